@@ -1,0 +1,44 @@
+"""Structured logs: one line an event, to standard error; JSON when it is not a terminal."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+
+def configure(process: str, level: str = "info") -> None:
+    """Set up logging for this process. Call once, in ``__main__``.
+
+    ``process`` is added to every line; ``level`` is one of debug, info, warning, error.
+    """
+    renderer: structlog.types.Processor = (
+        structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
+    )
+
+
+    def name_process(
+        _logger: object, _method: str, event: structlog.types.EventDict
+    ) -> structlog.types.EventDict:
+        event["process"] = process  # not a context variable: every greenlet has a context of its own
+        return event
+
+    structlog.configure(
+        processors=[
+            name_process,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def logger(name: str) -> structlog.stdlib.BoundLogger:
+    """A logger that binds ``part=name``."""
+    log: structlog.stdlib.BoundLogger = structlog.get_logger(part=name)
+    return log

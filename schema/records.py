@@ -1,0 +1,591 @@
+"""Records that processes exchange: on the wire, in Redis, in the store, and with users' hooks.
+
+Times called ``*_ms`` are milliseconds (epoch where they name a moment); fields of the HTTP API
+called ``ttl``, ``wait`` and ``delay`` are seconds, as a person would type them.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+Scope = Literal["host", "domain", "prefix", "any"]
+Order = Literal["breadth", "depth", "best"]
+CrawlState = Literal["active", "paused", "done"]
+
+CrawlName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="Name of a crawl")]
+Seconds = Annotated[float, Meta(ge=0, le=86_400)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Url = Annotated[str, Meta(min_length=1, max_length=8192)]
+Pattern = Annotated[str, Meta(min_length=1, max_length=1024)]
+Token = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}$", description="Fencing token of a session")]
+SessionId = Annotated[str, Meta(pattern=r"^[0-9]{1,5}/.{1,300}$", description="partition/host")]
+WorkerId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+
+LEVELS = 32
+"""Priority levels of a host's waiting queue; 0 is served first."""
+
+
+# --- a crawl ---------------------------------------------------------------------------------
+
+
+class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a person may say about a crawl: the same names in TOML, options and the API."""
+
+    seeds: Annotated[tuple[Url, ...], Meta(description="URLs to start from")] = ()
+    scope: Annotated[
+        Scope,
+        Meta(description="What is followed: the seeds' hosts, their registrable domains, what starts with a seed, or any"),
+    ] = "host"
+    include: Annotated[
+        tuple[Pattern, ...],
+        Meta(description="Regular expressions; if any are given, a URL must match one (seeds are exempt)"),
+    ] = ()
+    exclude: Annotated[
+        tuple[Pattern, ...], Meta(description="Regular expressions; a URL that matches one is not fetched")
+    ] = ()
+    depth: Annotated[
+        int, Meta(ge=0, le=1_000_000, description="Links followed from a seed at most, by first discovery; 0: seeds only")
+    ] = 50
+    max_pages: Annotated[Count, Meta(description="Stop after this many stored pages; 0: no limit")] = 0
+    max_bytes: Annotated[Count, Meta(description="Stop after this many downloaded body bytes; 0: no limit")] = 0
+    max_seconds: Annotated[Count, Meta(description="Stop after this many seconds of crawling; 0: no limit")] = 0
+    max_body_bytes: Annotated[
+        int, Meta(ge=1024, le=2**30, description="Cut off a page's decoded body after this many bytes")
+    ] = 10 * 1024 * 1024
+    delay: Annotated[
+        Seconds,
+        Meta(description="Least pause in seconds between the end of one request to a host and the start of the next; a slow host gets a longer one"),
+    ] = 1.0
+    slots: Annotated[
+        int, Meta(ge=1, le=1024, description="Parallel connections to one host; more than one needs delay = 0")
+    ] = 1
+    tries: Annotated[
+        int, Meta(ge=1, le=100, description="Tries of a URL before it becomes a dead letter; an upper bound on every row of the retry table")
+    ] = 5
+    order: Annotated[
+        Order, Meta(description="breadth: nearest to a seed first; depth: farthest first; best: highest score first")
+    ] = "breadth"
+    user_agent: Annotated[
+        str,
+        Meta(min_length=1, max_length=256, pattern=r"^[!#$%&'*+\-.^_`|~0-9A-Za-z]+(/[^\r\n]*)?$", description="User-Agent sent; the part before '/' is matched against robots.txt"),
+    ] = "greencrawl/0.1"
+    contact: Annotated[
+        str, Meta(max_length=256, pattern=r"^[\x20-\x7e]*$", description="Address or URL that tells a site's operator whom to ask; added to User-Agent")
+    ] = ""
+    hook: Annotated[str, Meta(max_length=256, description="Python module with your functions (on_page, links, request)")] = ""
+    weight: Annotated[int, Meta(ge=1, le=1000, description="Share of the workers against other crawls")] = 1
+
+
+class CreateCrawl(CrawlOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Body of ``POST /v1/crawls``: the options and a name. ``seeds`` are queued at once."""
+
+    name: CrawlName
+
+
+class Crawl(Struct, frozen=True, kw_only=True):
+    """A crawl as the store keeps it.
+
+    ``id`` also is the crawl's instance: a purged and re-created crawl has another. ``roots`` are
+    what its scope is measured from: hosts, domains or prefixes, as ``schema.scope`` writes them.
+    ``revision`` rises with every change of options or roots.
+    """
+
+    id: int
+    name: str
+    state: CrawlState
+    options: CrawlOptions
+    roots: tuple[str, ...] = ()
+    revision: int = 1
+    created_ms: int = 0
+    started_ms: int = 0
+    finished_ms: int = 0
+    reason: str = ""
+    """Why it is done: ``finished``, or the limit that was reached (``max_pages`` …)."""
+
+
+# --- frontier --------------------------------------------------------------------------------
+
+
+class Admission(Struct, frozen=True, array_like=True):
+    """A URL on its way into the frontier; also what a page's log of links holds, in this order."""
+
+    url: str
+    depth: int = 0
+    level: int = 0
+    redirects: int = 0
+
+
+class Task(Struct, frozen=True):
+    """A leased URL. ``number`` names it within its session; it is never used twice there."""
+
+    number: int
+    url: str
+    depth: int = 0
+    level: int = 0
+    redirects: int = 0
+    errors: int = 0
+    deliveries: int = 1
+
+
+class Session(Struct, frozen=True, kw_only=True):
+    """A lease on one host. ``delay`` in seconds is what the worker paces by inside it.
+
+    ``ttl`` seconds run from when the worker *sent* its request plus ``waited`` of the reply.
+    ``robots_known`` is false when nobody has read this host's robots within a day.
+    """
+
+    session: SessionId
+    token: Token
+    crawl: int
+    revision: int
+    host: str
+    ttl: float
+    delay: float
+    robots_known: bool
+    tasks: tuple[Task, ...]
+
+
+class LeaseRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Body of ``POST /v1/lease``. ``sequence`` rises by one with each call of an incarnation."""
+
+    worker: WorkerId
+    incarnation: Count
+    sequence: Count
+    max_sessions: Annotated[int, Meta(ge=1, le=1000)] = 32
+    tasks_per_session: Annotated[int, Meta(ge=1, le=256)] = 32
+    ttl: Annotated[float, Meta(ge=1, le=3600)] = 60.0
+    wait: Annotated[float, Meta(ge=0, le=60)] = 20.0
+
+
+class LeaseReply(Struct, frozen=True):
+    """``waited`` seconds passed at the broker before the sessions were opened."""
+
+    sessions: tuple[Session, ...] = ()
+    waited: float = 0.0
+
+
+class ReconcileRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """ "Up to (incarnation, sequence) I hold these": all else of this worker is released.
+
+    Leases with a lower or equal sequence that are still on their way will open nothing.
+    """
+
+    worker: WorkerId
+    incarnation: Count
+    sequence: Count
+    holding: Annotated[tuple[Token, ...], Meta(max_length=10_000)] = ()
+
+
+class ReconcileReply(Struct, frozen=True):
+    """How many sessions were released, and how many tasks went back to the queues."""
+
+    sessions: int
+    tasks: int
+
+
+class Done(Struct, frozen=True, tag="done", forbid_unknown_fields=True):
+    """The URL is settled. ``stored`` if a page (2xx with a body) was kept; ``bytes`` downloaded.
+
+    ``kind`` is ``ok`` or the failure kind under which a final state was recorded (``gone`` …).
+    """
+
+    stored: bool = False
+    bytes: Count = 0
+    kind: Annotated[str, Meta(max_length=40, pattern=r"^[a-z_]+$")] = "ok"
+
+
+class Retry(Struct, frozen=True, tag="retry", forbid_unknown_fields=True):
+    """Try again, not before ``wait`` seconds from now. ``charge`` adds one to the URL's errors."""
+
+    wait: Seconds
+    kind: Annotated[str, Meta(max_length=40, pattern=r"^[a-z_]+$")]
+    charge: bool = True
+
+
+class Dead(Struct, frozen=True, tag="dead", forbid_unknown_fields=True):
+    """No further try: a dead letter, already committed to the store by the worker."""
+
+    kind: Annotated[str, Meta(max_length=40, pattern=r"^[a-z_]+$")]
+
+
+Outcome = Done | Retry | Dead
+
+
+class FinishItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``task`` is the task's number within the session."""
+
+    session: SessionId
+    token: Token
+    task: Count
+    outcome: Outcome
+
+
+class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a session learnt of its host; all optional. ``delay`` and ``latency`` in seconds.
+
+    ``delay`` is the adaptive delay to use next; ``robots_delay`` robots.txt's crawl-delay;
+    ``robots`` says that robots were read (or found absent) in this session; ``block`` asks for a
+    block of that many seconds (0 with ``failed``: the host's own back-off, doubling a block).
+    """
+
+    delay: Seconds = 0.0
+    latency: Seconds = 0.0
+    robots_delay: Seconds = 0.0
+    robots: bool = False
+    failed: Annotated[str, Meta(max_length=40, pattern=r"^[a-z_]*$")] = ""
+    block: Annotated[float, Meta(ge=0, le=7 * 86_400)] = 0.0
+    requests: Count = 0
+
+
+class CloseItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """End a session's fetching and free its host. Tasks not yet finished stay under the token.
+
+    ``release`` names tasks that were not fetched; they go back to the queue uncharged.
+    """
+
+    session: SessionId
+    token: Token
+    report: HostReport = HostReport()
+    release: Annotated[tuple[Count, ...], Meta(max_length=256)] = ()
+
+
+class ExtendItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    session: SessionId
+    token: Token
+
+
+class ReleaseItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Hand back unfetched tasks uncharged (graceful stop); an empty ``tasks`` means all left."""
+
+    session: SessionId
+    token: Token
+    tasks: Annotated[tuple[Count, ...], Meta(max_length=256)] = ()
+
+
+class FinishRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    items: Annotated[tuple[FinishItem, ...], Meta(max_length=5000)]
+
+
+class CloseRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    items: Annotated[tuple[CloseItem, ...], Meta(max_length=5000)]
+
+
+class ExtendRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    items: Annotated[tuple[ExtendItem, ...], Meta(max_length=5000)]
+    ttl: Annotated[float, Meta(ge=1, le=3600)] = 60.0
+
+
+class ReleaseRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    items: Annotated[tuple[ReleaseItem, ...], Meta(max_length=5000)]
+
+
+ItemStatus = Literal["ok", "stale", "gone", "stop"]
+"""stale: the token or task is not current (409); gone: the crawl was deleted; stop: end soon."""
+
+
+class ItemsReply(Struct, frozen=True):
+    """One status per item of a batch, in its order."""
+
+    results: tuple[ItemStatus, ...]
+
+
+class Seed(Struct, frozen=True, forbid_unknown_fields=True):
+    """A URL to queue. ``level`` 0 is served before 31; ``depth`` counts from it."""
+
+    url: Url
+    depth: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    level: Annotated[int, Meta(ge=0, lt=LEVELS)] = 0
+
+
+class SeedRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/crawls/{c}/urls`` as JSON; as NDJSON each line is one of ``urls``.
+
+    ``force`` queues URLs again that were already seen.
+    """
+
+    urls: Annotated[tuple[Url | Seed, ...], Meta(max_length=50_000)]
+    force: bool = False
+
+
+class SeedItem(Struct, frozen=True, omit_defaults=True):
+    url: str
+    status: Literal["added", "duplicate", "rejected"]
+    reason: str = ""
+
+
+class SeedReply(Struct, frozen=True):
+    """Counts, and one item per URL in the order given."""
+
+    added: int
+    duplicate: int
+    rejected: int
+    items: tuple[SeedItem, ...]
+
+
+class CrawlStats(Struct, frozen=True, kw_only=True):
+    """Counters of one crawl. ``waiting + leased + later`` is what is still to do.
+
+    ``failures`` counts outcomes by kind; ``later`` are retries not yet due.
+    """
+
+    crawl: str
+    state: CrawlState
+    reason: str = ""
+    admitted: int = 0
+    waiting: int = 0
+    leased: int = 0
+    later: int = 0
+    finished: int = 0
+    stored: int = 0
+    dead: int = 0
+    retries: int = 0
+    bytes: int = 0
+    hosts: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
+
+
+class HostState(Struct, frozen=True, kw_only=True):
+    """A host as the frontier knows it; ``*_in`` are seconds from now, 0 when past.
+
+    ``waiting`` is its backlog over all crawls.
+    """
+
+    host: str
+    partition: int
+    delay: float = 0.0
+    slots: int = 1
+    sessions: int = 0
+    waiting: int = 0
+    next_in: float = 0.0
+    blocked_in: float = 0.0
+    block_level: int = 0
+    latency: float = 0.0
+    failures: int = 0
+    robots_known: bool = False
+
+
+class HostPatch(Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of ``PATCH /v1/hosts/{host}``: seconds of least delay; seconds to block from now."""
+
+    delay: Seconds | None = None
+    block: Annotated[float, Meta(ge=0, le=7 * 86_400)] | None = None
+
+
+class Stats(Struct, frozen=True):
+    """``slowest`` holds hosts of recent sessions, the longest latency first."""
+
+    crawls: tuple[CrawlStats, ...]
+    slowest: tuple[HostState, ...] = ()
+
+
+class UrlState(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Answer to "where is this URL, and why is it not fetched yet?", for one crawl."""
+
+    crawl: str
+    url: str
+    host: str = ""
+    state: Literal["fetched", "dead", "gone", "excluded", "waiting", "leased", "later", "seen", "unseen", "invalid"] = "unseen"
+    why: str = ""
+    """One sentence for a person, naming the rule, line, wait or worker."""
+    attempts: tuple[Attempt, ...] = ()
+
+
+# --- fetching --------------------------------------------------------------------------------
+
+
+class FailureKind(StrEnum):
+    """Every way a fetch can fail; what follows from each stands in ``worker.retry.TABLE``."""
+
+    GONE = "gone"  # 404, 410, 451 …: final
+    FORBIDDEN = "forbidden"  # 401, 403, 407
+    CLIENT_ERROR = "client_error"  # other 4xx
+    REQUEST_TIMEOUT = "request_timeout"  # 408, 425
+    RATE_LIMITED = "rate_limited"  # 429
+    UNAVAILABLE = "unavailable"  # 503
+    SERVER_ERROR = "server_error"  # other 5xx
+    BAD_STATUS = "bad_status"  # 1xx as final, 6xx …
+    DNS_MISSING = "dns_missing"  # the name does not exist
+    DNS_FAILED = "dns_failed"  # the resolver did not answer
+    ADDRESS_FORBIDDEN = "address_forbidden"  # private, loopback, link-local …
+    REFUSED = "refused"
+    UNREACHABLE = "unreachable"
+    CONNECT_TIMEOUT = "connect_timeout"
+    TIMEOUT = "timeout"  # the whole request took too long
+    RESET = "reset"  # connection lost before the end of the answer
+    TLS = "tls"
+    PROTOCOL = "protocol"  # not HTTP, or headers beyond the cap
+    DECODE = "decode"  # content-encoding that does not decode
+    REDIRECT = "redirect"  # too many, to itself, or to no URL
+    ROBOTS = "robots"  # disallowed by robots.txt: final, no request made
+    ROBOTS_UNREACHABLE = "robots_unreachable"
+    PROCESS_DEATH = "process_death"  # the page killed the process that parsed it
+    STALLED = "stalled"  # the page hung the process that parsed it
+    HOOK = "hook"  # the user's own function raised
+    PARSE = "parse"  # extraction raised
+
+
+class Failure(Struct, frozen=True):
+    """A fetch that brought no page. ``code`` is the HTTP status or 0; ``retry_after`` seconds."""
+
+    kind: FailureKind
+    detail: str = ""
+    code: int = 0
+    retry_after: float | None = None
+    requests: int = 1
+    """Requests that left for the host before this failed (0: none did)."""
+
+
+class Fetched(Struct):
+    """An HTTP answer. ``body`` is after content-encoding, cut at ``max_body_bytes``.
+
+    ``headers`` have lower-case names; repeated ones are joined by ", ". ``elapsed_ms`` runs from
+    the first byte sent to the last byte read; ``wire_bytes`` is the body as transferred.
+    """
+
+    url: str
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    fetched_ms: int = 0
+    elapsed_ms: int = 0
+    wire_bytes: int = 0
+    truncated: bool = False
+    address: str = ""
+
+    @property
+    def content_type(self) -> str:
+        return self.headers.get("content-type", "")
+
+
+class Link(Struct):
+    """A link as found in a page: absolute canonical URL, its text, its ``rel`` tokens.
+
+    ``score`` (0 … 1, higher first) orders best-first crawls; None leaves it to the default.
+    """
+
+    url: str
+    anchor: str = ""
+    rel: str = ""
+    score: float | None = None
+
+
+class Page(Struct):
+    """What extraction made of one HTML document. Hooks may read it; ``links`` is all it found.
+
+    ``language`` is a BCP 47 tag or ""; ``canonical`` the page's own idea of its URL; ``index`` and
+    ``follow`` follow meta robots and X-Robots-Tag.
+    """
+
+    url: str
+    title: str = ""
+    text: str = ""
+    language: str = ""
+    links: list[Link] = field(default_factory=list)
+    canonical: str | None = None
+    base: str = ""
+    encoding: str = "utf-8"
+    index: bool = True
+    follow: bool = True
+    invalid_links: int = 0
+
+
+# --- store -----------------------------------------------------------------------------------
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """One try: source A's triple (url, code, errors), or with ``wait`` seconds its quadruple."""
+
+    crawl: int
+    fingerprint: int
+    url: str
+    code: int
+    kind: str
+    errors: int
+    wait: float | None = None
+    detail: str = ""
+    at_ms: int = 0
+    elapsed_ms: int = 0
+    worker: str = ""
+
+
+class Final(Struct, frozen=True, kw_only=True):
+    """A URL's last word where no page was stored. ``dead`` ones can be requeued."""
+
+    crawl: int
+    fingerprint: int
+    url: str
+    state: Literal["dead", "gone", "excluded"]
+    kind: str
+    detail: str = ""
+    code: int = 0
+    depth: int = 0
+    level: int = 0
+    at_ms: int = 0
+
+
+class StoredPage(Struct, kw_only=True):
+    """A row of ``pages``. Bodies and texts are plain here; the store compresses them.
+
+    ``content`` is the xxh3 of the body. ``links`` are those admitted: the log that recovery
+    replays.
+    """
+
+    crawl: int
+    fingerprint: int
+    url: str
+    final_url: str = ""
+    """Where a redirect points; otherwise equal to ``url``."""
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+    fetched_ms: int = 0
+    elapsed_ms: int = 0
+    depth: int = 0
+    body: bytes = b""
+    truncated: bool = False
+    title: str = ""
+    text: str = ""
+    language: str = ""
+    encoding: str = ""
+    fields: dict[str, Any] | None = None
+    content: int = 0
+    links: list[Admission] = field(default_factory=list)
+
+
+class Commit(Struct):
+    """What one transaction of a worker writes: all of it or nothing."""
+
+    pages: list[StoredPage] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    finals: list[Final] = field(default_factory=list)
+
+
+class SeedBatch(Struct, frozen=True, kw_only=True):
+    """A logged batch of seeds; pending until every partition admitted it."""
+
+    id: int
+    crawl: int
+    urls: tuple[Admission, ...]
+    force: bool = False
+
+
+class FrontierIdentity(Struct, frozen=True, kw_only=True):
+    """Fixed when a frontier is created; a process with other rules refuses to start.
+
+    ``placement[p]`` is the index into ``nodes`` (node ids) of partition ``p``.
+    """
+
+    id: str
+    secret: int
+    partitions: int
+    suffixes: str
+    canonicaliser: int
+    layout: int
+    nodes: tuple[str, ...]
+    placement: tuple[int, ...]
+
+
+msgspec.structs.fields(UrlState)  # resolve the forward reference now, not at the first request

@@ -1,0 +1,215 @@
+"""Settings of one process: environment variables ``GREENCRAWL_*``, read once in ``__main__``.
+
+Unknown or malformed keys stop the start and are all named at once. Every key, its default and its
+meaning stand in :data:`KEYS`; the table in the docs is printed from there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from schema.errors import InvalidConfig
+
+PREFIX = "GREENCRAWL_"
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Effective settings; durations in seconds. Field ``x_y`` is the variable GREENCRAWL_X_Y."""
+
+    data: Path
+    bind: tuple[str, int]
+    broker: tuple[str, ...]
+    redis: tuple[str, ...]
+    store: str
+    allow_networks: tuple[Network, ...]
+    worker_token: str
+    admin_token: str
+    tls_cert: str
+    tls_key: str
+    tls_ca: str
+    processes: int
+    greenlets: int
+    partitions: int
+    worker_id: str
+    lease_seconds: float
+    request_seconds: float
+    stall_seconds: float
+    log_level: str
+    fault: str
+
+    @property
+    def embedded_redis(self) -> bool:
+        """True when no address is given: the broker starts the bundled ``redis-server``."""
+        return not self.redis
+
+    @property
+    def redis_socket(self) -> Path:
+        """Unix socket of the embedded Redis."""
+        return self.data / "redis" / "redis.sock"
+
+    @property
+    def redis_addresses(self) -> tuple[str, ...]:
+        """URLs of the nodes; of the embedded one if none are set."""
+        return self.redis or (f"unix://{self.redis_socket}",)
+
+    @property
+    def store_url(self) -> str:
+        """URL of the store: ``sqlite:///path``; in the data folder if none is set."""
+        return self.store or f"sqlite:///{self.data / 'content.sqlite'}"
+
+
+def _text(value: str) -> str:
+    return value.strip()
+
+
+def _list(value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def _bind(value: str) -> tuple[str, int]:
+    host, _, port = value.strip().rpartition(":")
+    if not host or not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise ValueError("must be host:port, as in 127.0.0.1:8765")
+    return host.strip("[]"), int(port)
+
+
+def _addresses(*schemes: str) -> Callable[[str], tuple[str, ...]]:
+    def parse(value: str) -> tuple[str, ...]:
+        found = _list(value)
+        for address in found:
+            parts = urlsplit(address)
+            if parts.scheme not in schemes or not (parts.netloc or parts.path):
+                raise ValueError(f"each must start with {' or '.join(s + '://' for s in schemes)}")
+        if len(set(found)) != len(found):
+            raise ValueError("names an address twice")
+        return found
+
+    return parse
+
+
+def _store(value: str) -> str:
+    if value.strip() and urlsplit(value).scheme not in ("sqlite", "mysql"):
+        raise ValueError("must start with sqlite:// (mysql:// comes with the MySQL cluster)")
+    return value.strip()
+
+
+def _networks(value: str) -> tuple[Network, ...]:
+    return tuple(ipaddress.ip_network(part, strict=False) for part in _list(value))
+
+
+def _number(kind: type[int] | type[float], low: float, high: float) -> Callable[[str], Any]:
+    def parse(value: str) -> Any:
+        number = kind(value)
+        if not low <= number <= high:
+            raise ValueError(f"must be from {low:g} to {high:g}")
+        return number
+
+    return parse
+
+
+def _choice(*allowed: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        if value.strip().lower() not in allowed:
+            raise ValueError(f"must be one of {', '.join(allowed)}")
+        return value.strip().lower()
+
+    return parse
+
+
+def _path(value: str) -> Path:
+    return Path(value.strip()).expanduser().absolute()
+
+
+def _worker_id(value: str) -> str:
+    name = value.strip() or socket.gethostname()
+    return "".join(c if c.isalnum() or c in "._-" else "-" for c in name)[:80]
+
+
+SECRETS = frozenset({"WORKER_TOKEN", "ADMIN_TOKEN"})
+
+KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
+    "DATA": ("data", _path, "Folder for the embedded Redis and SQLite, sockets and locks"),
+    "BIND": ("127.0.0.1:8765", _bind, "host:port the broker listens on; beyond loopback it needs tokens"),
+    "BROKER": ("http://127.0.0.1:8765", _addresses("http", "https"), "Broker addresses for workers and commands, comma-separated; the next is tried when one is away"),
+    "REDIS": ("", _addresses("redis", "rediss", "unix"), "Redis nodes, comma-separated; empty: the embedded one"),
+    "STORE": ("", _store, "sqlite:///PATH; empty: content.sqlite in the data folder"),
+    "ALLOW_NETWORKS": ("", _networks, "CIDRs that are fetched although private or loopback"),
+    "WORKER_TOKEN": ("", _text, "Bearer token of workers; secret"),
+    "ADMIN_TOKEN": ("", _text, "Bearer token of administrators: seeding, crawls, hosts; secret"),
+    "TLS_CERT": ("", _text, "Certificate file (PEM) of the broker's listener"),
+    "TLS_KEY": ("", _text, "Key file (PEM) of the broker's listener"),
+    "TLS_CA": ("", _text, "CA file (PEM) against which clients verify the broker"),
+    "PROCESSES": ("0", _number(int, 0, 1024), "Worker processes; 0: one per core"),
+    "GREENLETS": ("300", _number(int, 1, 10_000), "Hosts that one worker process fetches from at once"),
+    "PARTITIONS": ("64", _number(int, 1, 4096), "Partitions of a frontier, fixed when it is created"),
+    "WORKER_ID": ("", _worker_id, "Name of this worker host; empty: its host name"),
+    "LEASE_SECONDS": ("60", _number(float, 1, 3600), "Life of a lease between two renewals"),
+    "REQUEST_SECONDS": ("60", _number(float, 0.5, 600), "Longest time one request may take; the same on all workers and brokers"),
+    "STALL_SECONDS": ("30", _number(float, 0.5, 3600), "A worker process that parses one page for longer is killed"),
+    "LOG_LEVEL": ("info", _choice("debug", "info", "warning", "error"), "debug, info, warning or error"),
+    "FAULT": ("", _text, "For tests: POINT[:N] kills the process at the Nth pass of that point"),
+}
+"""Variable without prefix → (default, parser, meaning)."""
+
+
+def load(environ: Mapping[str, str] | None = None, **overrides: str) -> Settings:
+    """Read settings from ``environ`` (the process's own by default) and keyword overrides.
+
+    An override is named like the field, with the text that the variable would hold. Raises
+    :class:`InvalidConfig` naming every unknown and malformed variable at once.
+    """
+    given = {
+        key.removeprefix(PREFIX): value
+        for key, value in (os.environ if environ is None else environ).items()
+        if key.startswith(PREFIX)
+    }
+    given.update({name.upper(): value for name, value in overrides.items()})
+    problems = [
+        (PREFIX + key, "unknown variable; see docs/configuration.md")
+        for key in sorted(set(given) - set(KEYS))
+    ]
+    values: dict[str, Any] = {}
+    for key, (default, parse, _) in KEYS.items():
+        text = given.get(key, "")
+        try:
+            values[key.lower()] = parse(text if text.strip() else default)
+        except ValueError as error:
+            shown = "***" if key in SECRETS else repr(text)
+            problems.append((PREFIX + key, f"{shown}: {error}"))
+    if bool(values.get("tls_cert")) != bool(values.get("tls_key")):
+        problems.append((PREFIX + "TLS_CERT", "needs GREENCRAWL_TLS_KEY, and the other way round"))
+    if problems:
+        raise InvalidConfig(problems)
+    return Settings(**values)
+
+
+def _mask_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    netloc = f"{parts.username or ''}:***@{parts.hostname or ''}" + (f":{parts.port}" if parts.port else "")
+    return urlunsplit(parts._replace(netloc=netloc))
+
+
+def masked(settings: Settings) -> dict[str, str]:
+    """Effective values for the log at start; tokens and passwords in URLs are masked."""
+    shown: dict[str, str] = {}
+    for key in KEYS:
+        value = getattr(settings, key.lower())
+        if key in SECRETS:
+            shown[key] = "***" if value else ""
+        elif isinstance(value, tuple):
+            shown[key] = ",".join(_mask_url(str(part)) for part in value)
+        else:
+            shown[key] = _mask_url(str(value))
+    return shown

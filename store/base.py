@@ -1,0 +1,123 @@
+"""The contract of a store: the durable truth about crawls, pages, final states and seeds.
+
+Every method is one transaction, durable when it returns, and idempotent where it says so. Methods
+raise :class:`schema.errors.Unavailable` when the store is away (the caller waits and tries again).
+A store may be used from many greenlets; blocking work runs off the hub.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from schema.records import (
+    Admission,
+    Attempt,
+    Commit,
+    Crawl,
+    CrawlOptions,
+    CrawlState,
+    Final,
+    FrontierIdentity,
+    SeedBatch,
+    StoredPage,
+)
+
+
+class Store(Protocol):
+    """Content, final states, seeds and the log of admitted links. See the module's text."""
+
+    # -- the frontier's identity and the log's clock
+    def frontier(self) -> FrontierIdentity | None:
+        """The identity recorded when the frontier was created, or None before that."""
+
+    def create_frontier(self, identity: FrontierIdentity) -> FrontierIdentity:
+        """Record it if none is recorded yet; returns the one in force (perhaps another's)."""
+
+    def tick(self) -> int:
+        """Raise the log's clock by one and return it. Rows carry its value as their stamp."""
+
+    # -- crawls
+    def put_crawl(self, name: str, options: CrawlOptions, roots: Sequence[str]) -> Crawl:
+        """Create the crawl, or update its options; roots are added to those there.
+
+        ``revision`` rises if anything changed. An existing crawl keeps its id and state.
+        """
+
+    def crawls(self) -> list[Crawl]:
+        """All crawls, oldest first."""
+
+    def crawl(self, name_or_id: str | int) -> Crawl:
+        """Raises UnknownCrawl."""
+
+    def add_roots(self, crawl: int, roots: Sequence[str]) -> Crawl:
+        """Widen a crawl's scope (a seed that redirects); idempotent."""
+
+    def set_state(self, crawl: int, state: CrawlState, reason: str = "") -> Crawl:
+        """Set active, paused or done; ``started_ms`` is set at the first active, ``finished_ms`` at done.
+
+        Becoming done fails silently (the crawl returned is not done) while a seed batch of the
+        crawl is pending: the check and the change are one transaction.
+        """
+
+    def delete_crawl(self, crawl: int) -> None:
+        """Delete the crawl and all its rows, in bounded steps; idempotent."""
+
+    # -- the log of seeds
+    def add_seeds(self, crawl: int, urls: Sequence[Admission], *, force: bool = False) -> int:
+        """Log a batch as pending; returns its id. A crawl that was done becomes active again."""
+
+    def seeds_admitted(self, batch: int) -> None:
+        """The batch is in every partition: it is pending no longer. Idempotent."""
+
+    def pending_seeds(self, limit: int = 100) -> list[SeedBatch]:
+        """Batches still pending, oldest first."""
+
+    # -- the worker's commit
+    def commit(self, work: Commit) -> int:
+        """Write pages, attempts and finals in one transaction; returns its stamp.
+
+        A page or final of the same (crawl, fingerprint) is replaced by a newer one, and left
+        alone by an older (``fetched_ms``/``at_ms``); a page removes the URL's final state and the
+        other way round a final never removes a page. An attempt is keyed by (crawl, fingerprint,
+        at_ms), so that writing it again changes nothing.
+        """
+
+    # -- blocks of hosts, written through
+    def put_block(self, host: str, until_ms: int, reason: str) -> None:
+        """Record that ``host`` is blocked until ``until_ms`` (epoch); never moves back."""
+
+    def blocks(self, now_ms: int) -> list[tuple[str, int, str]]:
+        """(host, until_ms, reason) of blocks still in force."""
+
+    # -- questions
+    def page(self, crawl: int, fingerprint: int) -> StoredPage | None:
+        """The stored page with body, text and links, or None."""
+
+    def final(self, crawl: int, fingerprint: int) -> Final | None: ...
+
+    def attempts(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Attempt]:
+        """Latest first."""
+
+    def dead(self, crawl: int, limit: int = 100, after: int = 0) -> list[tuple[int, Final]]:
+        """Dead letters as (row id, final), in row order, beginning after row id ``after``."""
+
+    def requeue_dead(self, crawl: int, limit: int = 10_000) -> SeedBatch | None:
+        """Turn up to ``limit`` dead letters into one forced, pending seed batch, in one transaction.
+
+        Returns the batch, or None if there were none.
+        """
+
+    def counts(self, crawl: int) -> dict[str, int]:
+        """For the summary: pages, bytes (body), attempts, dead, gone, excluded."""
+
+    def slowest_hosts(self, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
+        """(host, mean seconds an answer, answers), slowest first."""
+
+    def pages(self, crawl: int, *, bodies: bool = False, after: int = 0) -> Iterator[tuple[int, StoredPage]]:
+        """Stream (row id, page) in row order, in constant memory; bodies only when asked for."""
+
+    def finals(self, crawl: int) -> Iterator[Final]:
+        """Stream all final states."""
+
+    def close(self) -> None: ...
