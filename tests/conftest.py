@@ -1,0 +1,19 @@
+"""Fixtures that every kind of test shares. gevent is patched in first, as in the processes."""
+
+from gevent import monkey
+
+monkey.patch_all()
+
+from collections.abc import Iterator  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+import pytest  # noqa: E402
+
+from tests.support.redis_server import RedisServer  # noqa: E402
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path / "redis").start()
+    yield server
+    server.stop()
