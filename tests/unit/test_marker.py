@@ -1,0 +1,103 @@
+"""The shared page between a worker process and its supervisor."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import gevent
+import pytest
+
+from schema.records import FailureKind
+from worker.marker import Marker, Suspect
+
+PAGE = Suspect("3/example.org", "00ff00ff00ff00ff", 7, 1, "http://example.org/é", 2, 4, 1)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "worker" / "0.marker"
+
+
+def test_page_is_named_only_while_it_is_parsed(path: Path) -> None:
+    child, supervisor = Marker(path), Marker(path)
+    assert supervisor.suspect() is None
+    with child.parsing(PAGE):
+        assert supervisor.suspect() == PAGE
+    assert supervisor.suspect() is None
+
+
+def test_page_stays_named_when_the_process_is_killed(path: Path) -> None:
+    supervisor = Marker(path)
+    pid = os.fork()
+    if pid == 0:
+        with Marker(path).parsing(PAGE):
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert supervisor.convict(FailureKind.PROCESS_DEATH) == PAGE
+    supervisor.rearm()
+    assert Marker(path).verdict() == (FailureKind.PROCESS_DEATH, PAGE)
+
+
+def test_page_is_unnamed_after_its_parser_raised(path: Path) -> None:
+    child = Marker(path)
+    with pytest.raises(ZeroDivisionError), child.parsing(PAGE):
+        raise ZeroDivisionError
+    assert child.suspect() is None
+
+
+def test_suspect_without_verdict_is_forgotten_at_the_next_start(path: Path) -> None:
+    child = Marker(path)
+    body = child.parsing(PAGE)
+    body.__enter__()  # never left: the process died with its supervisor
+    Marker(path).rearm()
+    assert child.suspect() is None
+    assert child.verdict() is None
+
+
+def test_death_between_pages_convicts_nobody(path: Path) -> None:
+    marker = Marker(path)
+    assert marker.convict(FailureKind.STALLED) is None
+    assert marker.verdict() is None
+
+
+def test_verdict_is_gone_once_cleared(path: Path) -> None:
+    marker = Marker(path)
+    body = marker.parsing(PAGE)
+    body.__enter__()
+    marker.convict(FailureKind.STALLED)
+    assert marker.verdict() == (FailureKind.STALLED, PAGE)
+    marker.clear()
+    assert marker.verdict() is None
+
+
+def test_heartbeat_and_readiness_are_seen_and_begin_anew(path: Path) -> None:
+    child, supervisor = Marker(path), Marker(path)
+    child.beat()
+    child.beat()
+    child.set_ready()
+    assert (supervisor.beats, supervisor.ready) == (2, True)
+    supervisor.rearm()
+    assert (supervisor.beats, supervisor.ready) == (0, False)
+
+
+def test_second_page_waits_while_a_hook_of_the_first_yields(path: Path) -> None:
+    marker = Marker(path)
+    other = Suspect("3/example.org", "00ff00ff00ff00ff", 8, 1, "http://example.org/b", 2, 4, 0)
+    seen: list[Suspect | None] = []
+
+    def parse(suspect: Suspect) -> None:
+        with marker.parsing(suspect):
+            gevent.sleep(0.01)
+            seen.append(marker.suspect())
+
+    gevent.joinall([gevent.spawn(parse, PAGE), gevent.spawn(parse, other)], raise_error=True)
+    assert seen == [PAGE, other]
+
+
+def test_url_beyond_the_page_is_parsed_unnamed(path: Path) -> None:
+    marker = Marker(path)
+    long = Suspect("3/h", "00ff00ff00ff00ff", 8, 1, "http://h/" + "x" * 20_000, 0, 0, 0)
+    with marker.parsing(long):
+        assert marker.suspect() is None
