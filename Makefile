@@ -1,0 +1,41 @@
+# Targets for people. Each sets up what it needs; all work offline once .venv is complete.
+
+PYTHON := .venv/bin/python
+SEED ?=
+export PYTHON3
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev packages crawl test lint docs clean
+
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 14
+
+setup:  ## Make .venv and install the pinned requirements; does nothing if that is done
+	@sh .ci/setup requirements.txt
+
+setup-dev:
+	@sh .ci/setup requirements-dev.txt
+
+packages:
+	@sh .ci/packages
+
+crawl: setup  ## Crawl the shipped site, or SEED="https://…"
+	@./greencrawl crawl $(if $(SEED),"$(SEED)",--demo)
+
+test: setup-dev packages  ## Run all tests; ARGS="…" goes to pytest
+	@$(PYTHON) -m pytest $(ARGS)
+
+lint: setup-dev  ## ruff, mypy --strict, import-linter
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@PYTHONPATH=. .venv/bin/lint-imports
+
+docs: setup  ## Write the generated tables of docs/configuration.md and .env.example again
+	@$(PYTHON) -m cli.tables
+
+clean:  ## Remove caches and the demo's data; .venv and your data stay
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache data/demo
+	@find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
+
+-include bench/bench.mk
