@@ -1,0 +1,112 @@
+"""From arguments, options and a TOML file to a crawl: ``CreateCrawl``, checked as a whole."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from schema.errors import InvalidConfig, InvalidUrl
+from schema.records import CreateCrawl
+from schema.urls import canonicalise, host_of
+
+_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
+_FIELD = re.compile(r" - at `\$\.?(?P<path>[^`]*)`")
+_UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
+
+
+def build(
+    arguments: tuple[str, ...], options: dict[str, Any], name: str | None = None
+) -> CreateCrawl:
+    """The crawl that the command line describes.
+
+    ``arguments`` are URLs (``https://`` is put before one without a scheme) and at most one TOML
+    file; ``options`` win over the file. The crawl's name is ``name``, else the file's ``name``,
+    else the file's own, else the first seed's host: the same command always means the same crawl.
+
+    Raises :class:`InvalidConfig` naming the option that is wrong.
+    """
+    files = [argument for argument in arguments if is_file(argument)]
+    if len(files) > 1:
+        raise InvalidConfig([("FILE.toml", f"one at a time, not {', '.join(files)}")])
+    values: dict[str, Any] = read(Path(files[0])) if files else {}
+    urls = [argument for argument in arguments if not is_file(argument)]
+    seeds = values.get("seeds", [])
+    if not isinstance(seeds, list) or not all(isinstance(seed, str) for seed in seeds):
+        raise InvalidConfig([("seeds", "must be a list of URLs")])
+    values |= options
+    values["seeds"] = list(dict.fromkeys(seed_url(text) for text in [*seeds, *urls]))
+    if not values["seeds"]:
+        raise InvalidConfig([("seeds", "give at least one URL, or a TOML file with `seeds`")])
+    if name:
+        values["name"] = name
+    elif "name" not in values:
+        values["name"] = default_name(Path(files[0]).stem if files else host_of(values["seeds"][0]))
+    return _checked(values)
+
+
+def is_file(argument: str) -> bool:
+    """True for what names a TOML file rather than a URL."""
+    return argument.endswith(".toml") and not _SCHEME.match(argument)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The TOML file's table. Raises :class:`InvalidConfig` when it cannot be read."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidConfig([(str(path), error.strerror or str(error))]) from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidConfig([(str(path), f"not TOML: {error}")]) from error
+
+
+def seed_url(text: str) -> str:
+    """The canonical URL of what a person typed: ``example.org`` is ``https://example.org/``."""
+    try:
+        return canonicalise(text if _SCHEME.match(text) else f"https://{text.strip()}")
+    except InvalidUrl as error:
+        raise InvalidConfig([("seeds", str(error))]) from error
+
+
+def default_name(source: str) -> str:
+    """A crawl's name made of a host or a file's stem: lower case, at most 64 characters."""
+    name = re.sub(r"[^a-z0-9._-]+", "-", source.lower()).strip("-._") or "crawl"
+    if len(name) > 64:
+        digest = hashlib.blake2b(source.encode(), digest_size=4).hexdigest()
+        name = f"{name[:55]}-{digest}"
+    return name
+
+
+def _checked(values: dict[str, Any]) -> CreateCrawl:
+    try:
+        crawl = msgspec.convert(values, CreateCrawl)
+    except msgspec.ValidationError as error:
+        raise InvalidConfig([_problem(str(error))]) from error
+    problems = []
+    for field in ("include", "exclude"):
+        for pattern in getattr(crawl, field):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                problems.append((field, f"not a regular expression ({error}): {pattern!r}"))
+    if crawl.slots > 1 and crawl.delay > 0:
+        problems.append(("slots", "more than one connection to a host needs delay = 0"))
+    if problems:
+        raise InvalidConfig(problems)
+    return crawl
+
+
+def _problem(text: str) -> tuple[str, str]:
+    """msgspec's message as (field, what is wrong), with a guess for a misspelt name."""
+    unknown = _UNKNOWN.search(text)
+    if unknown:
+        name = unknown["name"]
+        near = difflib.get_close_matches(name, CreateCrawl.__struct_fields__, n=1)
+        return name, "unknown option" + (f"; did you mean {near[0]}?" if near else "")
+    place = _FIELD.search(text)
+    return (place["path"] if place else "crawl"), _FIELD.sub("", text)

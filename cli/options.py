@@ -1,0 +1,96 @@
+"""The options of ``crawl``, made from :class:`schema.records.CrawlOptions`.
+
+Names, limits, help texts and defaults are stated in that record alone; this module turns each of
+its fields into a click option. An option that was not given is None, so that a value from a TOML
+file or the record's default can stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+import msgspec.inspect as inspect
+
+from schema.records import CrawlOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+METAVARS = {
+    "delay": "SECONDS",
+    "max_seconds": "SECONDS",
+    "max_bytes": "BYTES",
+    "max_body_bytes": "BYTES",
+    "include": "REGEX",
+    "exclude": "REGEX",
+    "hook": "MODULE",
+    "contact": "TEXT",
+    "user_agent": "TEXT",
+}
+"""What stands for the value in the help, where N does not say it."""
+
+
+def fields() -> list[inspect.Field]:
+    """The crawl's options in the order of the record, without ``seeds`` (the arguments)."""
+    info = inspect.type_info(CrawlOptions)
+    assert isinstance(info, inspect.StructType)
+    return [field for field in info.fields if field.name != "seeds"]
+
+
+def unwrap(field: inspect.Field) -> tuple[inspect.Type, str]:
+    """(type, description) of a field, without the metadata around the type."""
+    kind, description = field.type, ""
+    if isinstance(kind, inspect.Metadata):
+        description = str((kind.extra_json_schema or {}).get("description", ""))
+        kind = kind.type
+    return kind, description
+
+
+def default_text(field: inspect.Field) -> str:
+    """The default as help and docs show it; "" becomes "none"."""
+    if field.default in ((), ""):
+        return "none"
+    return f"{field.default:g}" if isinstance(field.default, float) else str(field.default)
+
+
+def _click_type(kind: inspect.Type) -> click.ParamType[Any]:
+    match kind:
+        case inspect.LiteralType(values=values):
+            return click.Choice([str(value) for value in values])
+        case inspect.IntType(ge=low, le=high):
+            return click.IntRange(low, high)
+        case inspect.FloatType(ge=low, le=high):
+            return click.FloatRange(low, high)
+        case _:
+            return click.STRING
+
+
+def crawl_options(function: F) -> F:
+    """Decorate a click command with one option for each field of the record."""
+    for field in reversed(fields()):
+        kind, description = unwrap(field)
+        repeated = isinstance(kind, inspect.VarTupleType)
+        more = "; may be repeated" if repeated else ""
+        function = click.option(
+            f"--{field.name.replace('_', '-')}",
+            field.name,
+            type=_click_type(kind),
+            multiple=repeated,
+            default=None,
+            metavar=METAVARS.get(field.name) or _metavar(kind),
+            help=f"{description}{more}.  [default: {default_text(field)}]",
+        )(function)
+    return function
+
+
+def _metavar(kind: inspect.Type) -> str | None:
+    return "N" if isinstance(kind, inspect.IntType) else None
+
+
+def given(values: dict[str, Any]) -> dict[str, Any]:
+    """Of a command's parameters, the crawl's options that were given on the command line."""
+    names = {field.name for field in fields()}
+    return {
+        name: value for name, value in values.items() if name in names and value not in (None, ())
+    }
