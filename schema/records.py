@@ -132,8 +132,10 @@ class Task(Struct, frozen=True):
 
 
 class Session(Struct, frozen=True, kw_only=True):
-    """A lease on one host. ``delay`` in seconds is what the worker paces by inside it.
+    """A lease on one host. ``delay`` in seconds is in force when it opens.
 
+    ``floor`` seconds is the least it may come down to within the session: robots, an operator's
+    setting, and the largest of the crawls that have tasks there.
     ``ttl`` seconds run from when the worker *sent* its request plus ``waited`` of the reply.
     ``robots_known`` is false when nobody has read this host's robots within a day.
     """
@@ -145,6 +147,7 @@ class Session(Struct, frozen=True, kw_only=True):
     host: str
     ttl: float
     delay: float
+    floor: float
     robots_known: bool
     tasks: tuple[Task, ...]
 
@@ -227,7 +230,7 @@ class FinishItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a session learnt of its host; all optional. ``delay`` and ``latency`` in seconds.
 
-    ``delay`` is the adaptive delay to use next; ``robots_delay`` robots.txt's crawl-delay;
+    ``delay`` is the adaptive delay to use next, 0 where the host needs none above the floor; ``robots_delay`` robots.txt's crawl-delay;
     ``robots`` says that robots were read (or found absent) in this session; ``block`` asks for a
     block of that many seconds (0 with ``failed``: the host's own back-off, doubling a block).
     """

@@ -1,0 +1,18 @@
+-- Keep sessions for another ttl.
+--
+-- args  {ttl ms, longest request ms, {token, host} …}
+-- {'OK', now, statuses}: 'ok', 'stale', or 'stop' (its absolute life is over, or its host is
+-- blocked: make no further request, close soon; storing what was fetched goes on).
+local statuses = {}
+for a = 3, #args do
+  local token = args[a][1]
+  local s = redis.call('HMGET', P .. ':s:' .. token, 'host', 'open', 'end')
+  if s[1] ~= args[a][2] then
+    statuses[#statuses + 1] = 'stale'
+  else
+    redis.call('ZADD', P .. ':sd', now + args[1] + args[2], token)
+    local till = num(redis.call('HGET', P .. ':h:' .. s[1], 'till'))
+    statuses[#statuses + 1] = s[2] == '1' and (now > num(s[3]) or till > now) and 'stop' or 'ok'
+  end
+end
+return {'OK', now, statuses}

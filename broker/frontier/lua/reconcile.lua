@@ -1,0 +1,37 @@
+-- "Up to (incarnation, sequence) I hold these tokens": release all else of this worker, uncharged.
+--
+-- args  {worker, incarnation, sequence, longest request ms, token held …}
+-- {'OK', now, sessions released, tasks released}, or {'OLD', now} from an incarnation before the
+-- last. Hosts of an older incarnation rest for the longest request, since one may still be running
+-- at the server.
+local worker, inc, seq, longest = args[1], args[2], args[3], args[4]
+local ws = P .. ':ws:' .. worker
+local all = record(ws)
+if inc < num(all['#inc']) then return {'OLD', now} end
+if inc > num(all['#inc']) or seq > num(all['#seq']) then
+  redis.call('HSET', ws, '#inc', inc, '#seq', seq)
+end
+local keep = {}
+for i = 5, #args do keep[args[i]] = true end
+local sessions, tasks = 0, 0
+for token, mark in pairs(all) do
+  local i, n = string.match(mark, '^(%d+):(%d+)$')
+  if i and not keep[token] and (num(i) < inc or num(n) <= seq) then
+    local s = record(P .. ':s:' .. token)
+    if s.host then
+      local h = record(P .. ':h:' .. s.host)
+      tasks = tasks + give_back(token, s, h, nil, false)
+      sessions = sessions + 1
+      if s.open == '1' then
+        local rest = now + math.max(delay_of(h), num(s.delay))
+        if num(i) < inc then rest = rest + longest end
+        free_slot(token, s, h, rest)
+      end
+      drop_session(token, s)
+      rescore(s.host, h)
+    else
+      redis.call('HDEL', ws, token)
+    end
+  end
+end
+return {'OK', now, sessions, tasks}

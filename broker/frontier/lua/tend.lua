@@ -1,0 +1,31 @@
+-- Reap expired sessions and promote retries that have come due, a bounded number of each.
+--
+-- args  {most}
+-- {'OK', now, reaped, promoted, tend}: tend is when to come again (0: nothing is pending).
+local most = args[1]
+local reaped, promoted = 0, 0
+for _, token in ipairs(redis.call('ZRANGEBYSCORE', P .. ':sd', '-inf', now, 'LIMIT', 0, most)) do
+  local s = record(P .. ':s:' .. token)
+  if s.host then
+    local h = record(P .. ':h:' .. s.host)
+    give_back(token, s, h, nil, true)
+    if s.open == '1' then free_slot(token, s, h, now + math.max(delay_of(h), num(s.delay))) end
+    drop_session(token, s)
+    rescore(s.host, h)
+    reaped = reaped + 1
+  else
+    redis.call('ZREM', P .. ':sd', token)
+  end
+end
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', P .. ':later', '-inf', now, 'LIMIT', 0, most)) do
+  local crawl, host, value = string.match(member, '^(%d+)\n([^\n]+)\n(.*)$')
+  redis.call('ZREM', P .. ':later', member)
+  if redis.call('EXISTS', P .. ':c:' .. crawl) == 1 then
+    local h = record(P .. ':h:' .. host)
+    put_back(crawl, host, h, {{string.sub(value, 1, 1), string.sub(value, 2)}}, true)
+    redis.call('HINCRBY', P .. ':n:' .. crawl, 'later', -1)
+    rescore(host, h)
+    promoted = promoted + 1
+  end
+end
+return {'OK', now, reaped, promoted, next_tend()}
