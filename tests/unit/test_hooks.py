@@ -1,0 +1,132 @@
+"""The user's own functions: loading, calling, and what happens when they misbehave."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples import prices
+from schema.errors import InvalidConfig
+from schema.records import Fetched, Link, Page, Task
+from worker.hooks import HookError, Hooks, load
+
+PAGE = Page(url="http://h/", links=[Link("http://h/a"), Link("http://h/b")])
+FETCHED = Fetched("http://h/", 200, {}, b"")
+TASK = Task(1, "http://h/")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current directory, from which a user's module is imported."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def test_module_of_the_current_directory_is_found(folder: Path) -> None:
+    (folder / "shop").mkdir()
+    (folder / "shop" / "own.py").write_text("def on_page(page, fetched): return {'u': page.url}\n")
+    hooks = load("shop.own")
+    assert hooks.page_fields(PAGE, FETCHED) == {"u": "http://h/"}
+    assert hooks.links is None
+
+
+def test_without_a_module_nothing_is_changed() -> None:
+    hooks = load("")
+    assert hooks.page_fields(PAGE, FETCHED) is None
+    assert hooks.chosen_links(PAGE) is PAGE.links
+    headers = {"accept": "*/*"}
+    assert hooks.request_headers(TASK, headers) is headers
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import nothing_of_that_name", "cannot import 'broken': ModuleNotFoundError"),
+        ("1/0", "ZeroDivisionError"),
+        ("def other(): ...", "has none of on_page, links, request"),
+        ("on_page = 3", "on_page is not a function"),
+        ("def on_page(page): ...", "on_page must take 2 arguments"),
+        ("def links(page, links, more): ...", "links must take 2 arguments"),
+        ("async def on_page(page, fetched): ...", "neither a coroutine"),
+        ("def links(page, links): yield 1", "nor a generator"),
+    ],
+)
+def test_bad_module_is_refused_at_start(folder: Path, source: str, said: str) -> None:
+    (folder / "broken.py").write_text(source)
+    with pytest.raises(InvalidConfig) as caught:
+        load("broken")
+    assert said in str(caught.value)
+    assert caught.value.problems[0][0] == "hook"
+
+
+def test_missing_module_is_refused_at_start() -> None:
+    with pytest.raises(InvalidConfig, match=r"cannot import 'no\.such'"):
+        load("no.such")
+
+
+def raising(*_: Any) -> Any:
+    raise KeyError("price")
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (raising, "on_page: KeyError: 'price'"),
+        (lambda *_: [1], "must return a dict or None, not list"),
+        (lambda *_: {"f": object()}, "TypeError"),
+        (lambda *_: {"f": float}, "TypeError"),
+    ],
+)
+def test_bad_fields_are_an_error_that_names_the_function(function: Any, said: str) -> None:
+    with pytest.raises(HookError, match=said.replace("(", r"\(")):
+        Hooks(on_page=function).page_fields(PAGE, FETCHED)
+
+
+@pytest.mark.parametrize("function", [raising, lambda *_: None, lambda *_: ["http://h/"]])
+def test_bad_links_are_an_error(function: Any) -> None:
+    with pytest.raises(HookError, match="links: "):
+        Hooks(links=function).chosen_links(PAGE)
+
+
+def test_hook_that_empties_its_argument_leaves_the_page_alone() -> None:
+    def empty(page: Page, links: list[Link]) -> list[Link]:
+        links.clear()
+        return links
+
+    assert Hooks(links=empty).chosen_links(PAGE) == []
+    assert len(PAGE.links) == 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [raising, lambda *_: None, lambda *_: {"a": 1}, lambda *_: {"a": "b\r\nEvil: 1"}],
+)
+def test_bad_headers_are_an_error(function: Any) -> None:
+    with pytest.raises(HookError, match="request: "):
+        Hooks(request=function).request_headers(TASK, {})
+
+
+def test_headers_of_the_hook_are_sent() -> None:
+    hooks = Hooks(request=lambda task, headers: {**headers, "cookie": task.url})
+    assert hooks.request_headers(TASK, {"accept": "*/*"}) == {"accept": "*/*", "cookie": TASK.url}
+
+
+def test_example_finds_each_price_once() -> None:
+    page = Page(url="http://h/", text="Tea € 3.20, was €4.00, again € 3.20; coffee 5,50 EUR")
+    assert load("examples.prices").page_fields(page, FETCHED) == {
+        "prices": ["€ 3.20", "€4.00", "5,50 EUR"],
+        "count": 3,
+        "status": 200,
+    }
+
+
+def test_example_stores_nothing_on_a_page_without_price() -> None:
+    assert prices.on_page(Page(url="http://h/", text="none"), FETCHED) is None

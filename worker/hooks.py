@@ -1,0 +1,167 @@
+"""The user's own code: a module with plain synchronous functions, all optional.
+
+::
+
+    def on_page(page: Page, fetched: Fetched) -> dict | None: ...
+    def links(page: Page, links: list[Link]) -> list[Link]: ...
+    def request(task: Task, headers: dict[str, str]) -> dict[str, str]: ...
+
+``on_page`` returns own fields (a dict that JSON can hold) to be stored and exported with the page.
+``links`` returns those of the page's links to follow, perhaps with a ``score`` each; scope and the
+seen-check come afterwards. ``request`` returns the headers to send. They run between the network
+calls of one page, one page at a time in a process: one that never returns is killed, and the page
+charged.
+
+An error in a function is a :class:`HookError` here; the pipeline journals it with the URL and goes
+on as though the function were not there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
+
+from schema import wire
+from schema.errors import GreencrawlError, InvalidConfig
+from schema.records import Fetched, Link, Page, Task
+
+
+class OnPage(Protocol):
+    """Own fields of a page, or None. ``fetched`` is the answer it came in."""
+
+    def __call__(self, page: Page, fetched: Fetched, /) -> dict[str, Any] | None: ...
+
+
+class Links(Protocol):
+    """The links to follow, out of (or beside) those found."""
+
+    def __call__(self, page: Page, links: list[Link], /) -> list[Link]: ...
+
+
+class Request(Protocol):
+    """The headers to send for ``task``, from those that would be sent."""
+
+    def __call__(self, task: Task, headers: dict[str, str], /) -> dict[str, str]: ...
+
+
+class HookError(GreencrawlError):
+    """Raised when a user's function raises, or returns what it must not.
+
+    ``function`` names it; the message ends with the exception's own.
+    """
+
+    def __init__(self, function: str, what: str) -> None:
+        super().__init__(f"{function}: {what}"[:1000])
+        self.function = function
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """The functions of one module; None where it has none."""
+
+    on_page: OnPage | None = None
+    links: Links | None = None
+    request: Request | None = None
+
+    def page_fields(self, page: Page, fetched: Fetched) -> dict[str, Any] | None:
+        """Call ``on_page``. Raises HookError; None without such a function."""
+        if self.on_page is None:
+            return None
+        try:
+            fields = self.on_page(page, fetched)
+            if fields is not None:
+                wire.to_json(fields)
+        except Exception as error:
+            raise HookError("on_page", _described(error)) from error
+        if fields is not None and not isinstance(fields, dict):
+            raise HookError("on_page", f"must return a dict or None, not {type(fields).__name__}")
+        return fields
+
+    def chosen_links(self, page: Page) -> list[Link]:
+        """Call ``links``. Raises HookError; all links of the page without such a function."""
+        if self.links is None:
+            return page.links
+        try:
+            chosen = list(self.links(page, list(page.links)))
+        except Exception as error:
+            raise HookError("links", _described(error)) from error
+        if not all(isinstance(link, Link) for link in chosen):
+            raise HookError("links", "must return a list of Link")
+        return chosen
+
+    def request_headers(self, task: Task, headers: dict[str, str]) -> dict[str, str]:
+        """Call ``request``. Raises HookError; ``headers`` without such a function."""
+        if self.request is None:
+            return headers
+        try:
+            chosen = dict(self.request(task, dict(headers)))
+        except Exception as error:
+            raise HookError("request", _described(error)) from error
+        for name, value in chosen.items():
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise HookError("request", "must return a dict of strings")
+            if any(c in name + value for c in "\r\n\0"):
+                raise HookError("request", f"header {name!r} holds a line break")
+        return chosen
+
+
+_PARAMETERS = {"on_page": 2, "links": 2, "request": 2}
+
+
+def load(module: str) -> Hooks:
+    """Import ``package.module`` and take its hook functions; "" gives none.
+
+    Found as Python finds modules, and from the current directory. Raises InvalidConfig, which
+    names ``hook``, when the module cannot be imported, has none of the functions, or one of them
+    is not callable with two arguments.
+    """
+    if not module:
+        return Hooks()
+    loaded = _import(module)
+    found: dict[str, Any] = {}
+    problems: list[tuple[str, str]] = []
+    for name, count in _PARAMETERS.items():
+        function = getattr(loaded, name, None)
+        if function is None:
+            continue
+        problem = _problem(function, count)
+        if problem:
+            problems.append(("hook", f"{module}.{name} {problem}"))
+        found[name] = function
+    if not found:
+        problems.append(("hook", f"{module} has none of {', '.join(_PARAMETERS)}"))
+    if problems:
+        raise InvalidConfig(problems)
+    return Hooks(**found)
+
+
+def _import(module: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(module)
+    except Exception as error:
+        raise InvalidConfig([("hook", f"cannot import {module!r}: {_described(error)}")]) from error
+
+
+def _problem(function: object, count: int) -> str:
+    """What is wrong with ``function`` as a hook of ``count`` arguments; "" if nothing."""
+    if not callable(function):
+        return "is not a function"
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        return "must be a plain function, neither a coroutine nor a generator"
+    try:
+        inspect.signature(function).bind(*range(count))
+    except (TypeError, ValueError):
+        return f"must take {count} arguments"
+    return ""
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
