@@ -1,0 +1,212 @@
+"""The identity of a URL: what counts as the same resource, the same host, the same partition.
+
+A *canonical* URL is the serialisation of the WHATWG URL standard (https://url.spec.whatwg.org,
+parsed by ada) without fragment and without credentials. Nothing else is changed: no sorting of
+parameters, no lower-casing of paths, no guesses about index pages.
+
+Credentials (``user:password@``) are dropped rather than refused, so that a link that carries them
+still leads somewhere, while nobody's password is stored or sent; HTTP Basic is configured apart.
+A trailing dot of a host name stays, since servers may tell the two names apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pkgutil
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+import ada_url
+import tldextract
+import xxhash
+
+from schema.encodings import encode_query, standard_name
+from schema.errors import InvalidUrl
+
+MAX_URL = 8192
+"""Characters of the longest canonical URL."""
+
+CANONICALISER = 1
+"""Version of the rules in this module; another version would make other fingerprints."""
+
+_MAX_INPUT = 8 * MAX_URL
+
+_SNAPSHOT = pkgutil.get_data("tldextract", ".tld_set_snapshot") or b""
+SUFFIXES = f"psl-{hashlib.sha256(_SNAPSHOT).hexdigest()[:16]}"
+"""Name and hash of the pinned snapshot of the public suffix list."""
+
+# No addresses and no cache folder: only ever the snapshot that came with the library.
+_suffixes = tldextract.TLDExtract(
+    cache_dir=None,
+    suffix_list_urls=(),
+    fallback_to_snapshot=True,
+    include_psl_private_domains=True,
+)
+
+_C0_AND_SPACE = "".join(map(chr, range(0x21)))
+_NO_TABS = {0x09: None, 0x0A: None, 0x0D: None}
+
+# References that the standard leaves as they stand, but for joining them to the base: no dot
+# segments, no percent signs in the path, no ports, numeric hosts or punycode to check.
+_PLAIN = re.compile(
+    r"(?P<url>(?P<origin>https?://(?:[a-z0-9_-]+\.)+[a-z]{2,}(?=/))?"
+    r"(?P<path>[A-Za-z0-9/_~-][A-Za-z0-9/_~.-]*)(?:\?[A-Za-z0-9&=_~.%+-]*)?)(?:#.*)?\Z",
+    re.DOTALL,
+)
+
+
+def canonicalise(url: str, base: str | None = None, encoding: str = "utf-8") -> str:
+    """The canonical form of ``url``, resolved against ``base`` if one is given.
+
+    Characters beyond ASCII in the query are percent-encoded in ``encoding``, the page's own
+    (a label of the Encoding standard; unknown ones mean UTF-8), elsewhere always in UTF-8.
+    Idempotent. Raises :class:`InvalidUrl` for what is not http(s), cannot be parsed, or is longer
+    than ``MAX_URL``.
+    """
+    given = url
+    if len(url) > _MAX_INPUT:
+        raise InvalidUrl(given, "too long")
+    if not url.isascii():
+        url = _prepare(url, encoding)
+    try:
+        href = ada_url.normalize_url(url) if base is None else ada_url.join_url(base, url)
+    except ValueError:
+        raise InvalidUrl(given, "cannot be parsed") from None
+    if not href.startswith(("https://", "http://")):
+        raise InvalidUrl(given, "neither http nor https")
+    href = href.partition("#")[0]
+    if "@" in href:
+        href = _without_credentials(href)
+    if len(href) > MAX_URL:
+        raise InvalidUrl(given, "too long")
+    return href
+
+
+def resolver(base: str, encoding: str = "utf-8") -> Callable[[str], str]:
+    """``canonicalise`` for the many links of one page: the same results, several times faster.
+
+    The base is looked at once; references of the plainest kind, which are most, are joined to it
+    without a parser. Raises :class:`InvalidUrl` if the base is not http(s).
+    """
+    base = canonicalise(base, encoding=encoding)
+    origin = origin_of(base)
+    folder = base.partition("?")[0].rpartition("/")[0] + "/"
+    plain = _PLAIN.match
+
+    def resolve(url: str) -> str:
+        if url[:1] == "#":
+            return base
+        found = plain(url)
+        if found is None or "/." in url:
+            return canonicalise(url, base, encoding)
+        reference, host, path = found.groups()
+        if host is not None:
+            joined = reference if "xn--" not in host else ""
+        elif path[0] != "/":
+            joined = folder + reference
+        else:
+            joined = origin + reference if path[:2] != "//" else ""
+        if joined and len(joined) <= MAX_URL:
+            return str(joined)
+        return canonicalise(url, base, encoding)
+
+    return resolve
+
+
+def _prepare(url: str, encoding: str) -> str:
+    """Make a URL with characters beyond ASCII ready for ada, which knows only UTF-8."""
+    # A lone surrogate is no character; the standard's strings have U+FFFD in its place.
+    url = url.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if standard_name(encoding) in (None, "utf-8"):
+        return url
+    url = url.strip(_C0_AND_SPACE).translate(_NO_TABS)
+    rest = url.partition("#")[0]  # the fragment goes anyway
+    path, mark, query = rest.partition("?")
+    return path + mark + (query if query.isascii() else encode_query(query, encoding))
+
+
+def _without_credentials(href: str) -> str:
+    scheme, _, rest = href.partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
+
+
+def fingerprint(canonical: str, seed: int = 0) -> int:
+    """Signed 64-bit XXH3 of a canonical URL, under the frontier's secret ``seed``."""
+    digest = xxhash.xxh3_64_intdigest(canonical.encode(), seed)
+    return digest - (1 << 64) if digest >> 63 else digest
+
+
+def origin_of(canonical: str) -> str:
+    """``scheme://host[:port]`` of a canonical URL."""
+    return canonical[: canonical.index("/", 8)]
+
+
+def host_of(canonical: str) -> str:
+    """The unit of politeness: host name, with ``:port`` unless it is 80 or 443."""
+    start = 8 if canonical[4] == "s" else 7
+    host = canonical[start : canonical.index("/", start)]
+    if host.endswith(":80"):
+        return host[:-3]
+    return host[:-4] if host.endswith(":443") else host
+
+
+def task_path(canonical: str) -> str:
+    """What a canonical URL has beyond its host: a letter for its origin, then path and query.
+
+    "h" and "s" are http and https on the port that ``host_of`` tells; the odd "H" is http on
+    port 443, "S" https on port 80, which ``host_of`` does not tell apart.
+    """
+    secure = canonical[4] == "s"
+    start = 8 if secure else 7
+    end = canonical.index("/", start)
+    odd = canonical.endswith((":80", ":443"), start, end)
+    letter = ("S" if secure else "H") if odd else ("s" if secure else "h")
+    return letter + canonical[end:]
+
+
+_ORIGINS = {
+    "h": ("http://", ""),
+    "s": ("https://", ""),
+    "H": ("http://", ":443"),
+    "S": ("https://", ":80"),
+}
+
+
+def task_url(host: str, path: str) -> str:
+    """The canonical URL of which ``host_of`` is ``host`` and ``task_path`` is ``path``."""
+    scheme, port = _ORIGINS[path[0]]
+    return f"{scheme}{host}{port}{path[1:]}"
+
+
+def hostname_of(host: str) -> str:
+    """A host, as ``host_of`` writes it, without its port."""
+    name, colon, port = host.rpartition(":")
+    return name if colon and not port.endswith("]") else host
+
+
+@lru_cache(maxsize=65_536)
+def registrable_domain(host: str) -> str:
+    """The registrable domain of a host name, one label under a suffix that a registry runs.
+
+    The port is ignored. Addresses, bare suffixes and names under no known suffix are their own.
+    """
+    name = hostname_of(host)
+    return _suffixes.extract_str(name).top_domain_under_registry_suffix or name
+
+
+@lru_cache(maxsize=65_536)
+def site_of(host: str) -> str:
+    """Like :func:`registrable_domain`, but one label under private suffixes (github.io) too.
+
+    What belongs together for a person: ``alice.github.io`` is not ``bob.github.io``.
+    """
+    name = hostname_of(host)
+    return _suffixes.extract_str(name).top_domain_under_public_suffix or name
+
+
+@lru_cache(maxsize=65_536)
+def partition_of(host: str, partitions: int) -> int:
+    """Which of ``partitions`` holds everything about the registrable domain of ``host``."""
+    return xxhash.xxh3_64_intdigest(registrable_domain(host).encode()) % partitions
