@@ -1,0 +1,47 @@
+"""Waiting for a part of our own that is away: with patience, and not all at the same moment."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import gevent
+
+from schema.errors import Unavailable
+from schema.log import logger
+
+T = TypeVar("T")
+
+log = logger("worker")
+
+
+def delays(first: float = 0.1, most: float = 10.0) -> Iterator[float]:
+    """Seconds to wait before try after try: doubling from ``first`` up to ``most``, full jitter
+    in the upper half, so that workers do not come back together."""
+    ceiling = first
+    while True:
+        yield random.uniform(ceiling / 2, ceiling)
+        ceiling = min(most, ceiling * 2)
+
+
+def persist(
+    action: Callable[[], T], what: str, *, wait: Callable[[float], object] = gevent.sleep
+) -> T:
+    """Call ``action`` until it is not answered by Unavailable, for as long as that takes.
+
+    ``what`` names it in the log, once when the trouble begins and once when it is over. Every
+    other exception passes.
+    """
+    for count, delay in enumerate(delays()):
+        try:
+            result = action()
+        except Unavailable as error:
+            if count == 0:
+                log.warning("waiting", what=what, reason=str(error))
+            wait(delay)
+            continue
+        if count:
+            log.info("back again", what=what, tries=count + 1)
+        return result
+    raise AssertionError("delays never end")

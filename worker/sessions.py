@@ -1,0 +1,106 @@
+"""The host sessions that this process holds, from lease to the last acknowledged result.
+
+A session is *fetching* while its greenlet may send requests; after that it is still *held* until
+its close and all its tasks' outcomes are acknowledged: a reconcile must name it till then, or the
+broker would hand its finished tasks out again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from schema.clock import Clock, monotonic
+from schema.records import ItemStatus, Session
+
+End = Literal["", "stop", "stale", "gone"]
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """One session. ``deadline`` is on ``schema.clock.monotonic``: no request may leave after it.
+
+    ``ended`` says that the broker wants it to end: "stop" soon and properly; "stale" or "gone" at
+    once and without a word, since its tasks are not ours any more.
+    """
+
+    session: Session
+    deadline: float
+    fetching: bool = True
+    closing: bool = False
+    unsettled: int = 0
+    ended: End = ""
+
+    @property
+    def lost(self) -> bool:
+        """True when another may hold the host: nothing more is asked of it or said about it."""
+        return self.ended in ("stale", "gone")
+
+
+class Sessions:
+    """All of this process. Not locked: its methods never yield to the hub."""
+
+    def __init__(self, clock: Clock = monotonic) -> None:
+        self._clock = clock
+        self._held: dict[str, Held] = {}
+        self._fetching = 0
+
+    @property
+    def fetching(self) -> int:
+        """How many are fetching."""
+        return self._fetching
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def hold(self, session: Session, deadline: float) -> Held | None:
+        """Take a leased session; None if it is held already (an answer that came twice)."""
+        if session.token in self._held:
+            return None
+        held = Held(session, deadline)
+        self._held[session.token] = held
+        self._fetching += 1
+        return held
+
+    def holding(self) -> list[Held]:
+        return list(self._held.values())
+
+    def submitted(self, held: Held) -> None:
+        """A task's outcome is on its way to store and broker."""
+        held.unsettled += 1
+
+    def settled(self, token: str, status: ItemStatus) -> None:
+        """The broker answered a task's outcome."""
+        held = self._held.get(token)
+        if held is not None:
+            held.unsettled -= 1
+            self._note(held, status)
+
+    def fetched(self, held: Held, *, closing: bool) -> None:
+        """The greenlet is through; ``closing`` if a close is on its way to the broker."""
+        held.fetching = False
+        held.closing = closing
+        self._fetching -= 1
+        self._drop_if_over(held)
+
+    def closed(self, token: str) -> None:
+        """The broker answered the close."""
+        held = self._held.get(token)
+        if held is not None:
+            held.closing = False
+            self._drop_if_over(held)
+
+    def extended(self, held: Held, status: ItemStatus, deadline: float) -> None:
+        """The broker answered an extend that was sent ``ttl`` before ``deadline``."""
+        if status in ("ok", "stop"):
+            held.deadline = max(held.deadline, deadline)
+        self._note(held, status)
+
+    def _note(self, held: Held, status: ItemStatus) -> None:
+        if status != "ok" and not held.lost:
+            held.ended = status
+        self._drop_if_over(held)
+
+    def _drop_if_over(self, held: Held) -> None:
+        if not (held.fetching or held.closing or held.unsettled):
+            self._held.pop(held.session.token, None)

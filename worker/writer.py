@@ -1,0 +1,216 @@
+"""From finished pages to settled tasks: store the page → admit its links → finish the task.
+
+Pages go in batches, several batches at once, so that a worker is not held up by one commit. The
+order of the three steps within a batch is the invariant that a crash anywhere costs a refetch and
+never a URL; each is repeated until it succeeds, however long the store or Redis are away. What
+waits here is bounded in bytes: beyond that :meth:`Writer.put` blocks, and with it the greenlets
+that fetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import gevent
+from gevent.event import Event
+from gevent.lock import BoundedSemaphore
+from msgspec import Struct, field
+
+from schema import faults
+from schema.errors import UnknownCrawl
+from schema.log import logger
+from schema.records import (
+    Admission,
+    Attempt,
+    Commit,
+    Final,
+    FinishItem,
+    Outcome,
+    StoredPage,
+)
+from worker.backoff import persist
+from worker.outbox import Outbox
+from worker.sessions import Held, Sessions
+
+log = logger("worker")
+
+BATCH_PAGES = 64
+BATCH_BYTES = 4 * 1024 * 1024
+BATCHES = 4
+LINGER_SECONDS = 0.02
+BACKLOG_BYTES = 24 * 1024 * 1024
+_TASK_BYTES = 2048
+_RECENT = 40_000
+
+
+class Result(Struct, kw_only=True):
+    """All that came of one task: rows to store, and the outcome to report afterwards."""
+
+    held: Held
+    task: int
+    outcome: Outcome
+    page: StoredPage | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    finals: list[Final] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        """About what it takes of memory."""
+        if self.page is None:
+            return _TASK_BYTES
+        return _TASK_BYTES + len(self.page.body) + len(self.page.text) + 100 * len(self.page.links)
+
+
+class Committer(Protocol):
+    """The part of a store that is needed here; see ``store.base.Store``."""
+
+    def commit(self, work: Commit) -> int: ...
+
+
+class Admitter(Protocol):
+    """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
+
+    def admit(self, crawl_id: int, items: Sequence[Admission]) -> list[bool]: ...
+
+
+class Recent:
+    """URLs whose admission was acknowledged of late, so that a site's menu is not sent each time.
+
+    Two generations: when the younger is full, the older is forgotten.
+    """
+
+    def __init__(self, size: int = _RECENT) -> None:
+        self._size = size
+        self._young: set[str] = set()
+        self._old: set[str] = set()
+
+    def fresh(self, links: Iterable[Admission]) -> list[Admission]:
+        """Those that are not known, each URL once."""
+        young, old = self._young, self._old
+        new = {link.url: link for link in links if link.url not in young and link.url not in old}
+        return list(new.values())
+
+    def add(self, links: Iterable[Admission]) -> None:
+        self._young.update(link.url for link in links)
+        if len(self._young) > self._size:
+            self._old, self._young = self._young, set()
+
+
+class Writer:
+    """Batches of results on their way to store, frontier and outbox."""
+
+    def __init__(
+        self,
+        store: Committer,
+        frontier: Admitter,
+        finishing: Outbox[FinishItem],
+        sessions: Sessions,
+        *,
+        backlog_bytes: int = BACKLOG_BYTES,
+        linger: float = LINGER_SECONDS,
+    ) -> None:
+        self._store = store
+        self._frontier = frontier
+        self._finishing = finishing
+        self._sessions = sessions
+        self._backlog_bytes = backlog_bytes
+        self._linger = linger
+        self._waiting: list[Result] = []
+        self._bytes = 0
+        self._some = Event()
+        self._full = Event()
+        self._room = Event()
+        self._idle = Event()
+        self._idle.set()
+        self._batches = BoundedSemaphore(BATCHES)
+        self._recent: dict[int, Recent] = {}
+
+    def put(self, result: Result) -> None:
+        """Hand over a result; blocks while more than the backlog is waiting."""
+        self._sessions.submitted(result.held)
+        while self._bytes >= self._backlog_bytes:
+            self._room.clear()
+            self._room.wait()
+        self._bytes += result.bytes
+        self._waiting.append(result)
+        self._idle.clear()
+        self._some.set()
+        if len(self._waiting) >= BATCH_PAGES:
+            self._full.set()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is under way; False when ``timeout`` seconds were not enough."""
+        return bool(self._idle.wait(timeout))
+
+    def run(self) -> None:
+        """Form batches for ever; a greenlet's body."""
+        while True:
+            self._some.wait()
+            self._full.wait(self._linger)
+            self._batches.acquire()
+            batch = self._take()
+            gevent.spawn(self._write, batch)
+
+    def _take(self) -> list[Result]:
+        count = size = 0
+        for result in self._waiting[:BATCH_PAGES]:
+            size += result.bytes
+            if count and size > BATCH_BYTES:
+                break
+            count += 1
+        batch = self._waiting[:count]
+        del self._waiting[:count]
+        if len(self._waiting) < BATCH_PAGES:
+            self._full.clear()
+        if not self._waiting:
+            self._some.clear()
+        return batch
+
+    def _write(self, batch: list[Result]) -> None:
+        work = Commit()
+        for result in batch:
+            if result.page is not None:
+                work.pages.append(result.page)
+            work.attempts += result.attempts
+            work.finals += result.finals
+        if work.pages or work.attempts or work.finals:
+            persist(lambda: self._store.commit(work), "store")
+        faults.point("worker.after_store")
+        self._admit(work.pages)
+        faults.point("worker.after_admit")
+        for result in batch:
+            session = result.held.session
+            self._finishing.put(
+                FinishItem(
+                    session=session.session,
+                    token=session.token,
+                    task=result.task,
+                    outcome=result.outcome,
+                )
+            )
+        self._release(batch)
+
+    def _admit(self, pages: Sequence[StoredPage]) -> None:
+        links: dict[int, list[Admission]] = {}
+        for page in pages:
+            if page.links:
+                links.setdefault(page.crawl, []).extend(page.links)
+        for crawl, found in links.items():
+            recent = self._recent.setdefault(crawl, Recent())
+            fresh = recent.fresh(found)
+            if not fresh:
+                continue
+            try:
+                persist(lambda c=crawl, f=fresh: self._frontier.admit(c, f), "frontier")  # type: ignore[misc]
+            except UnknownCrawl:
+                log.info("crawl was deleted: its links are dropped", crawl=crawl)
+                continue
+            recent.add(fresh)
+
+    def _release(self, batch: Sequence[Result]) -> None:
+        self._bytes -= sum(result.bytes for result in batch)
+        self._room.set()
+        self._batches.release()
+        if not self._bytes:
+            self._idle.set()
