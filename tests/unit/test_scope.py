@@ -1,0 +1,176 @@
+"""Scope: what a crawl follows, why not, and how soon."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from schema.records import LEVELS, Crawl, CrawlOptions, Order, Scope
+from schema.scope import Rules, check_options, compile, level_for, redirect_root, root_of
+
+
+def rules(scope: Scope, *roots: str, **options: object) -> Rules:
+    return compile(
+        Crawl(
+            id=1,
+            name="test",
+            state="active",
+            options=CrawlOptions(scope=scope, **options),  # type: ignore[arg-type]
+            roots=roots,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("scope", "seed", "root"),
+    [
+        ("host", "https://example.org/docs/", "example.org"),
+        ("host", "http://example.org:8080/", "example.org:8080"),
+        ("domain", "https://www.example.co.uk:8080/a", "example.co.uk"),
+        ("domain", "https://alice.github.io/a", "alice.github.io"),
+        ("domain", "http://127.0.0.1:8080/", "127.0.0.1"),
+        ("prefix", "https://example.org/docs/index.html", "example.org/docs/"),
+        ("prefix", "https://example.org/docs/list?page=1", "example.org/docs/"),
+        ("prefix", "https://example.org/docs", "example.org/docs"),
+        ("prefix", "https://example.org/", "example.org/"),
+        ("any", "https://example.org/", "*"),
+    ],
+)
+def test_root_of_a_seed(scope: Scope, seed: str, root: str) -> None:
+    assert root_of(scope, seed) == root
+    assert rules(scope, root).excluded_by(seed, 0, seed=True) is None
+
+
+@pytest.mark.parametrize(
+    ("scope", "root", "url", "inside"),
+    [
+        ("host", "example.org", "http://example.org/x", True),
+        ("host", "example.org", "https://example.org/x", True),
+        ("host", "example.org", "https://example.org:8443/x", False),
+        ("host", "example.org", "https://www.example.org/x", False),
+        ("host", "example.org", "https://example.org.evil.example/x", False),
+        ("domain", "example.org", "https://a.b.example.org:8443/x", True),
+        ("domain", "example.org", "https://notexample.org/x", False),
+        ("domain", "alice.github.io", "https://bob.github.io/", False),
+        ("prefix", "example.org/docs/", "http://example.org/docs/a?b", True),
+        ("prefix", "example.org/docs/", "http://example.org/doc", False),
+        ("prefix", "example.org/docs/", "http://example.org:8080/docs/a", False),
+        ("prefix", "example.org/docs/", "http://other.example/example.org/docs/", False),
+        ("prefix", "example.org", "http://example.org/docs/", True),
+        ("prefix", "example.org", "http://example.org.evil.example/", False),
+        ("any", "*", "http://whatever.example/", True),
+    ],
+)
+def test_scope_decides_by_host_domain_or_prefix(
+    scope: Scope, root: str, url: str, inside: bool
+) -> None:
+    reason = rules(scope, root).excluded_by(url, 1)
+    assert reason == (None if inside else f"scope {scope}: not one of {root}")
+
+
+def test_reason_names_the_first_roots_and_counts_the_rest() -> None:
+    many = rules("host", "d.org", "b.org", "a.org", "c.org", "e.org")
+    reason = many.excluded_by("http://x.org/", 0)
+    assert reason == "scope host: not one of a.org, b.org, c.org and 2 more"
+    assert rules("host").excluded_by("http://x.org/", 0) == "scope host: not one of none"
+
+
+def test_depth_beyond_the_limit_is_out() -> None:
+    shallow = rules("any", "*", depth=2)
+    assert shallow.excluded_by("http://x.org/", 2) is None
+    assert shallow.excluded_by("http://x.org/", 3) == "depth 3 > 2"
+
+
+def test_patterns_search_the_whole_canonical_url_and_the_reason_names_one() -> None:
+    both = rules(
+        "any", "*", include=(r"/docs/", r"^https://a\."), exclude=(r"\.pdf$", r"(?i)SORT=")
+    )
+    assert both.excluded_by("http://x.org/docs/a", 1) is None
+    assert both.excluded_by("https://a.org/", 1) is None
+    assert both.excluded_by("http://x.org/other", 1) == "include: matches none"
+    assert both.excluded_by("http://x.org/docs/a.pdf", 1) == r"exclude pattern '\\.pdf$'"
+    assert both.excluded_by("http://x.org/docs/?sort=1", 1) == "exclude pattern '(?i)SORT='"
+
+
+def test_seed_is_exempt_from_include_only() -> None:
+    strict = rules("host", "x.org", include=("/docs/",), exclude=("secret",))
+    assert strict.excluded_by("http://x.org/", 0) == "include: matches none"
+    assert strict.excluded_by("http://x.org/", 0, seed=True) is None
+    assert strict.excluded_by("http://x.org/secret", 0, seed=True) == "exclude pattern 'secret'"
+    assert strict.excluded_by("http://y.org/", 0, seed=True) == "scope host: not one of x.org"
+
+
+@pytest.mark.parametrize(
+    ("scope", "root", "from_url", "to_url", "added"),
+    [
+        (
+            "host",
+            "example.org",
+            "http://example.org/",
+            "https://www.example.org/",
+            "www.example.org",
+        ),
+        ("host", "example.org", "http://example.org/", "https://example.org/", None),
+        ("host", "example.org", "http://example.org/", "http://other.org/", None),
+        ("host", "a.github.io", "http://a.github.io/", "http://b.github.io/", None),
+        ("host", "localhost:1", "http://localhost:1/", "http://localhost:2/", "localhost:2"),
+        ("domain", "example.org", "http://example.org/", "http://www.example.org/", None),
+        ("any", "*", "http://example.org/", "http://www.example.org/", None),
+        ("prefix", "a.org/d/", "http://a.org/d/", "http://www.a.org/d/en/", "www.a.org/d/"),
+        ("prefix", "a.org/d/", "http://a.org/d/", "http://www.a.org/e/x.html", "www.a.org/e/"),
+        ("prefix", "a.org/d/", "http://a.org/d/", "http://www.a.org/", None),
+        ("prefix", "a.org/d/", "http://a.org/d/", "http://a.org/e/", None),
+    ],
+)
+def test_redirected_seed_takes_its_scope_along_within_its_own_name(
+    scope: Scope, root: str, from_url: str, to_url: str, added: str | None
+) -> None:
+    assert redirect_root(rules(scope, root), from_url, to_url) == added
+    if added is not None:
+        assert rules(scope, root, added).excluded_by(to_url, 0) is None
+        assert redirect_root(rules(scope, root, added), from_url, to_url) is None
+
+
+def test_breadth_serves_near_ones_first_and_depth_the_far_ones() -> None:
+    depths = range(LEVELS + 20)
+    breadth = [level_for("breadth", depth, None, "http://x.org/") for depth in depths]
+    assert breadth == [min(depth, LEVELS - 1) for depth in depths]
+    deep = [level_for("depth", depth, None, "http://x.org/") for depth in depths]
+    assert deep == [LEVELS - 1 - level for level in breadth]
+
+
+@pytest.mark.parametrize("score", [0.0, 0.5, 1.0, -3.0, 7.0, math.inf, -math.inf, math.nan, None])
+@pytest.mark.parametrize("order", ["breadth", "depth", "best"])
+def test_level_is_always_one_that_exists(order: Order, score: float | None) -> None:
+    for depth in (0, 1, 10_000):
+        assert 0 <= level_for(order, depth, score, "http://x.org/a/b?c") < LEVELS
+
+
+def test_best_serves_high_scores_first_and_guesses_without_one() -> None:
+    url = "http://x.org/a/b"
+    assert level_for("best", 5, 1.0, url) == 0
+    assert level_for("best", 0, 0.0, url) == LEVELS - 1
+    near, far = level_for("best", 0, None, url), level_for("best", 9, None, url)
+    assert near < far
+    assert near < level_for("best", 0, None, url + "/c/d/e?f=g")
+    assert level_for("best", 0, math.nan, url) == near
+
+
+def test_options_that_cannot_work_are_all_named() -> None:
+    options = CrawlOptions(
+        seeds=("http://example.org/", "mailto:a@example.org"),
+        include=("fine", "(open"),
+        exclude=("*", "a{99999999999}"),
+        slots=4,
+        delay=1.5,
+    )
+    problems = dict(check_options(options))
+    assert list(problems) == ["seeds[1]", "include[1]", "exclude[0]", "exclude[1]", "slots"]
+    assert "(open" in problems["include[1]"]
+    assert "1.5" in problems["slots"]
+
+
+def test_options_that_work_have_no_problems() -> None:
+    assert check_options(CrawlOptions()) == []
+    assert check_options(CrawlOptions(slots=4, delay=0, seeds=("http://a.org",))) == []
