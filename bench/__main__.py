@@ -1,0 +1,35 @@
+"""``python -m bench SHOW…``: what the project must show; exit code 1 if a claim fails."""
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import importlib
+import sys
+
+SHOWS = {
+    "1": ("show_setup", "a fresh clone crawls its first site in under five minutes"),
+    "2": ("show_site", "a real site is stored as an independent walk finds it"),
+    "3": ("show_politeness", "delays hold with three workers, one of them killed"),
+    "4": ("show_kill", "kill -9 at named points loses nothing"),
+    "5": ("speed", "pages a second and CPU a page beside Scrapy"),
+    "6": ("show_idle", "an idle system is quiet and wakes at once"),
+    "7": ("show_memory", "300 busy greenlets in under 150 MB"),
+    "8": ("show_nodes", "three Redis nodes give the same result"),
+    "9": ("show_gbk", "queries of a GBK page go out as a browser sends them"),
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the shows named; their worst exit code, or 2 with a list of them."""
+    if not arguments or not set(arguments) <= set(SHOWS):
+        print("usage: python -m bench SHOW…\n", file=sys.stderr)
+        for number, (module, title) in SHOWS.items():
+            print(f"  {number}  {title} (bench/{module}.py)", file=sys.stderr)
+        return 2
+    modules = [importlib.import_module(f"bench.{SHOWS[number][0]}") for number in arguments]
+    return max(int(module.show()) for module in modules)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

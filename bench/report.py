@@ -1,0 +1,60 @@
+"""What a show prints: figures, and claims that hold or do not; kept as JSON in bench/results/."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.support import oracle
+
+RESULTS = Path(__file__).parent / "results"
+
+
+class Report:
+    """Collects figures and claims of one show."""
+
+    def __init__(self, name: str, title: str) -> None:
+        self.name = name
+        self.figures: dict[str, Any] = {}
+        self.claims: list[dict[str, Any]] = []
+        self._began = time.monotonic()
+        print(f"\n== {title}", flush=True)
+
+    def figure(self, what: str, value: Any, unit: str = "") -> None:
+        """Print and keep one measured value."""
+        self.figures[f"{what} [{unit}]" if unit else what] = value
+        shown = f"{value:,.3f}" if isinstance(value, float) else f"{value}"
+        print(f"   {what}: {shown} {unit}".rstrip(), flush=True)
+
+    def claim(self, text: str, holds: bool, findings: str = "") -> None:
+        """State what must be so, with findings against it."""
+        self.claims.append({"claim": text, "holds": holds, "findings": findings})
+        print(f"   {'ok  ' if holds else 'FAIL'} {text}", flush=True)
+        if findings:
+            print("        " + findings.replace("\n", "\n        "), flush=True)
+
+    def none(self, text: str, findings: list[str]) -> None:
+        """A claim that holds if a judge found nothing against it."""
+        self.claim(text, not findings, oracle.shown(findings))
+
+    def finish(self) -> int:
+        """Write the JSON; the exit code: 0 if there were claims and all hold."""
+        holds = bool(self.claims) and all(claim["holds"] for claim in self.claims)
+        RESULTS.mkdir(exist_ok=True)
+        record = {
+            "show": self.name,
+            "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+            "seconds": round(time.monotonic() - self._began, 1),
+            "holds": holds,
+            "claims": self.claims,
+            "figures": self.figures,
+        }
+        path = RESULTS / f"{self.name}.json"
+        path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+        print(f"== {'holds' if holds else 'DOES NOT HOLD'}; {path}", flush=True)
+        return 0 if holds else 1

@@ -1,0 +1,111 @@
+"""A crawl in which one process dies by SIGKILL at a named point, and is started again."""
+
+from __future__ import annotations
+
+import http.client
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from broker.frontier import Frontier
+from store import open_store
+from tests.support import oracle
+from tests.support.site_server import SiteServer
+from tests.support.sites import direct, graph_site
+from tests.support.stored import Stored, read_stored
+from tests.support.system import System, wait_until
+from tests.support.walk import Walk, walk
+
+REQUEST_SECONDS = 1.5
+
+
+@dataclass
+class Run:
+    """What happened. ``leased`` counts tasks under a lease when the kill fell, ``unfinished`` of
+    them those that had been requested before.
+    """
+
+    expected: Walk
+    stored: Stored
+    requests: Counter[str]
+    leased: int
+    seconds: float
+
+    @property
+    def refetched(self) -> int:
+        return oracle.refetched(self.requests)
+
+
+def killed_at(
+    point: str, count: int, folder: Path, redis_url: str, *, hosts: int = 6, pages: int = 25
+) -> Run:
+    """Crawl ``hosts`` × ``pages`` pages while the ``count``-th pass of ``point`` kills.
+
+    Half of the hosts are seeded while the crawl runs. A seeding call that was not acknowledged is
+    repeated, as its caller would – but not when the kill fell after the batch was logged: then the
+    log alone must bring it back.
+    """
+    part = point.partition(".")[0]
+    site = graph_site(pages, slow_every=3, slow=0.05)
+    addresses = tuple(f"127.0.0.{n}" for n in range(2, 2 + hosts))
+    with (
+        SiteServer(site, addresses) as server,
+        System(
+            folder,
+            [redis_url],
+            request_seconds=str(REQUEST_SECONDS),
+            lease_seconds="5",
+        ) as system,
+    ):
+        starts = [server.url("/p/0", address) for address in addresses]
+        fault = f"{point}:{count}"
+        system.start_broker(fault if part == "broker" else "")
+        system.start_worker(fault if part == "worker" else "")
+        child = system.children()[0]
+        acknowledged = _seed_in_two(system, server, starts)
+        wait_until(lambda: _died(system, part, child), 30, f"death at {fault}")
+        leased = _leased(folder, redis_url)
+        system.kill(part)
+        system.start_broker() if part == "broker" else system.start_worker()
+        if not acknowledged and point != "broker.after_seed_log":
+            _seed(system, starts)
+        seconds = system.wait_done(60)
+        requests = oracle.requests_of(server.hits, server.port)
+        stored = read_stored(folder / "data")
+    return Run(walk(starts, direct(site), agent="greencrawl"), stored, requests, leased, seconds)
+
+
+def _seed_in_two(system: System, server: SiteServer, starts: list[str]) -> bool:
+    """True if both halves were acknowledged."""
+    half = len(starts) // 2
+    try:
+        system.crawl(starts[:half], delay=0, scope="any")
+        wait_until(lambda: len(server.hits) > half, 20, "the crawl is under way")
+        _seed(system, starts[half:])
+    except (OSError, http.client.HTTPException):
+        return False
+    return True
+
+
+def _seed(system: System, urls: list[str]) -> None:
+    with suppress(LookupError):
+        system.call("POST", "/v1/crawls/test/urls", {"urls": urls})
+
+
+def _died(system: System, part: str, child: psutil.Process) -> bool:
+    if part == "broker":
+        return system.broker is not None and system.broker.poll() is not None
+    return not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def _leased(folder: Path, redis_url: str) -> int:
+    """Tasks under a lease, read from Redis itself: the broker may be the one that died."""
+    store = open_store(f"sqlite:///{folder / 'data' / 'content.sqlite'}")
+    try:
+        frontier = Frontier([redis_url], store, request_seconds=REQUEST_SECONDS, create=False)
+        return frontier.stats(store.crawl("test")).leased
+    finally:
+        store.close()

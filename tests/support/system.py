@@ -1,0 +1,244 @@
+"""A whole crawler for a test or a bench: broker and worker processes, driven over HTTP.
+
+Everything is started on free ports in a folder of its own and stopped by process id, also when
+the caller fails. Logs are kept in the folder and quoted when a process does not come up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.support.redis_server import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 30.0
+STOP_SECONDS = 20.0
+
+
+def wait_until(
+    holds: Callable[[], object], seconds: float, what: str, every: float = 0.02
+) -> float:
+    """Wait until ``holds()`` is true; returns the seconds it took. Raises AssertionError after
+    ``seconds``, saying ``what`` did not happen.
+    """
+    began = time.monotonic()
+    while not holds():
+        if time.monotonic() - began > seconds:
+            raise AssertionError(f"not within {seconds:g} s: {what}")
+        time.sleep(every)
+    return time.monotonic() - began
+
+
+class System:
+    """One broker and one worker host (a supervisor with ``processes`` children).
+
+    ``redis`` are node addresses (none: the embedded one); ``settings`` are further GREENCRAWL_
+    variables in lower case without prefix; ``broker_cpu`` and ``worker_cpu`` pin processes to a
+    core where ``taskset`` exists.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        redis: Sequence[str] = (),
+        *,
+        processes: int = 1,
+        broker_cpu: int | None = None,
+        worker_cpu: int | None = None,
+        **settings: str,
+    ) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.broker: subprocess.Popen[bytes] | None = None
+        self.worker: subprocess.Popen[bytes] | None = None
+        self._cpu = {"broker": broker_cpu, "worker": worker_cpu}
+        self._variables = {
+            "DATA": str(folder / "data"),
+            "BIND": f"127.0.0.1:{self.port}",
+            "BROKER": f"http://127.0.0.1:{self.port}",
+            "REDIS": ",".join(redis),
+            "ALLOW_NETWORKS": "127.0.0.0/8",
+            "PROCESSES": str(processes),
+            **{name.upper(): value for name, value in settings.items()},
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def __enter__(self) -> System:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # -- processes
+
+    def start(self) -> System:
+        self.start_broker()
+        self.start_worker()
+        return self
+
+    def start_broker(self, fault: str = "") -> None:
+        """Start it and wait until it is ready; ``fault`` is POINT or POINT:N."""
+        self.broker = self._spawn("broker", fault)
+        wait_until(self._ready, START_SECONDS, f"broker ready\n{self.tail('broker')}")
+
+    def start_worker(self, fault: str = "") -> None:
+        """Start it and wait for its children."""
+        self.worker = self._spawn("worker", fault)
+        wait_until(self.children, START_SECONDS, f"worker has children\n{self.tail('worker')}")
+
+    def children(self) -> list[psutil.Process]:
+        """The supervisor's live children: the processes that crawl."""
+        if self.worker is None or self.worker.poll() is not None:
+            return []
+        found = psutil.Process(self.worker.pid).children()
+        return [child for child in found if child.status() != psutil.STATUS_ZOMBIE]
+
+    def processes(self) -> list[psutil.Process]:
+        """Every live process of ours, with its descendants (the embedded Redis among them)."""
+        found: list[psutil.Process] = []
+        for started in (self.broker, self.worker):
+            if started is not None and started.poll() is None:
+                top = psutil.Process(started.pid)
+                found += [top, *top.children(recursive=True)]
+        return found
+
+    def kill(self, part: str) -> None:
+        """SIGKILL the broker, or the supervisor with its children, as a power cut would."""
+        process = self.broker if part == "broker" else self.worker
+        if process is None:
+            return
+        family: list[psutil.Process] = []
+        with suppress(psutil.NoSuchProcess):
+            family = psutil.Process(process.pid).children(recursive=part == "worker")
+        process.kill()
+        process.wait()
+        for child in family if part == "worker" else []:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+        psutil.wait_procs(family if part == "worker" else [], timeout=5)
+
+    def stop(self) -> None:
+        """Stop workers, then the broker, by SIGTERM; SIGKILL what is left after a grace."""
+        for process in (self.worker, self.broker):
+            if process is None:
+                continue
+            family: list[psutil.Process] = []
+            with suppress(psutil.NoSuchProcess):
+                family = psutil.Process(process.pid).children(recursive=True)
+            if process.poll() is None:
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(STOP_SECONDS)
+            for left in family:
+                with suppress(psutil.NoSuchProcess):
+                    left.kill()
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    def tail(self, part: str, lines: int = 15) -> str:
+        """The end of a process's log."""
+        path = self.folder / f"{part}.log"
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+
+    def _spawn(self, part: str, fault: str) -> subprocess.Popen[bytes]:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
+        environment |= {f"GREENCRAWL_{k}": v for k, v in self._variables.items() if v}
+        if fault:
+            environment["GREENCRAWL_FAULT"] = fault
+        process = subprocess.Popen(
+            [sys.executable, "-m", part],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=(self.folder / f"{part}.log").open("ab"),
+        )
+        if (cpu := self._cpu[part]) is not None:
+            psutil.Process(process.pid).cpu_affinity([cpu])
+        return process
+
+    def _ready(self) -> bool:
+        assert self.broker is not None
+        if self.broker.poll() is not None:
+            raise AssertionError(f"the broker ended: {self.broker.poll()}\n{self.tail('broker')}")
+        try:
+            self.call("GET", "/readyz")
+        except OSError:
+            return False
+        return True
+
+    # -- the HTTP API
+
+    def call(self, method: str, path: str, body: object = None) -> Any:
+        """One call, JSON in and out. Raises urllib.error.HTTPError (4xx, 5xx) or OSError."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                content = answer.read()
+        except urllib.error.HTTPError as error:
+            error.add_note(error.read().decode(errors="replace"))
+            raise
+        is_json = "json" in answer.headers.get("Content-Type", "")
+        return json.loads(content) if is_json and content else None
+
+    def crawl(self, seeds: Sequence[str], name: str = "test", **options: object) -> None:
+        self.call("POST", "/v1/crawls", {"name": name, "seeds": list(seeds), **options})
+
+    def stats(self, name: str = "test") -> dict[str, Any]:
+        """The crawl's counters; its ``state`` among them."""
+        found: list[dict[str, Any]] = self.call("GET", f"/v1/stats?crawl={name}")["crawls"]
+        return found[0]
+
+    def wait_done(self, seconds: float, name: str = "test") -> float:
+        """Wait until the crawl is done; returns the seconds it took."""
+        last: dict[str, Any] = {}
+
+        def done() -> bool:
+            last.update(self.stats(name))
+            return bool(last["state"] == "done")
+
+        try:
+            return wait_until(done, seconds, "the crawl is done", every=0.1)
+        except AssertionError as error:
+            error.add_note(f"{last}\n{self.tail('broker')}\n{self.tail('worker')}")
+            raise
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """User and system seconds of each part so far, children that died included."""
+        spent: dict[str, float] = {}
+        for process in self.processes():
+            with suppress(psutil.NoSuchProcess):
+                part = "redis" if "redis" in process.name() else self._part_of(process)
+                times = process.cpu_times()
+                total = times.user + times.system + times.children_user + times.children_system
+                spent[part] = spent.get(part, 0.0) + total
+        return spent
+
+    def _part_of(self, process: psutil.Process) -> str:
+        broker = self.broker is not None and process.pid == self.broker.pid
+        return "broker" if broker else "worker"
+
+
+def signal_child(child: psutil.Process, number: signal.Signals = signal.SIGKILL) -> None:
+    """Send a signal and wait until the process has gone."""
+    os.kill(child.pid, number)
+    with suppress(psutil.TimeoutExpired):
+        child.wait(10)
