@@ -1,0 +1,132 @@
+"""Content-encodings undone under a cap: a bomb costs what the cap allows and no more.
+
+gzip (RFC 1952), deflate (RFC 1950 as the standard says, bare RFC 1951 as some servers send), br
+(RFC 7932) and zstd (RFC 8878, windows up to 8 MiB as RFC 9659 bounds them).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import brotli
+import zstandard
+
+ACCEPTED = "gzip, deflate, br, zstd"
+"""What is sent as Accept-Encoding."""
+
+MAX_STACKED = 2
+MAX_MEMBERS = 16
+"""Members of one gzip body: a million empty ones would cost seconds and yield nothing."""
+
+_ZSTD_WINDOW = 8 * 1024 * 1024
+_ZSTD_SLICE = 512
+"""Bytes fed to zstd at a time: a block of 4 bytes may stand for 128 KiB, so what one slice can
+make of itself stays under 16 MiB."""
+
+
+class Decoded(NamedTuple):
+    """``body`` is at most the cap; ``error`` says what did not decode after it, or is empty."""
+
+    body: bytes
+    truncated: bool = False
+    error: str = ""
+
+
+def codings_of(header: str) -> list[str]:
+    """The known codings of a Content-Encoding header, in the order they were applied.
+
+    Unknown names are passed over, as browsers do: servers say ``utf-8`` or ``none`` there.
+    """
+    names = (name.strip().lower().removeprefix("x-") for name in header.split(","))
+    return [name for name in names if name in _DECODERS]
+
+
+def decode(data: bytes, header: str, cap: int, *, complete: bool = True) -> Decoded:
+    """Undo the codings of ``header`` and keep at most ``cap`` bytes.
+
+    ``complete=False`` says that ``data`` was cut off: then a stream without an end is no error
+    and the result is marked as truncated. In between stacked codings at most ``cap`` plus an
+    eighth plus 64 KiB are kept, more than any coding adds to what it cannot compress.
+    """
+    codings = codings_of(header)
+    if len(codings) > MAX_STACKED:
+        return Decoded(b"", error=f"{len(codings)} stacked content-encodings")
+    cut = not complete
+    for left, coding in reversed(list(enumerate(codings))):
+        if not data:
+            break  # a body of no bytes is the same in every coding
+        limit = encoded_cap(cap) if left else cap
+        data, ended, error = _DECODERS[coding](data, limit + 1)
+        if len(data) > limit:
+            data, cut = data[:limit], True
+        elif error or not (ended or cut):
+            return Decoded(data[:cap], cut, f"{coding}: {error or 'ends too early'}")
+    return Decoded(data[:cap], cut or len(data) > cap)
+
+
+def encoded_cap(cap: int) -> int:
+    """Bytes of an encoded body beyond which its decoded form cannot be wanted any more."""
+    return cap + cap // 8 + 64 * 1024
+
+
+_Step = tuple[bytes, bool, str]
+"""(output, whether the stream reached its end, what went wrong)."""
+
+
+def _gunzip(data: bytes, limit: int) -> _Step:
+    out = b""
+    for _ in range(MAX_MEMBERS):
+        member = zlib.decompressobj(wbits=31)
+        try:
+            out += member.decompress(data, limit - len(out))
+        except zlib.error as error:
+            return out, False, str(error)
+        data = member.unused_data
+        if not member.eof or len(out) >= limit:
+            return out, member.eof, ""
+        if not data.startswith(b"\x1f\x8b"):
+            return out, True, ""  # what follows the last member is padding
+    return out, False, f"more than {MAX_MEMBERS} members"
+
+
+def _inflate(data: bytes, limit: int) -> _Step:
+    # RFC 1950: low four bits 8, and the first two bytes a multiple of 31.
+    wrapped = data[0] & 0x0F == 8 and int.from_bytes(data[:2]) % 31 == 0
+    stream = zlib.decompressobj(wbits=15 if wrapped else -15)
+    try:
+        return stream.decompress(data, limit), stream.eof, ""
+    except zlib.error as error:
+        return b"", False, str(error)
+
+
+def _unbrotli(data: bytes, limit: int) -> _Step:
+    stream = brotli.Decompressor()
+    try:
+        out = stream.process(data, output_buffer_limit=limit)
+    except brotli.error as error:
+        return b"", False, str(error)
+    return out[:limit], stream.is_finished(), ""
+
+
+def _unzstd(data: bytes, limit: int) -> _Step:
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
+    stream = decompressor.decompressobj(write_size=64 * 1024)
+    out = bytearray()
+    try:
+        for start in range(0, len(data), _ZSTD_SLICE):
+            out += stream.decompress(data[start : start + _ZSTD_SLICE])
+            if stream.eof or len(out) >= limit:
+                break
+    except zstandard.ZstdError as error:
+        return bytes(out[:limit]), False, str(error)
+    return bytes(out[:limit]), stream.eof, ""
+
+
+_DECODERS: dict[str, Callable[[bytes, int], _Step]] = {
+    "gzip": _gunzip,
+    "deflate": _inflate,
+    "br": _unbrotli,
+    "zstd": _unzstd,
+}

@@ -1,0 +1,272 @@
+"""Downloads: one call is one request on the wire, and one answer or one failure.
+
+Redirects are not followed and nothing is tried again here: a request that politeness does not
+know of must not exist. The host's name is resolved and judged (``worker.addresses``), and the
+connection goes to that very address, while the Host header, SNI and the certificate's check keep
+the name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import gevent
+from gevent import ssl
+
+from schema.clock import Clock, epoch_ms, monotonic
+from schema.errors import GreencrawlError, InvalidUrl
+from schema.records import Failure, FailureKind, Fetched
+from worker.addresses import Lookup, Network, Resolver, system_lookup
+from worker.answer import Answer
+from worker.codings import ACCEPTED, decode, encoded_cap
+from worker.connections import CONNECT_SECONDS, Connection, Connections, Origin, tls_context
+
+LOOKUP_SECONDS = 20.0
+MAX_IDLE = 600
+
+_RECEIVE_BYTES = 64 * 1024
+_READS_BETWEEN_YIELDS = 16
+_PORTS = {"http": 80, "https": 443}
+_ORIGIN = re.compile(
+    r"(https?)://(?:[^/?#@\s]*@)?(\[[0-9a-fA-F:.]+\]|[^/?#@:\[\]\s]+)(?::(\d{1,5}))?"
+)
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "te", "upgrade"})
+
+BAD_PORTS = frozenset(
+    int(port)
+    for port in (
+        "0 1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 "
+        "110 111 113 115 117 119 123 135 137 139 143 161 179 389 427 465 512 513 514 515 526 "
+        "530 531 532 540 548 554 556 563 587 601 636 989 990 993 995 1719 1720 1723 2049 3659 "
+        "4045 4190 5060 5061 6000 6566 6665 6666 6667 6668 6669 6679 6697 10080 "
+    ).split()
+)
+"""Ports of other protocols, to which no page may send us (Fetch Standard, "bad port")."""
+
+
+class LeaseExpired(GreencrawlError):
+    """Raised when a lease's deadline passed before the request's bytes left: nothing was sent."""
+
+
+class _Request(NamedTuple):
+    """What one exchange needs; ``until`` is a value of the monotonic clock."""
+
+    url: str
+    head: bytes
+    max_body_bytes: int
+    until: float
+    deadline: float
+
+
+class Downloader:
+    """Fetches URLs over kept-alive connections. One for a process; safe for many greenlets.
+
+    ``request_seconds`` bounds a whole request – look-up, connecting, sending, headers and body,
+    however slowly they drip – and ``connect_seconds`` its connecting alone. ``resolver`` turns
+    a name into addresses, in a thread; ``tls`` is the one context of all https connections. What is not bounded:
+    the time before a greenlet that has become ready is run again.
+    """
+
+    def __init__(
+        self,
+        allow_networks: Sequence[Network] = (),
+        request_seconds: float = 60.0,
+        *,
+        connect_seconds: float = CONNECT_SECONDS,
+        max_idle: int = MAX_IDLE,
+        resolver: Lookup = system_lookup,
+        tls: ssl.SSLContext | None = None,
+        clock: Clock = monotonic,
+    ) -> None:
+        self._request_seconds = request_seconds
+        self._clock = clock
+        self._resolver = Resolver(allow_networks, resolver, clock=clock)
+        self._connections = Connections(
+            max_idle=max_idle,
+            tls=tls or tls_context(),
+            connect_seconds=connect_seconds,
+            clock=clock,
+        )
+
+    def fetch(
+        self, url: str, headers: Mapping[str, str], *, max_body_bytes: int, deadline: float
+    ) -> Fetched | Failure:
+        """GET a canonical ``url``: whatever the server answered, or why it did not.
+
+        Any status comes back as ``Fetched``; ``worker.retry.classify`` judges it. Once the head
+        of an answer other than 2xx is there, its status is the answer: a body that then breaks
+        off is kept as far as it came, marked as truncated. ``headers`` are sent besides Host and
+        Accept-Encoding. ``deadline`` is a value of the monotonic clock. Raises LeaseExpired when
+        it has passed, InvalidUrl when ``url`` is not canonical http(s).
+        """
+        origin, target = _split(url)
+        if origin.port in BAD_PORTS:
+            detail = f"port {origin.port} of {origin.host} belongs to another protocol"
+            return Failure(FailureKind.ADDRESS_FORBIDDEN, detail, requests=0)
+        fields = _render(tuple(headers.items()))
+        if isinstance(fields, Failure):
+            return fields
+        started = self._clock()
+        addresses = self._resolver.resolve(origin.host, min(LOOKUP_SECONDS, self._request_seconds))
+        if isinstance(addresses, Failure):
+            return addresses
+        until = started + self._request_seconds
+        connection = self._connections.take(origin, addresses) or self._connections.open(
+            origin, addresses, until - self._clock()
+        )
+        if isinstance(connection, Failure):
+            return connection
+        head = b"GET %b HTTP/1.1\r\nHost: %b\r\n%b" % (target, origin.authority, fields)
+        return self._exchange(connection, _Request(url, head, max_body_bytes, until, deadline))
+
+    def close(self) -> None:
+        """Close idle connections; those in use close when their request ends."""
+        self._connections.close()
+        self._resolver.close()
+
+    def _exchange(self, connection: Connection, request: _Request) -> Fetched | Failure:
+        """Send and read on an open connection; keep it if the answer ended cleanly."""
+        answer = Answer()
+        reusable = False
+        try:
+            sent_ms, sent = epoch_ms(), self._clock()
+            failure = self._send_and_read(connection, request, answer)
+            reusable = failure is None and answer.reusable
+        finally:
+            if reusable:
+                self._connections.give(connection)
+            else:
+                connection.close()
+        if failure is None or _status_is_the_answer(answer):
+            took_ms = round((self._clock() - sent) * 1000)
+            return _fetched(request, answer, connection.address, sent_ms, took_ms)
+        return failure
+
+    def _send_and_read(
+        self, connection: Connection, request: _Request, answer: Answer
+    ) -> Failure | None:
+        sock = connection.socket
+        try:
+            sock.settimeout(max(0.001, request.until - self._clock()))
+            if self._clock() >= request.deadline:
+                raise LeaseExpired(f"the lease ended before {request.url} was asked for")
+            sock.sendall(request.head)
+            return self._read(sock, request, answer)
+        except TimeoutError:
+            detail = f"no complete answer within {self._request_seconds:g} s"
+            return Failure(FailureKind.TIMEOUT, detail, code=answer.status)
+        except ssl.SSLError as error:
+            return Failure(FailureKind.TLS, error.reason or str(error), code=answer.status)
+        except OSError as error:
+            return Failure(FailureKind.RESET, error.strerror or str(error), code=answer.status)
+
+    def _read(
+        self, sock: gevent.socket.socket, request: _Request, answer: Answer
+    ) -> Failure | None:
+        """Read until the answer is complete, its cap is reached, or it breaks.
+
+        Raises TimeoutError when the request's time is over, OSError when the connection is lost.
+        """
+        reads = 0
+        while not answer.complete:
+            left = request.until - self._clock()
+            if left <= 0:
+                raise TimeoutError
+            sock.settimeout(left)
+            data = sock.recv(_RECEIVE_BYTES)
+            answer.take(data)
+            if answer.violation:
+                return Failure(FailureKind.PROTOCOL, answer.violation, code=answer.status)
+            if not data and not answer.complete:
+                detail = f"closed after {answer.received} bytes, before the end of the answer"
+                return Failure(FailureKind.RESET, detail, code=answer.status)
+            if answer.head_done and _beyond_cap(answer, request.max_body_bytes):
+                return None
+            reads += 1
+            if reads % _READS_BETWEEN_YIELDS == 0:
+                # gevent's recv does not switch while data is there: a fast peer without an end
+                # would keep the whole process to itself.
+                gevent.sleep(0)
+        return None
+
+
+def _beyond_cap(answer: Answer, max_body_bytes: int) -> bool:
+    cap = max_body_bytes
+    if "content-encoding" in answer.headers:
+        cap = encoded_cap(cap)
+    # The second limit is for framing that outweighs what it carries: chunks of one byte, trailers.
+    return len(answer.body) > cap or answer.received > 2 * cap + 2**20
+
+
+def _status_is_the_answer(answer: Answer) -> bool:
+    return answer.head_done and not 200 <= answer.status < 300
+
+
+def _fetched(
+    request: _Request, answer: Answer, address: str, sent_ms: int, took_ms: int
+) -> Fetched | Failure:
+    """The record of what arrived, its content-encoding undone."""
+    decoded = decode(
+        bytes(answer.body),
+        answer.headers.get("content-encoding", ""),
+        request.max_body_bytes,
+        complete=answer.complete,
+    )
+    if decoded.error and not _status_is_the_answer(answer):
+        return Failure(FailureKind.DECODE, decoded.error, code=answer.status)
+    return Fetched(
+        url=request.url,
+        status=answer.status,
+        headers=answer.headers,
+        body=decoded.body,
+        fetched_ms=sent_ms,
+        elapsed_ms=took_ms,
+        wire_bytes=len(answer.body),
+        truncated=decoded.truncated or bool(decoded.error),
+        address=address,
+    )
+
+
+def _split(url: str) -> tuple[Origin, bytes]:
+    """Origin and request target of a canonical URL. Raises InvalidUrl for any other."""
+    path = url.find("/", url.find("://") + 3)
+    if path < 0 or not url.isascii() or not url.isprintable() or " " in url:
+        raise InvalidUrl(url, "not canonical")
+    target, _, _ = url[path:].partition("#")
+    return _origin(url[:path]), target.encode("ascii")
+
+
+@lru_cache(maxsize=4096)
+def _origin(text: str) -> Origin:
+    found = _ORIGIN.fullmatch(text)
+    if found is None or int(found[3] or 0) > 65535:
+        raise InvalidUrl(text, "not an http(s) origin")
+    scheme, host, port = found[1], found[2].lower(), found[3]
+    authority = host if port is None or int(port) == _PORTS[scheme] else f"{host}:{int(port)}"
+    number = _PORTS[scheme] if port is None else int(port)
+    return Origin(scheme, host.strip("[]"), number, authority.encode("ascii"))
+
+
+@lru_cache(maxsize=256)
+def _render(headers: tuple[tuple[str, str], ...]) -> bytes | Failure:
+    """Header lines and the empty line after them; a Failure for what HTTP does not allow.
+
+    Beside the configuration only a user's hook makes headers, so the failure is the hook's.
+    """
+    lines = dict(_DEFAULTS)
+    for name, value in headers:
+        if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value) or name.lower() in _OURS:
+            return Failure(FailureKind.HOOK, f"header {name!r} cannot be sent so", requests=0)
+        lines[name.lower()] = f"{name}: {value}\r\n"
+    return "".join(lines.values()).encode("latin-1") + b"\r\n"
+
+
+_DEFAULTS = {
+    "accept": "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n",
+    "accept-encoding": f"Accept-Encoding: {ACCEPTED}\r\n",
+}
