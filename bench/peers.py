@@ -63,7 +63,7 @@ def write_pages(folder: Path, pages: int, seed: int = 1) -> None:
 
 
 def _page(i: int, targets: list[int], words: list[str], chance: random.Random) -> str:
-    share = (PAGE_BYTES - 200) // len(targets) - 60
+    share = (PAGE_BYTES - 200) // len(targets) - 48
     parts = [
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Page {i}</title>'
         "</head><body><h1>Synthetic</h1>"

@@ -17,8 +17,9 @@ RESULTS = Path(__file__).parent / "results"
 class Report:
     """Collects figures and claims of one show."""
 
-    def __init__(self, name: str, title: str) -> None:
+    def __init__(self, name: str, title: str, results: Path = RESULTS) -> None:
         self.name = name
+        self._results = results
         self.figures: dict[str, Any] = {}
         self.claims: list[dict[str, Any]] = []
         self._began = time.monotonic()
@@ -44,17 +45,17 @@ class Report:
     def finish(self) -> int:
         """Write the JSON; the exit code: 0 if there were claims and all hold."""
         holds = bool(self.claims) and all(claim["holds"] for claim in self.claims)
-        RESULTS.mkdir(exist_ok=True)
+        self._results.mkdir(exist_ok=True)
         record = {
             "show": self.name,
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+            "machine": f"{os.cpu_count()} cores, Python {platform.python_version()}",
             "seconds": round(time.monotonic() - self._began, 1),
             "holds": holds,
             "claims": self.claims,
             "figures": self.figures,
         }
-        path = RESULTS / f"{self.name}.json"
+        path = self._results / f"{self.name}.json"
         path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
         print(f"== {'holds' if holds else 'DOES NOT HOLD'}; {path}", flush=True)
         return 0 if holds else 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,15 +25,17 @@ def top_functions(pid: int, seconds: int, count: int = 10) -> list[str]:
         )
         if done.returncode or not out.exists():
             return [f"py-spy could not sample: {done.stderr.strip()[-300:]}"]
-        return _top(out.read_text(), count)
+        return busiest(out.read_text(), count)
 
 
-def _top(stacks: str, count: int) -> list[str]:
-    """From lines ``outer;…;inner samples``, as flame graphs are made of."""
+def busiest(stacks: str, count: int) -> list[str]:
+    """Functions with the largest share of samples, from lines ``outer;…;inner samples``.
+
+    A stack's innermost frame counts; its line number does not: the function is what is ranked.
+    """
     samples: Counter[str] = Counter()
     for line in stacks.splitlines():
         stack, _, number = line.rpartition(" ")
-        function = stack.rpartition(";")[2].rsplit(":", 1)[0].rstrip("()")
-        samples[function] += int(number)
+        samples[re.sub(r":\d+\)$", ")", stack.rpartition(";")[2])] += int(number)
     total = samples.total()
     return [f"{n / total:6.1%}  {function}" for function, n in samples.most_common(count)]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import scrapy
-from scrapy.http import TextResponse
+from scrapy.http import Response, TextResponse
 
 CONNECTIONS = int(os.environ.get("BENCH_CONNECTIONS", "64"))
 HOSTS = int(os.environ.get("BENCH_HOSTS", "8"))
@@ -44,7 +44,8 @@ class PlainSpider(scrapy.Spider):
         self.pages = 0
         self.cpu = time.process_time()
 
-    def parse(self, response: TextResponse) -> Iterator[scrapy.Request]:
+    def parse(self, response: Response, **_: Any) -> Iterator[scrapy.Request]:
+        assert isinstance(response, TextResponse)
         self.pages += 1
         yield from response.follow_all(css="a")
 

@@ -1,0 +1,51 @@
+"""The benches' own parts: what they serve, how they sum up, and that a false claim fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+from bench.peers import LINKS, PAGE_BYTES, write_pages
+from bench.report import Report
+from bench.sampling import busiest
+from tests.support.sites import direct, folder_site
+from tests.support.walk import links, walk
+
+
+def test_synthetic_pages_have_the_stated_size_and_are_all_reachable(tmp_path: Path) -> None:
+    write_pages(tmp_path, 60)
+    pages = sorted(tmp_path.glob("*.html"))
+    assert mean(page.stat().st_size for page in pages) == pytest.approx(PAGE_BYTES, rel=0.05)
+    assert {len(links("http://h/", page.read_bytes())) for page in pages} == {LINKS}
+    found = walk(["http://h/0.html"], direct(folder_site(tmp_path)), agent="walk")
+    assert len(found.pages) == 60
+    assert found.missing == set()
+
+
+def test_a_false_claim_or_none_at_all_fails_the_show(tmp_path: Path) -> None:
+    codes = {}
+    for name, claims in {"all": [True, True], "one false": [True, False], "none": []}.items():
+        report = Report(name, name, tmp_path)
+        report.figure("answer", 42, "pages")
+        for holds in claims:
+            report.claim("it holds", holds)
+        codes[name] = report.finish()
+    assert codes == {"all": 0, "one false": 1, "none": 1}
+    kept = json.loads((tmp_path / "one false.json").read_text())
+    assert kept["holds"] is False
+    assert kept["figures"] == {"answer [pages]": 42}
+
+
+def test_findings_make_a_claim_fail_and_are_kept(tmp_path: Path) -> None:
+    report = Report("found", "found", tmp_path)
+    report.none("nothing is wrong", ["http://h/1 not stored"])
+    assert report.finish() == 1
+    assert "http://h/1 not stored" in (tmp_path / "found.json").read_text()
+
+
+def test_samples_are_counted_for_the_innermost_function() -> None:
+    stacks = "main (a.py:1);parse (b.py:7) 3\nmain (a.py:1);parse (b.py:9) 5\nmain (a.py:2) 2\n"
+    assert busiest(stacks, 2) == [" 80.0%  parse (b.py)", " 20.0%  main (a.py)"]
