@@ -1,0 +1,86 @@
+"""``python -m broker``: one broker process, until SIGTERM or SIGINT."""
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import signal
+import sys
+
+import gevent
+from gevent.event import Event
+
+from broker.app import Face, Server, listener, tls_context
+from broker.frontier.embedded import EmbeddedRedis
+from broker.frontier.frontier import Frontier
+from broker.security import Guard, check_settings
+from broker.service import Service
+from broker.upkeep import Upkeep
+from schema import faults, log
+from schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig
+from schema.settings import Settings, load, masked
+from store import open_store
+
+USAGE, FAILURE = 2, 1
+"""Exit codes: wrong settings, and what could not be reached."""
+
+
+def run(settings: Settings) -> None:
+    """Serve until told to stop. Raises a GreencrawlError if it cannot start."""
+    stop = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        gevent.signal_handler(number, stop.set)
+    check_settings(settings)
+    context = tls_context(settings)
+    listening = listener(settings.bind)
+    embedded = EmbeddedRedis(settings.data / "redis") if settings.embedded_redis else None
+    if embedded is not None:
+        embedded.start()
+    try:
+        store = open_store(settings.store_url)
+        try:
+            frontier = Frontier(
+                settings.redis_addresses,
+                store,
+                partitions=settings.partitions,
+                request_seconds=settings.request_seconds,
+                create=True,
+            )
+            frontier.start()
+            service = Service(frontier, store)
+            upkeep = Upkeep(service)
+            face = Face(service, Guard(settings.worker_token, settings.admin_token))
+            server = Server(face, listening, context)
+            upkeep.start()
+            server.start()
+            log.logger("broker").info("listening", host=settings.bind[0], port=server.port)
+            stop.wait()
+            upkeep.stop()
+            server.stop(wake=lambda: frontier.stop(clean=True))
+            service.stop()
+        finally:
+            store.close()
+    finally:
+        if embedded is not None:
+            embedded.stop()
+
+
+def main() -> int:
+    """Read the settings, serve, and say in one line why not."""
+    try:
+        settings = load()
+        log.configure("broker", settings.log_level)
+        faults.arm(settings.fault)
+        log.logger("broker").info("settings", **masked(settings))
+        run(settings)
+    except (InvalidConfig, FrontierMismatch) as error:
+        print(f"broker: {error}", file=sys.stderr)
+        return USAGE
+    except GreencrawlError as error:
+        print(f"broker: {error}", file=sys.stderr)
+        return FAILURE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,269 @@
+"""The client of the broker's HTTP API, for workers and for the command.
+
+One address answers at a time: the last that worked, until it fails; then the next. A request that
+may have been processed is never sent again: a lost answer is :class:`Unavailable`, and what follows
+from it (a worker reconciles, a person asks again) is the caller's knowledge, not ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+from geventhttpclient.connectionpool import ConnectionPool, SSLConnectionPool
+from geventhttpclient.response import HTTPParseError, HTTPSocketPoolResponse
+
+from broker.messages import DeadReply, RequeueRequest
+from schema.errors import InvalidConfig, Refused, Unavailable
+from schema.records import (
+    CloseRequest,
+    Crawl,
+    CreateCrawl,
+    ExtendRequest,
+    FinishRequest,
+    HostPatch,
+    HostState,
+    ItemsReply,
+    LeaseReply,
+    LeaseRequest,
+    ReconcileReply,
+    ReconcileRequest,
+    ReleaseRequest,
+    SeedReply,
+    SeedRequest,
+    Stats,
+    UrlState,
+)
+from schema.wire import from_json, to_json
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 5.0
+LEASE_MARGIN_SECONDS = 10.0
+"""A lease's answer may come this much later than its wait."""
+SEED_SECONDS = 300.0
+"""A batch of seeds is answered when it is durable and queued, which takes long when it is large."""
+POOL = 16
+IDEMPOTENT = frozenset({"GET", "DELETE"})
+
+
+class _Lost(msgspec.Struct, frozen=True):
+    """An address that gave no answer; ``sent`` if it may have processed the request."""
+
+    why: str
+    sent: bool
+
+
+class _Reply(msgspec.Struct, frozen=True):
+    """An HTTP answer, read to its end."""
+
+    status: int
+    body: bytes
+
+
+class BrokerClient:
+    """Calls brokers at ``addresses`` (``http://host:port``), as many greenlets at once as you like.
+
+    Every method raises Unavailable when no broker answers (or one answers 5xx), and Refused when
+    one answers 4xx. ``ca`` is a PEM file against which ``https`` brokers are verified; ``timeout``
+    in seconds bounds each read and write, but for leases, whose bound is their wait + 10 s.
+    """
+
+    def __init__(
+        self, addresses: Sequence[str], token: str = "", *, ca: str = "", timeout: float = 30.0
+    ) -> None:
+        if not addresses:
+            raise InvalidConfig([("GREENCRAWL_BROKER", "names no broker")])
+        self._addresses = [_Address(address, ca) for address in addresses]
+        self._token = token
+        self._timeout = timeout
+        self._current = 0
+
+    def disconnect(self) -> None:
+        """Close idle connections; the next call opens new ones."""
+        for address in self._addresses:
+            address.pool.close()
+
+    # -- workers
+
+    def lease(self, request: LeaseRequest) -> LeaseReply:
+        """Waits up to ``request.wait`` seconds. After Unavailable, reconcile."""
+        seconds = request.wait + LEASE_MARGIN_SECONDS
+        return self._call("POST", "/v1/lease", request, LeaseReply, seconds)
+
+    def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
+        return self._call("POST", "/v1/reconcile", request, ReconcileReply)
+
+    def extend(self, request: ExtendRequest) -> ItemsReply:
+        return self._call("POST", "/v1/sessions/extend", request, ItemsReply)
+
+    def close(self, request: CloseRequest) -> ItemsReply:
+        return self._call("POST", "/v1/sessions/close", request, ItemsReply)
+
+    def finish(self, request: FinishRequest) -> ItemsReply:
+        return self._call("POST", "/v1/finish", request, ItemsReply)
+
+    def release(self, request: ReleaseRequest) -> ItemsReply:
+        return self._call("POST", "/v1/release", request, ItemsReply)
+
+    # -- administrators
+
+    def put_crawl(self, wanted: CreateCrawl) -> Crawl:
+        return self._call("POST", "/v1/crawls", wanted, Crawl, SEED_SECONDS)
+
+    def crawls(self) -> list[Crawl]:
+        return self._call("GET", "/v1/crawls", None, list[Crawl])
+
+    def crawl(self, name: str) -> Crawl:
+        return self._call("GET", f"/v1/crawls/{quote(name, safe='')}", None, Crawl)
+
+    def seed(self, name: str, request: SeedRequest) -> SeedReply:
+        path = f"/v1/crawls/{quote(name, safe='')}/urls"
+        return self._call("POST", path, request, SeedReply, SEED_SECONDS)
+
+    def pause(self, name: str) -> Crawl:
+        return self._call("POST", f"/v1/crawls/{quote(name, safe='')}/pause", None, Crawl)
+
+    def resume(self, name: str) -> Crawl:
+        return self._call("POST", f"/v1/crawls/{quote(name, safe='')}/resume", None, Crawl)
+
+    def delete(self, name: str) -> Crawl:
+        """Its rows are deleted in the background; repeat until it is Refused with 404."""
+        return self._call("DELETE", f"/v1/crawls/{quote(name, safe='')}", None, Crawl)
+
+    def stats(self, crawl: str | None = None) -> Stats:
+        return self._call("GET", "/v1/stats" + _query(crawl=crawl), None, Stats)
+
+    def url(self, url: str, crawl: str | None = None) -> list[UrlState]:
+        return self._call("GET", "/v1/urls" + _query(url=url, crawl=crawl), None, list[UrlState])
+
+    def host(self, host: str) -> HostState:
+        return self._call("GET", f"/v1/hosts/{quote(host, safe='')}", None, HostState)
+
+    def patch_host(self, host: str, patch: HostPatch) -> HostState:
+        return self._call("PATCH", f"/v1/hosts/{quote(host, safe='')}", patch, HostState)
+
+    def dead(self, crawl: str, limit: int = 100, after: int = 0) -> DeadReply:
+        path = "/v1/dead" + _query(crawl=crawl, limit=limit, after=after)
+        return self._call("GET", path, None, DeadReply)
+
+    def requeue(self, crawl: str) -> SeedReply:
+        """``added`` says how many dead letters were queued again."""
+        request = RequeueRequest(crawl)
+        return self._call("POST", "/v1/dead/requeue", request, SeedReply, SEED_SECONDS)
+
+    def ready(self) -> bool:
+        """Whether some broker is ready: it reaches Redis and the store."""
+        try:
+            self._call("GET", "/readyz", None, Any)
+        except Unavailable:
+            return False
+        return True
+
+    # -- the one way
+
+    def _call(
+        self, method: str, path: str, body: Any, reply: type[T], seconds: float | None = None
+    ) -> T:
+        payload = b"" if body is None else to_json(body)
+        failures: list[str] = []
+        for step in range(len(self._addresses)):
+            index = (self._current + step) % len(self._addresses)
+            address = self._addresses[index]
+            answer = address.send(method, path, payload, self._token, seconds or self._timeout)
+            if isinstance(answer, _Reply) and answer.status < 500:
+                self._current = index
+                return _decode(answer, reply)
+            failures.append(f"{address.url}: {_why(answer)}")
+            sent = not isinstance(answer, _Lost) or answer.sent
+            if sent and method not in IDEMPOTENT:
+                self._current = (index + 1) % len(self._addresses)
+                break
+        raise Unavailable("; ".join(failures))
+
+
+class _Address:
+    """One broker and its keep-alive connections."""
+
+    def __init__(self, url: str, ca: str) -> None:
+        parts = urlsplit(url)
+        secure = parts.scheme == "https"
+        host, port = parts.hostname or "", parts.port or (443 if secure else 80)
+        self.url = url
+        self._host = parts.netloc.rpartition("@")[2]
+        self._prefix = parts.path.rstrip("/")
+        common: dict[str, Any] = {"size": POOL, "connection_timeout": CONNECT_SECONDS}
+        if secure:
+            options: dict[str, Any] = {"ca_certs": ca} if ca else {}
+            try:
+                self.pool: ConnectionPool = SSLConnectionPool(
+                    host, port, host, port, ssl_options=options, **common
+                )
+            except OSError as error:
+                raise InvalidConfig([("GREENCRAWL_TLS_CA", f"{ca}: {error}")]) from error
+        else:
+            self.pool = ConnectionPool(host, port, host, port, **common)
+
+    def send(
+        self, method: str, path: str, body: bytes, token: str, seconds: float
+    ) -> _Reply | _Lost:
+        """Send one request, once. Idle connections that the broker closed are passed over."""
+        head = self._head(method, path, len(body), token)
+        try:
+            connection = self.pool.get_socket()
+        except OSError as error:
+            return _Lost(f"cannot connect: {error}", sent=False)
+        try:
+            connection.settimeout(seconds)
+            connection.sendall(head + body)
+        except OSError as error:
+            self.pool.release_socket(connection)
+            return _Lost(f"broke off while sending: {error}", sent=True)
+        except BaseException:  # the greenlet is being killed: do not leak the pool's slot
+            self.pool.release_socket(connection)
+            raise
+        try:  # from here on the response gives the connection back, or closes it
+            response = HTTPSocketPoolResponse(connection, self.pool, method=method)
+            return _Reply(response.get_code(), response.read())
+        except (OSError, HTTPParseError) as error:
+            return _Lost(f"no answer: {error or type(error).__name__}", sent=True)
+
+    def _head(self, method: str, path: str, length: int, token: str) -> bytes:
+        lines = [f"{method} {self._prefix}{path} HTTP/1.1", f"Host: {self._host}"]
+        if token:
+            lines.append(f"Authorization: Bearer {token}")
+        if length or method in ("POST", "PATCH"):
+            lines += ["Content-Type: application/json", f"Content-Length: {length}"]
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
+
+
+def _query(**parameters: str | int | None) -> str:
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return "?" + urlencode(given) if given else ""
+
+
+def _why(answer: _Reply | _Lost) -> str:
+    if isinstance(answer, _Lost):
+        return answer.why
+    return f"{answer.status} {_problem(answer).get('detail', '')}".strip()
+
+
+def _problem(answer: _Reply) -> dict[str, object]:
+    try:
+        return from_json(answer.body, dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {
+            "title": "not a problem body",
+            "detail": answer.body[:200].decode("utf-8", "replace"),
+        }
+
+
+def _decode(answer: _Reply, reply: type[T]) -> T:
+    if answer.status >= 400:
+        raise Refused(answer.status, _problem(answer))
+    try:
+        return from_json(answer.body, reply)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Unavailable(f"not a broker's answer: {error}") from error

@@ -1,0 +1,81 @@
+"""Where is this URL, and why is it not fetched yet? One clear sentence for each crawl."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from broker.service import Service
+from schema.errors import InvalidUrl
+from schema.records import Crawl, Final, StoredPage, UrlState
+from schema.scope import compile
+from schema.urls import canonicalise, host_of
+
+ATTEMPTS = 20
+
+
+def explain(service: Service, given: str, crawl: str | None) -> list[UrlState]:
+    """The URL's state in ``crawl``, or in every crawl. Raises UnknownCrawl and Unavailable."""
+    crawls = [service.store.crawl(crawl)] if crawl else service.store.crawls()
+    try:
+        url = canonicalise(given)
+    except InvalidUrl as error:
+        why = f"This is no URL that could be crawled: {error.reason}."
+        return [UrlState(crawl=c.name, url=given, state="invalid", why=why) for c in crawls]
+    return [_in_crawl(service, one, url) for one in crawls]
+
+
+def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
+    fingerprint = service.frontier.fingerprint(url)
+    attempts = tuple(service.store.attempts(crawl.id, fingerprint, ATTEMPTS))
+    page = service.store.page(crawl.id, fingerprint)
+    final = service.store.final(crawl.id, fingerprint)
+    state = service.frontier.where(crawl, url)
+    if state.state in ("waiting", "leased", "later"):
+        why = state.why
+        if crawl.state != "active":
+            why = f"The crawl is {crawl.state}{_because(crawl)}. {why}".strip()
+        state = msgspec.structs.replace(state, why=why)
+    elif page is not None:
+        state = msgspec.structs.replace(state, state="fetched", why=_of_page(page))
+    elif final is not None:
+        state = msgspec.structs.replace(state, state=final.state, why=_of_final(final))
+    elif state.state == "unseen":
+        state = msgspec.structs.replace(state, why=_of_unseen(crawl, url))
+    return msgspec.structs.replace(
+        state, crawl=crawl.name, url=url, host=host_of(url), attempts=attempts or state.attempts
+    )
+
+
+def _because(crawl: Crawl) -> str:
+    return f" ({crawl.reason})" if crawl.reason else ""
+
+
+def _moment(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _of_page(page: StoredPage) -> str:
+    where = f", redirecting to {page.final_url}" if page.final_url not in ("", page.url) else ""
+    return f"Fetched at {_moment(page.fetched_ms)} with status {page.status}{where}."
+
+
+def _of_final(final: Final) -> str:
+    says = {
+        "dead": "Given up",
+        "gone": "Settled as gone",
+        "excluded": "Not fetched by rule",
+    }[final.state]
+    detail = f" ({final.detail})" if final.detail else ""
+    return f"{says} at {_moment(final.at_ms)}: {final.kind}{detail}."
+
+
+def _of_unseen(crawl: Crawl, url: str) -> str:
+    """The least depth a found link can have is 1, so that is what the rules are asked about."""
+    as_link = compile(crawl).excluded_by(url, 1)
+    if as_link is None:
+        return "In scope, but neither seeded nor found on a page so far."
+    if compile(crawl).excluded_by(url, 0, seed=True) is None:
+        return f"Never seen; it would be taken as a seed, but not from a link: {as_link}."
+    return f"Never seen, and the crawl's rules keep it out: {as_link}."

@@ -1,0 +1,105 @@
+"""Records that only the broker's HTTP face and its clients exchange: problems, queries, lists.
+
+What other rooms share as well stands in ``schema.records``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Generic, Literal, TypeVar
+
+from msgspec import Meta, Struct
+
+from schema.records import Count, CrawlName, Final, Url
+
+T = TypeVar("T")
+
+
+class FieldError(Struct, frozen=True):
+    """One bad field of a request: its path (``urls[3].depth``, ``line 7``) and what is wrong."""
+
+    field: str
+    detail: str
+
+
+class Problem(Struct, frozen=True, omit_defaults=True):
+    """Problem details (RFC 9457), media type ``application/problem+json``.
+
+    ``type`` always is ``about:blank``: the HTTP status says what kind of problem it is, ``detail``
+    what happened here, and ``errors`` which fields to correct.
+    """
+
+    title: str
+    status: Annotated[int, Meta(ge=400, le=599)]
+    detail: str = ""
+    errors: tuple[FieldError, ...] = ()
+    type: str = "about:blank"
+
+
+class DeadLetter(Struct, frozen=True):
+    """A URL that was given up; ``id`` orders them and is what ``after`` of the next page takes."""
+
+    id: int
+    letter: Final
+
+
+class DeadReply(Struct, frozen=True):
+    """A page of dead letters in the order of their ids; ``next`` is 0 on the last page."""
+
+    items: tuple[DeadLetter, ...]
+    next: int = 0
+
+
+class RequeueRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/dead/requeue``: the crawl whose dead letters are tried again."""
+
+    crawl: CrawlName
+
+
+class Health(Struct, frozen=True):
+    """Answer of ``/healthz`` and ``/readyz`` when all is well."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Answer(Struct, Generic[T], frozen=True):
+    """What a handler returns when the status depends on what it did."""
+
+    status: int
+    value: T
+
+
+class Text(Struct, frozen=True):
+    """What a handler returns when its answer is not a record: bytes with their media type."""
+
+    media_type: str
+    body: bytes
+
+
+# --- queries: parameters after the question mark ------------------------------------------------
+
+
+class SeedQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of seeding. JSON bodies may say ``force`` themselves; NDJSON and text cannot."""
+
+    force: Annotated[bool, Meta(description="Queue URLs again that were already seen")] = False
+
+
+class UrlQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the question where a URL is."""
+
+    url: Annotated[Url, Meta(description="Any spelling of the URL")]
+    crawl: Annotated[CrawlName, Meta(description="One crawl; left out: all")] | None = None
+
+
+class DeadQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the list of dead letters."""
+
+    crawl: CrawlName
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Dead letters a page")] = 100
+    after: Annotated[Count, Meta(description="`next` of the page before")] = 0
+
+
+class StatsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the counters."""
+
+    crawl: Annotated[CrawlName, Meta(description="One crawl; left out: all")] | None = None

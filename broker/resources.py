@@ -1,0 +1,301 @@
+"""The operations of the HTTP API, one function each, and the table that says where they are.
+
+A handler's signature is its contract: ``body`` and ``query`` are decoded to the annotated record
+before it is called, other parameters come from the path, and the annotated result is encoded. Both
+the routes (``broker.app``) and the OpenAPI document (``broker.openapi``) are made from the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from msgspec import Struct
+
+from broker import explain, seeding
+from broker.messages import (
+    Answer,
+    DeadLetter,
+    DeadQuery,
+    DeadReply,
+    Health,
+    RequeueRequest,
+    SeedQuery,
+    StatsQuery,
+    UrlQuery,
+)
+from broker.problems import HttpProblem
+from broker.security import Role
+from broker.service import Service
+from schema import faults
+from schema.errors import InvalidUrl, Unavailable
+from schema.records import (
+    CloseRequest,
+    Crawl,
+    CrawlState,
+    CreateCrawl,
+    ExtendRequest,
+    FinishRequest,
+    HostPatch,
+    HostState,
+    ItemsReply,
+    LeaseReply,
+    LeaseRequest,
+    ReconcileReply,
+    ReconcileRequest,
+    ReleaseRequest,
+    SeedReply,
+    SeedRequest,
+    Stats,
+    UrlState,
+)
+from schema.urls import canonicalise, host_of
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """One method of one path. ``statuses`` are its successes, the usual one first.
+
+    ``problems`` are failures beyond those that follow from role, body and path.
+    """
+
+    method: str
+    path: str
+    role: Role
+    run: Callable[..., Any]
+    statuses: tuple[HTTPStatus, ...] = (HTTPStatus.OK,)
+    problems: tuple[HTTPStatus, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The operation's id in OpenAPI and in metrics."""
+        return self.run.__name__
+
+
+# --- crawls -----------------------------------------------------------------------------------
+
+
+def create_crawl(service: Service, body: CreateCrawl) -> Answer[Crawl]:
+    """Create a crawl, or update the options of the one with this name, and queue its seeds.
+
+    Idempotent. The seeds' hosts (or domains, or prefixes) become the roots of its scope. Roots
+    are only ever added. A crawl that was done becomes active again if seeds are given.
+    """
+    crawl, is_new = seeding.create(service, body)
+    return Answer(201 if is_new else 200, crawl)
+
+
+def list_crawls(service: Service) -> list[Crawl]:
+    """All crawls, oldest first."""
+    return service.store.crawls()
+
+
+def get_crawl(service: Service, crawl: str) -> Crawl:
+    """One crawl with its options, roots and state."""
+    return service.store.crawl(crawl)
+
+
+def delete_crawl(service: Service, crawl: str) -> Crawl:
+    """Delete a crawl with all its content. Its URLs are leased no more when this returns.
+
+    Rows are deleted in the background. Repeat it until the answer is 404 to be sure that a
+    deletion was not cut short by a crash.
+    """
+    found = service.store.crawl(crawl)
+    service.delete(found)
+    return found
+
+
+def pause_crawl(service: Service, crawl: str) -> Crawl:
+    """Lease no more URLs of this crawl; what is leased is finished. Idempotent."""
+    found = service.store.crawl(crawl)
+    if found.state == "done":
+        raise HttpProblem(409, f"crawl {crawl} is done ({found.reason}); there is nothing to pause")
+    return _set_state(service, found, "paused")
+
+
+def resume_crawl(service: Service, crawl: str) -> Crawl:
+    """Lease URLs of this crawl again, also after a limit was raised. Idempotent."""
+    return _set_state(service, service.store.crawl(crawl), "active")
+
+
+def _set_state(service: Service, crawl: Crawl, state: CrawlState) -> Crawl:
+    changed = service.store.set_state(crawl.id, state)
+    service.frontier.put_crawl(changed)
+    return changed
+
+
+def seed_urls(service: Service, crawl: str, body: SeedRequest, query: SeedQuery) -> SeedReply:
+    """Queue URLs of a crawl: JSON, NDJSON (a URL or a seed a line), or plain lines of URLs.
+
+    Answered when all are durable and queued. Idempotent: a URL that was seen is a duplicate.
+    """
+    return seeding.seed(service, crawl, body.urls, body.force or query.force)
+
+
+# --- leases (workers) ---------------------------------------------------------------------------
+
+
+def lease(service: Service, body: LeaseRequest) -> LeaseReply:
+    """Lease sessions with due hosts. Waits up to ``wait`` seconds until there are some.
+
+    Not idempotent: after a lost answer, reconcile. An empty answer is no error: ask again.
+    """
+    reply = service.frontier.lease(body)
+    if reply.sessions:
+        faults.point("broker.after_lease_script")
+    return reply
+
+
+def reconcile(service: Service, body: ReconcileRequest) -> ReconcileReply:
+    """State what a worker holds; everything else up to its sequence is released, uncharged.
+
+    Idempotent. Leases of that sequence or an earlier one which still are on their way open nothing.
+    """
+    return service.frontier.reconcile(body)
+
+
+def extend_sessions(service: Service, body: ExtendRequest) -> ItemsReply:
+    """Move the deadlines of sessions to ``ttl`` seconds from when this was sent. Idempotent."""
+    return ItemsReply(tuple(service.frontier.extend(body.items, body.ttl)))
+
+
+def close_sessions(service: Service, body: CloseRequest) -> ItemsReply:
+    """Free hosts, and report what was learnt of them. Unfinished tasks stay under the token.
+
+    Idempotent: closing again answers ``stale``.
+    """
+    results = service.frontier.close_sessions(body.items)
+    faults.point("broker.after_close_script")
+    return ItemsReply(tuple(results))
+
+
+def finish_tasks(service: Service, body: FinishRequest) -> ItemsReply:
+    """Settle tasks: done, retry later, or dead. What they brought is already in the store.
+
+    Idempotent: a task that is finished, or under a token that is not current, answers ``stale``
+    and changes nothing.
+    """
+    results = service.frontier.finish(body.items)
+    faults.point("broker.after_finish_script")
+    return ItemsReply(tuple(results))
+
+
+def release_tasks(service: Service, body: ReleaseRequest) -> ItemsReply:
+    """Hand back tasks that were not fetched; they are queued again, uncharged. Idempotent."""
+    return ItemsReply(tuple(service.frontier.release(body.items)))
+
+
+# --- questions and operations ---------------------------------------------------------------------
+
+
+def explain_url(service: Service, query: UrlQuery) -> list[UrlState]:
+    """Where is this URL, and why is it not fetched yet? One answer for each crawl."""
+    return explain.explain(service, query.url, query.crawl)
+
+
+def get_host(service: Service, host: str) -> HostState:
+    """Delay, slots, blocks and backlog of a host (``example.org``, ``example.org:8080``)."""
+    return service.frontier.host(_host(host))
+
+
+def patch_host(service: Service, host: str, body: HostPatch) -> HostState:
+    """Set a host's least delay, or block it for a while. A block is never shortened."""
+    return service.frontier.patch_host(_host(host), body)
+
+
+def _host(given: str) -> str:
+    """A host as people write it, to the frontier's name of it. Raises InvalidUrl."""
+    if any(character in given for character in "/?#@\\"):
+        raise InvalidUrl(given, "a host is a name or address, with its port unless 80 or 443")
+    return host_of(canonicalise(f"http://{given}/"))
+
+
+def list_dead(service: Service, query: DeadQuery) -> DeadReply:
+    """Dead letters of a crawl: URLs that were given up, and why. A page at a time."""
+    crawl = service.store.crawl(query.crawl)
+    rows = service.store.dead(crawl.id, query.limit, query.after)
+    full = len(rows) == query.limit
+    return DeadReply(
+        tuple(DeadLetter(id=number, letter=final) for number, final in rows),
+        next=rows[-1][0] if full else 0,
+    )
+
+
+def requeue_dead(service: Service, body: RequeueRequest) -> SeedReply:
+    """Try all dead letters of a crawl again, with their errors forgotten. ``items`` is empty."""
+    crawl = service.store.crawl(body.crawl)
+    added = 0
+    while (batch := service.store.requeue_dead(crawl.id)) is not None:
+        seeding.settle(service, batch)
+        added += len(batch.urls)
+    return SeedReply(added=added, duplicate=0, rejected=0, items=())
+
+
+def get_stats(service: Service, query: StatsQuery) -> Stats:
+    """Counters of one crawl or of all, and the slowest hosts. Counters only: nothing is scanned."""
+    store = service.store
+    crawls = store.crawls() if query.crawl is None else [store.crawl(query.crawl)]
+    counters = tuple(service.frontier.stats(crawl) for crawl in crawls)
+    return Stats(counters, slowest=())
+
+
+def get_health(service: Service) -> Health:
+    """Whether this process answers at all; asks nothing of Redis or the store."""
+    return Health()
+
+
+def get_ready(service: Service) -> Health:
+    """Whether this broker can serve: every Redis node and the store answer."""
+    why_not = service.frontier.ready()
+    if why_not is not None:
+        raise Unavailable(why_not)
+    service.store.frontier()
+    return Health()
+
+
+_OK, _CREATED, _ACCEPTED = HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.ACCEPTED
+_CONFLICT = HTTPStatus.CONFLICT
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        method="POST",
+        path="/v1/crawls",
+        role=Role.ADMIN,
+        run=create_crawl,
+        statuses=(_CREATED, _OK),
+    ),
+    Operation(method="GET", path="/v1/crawls", role=Role.ANY, run=list_crawls),
+    Operation(method="GET", path="/v1/crawls/{crawl}", role=Role.ANY, run=get_crawl),
+    Operation(
+        method="DELETE",
+        path="/v1/crawls/{crawl}",
+        role=Role.ADMIN,
+        run=delete_crawl,
+        statuses=(_ACCEPTED,),
+    ),
+    Operation(method="POST", path="/v1/crawls/{crawl}/urls", role=Role.ADMIN, run=seed_urls),
+    Operation(
+        method="POST",
+        path="/v1/crawls/{crawl}/pause",
+        role=Role.ADMIN,
+        run=pause_crawl,
+        problems=(_CONFLICT,),
+    ),
+    Operation(method="POST", path="/v1/crawls/{crawl}/resume", role=Role.ADMIN, run=resume_crawl),
+    Operation(method="POST", path="/v1/lease", role=Role.WORKER, run=lease),
+    Operation(method="POST", path="/v1/reconcile", role=Role.WORKER, run=reconcile),
+    Operation(method="POST", path="/v1/sessions/extend", role=Role.WORKER, run=extend_sessions),
+    Operation(method="POST", path="/v1/sessions/close", role=Role.WORKER, run=close_sessions),
+    Operation(method="POST", path="/v1/finish", role=Role.WORKER, run=finish_tasks),
+    Operation(method="POST", path="/v1/release", role=Role.WORKER, run=release_tasks),
+    Operation(method="GET", path="/v1/urls", role=Role.ANY, run=explain_url),
+    Operation(method="GET", path="/v1/hosts/{host}", role=Role.ANY, run=get_host),
+    Operation(method="PATCH", path="/v1/hosts/{host}", role=Role.ADMIN, run=patch_host),
+    Operation(method="GET", path="/v1/dead", role=Role.ANY, run=list_dead),
+    Operation(method="POST", path="/v1/dead/requeue", role=Role.ADMIN, run=requeue_dead),
+    Operation(method="GET", path="/v1/stats", role=Role.ANY, run=get_stats),
+    Operation(method="GET", path="/healthz", role=Role.OPEN, run=get_health),
+    Operation(method="GET", path="/readyz", role=Role.OPEN, run=get_ready),
+)
+"""All but ``/metrics`` and ``/openapi.json``, which ``broker.app`` adds: they are about it."""

@@ -1,0 +1,173 @@
+"""Seeds: canonicalise, judge by the crawl's rules, log in the store, admit to the frontier.
+
+The order is the promise: a batch is in the store's log *before* the frontier sees it, and the
+caller is answered only when every partition has admitted it. Whatever dies in between leaves a
+pending batch, which the upkeep admits again; the seen-set makes that harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import gevent
+import msgspec
+from msgspec import Struct
+
+from broker.problems import HttpProblem
+from broker.service import Service
+from schema import faults
+from schema.errors import InvalidConfig, InvalidUrl, UnknownCrawl
+from schema.records import (
+    Admission,
+    Crawl,
+    CrawlOptions,
+    CreateCrawl,
+    Seed,
+    SeedBatch,
+    SeedItem,
+    SeedReply,
+)
+from schema.scope import check_options, compile, level_for, root_of
+from schema.urls import canonicalise
+
+BREATH = 1000
+"""Seeds judged between two looks at other requests."""
+
+
+class Verdict(Struct, frozen=True):
+    """What a crawl's rules say of one given URL: an admission, or the reason for its rejection."""
+
+    url: str
+    admission: Admission | None = None
+    reason: str = ""
+
+
+def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
+    """Create or update a crawl and queue its seeds. Returns it, and whether it is new.
+
+    Idempotent. Changes nothing if it raises InvalidConfig, or a 400 that names each seed which
+    the crawl's own rules keep out.
+    """
+    options = msgspec.convert(
+        {name: getattr(wanted, name) for name in CrawlOptions.__struct_fields__}, CrawlOptions
+    )
+    problems = list(check_options(options))
+    if problems:
+        raise InvalidConfig(problems)
+    seeds = [Seed(url) for url in options.seeds]
+    roots = tuple(dict.fromkeys(root_of(options.scope, canonicalise(s.url)) for s in seeds))
+    draft = Crawl(id=0, name=wanted.name, state="active", options=options, roots=roots)
+    verdicts = judge(draft, seeds)
+    refused = [(f"seeds[{i}]", v.reason) for i, v in enumerate(verdicts) if not v.admission]
+    if refused:
+        raise HttpProblem(400, "; ".join(f"{f}: {why}" for f, why in refused[:5]), refused)
+    is_new = wanted.name not in {crawl.name for crawl in service.store.crawls()}
+    crawl = service.store.put_crawl(wanted.name, options, roots)
+    service.frontier.put_crawl(crawl)
+    if verdicts:
+        admit(service, crawl, [v.admission for v in verdicts if v.admission], force=False)
+    return service.store.crawl(crawl.id), is_new
+
+
+def seed(service: Service, name: str, urls: Sequence[str | Seed], force: bool) -> SeedReply:
+    """Queue URLs; one verdict each, in the order given.
+
+    A crawl without roots takes them from these URLs; one that has roots judges the URLs by them.
+    Idempotent: what was seen is a ``duplicate`` (with ``force`` it is queued again). Raises
+    UnknownCrawl; Unavailable, and then the batch may be logged, and is queued in time.
+    """
+    crawl = service.store.crawl(name)
+    seeds = [Seed(given) if isinstance(given, str) else given for given in urls]
+    crawl = _with_roots(service, crawl, seeds)
+    verdicts = judge(crawl, seeds)
+    wanted: dict[str, Admission] = {}
+    for verdict in verdicts:
+        if verdict.admission:
+            wanted.setdefault(verdict.admission.url, verdict.admission)
+    fresh: dict[str, bool] = {}
+    if wanted:
+        flags = admit(service, crawl, list(wanted.values()), force=force)
+        fresh = dict(zip(wanted, flags, strict=True))
+    return _reply(verdicts, fresh)
+
+
+def judge(crawl: Crawl, seeds: Sequence[Seed]) -> list[Verdict]:
+    """Canonicalise each seed and ask the crawl's rules (``schema.scope``) about it."""
+    rules = compile(crawl)
+    order = crawl.options.order
+    verdicts: list[Verdict] = []
+    for number, given in enumerate(seeds, start=1):
+        if number % BREATH == 0:
+            gevent.sleep(0)  # a large batch must not stop the leases of others
+        try:
+            url = canonicalise(given.url)
+        except InvalidUrl as error:
+            verdicts.append(Verdict(given.url, reason=f"invalid: {error.reason}"))
+            continue
+        reason = rules.excluded_by(url, given.depth, seed=True)
+        if reason:
+            verdicts.append(Verdict(given.url, reason=reason))
+            continue
+        level = given.level or level_for(order, given.depth, None, url)
+        verdicts.append(Verdict(given.url, Admission(url, depth=given.depth, level=level)))
+    return verdicts
+
+
+def admit(
+    service: Service, crawl: Crawl, admissions: Sequence[Admission], *, force: bool
+) -> list[bool]:
+    """Log a batch, admit it, settle it. True where a URL was new to the frontier."""
+    batch = service.store.add_seeds(crawl.id, admissions, force=force)
+    faults.point("broker.after_seed_log")
+    if crawl.state == "done":  # the log has made it active again
+        service.frontier.put_crawl(service.store.crawl(crawl.id))
+    flags = service.frontier.admit(crawl.id, admissions, force=force)
+    faults.point("broker.after_seed_admit")
+    service.store.seeds_admitted(batch)
+    return flags
+
+
+def settle(service: Service, batch: SeedBatch) -> None:
+    """Admit a batch that was left pending, and mark it admitted; idempotent.
+
+    A batch whose crawl was deleted is dropped. Raises Unavailable.
+    """
+    try:
+        service.frontier.put_crawl(service.store.crawl(batch.crawl))
+        service.frontier.admit(batch.crawl, batch.urls, force=batch.force)
+    except UnknownCrawl:
+        if not service.deleting(batch.crawl):
+            service.store.seeds_admitted(batch.id)
+        return
+    service.store.seeds_admitted(batch.id)
+
+
+def _with_roots(service: Service, crawl: Crawl, seeds: Sequence[Seed]) -> Crawl:
+    if crawl.roots or crawl.options.scope == "any":
+        return crawl
+    roots: dict[str, None] = {}
+    for given in seeds:
+        try:
+            roots[root_of(crawl.options.scope, canonicalise(given.url))] = None
+        except InvalidUrl:
+            continue  # its own verdict says so
+    if not roots:
+        return crawl
+    widened = service.store.add_roots(crawl.id, tuple(roots))
+    service.frontier.put_crawl(widened)  # workers learn by the revision that rules changed
+    return widened
+
+
+def _reply(verdicts: Sequence[Verdict], fresh: dict[str, bool]) -> SeedReply:
+    items: list[SeedItem] = []
+    counts = {"added": 0, "duplicate": 0, "rejected": 0}
+    for verdict in verdicts:
+        if verdict.admission is None:
+            item = SeedItem(verdict.url, "rejected", verdict.reason)
+        elif fresh.pop(verdict.admission.url, False):
+            item = SeedItem(verdict.url, "added")
+        else:
+            item = SeedItem(verdict.url, "duplicate")
+        counts[item.status] += 1
+        items.append(item)
+    return SeedReply(counts["added"], counts["duplicate"], counts["rejected"], tuple(items))

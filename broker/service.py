@@ -1,0 +1,136 @@
+"""What every handler of the HTTP face works with: the frontier, the store, and what is going on.
+
+The frontier is seen through :class:`Queue`, which names exactly what the face needs of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import gevent
+from gevent.event import Event
+from gevent.pool import Group
+
+from schema.clock import Clock, monotonic
+from schema.errors import Unavailable, UnknownCrawl
+from schema.log import logger
+from schema.records import (
+    Admission,
+    CloseItem,
+    Crawl,
+    CrawlStats,
+    ExtendItem,
+    FinishItem,
+    HostPatch,
+    HostState,
+    ItemStatus,
+    LeaseReply,
+    LeaseRequest,
+    ReconcileReply,
+    ReconcileRequest,
+    ReleaseItem,
+    UrlState,
+)
+from store.base import Store
+
+log = logger("broker")
+
+DELETE_BACKOFF_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+class Sums(Protocol):
+    """Totals of a crawl over all partitions, read in one scan."""
+
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def leased(self) -> int: ...
+    @property
+    def later(self) -> int: ...
+    @property
+    def admitted(self) -> int: ...
+    @property
+    def finished(self) -> int: ...
+    @property
+    def stored(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+
+class Queue(Protocol):
+    """The frontier as the HTTP face and the upkeep use it; every call may raise Unavailable."""
+
+    activity: Event
+    """Set whenever something was admitted or finished through this process."""
+
+    def fingerprint(self, url: str) -> int: ...
+    def admit(
+        self, crawl_id: int, items: Sequence[Admission], *, force: bool = False
+    ) -> list[bool]: ...
+    def put_crawl(self, crawl: Crawl) -> None: ...
+    def drop_crawl(self, crawl_id: int) -> None: ...
+    def stop_leasing(self, crawl_id: int) -> None: ...
+    def scan(self, crawl_id: int) -> Sums | None: ...
+    def lease(self, request: LeaseRequest) -> LeaseReply: ...
+    def reconcile(self, request: ReconcileRequest) -> ReconcileReply: ...
+    def extend(self, items: Sequence[ExtendItem], ttl: float) -> list[ItemStatus]: ...
+    def close_sessions(self, items: Sequence[CloseItem]) -> list[ItemStatus]: ...
+    def finish(self, items: Sequence[FinishItem]) -> list[ItemStatus]: ...
+    def release(self, items: Sequence[ReleaseItem]) -> list[ItemStatus]: ...
+    def stats(self, crawl: Crawl) -> CrawlStats: ...
+    def host(self, host: str) -> HostState: ...
+    def patch_host(self, host: str, patch: HostPatch) -> HostState: ...
+    def where(self, crawl: Crawl, url: str) -> UrlState: ...
+    def ready(self) -> str | None: ...
+    def metrics(self) -> dict[str, float]: ...
+
+
+class Service:
+    """One broker process: its frontier and store, and the crawls it is deleting."""
+
+    def __init__(self, frontier: Queue, store: Store, clock: Clock = monotonic) -> None:
+        self.frontier = frontier
+        self.store = store
+        self.clock = clock
+        self.stopping = Event()
+        self._deleting: set[int] = set()
+        self._work = Group()
+
+    def deleting(self, crawl: int) -> bool:
+        """Whether this process is deleting the crawl right now."""
+        return crawl in self._deleting
+
+    def delete(self, crawl: Crawl) -> None:
+        """Take the crawl out of the frontier now, and delete its rows in the background.
+
+        Repeating it is harmless; after a crash half-way the caller deletes again.
+        """
+        self.frontier.drop_crawl(crawl.id)
+        if crawl.id not in self._deleting:
+            self._deleting.add(crawl.id)
+            self._work.spawn(self._delete_rows, crawl)
+
+    def _delete_rows(self, crawl: Crawl) -> None:
+        waits = list(DELETE_BACKOFF_SECONDS)
+        try:
+            while not self.stopping.is_set():
+                try:
+                    self.store.delete_crawl(crawl.id)
+                except Unavailable as error:
+                    wait = waits.pop(0) if len(waits) > 1 else waits[0]
+                    log.warning("deleting a crawl waits", crawl=crawl.name, error=str(error))
+                    self.stopping.wait(wait)
+                else:
+                    log.info("crawl deleted", crawl=crawl.name)
+                    return
+        except UnknownCrawl:
+            log.info("crawl was deleted already", crawl=crawl.name)
+        finally:
+            self._deleting.discard(crawl.id)
+
+    def stop(self, seconds: float = 10.0) -> None:
+        """End background work: what can wait is left for the next deletion."""
+        self.stopping.set()
+        self._work.join(timeout=seconds)
+        gevent.killall(list(self._work.greenlets))

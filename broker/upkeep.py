@@ -1,0 +1,174 @@
+"""What a broker does by itself: pending seeds, the log's clock, limits, and the end of a crawl.
+
+Any number of brokers may do this at once, since every step is idempotent. While no crawl is
+active only the store is asked, every few seconds: an idle system costs Redis nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import gevent
+from gevent import Greenlet
+
+from broker import seeding
+from broker.service import Service, Sums
+from schema.clock import epoch_ms
+from schema.errors import Unavailable, UnknownCrawl
+from schema.log import logger
+from schema.records import Crawl
+
+log = logger("upkeep")
+
+BUSY_SECONDS = 0.25
+"""Least time between two scans of the crawls, however much is going on."""
+QUIET_SECONDS = 5.0
+"""Time between two looks when nothing was heard: others may have changed what we cannot hear."""
+TICK_SECONDS = 1.0
+"""Time between two steps of the log's clock while the frontier is in use."""
+
+
+@dataclass(frozen=True)
+class _Quiet:
+    """What the last scan of a crawl saw when nothing was left to do in it."""
+
+    admitted: int
+    finished: int
+
+
+class Upkeep:
+    """One greenlet a broker. ``start()`` it, ``stop()`` it."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._quiet: dict[int, _Quiet] = {}
+        self._stopped: set[int] = set()
+        self._ticked = -TICK_SECONDS
+        self._greenlet: Greenlet[[], None] | None = None
+
+    def start(self) -> None:
+        """Begin; what is pending from before is admitted at once."""
+        self._greenlet = gevent.spawn(self._run)
+
+    def stop(self) -> None:
+        """End after the step that is going on."""
+        self._service.stopping.set()
+        self._service.frontier.activity.set()
+        if self._greenlet is not None:
+            self._greenlet.join()
+
+    def _run(self) -> None:
+        activity = self._service.frontier.activity
+        stopping = self._service.stopping
+        wait = 0.0
+        while not stopping.is_set():
+            heard = activity.wait(wait)
+            activity.clear()
+            if stopping.is_set():
+                return
+            try:
+                wait = self.step(in_use=bool(heard))
+            except Unavailable as error:
+                log.warning("upkeep waits", error=str(error))
+                wait = QUIET_SECONDS
+            except Exception:
+                log.exception("upkeep failed")
+                wait = QUIET_SECONDS
+            stopping.wait(BUSY_SECONDS)
+
+    def step(self, in_use: bool = True) -> float:
+        """Do what is due; returns the seconds until the next look if nothing is heard before."""
+        self._tick(in_use)
+        pending = self._admit_pending()
+        crawls = self._service.store.crawls()
+        active = [c for c in crawls if c.state == "active" and not self._service.deleting(c.id)]
+        known = {crawl.id for crawl in active}
+        self._quiet = {id_: seen for id_, seen in self._quiet.items() if id_ in known}
+        self._stopped &= known
+        waits = [self._look_at(crawl, crawl.id in pending) for crawl in active]
+        return min(waits, default=QUIET_SECONDS)
+
+    def _tick(self, in_use: bool) -> None:
+        now = self._service.clock()
+        if in_use and now - self._ticked >= TICK_SECONDS:
+            self._service.store.tick()
+            self._ticked = now
+
+    def _admit_pending(self) -> set[int]:
+        """Settle batches that a crash or an outage left; returns crawls that still have some."""
+        waiting: set[int] = set()
+        for batch in self._service.store.pending_seeds():
+            try:
+                seeding.settle(self._service, batch)
+            except Unavailable as error:
+                log.warning("a batch of seeds waits", batch=batch.id, error=str(error))
+                waiting.add(batch.crawl)
+            else:
+                log.info("a pending batch of seeds was admitted", batch=batch.id)
+        return waiting
+
+    def _look_at(self, crawl: Crawl, pending: bool) -> float:
+        """Scan one crawl; returns the seconds until it is worth another look."""
+        try:
+            sums = self._service.frontier.scan(crawl.id)
+        except UnknownCrawl:  # the frontier lost it, or never heard of it
+            self._service.frontier.put_crawl(crawl)
+            return BUSY_SECONDS
+        if sums is None or pending:
+            self._quiet.pop(crawl.id, None)
+            return BUSY_SECONDS if sums is None else QUIET_SECONDS
+        limit = limit_reached(crawl, sums, epoch_ms())
+        if limit:
+            return self._end_at_limit(crawl, sums, limit)
+        if crawl.id in self._stopped:  # the limit was raised
+            self._service.frontier.put_crawl(crawl)
+            self._stopped.discard(crawl.id)
+        if sums.waiting or sums.leased or sums.later:
+            self._quiet.pop(crawl.id, None)
+            return self._until_limit(crawl)
+        seen, now = self._quiet.get(crawl.id), _Quiet(sums.admitted, sums.finished)
+        self._quiet[crawl.id] = now
+        if seen == now:
+            self._finish(crawl, "finished")
+        return BUSY_SECONDS
+
+    def _end_at_limit(self, crawl: Crawl, sums: Sums, limit: str) -> float:
+        if crawl.id not in self._stopped:
+            log.info("limit reached", crawl=crawl.name, limit=limit)
+            self._service.frontier.stop_leasing(crawl.id)
+            self._stopped.add(crawl.id)
+        elif not sums.leased:
+            self._finish(crawl, limit)
+        return BUSY_SECONDS
+
+    def _until_limit(self, crawl: Crawl) -> float:
+        """Nothing but time itself announces ``max_seconds``."""
+        if not (crawl.options.max_seconds and crawl.started_ms):
+            return QUIET_SECONDS
+        left = crawl.options.max_seconds - (epoch_ms() - crawl.started_ms) / 1000
+        return min(QUIET_SECONDS, max(BUSY_SECONDS, left))
+
+    def _finish(self, crawl: Crawl, reason: str) -> None:
+        """Set it done in the store, which refuses while a batch is pending; tell the frontier."""
+        store, frontier = self._service.store, self._service.frontier
+        changed = store.set_state(crawl.id, "done", reason)
+        if changed.state != "done":
+            return
+        frontier.put_crawl(changed)
+        log.info("crawl done", crawl=crawl.name, reason=reason)
+        now = store.crawl(crawl.id)
+        if now.state != "done":  # seeds came between the two: theirs is the last word
+            frontier.put_crawl(now)
+
+
+def limit_reached(crawl: Crawl, sums: Sums, now_ms: int) -> str:
+    """The name of the limit that the crawl has reached, or ""."""
+    options = crawl.options
+    if options.max_pages and sums.stored >= options.max_pages:
+        return "max_pages"
+    if options.max_bytes and sums.bytes >= options.max_bytes:
+        return "max_bytes"
+    seconds = (now_ms - crawl.started_ms) / 1000
+    if options.max_seconds and crawl.started_ms and seconds >= options.max_seconds:
+        return "max_seconds"
+    return ""
