@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import http.client
+import socket
+import time
 from pathlib import Path
 
 import gevent
+from gevent.monkey import get_original
 
 from tests.support import oracle
 from tests.support.site_server import Answer, Hit, Request, SiteServer
 from tests.support.sites import GBK_LINKS, direct, folder_site, gbk_site, graph_site
 from tests.support.walk import http_fetch, links, walk
+
+original_sleep = get_original("time", "sleep")
 
 
 def hit(address: str, target: str, arrived: float, ended: float) -> Hit:
@@ -65,6 +70,19 @@ def test_the_log_holds_arrival_and_end_of_overlapping_requests() -> None:
     assert 0.2 <= slow.ended - slow.arrived < 0.4
     assert log["127.0.0.2", "/"].ended < slow.ended
     assert len(oracle.impolite(log.values(), 0.0)) == 1
+
+
+def test_arrivals_are_stamped_by_the_kernel_however_late_the_server_wakes() -> None:
+    with SiteServer(graph_site(1)) as server:
+        sent = []
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            for _ in range(3):
+                sent.append(time.monotonic())
+                connection.sendall(b"GET /p/0 HTTP/1.1\r\nHost: h\r\n\r\n")
+                original_sleep(0.2)  # the whole process sleeps: the server cannot read meanwhile
+                assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        late = [hit.arrived - at for hit, at in zip(server.log(), sent, strict=True)]
+    assert -0.01 < min(late) <= max(late) < 0.1
 
 
 def test_a_kept_connection_logs_each_request_and_refuses_other_methods() -> None:

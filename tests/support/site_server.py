@@ -7,6 +7,7 @@ addresses that share one port, each of which counts as a host of its own.
 from __future__ import annotations
 
 import socket
+import struct
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,9 @@ import gevent
 from gevent.server import StreamServer
 
 MAX_HEAD_BYTES = 64 * 1024
+SO_TIMESTAMPNS = 35
+"""Of Linux (asm-generic/socket.h); Python's socket module does not name it."""
+_TIMESPEC = struct.Struct("qq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ Site = Callable[[Request], Answer]
 @dataclass(frozen=True, slots=True)
 class Hit:
     """One line of the log. ``arrived`` and ``ended`` are ``time.monotonic()`` seconds: when the
-    request's first bytes were read, and when the answer had been handed to the kernel.
+    kernel received the request's first bytes, and when the answer had been handed to it.
     """
 
     address: str
@@ -62,8 +66,8 @@ class Hit:
 class SiteServer:
     """Serve ``site`` on one free port of every address. ``hits`` is in the order of ending.
 
-    Runs in the caller's gevent hub: as long as the caller only waits, arrivals are stamped within
-    a millisecond. Use as a context manager, or ``start()`` and ``stop()``.
+    Runs in the caller's gevent hub; that the hub may be late does not matter to ``arrived``. Use
+    as a context manager, or ``start()`` and ``stop()``.
     """
 
     def __init__(self, site: Site, addresses: Sequence[str] = ("127.0.0.1",)) -> None:
@@ -109,10 +113,10 @@ class SiteServer:
             while True:
                 arrived = time.monotonic() if buffer else 0.0
                 while (end := buffer.find(b"\r\n\r\n")) < 0:
-                    chunk = sock.recv(65536)
+                    chunk, at = _receive(sock)
                     if not chunk or len(buffer) > MAX_HEAD_BYTES:
                         return
-                    arrived = arrived or time.monotonic()
+                    arrived = arrived or at
                     buffer += chunk
                 head, buffer = buffer[:end], buffer[end + 4 :]
                 if not self._answer(sock, address, head, arrived):
@@ -146,6 +150,20 @@ class SiteServer:
         return headers.get("connection", "").lower() != "close" and status != 405
 
 
+def _receive(sock: socket.socket) -> tuple[bytes, float]:
+    """Bytes, and when they came in by ``time.monotonic()``.
+
+    The kernel stamps packets as they arrive (SO_TIMESTAMPNS, socket(7)), by the wall clock.
+    """
+    data, ancillary, _, _ = sock.recvmsg(65536, socket.CMSG_SPACE(_TIMESPEC.size))
+    now = time.monotonic()
+    for level, kind, value in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS):
+            seconds, nanoseconds = _TIMESPEC.unpack_from(value)
+            return data, now - (time.time() - seconds - nanoseconds / 1e9)
+    return data, now
+
+
 def _render(answer: Answer, *, with_body: bool) -> bytes:
     lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}"]
     lines += [f"{name}: {value}" for name, value in answer.headers.items()]
@@ -163,6 +181,7 @@ def _listeners(addresses: Sequence[str], tries: int = 20) -> list[socket.socket]
                 sock = socket.socket()
                 bound.append(sock)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)  # connections inherit it
                 sock.bind((address, bound[0].getsockname()[1] if len(bound) > 1 else 0))
                 sock.listen(1024)
         except OSError:
