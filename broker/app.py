@@ -73,7 +73,8 @@ class Face:
         self._document = openapi.document(self.operations)
         self.wsgi = falcon.App(media_type="application/json")
         self.wsgi.req_options.auto_parse_form_urlencoded = False
-        self.wsgi.add_error_handler(Exception, self._on_error)
+        for kind in (Exception, falcon.HTTPError):  # Falcon has a handler of its own for the second
+            self.wsgi.add_error_handler(kind, self._on_error)
         for path in dict.fromkeys(operation.path for operation in self.operations):
             self.wsgi.add_route(path, self._resource(path))
 

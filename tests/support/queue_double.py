@@ -1,0 +1,156 @@
+"""A frontier in a few dictionaries, for tests of the HTTP face that turn what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gevent.event import Event
+
+from schema.errors import Unavailable, UnknownCrawl
+from schema.records import (
+    Admission,
+    Crawl,
+    CrawlStats,
+    HostPatch,
+    HostState,
+    LeaseReply,
+    LeaseRequest,
+    ReconcileReply,
+    ReconcileRequest,
+    Session,
+    UrlState,
+)
+from schema.urls import fingerprint, partition_of
+
+
+@dataclass(frozen=True)
+class Sums:
+    waiting: int = 0
+    leased: int = 0
+    later: int = 0
+    admitted: int = 0
+    finished: int = 0
+    stored: int = 0
+    bytes: int = 0
+
+
+@dataclass
+class QueueDouble:
+    """``away`` makes every call raise Unavailable; ``broken`` makes it raise that exception."""
+
+    away: bool = False
+    broken: Exception | None = None
+    crawls: dict[int, Crawl] = field(default_factory=dict)
+    seen: dict[int, list[str]] = field(default_factory=dict)
+    sums: dict[int, Sums | None] = field(default_factory=dict)
+    stopped: list[int] = field(default_factory=list)
+    scans: int = 0
+    sessions: tuple[Session, ...] = ()
+    last: Any = None
+    activity: Event = field(default_factory=Event)
+
+    def _check(self) -> None:
+        if self.away:
+            raise Unavailable("redis is away")
+        if self.broken is not None:
+            raise self.broken
+
+    def fingerprint(self, url: str) -> int:
+        return fingerprint(url)
+
+    def admit(
+        self, crawl_id: int, items: Sequence[Admission], *, force: bool = False
+    ) -> list[bool]:
+        self._check()
+        if crawl_id not in self.crawls:
+            raise UnknownCrawl(f"no crawl {crawl_id}")
+        seen = self.seen.setdefault(crawl_id, [])
+        flags = []
+        for item in items:
+            flags.append(force or item.url not in seen)
+            if flags[-1]:
+                seen.append(item.url)
+        before = self.sums.get(crawl_id) or Sums()
+        self.sums[crawl_id] = replace(before, admitted=len(seen), waiting=len(seen))
+        self.activity.set()
+        return flags
+
+    def put_crawl(self, crawl: Crawl) -> None:
+        self._check()
+        self.crawls[crawl.id] = crawl
+
+    def drop_crawl(self, crawl_id: int) -> None:
+        self._check()
+        self.crawls.pop(crawl_id, None)
+
+    def stop_leasing(self, crawl_id: int) -> None:
+        self._check()
+        self.stopped.append(crawl_id)
+
+    def scan(self, crawl_id: int) -> Sums | None:
+        self._check()
+        self.scans += 1
+        if crawl_id not in self.crawls:
+            raise UnknownCrawl(f"no crawl {crawl_id}")
+        return self.sums.get(crawl_id, Sums())
+
+    def lease(self, request: LeaseRequest) -> LeaseReply:
+        self._check()
+        self.last = request
+        return LeaseReply(self.sessions)
+
+    def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
+        self._check()
+        self.last = request
+        return ReconcileReply(sessions=1, tasks=2)
+
+    def extend(self, items: Sequence[Any], ttl: float) -> list[Any]:
+        self._check()
+        self.last = ttl
+        return ["ok" for _ in items]
+
+    def close_sessions(self, items: Sequence[Any]) -> list[Any]:
+        self._check()
+        self.last = items
+        return ["ok" for _ in items]
+
+    def finish(self, items: Sequence[Any]) -> list[Any]:
+        self._check()
+        self.last = items
+        return ["stale" for _ in items]
+
+    def release(self, items: Sequence[Any]) -> list[Any]:
+        self._check()
+        self.last = items
+        return ["gone" for _ in items]
+
+    def stats(self, crawl: Crawl) -> CrawlStats:
+        self._check()
+        sums = self.sums.get(crawl.id) or Sums()
+        return CrawlStats(crawl=crawl.name, state=crawl.state, waiting=sums.waiting)
+
+    def host(self, host: str) -> HostState:
+        self._check()
+        return HostState(host=host, partition=partition_of(host, 64))
+
+    def patch_host(self, host: str, patch: HostPatch) -> HostState:
+        self._check()
+        self.last = patch
+        return HostState(host=host, partition=0, delay=patch.delay or 0.0)
+
+    def where(self, crawl: Crawl, url: str) -> UrlState:
+        self._check()
+        waiting = url in self.seen.get(crawl.id, [])
+        why = "It waits for its turn." if waiting else ""
+        return UrlState(
+            crawl=crawl.name, url=url, state="waiting" if waiting else "unseen", why=why
+        )
+
+    def ready(self) -> str | None:
+        return "redis://a is away" if self.away else None
+
+    def metrics(self) -> dict[str, float]:
+        self._check()
+        return {"waiting_calls": 3.0}

@@ -1,0 +1,354 @@
+"""The HTTP face on a double of the frontier and a real store: guards, bodies, problems, answers."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import falcon.testing
+import gevent
+import pytest
+
+from broker import bodies
+from broker.app import Face
+from broker.security import Guard
+from broker.service import Service
+from store import open_store
+from tests.support.queue_double import QueueDouble
+
+JSON = {"Content-Type": "application/json"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+NDJSON = {"Content-Type": "application/x-ndjson"}
+FINISH = {
+    "session": "3/example.org",
+    "token": "0123456789abcdef",
+    "task": 1,
+    "outcome": {"type": "done", "stored": True, "bytes": 10},
+}
+
+
+class Api:
+    """A face with its parts, and one short call."""
+
+    def __init__(self, folder: Path, worker: str = "", admin: str = "") -> None:
+        self.queue = QueueDouble()
+        self.store = open_store(f"sqlite:///{folder / 'content.sqlite'}")
+        self.service = Service(self.queue, self.store)
+        self.face = Face(self.service, Guard(worker, admin))
+        self.client = falcon.testing.TestClient(self.face.wsgi)
+
+    def call(self, method: str, path: str, body: Any = None, **more: Any) -> falcon.testing.Result:
+        headers = {**JSON, **more.pop("headers", {})}
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        return self.client.simulate_request(
+            method, path, host="localhost", body=data, headers=headers, **more
+        )
+
+    def crawl(self, name: str = "test", **options: Any) -> Any:
+        result = self.call("POST", "/v1/crawls", {"name": name, **options})
+        assert result.status_code in (200, 201), result.text
+        return result.json
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Api]:
+    made = Api(tmp_path)
+    yield made
+    made.service.stop()
+    made.store.close()
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[Api]:
+    made = Api(tmp_path, worker="worker-secret", admin="admin-secret")
+    yield made
+    made.service.stop()
+    made.store.close()
+
+
+def fields(result: falcon.testing.Result) -> list[str]:
+    return [error["field"] for error in result.json.get("errors", [])]
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+# --- tokens
+
+
+@pytest.mark.parametrize(
+    ("token", "path", "method", "status"),
+    [
+        ("", "/v1/stats", "GET", 401),
+        ("wrong", "/v1/stats", "GET", 401),
+        ("worker-secret", "/v1/stats", "GET", 200),
+        ("admin-secret", "/v1/stats", "GET", 200),
+        ("", "/v1/lease", "POST", 401),
+        ("worker-secret", "/v1/lease", "POST", 400),  # past the guard: the body is missing
+        ("admin-secret", "/v1/lease", "POST", 400),
+        ("worker-secret", "/v1/crawls", "POST", 403),
+        ("worker-secret", "/v1/dead/requeue", "POST", 403),
+        ("worker-secret", "/v1/hosts/example.org", "PATCH", 403),
+        ("admin-secret", "/v1/crawls", "POST", 400),
+        ("", "/metrics", "GET", 401),
+        ("", "/healthz", "GET", 200),
+        ("", "/readyz", "GET", 200),
+        ("", "/openapi.json", "GET", 200),
+    ],
+)
+def test_a_token_opens_what_its_role_may_do(
+    locked: Api, token: str, path: str, method: str, status: int
+) -> None:
+    result = locked.call(method, path, headers=bearer(token) if token else {})
+    assert result.status_code == status
+    assert ("www-authenticate" in result.headers) == (status == 401)
+    if status >= 400:
+        assert result.headers["content-type"] == "application/problem+json"
+        assert result.json["status"] == status
+
+
+@pytest.mark.parametrize("header", ["admin-secret", "Basic admin-secret", "Bearer", "Bearer  "])
+def test_only_the_bearer_scheme_with_a_token_counts(locked: Api, header: str) -> None:
+    assert locked.call("GET", "/v1/stats", headers={"Authorization": header}).status_code == 401
+
+
+def test_a_token_is_judged_before_the_body_is_read(locked: Api) -> None:
+    result = locked.call("POST", "/v1/crawls", b"x" * 100, headers={"Content-Length": "99999999"})
+    assert result.status_code == 401
+
+
+def test_an_open_broker_serves_no_web_pages(api: Api) -> None:
+    seeds = {"urls": ["https://example.org/"]}
+    page = {**FORM, "Origin": "https://evil.example"}
+    assert api.call("POST", "/v1/crawls/test/urls", seeds, headers=page).status_code == 403
+    rebound = api.client.simulate_get("/v1/crawls", host="evil.example")
+    assert rebound.status_code == 403
+
+
+# --- bodies
+
+
+def test_an_unknown_field_is_named(api: Api) -> None:
+    result = api.call("POST", "/v1/crawls", {"name": "a", "dept": 3})
+    assert result.status_code == 400
+    assert fields(result) == ["dept"]
+
+
+def test_a_bad_field_deep_inside_is_named_with_its_path(api: Api) -> None:
+    api.crawl()
+    body = {"urls": ["https://a.example/", {"url": "https://b.example/", "depth": "x"}]}
+    assert fields(api.call("POST", "/v1/crawls/test/urls", body)) == ["urls[1].depth"]
+    bad_token = {"items": [{**FINISH, "token": "nothex"}]}
+    assert fields(api.call("POST", "/v1/finish", bad_token)) == ["items[0].token"]
+
+
+def test_a_missing_field_is_named(api: Api) -> None:
+    assert fields(api.call("POST", "/v1/lease", {"worker": "w"})) == ["incarnation"]
+
+
+def test_options_that_contradict_each_other_are_named(api: Api) -> None:
+    result = api.call("POST", "/v1/crawls", {"name": "a", "slots": 4, "delay": 1, "exclude": ["("]})
+    assert result.status_code == 400
+    assert {field.partition("[")[0] for field in fields(result)} == {"slots", "exclude"}
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"name": "\xff"}', b"\x00\x01"])
+def test_what_is_not_json_is_a_400(api: Api, body: bytes) -> None:
+    assert api.call("POST", "/v1/crawls", body).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Content-Type": "text/html"}, 415),
+        ({"Content-Type": "multipart/form-data; boundary=x"}, 415),
+        ({"Content-Type": "application/json; charset=utf-8"}, 201),
+        (FORM, 201),
+        ({"Content-Encoding": "gzip"}, 415),
+    ],
+)
+def test_media_types_of_other_kinds_are_refused(
+    api: Api, headers: dict[str, str], status: int
+) -> None:
+    result = api.call("POST", "/v1/crawls", {"name": "a"}, headers=headers)
+    assert result.status_code == status
+
+
+def test_a_body_beyond_the_limit_is_refused(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "MAX_BODY_BYTES", 100)
+    result = api.call("POST", "/v1/crawls", b" " * 101)
+    assert result.status_code == 413
+    assert "100 bytes" in result.json["detail"]
+    at_the_limit = json.dumps({"name": "a"}).encode().ljust(100)
+    assert api.call("POST", "/v1/crawls", at_the_limit).status_code == 201
+
+
+def test_a_body_without_a_length_is_limited_too(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "MAX_BODY_BYTES", 100)
+    chunked = {"wsgi.input": io.BytesIO(b" " * 101)}
+    result = api.client.simulate_post("/v1/crawls", host="localhost", extras=chunked)
+    assert result.status_code == 413
+
+
+def test_a_body_that_does_not_arrive_is_given_up(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(io.BytesIO):
+        def read(self, _size: int | None = -1, /) -> bytes:
+            gevent.sleep(60)
+            return b""
+
+    monkeypatch.setattr(bodies, "READ_SECONDS", 0.01)
+    result = api.client.simulate_post("/v1/crawls", host="localhost", extras={"wsgi.input": Slow()})
+    assert result.status_code == 408
+
+
+def test_a_body_that_breaks_off_is_a_400(api: Api) -> None:
+    class Broken(io.BytesIO):
+        def read(self, _size: int | None = -1, /) -> bytes:
+            raise OSError("unexpected end of file")
+
+    result = api.client.simulate_post(
+        "/v1/crawls", host="localhost", extras={"wsgi.input": Broken()}
+    )
+    assert result.status_code == 400
+    assert "broke off" in result.json["detail"]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("/v1/dead?crawl=a&limit=0", "limit"),
+        ("/v1/dead?crawl=a&limit=x", "limit"),
+        ("/v1/dead", "crawl"),
+        ("/v1/dead?crawl=a&crawl=b", "crawl"),
+        ("/v1/urls?crawl=a", "url"),
+        ("/v1/stats?crawls=a", "crawls"),
+        ("/v1/crawls?x=1", "x"),
+    ],
+)
+def test_a_bad_parameter_is_named(api: Api, query: str, field: str) -> None:
+    result = api.call("GET", query)
+    assert result.status_code == 400
+    assert fields(result) == [field]
+
+
+# --- errors
+
+
+def test_unknown_paths_and_methods_are_problems(api: Api) -> None:
+    missing = api.call("GET", "/v2/crawls")
+    assert (missing.status_code, missing.json["title"]) == (404, "Not Found")
+    wrong = api.call("PUT", "/v1/crawls")
+    assert wrong.status_code == 405
+    assert wrong.headers["content-type"] == "application/problem+json"
+    assert set(wrong.headers["allow"].split(", ")) >= {"GET", "POST"}
+
+
+def test_a_head_request_is_a_get_without_a_body(api: Api) -> None:
+    result = api.call("HEAD", "/v1/crawls")
+    assert (result.status_code, result.content) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/v1/crawls/nope", None),
+        ("DELETE", "/v1/crawls/nope", None),
+        ("POST", "/v1/crawls/nope/urls", {"urls": ["https://a.example/"]}),
+        ("POST", "/v1/crawls/nope/pause", None),
+        ("GET", "/v1/stats?crawl=nope", None),
+        ("GET", "/v1/dead?crawl=nope", None),
+        ("POST", "/v1/dead/requeue", {"crawl": "nope"}),
+        ("GET", "/v1/urls?url=https://a.example/&crawl=nope", None),
+    ],
+)
+def test_an_unknown_crawl_is_a_404(api: Api, method: str, path: str, body: Any) -> None:
+    assert api.call(method, path, body).status_code == 404
+
+
+def test_what_is_away_is_a_503_with_retry_after(api: Api) -> None:
+    api.queue.away = True
+    result = api.call("POST", "/v1/finish", {"items": [FINISH]})
+    assert result.status_code == 503
+    assert result.headers["retry-after"] == "1"
+    assert "redis is away" in result.json["detail"]
+
+
+def test_a_defect_is_a_500_that_tells_nothing(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.queue.broken = ZeroDivisionError("secret detail")
+    result = api.call("POST", "/v1/finish", {"items": [FINISH]})
+    assert result.status_code == 500
+    assert "secret" not in result.text
+
+
+def test_a_stopping_broker_sends_callers_elsewhere(api: Api) -> None:
+    api.face.requests.closing = True
+    result = api.call("GET", "/v1/crawls")
+    assert result.status_code == 503
+    assert result.headers["connection"] == "close"
+
+
+# --- operations
+
+
+def test_workers_calls_reach_the_frontier_and_come_back_item_by_item(api: Api) -> None:
+    session = {"session": FINISH["session"], "token": FINISH["token"]}
+    lease = {"worker": "w1", "incarnation": 1, "sequence": 2, "wait": 0.5}
+    assert api.call("POST", "/v1/lease", lease).json == {"sessions": [], "waited": 0.0}
+    assert api.queue.last.sequence == 2
+    reconcile = {"worker": "w1", "incarnation": 1, "sequence": 2, "holding": []}
+    assert api.call("POST", "/v1/reconcile", reconcile).json == {"sessions": 1, "tasks": 2}
+    finish = api.call("POST", "/v1/finish", {"items": [FINISH, FINISH]})
+    assert (finish.status_code, finish.json) == (200, {"results": ["stale", "stale"]})
+    extend = api.call("POST", "/v1/sessions/extend", {"items": [session], "ttl": 30})
+    assert (extend.json, api.queue.last) == ({"results": ["ok"]}, 30.0)
+    close = {"items": [{**session, "report": {"latency": 0.5}, "release": [4]}]}
+    assert api.call("POST", "/v1/sessions/close", close).json == {"results": ["ok"]}
+    assert api.queue.last[0].release == (4,)
+    assert api.call("POST", "/v1/release", {"items": [session]}).json == {"results": ["gone"]}
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [("Example.ORG", "example.org"), ("example.org:80", "example.org"), ("a.example:81", "a.example:81")],
+)
+def test_a_host_may_be_written_as_people_do(api: Api, given: str, shown: str) -> None:
+    assert api.call("GET", f"/v1/hosts/{given}").json["host"] == shown
+
+
+@pytest.mark.parametrize("given", ["a%3Fb", "u%40a.example", "%20", "a.example:99999"])
+def test_what_is_no_host_is_a_400(api: Api, given: str) -> None:
+    assert api.call("GET", f"/v1/hosts/{given}").status_code == 400
+
+
+def test_a_host_can_be_slowed_down(api: Api) -> None:
+    result = api.call("PATCH", "/v1/hosts/example.org", {"delay": 5})
+    assert (result.status_code, result.json["delay"]) == (200, 5.0)
+    assert api.call("PATCH", "/v1/hosts/example.org", {"delay": -1}).status_code == 400
+
+
+def test_readiness_follows_the_frontier_and_health_does_not(api: Api) -> None:
+    assert api.call("GET", "/readyz").json == {"status": "ok"}
+    api.queue.away = True
+    assert api.call("GET", "/readyz").status_code == 503
+    assert api.call("GET", "/healthz").status_code == 200
+
+
+def test_metrics_count_requests_and_survive_an_outage(api: Api) -> None:
+    api.crawl(seeds=["https://a.example/"])
+    api.call("GET", "/v1/crawls/nope")
+    text = api.call("GET", "/metrics").text
+    assert 'greencrawl_http_requests_total{operation="create_crawl",status="201"} 1.0' in text
+    assert 'greencrawl_http_requests_total{operation="get_crawl",status="404"} 1.0' in text
+    assert 'greencrawl_crawl_waiting{crawl="test"} 1.0' in text
+    assert "greencrawl_frontier_waiting_calls 3.0" in text
+    api.queue.away = True
+    text = api.call("GET", "/metrics").text
+    assert "greencrawl_frontier_up 0.0" in text
