@@ -13,6 +13,7 @@ import msgspec
 
 from schema.errors import InvalidConfig, InvalidUrl
 from schema.records import CreateCrawl
+from schema.scope import check_options
 from schema.urls import canonicalise, host_of
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
@@ -65,10 +66,15 @@ def read(path: Path) -> dict[str, Any]:
         raise InvalidConfig([(str(path), f"not TOML: {error}")]) from error
 
 
+def with_scheme(text: str) -> str:
+    """``text`` as a URL: ``https://`` is put before what has no scheme."""
+    return text.strip() if _SCHEME.match(text.strip()) else f"https://{text.strip()}"
+
+
 def seed_url(text: str) -> str:
     """The canonical URL of what a person typed: ``example.org`` is ``https://example.org/``."""
     try:
-        return canonicalise(text if _SCHEME.match(text) else f"https://{text.strip()}")
+        return canonicalise(with_scheme(text))
     except InvalidUrl as error:
         raise InvalidConfig([("seeds", str(error))]) from error
 
@@ -87,15 +93,7 @@ def _checked(values: dict[str, Any]) -> CreateCrawl:
         crawl = msgspec.convert(values, CreateCrawl)
     except msgspec.ValidationError as error:
         raise InvalidConfig([_problem(str(error))]) from error
-    problems = []
-    for field in ("include", "exclude"):
-        for pattern in getattr(crawl, field):
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                problems.append((field, f"not a regular expression ({error}): {pattern!r}"))
-    if crawl.slots > 1 and crawl.delay > 0:
-        problems.append(("slots", "more than one connection to a host needs delay = 0"))
+    problems = check_options(crawl)
     if problems:
         raise InvalidConfig(problems)
     return crawl

@@ -17,6 +17,9 @@ from schema.records import CrawlOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+UNBOUNDED = 2**53
+"""A limit that stands for none: beyond it JSON numbers lose digits."""
+
 METAVARS = {
     "delay": "SECONDS",
     "max_seconds": "SECONDS",
@@ -59,7 +62,7 @@ def _click_type(kind: inspect.Type) -> click.ParamType[Any]:
         case inspect.LiteralType(values=values):
             return click.Choice([str(value) for value in values])
         case inspect.IntType(ge=low, le=high):
-            return click.IntRange(low, high)
+            return click.IntRange(low, None if high == UNBOUNDED else high)
         case inspect.FloatType(ge=low, le=high):
             return click.FloatRange(low, high)
         case _:

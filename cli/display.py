@@ -1,0 +1,147 @@
+"""The live display of a crawl: a panel on a terminal, a plain line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from schema.clock import Clock, monotonic
+from schema.records import CrawlStats, HostState
+
+PLAIN_SECONDS = 5.0
+"""Between two lines where there is no terminal."""
+
+RATE_SECONDS = 10.0
+"""Pages a second are a mean over this long."""
+
+SLOWEST = 3
+
+
+class Rate:
+    """Pages a second over the last ``RATE_SECONDS``, from the counter of pages stored."""
+
+    def __init__(self, clock: Clock = monotonic) -> None:
+        self._clock = clock
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def update(self, stored: int) -> float:
+        """Take note of the counter now; returns the rate, 0 before there are two readings."""
+        now = self._clock()
+        self._seen.append((now, stored))
+        while len(self._seen) > 2 and now - self._seen[0][0] > RATE_SECONDS:
+            self._seen.popleft()
+        began, first = self._seen[0]
+        return max(0.0, (stored - first) / (now - began)) if now > began else 0.0
+
+
+def size(count: float) -> str:
+    """Bytes for people: ``1.5 MB`` (powers of 1000)."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def duration(seconds: float) -> str:
+    """``0:07``, ``12:34`` or ``1:02:03``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def failures_text(failures: dict[str, int]) -> str:
+    """``gone 3, timeout 1``, the commonest first; "none" if there are none."""
+    common = sorted(failures.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{kind} {count:,}" for kind, count in common if count) or "none"
+
+
+def slowest_text(hosts: Sequence[HostState]) -> str:
+    """``example.org 1.20 s, …``, hosts without a measured latency left out."""
+    shown = [f"{host.host} {host.latency:.2f} s" for host in hosts if host.latency > 0]
+    return ", ".join(shown[:SLOWEST]) or "none yet"
+
+
+def line(stats: CrawlStats, rate: float, seconds: float) -> str:
+    """The plain line: everything that the panel shows but the slowest hosts."""
+    return (
+        f"{duration(seconds)}  {stats.stored:,} pages stored, {stats.waiting:,} waiting, "
+        f"{stats.leased:,} in flight, {stats.later:,} to retry, {rate:.1f} pages/s, "
+        f"{size(stats.bytes)}, failures: {failures_text(stats.failures)}"
+    )
+
+
+def panel(
+    stats: CrawlStats, rate: float, seconds: float, slowest: Sequence[HostState], note: str = ""
+) -> RenderableType:
+    """The live panel: a heading, counts in two columns, failures, slowest hosts, a note."""
+    table = Table.grid(padding=(0, 2))
+    for _ in range(2):
+        table.add_column()
+        table.add_column(justify="right")
+    table.add_row("pages stored", f"{stats.stored:,}", "pages/s", f"{rate:.1f}")
+    table.add_row("waiting", f"{stats.waiting:,}", "downloaded", size(stats.bytes))
+    table.add_row("in flight", f"{stats.leased:,}", "retries later", f"{stats.later:,}")
+    table.add_row("hosts", f"{stats.hosts:,}", "dead letters", f"{stats.dead:,}")
+    rows: list[RenderableType] = [
+        Text.assemble((f"crawl {stats.crawl}", "bold green"), f"  {duration(seconds)}"),
+        table,
+        Text(f"failures: {failures_text(stats.failures)}"),
+        Text(f"slowest hosts: {slowest_text(slowest)}"),
+    ]
+    if note:
+        rows.append(Text(note, style="yellow"))
+    return Group(*rows)
+
+
+class Display:
+    """Shows a crawl's progress on ``console`` until the block ends."""
+
+    def __init__(self, console: Console, clock: Clock = monotonic) -> None:
+        self._console = console
+        self._clock = clock
+        self._began = clock()
+        self._rate = Rate(clock)
+        self._printed = float("-inf")
+        self._note = ""
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+
+    def __enter__(self) -> Display:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    @property
+    def seconds(self) -> float:
+        """Since the display was made."""
+        return self._clock() - self._began
+
+    def show(self, stats: CrawlStats, slowest: Sequence[HostState] = ()) -> None:
+        """Show the crawl as it is now. Cheap to call often."""
+        rate = self._rate.update(stats.stored)
+        if self._live is not None:
+            self._live.update(panel(stats, rate, self.seconds, slowest, self._note), refresh=True)
+        elif self._clock() - self._printed >= PLAIN_SECONDS:
+            self._printed = self._clock()
+            self._console.print(line(stats, rate, self.seconds), soft_wrap=True, highlight=False)
+
+    def note(self, text: str) -> None:
+        """Say something beside the numbers ("" takes it away); printed once elsewhere."""
+        if text and text != self._note and self._live is None:
+            self._console.print(text, soft_wrap=True, highlight=False)
+        self._note = text

@@ -1,0 +1,92 @@
+"""``greencrawl explain``: where a URL is, and why it has not been fetched."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+import msgspec
+
+from cli import choose, reach
+from cli.crawlfile import with_scheme
+from schema.errors import GreencrawlError, InvalidUrl
+from schema.records import Attempt, Crawl, UrlState
+from schema.scope import compile
+from schema.settings import Settings
+from schema.urls import canonicalise, fingerprint, host_of
+from store.base import Store
+
+
+@click.command()
+@click.argument("url")
+@click.option("--crawl", metavar="NAME", help="Only in this crawl.  [default: in every crawl]")
+@reach.data_option
+def explain(url: str, crawl: str | None, data: str | None) -> None:
+    """Say where a URL is, and why.
+
+    Fetched, waiting, held back, excluded by which rule, given up: one sentence for each crawl, then the tries so far, the latest first. Asks the running broker;
+    when none answers, the store, which does not know what is waiting.
+    """
+    settings = reach.load(data)
+    broker = reach.answering(settings)
+    url = with_scheme(url)
+    states = broker.url(url, crawl) if broker else _offline(settings, url, crawl)
+    if not states:
+        raise GreencrawlError("there is no crawl yet; start one with `greencrawl crawl URL`")
+    for state in states:
+        click.echo(f"{state.crawl}: {state.state}. {state.why}".rstrip())
+        for attempt in state.attempts:
+            click.echo(f"  {attempt_line(attempt)}")
+    if broker is None:
+        click.echo("no broker is running: this is what the store knows", err=True)
+
+
+def attempt_line(attempt: Attempt) -> str:
+    """One try on one line: when, status, kind, errors so far, and the wait that followed."""
+    wait = f", tried again after {attempt.wait:g} s" if attempt.wait is not None else ""
+    detail = f": {attempt.detail}" if attempt.detail else ""
+    at = moment(attempt.at_ms)
+    return f"{at}  {attempt.code or '-'} {attempt.kind}{detail}, errors {attempt.errors}{wait}"
+
+
+def moment(ms: int) -> str:
+    """Epoch milliseconds as a date and time in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _offline(settings: Settings, url: str, crawl: str | None) -> list[UrlState]:
+    with reach.store(settings) as store:
+        crawls = store.crawls()
+        chosen = [choose.one(crawls, crawl)] if crawl else crawls
+        identity = store.frontier()
+        if identity is None:
+            return []
+        return [in_store(store, one, url, identity.secret) for one in chosen]
+
+
+def in_store(store: Store, crawl: Crawl, given: str, secret: int) -> UrlState:
+    """What the store knows of a URL. ``secret`` seeds the frontier's fingerprints."""
+    try:
+        url = canonicalise(given)
+    except InvalidUrl as error:
+        return UrlState(crawl=crawl.name, url=given, state="invalid", why=f"{error.reason}.")
+    number = fingerprint(url, secret)
+    known = UrlState(
+        crawl=crawl.name,
+        url=url,
+        host=host_of(url),
+        attempts=tuple(store.attempts(crawl.id, number)),
+    )
+    page, final = store.page(crawl.id, number), store.final(crawl.id, number)
+    if page is not None:
+        why = f"Stored at {moment(page.fetched_ms)} with status {page.status}."
+        return msgspec.structs.replace(known, state="fetched", why=why)
+    if final is not None:
+        detail = f" ({final.detail})" if final.detail else ""
+        why = f"Settled at {moment(final.at_ms)}: {final.kind}{detail}."
+        return msgspec.structs.replace(known, state=final.state, why=why)
+    rule = compile(crawl).excluded_by(url, 1)
+    if rule is not None:
+        return msgspec.structs.replace(known, why=f"The crawl's rules keep it out: {rule}.")
+    why = "Not fetched; only a running broker knows whether it is waiting (`greencrawl up`)."
+    return msgspec.structs.replace(known, why=why)

@@ -1,0 +1,56 @@
+"""The command ``greencrawl``: its groups of commands, and how their errors are shown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from cli.crawl import crawl
+from cli.dead import dead
+from cli.explain import explain
+from cli.export import export
+from cli.seed import seed
+from cli.status import status
+from cli.up import up
+from schema.errors import GreencrawlError, InvalidConfig
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def greencrawl() -> None:
+    """A distributed web crawler: `greencrawl crawl URL` to begin.
+
+    Settings of the processes (addresses, tokens, folders) are GREENCRAWL_* environment variables;
+    docs/configuration.md lists them.
+    """
+
+
+for _command in (crawl, up, seed, status, explain, dead, export):
+    greencrawl.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code: 1 for a failure, 2 for wrong use."""
+    try:
+        code = greencrawl.main(arguments, prog_name="greencrawl", standalone_mode=False)
+    except click.Abort:
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except InvalidConfig as error:
+        _complain(error)
+        return 2
+    except GreencrawlError as error:
+        _complain(error)
+        return 1
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; the interpreter must not try to flush the rest.
+        sys.stdout = None
+        return 1
+    return code if isinstance(code, int) else 0
+
+
+def _complain(error: GreencrawlError) -> None:
+    click.echo(f"greencrawl: {' '.join(str(error).split())}", err=True)

@@ -1,0 +1,130 @@
+"""How a command finds its settings, the broker to ask, and the store to read without one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from broker.client import BrokerClient
+from cli.datafolder import running
+from schema import settings as configuration
+from schema.errors import GreencrawlError, Refused
+from schema.settings import Settings
+from store import open_store
+from store.base import Store
+
+data_option = click.option(
+    "--data",
+    metavar="DIR",
+    default=None,
+    help="Data folder.  [default: $GREENCRAWL_DATA, else data]",
+)
+
+CALL_SECONDS = 30.0
+"""Longest time one call of a command to the broker may take."""
+
+
+def load(data: str | None = None, **overrides: str | None) -> Settings:
+    """Settings from the environment, with ``--data`` and other options (None: not given) on top.
+
+    Raises :class:`schema.errors.InvalidConfig`.
+    """
+    given = {name: value for name, value in {"data": data, **overrides}.items() if value}
+    loaded = configuration.load(None, **given)
+    if data and not named_broker():
+        # Whoever names a folder must not be answered by a broker that serves another one.
+        return replace(loaded, broker=())
+    return loaded
+
+
+def named_broker() -> bool:
+    """Whether the environment names a broker to use rather than one of our own."""
+    return bool(os.environ.get("GREENCRAWL_BROKER", "").strip())
+
+
+def own_address(settings: Settings) -> str:
+    """The address at which a broker bound as ``settings`` say is reached from this machine."""
+    host, port = settings.bind
+    if host in ("0.0.0.0", "::"):
+        host = "127.0.0.1" if host == "0.0.0.0" else "::1"
+    name = f"[{host}]" if ":" in host else host
+    return f"{'https' if settings.tls_cert else 'http'}://{name}:{port}"
+
+
+def addresses(settings: Settings) -> tuple[str, ...]:
+    """Where a command looks for a broker; empty when there is nowhere to look.
+
+    That is the one named in the environment, else the one that serves the data folder now, else
+    the default address.
+    """
+    if named_broker():
+        return settings.broker
+    other = running(settings.data)
+    return (other.broker,) if other else settings.broker
+
+
+def client(settings: Settings, *at: str) -> BrokerClient:
+    """A client of the brokers ``at`` these addresses, with the administrator's token."""
+    return BrokerClient(at, settings.admin_token, ca=settings.tls_ca, timeout=CALL_SECONDS)
+
+
+def answering(settings: Settings) -> BrokerClient | None:
+    """A client whose broker is ready now, or None."""
+    at = addresses(settings)
+    found = client(settings, *at) if at else None
+    return found if found is not None and is_ready(found) else None
+
+
+def is_ready(broker: BrokerClient) -> bool:
+    """Whether a broker answers that it is ready; False when it is away, or is something else."""
+    try:
+        return broker.ready()
+    except Refused:
+        return False
+
+
+class NoBroker(GreencrawlError):
+    """Raised when a command needs a broker and none answers; says how to start one."""
+
+    def __init__(self, settings: Settings) -> None:
+        at = addresses(settings)
+        where = f" at {', '.join(at)}" if at else f" for {settings.data}"
+        super().__init__(
+            f"no broker answers{where}; start one with `greencrawl up`, or name one in "
+            "GREENCRAWL_BROKER"
+        )
+
+
+def required(settings: Settings) -> BrokerClient:
+    """A client whose broker is ready. Raises :class:`NoBroker`."""
+    found = answering(settings)
+    if found is None:
+        raise NoBroker(settings)
+    return found
+
+
+@contextmanager
+def store(settings: Settings) -> Iterator[Store]:
+    """The store of ``settings``, read without a broker.
+
+    Raises :class:`GreencrawlError` when there is none yet: nothing is created by looking.
+    """
+    path = sqlite_path(settings)
+    if path is not None and not path.exists():
+        raise GreencrawlError(f"nothing has been crawled into {path.parent} yet; see --data")
+    opened = open_store(settings.store_url)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def sqlite_path(settings: Settings) -> Path | None:
+    """The file of a SQLite store, or None for another kind."""
+    scheme, _, path = settings.store_url.partition(":///")
+    return Path(path) if scheme == "sqlite" else None

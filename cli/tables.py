@@ -1,0 +1,101 @@
+"""``python -m cli.tables``: writes the generated tables of the docs, and ``.env.example``, again.
+
+Settings stand in ``schema.settings.KEYS``, options of a crawl in ``schema.records.CrawlOptions``;
+a test fails while the docs say something else.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec.inspect as inspect
+
+from cli.options import UNBOUNDED, default_text, fields, unwrap
+from schema.settings import KEYS, PREFIX
+
+HOME = Path(__file__).resolve().parent.parent
+CONFIGURATION = HOME / "docs" / "configuration.md"
+ENV_EXAMPLE = HOME / ".env.example"
+
+HIDDEN = frozenset({"FAULT"})
+"""Settings for tests, which a person's copy of the environment does not need."""
+
+
+def settings_table() -> str:
+    """Markdown table of the environment variables."""
+    rows = [
+        f"| `{PREFIX}{key}` | {_code(default)} | {_cell(meaning)} |"
+        for key, (default, _, meaning) in KEYS.items()
+    ]
+    return "\n".join(["| variable | default | meaning |", "| --- | --- | --- |", *rows])
+
+
+def options_table() -> str:
+    """Markdown table of a crawl's options."""
+    rows = []
+    for field in fields():
+        kind, description = unwrap(field)
+        option = f"`--{field.name.replace('_', '-')}`"
+        default = default_text(field)
+        shown = default if default == "none" else _code(default)
+        rows.append(
+            f"| `{field.name}` | {option} | {_values(kind)} | {shown} | {_cell(description)} |"
+        )
+    head = ["| name | option | values | default | meaning |", "| --- | --- | --- | --- | --- |"]
+    return "\n".join([*head, *rows])
+
+
+def env_example() -> str:
+    """Every setting with its meaning and default, all commented out."""
+    lines = [
+        "# Settings of the processes; copy to .env, which honcho reads, and remove the # before",
+        "# what you change. docs/configuration.md says more. Made by `make docs`.",
+    ]
+    for key, (default, _, meaning) in KEYS.items():
+        if key not in HIDDEN:
+            lines += ["", f"# {meaning}", f"#{PREFIX}{key}={default}"]
+    return "\n".join(lines) + "\n"
+
+
+def filled(text: str) -> str:
+    """``text`` with what stands between its markers replaced by the tables as they are now."""
+    for name, table in (("settings", settings_table()), ("options", options_table())):
+        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+        pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+        if not pattern.search(text):
+            raise ValueError(f"the markers of the {name} table are missing")
+        text = pattern.sub(lambda _, b=begin, t=table, e=end: f"{b}\n{t}\n{e}", text)  # type: ignore[misc]
+    return text
+
+
+def _values(kind: inspect.Type) -> str:
+    match kind:
+        case inspect.LiteralType(values=values):
+            return ", ".join(f"`{value}`" for value in values)
+        case inspect.VarTupleType():
+            return "list of texts"
+        case inspect.IntType(ge=low, le=high):
+            return f"{low} … {high}" if high != UNBOUNDED else f"from {low}"
+        case inspect.FloatType(ge=low, le=high):
+            return f"{low:g} … {high:g}"
+        case _:
+            return "text"
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main() -> None:
+    """Write both files."""
+    CONFIGURATION.write_text(filled(CONFIGURATION.read_text(encoding="utf-8")), encoding="utf-8")
+    ENV_EXAMPLE.write_text(env_example(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
