@@ -84,6 +84,7 @@ def _ours(
             folder, [redis.url], worker_cpu=crawler, broker_cpu=others, log_level="warning"
         ) as system:
             system.start()
+            system.settle()
             mark = nginx.mark()
             before = _cpu(system, server)
             system.crawl(

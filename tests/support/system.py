@@ -99,6 +99,16 @@ class System:
         self.worker = self._spawn("worker", fault)
         wait_until(self.children, START_SECONDS, f"worker has children\n{self.tail('worker')}")
 
+    def settle(self, calm_seconds: float = 0.5) -> None:
+        """Wait until imports and start-up are over: almost no CPU is spent for a while."""
+
+        def calm() -> bool:
+            before = sum(self.cpu_seconds().values())
+            time.sleep(calm_seconds)
+            return sum(self.cpu_seconds().values()) - before < 0.05 * calm_seconds
+
+        wait_until(calm, START_SECONDS, "the processes came to rest")
+
     def children(self) -> list[psutil.Process]:
         """The supervisor's live children: the processes that crawl."""
         if self.worker is None or self.worker.poll() is not None:
