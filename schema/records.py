@@ -16,7 +16,9 @@ Scope = Literal["host", "domain", "prefix", "any"]
 Order = Literal["breadth", "depth", "best"]
 CrawlState = Literal["active", "paused", "done"]
 
-CrawlName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="Name of a crawl")]
+CrawlName = Annotated[
+    str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="Name of a crawl")
+]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Url = Annotated[str, Meta(min_length=1, max_length=8192)]
@@ -38,46 +40,102 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     seeds: Annotated[tuple[Url, ...], Meta(description="URLs to start from")] = ()
     scope: Annotated[
         Scope,
-        Meta(description="What is followed: the seeds' hosts, their registrable domains, what starts with a seed, or any"),
+        Meta(
+            description="Which links are followed: to the seeds' hosts (host), to their "
+            "registrable domains, to what starts like a seed (prefix), or any"
+        ),
     ] = "host"
     include: Annotated[
         tuple[Pattern, ...],
-        Meta(description="Regular expressions; if any are given, a URL must match one (seeds are exempt)"),
+        Meta(
+            description="Regular expressions; if any are given, a URL must match one "
+            "(seeds are exempt)"
+        ),
     ] = ()
     exclude: Annotated[
-        tuple[Pattern, ...], Meta(description="Regular expressions; a URL that matches one is not fetched")
+        tuple[Pattern, ...],
+        Meta(description="Regular expressions; a URL that matches one is not fetched"),
     ] = ()
     depth: Annotated[
-        int, Meta(ge=0, le=1_000_000, description="Links followed from a seed at most, by first discovery; 0: seeds only")
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="Links followed from a seed at most, by first discovery; 0: seeds only",
+        ),
     ] = 50
-    max_pages: Annotated[Count, Meta(description="Stop after this many stored pages; 0: no limit")] = 0
-    max_bytes: Annotated[Count, Meta(description="Stop after this many downloaded body bytes; 0: no limit")] = 0
-    max_seconds: Annotated[Count, Meta(description="Stop after this many seconds of crawling; 0: no limit")] = 0
+    max_pages: Annotated[
+        Count, Meta(description="Stop after this many stored pages; 0: no limit")
+    ] = 0
+    max_bytes: Annotated[
+        Count, Meta(description="Stop after this many downloaded body bytes; 0: no limit")
+    ] = 0
+    max_seconds: Annotated[
+        Count, Meta(description="Stop after this many seconds of crawling; 0: no limit")
+    ] = 0
     max_body_bytes: Annotated[
-        int, Meta(ge=1024, le=2**30, description="Cut off a page's decoded body after this many bytes")
+        int,
+        Meta(ge=1024, le=2**30, description="Cut off a page's decoded body after this many bytes"),
     ] = 10 * 1024 * 1024
     delay: Annotated[
         Seconds,
-        Meta(description="Least pause in seconds between the end of one request to a host and the start of the next; a slow host gets a longer one"),
+        Meta(
+            description="Least pause in seconds between the end of one request to a host and "
+            "the start of the next; a slow host gets a longer one"
+        ),
     ] = 1.0
     slots: Annotated[
-        int, Meta(ge=1, le=1024, description="Parallel connections to one host; more than one needs delay = 0")
+        int,
+        Meta(
+            ge=1,
+            le=1024,
+            description="Parallel connections to one host; more than one needs delay = 0",
+        ),
     ] = 1
     tries: Annotated[
-        int, Meta(ge=1, le=100, description="Tries of a URL before it becomes a dead letter; an upper bound on every row of the retry table")
+        int,
+        Meta(
+            ge=1,
+            le=100,
+            description="Tries of a URL before it becomes a dead letter; "
+            "an upper bound on every row of the retry table",
+        ),
     ] = 5
     order: Annotated[
-        Order, Meta(description="breadth: nearest to a seed first; depth: farthest first; best: highest score first")
+        Order,
+        Meta(
+            description="breadth: nearest to a seed first; depth: farthest first; "
+            "best: highest score first"
+        ),
     ] = "breadth"
     user_agent: Annotated[
         str,
-        Meta(min_length=1, max_length=256, pattern=r"^[!#$%&'*+\-.^_`|~0-9A-Za-z]+(/[^\r\n]*)?$", description="User-Agent sent; the part before '/' is matched against robots.txt"),
+        Meta(
+            min_length=1,
+            max_length=256,
+            pattern=r"^[!#$%&'*+\-.^_`|~0-9A-Za-z]+(/[^\r\n]*)?$",
+            description="User-Agent sent; the part before '/' is matched against robots.txt",
+        ),
     ] = "greencrawl/0.1"
     contact: Annotated[
-        str, Meta(max_length=256, pattern=r"^[\x20-\x7e]*$", description="Address or URL that tells a site's operator whom to ask; added to User-Agent")
+        str,
+        Meta(
+            max_length=256,
+            pattern=r"^[\x20-\x7e]*$",
+            description="Address or URL that tells a site's operator whom to ask; "
+            "added to User-Agent",
+        ),
     ] = ""
-    hook: Annotated[str, Meta(max_length=256, description="Python module with your functions (on_page, links, request)")] = ""
-    weight: Annotated[int, Meta(ge=1, le=1000, description="Share of the workers against other crawls")] = 1
+    hook: Annotated[
+        str,
+        Meta(
+            max_length=256,
+            description="Python module with your functions (on_page, links, request)",
+        ),
+    ] = ""
+    weight: Annotated[
+        int, Meta(ge=1, le=1000, description="Share of the workers against other crawls")
+    ] = 1
 
 
 class CreateCrawl(CrawlOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -230,7 +288,8 @@ class FinishItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a session learnt of its host; all optional. ``delay`` and ``latency`` in seconds.
 
-    ``delay`` is the adaptive delay to use next, 0 where the host needs none above the floor; ``robots_delay`` robots.txt's crawl-delay;
+    ``delay`` is the adaptive delay to use next, 0 where the host needs none above the floor;
+    ``robots_delay`` robots.txt's crawl-delay;
     ``robots`` says that robots were read (or found absent) in this session; ``block`` asks for a
     block of that many seconds (0 with ``failed``: the host's own back-off, doubling a block).
     """
@@ -360,7 +419,6 @@ class HostState(Struct, frozen=True, kw_only=True):
     host: str
     partition: int
     delay: float = 0.0
-    slots: int = 1
     sessions: int = 0
     waiting: int = 0
     next_in: float = 0.0
@@ -391,7 +449,18 @@ class UrlState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     crawl: str
     url: str
     host: str = ""
-    state: Literal["fetched", "dead", "gone", "excluded", "waiting", "leased", "later", "seen", "unseen", "invalid"] = "unseen"
+    state: Literal[
+        "fetched",
+        "dead",
+        "gone",
+        "excluded",
+        "waiting",
+        "leased",
+        "later",
+        "seen",
+        "unseen",
+        "invalid",
+    ] = "unseen"
     why: str = ""
     """One sentence for a person, naming the rule, line, wait or worker."""
     attempts: tuple[Attempt, ...] = ()

@@ -139,9 +139,22 @@ SECRETS = frozenset({"WORKER_TOKEN", "ADMIN_TOKEN"})
 
 KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "DATA": ("data", _path, "Folder for the embedded Redis and SQLite, sockets and locks"),
-    "BIND": ("127.0.0.1:8765", _bind, "host:port the broker listens on; beyond loopback it needs tokens"),
-    "BROKER": ("http://127.0.0.1:8765", _addresses("http", "https"), "Broker addresses for workers and commands, comma-separated; the next is tried when one is away"),
-    "REDIS": ("", _addresses("redis", "rediss", "unix"), "Redis nodes, comma-separated; empty: the embedded one"),
+    "BIND": (
+        "127.0.0.1:8765",
+        _bind,
+        "host:port the broker listens on; beyond loopback it needs tokens",
+    ),
+    "BROKER": (
+        "http://127.0.0.1:8765",
+        _addresses("http", "https"),
+        "Broker addresses for workers and commands, comma-separated; "
+        "the next is tried when one is away",
+    ),
+    "REDIS": (
+        "",
+        _addresses("redis", "rediss", "unix"),
+        "Redis nodes, comma-separated; empty: the embedded one",
+    ),
     "STORE": ("", _store, "sqlite:///PATH; empty: content.sqlite in the data folder"),
     "ALLOW_NETWORKS": ("", _networks, "CIDRs that are fetched although private or loopback"),
     "WORKER_TOKEN": ("", _text, "Bearer token of workers; secret"),
@@ -150,13 +163,33 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "TLS_KEY": ("", _text, "Key file (PEM) of the broker's listener"),
     "TLS_CA": ("", _text, "CA file (PEM) against which clients verify the broker"),
     "PROCESSES": ("0", _number(int, 0, 1024), "Worker processes; 0: one per core"),
-    "GREENLETS": ("300", _number(int, 1, 10_000), "Hosts that one worker process fetches from at once"),
-    "PARTITIONS": ("64", _number(int, 1, 4096), "Partitions of a frontier, fixed when it is created"),
+    "GREENLETS": (
+        "300",
+        _number(int, 1, 10_000),
+        "Hosts that one worker process fetches from at once",
+    ),
+    "PARTITIONS": (
+        "64",
+        _number(int, 1, 4096),
+        "Partitions of a frontier, fixed when it is created",
+    ),
     "WORKER_ID": ("", _worker_id, "Name of this worker host; empty: its host name"),
     "LEASE_SECONDS": ("60", _number(float, 1, 3600), "Life of a lease between two renewals"),
-    "REQUEST_SECONDS": ("60", _number(float, 0.5, 600), "Longest time one request may take; the same on all workers and brokers"),
-    "STALL_SECONDS": ("30", _number(float, 0.5, 3600), "A worker process that parses one page for longer is killed"),
-    "LOG_LEVEL": ("info", _choice("debug", "info", "warning", "error"), "debug, info, warning or error"),
+    "REQUEST_SECONDS": (
+        "60",
+        _number(float, 0.5, 600),
+        "Longest time one request may take; the same on all workers and brokers",
+    ),
+    "STALL_SECONDS": (
+        "30",
+        _number(float, 0.5, 3600),
+        "A worker process that parses one page for longer is killed",
+    ),
+    "LOG_LEVEL": (
+        "info",
+        _choice("debug", "info", "warning", "error"),
+        "debug, info, warning or error",
+    ),
     "FAULT": ("", _text, "For tests: POINT[:N] kills the process at the Nth pass of that point"),
 }
 """Variable without prefix → (default, parser, meaning)."""
@@ -193,11 +226,14 @@ def load(environ: Mapping[str, str] | None = None, **overrides: str) -> Settings
     return Settings(**values)
 
 
-def _mask_url(url: str) -> str:
+def mask_url(url: str) -> str:
+    """The URL with its password, if any, shown as ***."""
     parts = urlsplit(url)
     if parts.password is None:
         return url
-    netloc = f"{parts.username or ''}:***@{parts.hostname or ''}" + (f":{parts.port}" if parts.port else "")
+    netloc = f"{parts.username or ''}:***@{parts.hostname or ''}" + (
+        f":{parts.port}" if parts.port else ""
+    )
     return urlunsplit(parts._replace(netloc=netloc))
 
 
@@ -209,7 +245,7 @@ def masked(settings: Settings) -> dict[str, str]:
         if key in SECRETS:
             shown[key] = "***" if value else ""
         elif isinstance(value, tuple):
-            shown[key] = ",".join(_mask_url(str(part)) for part in value)
+            shown[key] = ",".join(mask_url(str(part)) for part in value)
         else:
-            shown[key] = _mask_url(str(value))
+            shown[key] = mask_url(str(value))
     return shown

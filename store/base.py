@@ -73,6 +73,9 @@ class Store(Protocol):
     def pending_seeds(self, limit: int = 100) -> list[SeedBatch]:
         """Batches still pending, oldest first."""
 
+    def seeds(self, crawl: int) -> Iterator[SeedBatch]:
+        """Stream all logged batches of a crawl, oldest first: what a lost Redis is refilled from."""
+
     # -- the worker's commit
     def commit(self, work: Commit) -> int:
         """Write pages, attempts and finals in one transaction; returns its stamp.
@@ -114,7 +117,9 @@ class Store(Protocol):
     def slowest_hosts(self, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
         """(host, mean seconds an answer, answers), slowest first."""
 
-    def pages(self, crawl: int, *, bodies: bool = False, after: int = 0) -> Iterator[tuple[int, StoredPage]]:
+    def pages(
+        self, crawl: int, *, bodies: bool = False, after: int = 0
+    ) -> Iterator[tuple[int, StoredPage]]:
         """Stream (row id, page) in row order, in constant memory; bodies only when asked for."""
 
     def finals(self, crawl: int) -> Iterator[Final]:

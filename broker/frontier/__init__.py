@@ -1,0 +1,6 @@
+"""The queue itself: what waits to be fetched, in Redis. See docs/architecture.md."""
+
+from broker.frontier.frontier import Frontier, Totals
+from broker.frontier.partition import Mode
+
+__all__ = ["Frontier", "Mode", "Totals"]

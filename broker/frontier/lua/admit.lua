@@ -1,13 +1,13 @@
 -- Seen-check and enqueue of a batch of URLs of one crawl.
 --
--- args  {crawl, force, [fingerprint, host, level character, entry] …flat}
+-- args  {crawl, mode, [fingerprint, host, level character, entry] …flat}
 -- {'OK', now, tick, flags, next}: flags has '1' for each new URL and '0' for each seen one, next the
--- head of the crawl's due set. force queues again what was seen.
+-- head of the crawl's due set. mode 1 queues again what was seen; mode 2 only marks as seen.
 --
 -- The seen-set is buckets of 64-bit integers under linear hashing (Litwin 1980): bucket = top bits,
 -- so a split moves the upper half and renames nothing, and buckets stay below the 512 members up to
 -- which Redis keeps an intset. Fingerprints are compared through doubles: monotone, so consistent.
-local crawl, force = args[1], args[2] == 1
+local crawl, force, mark = args[1], args[2] == 1, args[2] == 2
 local c = redis.call('HMGET', P .. ':c:' .. crawl, 'state', 'slots', 'delay')
 if not c[1] then return {'GONE'} end
 local AVERAGE, SPLITS = 200, 8
@@ -56,7 +56,7 @@ for i = 3, #args, 4 do
   local new = redis.call('SADD', bucket_of(fp), fp) == 1
   flags[#flags + 1] = new and '1' or '0'
   if new then fresh = fresh + 1 end
-  if new or force then
+  if (new or force) and not mark then
     queued = queued + 1
     local g = hosts[host]
     if not g then g = {}; hosts[host] = g; order[#order + 1] = host end

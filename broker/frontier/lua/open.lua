@@ -17,6 +17,7 @@ if mark[1] and (inc < num(mark[1]) or (inc == num(mark[1]) and seq <= num(mark[2
   return {'OLD', now}
 end
 local sessions, nexts = {}, {}
+local rest = num(redis.call('HGET', 'gc:owner', 'rest')) -- lost sessions may be fetching until then
 
 local function answer(token, s, revision, delay, floor, robots, tasks)
   local out = {token, tonumber(s.crawl), revision, s.host, delay, floor, robots}
@@ -102,7 +103,7 @@ for a = 9, #args do
       end
     end
   end
-  if c.state == 'active' and left > 0 then
+  if c.state == 'active' and left > 0 and now >= rest then
     for _, host in ipairs(candidates(id, c, left)) do
       if left <= 0 or max_tasks <= 0 then break end
       local h = record(P .. ':h:' .. host)
@@ -124,6 +125,7 @@ for a = 9, #args do
       end
     end
   end
-  nexts[#nexts + 1] = c.state == 'active' and next_due(id) or 0
+  local next = c.state == 'active' and next_due(id) or 0
+  nexts[#nexts + 1] = next > 0 and math.max(next, rest) or 0
 end
 return {'OK', now, sessions, nexts, next_tend()}

@@ -1,0 +1,541 @@
+"""The frontier: what waits to be fetched, and who holds which host.
+
+Workers use :meth:`Frontier.admit` and the robots cache directly; leasing, finishing and seeding go
+through the broker, which calls the rest. Every method raises
+:class:`schema.errors.Unavailable` when Redis is away or closed: nothing is lost by calling again,
+since scripts are idempotent under their fingerprints and tokens.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import gevent
+import msgspec
+from gevent.event import Event
+
+from broker.frontier import keys, recovery
+from broker.frontier import partition as part
+from broker.frontier.leasing import Leasing
+from broker.frontier.node import Node, Restarted
+from broker.frontier.partition import Mode
+from broker.frontier.ring import assemble
+from schema import urls
+from schema.clock import epoch_ms, monotonic
+from schema.errors import Unavailable, UnknownCrawl
+from schema.log import logger
+from schema.records import (
+    Admission,
+    CloseItem,
+    Crawl,
+    CrawlStats,
+    ExtendItem,
+    FinishItem,
+    HostPatch,
+    HostState,
+    ItemStatus,
+    LeaseReply,
+    LeaseRequest,
+    ReconcileReply,
+    ReconcileRequest,
+    ReleaseItem,
+    UrlState,
+)
+from schema.wire import to_msgpack
+from store.base import Store
+
+log = logger("frontier")
+
+BATCH = 256
+"""URLs or items a script call: 3 µs of the server each, and no stall to speak of."""
+LOOK_SECONDS = 5.0
+SLOWEST = 64
+
+Item = TypeVar("Item", FinishItem, CloseItem, ExtendItem, ReleaseItem)
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """Counters of one crawl over all partitions, from one undisturbed scan."""
+
+    admitted: int = 0
+    waiting: int = 0
+    leased: int = 0
+    later: int = 0
+    finished: int = 0
+    stored: int = 0
+    dead: int = 0
+    retries: int = 0
+    bytes: int = 0
+    hosts: int = 0
+    failures: dict[str, int] = msgspec.field(default_factory=dict)
+
+    @property
+    def open(self) -> int:
+        """Tasks still to do."""
+        return self.waiting + self.leased + self.later
+
+
+_COUNTERS = {
+    "adm": "admitted", "wait": "waiting", "leased": "leased", "later": "later", "fin": "finished",
+    "stored": "stored", "dead": "dead", "retries": "retries", "bytes": "bytes", "hosts": "hosts",
+}  # fmt: skip
+
+
+class Frontier:
+    """One process's view of the frontier on one or several Redis nodes.
+
+    ``create`` is for brokers: it makes the frontier if there is none and reopens nodes that were
+    restarted. A worker joins what is there. Raises FrontierMismatch, Unavailable.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        store: Store,
+        *,
+        partitions: int = 64,
+        lease_seconds: float = 60.0,
+        request_seconds: float = 60.0,
+        create: bool = False,
+    ) -> None:
+        self._store = store
+        self._create = create
+        self._request_ms = round(request_seconds * 1000)
+        self.longest_hold_ms = round(lease_seconds * 1000) + self._request_ms
+        nodes = [Node(address) for address in addresses]
+        self.identity, self.nodes = assemble(nodes, store, partitions, create=create)
+        self._node_of = [self.nodes[i] for i in self.identity.placement]
+        self._crawls: dict[int, Crawl] = {}
+        self._budgets: dict[int, tuple[float, int]] = {}
+        self._slowest: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._greenlets: list[gevent.Greenlet[..., Any]] = []
+        self.activity = Event()
+        """Set whenever something was admitted, leased or finished through this process."""
+        self.leasing = Leasing(
+            self._calls,
+            lambda p: self._node_of[p].now_ms(),
+            self._known,
+            self._budget,
+            request_seconds,
+        )
+        if create:
+            for node in self.nodes:
+                recovery.open_node(self, node, store)
+
+    # -- identity
+
+    def fingerprint(self, canonical: str) -> int:
+        """Signed 64-bit fingerprint of a canonical URL under this frontier's secret."""
+        return urls.fingerprint(canonical, self.identity.secret)
+
+    def partition_of(self, host: str) -> int:
+        return urls.partition_of(host, self.identity.partitions)
+
+    @property
+    def partitions(self) -> range:
+        return range(self.identity.partitions)
+
+    def partitions_on(self, node: Node) -> list[int]:
+        return [p for p in self.partitions if self._node_of[p] is node]
+
+    # -- calls
+
+    def _calls(self, script: str, calls: dict[int, bytes]) -> dict[int, list[Any]]:
+        """Run a script on several partitions: one round trip a node, nodes side by side."""
+        by_node: dict[int, list[int]] = {}
+        for p in calls:
+            by_node.setdefault(self.identity.placement[p], []).append(p)
+
+        def ask(index: int) -> list[tuple[int, list[Any]]]:
+            on = by_node[index]
+            return list(
+                zip(
+                    on,
+                    self._run(self.nodes[index], script, [(p, calls[p]) for p in on]),
+                    strict=True,
+                )
+            )
+
+        if len(by_node) == 1:
+            return dict(ask(next(iter(by_node))))
+        jobs = [gevent.spawn(ask, index) for index in by_node]
+        gevent.joinall(jobs)
+        return {p: reply for job in jobs for p, reply in job.get()}
+
+    def _run(self, node: Node, script: str, calls: list[tuple[int, bytes]]) -> list[list[Any]]:
+        try:
+            return node.run(script, calls)
+        except Restarted:
+            if self._create:
+                recovery.open_node(self, node, self._store)
+            else:
+                node.adopt(node.owner())
+            raise
+
+    def _batched(
+        self, script: str, head: list[Any], items: Sequence[Item], row: Callable[[Item], list[Any]]
+    ) -> tuple[list[Any], list[tuple[int, list[Any]]]]:
+        """Send items by partition in batches; returns statuses in order, and the replies."""
+        by_partition: dict[int, list[int]] = {}
+        statuses: list[Any] = ["stale"] * len(items)
+        for i, item in enumerate(items):
+            p = int(item.session.partition("/")[0])
+            if p < self.identity.partitions:
+                by_partition.setdefault(p, []).append(i)
+        replies: list[tuple[int, list[Any]]] = []
+        while by_partition:
+            batch = {p: numbers[:BATCH] for p, numbers in by_partition.items()}
+            by_partition = {
+                p: numbers[BATCH:] for p, numbers in by_partition.items() if len(numbers) > BATCH
+            }
+            calls = {
+                p: to_msgpack([*head, *(row(items[i]) for i in numbers)])
+                for p, numbers in batch.items()
+            }
+            for p, reply in self._calls(script, calls).items():
+                for i, status in zip(batch[p], reply[1], strict=True):
+                    statuses[i] = status.decode()
+                replies.append((p, reply))
+        return statuses, replies
+
+    # -- used by workers too
+
+    def admit(self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW) -> list[bool]:
+        """Queue what is new of ``items`` (canonical URLs); True for each that was not seen before.
+
+        Idempotent. Raises UnknownCrawl when the crawl was deleted.
+        """
+        grouped: dict[int, list[tuple[int, tuple[int, str, Admission]]]] = {}
+        for i, item in enumerate(items):
+            host = urls.host_of(item.url)
+            row = (self.fingerprint(item.url), host, item)
+            grouped.setdefault(self.partition_of(host), []).append((i, row))
+        new = [False] * len(items)
+        while grouped:
+            round_ = {p: rows[:BATCH] for p, rows in grouped.items()}
+            grouped = {p: rows[BATCH:] for p, rows in grouped.items() if len(rows) > BATCH}
+            calls = {
+                p: part.admit_args(crawl, mode, (r for _, r in rows)) for p, rows in round_.items()
+            }
+            for p, reply in self._calls("admit", calls).items():
+                if reply[0] == b"GONE":
+                    raise UnknownCrawl(f"crawl {crawl} was deleted")
+                for (i, _), flag in zip(round_[p], reply[2], strict=True):
+                    new[i] = flag == 49
+                if self._create:
+                    self.leasing.note(p, crawl, reply[3])
+        self.activity.set()
+        return new
+
+    def robots_get(self, origin: str) -> bytes | None:
+        """What :meth:`robots_put` kept for an origin, or None."""
+        p = self.partition_of(urls.host_of(origin + "/"))
+        value: bytes | None = self._node_of[p].command("GET", keys.robots(p, origin))
+        return value
+
+    def robots_put(self, origin: str, value: bytes, seconds: int) -> None:
+        """Keep an origin's robots.txt for all workers, for ``seconds``."""
+        p = self.partition_of(urls.host_of(origin + "/"))
+        self._node_of[p].command("SET", keys.robots(p, origin), value, "EX", max(seconds, 1))
+
+    # -- crawls
+
+    def _known(self, crawl: int) -> Crawl | None:
+        if crawl not in self._crawls:
+            try:
+                self._crawls[crawl] = self._store.crawl(crawl)
+            except UnknownCrawl:
+                return None
+        return self._crawls[crawl]
+
+    def put_crawl(self, crawl: Crawl) -> None:
+        """Make a crawl, its state and its politeness known to every partition."""
+        self._crawls[crawl.id] = crawl
+        self._budgets.pop(crawl.id, None)
+        self._tell(crawl, crawl.state, self.partitions)
+
+    def _tell(self, crawl: Crawl, state: str, partitions: Iterable[int]) -> None:
+        args = part.crawl_args(crawl.id, state, crawl.options, crawl.revision)
+        for p, (_, due, tend) in self._calls("crawl", dict.fromkeys(partitions, args)).items():
+            self.leasing.note(p, crawl.id, due)
+            self.leasing.note(p, 0, tend)
+        self.activity.set()
+
+    def stop_leasing(self, crawl: Crawl) -> None:
+        """No further session for this crawl, at every broker (a limit was reached)."""
+        self._tell(crawl, "stop", self.partitions)
+
+    def drop_crawl(self, crawl: int) -> None:
+        """Delete a crawl in bounded steps; from the first on it is gone to everybody."""
+        self._crawls.pop(crawl, None)
+        args = to_msgpack([crawl, BATCH])
+        left = set(self.partitions)
+        while left:
+            replies = self._calls("purge", dict.fromkeys(left, args))
+            left = {p for p, reply in replies.items() if reply[1]}
+
+    def scan(self, crawl: int) -> Totals | None:
+        """Counters over all partitions; None when a node did not answer (the scan is void)."""
+        try:
+            replies = self._calls("count", dict.fromkeys(self.partitions, to_msgpack([crawl])))
+        except Unavailable:
+            return None
+        sums: dict[str, int] = dict.fromkeys(_COUNTERS.values(), 0)
+        failures: dict[str, int] = {}
+        for _, flat, _, _ in replies.values():
+            for key, value in part.fields(flat).items():
+                if key.startswith("f:"):
+                    failures[key[2:]] = failures.get(key[2:], 0) + int(value)
+                elif key in _COUNTERS:
+                    sums[_COUNTERS[key]] += int(value)
+        return Totals(failures=failures, **sums)
+
+    def stats(self, crawl: Crawl) -> CrawlStats:
+        """Counters of a crawl. Raises Unavailable."""
+        totals = self.scan(crawl.id)
+        if totals is None:
+            raise Unavailable("Redis is away: no statistics now")
+        counts = msgspec.structs.asdict(totals)
+        return CrawlStats(crawl=crawl.name, state=crawl.state, reason=crawl.reason, **counts)
+
+    def _budget(self, crawl: Crawl) -> int | None:
+        """Tasks that may still be leased under ``max_pages``; None without that limit."""
+        limit = crawl.options.max_pages
+        if not limit:
+            return None
+        at, left = self._budgets.get(crawl.id, (0.0, 0))
+        if monotonic() - at > 0.2 or left <= 0:
+            totals = self.scan(crawl.id)
+            left = 0 if totals is None else max(limit - totals.stored - totals.leased, 0)
+            self._budgets[crawl.id] = (monotonic(), left)
+        return left
+
+    # -- sessions
+
+    def lease(self, request: LeaseRequest) -> LeaseReply:
+        """Open sessions, waiting for the first up to ``request.wait`` seconds."""
+        reply = self.leasing.lease(request)
+        if reply.sessions:
+            self.activity.set()
+            for session in reply.sessions:
+                at, left = self._budgets.get(session.crawl, (0.0, 0))
+                self._budgets[session.crawl] = (at, left - len(session.tasks))
+        return reply
+
+    def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
+        """Release this worker's sessions up to (incarnation, sequence) but those it holds."""
+        args = to_msgpack(
+            [
+                request.worker,
+                request.incarnation,
+                request.sequence,
+                self._request_ms,
+                *request.holding,
+            ]
+        )
+        sessions = tasks = 0
+        for reply in self._calls("reconcile", dict.fromkeys(self.partitions, args)).values():
+            if reply[0] != b"OLD":
+                sessions, tasks = sessions + reply[1], tasks + reply[2]
+        return ReconcileReply(sessions, tasks)
+
+    def extend(self, items: Sequence[ExtendItem], ttl: float) -> list[ItemStatus]:
+        """Keep sessions for another ``ttl`` seconds."""
+        head = [round(ttl * 1000), self._request_ms]
+        return self._batched(
+            "extend", head, items, lambda i: [i.token, i.session.partition("/")[2]]
+        )[0]
+
+    def close_sessions(self, items: Sequence[CloseItem]) -> list[ItemStatus]:
+        """Free hosts and keep what was learnt of them; blocks are written through to the store."""
+        head = [part.LONGEST_BLOCK_SECONDS * 1000, part.FIRST_BACKOFF_SECONDS * 1000]
+        statuses, replies = self._batched("close", head, items, part.close_row)
+        blocks: dict[int, list[tuple[int, int]]] = {}
+        for p, (now, _, until, tend) in replies:
+            blocks.setdefault(p, []).extend((now, ms) for ms in until)
+            self.leasing.note(p, 0, tend)
+        seen: dict[int, int] = {}
+        for item in items:
+            p, host = int(item.session.partition("/")[0]), item.session.partition("/")[2]
+            n = seen[p] = seen.get(p, -1) + 1
+            now, until = blocks[p][n] if p in blocks else (0, 0)
+            if until:
+                self._store.put_block(host, epoch_ms() + until - now, item.report.failed)
+            if item.report.requests:
+                self._slowest[host] = (item.report.latency, item.report.requests)
+                self._slowest.move_to_end(host)
+        while len(self._slowest) > SLOWEST:
+            self._slowest.popitem(last=False)
+        return statuses
+
+    def finish(self, items: Sequence[FinishItem]) -> list[ItemStatus]:
+        """Settle tasks under their session's token."""
+        statuses, replies = self._batched("finish", [], items, part.finish_row)
+        for p, (_, _, tend) in replies:
+            self.leasing.note(p, 0, tend)
+        self.activity.set()
+        return statuses
+
+    def release(self, items: Sequence[ReleaseItem]) -> list[ItemStatus]:
+        """Hand back unfetched tasks, uncharged."""
+        return self._batched("release", [], items, part.release_row)[0]
+
+    # -- questions and operations
+
+    def host(self, host: str) -> HostState:
+        """What is known of a host; raises Unavailable."""
+        return self.patch_host(host, HostPatch())
+
+    def patch_host(self, host: str, patch: HostPatch) -> HostState:
+        """Set a host's least delay, or block it for some seconds (0 lifts a block)."""
+        delay = -1 if patch.delay is None else round(patch.delay * 1000)
+        block = -1 if patch.block is None else round(patch.block * 1000)
+        p = self.partition_of(host)
+        now, flat = self._calls("host", {p: to_msgpack([host, delay, block])})[p]
+        state = part.host_state(host, p, now, part.fields(flat))
+        if patch.block:
+            self._store.put_block(host, epoch_ms() + round(state.blocked_in * 1000), "operator")
+        return state
+
+    def block_until(self, host: str, until_ms: int) -> None:
+        """Put a block from the store (epoch ms) back in force; past ones change nothing."""
+        left = until_ms - epoch_ms()
+        if left > 0:
+            self._calls("host", {self.partition_of(host): to_msgpack([host, -1, left])})
+
+    def slowest(self, limit: int = 5) -> list[HostState]:
+        """Hosts of recent sessions at this broker, the longest latency first."""
+        top = sorted(self._slowest.items(), key=lambda item: -item[1][0])[:limit]
+        return [
+            HostState(host=host, partition=self.partition_of(host), latency=latency)
+            for host, (latency, _) in top
+        ]
+
+    def where(self, crawl: Crawl, url: str) -> UrlState:
+        """Where a canonical URL stands in Redis: waiting, leased, later, seen or unseen."""
+        host = urls.host_of(url)
+        p = self.partition_of(host)
+        args = [crawl.id, host, str(self.fingerprint(url)), urls.task_path(url)]
+        now, seen, place, detail, more = self._calls("where", {p: to_msgpack(args)})[p]
+        known = UrlState(crawl=crawl.name, url=url, host=host)
+        if place == b"waiting":
+            state = self.host(host)
+            why = f"waiting: number {detail} of {host}'s queue{_held_up(state)}"
+            return msgspec.structs.replace(known, state="waiting", why=why)
+        if place == b"leased":
+            why = f"leased by worker {detail.decode()}: being fetched or about to be"
+            return msgspec.structs.replace(known, state="leased", why=why)
+        if place == b"later":
+            errors = part.task_of(0, host, "A" + more.decode()).errors
+            seconds = max(detail - now, 0) / 1000
+            why = f"failed {errors} time(s); the next try is due in {seconds:.0f} s"
+            return msgspec.structs.replace(known, state="later", why=why)
+        if seen:
+            return msgspec.structs.replace(known, state="seen", why="admitted to the queue earlier")
+        return msgspec.structs.replace(
+            known, why="never seen: no seed and no fetched page led to it"
+        )
+
+    # -- life
+
+    def start(self) -> None:
+        """Begin leasing: make the crawls known, look at all partitions, listen for wake-ups."""
+        for crawl in self._store.crawls():
+            self.put_crawl(crawl)
+        for p, (_, _, _, tend) in self._calls(
+            "tend", dict.fromkeys(self.partitions, to_msgpack([100]))
+        ).items():
+            self.leasing.note(p, 0, tend)
+        self._greenlets = [gevent.spawn(self.leasing.run)]
+        self._greenlets += [gevent.spawn(self._listen, node) for node in self.nodes]
+
+    def stop(self, *, clean: bool = False) -> None:
+        """End. ``clean``: this process is about to stop Redis in order, which is noted there."""
+        gevent.killall(self._greenlets)
+        for node in self.nodes:
+            if clean:
+                recovery.mark_clean(node)
+            node.close()
+
+    def ready(self) -> str | None:
+        """None, or why the frontier cannot serve now."""
+        try:
+            self._calls(
+                "count",
+                {
+                    self.partitions_on(n)[0]: to_msgpack([0])
+                    for n in self.nodes
+                    if self.partitions_on(n)
+                },
+            )
+        except Unavailable as error:
+            return str(error)
+        return None
+
+    def metrics(self) -> dict[str, float]:
+        """Gauges of this process for Prometheus."""
+        return {"lease_calls_waiting": self.leasing.waiting, "redis_nodes": len(self.nodes)}
+
+    def _look(self, node: Node) -> None:
+        """Learn all due times of a node afresh."""
+        on = self.partitions_on(node)
+        for crawl in self._store.crawls():
+            if crawl.state != "active":
+                continue
+            replies = self._calls("count", dict.fromkeys(on, to_msgpack([crawl.id])))
+            for p, (_, _, due, tend) in replies.items():
+                self.leasing.note(p, crawl.id, due)
+                self.leasing.note(p, 0, tend)
+
+    def _listen(self, node: Node) -> None:
+        """Follow a node's wake-ups; after a lost message or connection look at everything."""
+        pause = 0.1
+        while True:
+            count = [0, int(monotonic())]
+            checker = None
+            try:
+                for message in node.subscribe(keys.WAKE):
+                    if not message:
+                        count[0] = int(node.command("GET", keys.WAKE) or 0)
+                        self._look(node)
+                        checker = gevent.spawn(self._check, node, count)
+                        pause = 0.1
+                        continue
+                    p, crawl, ms = message.split()
+                    count[0] += 1
+                    self.leasing.note(int(p), int(crawl), float(ms))
+            except Unavailable as error:
+                log.warning("wake_ups_lost", node=node.shown, reason=str(error))
+            finally:
+                if checker is not None:
+                    checker.kill()
+            gevent.sleep(pause)
+            pause = min(pause * 2, 5.0)
+
+    def _check(self, node: Node, count: list[int]) -> None:
+        """While calls wait, a cheap look every few seconds for messages that were lost."""
+        while True:
+            gevent.sleep(LOOK_SECONDS)
+            if not self.leasing.waiting:
+                continue
+            try:
+                published = int(node.command("GET", keys.WAKE) or 0)
+                gevent.sleep(0.05)  # messages on their way
+                if published > count[0]:
+                    log.info("wake_ups_missed", node=node.shown, missed=published - count[0])
+                    count[0] = published
+                    self._look(node)
+            except Unavailable:
+                continue  # the listener meets it as well, and waits
+
+
+def _held_up(state: HostState) -> str:
+    if state.blocked_in > 0:
+        return f"; the host is blocked for another {state.blocked_in:.0f} s"
+    if state.sessions:
+        return "; the host is being fetched from now"
+    if state.next_in > 0:
+        return f"; the host rests for another {state.next_in:.1f} s (delay)"
+    return ""

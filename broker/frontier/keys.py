@@ -1,0 +1,46 @@
+"""Names of keys that Python touches by itself; all others are built in ``lua/`` from the prefix.
+
+``{p}`` is the hash tag that keeps a partition on one node; ``gc:owner`` and ``gc:wake`` belong to
+the node.
+
+=====================  ==========================================================================
+``gc:owner``           hash: id, frontier, state, epoch, run, offset, tick, clean
+``gc:wake``            counter of wake-ups, and the name of the channel they are published on
+``gc:{p}:c:<crawl>``   hash: state, delay, slots, order, rev, weight
+``gc:{p}:n:<crawl>``   hash of counters: adm, wait, leased, later, fin, stored, dead, retries,
+                       bytes, hosts, f:<failure kind>
+``gc:{p}:due:<crawl>`` sorted set host → logical ms at which it may be opened
+``gc:{p}:w:<crawl>:<host>:<level>``  list of waiting entries
+``gc:{p}:h:<host>``    hash: next, till, lvl, busy, ad, rd, od, lat, fail, rob, and for each
+                       crawl with waiting tasks c<crawl> (how many) and v<crawl> (their levels)
+``gc:{p}:s:<token>``   hash: a session and its tasks t<number>
+``gc:{p}:sd``          sorted set token → logical ms at which it is reaped
+``gc:{p}:ws:<worker>`` hash: token → incarnation:sequence, and the worker's watermark #inc, #seq
+``gc:{p}:later``       sorted set of retries → logical ms
+``gc:{p}:z:<crawl>:<start>``  bucket of the seen-set; ``zs:<crawl>`` hash: level, ptr, count
+``gc:{p}:r:<origin>``  robots.txt as the workers packed it, expiring
+=====================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+LAYOUT = 1
+"""Version of the layout above; a frontier made with another is refused."""
+
+OWNER = "gc:owner"
+WAKE = "gc:wake"
+
+
+def partition(number: int) -> str:
+    """Prefix of all keys of a partition: KEYS[1] of every script."""
+    return f"gc:{{{number}}}"
+
+
+def absent(number: int) -> str:
+    """KEYS[2] of every script: a key of the partition's slot that never exists."""
+    return f"gc:{{{number}}}:nil"
+
+
+def robots(number: int, origin: str) -> str:
+    """Where an origin's robots.txt is kept."""
+    return f"gc:{{{number}}}:r:{origin}"

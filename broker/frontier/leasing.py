@@ -1,0 +1,308 @@
+"""Who gets which host next: one leasing greenlet per broker.
+
+It keeps, for each partition and crawl, when the earliest host is due (crawl 0: when ``tend`` has
+something to do), sleeps until the first of these moments, and hands what it leases to the waiting
+calls, first come, first served. Crawls share by weight: each has a virtual time that advances by
+tasks / weight, and the one furthest behind is asked first (stride scheduling, Waldspurger 1995).
+"""
+
+from __future__ import annotations
+
+import heapq
+import secrets
+from collections import deque
+from collections.abc import Callable
+from math import inf
+from typing import Any, Protocol
+
+from gevent.event import Event
+
+from broker.frontier import partition as part
+from schema.clock import monotonic
+from schema.errors import Unavailable
+from schema.log import logger
+from schema.records import Crawl, LeaseReply, LeaseRequest, Session
+from schema.wire import to_msgpack
+
+log = logger("leasing")
+
+SESSION_LIFE_SECONDS = 1800.0
+"""A session's absolute life, however often it is extended."""
+TEND_MOST = 100
+LIMITED_RECHECK_SECONDS = 0.25
+
+Key = tuple[int, int]
+"""(partition, crawl); crawl 0 is the partition's own upkeep."""
+
+
+class Calls(Protocol):
+    """Runs a script on several partitions: {partition: arguments} → {partition: reply}."""
+
+    def __call__(self, script: str, calls: dict[int, bytes]) -> dict[int, list[Any]]: ...
+
+
+class _DueTimes:
+    """Keys by the moment (monotonic seconds) at which they are due; the earliest note of each."""
+
+    def __init__(self) -> None:
+        self._at: dict[Key, float] = {}
+        self._heap: list[tuple[float, Key]] = []
+
+    def note(self, key: Key, at: float) -> bool:
+        """Keep the earlier of ``at`` and what is known; True if the key now is the first of all."""
+        if at >= self._at.get(key, inf):
+            return False
+        self._at[key] = at
+        heapq.heappush(self._heap, (at, key))
+        return self._heap[0][1] == key
+
+    def first(self) -> float | None:
+        """The earliest moment, or None."""
+        while self._heap and self._at.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def take(self) -> list[Key]:
+        """Remove and return the keys that are due now, the earliest first."""
+        now, found = monotonic(), []
+        while (first := self.first()) is not None and first <= now:
+            key = heapq.heappop(self._heap)[1]
+            del self._at[key]
+            found.append(key)
+        return found
+
+
+class _Waiter:
+    def __init__(self, request: LeaseRequest) -> None:
+        self.request = request
+        self.arrived = monotonic()
+        self.opened = self.arrived
+        self.done = Event()
+        self.serving = False
+        self.sessions: list[Session] = []
+        self.error: Unavailable | None = None
+
+
+class Leasing:
+    """The due times, the waiting calls, and the fair order among crawls."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        clock_ms: Callable[[int], float],
+        crawl: Callable[[int], Crawl | None],
+        budget: Callable[[Crawl], int | None],
+        longest_request_seconds: float,
+    ) -> None:
+        self._calls = calls
+        self._clock_ms = clock_ms
+        self._crawl = crawl
+        self._budget = budget
+        self._longest_ms = round(longest_request_seconds * 1000)
+        self._hosts = _DueTimes()
+        self._upkeep = _DueTimes()
+        self._waiters: deque[_Waiter] = deque()
+        self._changed = Event()
+        self._virtual: dict[int, float] = {}
+        self._virtual_now = 0.0
+
+    # -- what is due
+
+    def note(self, partition: int, crawl: int, ms: float) -> None:
+        """Something of (partition, crawl) is due at logical ``ms``; 0: nothing is.
+
+        The earlier of this and what is known is kept: one look too many is harmless, and a message
+        that overtakes an older answer is not lost.
+        """
+        if ms:
+            self._note((partition, crawl), monotonic() + (ms - self._clock_ms(partition)) / 1000)
+
+    def _postpone(self, key: Key, seconds: float) -> None:
+        self._note(key, monotonic() + seconds)
+
+    def _note(self, key: Key, at: float) -> None:
+        if (self._hosts if key[1] else self._upkeep).note(key, at):
+            self._changed.set()
+
+    # -- the calls that wait
+
+    @property
+    def waiting(self) -> int:
+        """Lease calls that wait now."""
+        return len(self._waiters)
+
+    def lease(self, request: LeaseRequest) -> LeaseReply:
+        """Open sessions for a worker, waiting up to ``request.wait`` seconds for the first.
+
+        Raises Unavailable if Redis went away in between: sessions may then have been opened, which
+        the worker's reconcile releases.
+        """
+        waiter = _Waiter(request)
+        self._waiters.append(waiter)
+        self._changed.set()
+        if not waiter.done.wait(request.wait) and waiter.serving:
+            waiter.done.wait()
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
+        if waiter.error is not None:
+            raise waiter.error
+        return LeaseReply(tuple(waiter.sessions), waiter.opened - waiter.arrived)
+
+    def run(self) -> None:
+        """The leasing greenlet: for ever."""
+        pause = 0.1
+        while True:
+            self._changed.clear()
+            try:
+                self._tend()
+                while self._waiters and self._serve():
+                    pass
+                pause = 0.1
+            except Unavailable as error:
+                log.warning("leasing_waits", reason=str(error))
+                self._changed.wait(pause)
+                pause = min(pause * 2, 5.0)
+                continue
+            moments = [self._upkeep.first(), self._hosts.first() if self._waiters else None]
+            first = min((at for at in moments if at is not None), default=None)
+            self._changed.wait(None if first is None else max(first - monotonic(), 0))
+
+    def _tend(self) -> None:
+        keys = self._upkeep.take()
+        if not keys:
+            return
+        args = to_msgpack([TEND_MOST])
+        try:
+            replies = self._calls("tend", {p: args for p, _ in keys})
+        except Unavailable:
+            for key in keys:
+                self._postpone(key, 1.0)
+            raise
+        for p, (_, _, _, tend) in replies.items():
+            self.note(p, 0, tend)
+
+    # -- serving
+
+    def _serve(self) -> bool:
+        """Serve the first waiting call from what is due now; False if nothing is."""
+        by_partition: dict[int, list[Crawl]] = {}
+        tasks_left: dict[int, int] = {}
+        for key in self._hosts.take():
+            p, crawl_id = key
+            crawl = self._crawl(crawl_id)
+            if crawl is None:
+                continue
+            if crawl_id not in tasks_left:
+                budget = self._budget(crawl)
+                tasks_left[crawl_id] = 1 << 30 if budget is None else budget
+            if tasks_left[crawl_id] <= 0:
+                self._postpone(key, LIMITED_RECHECK_SECONDS)
+            else:
+                by_partition.setdefault(p, []).append(crawl)
+        if not by_partition:
+            return False
+        waiter = self._waiters[0]
+        waiter.serving = True
+        try:
+            calls, asked = self._share(waiter.request, by_partition, tasks_left)
+            opened = monotonic()
+            replies = self._open(calls)
+        except Unavailable as error:
+            waiter.error = error
+            self._settle(waiter)
+            for p, crawls in by_partition.items():
+                for crawl in crawls:
+                    self._postpone((p, crawl.id), 0.5)
+            raise
+        for p, crawls in by_partition.items():
+            if p not in calls:
+                for crawl in crawls:
+                    self._postpone((p, crawl.id), 0.0)
+        self._collect(waiter, replies, asked)
+        if waiter.sessions or any(reply[0] == b"OLD" for reply in replies.values()):
+            waiter.opened = opened
+            self._settle(waiter)
+        else:
+            waiter.serving = False
+        return True
+
+    def _settle(self, waiter: _Waiter) -> None:
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
+        waiter.done.set()
+
+    def _share(
+        self, request: LeaseRequest, due: dict[int, list[Crawl]], tasks_left: dict[int, int]
+    ) -> tuple[dict[int, list[Any]], dict[int, list[int]]]:
+        """Split the sessions asked for over partitions, and over crawls by weight."""
+        partitions = list(due)
+        wanted = request.max_sessions
+        if len(partitions) > wanted:
+            start = secrets.randbelow(len(partitions))
+            partitions = (partitions[start:] + partitions[:start])[:wanted]
+        base, extra = divmod(wanted, len(partitions))
+        users = {
+            crawl: sum(c.id == crawl for p in partitions for c in due[p]) for crawl in tasks_left
+        }
+        calls: dict[int, list[Any]] = {}
+        asked: dict[int, list[int]] = {}
+        for i, p in enumerate(partitions):
+            left = base + (i < extra)
+            crawls = sorted(due[p], key=lambda c: self._virtual.get(c.id, 0.0))
+            weights = sum(c.options.weight for c in crawls)
+            rows: list[Any] = []
+            for n, crawl in enumerate(crawls):
+                share = (
+                    left
+                    if n + 1 == len(crawls)
+                    else max(1, round(base * crawl.options.weight / weights))
+                )
+                share = min(share, left)
+                most = tasks_left[crawl.id]
+                if most < 1 << 30:  # limited: spread what is left over the partitions asked
+                    most = max(1, most // max(users[crawl.id], 1))
+                    tasks_left[crawl.id] -= most
+                    if tasks_left[crawl.id] < 0:
+                        share = 0
+                tokens = [secrets.token_hex(8) for _ in range(share)]
+                rows.append([crawl.id, share, most, *tokens])
+                left -= share
+            asked[p] = [crawl.id for crawl in crawls]
+            calls[p] = [
+                request.worker, request.incarnation, request.sequence, round(request.ttl * 1000),
+                round(SESSION_LIFE_SECONDS * 1000), self._longest_ms, request.tasks_per_session,
+                0, *rows,
+            ]  # fmt: skip
+        return calls, asked
+
+    def _open(self, calls: dict[int, list[Any]]) -> dict[int, list[Any]]:
+        """Open under the tokens chosen; after a lost answer ask once again under the same ones."""
+        try:
+            return self._calls("open", {p: to_msgpack(args) for p, args in calls.items()})
+        except Unavailable:
+            again = {p: to_msgpack([*args[:7], 1, *args[8:]]) for p, args in calls.items()}
+            return self._calls("open", again)
+
+    def _collect(
+        self, waiter: _Waiter, replies: dict[int, list[Any]], asked: dict[int, list[int]]
+    ) -> None:
+        for p, reply in replies.items():
+            if reply[0] == b"OLD":
+                for crawl_id in asked[p]:
+                    self._postpone((p, crawl_id), 0.0)
+                continue
+            _, sessions, nexts, tend = reply
+            for row in sessions:
+                session = part.session_of(p, waiter.request.ttl, row)
+                waiter.sessions.append(session)
+                self._charge(session)
+            for crawl_id, due in zip(asked[p], nexts, strict=True):
+                self.note(p, crawl_id, due)
+            self.note(p, 0, tend)
+
+    def _charge(self, session: Session) -> None:
+        crawl = self._crawl(session.crawl)
+        weight = crawl.options.weight if crawl else 1
+        start = max(self._virtual.get(session.crawl, 0.0), self._virtual_now)
+        self._virtual_now = start
+        self._virtual[session.crawl] = start + len(session.tasks) / weight

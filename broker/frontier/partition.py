@@ -1,0 +1,166 @@
+"""Python's side of each script: what goes in as msgpack, what comes back as records.
+
+Functions here are pure: they build ``(partition, arguments)`` calls and read replies; sending them
+is the business of :class:`broker.frontier.frontier.Frontier`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Any
+
+from schema.records import (
+    Admission,
+    CloseItem,
+    CrawlOptions,
+    Done,
+    FinishItem,
+    HostState,
+    ReleaseItem,
+    Retry,
+    Session,
+    Task,
+)
+from schema.urls import task_path, task_url
+from schema.wire import to_msgpack
+
+LONGEST_BLOCK_SECONDS = 7 * 86_400
+FIRST_BACKOFF_SECONDS = 30
+"""A failing host's first block; doubles with each further one, up to an hour."""
+
+LEVEL_A = ord("A")
+
+
+def entry_of(item: Admission) -> str:
+    """An entry of a waiting list: ``depth[,redirects,errors,deliveries]path``."""
+    if item.redirects:
+        return f"{item.depth},{item.redirects},0,0{task_path(item.url)}"
+    return f"{item.depth}{task_path(item.url)}"
+
+
+def task_of(number: int, host: str, value: str) -> Task:
+    """A leased task from its level character and entry."""
+    level, end = ord(value[0]) - LEVEL_A, 1
+    while value[end].isdigit() or value[end] == ",":
+        end += 1
+    counts = [int(part) for part in value[1:end].split(",")]
+    depth, redirects, errors, deliveries = (*counts, 0, 0, 0)[:4]
+    return Task(
+        number=number,
+        url=task_url(host, value[end:]),
+        depth=depth,
+        level=level,
+        redirects=redirects,
+        errors=errors,
+        deliveries=deliveries + 1,
+    )
+
+
+class Mode(IntEnum):
+    """What admit does with a batch."""
+
+    NEW = 0
+    FORCE = 1
+    MARK = 2
+
+
+def admit_args(crawl: int, mode: Mode, rows: Iterable[tuple[int, str, Admission]]) -> bytes:
+    """Rows are (fingerprint, host, item). Fingerprints travel as decimal strings."""
+    flat: list[Any] = [crawl, int(mode)]
+    for fingerprint, host, item in rows:
+        flat += (str(fingerprint), host, chr(LEVEL_A + item.level), entry_of(item))
+    return to_msgpack(flat)
+
+
+def crawl_args(crawl: int, state: str, options: CrawlOptions, revision: int) -> bytes:
+    return to_msgpack(
+        [
+            crawl,
+            state,
+            round(options.delay * 1000),
+            options.slots,
+            options.order,
+            revision,
+            options.weight,
+        ]
+    )
+
+
+def session_of(partition: int, ttl: float, reply: Sequence[Any]) -> Session:
+    """A session from one element of open's answer."""
+    token, crawl, revision, host, delay, floor, robots, *tasks = reply
+    name = host.decode()
+    return Session(
+        session=f"{partition}/{name}",
+        token=token.decode(),
+        crawl=crawl,
+        revision=revision,
+        host=name,
+        ttl=ttl,
+        delay=delay / 1000,
+        floor=floor / 1000,
+        robots_known=bool(robots),
+        tasks=tuple(task_of(n, name, value.decode()) for n, value in enumerate(tasks, 1)),
+    )
+
+
+def finish_row(item: FinishItem) -> list[Any]:
+    outcome = item.outcome
+    host = item.session.partition("/")[2]
+    if isinstance(outcome, Done):
+        return [
+            item.token,
+            host,
+            item.task,
+            "done",
+            outcome.kind,
+            0,
+            0,
+            int(outcome.stored),
+            outcome.bytes,
+        ]
+    if isinstance(outcome, Retry):
+        wait = round(outcome.wait * 1000)
+        return [item.token, host, item.task, "retry", outcome.kind, wait, int(outcome.charge), 0, 0]
+    return [item.token, host, item.task, "dead", outcome.kind, 0, 0, 0, 0]
+
+
+def close_row(item: CloseItem) -> list[Any]:
+    r = item.report
+    return [
+        item.token, item.session.partition("/")[2], round(r.delay * 1000), round(r.latency * 1000),
+        round(r.robots_delay * 1000), int(r.robots), r.failed, round(r.block * 1000), r.requests,
+        *item.release,
+    ]  # fmt: skip
+
+
+def release_row(item: ReleaseItem) -> list[Any]:
+    return [item.token, item.session.partition("/")[2], *item.tasks]
+
+
+def fields(flat: Sequence[bytes]) -> dict[str, str]:
+    """A hash as Lua returns it."""
+    text = [part.decode() for part in flat]
+    return dict(zip(text[::2], text[1::2], strict=True))
+
+
+def host_state(host: str, partition: int, now_ms: int, h: dict[str, str]) -> HostState:
+    """An operator's view of a host's record; ``delay`` is the host's own, without its crawls'."""
+
+    def ms(key: str) -> float:
+        return float(h.get(key) or 0)
+
+    return HostState(
+        host=host,
+        partition=partition,
+        delay=max(ms("ad"), ms("rd"), ms("od")) / 1000,
+        sessions=int(ms("busy")),
+        waiting=sum(int(v) for k, v in h.items() if k[0] == "c" and k[1:].isdigit()),
+        next_in=max(ms("next") - now_ms, 0) / 1000,
+        blocked_in=max(ms("till") - now_ms, 0) / 1000,
+        block_level=int(ms("lvl")),
+        latency=ms("lat") / 1000,
+        failures=int(ms("fail")),
+        robots_known=ms("rob") > now_ms,
+    )

@@ -1,0 +1,208 @@
+"""Crawls, their seeds and their sums on SQLite; each function runs in a caller's transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from schema import wire
+from schema.errors import UnknownCrawl
+from schema.records import Admission, Crawl, CrawlOptions, CrawlState, SeedBatch
+from store import rows
+from store.rows import Codec, Row
+
+PURGE_ROWS = {"pages": 200, "finals": 2000, "attempts": 2000, "seed_batches": 20}
+"""Table → rows deleted in one step, so that a step holds the write lock for milliseconds."""
+
+_READ = (
+    "SELECT id, name, state, options, roots, revision, created_ms, started_ms, finished_ms, reason "
+    "FROM crawls WHERE deleted = 0"
+)
+
+
+def _crawl(row: Row) -> Crawl:
+    number, name, state, options, roots, revision, created_ms, started_ms, finished_ms, reason = row
+    return Crawl(
+        id=number, name=name, state=state, options=wire.from_json(options, CrawlOptions),
+        roots=tuple(wire.from_json(roots, list[str])), revision=revision, created_ms=created_ms,
+        started_ms=started_ms, finished_ms=finished_ms, reason=reason,
+    )  # fmt: skip
+
+
+def every(db: sqlite3.Connection) -> list[Crawl]:
+    """All crawls, oldest first."""
+    return [_crawl(row) for row in db.execute(_READ + " ORDER BY id").fetchall()]
+
+
+def get(db: sqlite3.Connection, name_or_id: str | int) -> Crawl:
+    """Raises UnknownCrawl."""
+    if isinstance(name_or_id, int):
+        found = db.execute(_READ + " AND id = ?", (rows.bounded(name_or_id),)).fetchone()
+    else:
+        found = db.execute(_READ + " AND name = ?", (rows.clean(name_or_id),)).fetchone()
+    if found is None:
+        raise UnknownCrawl(f"no crawl {name_or_id!r}")
+    return _crawl(found)
+
+
+def put(
+    db: sqlite3.Connection, name: str, options: CrawlOptions, roots: Sequence[str], now_ms: int
+) -> Crawl:
+    """Create or update a crawl; see ``Store.put_crawl``. A new one is active from now on."""
+    text = wire.to_json(options).decode()
+    try:
+        known = get(db, name)
+    except UnknownCrawl:
+        db.execute(
+            "INSERT INTO crawls (name, state, options, roots, created_ms, started_ms) "
+            "VALUES (?, 'active', ?, ?, ?, ?)",
+            (name, text, wire.to_json(_united((), roots)).decode(), now_ms, now_ms),
+        )
+        return get(db, name)
+    united = _united(known.roots, roots)
+    if options != known.options or united != known.roots:
+        db.execute(
+            "UPDATE crawls SET options = ?, roots = ?, revision = revision + 1 WHERE id = ?",
+            (text, wire.to_json(united).decode(), known.id),
+        )
+    return get(db, name)
+
+
+def _united(known: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*known, *map(rows.clean, new))))
+
+
+def add_roots(db: sqlite3.Connection, crawl: int, roots: Sequence[str]) -> Crawl:
+    """See ``Store.add_roots``."""
+    known = get(db, crawl)
+    united = _united(known.roots, roots)
+    if united == known.roots:
+        return known
+    db.execute(
+        "UPDATE crawls SET roots = ?, revision = revision + 1 WHERE id = ?",
+        (wire.to_json(united).decode(), crawl),
+    )
+    return get(db, crawl)
+
+
+def set_state(
+    db: sqlite3.Connection, crawl: int, state: CrawlState, reason: str, now_ms: int
+) -> Crawl:
+    """See ``Store.set_state``."""
+    known = get(db, crawl)
+    if state == "done":
+        db.execute(
+            "UPDATE crawls SET state = 'done', reason = ?, finished_ms = ? WHERE id = ? AND NOT "
+            "EXISTS (SELECT 1 FROM seed_batches WHERE crawl = ? AND pending = 1)",
+            (rows.clean(reason), now_ms, crawl, crawl),
+        )
+        return get(db, crawl)
+    started_ms = known.started_ms or (now_ms if state == "active" else 0)
+    db.execute(
+        "UPDATE crawls SET state = ?, reason = ?, started_ms = ?, finished_ms = 0 WHERE id = ?",
+        (state, rows.clean(reason), started_ms, crawl),
+    )
+    return get(db, crawl)
+
+
+def mark_deleted(db: sqlite3.Connection, crawl: int) -> None:
+    """Make the crawl unknown and its name free; its rows go by :func:`purge_step`."""
+    db.execute("UPDATE crawls SET deleted = 1 WHERE id = ?", (rows.bounded(crawl),))
+
+
+def purge_step(db: sqlite3.Connection) -> bool:
+    """Delete some rows of a crawl marked as deleted; False when nothing is left of any."""
+    found = db.execute("SELECT id FROM crawls WHERE deleted = 1 ORDER BY id LIMIT 1").fetchone()
+    if found is None:
+        return False
+    for table, count in PURGE_ROWS.items():
+        some = f"SELECT id FROM {table} WHERE crawl = ? LIMIT {count}"
+        if db.execute(f"DELETE FROM {table} WHERE id IN ({some})", found).rowcount:
+            return True
+    db.execute("DELETE FROM hosts WHERE crawl = ?", found)
+    db.execute("DELETE FROM crawls WHERE id = ?", found)
+    return True
+
+
+def add_seeds(db: sqlite3.Connection, crawl: int, blob: bytes, force: bool) -> int:
+    """Log a packed batch; see ``Store.add_seeds``. Raises UnknownCrawl."""
+    get(db, crawl)
+    cursor = db.execute(
+        "INSERT INTO seed_batches (crawl, stamp, forced, urls) "
+        "VALUES (?, (SELECT value FROM clock), ?, ?)",
+        (crawl, force, blob),
+    )
+    db.execute(
+        "UPDATE crawls SET state = 'active', reason = '', finished_ms = 0 "
+        "WHERE id = ? AND state = 'done'",
+        (crawl,),
+    )
+    return int(cursor.lastrowid or 0)
+
+
+def pending_rows(db: sqlite3.Connection, limit: int) -> list[Row]:
+    """(id, crawl, forced, blob) of pending batches, oldest first; none of a deleted crawl."""
+    return db.execute(
+        "SELECT id, crawl, forced, urls FROM seed_batches WHERE pending = 1 "
+        "AND EXISTS (SELECT 1 FROM crawls WHERE id = seed_batches.crawl AND deleted = 0) "
+        "ORDER BY id LIMIT ?",
+        (limit,),
+    ).fetchall()
+
+
+def seed_rows(db: sqlite3.Connection, crawl: int, after: int) -> list[Row]:
+    """(id, crawl, forced, blob) of a crawl's batches after ``after``, a few at a time."""
+    return db.execute(
+        "SELECT id, crawl, forced, urls FROM seed_batches WHERE crawl = ? AND id > ? "
+        "ORDER BY id LIMIT 20",
+        (crawl, after),
+    ).fetchall()
+
+
+def dead_rows(db: sqlite3.Connection, crawl: int, limit: int, after: int = 0) -> list[Row]:
+    """Rows of ``rows.FINAL_READ`` of dead letters in row order, beginning after row ``after``."""
+    return db.execute(
+        f"SELECT {rows.FINAL_READ} FROM finals "
+        "WHERE crawl = ? AND state = 'dead' AND id > ? ORDER BY id LIMIT ?",
+        (crawl, after, limit),
+    ).fetchall()
+
+
+def requeue_dead(db: sqlite3.Connection, codec: Codec, crawl: int, limit: int) -> SeedBatch | None:
+    """See ``Store.requeue_dead``. Raises UnknownCrawl."""
+    get(db, crawl)
+    found = dead_rows(db, crawl, limit)
+    if not found:
+        return None
+    urls = tuple(Admission(last.url, last.depth, last.level) for last in map(rows.final, found))
+    batch = add_seeds(db, crawl, codec.pack_links(urls), force=True)
+    db.execute(
+        "DELETE FROM finals WHERE crawl = ? AND state = 'dead' AND id <= ?", (crawl, found[-1][0])
+    )
+    return SeedBatch(id=batch, crawl=crawl, urls=urls, force=True)
+
+
+def counts(db: sqlite3.Connection, crawl: int) -> dict[str, int]:
+    """See ``Store.counts``."""
+    pages, size = db.execute(
+        "SELECT COUNT(*), COALESCE(SUM(body_bytes), 0) FROM pages INDEXED BY pages_by_crawl "
+        "WHERE crawl = ?",
+        (crawl,),
+    ).fetchone()
+    (attempts,) = db.execute(
+        "SELECT COALESCE(SUM(attempts), 0) FROM hosts WHERE crawl = ?", (crawl,)
+    ).fetchone()
+    found = {
+        "pages": pages,
+        "bytes": size,
+        "attempts": attempts,
+        "dead": 0,
+        "gone": 0,
+        "excluded": 0,
+    }
+    found.update(
+        db.execute(
+            "SELECT state, COUNT(*) FROM finals WHERE crawl = ? GROUP BY state", (crawl,)
+        ).fetchall()
+    )
+    return found

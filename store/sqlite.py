@@ -1,0 +1,284 @@
+"""The store on one SQLite file (WAL), shared by the processes of one machine.
+
+Three lanes (native threads with a connection each): all writes; questions; and what scans, so that
+an export does not hold up a question. Open one store per process, after any fork.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TypeVar
+
+from schema import wire
+from schema.clock import epoch_ms
+from schema.records import (
+    Admission,
+    Attempt,
+    Commit,
+    Crawl,
+    CrawlOptions,
+    CrawlState,
+    Final,
+    FrontierIdentity,
+    SeedBatch,
+    StoredPage,
+)
+from store import crawls, rows
+from store.commits import Committer
+from store.connection import Lane, connect, opening, transaction, translated
+from store.migrate import migrate
+from store.rows import Codec, Row
+
+T = TypeVar("T")
+
+CHUNK_ROWS = 500
+CHUNK_BYTES = 8 * 1024 * 1024
+"""A streamed chunk ends at so many rows or so many (compressed) bytes, whichever comes first."""
+
+
+class SqliteStore:
+    """:class:`store.base.Store` on the file ``path``, which is created or migrated at opening.
+
+    Raises InvalidConfig for a file of a newer version or of another program, Unavailable when it
+    cannot be opened, Damaged when it is no database.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with translated(self.path), opening(self.path):
+            connection = connect(self.path, create=True)
+            try:
+                migrate(connection)
+            finally:
+                connection.close()
+        self._commits = Committer(self.path)
+        self._questions = Lane(self.path)
+        self._scans = Lane(self.path)
+        self._codec = Codec()  # of the thread that asks; the lane of writes has its own
+
+    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        def write(connection: sqlite3.Connection) -> T:
+            with transaction(connection):
+                return work(connection)
+
+        return self._commits.lane.run(write)
+
+    # -- the frontier's identity and the log's clock
+
+    def frontier(self) -> FrontierIdentity | None:
+        """See :class:`store.base.Store`."""
+        found = self._questions.run(
+            lambda db: db.execute("SELECT identity FROM frontier").fetchone()
+        )
+        return wire.from_json(found[0], FrontierIdentity) if found else None
+
+    def create_frontier(self, identity: FrontierIdentity) -> FrontierIdentity:
+        """See :class:`store.base.Store`."""
+
+        def create(db: sqlite3.Connection) -> str:
+            db.execute(
+                "INSERT INTO frontier (only, identity) VALUES (1, ?) ON CONFLICT DO NOTHING",
+                (wire.to_json(identity).decode(),),
+            )
+            text: str = db.execute("SELECT identity FROM frontier").fetchone()[0]
+            return text
+
+        return wire.from_json(self._write(create), FrontierIdentity)
+
+    def tick(self) -> int:
+        """See :class:`store.base.Store`."""
+        sql = "UPDATE clock SET value = value + 1 RETURNING value"
+        return int(self._write(lambda db: db.execute(sql).fetchall())[0][0])
+
+    # -- crawls
+
+    def put_crawl(self, name: str, options: CrawlOptions, roots: Sequence[str]) -> Crawl:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: crawls.put(db, name, options, roots, epoch_ms()))
+
+    def crawls(self) -> list[Crawl]:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(crawls.every)
+
+    def crawl(self, name_or_id: str | int) -> Crawl:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(lambda db: crawls.get(db, name_or_id))
+
+    def add_roots(self, crawl: int, roots: Sequence[str]) -> Crawl:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: crawls.add_roots(db, crawl, roots))
+
+    def set_state(self, crawl: int, state: CrawlState, reason: str = "") -> Crawl:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: crawls.set_state(db, crawl, state, reason, epoch_ms()))
+
+    def delete_crawl(self, crawl: int) -> None:
+        """See :class:`store.base.Store`. The crawl is unknown at once, its rows go in steps.
+
+        A kill in between leaves rows that nobody sees; the next deletion takes them along.
+        """
+        self._write(lambda db: crawls.mark_deleted(db, crawl))
+        while self._write(crawls.purge_step):
+            pass
+
+    # -- the log of seeds
+
+    def add_seeds(self, crawl: int, urls: Sequence[Admission], *, force: bool = False) -> int:
+        """See :class:`store.base.Store`. Raises UnknownCrawl."""
+        plain = rows.plain_links(urls)
+        return self._write(
+            lambda db: crawls.add_seeds(db, crawl, self._commits.codec.pack(plain), force)
+        )
+
+    def seeds_admitted(self, batch: int) -> None:
+        """See :class:`store.base.Store`."""
+        sql = "UPDATE seed_batches SET pending = 0 WHERE id = ?"
+        self._write(lambda db: db.execute(sql, (batch,)).rowcount)
+
+    def pending_seeds(self, limit: int = 100) -> list[SeedBatch]:
+        """See :class:`store.base.Store`."""
+        found = self._questions.run(lambda db: crawls.pending_rows(db, limit))
+        return [
+            SeedBatch(
+                id=number, crawl=crawl, urls=tuple(self._codec.links(blob)), force=bool(forced)
+            )
+            for number, crawl, forced, blob in found
+        ]
+
+    def seeds(self, crawl: int) -> Iterator[SeedBatch]:
+        """See :class:`store.base.Store`."""
+        after = 0
+        while found := self._scans.run(partial(crawls.seed_rows, crawl=crawl, after=after)):
+            for number, _, forced, blob in found:
+                urls = tuple(self._codec.links(blob))
+                yield SeedBatch(id=number, crawl=crawl, urls=urls, force=bool(forced))
+            after = found[-1][0]
+
+    def requeue_dead(self, crawl: int, limit: int = 10_000) -> SeedBatch | None:
+        """See :class:`store.base.Store`. Raises UnknownCrawl."""
+        return self._write(lambda db: crawls.requeue_dead(db, self._commits.codec, crawl, limit))
+
+    # -- the worker's commit
+
+    def commit(self, work: Commit) -> int:
+        """See :class:`store.base.Store`; "newer" also holds between a page and a final state.
+
+        Commits of several greenlets share a transaction. Records of a deleted crawl are left out.
+        Raises Unstorable for a record that no second try would store, naming its URL.
+        """
+        return self._commits.commit(work)
+
+    # -- blocks of hosts
+
+    def put_block(self, host: str, until_ms: int, reason: str) -> None:
+        """See :class:`store.base.Store`."""
+        row = (rows.clean(host), rows.bounded(until_ms), rows.clean(reason))
+        sql = (
+            "INSERT INTO blocks (host, until_ms, reason) VALUES (?, ?, ?) "
+            "ON CONFLICT (host) DO UPDATE SET until_ms = excluded.until_ms, "
+            "reason = excluded.reason WHERE excluded.until_ms > until_ms"
+        )
+        self._write(lambda db: db.execute(sql, row).rowcount)
+
+    def blocks(self, now_ms: int) -> list[tuple[str, int, str]]:
+        """See :class:`store.base.Store`."""
+        sql = "SELECT host, until_ms, reason FROM blocks WHERE until_ms > ? ORDER BY host"
+        return self._questions.run(lambda db: db.execute(sql, (now_ms,)).fetchall())
+
+    # -- questions
+
+    def page(self, crawl: int, fingerprint: int) -> StoredPage | None:
+        """See :class:`store.base.Store`."""
+        sql = f"SELECT {rows.PAGE_READ}, body FROM pages WHERE crawl = ? AND fingerprint = ?"
+        row = self._questions.run(lambda db: db.execute(sql, (crawl, fingerprint)).fetchone())
+        return self._codec.page(row) if row else None
+
+    def final(self, crawl: int, fingerprint: int) -> Final | None:
+        """The final state of a URL, or None."""
+        sql = f"SELECT {rows.FINAL_READ} FROM finals WHERE crawl = ? AND fingerprint = ?"
+        row = self._questions.run(lambda db: db.execute(sql, (crawl, fingerprint)).fetchone())
+        return rows.final(row) if row else None
+
+    def attempts(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Attempt]:
+        """See :class:`store.base.Store`."""
+        sql = (
+            f"SELECT {rows.ATTEMPT} FROM attempts WHERE crawl = ? AND fingerprint = ? "
+            "ORDER BY at_ms DESC LIMIT ?"
+        )
+        found = self._questions.run(
+            lambda db: db.execute(sql, (crawl, fingerprint, limit)).fetchall()
+        )
+        return [rows.attempt(row) for row in found]
+
+    def dead(self, crawl: int, limit: int = 100, after: int = 0) -> list[tuple[int, Final]]:
+        """See :class:`store.base.Store`."""
+        found = self._questions.run(lambda db: crawls.dead_rows(db, crawl, limit, after))
+        return [(row[0], rows.final(row)) for row in found]
+
+    def counts(self, crawl: int) -> dict[str, int]:
+        """See :class:`store.base.Store`. Reads indexes and sums, not the rows."""
+        return self._scans.run(lambda db: crawls.counts(db, crawl))
+
+    def slowest_hosts(self, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
+        """See :class:`store.base.Store`; an answer is an attempt with a status code."""
+        sql = (
+            "SELECT host, elapsed_ms / 1000.0 / answers AS mean, answers FROM hosts "
+            "WHERE crawl = ? AND answers > 0 ORDER BY mean DESC, host LIMIT ?"
+        )
+        return self._scans.run(lambda db: db.execute(sql, (crawl, limit)).fetchall())
+
+    def pages(
+        self, crawl: int, *, bodies: bool = False, after: int = 0
+    ) -> Iterator[tuple[int, StoredPage]]:
+        """See :class:`store.base.Store`. No transaction stays open between two chunks."""
+        columns = rows.PAGE_READ + (", body" if bodies else "")
+        sql = f"SELECT {columns} FROM pages WHERE crawl = ? AND id > ? ORDER BY id"
+
+        def read(db: sqlite3.Connection) -> list[Row]:
+            return _chunk(db, sql, (crawl, after))
+
+        while chunk := self._scans.run(read):
+            for row in chunk:
+                yield row[0], self._codec.page(row)
+            after = chunk[-1][0]
+
+    def finals(self, crawl: int) -> Iterator[Final]:
+        """See :class:`store.base.Store`; ordered by fingerprint."""
+        after = -(2**63)
+        sql = (
+            f"SELECT {rows.FINAL_READ} FROM finals "
+            "WHERE crawl = ? AND fingerprint >= ? ORDER BY fingerprint"
+        )
+
+        def read(db: sqlite3.Connection) -> list[Row]:
+            return _chunk(db, sql, (crawl, after))
+
+        while chunk := self._scans.run(read):
+            yield from map(rows.final, chunk)
+            after = chunk[-1][2] + 1
+            if after > 2**63 - 1:
+                return
+
+    def close(self) -> None:
+        """Finish what is under way and free threads and files. Idempotent."""
+        for lane in (self._commits.lane, self._questions, self._scans):
+            lane.close()
+
+
+def _chunk(db: sqlite3.Connection, sql: str, values: tuple[int, int]) -> list[Row]:
+    """The next rows, up to the limits of a chunk: memory does not grow with the crawl."""
+    chunk: list[Row] = []
+    size = 0
+    cursor = db.execute(sql + " LIMIT ?", (*values, CHUNK_ROWS))
+    for row in cursor:
+        chunk.append(row)
+        size += sum(len(value) for value in chain(row) if isinstance(value, bytes | str))
+        if size >= CHUNK_BYTES:
+            break
+    cursor.close()
+    return chunk
