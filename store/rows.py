@@ -1,0 +1,271 @@
+"""Records ⇄ rows: what a column holds, whatever the database.
+
+Text from bad pages may hold lone surrogates, which UTF-8 cannot: they become U+FFFD at this door,
+so that nothing behind it (SQL, JSON, a terminal) can stumble over them. NUL characters stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+import zstandard
+
+from schema import wire
+from schema.records import Admission, Attempt, Commit, Final, StoredPage
+from schema.urls import host_of
+from store.errors import Unstorable
+
+Row = tuple[Any, ...]
+
+PAGE = (
+    "crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated, content, "
+    "url, final_url, language, encoding, title, headers, fields, links, text, body"
+)
+"""Columns of :meth:`Codec.page_rows`, in order; the stamp is known only in the transaction."""
+
+PAGE_READ = (
+    "id, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, truncated, content, url, "
+    "final_url, language, encoding, title, headers, fields, links, text"
+)
+"""Columns of :meth:`Codec.page`; a column ``body`` may follow."""
+
+ATTEMPT = (
+    "crawl, fingerprint, at_ms, code, errors, wait, elapsed_ms, host, kind, url, worker, detail"
+)
+FINAL = "crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail"
+FINAL_READ = "id, crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail"
+
+_MAX = 2**63 - 1
+_COMPRESS_TOGETHER = 8 * 1024 * 1024  # bytes of input whose compressed copies exist at one time
+
+
+def clean(text: str) -> str:
+    """``text`` as valid Unicode: surrogate pairs joined, lone surrogates U+FFFD."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def _clean_tree(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {_clean_tree(key): _clean_tree(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_clean_tree(item) for item in value]
+    return value
+
+
+def _json(value: Mapping[str, Any], url: str) -> str:
+    """JSON text; NaN becomes null. Raises Unstorable for what JSON cannot say."""
+    try:
+        try:
+            return wire.to_json(value).decode()
+        except UnicodeEncodeError:
+            return wire.to_json(_clean_tree(value)).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        raise Unstorable(url, f"no JSON: {error}") from error
+
+
+def bounded(number: int) -> int:
+    """``number`` cut to what a 64-bit column can hold."""
+    return min(max(number, -_MAX - 1), _MAX)
+
+
+def _wide(number: int) -> int | str:
+    """An unsigned 64-bit hash as it is: decimal text where a signed column cannot hold it."""
+    return number if -_MAX <= number <= _MAX else str(number)
+
+
+def plain_links(links: Sequence[Admission]) -> bytes:
+    """msgpack of a log of links, uncompressed; b"" for none."""
+    if not links:
+        return b""
+    try:
+        return wire.to_msgpack(links)
+    except UnicodeEncodeError:
+        return wire.to_msgpack(
+            [msgspec.structs.replace(link, url=clean(link.url)) for link in links]
+        )
+
+
+class Codec:
+    """Rows of one thread. Its zstd contexts are reused and must not be shared between threads."""
+
+    def __init__(self) -> None:
+        self._compressor = zstandard.ZstdCompressor(level=3, write_content_size=True)
+        self._decompress = zstandard.ZstdDecompressor().decompress
+
+    def pack(self, data: bytes) -> bytes:
+        """zstd; nothing stays nothing."""
+        return self._compressor.compress(data) if data else b""
+
+    def unpack(self, data: bytes) -> bytes:
+        """Undo :meth:`pack`. Raises zstandard.ZstdError on damage."""
+        return self._decompress(data) if data else b""
+
+    def _pack_all(self, plain: Sequence[bytes]) -> list[Any]:
+        """:meth:`pack` for many, as buffers, giving up the GIL once and not for each.
+
+        A thread that gives it up beside a busy hub waits up to the switch interval (5 ms) to get
+        it back: three times a page would limit a worker to some sixty pages a second.
+        """
+        packed: list[Any] = [b""] * len(plain)
+        chosen: list[int] = []
+        total = 0
+        for index, data in enumerate(plain):
+            if data:
+                chosen.append(index)
+                total += len(data)
+            if chosen and (total >= _COMPRESS_TOGETHER or index == len(plain) - 1):
+                done = self._compressor.multi_compress_to_buffer([plain[i] for i in chosen])
+                for position, target in enumerate(chosen):
+                    packed[target] = done[position]
+                chosen, total = [], 0
+        return packed
+
+    def page_rows(self, pages: Sequence[StoredPage]) -> list[Row]:
+        """One row of :data:`PAGE` each. Raises Unstorable."""
+        plain: list[bytes] = []
+        for page in pages:
+            plain += (plain_links(page.links), clean(page.text).encode(), page.body)
+        packed = self._pack_all(plain)
+        return [
+            (
+                page.crawl, page.fingerprint, bounded(page.fetched_ms), bounded(page.elapsed_ms),
+                bounded(page.status), bounded(page.depth), len(page.body), page.truncated,
+                _wide(page.content), clean(page.url),
+                None if page.final_url == page.url else clean(page.final_url),
+                clean(page.language), clean(page.encoding), clean(page.title),
+                _json(page.headers, page.url) if page.headers else "{}",
+                None if page.fields is None else _json(page.fields, page.url),
+                *packed[3 * index : 3 * index + 3],
+            )
+            for index, page in enumerate(pages)
+        ]  # fmt: skip
+
+    def page(self, row: Row) -> StoredPage:
+        """The page of a row of :data:`PAGE_READ`, with or without a body at its end."""
+        (
+            _, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, truncated, content, url,
+            final_url, language, encoding, title, headers, fields, links, text, *body,
+        ) = row  # fmt: skip
+        return StoredPage(
+            crawl=crawl,
+            fingerprint=fingerprint,
+            url=url,
+            final_url=url if final_url is None else final_url,
+            status=status,
+            headers=wire.from_json(headers, dict[str, str]),
+            fetched_ms=fetched_ms,
+            elapsed_ms=elapsed_ms,
+            depth=depth,
+            body=self.unpack(body[0]) if body else b"",
+            truncated=bool(truncated),
+            title=title,
+            text=self.unpack(text).decode(),
+            language=language,
+            encoding=encoding,
+            fields=None if fields is None else wire.from_json(fields, dict[str, Any]),
+            content=int(content),
+            links=self.links(links),
+        )
+
+    def links(self, blob: bytes) -> list[Admission]:
+        """The links of a blob."""
+        return wire.from_msgpack(self.unpack(blob), list[Admission]) if blob else []
+
+    def pack_links(self, links: Sequence[Admission]) -> bytes:
+        """The blob of ``links``."""
+        return self.pack(plain_links(links))
+
+    def merge_links(self, old: bytes, new: bytes) -> bytes:
+        """The union of two blobs by URL; of one URL the link of least depth stays.
+
+        A refetch thereby removes nothing from the log, and the order of commits does not matter.
+        """
+        if not new or old == new:
+            return old
+        if not old:
+            return new
+        union = {link.url: link for link in self.links(old)}
+        for link in self.links(new):
+            known = union.get(link.url)
+            if known is None or _rank(link) < _rank(known):
+                union[link.url] = link
+        return self.pack_links(list(union.values()))
+
+
+def _rank(link: Admission) -> tuple[int, int, int]:
+    return link.depth, link.redirects, link.level
+
+
+def _host(url: str) -> str:
+    try:
+        return host_of(url)
+    except (ValueError, IndexError):  # not canonical: the journal keeps it all the same
+        return ""
+
+
+def attempt_row(attempt: Attempt) -> Row:
+    """A row of :data:`ATTEMPT`."""
+    url = clean(attempt.url)
+    return (
+        attempt.crawl, attempt.fingerprint, bounded(attempt.at_ms), bounded(attempt.code),
+        bounded(attempt.errors), attempt.wait, bounded(attempt.elapsed_ms), _host(url),
+        clean(attempt.kind), url, clean(attempt.worker), clean(attempt.detail),
+    )  # fmt: skip
+
+
+def attempt(row: Row) -> Attempt:
+    """The attempt of a row of :data:`ATTEMPT`."""
+    crawl, fingerprint, at_ms, code, errors, wait, elapsed_ms, _, kind, url, worker, detail = row
+    return Attempt(
+        crawl=crawl, fingerprint=fingerprint, url=url, code=code, kind=kind, errors=errors,
+        wait=wait, detail=detail, at_ms=at_ms, elapsed_ms=elapsed_ms, worker=worker,
+    )  # fmt: skip
+
+
+def final_row(final: Final) -> Row:
+    """A row of :data:`FINAL`."""
+    return (
+        final.crawl, final.fingerprint, final.state, clean(final.kind), bounded(final.code),
+        bounded(final.depth), bounded(final.level), bounded(final.at_ms), clean(final.url),
+        clean(final.detail),
+    )  # fmt: skip
+
+
+def final(row: Row) -> Final:
+    """The final state of a row of :data:`FINAL_READ`."""
+    _, crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail = row
+    return Final(
+        crawl=crawl, fingerprint=fingerprint, url=url, state=cast(Any, state), kind=kind,
+        detail=detail, code=code, depth=depth, level=level, at_ms=at_ms,
+    )  # fmt: skip
+
+
+class Prepared(msgspec.Struct):
+    """A :class:`Commit` as rows, made before the write lock is taken."""
+
+    pages: list[Row]
+    attempts: list[Row]
+    finals: list[Row]
+
+
+def prepare(codec: Codec, work: Commit) -> Prepared:
+    """Encode and compress ``work``. Raises Unstorable naming the record at fault."""
+    records: list[StoredPage | Attempt | Final] = [*work.pages, *work.attempts, *work.finals]
+    for record in records:
+        if not -_MAX - 1 <= record.fingerprint <= _MAX:
+            raise Unstorable(record.url, "a fingerprint is a signed 64-bit integer")
+    return Prepared(
+        pages=codec.page_rows(work.pages),
+        attempts=[attempt_row(item) for item in work.attempts],
+        finals=[final_row(item) for item in work.finals],
+    )
