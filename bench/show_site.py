@@ -19,6 +19,8 @@ from tests.support.walk import http_fetch, walk
 PACKAGE = "postgresql-doc-15"
 SITE = Path("/usr/share/doc") / PACKAGE / "html"
 START = "/index.html"
+MISSING = tuple(f"/no-such-page-{n}.html" for n in range(5))
+"""Seeded beside the start: the package's own links all have targets."""
 
 
 def show() -> int:
@@ -46,10 +48,10 @@ def crawl_site(report: Report, folder: Path, redis: list[str]) -> None:
     """Walk the site, crawl it, and compare store, journal and log with the walk."""
     install_site()
     with SiteServer(folder_site(SITE)) as server, System(folder, redis, processes=2) as system:
-        start = server.url(START)
-        expected = walk([start], http_fetch(), agent="greencrawl")
+        starts = [server.url(path) for path in (START, *MISSING)]
+        expected = walk(starts, http_fetch(), agent="greencrawl")
         server.hits.clear()
-        system.start().crawl([start], delay=0, slots=16)
+        system.start().crawl(starts, delay=0, slots=16)
         seconds = system.wait_done(180)
         requests = oracle.requests_of(server.hits, server.port)
         stored = read_stored(folder / "data")
@@ -68,7 +70,5 @@ def crawl_site(report: Report, folder: Path, redis: list[str]) -> None:
         "missing targets journalled",
         oracle.differences(stored.gone, expected.missing, "journalled"),
     )
-    report.claim(
-        "… once each",
-        all(stored.tries[url] == 1 for url in expected.missing),
-    )
+    tries = {stored.tries[url] for url in expected.missing}
+    report.claim("… once each, and there were some", tries == {1})
