@@ -21,9 +21,9 @@ MAX_MEMBERS = 16
 """Members of one gzip body: a million empty ones would cost seconds and yield nothing."""
 
 _ZSTD_WINDOW = 8 * 1024 * 1024
-_ZSTD_SLICE = 512
+_ZSTD_SLICE = 128
 """Bytes fed to zstd at a time: a block of 4 bytes may stand for 128 KiB, so what one slice can
-make of itself stays under 16 MiB."""
+make of itself stays at 4 MiB."""
 
 
 class Decoded(NamedTuple):

@@ -19,10 +19,17 @@ from gevent import ssl
 from schema.clock import Clock, epoch_ms, monotonic
 from schema.errors import GreencrawlError, InvalidUrl
 from schema.records import Failure, FailureKind, Fetched
-from worker.addresses import Lookup, Network, Resolver, system_lookup
+from worker.addresses import BAD_PORTS, Lookup, Network, Resolver, system_lookup
 from worker.answer import Answer
 from worker.codings import ACCEPTED, decode, encoded_cap
-from worker.connections import CONNECT_SECONDS, Connection, Connections, Origin, tls_context
+from worker.connections import (
+    CONNECT_SECONDS,
+    IDLE_SECONDS,
+    Connection,
+    Connections,
+    Origin,
+    tls_context,
+)
 
 LOOKUP_SECONDS = 20.0
 MAX_IDLE = 600
@@ -36,17 +43,6 @@ _ORIGIN = re.compile(
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "te", "upgrade"})
-
-BAD_PORTS = frozenset(
-    int(port)
-    for port in (
-        "0 1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 "
-        "110 111 113 115 117 119 123 135 137 139 143 161 179 389 427 465 512 513 514 515 526 "
-        "530 531 532 540 548 554 556 563 587 601 636 989 990 993 995 1719 1720 1723 2049 3659 "
-        "4045 4190 5060 5061 6000 6566 6665 6666 6667 6668 6669 6679 6697 10080 "
-    ).split()
-)
-"""Ports of other protocols, to which no page may send us (Fetch Standard, "bad port")."""
 
 
 class LeaseExpired(GreencrawlError):
@@ -67,9 +63,10 @@ class Downloader:
     """Fetches URLs over kept-alive connections. One for a process; safe for many greenlets.
 
     ``request_seconds`` bounds a whole request – look-up, connecting, sending, headers and body,
-    however slowly they drip – and ``connect_seconds`` its connecting alone. ``resolver`` turns
-    a name into addresses, in a thread; ``tls`` is the one context of all https connections. What is not bounded:
-    the time before a greenlet that has become ready is run again.
+    however slowly they drip – and ``connect_seconds`` its connecting alone. At
+    most ``max_idle`` connections are kept, each for ``idle_seconds``. ``resolver`` turns
+    a name into addresses, in a thread; ``tls`` is the one context of all https connections. What
+    is not bounded: the time before a greenlet that has become ready is run again.
     """
 
     def __init__(
@@ -79,6 +76,7 @@ class Downloader:
         *,
         connect_seconds: float = CONNECT_SECONDS,
         max_idle: int = MAX_IDLE,
+        idle_seconds: float = IDLE_SECONDS,
         resolver: Lookup = system_lookup,
         tls: ssl.SSLContext | None = None,
         clock: Clock = monotonic,
@@ -90,6 +88,7 @@ class Downloader:
             max_idle=max_idle,
             tls=tls or tls_context(),
             connect_seconds=connect_seconds,
+            idle_seconds=idle_seconds,
             clock=clock,
         )
 
@@ -123,6 +122,11 @@ class Downloader:
             return connection
         head = b"GET %b HTTP/1.1\r\nHost: %b\r\n%b" % (target, origin.authority, fields)
         return self._exchange(connection, _Request(url, head, max_body_bytes, until, deadline))
+
+    @property
+    def idle_connections(self) -> int:
+        """Connections kept for a next request, at most ``max_idle``."""
+        return len(self._connections)
 
     def close(self) -> None:
         """Close idle connections; those in use close when their request ends."""

@@ -1,0 +1,406 @@
+"""The downloader against well-behaved servers: requests, connections, encodings, addresses."""
+
+from __future__ import annotations
+
+import gzip
+import ipaddress
+import socket as plain_socket
+import threading
+import zlib
+from collections.abc import Iterator, Sequence
+
+import brotli
+import gevent
+import pytest
+import zstandard
+from gevent import socket
+
+from schema.clock import monotonic
+from schema.errors import InvalidUrl
+from schema.records import Failure, FailureKind, Fetched
+from tests.support.raw_server import RawServer, answer, send, send_then_stall
+from worker.addresses import Lookup
+from worker.download import Downloader, LeaseExpired
+
+LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
+MEGABYTE = 1_000_000
+
+
+@pytest.fixture
+def downloader() -> Iterator[Downloader]:
+    made = Downloader(LOOPBACK, 5)
+    yield made
+    made.close()
+
+
+def names(*answers: str) -> Lookup:
+    return lambda name: list(answers)
+
+
+def get(downloader: Downloader, url: str, **headers: str) -> Fetched:
+    found = downloader.fetch(url, headers, max_body_bytes=MEGABYTE, deadline=monotonic() + 60)
+    assert isinstance(found, Fetched), found
+    return found
+
+
+def fail(downloader: Downloader, url: str, cap: int = MEGABYTE, **headers: str) -> Failure:
+    found = downloader.fetch(url, headers, max_body_bytes=cap, deadline=monotonic() + 60)
+    assert isinstance(found, Failure), found
+    return found
+
+
+def test_answer_is_recorded_with_all_its_fields(downloader: Downloader) -> None:
+    with RawServer(answer(b"hello", Content_Type="text/plain", X_Name="\xe9")) as server:
+        found = get(downloader, server.url("/a?b=c"))
+    assert found.status == 200
+    assert found.body == b"hello"
+    assert found.url == server.url("/a?b=c")
+    assert found.headers == {"content-length": "5", "content-type": "text/plain", "x-name": "é"}
+    assert found.address == "127.0.0.1"
+    assert found.wire_bytes == 5
+    assert not found.truncated
+    assert found.fetched_ms > 1_600_000_000_000
+    assert 0 <= found.elapsed_ms < 1000
+
+
+def test_request_carries_host_encodings_and_given_headers_once(downloader: Downloader) -> None:
+    with RawServer(answer()) as server:
+        downloader.fetch(
+            server.url("/p?q=1#part"),
+            {"User-Agent": "greencrawl/0.1", "Accept": "text/plain"},
+            max_body_bytes=MEGABYTE,
+            deadline=monotonic() + 60,
+        )
+        lines = server.requests[0].split("\r\n")
+    assert lines[0] == "GET /p?q=1 HTTP/1.1"
+    assert sorted(lines[1:5]) == [
+        "Accept-Encoding: gzip, deflate, br, zstd",
+        "Accept: text/plain",
+        f"Host: 127.0.0.1:{server.port}",
+        "User-Agent: greencrawl/0.1",
+    ]
+    assert lines[5:] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"X": "a\r\nInjected: 1"}, {"X\n": "a"}, {"Host": "other.example"}, {"X": "中"}, {"": "a"}],
+)
+def test_header_that_http_does_not_allow_is_never_sent(
+    downloader: Downloader, headers: dict[str, str]
+) -> None:
+    with RawServer(answer()) as server:
+        found = downloader.fetch(server.url(), headers, max_body_bytes=1, deadline=monotonic() + 9)
+        assert server.connections == 0
+    assert isinstance(found, Failure)
+    assert found.kind is FailureKind.HOOK
+    assert found.requests == 0
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://a/", "http://a", "http://a/b c", "http://é.example/", "//a/"]
+)
+def test_url_that_is_not_canonical_raises(downloader: Downloader, url: str) -> None:
+    with pytest.raises(InvalidUrl):
+        downloader.fetch(url, {}, max_body_bytes=1, deadline=monotonic() + 9)
+
+
+def test_redirect_is_returned_and_not_followed(downloader: Downloader) -> None:
+    with RawServer(answer(b"", "302 Found", Location="/b")) as server:
+        found = get(downloader, server.url("/a"))
+        assert (found.status, found.headers["location"]) == (302, "/b")
+        assert server.paths == ["/a"]
+
+
+def test_repeated_headers_are_joined_and_names_lowered(downloader: Downloader) -> None:
+    data = (
+        b"HTTP/1.1 200 OK\r\nX-Robots-TAG: a\r\nx-robots-tag: b\r\nE:\r\nContent-Length: 0\r\n\r\n"
+    )
+    with RawServer(send(*(bytes([byte]) for byte in data))) as server:
+        found = get(downloader, server.url())
+    assert found.headers == {"x-robots-tag": "a, b", "e": "", "content-length": "0"}
+
+
+def test_interim_answers_are_passed_over(downloader: Downloader) -> None:
+    early = b"HTTP/1.1 103 Early Hints\r\nLink: </s.css>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
+    final = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    for pieces in ((early + final,), (early, final)):
+        with RawServer(send(*pieces)) as server:
+            found = get(downloader, server.url())
+        assert (found.status, found.body, found.headers) == (200, b"ok", {"content-length": "2"})
+
+
+def test_http_1_0_body_without_length_ends_with_the_connection(downloader: Downloader) -> None:
+    with RawServer(send(b"HTTP/1.0 200 OK\r\n\r\n", b"to the ", b"end")) as server:
+        found = get(downloader, server.url())
+    assert found.body == b"to the end"
+    assert not found.truncated
+
+
+def test_chunked_body_is_put_together_and_its_trailer_ignored(downloader: Downloader) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    body = b"3\r\nabc\r\n4;ext=1\r\ndefg\r\n0\r\nX-Trailer: 1\r\n\r\n"
+    with RawServer(send(head, body, keep=True)) as server:
+        for _ in range(2):
+            found = get(downloader, server.url())
+            assert found.body == b"abcdefg"
+            assert "x-trailer" not in found.headers
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
+def test_answer_without_body_needs_no_length(downloader: Downloader, status: str) -> None:
+    data = f"HTTP/1.1 {status}\r\nContent-Encoding: gzip\r\n\r\n".encode()
+    with RawServer(send(data, keep=True)) as server:
+        for _ in range(2):
+            assert get(downloader, server.url()).body == b""
+        assert server.connections == 1
+
+
+# -- content-encodings
+
+PAGE = b"<p>page</p>" * 1000
+
+
+def raw_deflate(data: bytes) -> bytes:
+    stream = zlib.compressobj(wbits=-15)
+    return stream.compress(data) + stream.flush()
+
+
+@pytest.mark.parametrize(
+    ("coding", "body"),
+    [
+        ("gzip", gzip.compress(PAGE)),
+        ("x-gzip", gzip.compress(PAGE[:99]) + gzip.compress(PAGE[99:])),
+        ("gzip", gzip.compress(PAGE) + b"\0\0\0"),
+        ("deflate", zlib.compress(PAGE)),
+        ("deflate", raw_deflate(PAGE)),
+        ("br", brotli.compress(PAGE)),
+        ("zstd", zstandard.compress(PAGE)),
+        ("deflate, gzip", gzip.compress(zlib.compress(PAGE))),
+        ("identity", PAGE),
+        ("utf-8", PAGE),
+    ],
+)
+def test_content_encoding_is_undone(downloader: Downloader, coding: str, body: bytes) -> None:
+    with RawServer(answer(body, Content_Encoding=coding)) as server:
+        found = get(downloader, server.url())
+    assert found.body == PAGE
+    assert found.wire_bytes == len(body)
+    assert not found.truncated
+
+
+# -- connections
+
+
+def test_connection_is_kept_and_used_again(downloader: Downloader) -> None:
+    with RawServer(answer(b"x")) as server:
+        for _ in range(3):
+            get(downloader, server.url())
+        assert (server.connections, len(server.requests)) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxjunk",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"
+        b"HTTP/1.1 404 No\r\nContent-Length: 3\r\n\r\nbad",
+    ],
+    ids=["close", "http/1.0", "junk after", "second answer after"],
+)
+def test_connection_is_not_used_again_after(downloader: Downloader, data: bytes) -> None:
+    with RawServer(send(data, keep=True)) as server:
+        for _ in range(2):
+            found = get(downloader, server.url())
+            assert (found.status, found.body) == (200, b"x")
+        assert server.connections == 2
+
+
+def test_connection_that_died_while_idle_is_replaced_without_a_second_request(
+    downloader: Downloader,
+) -> None:
+    with RawServer(send(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx")) as server:
+        get(downloader, server.url("/1"))
+        gevent.sleep(0.02)  # the server closes
+        get(downloader, server.url("/2"))
+        assert server.paths == ["/1", "/2"]
+        assert server.connections == 2
+
+
+def test_connection_lost_under_a_request_is_one_request_and_a_reset(
+    downloader: Downloader,
+) -> None:
+    behaviours = {"/1": answer(b"x"), "/2": lambda sock: None}
+    with RawServer(behaviours) as server:
+        get(downloader, server.url("/1"))
+        failure = fail(downloader, server.url("/2"))
+        gevent.sleep(0.05)
+        assert server.paths == ["/1", "/2"]
+        assert server.connections == 1
+    assert (failure.kind, failure.requests) == (FailureKind.RESET, 1)
+
+
+def test_idle_connections_are_bounded_and_close_when_idle_for_long() -> None:
+    downloader = Downloader(LOOPBACK, 5, max_idle=2, idle_seconds=0.1)
+    servers = [RawServer(answer(b"x")) for _ in range(3)]
+    for server in servers:
+        with server:
+            get(downloader, server.url())
+    assert downloader.idle_connections == 2
+    gevent.sleep(0.2)
+    assert downloader.idle_connections == 0
+    downloader.close()
+
+
+def test_close_closes_idle_connections_and_keeps_no_new_ones(downloader: Downloader) -> None:
+    with RawServer(answer(b"x")) as server:
+        get(downloader, server.url())
+        downloader.close()
+        assert downloader.idle_connections == 0
+        get(downloader, server.url())
+        assert downloader.idle_connections == 0
+
+
+def test_killed_greenlet_leaves_no_half_read_connection_behind(downloader: Downloader) -> None:
+    stall = send_then_stall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab")
+    with RawServer({"/slow": stall, "/": answer(b"clean")}) as server:
+        greenlet = gevent.spawn(get, downloader, server.url("/slow"))
+        gevent.sleep(0.05)
+        greenlet.kill()
+        assert downloader.idle_connections == 0
+        assert get(downloader, server.url("/")).body == b"clean"
+
+
+def test_expired_lease_sends_nothing(downloader: Downloader) -> None:
+    with RawServer(answer()) as server:
+        with pytest.raises(LeaseExpired):
+            downloader.fetch(server.url(), {}, max_body_bytes=1, deadline=monotonic() - 0.001)
+        gevent.sleep(0.02)
+        assert server.requests == []
+
+
+def test_lease_that_expires_while_connecting_sends_nothing() -> None:
+    def slow(name: str) -> Sequence[str]:
+        threading.Event().wait(0.1)
+        return ["127.0.0.1"]
+
+    downloader = Downloader(LOOPBACK, 5, resolver=slow)
+    with RawServer(answer()) as server:
+        with pytest.raises(LeaseExpired):
+            downloader.fetch(
+                server.url(name="slow.example"), {}, max_body_bytes=1, deadline=monotonic() + 0.05
+            )
+        assert server.requests == []
+    downloader.close()
+
+
+# -- addresses
+
+
+def test_loopback_is_refused_unless_it_is_allowed() -> None:
+    downloader = Downloader()
+    with RawServer(answer()) as server:
+        for url in (server.url(), server.url(name="localhost"), server.url(name="[::1]")):
+            failure = fail(downloader, url)
+            assert failure.kind is FailureKind.ADDRESS_FORBIDDEN
+            assert failure.requests == 0
+        assert server.connections == 0
+    downloader.close()
+
+
+def test_rebinding_name_reaches_the_judged_address_only_and_keeps_its_host_header() -> None:
+    asked: list[str] = []
+
+    def rebind(name: str) -> Sequence[str]:
+        asked.append(name)
+        return ["127.0.0.7", "127.0.0.1"] if len(asked) == 1 else ["127.0.0.7"]
+
+    allow = [ipaddress.ip_network("127.0.0.1/32")]
+    downloader = Downloader(allow, 5, resolver=rebind)
+    with RawServer(answer()) as judged:
+        for _ in range(2):
+            found = get(downloader, judged.url(name="rebind.example"))
+            assert found.address == "127.0.0.1"
+        assert f"Host: rebind.example:{judged.port}" in judged.requests[0]
+    assert asked == ["rebind.example"]
+    downloader.close()
+
+
+def test_idle_connection_to_an_address_no_longer_answered_is_not_used() -> None:
+    answers = [["127.0.0.1"], ["127.0.0.2"]]
+    clock = [monotonic()]
+    downloader = Downloader(
+        LOOPBACK, 5, resolver=lambda name: answers.pop(0), clock=lambda: clock[0], idle_seconds=1e6
+    )
+    with RawServer(answer(), host="0.0.0.0") as server:
+        url = server.url(name="moving.example")
+        for expected in ("127.0.0.1", "127.0.0.2"):
+            found = downloader.fetch(url, {}, max_body_bytes=9, deadline=clock[0] + 60)
+            assert isinstance(found, Fetched)
+            assert found.address == expected
+            clock[0] += 301
+        assert server.connections == 2
+    downloader.close()
+
+
+def test_next_address_is_tried_when_one_refuses() -> None:
+    with RawServer(answer(b"ok"), host="127.0.0.1") as server:
+        downloader = Downloader(LOOPBACK, 5, resolver=names("::1", "127.0.0.5", "127.0.0.1"))
+        found = get(downloader, server.url(name="many.example"))
+        assert (found.body, found.address) == (b"ok", "127.0.0.1")
+        downloader.close()
+
+
+def test_ipv6_literal_is_fetched_with_brackets_in_its_host_header(downloader: Downloader) -> None:
+    with RawServer(answer(b"six"), host="::1") as server:
+        found = get(downloader, server.url())
+        assert (found.body, found.address) == (b"six", "::1")
+        assert f"Host: [::1]:{server.port}\r\n" in server.requests[0]
+
+
+@pytest.mark.parametrize("port", [0, 22, 25, 6667, 10080])
+def test_port_of_another_protocol_is_refused(downloader: Downloader, port: int) -> None:
+    failure = fail(downloader, f"http://127.0.0.1:{port}/")
+    assert failure.kind is FailureKind.ADDRESS_FORBIDDEN
+    assert str(port) in failure.detail
+    assert failure.requests == 0
+
+
+def test_refused_connection_is_told_with_its_address(downloader: Downloader) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    failure = fail(downloader, f"http://127.0.0.1:{port}/")
+    assert (failure.kind, failure.requests) == (FailureKind.REFUSED, 0)
+    assert "127.0.0.1" in failure.detail
+
+
+def test_connection_that_nobody_accepts_times_out() -> None:
+    downloader = Downloader(LOOPBACK, 5, connect_seconds=0.2)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        held = []
+        for _ in range(4):  # fill the queue of connections that wait to be accepted
+            held.append(socket.socket())
+            held[-1].setblocking(False)
+            held[-1].connect_ex(listener.getsockname())
+        gevent.sleep(0.05)
+        failure = fail(downloader, f"http://127.0.0.1:{listener.getsockname()[1]}/")
+        for sock in held:
+            sock.close()
+    assert (failure.kind, failure.requests) == (FailureKind.CONNECT_TIMEOUT, 0)
+    downloader.close()
+
+
+def test_missing_name_is_told_apart(downloader: Downloader) -> None:
+    def missing(name: str) -> Sequence[str]:
+        raise plain_socket.gaierror(plain_socket.EAI_NONAME, "Name or service not known")
+
+    unlucky = Downloader(LOOPBACK, 5, resolver=missing)
+    failure = fail(unlucky, "http://nowhere.example/")
+    assert (failure.kind, failure.requests) == (FailureKind.DNS_MISSING, 0)
+    unlucky.close()
