@@ -43,6 +43,7 @@ def run(settings: Settings) -> None:
                 settings.redis_addresses,
                 store,
                 partitions=settings.partitions,
+                lease_seconds=settings.lease_seconds,
                 request_seconds=settings.request_seconds,
                 create=True,
             )
@@ -55,9 +56,10 @@ def run(settings: Settings) -> None:
             server.start()
             log.logger("broker").info("listening", host=settings.bind[0], port=server.port)
             stop.wait()
+            server.stop()
             upkeep.stop()
-            server.stop(wake=lambda: frontier.stop(clean=True))
             service.stop()
+            frontier.stop(clean=embedded is not None)
         finally:
             store.close()
     finally:

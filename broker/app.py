@@ -238,11 +238,11 @@ class Server:
         """Begin to accept connections."""
         self._server.start()
 
-    def stop(self, wake: Callable[[], None]) -> None:
-        """Accept no more, let ``wake`` end the long polls, and wait for what is being answered."""
+    def stop(self) -> None:
+        """Accept no more, end the long polls, and wait for what is being answered."""
         self.face.requests.closing = True
         self._server.close()
-        wake()
+        self.face.service.end_polls()
         if not self.face.requests.drained(DRAIN_SECONDS):
             log.warning("requests were cut off", seconds=DRAIN_SECONDS)
         gevent.sleep(0)  # answers that are ready leave before their connections are cut

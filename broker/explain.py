@@ -21,7 +21,7 @@ def explain(service: Service, given: str, crawl: str | None) -> list[UrlState]:
     try:
         url = canonicalise(given)
     except InvalidUrl as error:
-        why = f"This is no URL that could be crawled: {error.reason}."
+        why = f"not a URL to crawl: {error.reason}"
         return [UrlState(crawl=c.name, url=given, state="invalid", why=why) for c in crawls]
     return [_in_crawl(service, one, url) for one in crawls]
 
@@ -35,7 +35,7 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
     if state.state in ("waiting", "leased", "later"):
         why = state.why
         if crawl.state != "active":
-            why = f"The crawl is {crawl.state}{_because(crawl)}. {why}".strip()
+            why = f"the crawl is {crawl.state}{_because(crawl)}; {why}"
         state = msgspec.structs.replace(state, why=why)
     elif page is not None:
         state = msgspec.structs.replace(state, state="fetched", why=_of_page(page))
@@ -58,24 +58,24 @@ def _moment(ms: int) -> str:
 
 def _of_page(page: StoredPage) -> str:
     where = f", redirecting to {page.final_url}" if page.final_url not in ("", page.url) else ""
-    return f"Fetched at {_moment(page.fetched_ms)} with status {page.status}{where}."
+    return f"fetched at {_moment(page.fetched_ms)} with status {page.status}{where}"
 
 
 def _of_final(final: Final) -> str:
     says = {
-        "dead": "Given up",
-        "gone": "Settled as gone",
-        "excluded": "Not fetched by rule",
+        "dead": "given up",
+        "gone": "settled as gone",
+        "excluded": "not fetched by rule",
     }[final.state]
     detail = f" ({final.detail})" if final.detail else ""
-    return f"{says} at {_moment(final.at_ms)}: {final.kind}{detail}."
+    return f"{says} at {_moment(final.at_ms)}: {final.kind}{detail}"
 
 
 def _of_unseen(crawl: Crawl, url: str) -> str:
     """The least depth a found link can have is 1, so that is what the rules are asked about."""
     as_link = compile(crawl).excluded_by(url, 1)
     if as_link is None:
-        return "In scope, but neither seeded nor found on a page so far."
+        return "never seen: in scope, but no seed and no fetched page led to it"
     if compile(crawl).excluded_by(url, 0, seed=True) is None:
-        return f"Never seen; it would be taken as a seed, but not from a link: {as_link}."
-    return f"Never seen, and the crawl's rules keep it out: {as_link}."
+        return f"never seen: taken as a seed, but not from a link ({as_link})"
+    return f"kept out by the crawl's rules: {as_link}"

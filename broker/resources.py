@@ -96,10 +96,9 @@ def get_crawl(service: Service, crawl: str) -> Crawl:
 
 
 def delete_crawl(service: Service, crawl: str) -> Crawl:
-    """Delete a crawl with all its content. Its URLs are leased no more when this returns.
+    """Delete a crawl with all its content, in the background. Idempotent.
 
-    Rows are deleted in the background. Repeat it until the answer is 404 to be sure that a
-    deletion was not cut short by a crash.
+    Repeat it until the answer is 404 to be sure that no crash has cut the deletion short.
     """
     found = service.store.crawl(crawl)
     service.delete(found)
@@ -108,7 +107,7 @@ def delete_crawl(service: Service, crawl: str) -> Crawl:
 
 def pause_crawl(service: Service, crawl: str) -> Crawl:
     """Lease no more URLs of this crawl; what is leased is finished. Idempotent."""
-    found = service.store.crawl(crawl)
+    found = service.crawl(crawl)
     if found.state == "done":
         raise HttpProblem(409, f"crawl {crawl} is done ({found.reason}); there is nothing to pause")
     return _set_state(service, found, "paused")
@@ -116,7 +115,7 @@ def pause_crawl(service: Service, crawl: str) -> Crawl:
 
 def resume_crawl(service: Service, crawl: str) -> Crawl:
     """Lease URLs of this crawl again, also after a limit was raised. Idempotent."""
-    return _set_state(service, service.store.crawl(crawl), "active")
+    return _set_state(service, service.crawl(crawl), "active")
 
 
 def _set_state(service: Service, crawl: Crawl, state: CrawlState) -> Crawl:
@@ -141,7 +140,7 @@ def lease(service: Service, body: LeaseRequest) -> LeaseReply:
 
     Not idempotent: after a lost answer, reconcile. An empty answer is no error: ask again.
     """
-    reply = service.frontier.lease(body)
+    reply = service.lease(body)
     if reply.sessions:
         faults.point("broker.after_lease_script")
     return reply
@@ -200,7 +199,7 @@ def get_host(service: Service, host: str) -> HostState:
 
 
 def patch_host(service: Service, host: str, body: HostPatch) -> HostState:
-    """Set a host's least delay, or block it for a while. A block is never shortened."""
+    """Set a host's least delay, or block it for some seconds; 0 lifts a block."""
     return service.frontier.patch_host(_host(host), body)
 
 
@@ -224,7 +223,7 @@ def list_dead(service: Service, query: DeadQuery) -> DeadReply:
 
 def requeue_dead(service: Service, body: RequeueRequest) -> SeedReply:
     """Try all dead letters of a crawl again, with their errors forgotten. ``items`` is empty."""
-    crawl = service.store.crawl(body.crawl)
+    crawl = service.crawl(body.crawl)
     added = 0
     while (batch := service.store.requeue_dead(crawl.id)) is not None:
         seeding.settle(service, batch)
@@ -237,7 +236,7 @@ def get_stats(service: Service, query: StatsQuery) -> Stats:
     store = service.store
     crawls = store.crawls() if query.crawl is None else [store.crawl(query.crawl)]
     counters = tuple(service.frontier.stats(crawl) for crawl in crawls)
-    return Stats(counters, slowest=())
+    return Stats(counters, slowest=tuple(service.frontier.slowest()))
 
 
 def get_health(service: Service) -> Health:
@@ -263,6 +262,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/v1/crawls",
         role=Role.ADMIN,
         run=create_crawl,
+        problems=(_CONFLICT,),
         statuses=(_CREATED, _OK),
     ),
     Operation(method="GET", path="/v1/crawls", role=Role.ANY, run=list_crawls),
@@ -274,7 +274,13 @@ OPERATIONS: tuple[Operation, ...] = (
         run=delete_crawl,
         statuses=(_ACCEPTED,),
     ),
-    Operation(method="POST", path="/v1/crawls/{crawl}/urls", role=Role.ADMIN, run=seed_urls),
+    Operation(
+        method="POST",
+        path="/v1/crawls/{crawl}/urls",
+        role=Role.ADMIN,
+        run=seed_urls,
+        problems=(_CONFLICT,),
+    ),
     Operation(
         method="POST",
         path="/v1/crawls/{crawl}/pause",
@@ -282,7 +288,13 @@ OPERATIONS: tuple[Operation, ...] = (
         run=pause_crawl,
         problems=(_CONFLICT,),
     ),
-    Operation(method="POST", path="/v1/crawls/{crawl}/resume", role=Role.ADMIN, run=resume_crawl),
+    Operation(
+        method="POST",
+        path="/v1/crawls/{crawl}/resume",
+        role=Role.ADMIN,
+        run=resume_crawl,
+        problems=(_CONFLICT,),
+    ),
     Operation(method="POST", path="/v1/lease", role=Role.WORKER, run=lease),
     Operation(method="POST", path="/v1/reconcile", role=Role.WORKER, run=reconcile),
     Operation(method="POST", path="/v1/sessions/extend", role=Role.WORKER, run=extend_sessions),
@@ -293,7 +305,13 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(method="GET", path="/v1/hosts/{host}", role=Role.ANY, run=get_host),
     Operation(method="PATCH", path="/v1/hosts/{host}", role=Role.ADMIN, run=patch_host),
     Operation(method="GET", path="/v1/dead", role=Role.ANY, run=list_dead),
-    Operation(method="POST", path="/v1/dead/requeue", role=Role.ADMIN, run=requeue_dead),
+    Operation(
+        method="POST",
+        path="/v1/dead/requeue",
+        role=Role.ADMIN,
+        run=requeue_dead,
+        problems=(_CONFLICT,),
+    ),
     Operation(method="GET", path="/v1/stats", role=Role.ANY, run=get_stats),
     Operation(method="GET", path="/healthz", role=Role.OPEN, run=get_health),
     Operation(method="GET", path="/readyz", role=Role.OPEN, run=get_ready),

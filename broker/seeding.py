@@ -13,6 +13,7 @@ import gevent
 import msgspec
 from msgspec import Struct
 
+from broker.frontier.partition import Mode
 from broker.problems import HttpProblem
 from broker.service import Service
 from schema import faults
@@ -62,6 +63,8 @@ def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
     if refused:
         raise HttpProblem(400, "; ".join(f"{f}: {why}" for f, why in refused[:5]), refused)
     is_new = wanted.name not in {crawl.name for crawl in service.store.crawls()}
+    if not is_new:
+        service.crawl(wanted.name)  # not while it is being deleted
     crawl = service.store.put_crawl(wanted.name, options, roots)
     service.frontier.put_crawl(crawl)
     if verdicts:
@@ -76,7 +79,7 @@ def seed(service: Service, name: str, urls: Sequence[str | Seed], force: bool) -
     Idempotent: what was seen is a ``duplicate`` (with ``force`` it is queued again). Raises
     UnknownCrawl; Unavailable, and then the batch may be logged, and is queued in time.
     """
-    crawl = service.store.crawl(name)
+    crawl = service.crawl(name)
     seeds = [Seed(given) if isinstance(given, str) else given for given in urls]
     crawl = _with_roots(service, crawl, seeds)
     verdicts = judge(crawl, seeds)
@@ -121,7 +124,8 @@ def admit(
     faults.point("broker.after_seed_log")
     if crawl.state == "done":  # the log has made it active again
         service.frontier.put_crawl(service.store.crawl(crawl.id))
-    flags = service.frontier.admit(crawl.id, admissions, force=force)
+    mode = Mode.FORCE if force else Mode.NEW
+    flags = service.frontier.admit(crawl.id, admissions, mode=mode)
     faults.point("broker.after_seed_admit")
     service.store.seeds_admitted(batch)
     return flags
@@ -134,7 +138,8 @@ def settle(service: Service, batch: SeedBatch) -> None:
     """
     try:
         service.frontier.put_crawl(service.store.crawl(batch.crawl))
-        service.frontier.admit(batch.crawl, batch.urls, force=batch.force)
+        mode = Mode.FORCE if batch.force else Mode.NEW
+        service.frontier.admit(batch.crawl, batch.urls, mode=mode)
     except UnknownCrawl:
         if not service.deleting(batch.crawl):
             service.store.seeds_admitted(batch.id)

@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import gevent
+import greenlet
 from gevent.event import Event
 from gevent.pool import Group
 
+from broker.frontier.partition import Mode
+from broker.problems import HttpProblem
 from schema.clock import Clock, monotonic
 from schema.errors import Unavailable, UnknownCrawl
 from schema.log import logger
@@ -66,12 +69,12 @@ class Queue(Protocol):
 
     def fingerprint(self, url: str) -> int: ...
     def admit(
-        self, crawl_id: int, items: Sequence[Admission], *, force: bool = False
+        self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW
     ) -> list[bool]: ...
     def put_crawl(self, crawl: Crawl) -> None: ...
-    def drop_crawl(self, crawl_id: int) -> None: ...
-    def stop_leasing(self, crawl_id: int) -> None: ...
-    def scan(self, crawl_id: int) -> Sums | None: ...
+    def drop_crawl(self, crawl: int) -> None: ...
+    def stop_leasing(self, crawl: Crawl) -> None: ...
+    def scan(self, crawl: int) -> Sums | None: ...
     def lease(self, request: LeaseRequest) -> LeaseReply: ...
     def reconcile(self, request: ReconcileRequest) -> ReconcileReply: ...
     def extend(self, items: Sequence[ExtendItem], ttl: float) -> list[ItemStatus]: ...
@@ -81,6 +84,7 @@ class Queue(Protocol):
     def stats(self, crawl: Crawl) -> CrawlStats: ...
     def host(self, host: str) -> HostState: ...
     def patch_host(self, host: str, patch: HostPatch) -> HostState: ...
+    def slowest(self, limit: int = 5) -> list[HostState]: ...
     def where(self, crawl: Crawl, url: str) -> UrlState: ...
     def ready(self) -> str | None: ...
     def metrics(self) -> dict[str, float]: ...
@@ -96,26 +100,48 @@ class Service:
         self.stopping = Event()
         self._deleting: set[int] = set()
         self._work = Group()
+        self._polls: set[greenlet.greenlet] = set()
+
+    def lease(self, request: LeaseRequest) -> LeaseReply:
+        """Lease; a call that waits is ended by :meth:`end_polls`."""
+        poll = gevent.getcurrent()
+        self._polls.add(poll)
+        try:
+            return self.frontier.lease(request)
+        finally:
+            self._polls.discard(poll)
+
+    def end_polls(self) -> None:
+        """End every waiting lease with Unavailable, so that its worker asks another broker."""
+        for poll in list(self._polls):
+            gevent.kill(poll, Unavailable("this broker is stopping"))
+
+    def crawl(self, name: str) -> Crawl:
+        """A crawl that may be changed. Raises UnknownCrawl; a 409 while it is being deleted."""
+        found = self.store.crawl(name)
+        if self.deleting(found.id):
+            raise HttpProblem(409, f"crawl {name} is being deleted")
+        return found
 
     def deleting(self, crawl: int) -> bool:
         """Whether this process is deleting the crawl right now."""
         return crawl in self._deleting
 
     def delete(self, crawl: Crawl) -> None:
-        """Take the crawl out of the frontier now, and delete its rows in the background.
+        """Delete the crawl in the background: first from the frontier, then its rows.
 
         Repeating it is harmless; after a crash half-way the caller deletes again.
         """
-        self.frontier.drop_crawl(crawl.id)
         if crawl.id not in self._deleting:
             self._deleting.add(crawl.id)
-            self._work.spawn(self._delete_rows, crawl)
+            self._work.spawn(self._delete, crawl)
 
-    def _delete_rows(self, crawl: Crawl) -> None:
+    def _delete(self, crawl: Crawl) -> None:
         waits = list(DELETE_BACKOFF_SECONDS)
         try:
             while not self.stopping.is_set():
                 try:
+                    self.frontier.drop_crawl(crawl.id)
                     self.store.delete_crawl(crawl.id)
                 except Unavailable as error:
                     wait = waits.pop(0) if len(waits) > 1 else waits[0]

@@ -14,7 +14,7 @@ from gevent import Greenlet
 from broker import seeding
 from broker.service import Service, Sums
 from schema.clock import epoch_ms
-from schema.errors import Unavailable, UnknownCrawl
+from schema.errors import Unavailable
 from schema.log import logger
 from schema.records import Crawl
 
@@ -109,11 +109,7 @@ class Upkeep:
 
     def _look_at(self, crawl: Crawl, pending: bool) -> float:
         """Scan one crawl; returns the seconds until it is worth another look."""
-        try:
-            sums = self._service.frontier.scan(crawl.id)
-        except UnknownCrawl:  # the frontier lost it, or never heard of it
-            self._service.frontier.put_crawl(crawl)
-            return BUSY_SECONDS
+        sums = self._service.frontier.scan(crawl.id)
         if sums is None or pending:
             self._quiet.pop(crawl.id, None)
             return BUSY_SECONDS if sums is None else QUIET_SECONDS
@@ -135,7 +131,7 @@ class Upkeep:
     def _end_at_limit(self, crawl: Crawl, sums: Sums, limit: str) -> float:
         if crawl.id not in self._stopped:
             log.info("limit reached", crawl=crawl.name, limit=limit)
-            self._service.frontier.stop_leasing(crawl.id)
+            self._service.frontier.stop_leasing(crawl)
             self._stopped.add(crawl.id)
         elif not sums.leased:
             self._finish(crawl, limit)

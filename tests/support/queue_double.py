@@ -8,6 +8,7 @@ from typing import Any
 
 from gevent.event import Event
 
+from broker.frontier.partition import Mode
 from schema.errors import Unavailable, UnknownCrawl
 from schema.records import (
     Admission,
@@ -60,10 +61,9 @@ class QueueDouble:
     def fingerprint(self, url: str) -> int:
         return fingerprint(url)
 
-    def admit(
-        self, crawl_id: int, items: Sequence[Admission], *, force: bool = False
-    ) -> list[bool]:
+    def admit(self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW) -> list[bool]:
         self._check()
+        crawl_id, force = crawl, mode is Mode.FORCE
         if crawl_id not in self.crawls:
             raise UnknownCrawl(f"no crawl {crawl_id}")
         seen = self.seen.setdefault(crawl_id, [])
@@ -81,20 +81,17 @@ class QueueDouble:
         self._check()
         self.crawls[crawl.id] = crawl
 
-    def drop_crawl(self, crawl_id: int) -> None:
+    def drop_crawl(self, crawl: int) -> None:
         self._check()
-        self.crawls.pop(crawl_id, None)
+        self.crawls.pop(crawl, None)
 
-    def stop_leasing(self, crawl_id: int) -> None:
+    def stop_leasing(self, crawl: Crawl) -> None:
         self._check()
-        self.stopped.append(crawl_id)
+        self.stopped.append(crawl.id)
 
-    def scan(self, crawl_id: int) -> Sums | None:
-        self._check()
+    def scan(self, crawl: int) -> Sums | None:
         self.scans += 1
-        if crawl_id not in self.crawls:
-            raise UnknownCrawl(f"no crawl {crawl_id}")
-        return self.sums.get(crawl_id, Sums())
+        return None if self.away else self.sums.get(crawl, Sums())
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
         self._check()
@@ -139,6 +136,9 @@ class QueueDouble:
         self._check()
         self.last = patch
         return HostState(host=host, partition=0, delay=patch.delay or 0.0)
+
+    def slowest(self, limit: int = 5) -> list[HostState]:
+        return [HostState(host="slow.example", partition=1, latency=2.0)][:limit]
 
     def where(self, crawl: Crawl, url: str) -> UrlState:
         self._check()

@@ -187,18 +187,14 @@ def test_a_body_beyond_the_limit_is_refused(api: Api, monkeypatch: pytest.Monkey
     assert api.call("POST", "/v1/crawls", at_the_limit).status_code == 201
 
 
-def test_a_body_without_a_length_is_limited_too(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_body_without_a_length_is_limited_too(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "MAX_BODY_BYTES", 100)
     chunked = {"wsgi.input": io.BytesIO(b" " * 101)}
     result = api.client.simulate_post("/v1/crawls", host="localhost", extras=chunked)
     assert result.status_code == 413
 
 
-def test_a_body_that_does_not_arrive_is_given_up(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_body_that_does_not_arrive_is_given_up(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow(io.BytesIO):
         def read(self, _size: int | None = -1, /) -> bytes:
             gevent.sleep(60)
@@ -317,7 +313,11 @@ def test_workers_calls_reach_the_frontier_and_come_back_item_by_item(api: Api) -
 
 @pytest.mark.parametrize(
     ("given", "shown"),
-    [("Example.ORG", "example.org"), ("example.org:80", "example.org"), ("a.example:81", "a.example:81")],
+    [
+        ("Example.ORG", "example.org"),
+        ("example.org:80", "example.org"),
+        ("a.example:81", "a.example:81"),
+    ],
 )
 def test_a_host_may_be_written_as_people_do(api: Api, given: str, shown: str) -> None:
     assert api.call("GET", f"/v1/hosts/{given}").json["host"] == shown
