@@ -54,9 +54,9 @@ class Store(Protocol):
         """Widen a crawl's scope (a seed that redirects); idempotent."""
 
     def set_state(self, crawl: int, state: CrawlState, reason: str = "") -> Crawl:
-        """Set active, paused or done; ``started_ms`` is set at the first active, ``finished_ms`` at done.
+        """Set active, paused or done.
 
-        Becoming done fails silently (the crawl returned is not done) while a seed batch of the
+        ``started_ms`` is set at the first active, ``finished_ms`` at done. Becoming done fails silently (the crawl returned is not done) while a seed batch of the
         crawl is pending: the check and the change are one transaction.
         """
 
@@ -74,7 +74,7 @@ class Store(Protocol):
         """Batches still pending, oldest first."""
 
     def seeds(self, crawl: int) -> Iterator[SeedBatch]:
-        """Stream all logged batches of a crawl, oldest first: what a lost Redis is refilled from."""
+        """Stream all logged batches, oldest first: what a lost Redis is refilled from."""
 
     # -- the worker's commit
     def commit(self, work: Commit) -> int:
@@ -106,9 +106,9 @@ class Store(Protocol):
         """Dead letters as (row id, final), in row order, beginning after row id ``after``."""
 
     def requeue_dead(self, crawl: int, limit: int = 10_000) -> SeedBatch | None:
-        """Turn up to ``limit`` dead letters into one forced, pending seed batch, in one transaction.
+        """Turn up to ``limit`` dead letters into one forced, pending seed batch.
 
-        Returns the batch, or None if there were none.
+        One transaction. Returns the batch, or None if there were none.
         """
 
     def counts(self, crawl: int) -> dict[str, int]:

@@ -186,10 +186,8 @@ class Frontier:
                 by_partition.setdefault(p, []).append(i)
         replies: list[tuple[int, list[Any]]] = []
         while by_partition:
-            batch = {p: numbers[:BATCH] for p, numbers in by_partition.items()}
-            by_partition = {
-                p: numbers[BATCH:] for p, numbers in by_partition.items() if len(numbers) > BATCH
-            }
+            batch = {p: due[:BATCH] for p, due in by_partition.items()}
+            by_partition = {p: d[BATCH:] for p, d in by_partition.items() if len(d) > BATCH}
             calls = {
                 p: to_msgpack([*head, *(row(items[i]) for i in numbers)])
                 for p, numbers in batch.items()
