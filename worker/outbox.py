@@ -70,14 +70,19 @@ class Outbox(Generic[T]):
             self._some.wait()
             if len(self._items) < BATCH:
                 gevent.sleep(self._linger)
-            batch = self._items[:BATCH]
+            self.flush()
+
+    def flush(self) -> None:
+        """Send one batch of what there is; returns when it is answered."""
+        batch = self._items[:BATCH]
+        if batch:
             self._before()
             self._post(batch)
             self._after()
             del self._items[: len(batch)]
-            if not self._items:
-                self._some.clear()
-                self._empty.set()
+        if not self._items:
+            self._some.clear()
+            self._empty.set()
 
     def _post(self, batch: Sequence[T]) -> None:
         for delay in delays():

@@ -70,11 +70,15 @@ class Sessions:
         held.unsettled += 1
 
     def settled(self, token: str, status: ItemStatus) -> None:
-        """The broker answered a task's outcome."""
+        """The broker answered a task's outcome.
+
+        "stale" says nothing about the session: an outcome whose answer was lost is sent twice, and
+        the second time its task is not current. Whether the session is, extend tells.
+        """
         held = self._held.get(token)
         if held is not None:
             held.unsettled -= 1
-            self._note(held, status)
+            self._note(held, "ok" if status == "stale" else status)
 
     def fetched(self, held: Held, *, closing: bool) -> None:
         """The greenlet is through; ``closing`` if a close is on its way to the broker."""

@@ -9,7 +9,7 @@ that fetch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import gevent
@@ -24,11 +24,14 @@ from schema.records import (
     Admission,
     Attempt,
     Commit,
+    Dead,
+    FailureKind,
     Final,
     FinishItem,
     Outcome,
     StoredPage,
 )
+from store.errors import Unstorable
 from worker.backoff import persist
 from worker.outbox import Outbox
 from worker.sessions import Held, Sessions
@@ -41,7 +44,7 @@ BATCHES = 4
 LINGER_SECONDS = 0.02
 BACKLOG_BYTES = 24 * 1024 * 1024
 _TASK_BYTES = 2048
-_RECENT = 40_000
+_RECENT = 20_000
 
 
 class Result(Struct, kw_only=True):
@@ -60,6 +63,27 @@ class Result(Struct, kw_only=True):
         if self.page is None:
             return _TASK_BYTES
         return _TASK_BYTES + len(self.page.body) + len(self.page.text) + 100 * len(self.page.links)
+
+    def bury(self, error: Unstorable) -> bool:
+        """Make a dead letter of it if it is what the store refused; False if it is not."""
+        page = self.page
+        if page is None or page.url != error.url:
+            return False
+        self.page, self.attempts = None, []
+        final = Final(
+            crawl=page.crawl,
+            fingerprint=page.fingerprint,
+            url=page.url,
+            state="dead",
+            kind=str(FailureKind.PARSE),
+            detail=str(error),
+            code=page.status,
+            depth=page.depth,
+            at_ms=page.fetched_ms,
+        )
+        self.finals = [final]
+        self.outcome = Dead(kind=final.kind)
+        return True
 
 
 class Committer(Protocol):
@@ -107,9 +131,12 @@ class Writer:
         finishing: Outbox[FinishItem],
         sessions: Sessions,
         *,
+        spawn: Callable[..., object] = gevent.spawn,
         backlog_bytes: int = BACKLOG_BYTES,
         linger: float = LINGER_SECONDS,
     ) -> None:
+        """``spawn`` starts the greenlet of a batch, and watches it: it is not to fail."""
+        self._spawn = spawn
         self._store = store
         self._frontier = frontier
         self._finishing = finishing
@@ -139,6 +166,13 @@ class Writer:
         if len(self._waiting) >= BATCH_PAGES:
             self._full.set()
 
+    def settle_now(self, result: Result) -> None:
+        """Take one result through all steps at once, without :meth:`run`."""
+        self._batches.acquire()
+        self._bytes += result.bytes
+        self._sessions.submitted(result.held)
+        self._write([result])
+
     def join(self, timeout: float | None = None) -> bool:
         """Wait until nothing is under way; False when ``timeout`` seconds were not enough."""
         return bool(self._idle.wait(timeout))
@@ -150,7 +184,7 @@ class Writer:
             self._full.wait(self._linger)
             self._batches.acquire()
             batch = self._take()
-            gevent.spawn(self._write, batch)
+            self._spawn(self._write, batch)
 
     def _take(self) -> list[Result]:
         count = size = 0
@@ -168,16 +202,10 @@ class Writer:
         return batch
 
     def _write(self, batch: list[Result]) -> None:
-        work = Commit()
-        for result in batch:
-            if result.page is not None:
-                work.pages.append(result.page)
-            work.attempts += result.attempts
-            work.finals += result.finals
-        if work.pages or work.attempts or work.finals:
-            persist(lambda: self._store.commit(work), "store")
+        size = sum(result.bytes for result in batch)
+        self._commit(batch)
         faults.point("worker.after_store")
-        self._admit(work.pages)
+        self._admit([result.page for result in batch if result.page is not None])
         faults.point("worker.after_admit")
         for result in batch:
             session = result.held.session
@@ -189,7 +217,31 @@ class Writer:
                     outcome=result.outcome,
                 )
             )
-        self._release(batch)
+        self._bytes -= size
+        self._room.set()
+        self._batches.release()
+        if not self._bytes:
+            self._idle.set()
+
+    def _commit(self, batch: Sequence[Result]) -> None:
+        """Make the batch durable; what cannot be stored becomes a dead letter."""
+        while True:
+            work = Commit()
+            for result in batch:
+                if result.page is not None:
+                    work.pages.append(result.page)
+                work.attempts += result.attempts
+                work.finals += result.finals
+            if not (work.pages or work.attempts or work.finals):
+                return
+            try:
+                persist(lambda w=work: self._store.commit(w), "store")  # type: ignore[misc]
+            except Unstorable as error:
+                log.warning("cannot be stored", url=error.url, reason=error.reason)
+                if not any(result.bury(error) for result in batch):
+                    raise
+                continue
+            return
 
     def _admit(self, pages: Sequence[StoredPage]) -> None:
         links: dict[int, list[Admission]] = {}
@@ -207,10 +259,3 @@ class Writer:
                 log.info("crawl was deleted: its links are dropped", crawl=crawl)
                 continue
             recent.add(fresh)
-
-    def _release(self, batch: Sequence[Result]) -> None:
-        self._bytes -= sum(result.bytes for result in batch)
-        self._room.set()
-        self._batches.release()
-        if not self._bytes:
-            self._idle.set()

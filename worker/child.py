@@ -1,0 +1,226 @@
+"""One worker process: its parts put together, and what its predecessor left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import gevent
+from gevent.event import Event
+
+from broker.client import BrokerClient
+from broker.frontier.frontier import Frontier
+from schema import faults
+from schema.errors import UnknownCrawl
+from schema.log import logger
+from schema.records import (
+    CloseItem,
+    CloseRequest,
+    Failure,
+    FailureKind,
+    FinishItem,
+    FinishRequest,
+    Session,
+    Task,
+)
+from schema.settings import Settings
+from store import Store, open_store
+from worker import retry
+from worker.auth import Anonymous
+from worker.backoff import persist
+from worker.download import Downloader
+from worker.engine import Engine, Limits
+from worker.journal import Journal
+from worker.marker import Marker, Suspect
+from worker.outbox import Outbox
+from worker.pipeline import Pipeline
+from worker.sessions import Held, Sessions
+from worker.supervisor import folder
+from worker.writer import Writer
+
+log = logger("worker")
+
+
+def next_incarnation(path: Path) -> int:
+    """Count this start in the file at ``path``, durably; returns a number never returned before.
+
+    Without a file the count begins at the clock's seconds, so that a worker that lost its folder
+    is not taken for an older life of itself.
+    """
+    try:
+        number = int(path.read_text()) + 1
+    except (FileNotFoundError, ValueError):
+        number = int(time.time())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    with fresh.open("w") as file:
+        file.write(str(number))
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    return number
+
+
+class Worker:
+    """All parts of one process. Raises FrontierMismatch and InvalidConfig; waits for the rest."""
+
+    def __init__(self, settings: Settings, number: int, stopping: Event) -> None:
+        name = f"{settings.worker_id}-{number}"
+        base = folder(settings)
+        self._settings = settings
+        self._stopping = stopping
+        self._marker = Marker(base / f"{name}.marker")
+        self._store = persist(lambda: open_store(settings.store_url), "store")
+        self._frontier = persist(lambda: _join(settings, self._store), "frontier")
+        self._broker = BrokerClient(settings.broker, settings.worker_token, ca=settings.tls_ca)
+        self._sessions = Sessions()
+        self._journal = Journal(name)
+        self._downloader = Downloader(settings.allow_networks, settings.request_seconds)
+        self._build(name, next_incarnation(base / f"{name}.incarnation"))
+
+    def _build(self, name: str, incarnation: int) -> None:
+        settings, sessions = self._settings, self._sessions
+        finishing: Outbox[FinishItem] = Outbox(
+            "finish",
+            lambda items: self._broker.finish(FinishRequest(tuple(items))),
+            lambda item, status: sessions.settled(item.token, status),
+            before=lambda: faults.point("worker.before_finish"),
+            after=lambda: faults.point("worker.after_finish"),
+        )
+        closing: Outbox[CloseItem] = Outbox(
+            "close",
+            lambda items: self._broker.close(CloseRequest(tuple(items))),
+            lambda item, _: sessions.closed(item.token),
+        )
+        self._finishing = finishing
+        self._writer = Writer(
+            self._store,
+            self._frontier,
+            finishing,
+            sessions,
+            spawn=lambda *call: self._engine.spawn(*call),
+        )
+        self._pipeline = Pipeline(
+            store=self._store,
+            frontier=self._frontier,
+            fetcher=self._downloader,
+            authenticator=Anonymous(),
+            writer=self._writer,
+            journal=self._journal,
+            marker=self._marker,
+            stopping=self._stopping,
+        )
+        self._engine = Engine(
+            Limits(
+                worker=name,
+                incarnation=incarnation,
+                greenlets=settings.greenlets,
+                lease_seconds=settings.lease_seconds,
+                beat_seconds=min(1.0, settings.stall_seconds / 5),
+            ),
+            self._broker,
+            self._pipeline,
+            sessions,
+            self._writer,
+            (finishing, closing),
+            closing,
+            self._marker,
+            stopping=self._stopping,
+        )
+        log.info("worker up", worker=name, incarnation=incarnation, pid=os.getpid())
+
+    def run(self) -> int:
+        """Charge what the last process died of, then crawl; returns the exit status."""
+        try:
+            self._charge()
+            return self._engine.run(self._settings.request_seconds + 10.0)
+        finally:
+            self._downloader.close()
+            self._store.close()
+
+    def _charge(self) -> None:
+        """Charge the page that killed or hung our predecessor, and that page alone.
+
+        This comes before the first reconcile, which releases the session's other tasks uncharged.
+        If the broker has reaped the session already, the outcome is stale and the page is merely
+        fetched once more; its attempt is in the journal all the same.
+        """
+        verdict = self._marker.verdict()
+        if verdict is None:
+            return
+        cause, suspect = verdict
+        beating = gevent.spawn(self._beat)  # the store or the broker may be away for long
+        try:
+            self._settle(cause, suspect)
+        finally:
+            beating.kill()
+        self._marker.clear()
+
+    def _settle(self, cause: FailureKind, suspect: Suspect) -> None:
+        try:
+            crawl = persist(lambda: self._store.crawl(suspect.crawl), "store")
+        except UnknownCrawl:
+            return
+        task = Task(suspect.task, suspect.url, suspect.depth, suspect.level, errors=suspect.errors)
+        failure = Failure(cause, f"the process that parsed it: {cause}")
+        decision = retry.decide(failure, suspect.errors, crawl.options.tries)
+        held = Held(_session_of(suspect), 0.0)
+        result = self._pipeline.failed(held, suspect.crawl, task, failure, decision)
+        log.warning(
+            "page charged", url=suspect.url, cause=str(cause), outcome=str(decision.outcome)
+        )
+        self._writer.settle_now(result)
+        self._finishing.flush()
+
+    def _beat(self) -> None:
+        while True:
+            self._marker.beat()
+            gevent.sleep(min(1.0, self._settings.stall_seconds / 5))
+
+
+def _session_of(suspect: Suspect) -> Session:
+    return Session(
+        session=suspect.session,
+        token=suspect.token,
+        crawl=suspect.crawl,
+        revision=0,
+        host=suspect.session.partition("/")[2],
+        ttl=0.0,
+        delay=0.0,
+        floor=0.0,
+        robots_known=True,
+        tasks=(),
+    )
+
+
+def _join(settings: Settings, store: Store) -> Frontier:
+    return Frontier(
+        settings.redis_addresses,
+        store,
+        partitions=settings.partitions,
+        lease_seconds=settings.lease_seconds,
+        request_seconds=settings.request_seconds,
+        create=False,
+    )
+
+
+def main(settings: Settings, number: int) -> int:
+    """Body of ``python -m worker --child N``: returns the exit status."""
+    faults.arm(settings.fault)
+    stopping = Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        gevent.signal_handler(signum, stopping.set)
+    starting = gevent.spawn(Worker, settings, number, stopping)
+
+    def give_up_starting() -> None:
+        stopping.wait()
+        starting.kill()
+
+    impatient = gevent.spawn(give_up_starting)
+    worker = starting.get()
+    impatient.kill()
+    if not isinstance(worker, Worker):  # told to stop while Redis, say, is awaited
+        return 0
+    return worker.run()

@@ -1,0 +1,103 @@
+"""What a worker knows about each crawl, per revision: options, compiled scope, hooks, headers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gevent.lock import BoundedSemaphore
+
+from schema import scope
+from schema.errors import InvalidConfig
+from schema.log import logger
+from schema.records import Crawl, CrawlOptions
+from worker import hooks
+from worker.backoff import persist
+from worker.hooks import Hooks
+from worker.links import Checker
+
+ACCEPT = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.5"
+
+log = logger("worker")
+
+
+class CrawlSource(Protocol):
+    """The part of a store that is needed here; see ``store.base.Store``."""
+
+    def crawl(self, name_or_id: str | int) -> Crawl: ...
+
+
+@dataclass(frozen=True)
+class CrawlContext:
+    """One revision of a crawl, ready to use. ``agent`` is the product token robots.txt knows."""
+
+    crawl: Crawl
+    rules: scope.Rules
+    checker: Checker
+    hooks: Hooks
+    agent: str
+    headers: dict[str, str]
+
+    @property
+    def options(self) -> CrawlOptions:
+        return self.crawl.options
+
+
+def context_of(crawl: Crawl) -> CrawlContext:
+    """Compile a crawl's options."""
+    rules = scope.compile(crawl)
+    options = crawl.options
+    agent = options.user_agent
+    return CrawlContext(
+        crawl=crawl,
+        rules=rules,
+        checker=Checker(crawl, rules),
+        hooks=_hooks(options.hook),
+        agent=agent.partition("/")[0],
+        headers={
+            "user-agent": f"{agent} (+{options.contact})" if options.contact else agent,
+            "accept": ACCEPT,
+        },
+    )
+
+
+def _hooks(module: str) -> Hooks:
+    """The crawl's hooks; if this host cannot load them, each page's journal will say so."""
+    try:
+        return hooks.load(module)
+    except InvalidConfig as error:
+        log.warning("hook cannot be used on this host", hook=module, reason=str(error))
+        problem = str(error)
+
+    def unusable(*_: Any) -> Any:
+        raise InvalidConfig([("hook", problem)])
+
+    return Hooks(on_page=unusable)
+
+
+class Crawls:
+    """Contexts by crawl id; reloaded when a session names a newer revision."""
+
+    def __init__(self, source: CrawlSource) -> None:
+        self._source = source
+        self._contexts: dict[int, CrawlContext] = {}
+        self._loading = BoundedSemaphore(1)
+
+    def get(self, crawl: int, revision: int) -> CrawlContext:
+        """The context, at least as new as ``revision``; waits while the store is away.
+
+        Raises UnknownCrawl when the crawl was deleted.
+        """
+        context = self._contexts.get(crawl)
+        if context is not None and context.crawl.revision >= revision:
+            return context
+        with self._loading:  # many sessions of a new crawl start at once
+            context = self._contexts.get(crawl)
+            if context is None or context.crawl.revision < revision:
+                context = self.put(persist(lambda: self._source.crawl(crawl), "store"))
+            return context
+
+    def put(self, crawl: Crawl) -> CrawlContext:
+        """Take over a crawl that was read, or widened, just now."""
+        context = self._contexts[crawl.id] = context_of(crawl)
+        return context

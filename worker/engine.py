@@ -1,0 +1,308 @@
+"""One worker process: a greenlet for each host session, and a few that keep them going.
+
+The lease loop asks for as many sessions as greenlets are free and starts them; the extend loop
+keeps all of them alive; outboxes and the writer carry results away; the heartbeat tells the
+supervisor that the hub is turning. Brokers that are away are waited for; after any lost answer the
+worker reconciles before it leases again, so that nothing waits out a lease nobody knows of.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import gevent
+from gevent.event import Event
+from gevent.lock import BoundedSemaphore
+
+from schema.clock import Clock, monotonic
+from schema.errors import Refused, Unavailable
+from schema.log import logger
+from schema.records import (
+    CloseItem,
+    ExtendItem,
+    ExtendRequest,
+    ItemsReply,
+    LeaseReply,
+    LeaseRequest,
+    ReconcileReply,
+    ReconcileRequest,
+    Session,
+)
+from worker.backoff import delays
+from worker.outbox import Outbox
+from worker.sessions import Held, Sessions
+from worker.writer import Writer
+
+log = logger("worker")
+
+WAIT_SECONDS = 20.0
+PAUSE_SECONDS = 0.005
+"""Between two leases, so that hosts that fall due together come in one answer."""
+SLOW_SECONDS = 5.0
+"""A host whose answers took longer last time counts as slow."""
+_SLOW_HOSTS = 10_000
+_EXTEND_BATCH = 1000
+
+
+class Broker(Protocol):
+    """The part of ``broker.client.BrokerClient`` that is needed here."""
+
+    def lease(self, request: LeaseRequest) -> LeaseReply: ...
+
+    def reconcile(self, request: ReconcileRequest) -> ReconcileReply: ...
+
+    def extend(self, request: ExtendRequest) -> ItemsReply: ...
+
+
+class Runner(Protocol):
+    """The part of ``worker.pipeline.Pipeline`` that is needed here."""
+
+    def run(self, held: Held) -> CloseItem | None: ...
+
+
+class Heart(Protocol):
+    """The part of ``worker.marker.Marker`` that is needed here."""
+
+    def beat(self) -> None: ...
+
+    def set_ready(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How a process works. ``worker`` and ``incarnation`` name it to the broker; seconds."""
+
+    worker: str
+    incarnation: int
+    greenlets: int
+    lease_seconds: float
+    beat_seconds: float = 1.0
+    tasks_per_session: int = 32
+
+
+class Slow:
+    """Hosts that failed or crawled last time, and the share of greenlets that they may have."""
+
+    def __init__(self, share: int) -> None:
+        self._hosts: OrderedDict[str, None] = OrderedDict()
+        self.slots = BoundedSemaphore(max(1, share))
+        self.parked = 0
+
+    def __contains__(self, host: str) -> bool:
+        return host in self._hosts
+
+    def note(self, host: str, close: CloseItem) -> None:
+        """Remember how the session that ends with ``close`` went."""
+        self._hosts.pop(host, None)
+        if close.report.failed or close.report.latency > SLOW_SECONDS:
+            self._hosts[host] = None
+            if len(self._hosts) > _SLOW_HOSTS:
+                self._hosts.popitem(last=False)
+
+
+class Engine:
+    """See the module's text. :meth:`run` is the life of the process."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        broker: Broker,
+        runner: Runner,
+        sessions: Sessions,
+        writer: Writer,
+        outboxes: Sequence[Outbox[Any]],
+        closing: Outbox[CloseItem],
+        heart: Heart,
+        *,
+        stopping: Event,
+        clock: Clock = monotonic,
+    ) -> None:
+        self._limits = limits
+        self._broker = broker
+        self._runner = runner
+        self._sessions = sessions
+        self._writer = writer
+        self._outboxes = outboxes
+        self._closing = closing
+        self._heart = heart
+        self._stopping = stopping
+        self._clock = clock
+        self._sequence = 0
+        self._freed = Event()
+        self._slow = Slow(limits.greenlets // 2)
+        self._failed = False
+
+    def spawn(self, body: Callable[..., object], *args: object) -> gevent.Greenlet[..., Any]:
+        """Start a greenlet that is not to fail; if it does, the process ends with status 1."""
+        return gevent.spawn(self._guarded, body, *args)
+
+    def _guarded(self, body: Callable[..., object], *args: object) -> None:
+        try:
+            body(*args)
+        except Exception:
+            log.exception("worker must end", part=getattr(body, "__qualname__", str(body)))
+            self._failed = True
+            self._stopping.set()
+
+    def run(self, grace_seconds: float) -> int:
+        """Work until ``stopping`` is set, then drain; returns the process's exit status.
+
+        Draining: no further request leaves; answers under way are taken in, stored and settled;
+        what was not fetched is released, and sessions are closed – within ``grace_seconds``.
+        """
+        services = [self.spawn(self._beat), self.spawn(self._writer.run)]
+        services += [self.spawn(outbox.run) for outbox in self._outboxes]
+        leasing = self.spawn(self._lease_loop)
+        services.append(self.spawn(self._extend_loop))
+        self._stopping.wait()
+        leasing.kill()
+        if not self._failed:
+            try:
+                with gevent.Timeout(grace_seconds):
+                    self._drain()
+                log.info("stopped")
+            except gevent.Timeout:  # what is left is reaped by the broker, and fetched again
+                log.warning("stopped with work left", held=len(self._sessions))
+        gevent.killall(services)
+        return 1 if self._failed else 0
+
+    def _drain(self) -> None:
+        while self._sessions.fetching:
+            self._freed.wait()
+            self._freed.clear()
+        self._writer.join()
+        for outbox in self._outboxes:
+            outbox.join()
+        self._reconcile()  # a lease whose answer we did not wait for opens nothing
+
+    # -- leasing
+
+    def _lease_loop(self) -> None:
+        self._reconcile()
+        self._heart.set_ready()
+        backoff = delays()
+        while True:
+            free = self._free()
+            if free <= 0:
+                self._freed.clear()
+                self._freed.wait()
+                continue
+            sent = self._clock()
+            try:
+                reply = self._lease(free)
+            except (Unavailable, Refused) as error:
+                log.warning("cannot lease", reason=str(error))
+                gevent.sleep(next(backoff))
+                self._reconcile()
+                continue
+            backoff = delays()
+            for session in reply.sessions:
+                self._start(session, sent + reply.waited + session.ttl)
+            gevent.sleep(PAUSE_SECONDS)
+
+    def _free(self) -> int:
+        """Greenlets without work; those of parked sessions do no harm, up to a number."""
+        return self._limits.greenlets - self._sessions.fetching + self._slow.parked // 2
+
+    def _lease(self, free: int) -> LeaseReply:
+        self._sequence += 1
+        return self._broker.lease(
+            LeaseRequest(
+                worker=self._limits.worker,
+                incarnation=self._limits.incarnation,
+                sequence=self._sequence,
+                max_sessions=min(free, 1000),
+                tasks_per_session=self._limits.tasks_per_session,
+                ttl=self._limits.lease_seconds,
+                wait=WAIT_SECONDS,
+            )
+        )
+
+    def _reconcile(self) -> None:
+        """Tell what is held, so that all else is released; waits for a broker."""
+        for delay in delays():
+            self._sequence += 1
+            request = ReconcileRequest(
+                worker=self._limits.worker,
+                incarnation=self._limits.incarnation,
+                sequence=self._sequence,
+                holding=tuple(held.session.token for held in self._sessions.holding()),
+            )
+            try:
+                reply = self._broker.reconcile(request)
+            except (Unavailable, Refused) as error:
+                log.warning("cannot reconcile", reason=str(error))
+                gevent.sleep(delay)
+                continue
+            if reply.sessions:
+                log.info("released", sessions=reply.sessions, tasks=reply.tasks)
+            return
+
+    # -- sessions
+
+    def _start(self, session: Session, deadline: float) -> None:
+        held = self._sessions.hold(session, deadline)
+        if held is not None:
+            self.spawn(self._session, held)
+
+    def _session(self, held: Held) -> None:
+        host = held.session.host
+        close: CloseItem | None = None
+        try:
+            run = self._parked if host in self._slow else self._runner.run
+            close = run(held)
+            if close is not None:
+                self._slow.note(host, close)
+        finally:
+            self._sessions.fetched(held, closing=close is not None)
+            if close is not None:
+                self._closing.put(close)
+            self._freed.set()
+
+    def _parked(self, held: Held) -> CloseItem | None:
+        """Run a slow host's session within the share of greenlets that slow hosts may have."""
+        self._slow.parked += 1
+        try:
+            self._slow.slots.acquire()
+        finally:
+            self._slow.parked -= 1
+        try:
+            return self._runner.run(held)
+        finally:
+            self._slow.slots.release()
+
+    def _extend_loop(self) -> None:
+        """Extend what is held every third of a lease; deadlines guard whom this does not reach."""
+        backoff = delays()
+        wait = self._limits.lease_seconds / 3
+        while True:
+            gevent.sleep(wait)
+            try:
+                self._extend()
+            except (Unavailable, Refused) as error:
+                log.warning("cannot extend", reason=str(error))
+                wait = min(next(backoff), self._limits.lease_seconds / 3)
+                continue
+            backoff = delays()
+            wait = self._limits.lease_seconds / 3
+
+    def _extend(self) -> None:
+        all_held = [held for held in self._sessions.holding() if not held.lost]
+        for start in range(0, len(all_held), _EXTEND_BATCH):
+            batch = all_held[start : start + _EXTEND_BATCH]
+            items = tuple(
+                ExtendItem(session=held.session.session, token=held.session.token) for held in batch
+            )
+            sent = self._clock()
+            reply = self._broker.extend(ExtendRequest(items, self._limits.lease_seconds))
+            deadline = sent + self._limits.lease_seconds
+            for held, status in zip(batch, reply.results, strict=True):
+                self._sessions.extended(held, status, deadline)
+
+    def _beat(self) -> None:
+        while True:
+            self._heart.beat()
+            gevent.sleep(self._limits.beat_seconds)

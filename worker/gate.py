@@ -1,0 +1,126 @@
+"""robots.txt of each origin: known, fetched, or unreachable (RFC 9309).
+
+The answer is looked for in this process, then in Redis, and fetched at last by the session at hand
+as an ordinary paced and counted request.
+
+What counts as what (section 2.3.1): 2xx is parsed, up to 500 KiB; up to five redirects are
+followed; 4xx but 429 means that there are no rules; 429, 5xx and network errors mean complete
+disallow, for now. A redirect to another *host* would need that host's own session. Where some
+session has read the robots.txt that it leads to already, those rules hold here too; else the file
+counts as unavailable – everything allowed, as the RFC lets a crawler assume where redirects are not
+followed to their end – but is asked for again within the hour instead of the day. (Such hosts
+redirect their pages as well, and the other host's session keeps the other host's rules.)
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Protocol
+
+from schema.clock import Clock, epoch_ms, monotonic
+from schema.errors import InvalidUrl
+from schema.records import Failure, FailureKind, Fetched
+from schema.urls import canonicalise, host_of, origin_of
+from worker import retry, robots
+from worker.backoff import persist
+from worker.visit import Visit
+
+MAX_REDIRECTS = 5
+SHARED_SECONDS = 23 * 3600
+LOCAL_SECONDS = 3600
+"""Together the 24 hours beyond which RFC 9309 (2.4) wants no copy used."""
+DOUBTFUL_SECONDS = 3600
+_ORIGINS = 2000
+_KIND = FailureKind.ROBOTS_UNREACHABLE
+
+
+class RobotsCache(Protocol):
+    """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
+
+    def robots_get(self, origin: str) -> bytes | None: ...
+
+    def robots_put(self, origin: str, value: bytes, seconds: int) -> None: ...
+
+
+class RobotsGate:
+    """Rules by origin, for one process."""
+
+    def __init__(self, shared: RobotsCache, clock: Clock = monotonic) -> None:
+        self._shared = shared
+        self._clock = clock
+        self._local: OrderedDict[str, tuple[float, robots.Rules]] = OrderedDict()
+
+    def rules(self, visit: Visit, url: str) -> robots.Rules | Failure:
+        """The rules that hold for ``url``, or why they cannot be known now.
+
+        Raises VisitOver and LeaseExpired like :meth:`Visit.get`.
+        """
+        origin = origin_of(url)
+        known = self._known(origin)
+        if known is not None:
+            return known
+        found = self._fetch(visit, origin)
+        if isinstance(found, Failure):
+            return found
+        record, seconds = found
+        persist(lambda: self._shared.robots_put(origin, record, seconds), "frontier")
+        return self._keep(origin, record) or robots.ALLOW_ALL
+
+    def _known(self, origin: str) -> robots.Rules | None:
+        entry = self._local.get(origin)
+        if entry is not None and entry[0] > self._clock():
+            self._local.move_to_end(origin)
+            return entry[1]
+        record = persist(lambda: self._shared.robots_get(origin), "frontier")
+        return None if record is None else self._keep(origin, record)
+
+    def _keep(self, origin: str, record: bytes) -> robots.Rules | None:
+        cached = robots.unpack(record)
+        if cached is None:
+            return None
+        rules = cached.rules()
+        self._local[origin] = (self._clock() + LOCAL_SECONDS, rules)
+        self._local.move_to_end(origin)
+        if len(self._local) > _ORIGINS:
+            self._local.popitem(last=False)
+        return rules
+
+    def _fetch(self, visit: Visit, origin: str) -> tuple[bytes, int] | Failure:
+        """(record for the cache, seconds it may be kept), or why nothing may be fetched now."""
+        url = f"{origin}/robots.txt"
+        for _ in range(MAX_REDIRECTS + 1):
+            answer = visit.get(url, visit.context.headers, robots.MAX_BODY_BYTES + 1)
+            if isinstance(answer, Failure):
+                return _unreachable(answer)
+            verdict = robots.verdict_for(answer.status)
+            if verdict == "parse":
+                return robots.pack("rules", answer.body, answer.fetched_ms), SHARED_SECONDS
+            if verdict == "disallow_all_for_now":
+                return _unreachable(retry.classify(answer) or Failure(_KIND, code=answer.status))
+            target = _target(url, answer) if 300 <= answer.status < 400 else None
+            if target is None:
+                break
+            if host_of(target) != visit.host:
+                return self._elsewhere(target)
+            url = target
+        return robots.pack("allow", b"", epoch_ms()), SHARED_SECONDS
+
+    def _elsewhere(self, target: str) -> tuple[bytes, int]:
+        origin = origin_of(target)
+        record = None
+        if target == f"{origin}/robots.txt":
+            record = persist(lambda: self._shared.robots_get(origin), "frontier")
+        return record or robots.pack("allow", b"", epoch_ms()), DOUBTFUL_SECONDS
+
+
+def _target(url: str, answer: Fetched) -> str | None:
+    try:
+        return canonicalise(answer.headers.get("location", ""), url)
+    except InvalidUrl:
+        return None
+
+
+def _unreachable(cause: Failure) -> Failure:
+    """The failure of every page of the origin, with what is known of the cause."""
+    detail = f"robots.txt: {cause.kind} {cause.detail}".rstrip()
+    return Failure(_KIND, detail, cause.code, cause.retry_after, cause.requests)

@@ -1,0 +1,360 @@
+"""The life of a task, and the only place that knows the order of the stages.
+
+robots → authentication → hook ``request`` → download → verdict on the status → extraction → hooks
+``on_page`` and ``links`` → link checker → journal → writer. A session's tasks go through it one
+after the other; the writer stores and settles them behind our back, in batches.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import xxhash
+from gevent.event import Event
+
+from schema.errors import UnknownCrawl
+from schema.log import logger
+from schema.records import (
+    Attempt,
+    CloseItem,
+    Crawl,
+    Done,
+    Failure,
+    FailureKind,
+    Fetched,
+    Page,
+    StoredPage,
+    Task,
+)
+from schema.scope import redirect_root
+from schema.urls import canonicalise
+from worker import retry
+from worker.auth import Authenticator
+from worker.backoff import persist
+from worker.crawls import Crawls, CrawlSource
+from worker.download import LeaseExpired
+from worker.extract import extract
+from worker.gate import RobotsCache, RobotsGate
+from worker.hooks import HookError
+from worker.journal import Journal
+from worker.links import redirect_problem
+from worker.marker import Marker, Suspect
+from worker.sessions import Held
+from worker.visit import Fetcher, Visit, VisitOver
+from worker.writer import Result, Writer
+
+log = logger("worker")
+
+
+class Widener(CrawlSource, Protocol):
+    """The part of a store that is needed here; see ``store.base.Store``."""
+
+    def add_roots(self, crawl: int, roots: list[str]) -> Crawl: ...
+
+
+class Fingerprinter(RobotsCache, Protocol):
+    """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
+
+    def fingerprint(self, url: str) -> int: ...
+
+
+class Pipeline:
+    """The stages of one process, put together. :meth:`run` is the body of a session's greenlet."""
+
+    def __init__(
+        self,
+        *,
+        store: Widener,
+        frontier: Fingerprinter,
+        fetcher: Fetcher,
+        authenticator: Authenticator,
+        writer: Writer,
+        journal: Journal,
+        marker: Marker,
+        stopping: Event,
+    ) -> None:
+        self._store = store
+        self._frontier = frontier
+        self._fetcher = fetcher
+        self._authenticator = authenticator
+        self._writer = writer
+        self._journal = journal
+        self._marker = marker
+        self._stopping = stopping
+        self._crawls = Crawls(store)
+        self._gate = RobotsGate(frontier)
+
+    def run(self, held: Held) -> CloseItem | None:
+        """Fetch a session's tasks; returns how to close it, None if it is not ours any more.
+
+        What was fetched is with the writer by then; what was not is named for release. Returns
+        early when the host fails, the broker asks for it, or the worker stops.
+        """
+        session = held.session
+        try:
+            context = self._crawls.get(session.crawl, session.revision)
+        except UnknownCrawl:
+            return None
+        visit = Visit(held, context, self._fetcher, self._stopping)
+        begun = 0
+        try:
+            for task in session.tasks:
+                self._bring_through(visit, task)
+                begun += 1
+                if visit.failed:
+                    break
+        except LeaseExpired:
+            return None
+        except VisitOver:
+            if held.lost:
+                return None
+        return CloseItem(
+            session=session.session,
+            token=session.token,
+            report=visit.report(),
+            release=tuple(task.number for task in session.tasks[begun:]),
+        )
+
+    # -- one task
+
+    def _bring_through(self, visit: Visit, task: Task) -> None:
+        """A task's whole life; what nobody foresaw is charged to it and harms no other."""
+        try:
+            self._task(visit, task)
+        except (LeaseExpired, VisitOver):
+            raise
+        except Exception as error:
+            log.exception("page failed", url=task.url)
+            self._fail(visit, task, Failure(FailureKind.PARSE, f"{type(error).__name__}: {error}"))
+
+    def _task(self, visit: Visit, task: Task) -> None:
+        """Bring a task to its outcome. Raises VisitOver or LeaseExpired: then it has none."""
+        context = visit.context
+        reason = context.rules.excluded_by(task.url, task.depth, seed=task.depth == 0)
+        if reason is not None:  # the crawl's options have changed since it was admitted
+            self._exclude(visit, task, "scope", reason)
+            return
+        rules = self._gate.rules(visit, task.url)
+        if isinstance(rules, Failure):
+            self._fail(visit, task, rules)
+            return
+        visit.learn_robots(rules.crawl_delay(context.agent))
+        if not rules.allowed(task.url, context.agent):
+            line = rules.line_for(task.url, context.agent) or ""
+            self._exclude(visit, task, "robots", f"robots.txt: {line}")
+            return
+        notes: list[Attempt] = []
+        answer = self._download(visit, task, notes)
+        failure = answer if isinstance(answer, Failure) else retry.classify(answer)
+        if failure is not None:
+            elapsed_ms = answer.elapsed_ms if isinstance(answer, Fetched) else 0
+            self._fail(visit, task, failure, elapsed_ms, notes)
+        elif isinstance(answer, Fetched) and 300 <= answer.status < 400:
+            self._redirect(visit, task, answer, notes)
+        elif isinstance(answer, Fetched):
+            self._page(visit, task, answer, notes)
+
+    def _download(self, visit: Visit, task: Task, notes: list[Attempt]) -> Fetched | Failure:
+        context = visit.context
+        headers = {**context.headers, **self._authenticator.headers(task.url)}
+        if context.hooks.request is not None:
+            try:
+                with self._marker.parsing(_suspect(visit, task)):
+                    headers = context.hooks.request_headers(task, headers)
+            except HookError as error:
+                notes.append(self._hook_note(visit, task, error))
+        return visit.get(task.url, headers, context.options.max_body_bytes)
+
+    # -- outcomes
+
+    def _exclude(self, visit: Visit, task: Task, kind: str, detail: str) -> None:
+        crawl = visit.context.crawl.id
+        fingerprint = self._frontier.fingerprint(task.url)
+        final = self._journal.final(crawl, fingerprint, task, "excluded", kind, detail=detail)
+        result = Result(held=visit.held, task=task.number, outcome=Done(kind=kind), finals=[final])
+        self._writer.put(result)
+
+    def _fail(
+        self,
+        visit: Visit,
+        task: Task,
+        failure: Failure,
+        elapsed_ms: int = 0,
+        notes: list[Attempt] | None = None,
+    ) -> None:
+        """Journal a failure, and let the table say what follows for the URL and for the host."""
+        tries = visit.context.options.tries
+        decision = retry.decide(failure, task.errors, tries, task.deliveries)
+        if decision.block is not None:
+            visit.fail(str(failure.kind), decision.block)
+        crawl = visit.context.crawl.id
+        result = self.failed(visit.held, crawl, task, failure, decision, elapsed_ms)
+        result.attempts += notes or []
+        self._writer.put(result)
+
+    def failed(
+        self,
+        held: Held,
+        crawl: int,
+        task: Task,
+        failure: Failure,
+        decision: retry.Decision,
+        elapsed_ms: int = 0,
+    ) -> Result:
+        """The rows of a failed try: its attempt, and its last word if there is no further one."""
+        fingerprint = self._frontier.fingerprint(task.url)
+        attempt = self._journal.attempt(
+            crawl,
+            fingerprint,
+            task,
+            failure,
+            errors=decision.errors,
+            wait=decision.wait,
+            elapsed_ms=elapsed_ms,
+        )
+        result = Result(held=held, task=task.number, outcome=decision.outcome, attempts=[attempt])
+        if decision.final is not None:
+            final = self._journal.final(
+                crawl,
+                fingerprint,
+                task,
+                decision.final,
+                str(failure.kind),
+                detail=failure.detail,
+                code=failure.code,
+            )
+            result.finals.append(final)
+        return result
+
+    def _redirect(self, visit: Visit, task: Task, fetched: Fetched, notes: list[Attempt]) -> None:
+        """Admit where the answer points to; a seed takes its scope along within its domain."""
+        location = fetched.headers.get("location", "")
+        problem = redirect_problem(task, location)
+        if problem:
+            failure = Failure(FailureKind.REDIRECT, problem, fetched.status)
+            self._fail(visit, task, failure, fetched.elapsed_ms, notes)
+            return
+        target = canonicalise(location, task.url)
+        context = visit.context
+        if task.depth == 0:
+            root = redirect_root(context.rules, task.url, target)
+            if root is not None:
+                log.info("seed redirects: scope widened", crawl=context.crawl.name, root=root)
+                crawl = context.crawl.id
+                widened = persist(lambda: self._store.add_roots(crawl, [root]), "store")
+                context = visit.context = self._crawls.put(widened)
+        admission = context.checker.redirected(task, target)
+        page = self._row(visit, task, fetched)
+        page.final_url = target
+        page.links = [admission] if admission else []
+        self._store_page(visit, task, fetched, page, notes, stored=False)
+
+    def _page(self, visit: Visit, task: Task, fetched: Fetched, notes: list[Attempt]) -> None:
+        row = self._row(visit, task, fetched)
+        if is_html(fetched):
+            with self._marker.parsing(_suspect(visit, task)):
+                page = extract(fetched.body, task.url, fetched.content_type)
+                self._read(visit, task, fetched, page, row, notes)
+        elif not is_text(fetched):
+            row.body = b""
+        self._store_page(visit, task, fetched, row, notes, stored=bool(fetched.body))
+
+    def _read(
+        self,
+        visit: Visit,
+        task: Task,
+        fetched: Fetched,
+        page: Page,
+        row: StoredPage,
+        notes: list[Attempt],
+    ) -> None:
+        """Take over into ``row`` what extraction, the user's hooks and the checker made."""
+        hooks = visit.context.hooks
+        links = page.links
+        try:
+            row.fields = hooks.page_fields(page, fetched)
+        except HookError as error:
+            notes.append(self._hook_note(visit, task, error))
+        try:
+            links = hooks.chosen_links(page)
+        except HookError as error:
+            notes.append(self._hook_note(visit, task, error))
+        row.title, row.text, row.language = page.title, page.text, page.language
+        row.encoding = page.encoding
+        row.links = visit.context.checker.check(page, links, task.depth)
+
+    def _store_page(
+        self,
+        visit: Visit,
+        task: Task,
+        fetched: Fetched,
+        row: StoredPage,
+        notes: list[Attempt],
+        *,
+        stored: bool,
+    ) -> None:
+        self._writer.put(
+            Result(
+                held=visit.held,
+                task=task.number,
+                outcome=Done(stored=stored, bytes=fetched.wire_bytes),
+                page=row,
+                attempts=notes,
+            )
+        )
+
+    # -- rows
+
+    def _row(self, visit: Visit, task: Task, fetched: Fetched) -> StoredPage:
+        digest = xxhash.xxh3_64_intdigest(fetched.body)
+        return StoredPage(
+            crawl=visit.context.crawl.id,
+            fingerprint=self._frontier.fingerprint(task.url),
+            url=task.url,
+            final_url=task.url,
+            status=fetched.status,
+            headers={k: v for k, v in fetched.headers.items() if k != "set-cookie"},
+            fetched_ms=fetched.fetched_ms,
+            elapsed_ms=fetched.elapsed_ms,
+            depth=task.depth,
+            body=fetched.body,
+            truncated=fetched.truncated,
+            content=digest - (1 << 64) if digest >> 63 else digest,
+        )
+
+    def _hook_note(self, visit: Visit, task: Task, error: HookError) -> Attempt:
+        return self._journal.attempt(
+            visit.context.crawl.id,
+            self._frontier.fingerprint(task.url),
+            task,
+            Failure(FailureKind.HOOK, str(error)),
+            errors=task.errors,
+        )
+
+
+def _suspect(visit: Visit, task: Task) -> Suspect:
+    session = visit.held.session
+    return Suspect(
+        session.session,
+        session.token,
+        task.number,
+        session.crawl,
+        task.url,
+        task.depth,
+        task.level,
+        task.errors,
+    )
+
+
+def is_html(fetched: Fetched) -> bool:
+    """Whether to parse: by the declared type, or without one by the first character."""
+    kind = fetched.content_type.partition(";")[0].strip().lower()
+    if not kind:
+        return fetched.body.lstrip()[:1] == b"<"
+    return kind in ("text/html", "application/xhtml+xml")
+
+
+def is_text(fetched: Fetched) -> bool:
+    """Whether the body is kept, though not parsed: text, XML and JSON; not images or archives."""
+    kind = fetched.content_type.partition(";")[0].strip().lower()
+    return kind.startswith("text/") or kind.endswith(("/xml", "+xml", "/json", "+json"))

@@ -1,0 +1,97 @@
+"""A visit: the use of one host session, and what it learns of the host.
+
+Every request of a session – robots.txt, pages, logins – goes through :meth:`Visit.get`, which
+waits for the host's pace, checks that the session still is ours, and counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+from gevent.event import Event
+
+from schema.errors import GreencrawlError
+from schema.records import Failure, Fetched, HostReport
+from worker import retry
+from worker.crawls import CrawlContext
+from worker.schedule import Pace, response_of
+from worker.sessions import Held
+
+
+class Fetcher(Protocol):
+    """The part of ``worker.download.Downloader`` that is needed here."""
+
+    def fetch(
+        self, url: str, headers: Mapping[str, str], *, max_body_bytes: int, deadline: float
+    ) -> Fetched | Failure: ...
+
+
+class VisitOver(GreencrawlError):
+    """Raised instead of sending a request when the session must end, or the worker stops."""
+
+
+class Visit:
+    """One session under way. ``stopping`` is set when the worker is to end."""
+
+    def __init__(
+        self, held: Held, context: CrawlContext, fetcher: Fetcher, stopping: Event
+    ) -> None:
+        self.held = held
+        self.context = context
+        self._fetcher = fetcher
+        self._stopping = stopping
+        self._pace = Pace(held.session.floor, held.session.delay)
+        self._requests = 0
+        self._failed = ""
+        self._block = 0.0
+        self._robots_read = False
+
+    @property
+    def host(self) -> str:
+        return self.held.session.host
+
+    @property
+    def failed(self) -> bool:
+        """True when the host as a whole failed: nothing more is asked of it in this session."""
+        return bool(self._failed)
+
+    def get(self, url: str, headers: Mapping[str, str], max_body_bytes: int) -> Fetched | Failure:
+        """One paced and counted request to the session's host.
+
+        Raises VisitOver, and LeaseExpired (of the downloader) when the lease ran out meanwhile.
+        """
+        wait = self._pace.wait_seconds()
+        if wait > 0:
+            self._stopping.wait(wait)
+        if self.held.ended or self._stopping.is_set():
+            raise VisitOver(self.held.ended or "stopping")
+        self._pace.request_started()
+        answer = self._fetcher.fetch(
+            url, headers, max_body_bytes=max_body_bytes, deadline=self.held.deadline
+        )
+        if isinstance(answer, Fetched):
+            self._requests += 1
+            failure = retry.classify(answer)
+            elapsed: float | None = answer.elapsed_ms / 1000
+        else:
+            self._requests += answer.requests
+            failure, elapsed = answer, None
+        self._pace.request_ended(response_of(failure.kind if failure else None), elapsed)
+        return answer
+
+    def learn_robots(self, crawl_delay: float | None) -> None:
+        """robots.txt is known now; from here on its crawl-delay is kept."""
+        self._robots_read = True
+        self._pace.robots_say(crawl_delay)
+
+    def fail(self, kind: str, block: float) -> None:
+        """The host failed; ``block`` seconds were asked for by it (0: its own back-off)."""
+        self._failed = kind
+        self._block = block
+
+    def report(self) -> HostReport:
+        """What the broker is told when the session closes; only requests that left are counted."""
+        report = self._pace.report(robots=self._robots_read, failed=self._failed, block=self._block)
+        return msgspec.structs.replace(report, requests=self._requests)
