@@ -92,9 +92,10 @@ def crawl(
 ) -> None:
     """Crawl until nothing is left to fetch.
 
-    Begins at the URLs given, or as FILE.toml says. Starts a broker and workers of its own, shows the progress, and ends with a summary. Ctrl-C
-    stops cleanly; the same command again resumes. With GREENCRAWL_BROKER set, the crawl is given
-    to that broker and only watched from here.
+    Begins at the URLs given, or as FILE.toml says. Starts a broker and workers of its own,
+    shows the progress, and ends with a summary. Ctrl-C stops cleanly; the same command again
+    resumes. With GREENCRAWL_BROKER set, the crawl is given to that broker and only watched from
+    here.
 
     FILE.toml holds the options below under the same names (max_pages = 100), with seeds = [...]
     and, if wanted, name = "..."; an option given here wins over the file.

@@ -16,7 +16,7 @@ from schema.records import CreateCrawl
 from schema.scope import check_options
 from schema.urls import canonicalise, host_of
 
-_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
+_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?!\d)")  # localhost:8080 has none
 _FIELD = re.compile(r" - at `\$\.?(?P<path>[^`]*)`")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
 

@@ -8,6 +8,7 @@ import click
 
 from broker.client import BrokerClient
 from cli import choose, reach
+from cli.display import printable
 from cli.explain import moment
 from schema.records import Final
 from schema.settings import Settings
@@ -23,8 +24,9 @@ PAGE = 1000
 def dead(crawl: str | None, requeue: bool, data: str | None) -> None:
     """List URLs that were given up.
 
-    CRAWL may be left out when there is only one. One a line, separated by tabs: when, kind of failure, HTTP status, URL, detail. With --requeue
-    they are tried again: by a running broker at once, otherwise when the crawl is run again.
+    CRAWL may be left out when there is only one. One a line, separated by tabs: when, kind of
+    failure, HTTP status, URL, detail. With --requeue they are tried again: by a running broker
+    at once, otherwise when the crawl is run again.
     """
     settings = reach.load(data)
     broker = reach.answering(settings)
@@ -34,7 +36,7 @@ def dead(crawl: str | None, requeue: bool, data: str | None) -> None:
         return
     for letter in _listed(broker, crawl) if broker else _stored(settings, crawl):
         fields = (moment(letter.at_ms), letter.kind, letter.code or "-", letter.url, letter.detail)
-        click.echo("\t".join(map(str, fields)))
+        click.echo("\t".join(printable(str(field)) for field in fields))
 
 
 def _listed(broker: BrokerClient, crawl: str | None) -> Iterator[Final]:

@@ -40,6 +40,11 @@ class Rate:
         return max(0.0, (stored - first) / (now - began)) if now > began else 0.0
 
 
+def printable(text: str) -> str:
+    """``text`` on one line without control characters: some of it comes from foreign servers."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
 def size(count: float) -> str:
     """Bytes for people: ``1.5 MB`` (powers of 1000)."""
     for unit in ("B", "kB", "MB", "GB"):
@@ -138,10 +143,12 @@ class Display:
             self._live.update(panel(stats, rate, self.seconds, slowest, self._note), refresh=True)
         elif self._clock() - self._printed >= PLAIN_SECONDS:
             self._printed = self._clock()
-            self._console.print(line(stats, rate, self.seconds), soft_wrap=True, highlight=False)
+            self._console.print(
+                line(stats, rate, self.seconds), soft_wrap=True, markup=False, highlight=False
+            )
 
     def note(self, text: str) -> None:
         """Say something beside the numbers ("" takes it away); printed once elsewhere."""
         if text and text != self._note and self._live is None:
-            self._console.print(text, soft_wrap=True, highlight=False)
+            self._console.print(text, soft_wrap=True, markup=False, highlight=False)
         self._note = text

@@ -9,6 +9,7 @@ import msgspec
 
 from cli import choose, reach
 from cli.crawlfile import with_scheme
+from cli.display import printable
 from schema.errors import GreencrawlError, InvalidUrl
 from schema.records import Attempt, Crawl, UrlState
 from schema.scope import compile
@@ -24,8 +25,9 @@ from store.base import Store
 def explain(url: str, crawl: str | None, data: str | None) -> None:
     """Say where a URL is, and why.
 
-    Fetched, waiting, held back, excluded by which rule, given up: one sentence for each crawl, then the tries so far, the latest first. Asks the running broker;
-    when none answers, the store, which does not know what is waiting.
+    Fetched, waiting, held back, excluded by which rule, given up: one sentence for each crawl,
+    then the tries so far, the latest first. Asks the running broker; when none answers, the
+    store, which does not know what is waiting.
     """
     settings = reach.load(data)
     broker = reach.answering(settings)
@@ -34,9 +36,9 @@ def explain(url: str, crawl: str | None, data: str | None) -> None:
     if not states:
         raise GreencrawlError("there is no crawl yet; start one with `greencrawl crawl URL`")
     for state in states:
-        click.echo(f"{state.crawl}: {state.state}. {state.why}".rstrip())
+        click.echo(printable(f"{state.crawl}: {state.state}. {state.why}".rstrip()))
         for attempt in state.attempts:
-            click.echo(f"  {attempt_line(attempt)}")
+            click.echo(printable(f"  {attempt_line(attempt)}"))
     if broker is None:
         click.echo("no broker is running: this is what the store knows", err=True)
 

@@ -37,7 +37,8 @@ def export(
     """Write what a crawl stored.
 
     First its pages, then the URLs that came to no page, with the reason. CRAWL may be left out
-    when there is only one. Reads the store itself: no broker needs to run, and a crawl may go on meanwhile.
+    when there is only one. Reads the store itself: no broker needs to run, and a crawl may go
+    on meanwhile.
     """
     with reach.store(reach.load(data)) as store:
         chosen = choose.one(store.crawls(), crawl)

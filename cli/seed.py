@@ -24,8 +24,9 @@ BATCH = 1000
 def seed(crawl: str, urls: tuple[str, ...], force: bool, data: str | None) -> None:
     """Add URLs to a crawl.
 
-    A URL of `-` reads them from standard input, one a line. Prints how many were added, were there already, and were rejected; each rejected URL goes to
-    standard error with its reason, and the exit code is then 1. Doing it again changes nothing.
+    A URL of `-` reads them from standard input, one a line. Prints how many were added, were
+    there already, and were rejected; each rejected URL goes to standard error with its reason,
+    and the exit code is then 1. Doing it again changes nothing.
     """
     broker = reach.required(reach.load(data))
     counts = {"added": 0, "duplicate": 0, "rejected": 0}

@@ -30,8 +30,9 @@ WATCH_SECONDS = 1.0
 def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> None:
     """Show how crawls stand.
 
-    For CRAWL, or every crawl: state, counts, failures by kind, slowest hosts. Asks the running broker. When none answers, what the store in the data folder holds is shown;
-    what is waiting is not known then.
+    For CRAWL, or every crawl: state, counts, failures by kind, slowest hosts. Asks the running
+    broker. When none answers, what the store in the data folder holds is shown; what is waiting
+    is not known then.
     """
     settings = reach.load(data)
     broker = reach.required(settings) if watch else reach.answering(settings)
@@ -65,7 +66,8 @@ def table(stats: Stats) -> RenderableType:
         state = f"{one.state} ({one.reason})" if one.reason else one.state
         counts = (one.stored, one.waiting, one.leased, one.later, one.dead)
         numbers = [f"{count:,}" for count in counts]
-        rows.add_row(one.crawl, state, *numbers, size(one.bytes), failures_text(one.failures))
+        cells = (one.crawl, state, *numbers, size(one.bytes), failures_text(one.failures))
+        rows.add_row(*map(Text, cells))
     return Group(rows, Text(f"slowest hosts: {slowest_text(stats.slowest)}"))
 
 

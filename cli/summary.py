@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from cli.display import duration, failures_text, size
 from schema.errors import GreencrawlError
@@ -175,7 +176,7 @@ def show(summary: Summary, console: Console) -> None:
     if summary.export:
         rows.append(("export", summary.export))
     for name, text in rows:
-        table.add_row(name, text)
+        table.add_row(name, Text(text))
     console.print(table, highlight=False)
 
 

@@ -1,0 +1,113 @@
+"""From arguments, options and a file to a crawl."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli import crawlfile
+from schema.errors import InvalidConfig
+
+
+def wrong(*arguments: str, **options: object) -> str:
+    with pytest.raises(InvalidConfig) as caught:
+        crawlfile.build(arguments, options)
+    return str(caught.value)
+
+
+def test_seed_without_scheme_is_taken_as_https() -> None:
+    crawl = crawlfile.build(("example.org", "http://Example.com/a#b"), {})
+    assert crawl.seeds == ("https://example.org/", "http://example.com/a")
+
+
+@pytest.mark.parametrize(
+    ("seed", "name"),
+    [
+        ("example.org/deep/page", "example.org"),
+        ("http://127.0.0.1:8080/", "127.0.0.1-8080"),
+        ("http://[::1]:81/", "1-81"),
+        ("https://bücher.example/", "xn--bcher-kva.example"),
+    ],
+)
+def test_default_name_comes_from_the_first_seeds_host(seed: str, name: str) -> None:
+    assert crawlfile.build((seed, "https://other.example/"), {}).name == name
+
+
+def test_long_hosts_give_distinct_valid_names() -> None:
+    hosts = ["a." * 60 + end for end in ("example.org", "example.net")]
+    names = [crawlfile.default_name(host) for host in hosts]
+    assert len(set(names)) == 2
+    assert all(len(name) <= 64 for name in names)
+    assert [crawlfile.build((host,), {}).name for host in hosts] == names
+
+
+def test_same_arguments_mean_the_same_crawl() -> None:
+    assert crawlfile.build(("example.org",), {}) == crawlfile.build(("example.org",), {})
+
+
+def test_option_wins_over_file_and_file_over_default(tmp_path: Path) -> None:
+    file = tmp_path / "docs.toml"
+    file.write_text('seeds = ["example.org"]\ndepth = 3\nmax_pages = 7\nexclude = ["x"]\n')
+    crawl = crawlfile.build((str(file), "example.net"), {"depth": 4})
+    assert (crawl.depth, crawl.max_pages, crawl.tries) == (4, 7, 5)
+    assert crawl.exclude == ("x",)
+    assert crawl.seeds == ("https://example.org/", "https://example.net/")
+    assert crawl.name == "docs"
+
+
+def test_name_is_the_options_then_the_files_then_the_stem(tmp_path: Path) -> None:
+    file = tmp_path / "My File.toml"
+    file.write_text('seeds = ["example.org"]\n')
+    assert crawlfile.build((str(file),), {}).name == "my-file"
+    file.write_text('seeds = ["example.org"]\nname = "own"\n')
+    assert crawlfile.build((str(file),), {}).name == "own"
+    assert crawlfile.build((str(file),), {}, "given").name == "given"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("seeds = [", "not TOML"),
+        ('seeds = "example.org"', "seeds: must be a list"),
+        ("seeds = [1]", "seeds: must be a list"),
+        (
+            'seeds = ["example.org"]\nmaxpages = 3',
+            "maxpages: unknown option; did you mean max_page",
+        ),
+        ('seeds = ["example.org"]\ndepth = "deep"', "depth: Expected `int`, got `str`"),
+        ('seeds = ["example.org"]\nname = "No Name"', "name:"),
+    ],
+)
+def test_bad_file_is_refused_naming_the_option(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text(text)
+    assert said in wrong(str(file))
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    assert "absent.toml: No such file" in wrong(str(tmp_path / "absent.toml"))
+
+
+def test_two_files_are_refused() -> None:
+    assert "one at a time" in wrong("a.toml", "b.toml")
+
+
+def test_url_that_ends_in_toml_is_a_url() -> None:
+    assert crawlfile.build(("https://example.org/a.toml",), {}).seeds[0].endswith("/a.toml")
+
+
+def test_nothing_to_start_from_is_refused() -> None:
+    assert "at least one URL" in wrong()
+
+
+@pytest.mark.parametrize("seed", ["ftp://example.org/", "mailto:me@example.org", "http://", "a b"])
+def test_seed_that_is_no_web_address_is_refused(seed: str) -> None:
+    assert "seeds" in wrong(seed)
+
+
+def test_patterns_and_slots_are_checked_before_anything_starts() -> None:
+    said = wrong("example.org", include=["("], slots=2)
+    assert "include" in said
+    assert "slots" in said
+    assert crawlfile.build(("example.org",), {"slots": 2, "delay": 0.0}).slots == 2

@@ -1,0 +1,51 @@
+"""One command at a time in a data folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cli.datafolder import LOCK, FolderInUse, Running, held, running
+from schema.errors import GreencrawlError
+
+
+def test_second_command_is_refused_and_told_who_holds_the_folder(tmp_path: Path) -> None:
+    with (
+        held(tmp_path, "up", "http://127.0.0.1:9"),
+        pytest.raises(FolderInUse, match=r"greencrawl up.*GREENCRAWL_BROKER=http://127.0.0.1:9"),
+        held(tmp_path, "crawl", "http://127.0.0.1:10"),
+    ):
+        pass
+
+
+def test_running_command_is_found_only_while_it_runs(tmp_path: Path) -> None:
+    assert running(tmp_path) is None
+    with held(tmp_path / "new", "crawl", "http://127.0.0.1:9"):
+        assert running(tmp_path / "new") == Running("crawl", os.getpid(), "http://127.0.0.1:9")
+    assert running(tmp_path / "new") is None
+
+
+def test_folder_is_free_again_after_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), held(tmp_path, "crawl", ""):
+        raise RuntimeError
+    with held(tmp_path, "crawl", ""):
+        pass
+
+
+def test_damaged_note_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / LOCK).write_bytes(b"{half a no")
+    with held(tmp_path, "crawl", "http://127.0.0.1:9"):
+        assert running(tmp_path) is not None
+    (tmp_path / LOCK).write_bytes(b"{half a no")
+    assert running(tmp_path) is None
+
+
+def test_folder_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(GreencrawlError, match="cannot use the data folder"),
+        held(tmp_path / "file" / "data", "crawl", ""),
+    ):
+        pass

@@ -1,0 +1,111 @@
+"""Live display: rate, texts, terminal and plain output."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from cli import display
+from schema.records import CrawlStats, HostState
+
+STATS = CrawlStats(
+    crawl="example",
+    state="active",
+    stored=1200,
+    waiting=34,
+    leased=5,
+    later=6,
+    dead=2,
+    bytes=1_500_000,
+    hosts=3,
+    failures={"timeout": 1, "gone": 3},
+)
+HOSTS = (
+    HostState(host="slow.example", partition=0, latency=1.25),
+    HostState(host="new.example", partition=0),
+)
+
+
+class Hands:
+    """A clock that a test turns."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_rate_is_the_mean_over_the_last_ten_seconds() -> None:
+    hands = Hands()
+    rate = display.Rate(hands)
+    assert rate.update(50) == 0.0
+    for second in range(1, 21):
+        hands.now = 100.0 + second
+        shown = rate.update(50 + (0 if second < 10 else (second - 9) * 4))
+    assert shown == pytest.approx(4.0, rel=0.1)
+
+
+def test_rate_never_falls_below_zero_when_a_counter_is_rebuilt() -> None:
+    hands = Hands()
+    rate = display.Rate(hands)
+    rate.update(100)
+    hands.now += 1
+    assert rate.update(10) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2e9, "2.0 GB"), (3e15, "3000.0 TB")],
+)
+def test_size(count: float, text: str) -> None:
+    assert display.size(count) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(7.9, "0:07"), (754, "12:34"), (3723, "1:02:03")])
+def test_duration(seconds: float, text: str) -> None:
+    assert display.duration(seconds) == text
+
+
+def test_line_says_everything_that_is_counted() -> None:
+    text = display.line(STATS, 12.34, 65)
+    for part in ("1:05", "1,200 pages", "34 waiting", "5 in flight", "6 to retry", "12.3 pages/s"):
+        assert part in text
+    assert text.endswith("failures: gone 3, timeout 1")
+
+
+def test_hosts_without_a_measured_latency_are_not_called_slow() -> None:
+    assert display.slowest_text(HOSTS) == "slow.example 1.25 s"
+    assert display.slowest_text(()) == "none yet"
+
+
+def test_control_characters_of_foreign_servers_do_not_reach_the_terminal() -> None:
+    assert display.printable("a\x1b[31m\tb\n中") == "a [31m b 中"
+
+
+def test_without_a_terminal_a_line_is_printed_every_few_seconds() -> None:
+    hands, out = Hands(), io.StringIO()
+    with display.Display(Console(file=out, force_terminal=False), hands) as shown:
+        shown.show(STATS)
+        hands.now += 1
+        shown.show(STATS)
+        assert out.getvalue().count("pages stored") == 1
+        hands.now += display.PLAIN_SECONDS
+        shown.show(STATS)
+        assert out.getvalue().count("pages stored") == 2
+        shown.note("waiting [Errno 111]")
+        shown.note("waiting [Errno 111]")
+    assert out.getvalue().count("waiting [Errno 111]") == 1
+
+
+def test_on_a_terminal_the_panel_shows_counts_hosts_and_note() -> None:
+    hands, out = Hands(), io.StringIO()
+    console = Console(file=out, force_terminal=True, width=100)
+    with display.Display(console, hands) as shown:
+        shown.note("the broker died and was started again")
+        shown.show(STATS, HOSTS)
+    text = out.getvalue()
+    for part in ("crawl example", "1,200", "slow.example 1.25 s", "the broker died", "gone 3"):
+        assert part in text

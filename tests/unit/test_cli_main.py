@@ -1,0 +1,217 @@
+"""How the command speaks of errors, and what commands say from the store alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.main import greencrawl, main
+from schema.records import (
+    Attempt,
+    Commit,
+    CrawlOptions,
+    Final,
+    FrontierIdentity,
+    StoredPage,
+)
+from schema.urls import CANONICALISER, SUFFIXES, fingerprint
+from store import open_store
+
+SECRET = 7
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder to work in, and no settings from outside."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("DATA", "BIND", "BROKER", "STORE", "REDIS"):
+        monkeypatch.delenv(f"GREENCRAWL_{name}", raising=False)
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    """A data folder with one crawl: a page, a dead letter, an excluded URL."""
+    folder = tmp_path / "data"
+    store = open_store(f"sqlite:///{folder / 'content.sqlite'}")
+    store.create_frontier(
+        FrontierIdentity(
+            id="f", secret=SECRET, partitions=1, suffixes=SUFFIXES, canonicaliser=CANONICALISER,
+            layout=1, nodes=("n",), placement=(0,),
+        )
+    )  # fmt: skip
+    options = CrawlOptions(seeds=("https://example.org/",), exclude=("/secret",))
+    crawl = store.put_crawl("example", options, ["example.org"])
+
+    def key(path: str) -> tuple[int, str]:
+        url = f"https://example.org/{path}"
+        return fingerprint(url, SECRET), url
+
+    number, url = key("")
+    page = StoredPage(
+        crawl=crawl.id, fingerprint=number, url=url, status=200, title="Home", text="x"
+    )
+    number, url = key("dead")
+    dead = Final(
+        crawl=crawl.id,
+        fingerprint=number,
+        url=url,
+        state="dead",
+        kind="timeout",
+        detail="slow\x1b[2J",
+    )
+    attempt = Attempt(
+        crawl=crawl.id, fingerprint=number, url=url, code=0, kind="timeout", errors=5, wait=8.0
+    )
+    store.commit(Commit(pages=[page], attempts=[attempt], finals=[dead]))
+    store.close()
+    return folder
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_every_command_and_option_explains_itself() -> None:
+    for command in greencrawl.commands.values():
+        assert command.help
+        for parameter in command.params:
+            assert parameter.param_type_name == "argument" or getattr(parameter, "help", "")
+
+
+def test_bad_settings_are_wrong_use(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GREENCRAWL_BIND", "nowhere")
+    monkeypatch.setenv("GREENCRAWL_NONSENSE", "1")
+    code, _, err = run(capsys, "status")
+    assert code == 2
+    assert "GREENCRAWL_BIND" in err
+    assert "GREENCRAWL_NONSENSE" in err
+    assert err.count("\n") == 1
+
+
+def test_unknown_command_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "crawll")
+    assert code == 2
+    assert "crawll" in err
+
+
+@pytest.mark.parametrize(
+    "command", [("status",), ("export",), ("dead",), ("explain", "example.org")]
+)
+def test_nothing_crawled_yet_is_said_and_nothing_is_created(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    code, _, err = run(capsys, *command, "--data", "none")
+    assert code == 1
+    assert "nothing has been crawled" in err
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("command", [("seed", "example", "example.org"), ("status", "--watch")])
+def test_command_that_needs_a_broker_says_how_to_start_one(
+    capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    code, _, err = run(capsys, *command, "--data", "none")
+    assert code == 1
+    assert "greencrawl up" in err
+
+
+def test_hook_that_does_not_exist_is_found_before_anything_starts(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, _, err = run(capsys, "crawl", "example.org", "--hook", "no.such.module")
+    assert code == 2
+    assert "hook" in err
+    assert not (tmp_path / "data").exists()
+
+
+def test_demo_takes_no_url(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "crawl", "--demo", "example.org")
+    assert code == 2
+    assert "--demo" in err
+
+
+def test_status_without_broker_counts_what_is_stored(
+    capsys: pytest.CaptureFixture[str], filled: Path
+) -> None:
+    code, out, err = run(capsys, "status", "--data", str(filled))
+    assert code == 0
+    assert "example" in out
+    assert "no broker is running" in err
+
+
+def test_unknown_crawl_is_answered_with_the_names(
+    capsys: pytest.CaptureFixture[str], filled: Path
+) -> None:
+    for command in ("status", "dead", "export"):
+        code, _, err = run(capsys, command, "other", "--data", str(filled))
+        assert code == 1
+        assert "there are: example" in err
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("https://example.org/", "example: fetched. Stored at"),
+        ("https://example.org/dead", "example: dead. Settled at"),
+        ("https://example.org/secret/x", "exclude"),
+        ("https://example.net/", "scope host"),
+        ("https://example.org/new", "only a running broker knows"),
+        ("ftp://example.org/", "example: invalid."),
+    ],
+)
+def test_explain_without_broker_gives_one_reason(
+    capsys: pytest.CaptureFixture[str], filled: Path, url: str, said: str
+) -> None:
+    code, out, _ = run(capsys, "explain", url, "--data", str(filled))
+    assert code == 0
+    assert said in out.splitlines()[0]
+
+
+def test_explain_lists_the_tries_and_no_control_characters(
+    capsys: pytest.CaptureFixture[str], filled: Path
+) -> None:
+    _, out, _ = run(capsys, "explain", "example.org/dead", "--data", str(filled))
+    assert "timeout, errors 5, tried again after 8 s" in out
+    assert "\x1b" not in out
+
+
+def test_dead_lists_and_requeues_without_broker(
+    capsys: pytest.CaptureFixture[str], filled: Path
+) -> None:
+    code, out, _ = run(capsys, "dead", "--data", str(filled))
+    assert code == 0
+    assert out.count("\n") == 1
+    assert "\ttimeout\t-\thttps://example.org/dead\t" in out
+    assert "\x1b" not in out
+    assert run(capsys, "dead", "--requeue", "--data", str(filled))[1] == "1 queued again\n"
+    assert run(capsys, "dead", "--requeue", "--data", str(filled))[1] == "0 queued again\n"
+    store = open_store(f"sqlite:///{filled / 'content.sqlite'}")
+    pending = store.pending_seeds()
+    store.close()
+    assert [seed.url for batch in pending for seed in batch.urls] == ["https://example.org/dead"]
+
+
+def test_export_writes_pages_then_what_came_to_none(
+    capsys: pytest.CaptureFixture[str], filled: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "out.jsonl"
+    code, _, err = run(capsys, "export", "--data", str(filled), "-o", str(file))
+    assert code == 0
+    assert "2 lines" in err
+    first, second = file.read_text().splitlines()
+    assert '"title":"Home"' in first
+    assert '"state":"dead"' in second
+    assert list(tmp_path.glob("*.part")) == []
+
+
+def test_export_to_an_impossible_place_is_one_clear_error(
+    capsys: pytest.CaptureFixture[str], filled: Path
+) -> None:
+    code, _, err = run(capsys, "export", "--data", str(filled), "-o", "absent/out.jsonl")
+    assert code == 1
+    assert "cannot write absent/out.jsonl" in err

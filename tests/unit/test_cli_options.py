@@ -1,0 +1,57 @@
+"""The options of ``crawl`` are the fields of the record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from cli.crawl import crawl
+from cli.options import crawl_options, fields, given, unwrap
+from schema.records import CrawlOptions
+
+
+@click.command()
+@crawl_options
+def probe(**values: Any) -> None:
+    click.echo(repr(given(values)))
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(probe, arguments)
+    assert result.exit_code == 0, result.output
+    return result.output.strip()
+
+
+def test_every_field_but_the_seeds_has_an_option() -> None:
+    options = {name for parameter in crawl.params for name in parameter.opts}
+    for name in set(CrawlOptions.__struct_fields__) - {"seeds"}:
+        assert f"--{name.replace('_', '-')}" in options
+
+
+def test_every_option_has_a_description_and_its_default_in_the_help() -> None:
+    text = " ".join(CliRunner().invoke(probe, ["--help"], terminal_width=200).output.split())
+    for field in fields():
+        description = unwrap(field)[1]
+        assert description, f"{field.name} has none"
+        assert " ".join(description.split()) in text
+    assert "[default: breadth]" in text
+    assert "[default: greencrawl/0.1]" in text
+
+
+def test_only_what_was_given_is_passed_on() -> None:
+    assert run() == "{}"
+    assert run("--depth", "0", "--delay", "0.5") == "{'depth': 0, 'delay': 0.5}"
+    assert run("--exclude", "a", "--exclude", "b") == "{'exclude': ('a', 'b')}"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--depth", "-1"), ("--scope", "world"), ("--delay", "soon"), ("--tries", "0")],
+)
+def test_value_outside_the_records_limits_is_wrong_use(arguments: tuple[str, str]) -> None:
+    result = CliRunner().invoke(probe, arguments)
+    assert result.exit_code == 2
+    assert arguments[0] in result.output

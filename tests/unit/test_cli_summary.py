@@ -1,0 +1,118 @@
+"""The closing summary: numbers from the counters and from the store."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from cli import summary
+from schema.errors import GreencrawlError
+from schema.records import (
+    Attempt,
+    Commit,
+    Crawl,
+    CrawlOptions,
+    CrawlStats,
+    Final,
+    HostState,
+    StoredPage,
+)
+from store import Store, open_store
+
+STATS = CrawlStats(
+    crawl="example",
+    state="done",
+    reason="finished",
+    stored=30,
+    bytes=900,
+    dead=1,
+    hosts=2,
+    failures={"timeout": 2, "robots": 4},
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_store(f"sqlite:///{tmp_path / 'content.sqlite'}")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def crawl(store: Store) -> Crawl:
+    """Two pages, one dead letter, one URL gone, one excluded; one host that answered."""
+    made = store.put_crawl(
+        "example", CrawlOptions(seeds=("https://example.org/",)), ["example.org"]
+    )
+    work = Commit()
+    for number, url in enumerate(("https://example.org/", "https://example.org/a"), start=1):
+        work.pages.append(
+            StoredPage(crawl=made.id, fingerprint=number, url=url, status=200, body=b"12345")
+        )
+        work.attempts.append(
+            Attempt(
+                crawl=made.id, fingerprint=number, url=url, code=200, kind="ok", errors=0,
+                at_ms=number, elapsed_ms=500,
+            )
+        )  # fmt: skip
+    for number, (state, kind) in enumerate(
+        (("dead", "timeout"), ("gone", "gone"), ("excluded", "robots")), start=10
+    ):
+        url = f"https://example.org/{state}"
+        work.finals.append(
+            Final(crawl=made.id, fingerprint=number, url=url, state=state, kind=kind)  # type: ignore[arg-type]
+        )
+    store.commit(work)
+    return made
+
+
+def test_run_is_measured_by_the_pages_of_this_run() -> None:
+    hosts = (HostState(host="slow.example", partition=0, latency=2.0),)
+    made = summary.of_run(STATS, hosts, seconds=4.0, pages_before=10)
+    assert (made.pages, made.seconds, made.pages_per_second) == (30, 4.0, 5.0)
+    assert (made.dead, made.excluded, made.failures) == (1, 4, {"robots": 4, "timeout": 2})
+    assert made.slowest_hosts[0].host == "slow.example"
+
+
+def test_run_without_time_has_no_rate() -> None:
+    assert summary.of_run(STATS, (), seconds=0.0, pages_before=0).pages_per_second == 0.0
+
+
+def test_store_is_believed_before_the_counters(store: Store, crawl: Crawl) -> None:
+    counters = summary.of_run(STATS, (), seconds=2.0, pages_before=1)
+    made = summary.with_store(counters, store, "sqlite:///x", "greencrawl export", pages_before=1)
+    assert (made.pages, made.bytes, made.gone, made.dead, made.excluded) == (2, 10, 1, 1, 1)
+    assert made.pages_per_second == 0.5
+    assert made.slowest_hosts == (summary.HostTime("example.org", 0.5, 2),)
+
+
+def test_crawl_that_nobody_runs_is_summed_up_from_the_store(store: Store, crawl: Crawl) -> None:
+    made = summary.of_store(store, crawl, "sqlite:///x", "greencrawl export example")
+    assert made.failures == {"gone": 1, "robots": 1, "timeout": 1}
+    assert (made.pages, made.hosts, made.seconds) == (2, 1, 0.0)
+
+
+def test_table_shows_what_a_person_asks_first(store: Store, crawl: Crawl) -> None:
+    out = io.StringIO()
+    made = summary.of_store(store, crawl, "sqlite:///x", "greencrawl export example")
+    summary.show(made, Console(file=out, width=120))
+    for part in ("2, 10 B", "1 gone, 1 dead, 1 excluded", "greencrawl export example", "timeout 1"):
+        assert part in out.getvalue()
+
+
+def test_json_file_has_every_field(tmp_path: Path) -> None:
+    file = tmp_path / "summary.json"
+    made = summary.of_run(STATS, (), seconds=4.0, pages_before=10)
+    summary.write(made, file)
+    assert set(json.loads(file.read_bytes())) == set(made.__struct_fields__)
+
+
+def test_file_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
+    made = summary.of_run(STATS, (), seconds=4.0, pages_before=10)
+    with pytest.raises(GreencrawlError, match="cannot write the summary"):
+        summary.write(made, tmp_path / "absent" / "summary.json")

@@ -1,0 +1,30 @@
+"""The docs say what the records say."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli import tables
+from schema.settings import KEYS, load
+
+
+def test_configuration_tables_are_fresh() -> None:
+    text = tables.CONFIGURATION.read_text(encoding="utf-8")
+    assert text == tables.filled(text), "stale: run `make docs`"
+
+
+def test_env_example_is_fresh() -> None:
+    said = tables.ENV_EXAMPLE.read_text(encoding="utf-8")
+    assert said == tables.env_example(), "stale: run `make docs`"
+
+
+def test_env_example_uncommented_is_accepted_and_changes_nothing() -> None:
+    lines = [line[1:] for line in tables.env_example().splitlines() if line.startswith("#GREEN")]
+    environ = dict(line.split("=", 1) for line in lines)
+    assert len(environ) == len(KEYS) - len(tables.HIDDEN)
+    assert load(environ) == load({})
+
+
+def test_missing_markers_are_an_error() -> None:
+    with pytest.raises(ValueError, match="settings"):
+        tables.filled("# nothing here\n")
