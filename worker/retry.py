@@ -1,0 +1,229 @@
+"""The one table of failures: what each kind means, how long to wait, how often to try.
+
+How to read a row: after the *n*-th error of a URL the wait is ``base × 2^(n-1)`` seconds, at most
+``cap``; once the URL has had ``tries`` errors (or the crawl's own ``tries``, if lower) it gets the
+final state. This is the retry tuple of the source design: the triple (url, code, errors) becomes,
+where another try follows, the quadruple with the wait.
+
+**URL or host.** A failure that concerns the host would meet every URL of it, so the session ends,
+the host is blocked, and the rest of its tasks go back uncharged. Only the URL that met it is
+charged: an error per try is what makes the number of requests to a host that stays dead finite
+(its URLs times ``tries``), and since the host's own back-off doubles from block to block, a URL's
+few tries are spread over hours.
+
+**Told to wait.** A 429 or 503 with Retry-After says that the server is alive and when to come
+back. The block is what it asked for, and such a try weighs a :data:`PATIENCE`-th of another: with
+the usual five tries a URL is asked for up to twenty times. It still counts, so that a crawl ends
+even where the answer never changes. This is the one row that may go beyond the crawl's ``tries``.
+
+**Request or no request.** What never left for the host (a name that does not exist, an address
+that is forbidden) costs the host nothing and does not block it: its URLs fail one by one, from the
+resolver's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from types import MappingProxyType
+from typing import Literal
+
+from schema.records import Dead, Done, Failure, FailureKind, Fetched, Outcome, Retry
+
+FinalState = Literal["dead", "gone", "excluded"]
+
+PATIENCE = 4
+"""A URL gets this many times its tries as long as each answer says when to come back."""
+MAX_RETRY_AFTER = 7 * 86_400.0
+MAX_WAIT = 86_400.0
+"""Longest wait of one URL, in seconds; a host's block may be longer."""
+
+_MINUTE = 60.0
+_HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A row of the table. ``base`` and ``cap`` in seconds; ``tries`` counts the first one."""
+
+    concerns: Literal["url", "host"]
+    tries: int
+    base: float
+    cap: float
+    final: FinalState
+    meaning: str
+
+    def wait(self, errors: int) -> float:
+        """Seconds to wait after error number ``errors`` (1 is the first)."""
+        # Beyond 2^30 the cap has long been reached; the bound keeps the power from overflowing.
+        return min(self.cap, self.base * 2.0 ** min(errors - 1, 30))
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What follows from a failure.
+
+    ``errors`` is the URL's count with this one, ``wait`` the seconds until the next try, or None
+    when there is none; then ``final`` is the state to record. ``block`` is None when the host goes
+    on; else its session ends, and the host is blocked for that many seconds (0: for its own
+    back-off, as ``schema.records.HostReport`` says). The URL is always charged, the rest of an
+    ended session never.
+    """
+
+    outcome: Outcome
+    errors: int
+    wait: float | None
+    final: FinalState | None
+    block: float | None
+
+
+def _final(final: FinalState, meaning: str) -> Policy:
+    return Policy("url", 1, 0, 0, final, meaning)
+
+
+_K = FailureKind
+
+TABLE: Mapping[FailureKind, Policy] = MappingProxyType(
+    {
+        _K.GONE: _final("gone", "404, 410 or 451: the server says there is nothing"),
+        _K.FORBIDDEN: _final("dead", "401, 403 or 407: not for us"),
+        _K.CLIENT_ERROR: _final("dead", "another 4xx: asking again changes nothing"),
+        _K.REQUEST_TIMEOUT: Policy(
+            "url", 3, 10, 10 * _MINUTE, "dead", "408 or 425: the server asks to try again"
+        ),
+        _K.RATE_LIMITED: Policy("host", 5, _MINUTE, _HOUR, "dead", "429: we were too fast"),
+        _K.UNAVAILABLE: Policy(
+            "host", 5, _MINUTE, _HOUR, "dead", "503: the server is overloaded or being serviced"
+        ),
+        _K.SERVER_ERROR: Policy("url", 5, 30, _HOUR, "dead", "another 5xx: the server failed"),
+        _K.BAD_STATUS: Policy(
+            "url", 2, _MINUTE, _HOUR, "dead", "a status that no answer to this request may have"
+        ),
+        _K.DNS_MISSING: Policy("url", 3, 5 * _MINUTE, _HOUR, "dead", "the name does not exist"),
+        _K.DNS_FAILED: Policy("host", 5, _MINUTE, _HOUR, "dead", "the resolver gave no answer"),
+        _K.ADDRESS_FORBIDDEN: _final(
+            "excluded", "a private or special address, or a port of another protocol"
+        ),
+        _K.REFUSED: Policy("host", 5, _MINUTE, _HOUR, "dead", "nothing listens on the port"),
+        _K.UNREACHABLE: Policy("host", 5, _MINUTE, _HOUR, "dead", "no route to the address"),
+        _K.CONNECT_TIMEOUT: Policy("host", 5, _MINUTE, _HOUR, "dead", "no connection in time"),
+        _K.TIMEOUT: Policy("url", 3, _MINUTE, _HOUR, "dead", "no complete answer in time"),
+        _K.RESET: Policy("url", 4, 15, 10 * _MINUTE, "dead", "connection lost under the answer"),
+        _K.TLS: Policy("url", 2, _HOUR, _HOUR, "dead", "certificate or handshake not accepted"),
+        _K.PROTOCOL: Policy("url", 2, _MINUTE, _HOUR, "dead", "the answer is not HTTP"),
+        _K.DECODE: Policy("url", 2, _MINUTE, _HOUR, "dead", "a content-encoding that is broken"),
+        _K.REDIRECT: _final("dead", "too many redirects, to itself, or to no URL"),
+        _K.ROBOTS: _final("excluded", "disallowed by robots.txt; no request was made"),
+        _K.ROBOTS_UNREACHABLE: Policy(
+            "host", 5, 10 * _MINUTE, 12 * _HOUR, "dead", "robots.txt cannot be read: all disallowed"
+        ),
+        _K.PROCESS_DEATH: Policy(
+            "url", 3, _MINUTE, _HOUR, "dead", "the page killed the process that parsed it"
+        ),
+        _K.STALLED: Policy(
+            "url", 3, _MINUTE, _HOUR, "dead", "the page hung the process that parsed it"
+        ),
+        _K.HOOK: _final("dead", "the user's own function raised; requeue once it is mended"),
+        _K.PARSE: _final("dead", "extraction raised"),
+    }
+)
+
+_KIND_OF_STATUS = MappingProxyType(
+    {
+        401: _K.FORBIDDEN,
+        403: _K.FORBIDDEN,
+        404: _K.GONE,
+        407: _K.FORBIDDEN,
+        408: _K.REQUEST_TIMEOUT,
+        410: _K.GONE,
+        425: _K.REQUEST_TIMEOUT,
+        429: _K.RATE_LIMITED,
+        451: _K.GONE,
+        503: _K.UNAVAILABLE,
+    }
+)
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+def classify(fetched: Fetched) -> Failure | None:
+    """The failure that an answer's status stands for; None for 2xx and redirects with a target.
+
+    ``retry_after`` is in seconds, at most seven days (RFC 9110, section 10.2.3). A date there is
+    measured from the answer's own Date header, so that a wrong clock on either side cancels out.
+    """
+    status = fetched.status
+    if 200 <= status < 300:
+        return None
+    if status in REDIRECTS:
+        if fetched.headers.get("location", "").strip():
+            return None
+        return Failure(_K.REDIRECT, f"{status} without Location", status)
+    kind = _KIND_OF_STATUS.get(status)
+    if kind is None:
+        family = {4: _K.CLIENT_ERROR, 5: _K.SERVER_ERROR}
+        kind = family.get(status // 100, _K.BAD_STATUS)
+    return Failure(kind, f"HTTP {status}", status, _retry_after(fetched))
+
+
+def _retry_after(fetched: Fetched) -> float | None:
+    text = fetched.headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdigit():
+        # Beyond ten digits the cap is reached whatever they are, and int() would be slow.
+        return min(float(text[:10]), MAX_RETRY_AFTER)
+    until = _epoch_seconds(text)
+    if until is None:
+        return None
+    now = _epoch_seconds(fetched.headers.get("date", ""))
+    seconds = until - (fetched.fetched_ms / 1000 if now is None else now)
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER)
+
+
+def _epoch_seconds(date: str) -> float | None:
+    """Seconds since 1970 of an HTTP date, or None if it is none."""
+    try:
+        return parsedate_to_datetime(date).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def decide(failure: Failure, errors: int, max_tries: int) -> Decision:
+    """What follows from ``failure`` of a URL that had ``errors`` errors before.
+
+    ``max_tries`` is the crawl's own bound on every row. Pure.
+    """
+    policy = TABLE[failure.kind]
+    kind = str(failure.kind)
+    errors += 1
+    asked = failure.retry_after or 0.0
+    block = asked if policy.concerns == "host" else None
+    tries = min(policy.tries, max_tries)
+    if asked and failure.kind in (_K.RATE_LIMITED, _K.UNAVAILABLE):
+        tries *= PATIENCE
+    if errors >= tries:
+        outcome = Dead(kind) if policy.final == "dead" else Done(kind=kind)
+        return Decision(outcome, errors, None, policy.final, block)
+    # A host that names its wait is believed; the table's own wait is for those that do not.
+    wait = min(asked or policy.wait(errors), MAX_WAIT)
+    return Decision(Retry(wait, kind), errors, wait, None, block)
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:g} {unit}"
+    return f"{seconds:g} s"
+
+
+def markdown_table() -> str:
+    """The table as Markdown, one row a failure kind, for the documentation."""
+    lines = [
+        "| failure | meaning | concerns | tries | wait: first, at most | in the end |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for kind, policy in TABLE.items():
+        again = policy.tries > 1
+        wait = f"{_duration(policy.base)}, {_duration(policy.cap)}" if again else "–"
+        cells = (f"`{kind}`", policy.meaning, policy.concerns, str(policy.tries), wait)
+        lines.append(f"| {' | '.join(cells)} | {policy.final} |")
+    return "\n".join(lines) + "\n"
