@@ -155,8 +155,14 @@ class Service:
         finally:
             self._deleting.discard(crawl.id)
 
-    def stop(self, seconds: float = 10.0) -> None:
-        """End background work: what can wait is left for the next deletion."""
-        self.stopping.set()
+    def settled(self, seconds: float) -> bool:
+        """Wait for deletions in the background; False if some are not through by then."""
         self._work.join(timeout=seconds)
-        gevent.killall(list(self._work.greenlets))
+        return not self._deleting
+
+    def stop(self, seconds: float = 10.0) -> None:
+        """End background work; a deletion that is not through is for the caller to repeat."""
+        self.stopping.set()
+        if not self.settled(seconds):
+            log.warning("a deletion was cut short; delete again", crawls=len(self._deleting))
+            self._work.kill()

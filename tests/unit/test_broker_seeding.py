@@ -1,0 +1,184 @@
+"""Seeding over the HTTP face: every way to send URLs, and what becomes of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker import bodies
+from tests.unit.test_broker_http import FORM, JSON, NDJSON, Api, fields
+
+PATH = "/v1/crawls/test/urls"
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Api]:
+    made = Api(tmp_path)
+    made.crawl(scope="any", exclude=["/private/"])
+    yield made
+    made.service.stop()
+    made.store.close()
+
+
+def statuses(result: Any) -> list[str]:
+    assert result.status_code == 200, result.text
+    return [item["status"] for item in result.json["items"]]
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (b'{"urls": ["https://a.example/", "https://b.example/"]}', JSON),
+        (b'{"urls": ["https://a.example/", "https://b.example/"]}', FORM),
+        (b' {\n "force" : false, "urls": ["https://a.example/", "https://b.example/"]}', FORM),
+        (b'"https://a.example/"\n{"url": "https://b.example/"}\n', NDJSON),
+        (b'{"url": "https://a.example/"}\r\n\r\n{"url": "https://b.example/", "depth": 2}', FORM),
+        (b"https://a.example/\nhttps://b.example/", {"Content-Type": "text/plain"}),
+        (b"  https://a.example/  \n\nhttps://b.example/\n", NDJSON),
+    ],
+)
+def test_urls_may_be_sent_in_every_shape(api: Api, body: bytes, headers: dict[str, str]) -> None:
+    result = api.call("POST", PATH, body, headers=headers)
+    assert statuses(result) == ["added", "added"]
+    assert api.queue.seen[1] == ["https://a.example/", "https://b.example/"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b"https://a.example/\n{nonsense\n", "line 2"),
+        (b'https://a.example/\n\n{"url": "https://b.example/", "depht": 1}', "line 3.depht"),
+        (b'{"url": "https://b.example/", "depth": -1}', "line 1.depth"),
+        (b'["https://a.example/"]', "line 1"),
+        (b"https://a.example/\n\xff\xfe", "line 2"),
+        (b"https://a.example/\n" + b"x" * 9000, "line 2"),
+    ],
+)
+def test_a_bad_line_is_named_and_nothing_is_taken(api: Api, body: bytes, field: str) -> None:
+    result = api.call("POST", PATH, body, headers=NDJSON)
+    assert result.status_code == 400
+    assert fields(result) == [field]
+    assert api.queue.seen == {}
+
+
+def test_a_batch_has_a_limit(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "MAX_SEEDS", 2)
+    result = api.call("POST", PATH, b"https://a.example/\n" * 3, headers=NDJSON)
+    assert fields(result) == ["line 3"]
+
+
+def test_seeding_again_changes_nothing(api: Api) -> None:
+    body = {"urls": ["https://a.example/x", "HTTPS://A.EXAMPLE:443/x#part"]}
+    assert statuses(api.call("POST", PATH, body)) == ["added", "duplicate"]
+    assert statuses(api.call("POST", PATH, body)) == ["duplicate", "duplicate"]
+
+
+def test_force_queues_what_was_seen(api: Api) -> None:
+    body = {"urls": ["https://a.example/x"]}
+    api.call("POST", PATH, body)
+    assert statuses(api.call("POST", PATH, {**body, "force": True})) == ["added"]
+    again = api.call("POST", PATH + "?force=true", b"https://a.example/x", headers=NDJSON)
+    assert statuses(again) == ["added"]
+
+
+def test_what_cannot_be_fetched_is_rejected_with_its_reason(api: Api) -> None:
+    deep = {"url": "https://a.example/", "depth": 51}
+    urls = ["mailto:a@b.example", "https://a.example/private/1", deep, "https://a.example/"]
+    result = api.call("POST", PATH, {"urls": urls})
+    assert statuses(result) == ["rejected", "rejected", "rejected", "added"]
+    reasons = [item.get("reason", "") for item in result.json["items"]]
+    assert reasons == [
+        "invalid: neither http nor https", "exclude pattern '/private/'", "depth 51 > 50", "",
+    ]  # fmt: skip
+    assert (result.json["added"], result.json["rejected"]) == (1, 3)
+
+
+def test_a_batch_of_nothing_but_rejected_urls_is_not_logged(api: Api) -> None:
+    assert statuses(api.call("POST", PATH, {"urls": ["ftp://a.example/"]})) == ["rejected"]
+    assert api.call("POST", PATH, {"urls": []}).json["items"] == []
+    assert list(api.store.seeds(1)) == []
+
+
+def test_the_first_urls_define_the_scope_and_later_ones_are_judged_by_it(api: Api) -> None:
+    api.crawl("hosts")
+    path = "/v1/crawls/hosts/urls"
+    both = {"urls": ["https://a.example/", "no url", "https://b.example/"]}
+    assert statuses(api.call("POST", path, both)) == ["added", "rejected", "added"]
+    assert api.call("GET", "/v1/crawls/hosts").json["roots"] == ["a.example", "b.example"]
+    later = {"urls": ["https://a.example/1", "https://c.example/"]}
+    assert statuses(api.call("POST", path, later)) == ["added", "rejected"]
+
+
+def test_seeds_of_a_crawl_give_it_its_roots_and_posting_it_again_adds_more(api: Api) -> None:
+    made = api.crawl("mine", seeds=["https://a.example/x"], scope="domain")
+    assert made["roots"] == ["a.example"]
+    more = api.call("POST", "/v1/crawls", {"name": "mine", "seeds": ["https://b.example/"]})
+    assert more.status_code == 200
+    assert set(more.json["roots"]) == {"a.example", "b.example"}
+    assert more.json["id"] == made["id"]
+
+
+def test_a_seed_that_the_crawl_itself_keeps_out_is_named(api: Api) -> None:
+    seeds = ["https://a.example/", "https://a.example/private/"]
+    body = {"name": "x", "seeds": seeds, "exclude": ["/private/"]}
+    result = api.call("POST", "/v1/crawls", body)
+    assert result.status_code == 400
+    assert fields(result) == ["seeds[1]"]
+    assert api.call("GET", "/v1/crawls/x").status_code == 404
+    bad = api.call("POST", "/v1/crawls", {"name": "x", "seeds": ["https://a.example/", "mailto:x"]})
+    assert fields(bad) == ["seeds[1]"]
+
+
+def test_a_batch_that_redis_refused_stays_pending_and_is_answered_503(api: Api) -> None:
+    api.queue.away = True
+    assert api.call("POST", PATH, {"urls": ["https://a.example/"]}).status_code == 503
+    pending = api.store.pending_seeds()
+    assert [a.url for a in pending[0].urls] == ["https://a.example/"]
+    api.queue.away = False
+    api.call("POST", PATH, {"urls": ["https://b.example/"]})
+    assert [batch.id for batch in api.store.pending_seeds()] == [pending[0].id]
+
+
+def test_seeding_a_done_crawl_makes_it_active_again(api: Api) -> None:
+    api.store.set_state(1, "done", "finished")
+    api.call("POST", PATH, {"urls": ["https://a.example/"]})
+    assert api.call("GET", "/v1/crawls/test").json["state"] == "active"
+    assert api.queue.crawls[1].state == "active"
+
+
+def test_a_crawl_is_paused_and_resumed_here_and_in_the_frontier(api: Api) -> None:
+    assert api.call("POST", "/v1/crawls/test/pause").json["state"] == "paused"
+    assert api.queue.crawls[1].state == "paused"
+    assert api.call("POST", "/v1/crawls/test/pause").status_code == 200
+    assert api.call("POST", "/v1/crawls/test/resume").json["state"] == "active"
+    assert api.queue.crawls[1].state == "active"
+    api.store.set_state(1, "done", "finished")
+    assert api.call("POST", "/v1/crawls/test/pause").status_code == 409
+
+
+def test_a_crawl_is_deleted_in_the_background_and_busy_until_then(api: Api) -> None:
+    api.queue.away = True  # the deletion has to wait
+    assert api.call("DELETE", "/v1/crawls/test").status_code == 202
+    assert api.call("DELETE", "/v1/crawls/test").status_code == 202
+    for method, path, body in [
+        ("POST", PATH, {"urls": ["https://a.example/"]}),
+        ("POST", "/v1/crawls", {"name": "test"}),
+        ("POST", "/v1/crawls/test/resume", None),
+    ]:
+        assert api.call(method, path, body).status_code == 409
+    api.queue.away = False
+    api.service.settled(5.0)
+    assert api.call("GET", "/v1/crawls/test").status_code == 404
+    assert api.queue.crawls == {}
+
+
+def test_large_batches_are_judged_in_the_order_given(api: Api) -> None:
+    urls = [f"https://h{i % 7}.example/{i}" for i in range(2500)]
+    lines = "\n".join(json.dumps(url) for url in urls).encode()
+    result = api.call("POST", PATH, lines, headers=NDJSON)
+    assert [item["url"] for item in result.json["items"]] == urls
+    assert result.json["added"] == 2500
