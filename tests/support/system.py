@@ -222,6 +222,8 @@ class System:
         last: dict[str, Any] = {}
 
         def done() -> bool:
+            if self.worker is not None and self.worker.poll() is not None:
+                raise AssertionError("the worker ended")
             last.update(self.stats(name))
             return bool(last["state"] == "done")
 
