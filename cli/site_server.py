@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote_to_bytes
 
-from gevent.pywsgi import WSGIServer
+from gevent.pywsgi import WSGIHandler, WSGIServer
 
 SITE = Path(__file__).resolve().parent.parent / "site"
 
@@ -78,10 +78,18 @@ def _results(query: str) -> bytes:
     ).encode()
 
 
+class _Handler(WSGIHandler):
+    """Passes the request target on as it arrived: WSGI decodes the path and loses its form."""
+
+    def get_environ(self) -> dict[str, Any]:
+        environ: dict[str, Any] = super().get_environ()
+        return {**environ, "REQUEST_URI": self.path}
+
+
 @contextmanager
 def serve(site: Site, host: str = "127.0.0.1") -> Iterator[str]:
     """Serve ``site`` on a free port of ``host`` while the block runs; yields its root URL."""
-    server = WSGIServer((host, 0), site, log=None, error_log=None)
+    server = WSGIServer((host, 0), site, log=None, handler_class=_Handler)
     server.start()
     try:
         yield f"http://{host}:{server.server_port}/"

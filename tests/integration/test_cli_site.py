@@ -1,0 +1,84 @@
+"""The shipped site: what its server answers, and that it holds what it promises."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from cli.site_server import Site, serve
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+@pytest.fixture
+def root(site: Site) -> Iterator[str]:
+    with serve(site) as url:
+        yield url
+
+
+def get(root: str, target: str, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection(urlsplit(root).netloc, timeout=5)
+    connection.request(method, target)
+    answer = connection.getresponse()
+    headers = {name.lower(): value for name, value in answer.getheaders()}
+    body = answer.read()
+    connection.close()
+    return answer.status, headers, body
+
+
+def test_folder_is_served_by_its_index(root: str) -> None:
+    assert get(root, "/")[2] == get(root, "/index.html")[2]
+    assert get(root, "/plants/")[0] == 200
+    assert get(root, "/plants")[0] == 404
+
+
+def test_moved_page_redirects_to_one_that_exists(root: str) -> None:
+    status, headers, _ = get(root, "/old-catalogue.html")
+    assert status == 301
+    assert get(root, headers["location"])[0] == 200
+
+
+def test_page_in_gbk_says_so_and_is(root: str) -> None:
+    _, headers, body = get(root, "/zh/search-form.html")
+    assert headers["content-type"] == "text/html; charset=gbk"
+    assert "温室" in body.decode("gbk")
+    with pytest.raises(UnicodeDecodeError):
+        body.decode("utf-8")
+
+
+@pytest.mark.parametrize("query", ["q=%CE%C2%CA%D2", "q=%E6%B8%A9%E5%AE%A4"])
+def test_search_reads_its_term_in_gbk_and_in_utf8(root: str, query: str) -> None:
+    assert "没有找到“温室”" in get(root, f"/zh/search?{query}")[2].decode()
+
+
+def test_search_term_cannot_inject_markup(root: str) -> None:
+    assert b"<script>" not in get(root, "/zh/search?q=%3Cscript%3E")[2]
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["/../README.md", "/%2e%2e/README.md", "/..%2fREADME.md", "/x%00.html", "//etc/passwd"],
+)
+def test_nothing_outside_the_site_is_served(root: str, target: str) -> None:
+    assert get(root, target)[0] == 404
+
+
+def test_page_with_a_chinese_name_is_found(root: str) -> None:
+    assert get(root, "/zh/%E8%8C%B6.html")[0] == 200
+
+
+def test_head_has_the_length_and_no_body(root: str) -> None:
+    status, headers, body = get(root, "/about.html", "HEAD")
+    assert (status, body) == (200, b"")
+    assert int(headers["content-length"]) > 100
+
+
+def test_targets_are_logged_as_they_arrived(site: Site, root: str) -> None:
+    get(root, "/zh/search?q=%CE%C2%CA%D2")
+    assert site.requests == ["/zh/search?q=%CE%C2%CA%D2"]
