@@ -1,0 +1,212 @@
+"""The end of a crawl, its limits, pending seeds, the log's clock; on a double of the frontier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import gevent
+import pytest
+
+from broker.service import Service
+from broker.upkeep import BUSY_SECONDS, QUIET_SECONDS, Upkeep, limit_reached
+from schema.errors import Unavailable
+from schema.records import Admission, Crawl, CrawlOptions
+from store import open_store
+from tests.support.queue_double import QueueDouble, Sums
+
+
+class House:
+    """Upkeep with its parts and one crawl; ``now`` is the clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = 100.0
+        self.queue = QueueDouble()
+        self.store = open_store(f"sqlite:///{folder / 'content.sqlite'}")
+        self.service = Service(self.queue, self.store, clock=lambda: self.now)
+        self.upkeep = Upkeep(self.service)
+
+    def crawl(self, **options: int) -> Crawl:
+        made = self.store.put_crawl("test", CrawlOptions(**options), ["a.example"])
+        self.queue.put_crawl(made)
+        return made
+
+    def see(self, crawl: Crawl, **sums: int) -> float:
+        self.queue.sums[crawl.id] = Sums(**sums)
+        return self.upkeep.step()
+
+    def state(self) -> tuple[str, str]:
+        crawl = self.store.crawl("test")
+        return crawl.state, crawl.reason
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path)
+    yield made
+    made.upkeep.stop()
+    made.service.stop()
+    made.store.close()
+
+
+def test_a_crawl_is_done_after_two_equal_scans_that_find_nothing(house: House) -> None:
+    crawl = house.crawl()
+    assert house.see(crawl, admitted=3, finished=3) == BUSY_SECONDS
+    assert house.state()[0] == "active"
+    house.see(crawl, admitted=3, finished=3)
+    assert house.state() == ("done", "finished")
+    assert house.queue.crawls[crawl.id].state == "done"
+
+
+@pytest.mark.parametrize("left", ["waiting", "leased", "later"])
+def test_a_crawl_with_anything_left_is_not_done(house: House, left: str) -> None:
+    crawl = house.crawl()
+    for _ in range(3):
+        assert house.see(crawl, admitted=3, finished=2, **{left: 1}) == QUIET_SECONDS
+    assert house.state()[0] == "active"
+
+
+def test_totals_that_changed_between_two_scans_start_over(house: House) -> None:
+    crawl = house.crawl()
+    house.see(crawl, admitted=3, finished=3)
+    house.see(crawl, admitted=4, finished=4)
+    assert house.state()[0] == "active"
+    house.see(crawl, admitted=4, finished=4, waiting=1)
+    house.see(crawl, admitted=4, finished=4)
+    assert house.state()[0] == "active"
+
+
+def test_a_void_scan_starts_over(house: House) -> None:
+    crawl = house.crawl()
+    house.see(crawl, admitted=3, finished=3)
+    house.queue.sums[crawl.id] = None
+    house.upkeep.step()
+    house.see(crawl, admitted=3, finished=3)
+    assert house.state()[0] == "active"
+
+
+def test_a_crawl_with_a_pending_batch_is_not_done(house: House) -> None:
+    crawl = house.crawl()
+    house.see(crawl, admitted=1, finished=1)
+    house.store.add_seeds(crawl.id, [Admission("https://a.example/")])
+    house.queue.away = True
+    house.upkeep.step()
+    house.queue.away = False
+    assert house.state()[0] == "active"
+    assert house.store.pending_seeds()
+
+
+def test_seeds_that_come_while_a_crawl_is_set_done_have_the_last_word(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crawl = house.crawl()
+    told = house.queue.put_crawl
+
+    def seeded_meanwhile(changed: Crawl) -> None:
+        told(changed)
+        if changed.state == "done":
+            house.store.add_seeds(crawl.id, [Admission("https://a.example/new")])
+
+    monkeypatch.setattr(house.queue, "put_crawl", seeded_meanwhile)
+    house.see(crawl)
+    house.see(crawl)
+    assert house.state()[0] == "active"
+    assert house.queue.crawls[crawl.id].state == "active"
+
+
+def test_pending_batches_are_admitted_and_settled(house: House) -> None:
+    crawl = house.crawl()
+    house.queue.crawls.clear()  # the frontier lost the crawl as well
+    house.store.add_seeds(
+        crawl.id, [Admission("https://a.example/"), Admission("https://a.example/2")]
+    )
+    house.upkeep.step()
+    assert house.queue.seen[crawl.id] == ["https://a.example/", "https://a.example/2"]
+    assert house.store.pending_seeds() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "sums", "reason"),
+    [
+        ({"max_pages": 10}, {"stored": 10, "waiting": 5}, "max_pages"),
+        ({"max_bytes": 1000}, {"bytes": 1200, "later": 1}, "max_bytes"),
+    ],
+)
+def test_at_a_limit_leasing_stops_and_the_crawl_is_done_when_nothing_is_leased(
+    house: House, options: dict[str, int], sums: dict[str, int], reason: str
+) -> None:
+    crawl = house.crawl(**options)
+    house.see(crawl, **sums, leased=3)
+    assert house.queue.stopped == [crawl.id]
+    house.see(crawl, **sums, leased=1)
+    assert house.state()[0] == "active"
+    assert house.queue.stopped == [crawl.id]  # told once
+    house.see(crawl, **sums, leased=0)
+    assert house.state() == ("done", reason)
+
+
+def test_leasing_goes_on_when_the_limit_was_raised(house: House) -> None:
+    crawl = house.crawl(max_pages=10)
+    house.see(crawl, stored=10, leased=3, waiting=5)
+    raised = house.crawl(max_pages=20)
+    house.queue.crawls.clear()
+    house.see(raised, stored=11, leased=2, waiting=5)
+    assert house.queue.crawls[crawl.id].options.max_pages == 20
+    assert house.state()[0] == "active"
+
+
+def test_time_is_a_limit_too() -> None:
+    crawl = Crawl(
+        id=1, name="t", state="active", options=CrawlOptions(max_seconds=60), started_ms=1_000_000
+    )
+    assert limit_reached(crawl, Sums(), 1_059_999) == ""
+    assert limit_reached(crawl, Sums(), 1_060_000) == "max_seconds"
+
+
+def test_the_logs_clock_steps_once_a_second_and_only_in_use(house: House) -> None:
+    first = house.store.tick()
+    house.upkeep.step(in_use=True)
+    house.upkeep.step(in_use=True)
+    house.now += 1.0
+    house.upkeep.step(in_use=False)
+    house.upkeep.step(in_use=True)
+    assert house.store.tick() == first + 3
+
+
+def test_without_an_active_crawl_the_frontier_is_not_asked(house: House) -> None:
+    crawl = house.crawl()
+    house.store.set_state(crawl.id, "paused")
+    assert house.upkeep.step(in_use=False) == QUIET_SECONDS
+    assert house.queue.scans == 0
+
+
+def test_a_crawl_that_is_being_deleted_is_left_alone(house: House) -> None:
+    crawl = house.crawl()
+    house.queue.away = True
+    house.service.delete(crawl)
+    gevent.sleep(0.05)
+    house.upkeep.step()
+    assert house.queue.scans == 0
+
+
+def test_the_greenlet_survives_outages_and_defects_and_ends_the_crawl(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.upkeep.QUIET_SECONDS", 0.01)
+    monkeypatch.setattr("broker.upkeep.BUSY_SECONDS", 0.01)
+    house.crawl()
+    failures = [Unavailable("store away"), ZeroDivisionError("a defect")]
+    crawls = house.store.crawls
+
+    def failing() -> list[Crawl]:
+        if failures:
+            raise failures.pop(0)
+        return crawls()
+
+    monkeypatch.setattr(house.store, "crawls", failing)
+    house.upkeep.start()
+    with gevent.Timeout(5):
+        while house.state()[0] != "done":
+            gevent.sleep(0.01)
+    house.upkeep.stop()
+    assert failures == []
