@@ -21,7 +21,7 @@ FIRST_PENALTY = 1.0
 """Delay in seconds that a strained host gets at least, also where the floor is 0."""
 MAX_ADAPTIVE_DELAY = 60.0
 MAX_ROBOTS_DELAY = 300.0
-"""A longer crawl-delay of robots.txt counts as this many seconds: it could stop a crawl for good."""
+"""A longer crawl-delay of robots.txt counts as this: it could stop a crawl for good."""
 NEGLIGIBLE = 0.01
 
 _STRAINED = frozenset(
