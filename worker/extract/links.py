@@ -1,0 +1,113 @@
+"""The links of a page, in document order.
+
+Followed are ``a`` and ``area`` (href), ``frame`` and ``iframe`` (src), ``link`` with rel next or
+prev (href), and a meta refresh (given rel "refresh"). Not followed: images, scripts, style sheets,
+other ``link`` relations, forms.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from lxml import etree
+
+from schema.errors import InvalidUrl
+from schema.records import Link
+from worker.extract.text import squeeze
+
+MAX_ANCHOR = 200
+"""Characters of a link's text that are kept."""
+
+_ANCHOR_EVENTS = 100
+_PAGING = frozenset({"next", "prev"})
+
+# https://html.spec.whatwg.org/#shared-declarative-refresh-steps
+_REFRESH = re.compile(
+    r"\s*[\d.]+[\s;,]+(?:url\s*=\s*)?(?:\"([^\"]*)|'([^']*)|([^\"'].*))", re.IGNORECASE | re.DOTALL
+)
+
+
+def collect(
+    elements: Iterable[etree._Element], resolve: Callable[[str], str], *, has_base: bool
+) -> tuple[list[Link], int]:
+    """The links of ``elements``, each URL once, and how many references were no http(s) URL.
+
+    Of several links to one URL the first stays; it loses a rel that one of the others has not, so
+    that "nofollow" needs all of them. References within the page ("#top") are no links.
+    """
+    links: dict[str, Link] = {}
+    invalid = 0
+    for element in elements:
+        tag = element.tag
+        # Most are plain <a href>, so those take the short way.
+        if tag == "a":
+            reference, rel = element.get("href"), element.get("rel") or ""
+        else:
+            reference, rel = _reference(element, tag)
+        if reference is None or (not has_base and reference[:1] in ("", "#")):
+            continue
+        try:
+            url = resolve(reference)
+        except InvalidUrl:
+            invalid += 1
+            continue
+        if rel:
+            rel = " ".join(rel.lower().split())
+        known = links.get(url)
+        if known is None:
+            links[url] = Link(url, _anchor(element, tag), rel)
+        elif known.rel and known.rel != rel:
+            others = rel.split()
+            known.rel = " ".join(word for word in known.rel.split() if word in others)
+    return list(links.values()), invalid
+
+
+def _reference(element: etree._Element, tag: str) -> tuple[str | None, str]:
+    """What an element other than ``a`` refers to, if it is followed, and its rel."""
+    if tag in ("frame", "iframe"):
+        return element.get("src"), ""
+    if tag == "meta":
+        return refresh_target(element), "refresh"
+    rel = element.get("rel", "")
+    if tag == "link" and _PAGING.isdisjoint(rel.lower().split()):
+        return None, ""
+    return element.get("href"), rel
+
+
+def refresh_target(meta: etree._Element) -> str | None:
+    """The URL of ``<meta http-equiv="refresh" content="5; url=…">``, or None."""
+    if meta.get("http-equiv", "").strip().lower() != "refresh":
+        return None
+    found = _REFRESH.match(meta.get("content", ""))
+    if found is None:
+        return None
+    return next(group for group in found.groups() if group is not None).strip()
+
+
+def _anchor(element: etree._Element, tag: str) -> str:
+    """The text of a link, with the alternative texts of images; for an area, its own.
+
+    Bounded in work, too: unclosed links nest, and each would read all that follows it.
+    """
+    if tag != "a":
+        return squeeze(element.get("alt") or element.get("title") or "")[:MAX_ANCHOR]
+    if len(element) == 0:
+        return squeeze((element.text or "")[: 4 * MAX_ANCHOR])[:MAX_ANCHOR]
+    pieces: list[str] = []
+    length = 0
+    walk = etree.iterwalk(element, events=("start", "end"))
+    for event, node in islice(walk, _ANCHOR_EVENTS):
+        if event == "end":
+            piece = node.tail if node is not element else None
+        elif node.tag == "img":
+            piece = node.get("alt")
+        else:
+            piece = None if node.tag in ("script", "style") else node.text
+        if piece:
+            pieces.append(piece[: 4 * MAX_ANCHOR])
+            length += len(piece)
+            if length > 4 * MAX_ANCHOR:
+                break
+    return squeeze("".join(pieces))[:MAX_ANCHOR]

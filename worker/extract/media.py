@@ -1,0 +1,36 @@
+"""Whether a body is a page to parse."""
+
+from __future__ import annotations
+
+import re
+
+_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+
+# What begins a page without a type, after https://mimesniff.spec.whatwg.org/#identifying-a-resource-with-an-unknown-mime-type
+_MARKUP = re.compile(
+    rb"<(?:!--|!doctype\s+html|\?xml\s|(?:a|area|b|base|body|br|div|font|form|frameset|h[1-6]|head"
+    rb"|html|i|iframe|img|link|main|meta|p|script|span|style|table|title|ul)[\s/>])",
+    re.IGNORECASE,
+)
+_BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
+_XML_ROOT = re.compile(rb"<([A-Za-z][\w.:-]*)")
+
+
+def is_html(content_type: str | None, body_head: bytes) -> bool:
+    """Whether a body is (x)html: by its declared type, or without one by how it begins.
+
+    ``body_head`` is its beginning, some hundred bytes. Other XML (feeds, sitemaps) is not.
+    """
+    declared = (content_type or "").partition(";")[0].strip().lower()
+    if declared:
+        return declared in _HTML_TYPES
+    if body_head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        body_head = body_head[2:].replace(b"\x00", b"")
+    head = body_head[:1024].removeprefix(b"\xef\xbb\xbf").lstrip()
+    found = _MARKUP.search(head)
+    if found is None or (_BINARY.search(head, 0, found.start()) is not None):
+        return False
+    if found.start() == 0 and head.startswith(b"<?xml"):
+        root = _XML_ROOT.search(head)
+        return root is not None and root[1].lower() == b"html"
+    return True

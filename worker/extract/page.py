@@ -1,0 +1,141 @@
+"""From the bytes of a page to its record, reading the tree once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lxml import etree
+
+from schema.errors import InvalidUrl
+from schema.records import Page
+from schema.urls import canonicalise, resolver
+from worker.extract.charset import sniff, to_utf8
+from worker.extract.directives import index_and_follow, of_header
+from worker.extract.language import tag
+from worker.extract.links import collect
+from worker.extract.media import is_html
+from worker.extract.text import squeeze, text_of
+
+MAX_TITLE = 1000
+"""Characters of a title that are kept."""
+
+_HEAD_BYTES = 1024
+
+# An HTML parser knows no external entities and loads no DTD, so there is nothing to switch off for
+# these; huge_tree stays off, which bounds the depth of the tree and the length of a text node.
+_parser = etree.HTMLParser(
+    encoding="utf-8",
+    no_network=True,
+    huge_tree=False,
+    remove_comments=True,
+    remove_pis=True,
+    collect_ids=False,
+)
+
+_LINKING = ("a", "area", "frame", "iframe", "link", "meta")
+
+
+def extract(
+    body: bytes,
+    url: str,
+    content_type: str | None = None,
+    *,
+    agent: str = "",
+    robots_tag: str = "",
+) -> Page:
+    """Read title, text, language, links and directives of an HTML document.
+
+    ``url`` is the URL it was fetched from, ``content_type`` the header with its charset; ``agent``
+    our product token in lower case, to which a page may speak by name; ``robots_tag`` its
+    X-Robots-Tag header. Whatever the bytes are, nothing is raised for them: what is not HTML gives
+    an empty Page. Raises :class:`InvalidUrl` if ``url`` is none.
+    """
+    if not is_html(content_type, body[:_HEAD_BYTES]):
+        return Page(url=url, base=url)
+    encoding, skipped = sniff(body, content_type)
+    root = _parse(to_utf8(body[skipped:] if skipped else body, encoding))
+    if root is None:
+        return Page(url=url, base=url, encoding=encoding)
+    base = _base(root, url, encoding)
+    resolve = resolver(base or url, encoding)
+    elements = list(root.iter(*_LINKING))
+    links, invalid = collect(elements, resolve, has_base=base is not None)
+    metas = [element for element in elements if element.tag == "meta"]
+    index, follow = index_and_follow(
+        [*_named(metas, ("robots", agent)), of_header(robots_tag, agent)]
+    )
+    return Page(
+        url=url,
+        title=_title(root),
+        text=text_of(root),
+        language=_language(root, metas),
+        links=links,
+        canonical=_canonical(elements, resolve),
+        base=base or url,
+        encoding=encoding,
+        index=index,
+        follow=follow,
+        invalid_links=invalid,
+    )
+
+
+def _parse(body: bytes) -> etree._Element | None:
+    """The root of the tree, or None where there is nothing to make one of."""
+    if b"\x00" in body:
+        body = body.replace(b"\x00", "\N{REPLACEMENT CHARACTER}".encode())
+    try:
+        root = etree.fromstring(body, _parser)
+    except etree.LxmlError:
+        return None
+    return root if isinstance(root.tag, str) else None
+
+
+def _base(root: etree._Element, url: str, encoding: str) -> str | None:
+    """The canonical URL of the first ``<base href>``, None without one that is a URL."""
+    for element in root.iter("base"):
+        href = element.get("href")
+        if href is not None:
+            try:
+                return canonicalise(href, url, encoding)
+            except InvalidUrl:
+                return None
+    return None
+
+
+def _title(root: etree._Element) -> str:
+    for element in root.iter("title"):
+        parent = element.getparent()
+        if parent is None or parent.tag != "svg":
+            return squeeze((element.text or "")[: 4 * MAX_TITLE])[:MAX_TITLE]
+    return ""
+
+
+def _named(metas: list[etree._Element], names: tuple[str, ...]) -> list[str]:
+    """The contents of ``<meta name=…>`` for names in lower case."""
+    return [
+        meta.get("content", "")
+        for meta in metas
+        if (name := meta.get("name", "").strip().lower()) and name in names
+    ]
+
+
+def _language(root: etree._Element, metas: list[etree._Element]) -> str:
+    """By the root's lang or xml:lang, else by a content-language meta."""
+    declared = root.get("lang") or root.get("xml:lang") or ""
+    if not declared:
+        for meta in metas:
+            if meta.get("http-equiv", "").strip().lower() == "content-language":
+                declared = meta.get("content", "")
+                break
+    return tag(declared)
+
+
+def _canonical(elements: list[etree._Element], resolve: Callable[[str], str]) -> str | None:
+    """What the first ``<link rel="canonical">`` names, None if that is no http(s) URL."""
+    for element in elements:
+        if element.tag == "link" and "canonical" in element.get("rel", "").lower().split():
+            try:
+                return resolve(element.get("href", ""))
+            except InvalidUrl:
+                return None
+    return None

@@ -1,0 +1,52 @@
+"""The visible text of a page: plain, in one line, in a single pass of C code."""
+
+from __future__ import annotations
+
+from lxml import etree
+
+_BLOCKS = (
+    "address|article|aside|blockquote|br|button|caption|center|dd|details|dialog|dir|div|dl|dt"
+    "|fieldset|figcaption|figure|footer|form|h1|h2|h3|h4|h5|h6|header|hr|img|input|legend|li|main"
+    "|menu|nav|ol|option|p|pre|search|section|select|summary|table|tbody|td|textarea|tfoot|th"
+    "|thead|tr|ul"
+)
+_INVISIBLE = "head|script|style|noscript|template|iframe|object|svg|title"
+
+# Words of neighbouring blocks must not run together ("<li>a<li>b"), those of inline elements must
+# ("<b>H</b>ello"): method="text" knows no blocks, and joining text nodes knows no inline elements.
+_visible = etree.XSLT(
+    etree.XML(
+        f"""
+        <xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">
+          <xsl:output method="text" encoding="utf-8"/>
+          <xsl:template match="/">
+            <xsl:variable name="text"><xsl:apply-templates/></xsl:variable>
+            <xsl:value-of select="normalize-space($text)"/>
+          </xsl:template>
+          <xsl:template match="{_INVISIBLE}"/>
+          <xsl:template match="{_BLOCKS}">
+            <xsl:text> </xsl:text><xsl:apply-templates/><xsl:text> </xsl:text>
+          </xsl:template>
+        </xsl:stylesheet>
+        """
+    )
+)
+
+
+def text_of(root: etree._Element) -> str:
+    """Visible text under ``root``, white space collapsed to single spaces.
+
+    Scripts, styles, ``noscript`` and templates are left out; what style sheets hide is not known.
+    The tree is not changed. Markup nested deeper than XSLT goes is read without regard to blocks.
+    """
+    try:
+        text = bytes(_visible(root)).decode("utf-8", "replace")
+    except etree.XSLTError:
+        return squeeze(etree.tostring(root, method="text", encoding="unicode", with_tail=False))
+    # What XPath calls white space is ASCII only; a whole text is costly to split and join.
+    return squeeze(text) if "\xa0" in text else text
+
+
+def squeeze(text: str) -> str:
+    """Collapse white space, no-break spaces included, to single spaces."""
+    return " ".join(text.split())
