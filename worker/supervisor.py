@@ -35,8 +35,8 @@ EX_CONFIG = 78
 MAX_FALSE_STARTS = 5
 """Deaths in a row before ready, after which the supervisor gives up."""
 
-_BACKOFF_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-_LOCK_SECONDS = 5.0
+_BACKOFF_SECONDS = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0)
+_LOCK_SECONDS = 3.0
 _START_SECONDS = 120.0
 _PR_SET_PDEATHSIG = 1
 _WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
@@ -135,6 +135,8 @@ class Supervisor:
             self._kill_all()
             os.close(self._lock)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
+        if self._status:
+            log.error("giving up: a child does not come up; the lines above say why")
         return self._status
 
     # -- signals
@@ -237,12 +239,7 @@ class Supervisor:
             charged=suspect.url if suspect else "",
         )
         if status == EX_CONFIG or child.false_starts >= MAX_FALSE_STARTS:
-            log.error(
-                "giving up: children do not come up; the reason stands in the lines above",
-                child=child.number,
-                status=_status(status),
-                starts=child.false_starts,
-            )
+            log.error("child is given up", child=child.number, starts=child.false_starts)
             self._stop(1)
             return
         wait = _BACKOFF_SECONDS[min(max(child.deaths, 1), len(_BACKOFF_SECONDS)) - 1]

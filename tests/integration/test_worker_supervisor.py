@@ -1,0 +1,124 @@
+"""The supervisor, with real processes that die, hang, refuse to start and refuse to stop."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+from tests.support.system import wait_until
+from tests.support.worker_process import BEAT, SupervisorProcess, alive
+
+DIES_IN_A_PAGE = """
+if first:
+    marker.set_ready()
+    with marker.parsing(page):
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+HANGS_IN_A_PAGE = """
+if first:
+    marker.set_ready()
+    marker.beat()
+    with marker.parsing(page):
+        time.sleep(60)
+"""
+DIES_BETWEEN_PAGES = """
+if first:
+    marker.set_ready()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+STUBBORN = """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+"""
+
+
+def test_page_that_kills_its_process_is_named_to_the_next_one(tmp_path: Path) -> None:
+    with SupervisorProcess(tmp_path, DIES_IN_A_PAGE + BEAT) as worker:
+        worker.wait_starts(2)
+        assert [verdict for _, verdict in worker.starts()] == ["-", "process_death"]
+        assert "http://h/bad" in worker.log
+
+
+def test_page_that_hangs_its_process_is_killed_and_named(tmp_path: Path) -> None:
+    with SupervisorProcess(tmp_path, HANGS_IN_A_PAGE + BEAT, stall_seconds="0.5") as worker:
+        worker.wait_starts(2)
+        (first, _), (_, verdict) = worker.starts()
+        assert verdict == "stalled"
+        assert not alive([first])
+
+
+def test_death_between_pages_is_charged_to_nobody(tmp_path: Path) -> None:
+    with SupervisorProcess(tmp_path, DIES_BETWEEN_PAGES + BEAT) as worker:
+        worker.wait_starts(2)
+        assert [verdict for _, verdict in worker.starts()] == ["-", "-"]
+
+
+def test_child_that_beats_is_left_alone(tmp_path: Path) -> None:
+    with SupervisorProcess(tmp_path, BEAT, processes=2, stall_seconds="0.5") as worker:
+        worker.wait_starts(1)
+        worker.wait_starts(1, child=1)
+        time.sleep(1.2)
+        assert len(worker.starts()) == len(worker.starts(1)) == 1
+
+
+def test_children_that_never_come_up_are_given_up(tmp_path: Path) -> None:
+    with SupervisorProcess(tmp_path, "sys.exit(3)", processes=1) as worker:
+        assert worker.wait(30) == 1
+        assert "giving up" in worker.log.splitlines()[-1]
+        assert len(worker.starts()) == 5
+
+
+def test_wrong_configuration_is_not_tried_again(tmp_path: Path) -> None:
+    with SupervisorProcess(tmp_path, "sys.exit(78)") as worker:
+        assert worker.wait() == 1
+        assert len(worker.starts()) == 1
+
+
+def test_sigterm_stops_children_and_ends_with_0(tmp_path: Path) -> None:
+    with SupervisorProcess(tmp_path, BEAT, processes=2) as worker:
+        worker.wait_starts(1)
+        worker.wait_starts(1, child=1)
+        pids = [pid for child in (0, 1) for pid, _ in worker.starts(child)]
+        worker.signal(signal.SIGTERM)
+        assert worker.wait() == 0
+        assert not alive(pids)
+
+
+def test_second_signal_kills_children_that_do_not_stop(tmp_path: Path) -> None:
+    with SupervisorProcess(tmp_path, STUBBORN + BEAT) as worker:
+        worker.wait_starts(1)
+        worker.signal(signal.SIGINT)
+        wait_until(lambda: "stopping" in worker.log, 5, "the first signal is heard")
+        time.sleep(0.8)
+        assert alive([worker.starts()[0][0]])
+        worker.signal(signal.SIGINT)
+        assert worker.wait() == 0
+        assert not alive([worker.starts()[0][0]])
+
+
+def test_children_die_with_the_supervisor(tmp_path: Path) -> None:
+    with SupervisorProcess(tmp_path, BEAT) as worker:
+        worker.wait_starts(1)
+        worker.signal(signal.SIGKILL)
+        worker.wait()
+        wait_until(lambda: not alive([worker.starts()[0][0]]), 5, "the child dies too")
+
+
+def test_second_supervisor_of_one_id_is_refused_with_a_reason(tmp_path: Path) -> None:
+    with SupervisorProcess(tmp_path, BEAT) as worker:
+        worker.wait_starts(1)
+        second = worker.spawn()
+        assert second.wait(30) == 1
+        assert "another worker with id 'w'" in worker.log
+        assert len(worker.starts()) == 1
+
+
+def test_suspect_of_a_killed_supervisor_is_not_charged(tmp_path: Path) -> None:
+    hangs = SupervisorProcess(tmp_path, HANGS_IN_A_PAGE + BEAT)
+    with hangs as worker:
+        worker.wait_starts(1)
+        worker.signal(signal.SIGKILL)
+        worker.wait()
+    with hangs as worker:
+        worker.wait_starts(2)
+        assert [verdict for _, verdict in worker.starts()] == ["-", "-"]

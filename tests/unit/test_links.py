@@ -1,0 +1,111 @@
+"""The link checker: which of a page's links are followed, and how soon."""
+
+from __future__ import annotations
+
+import pytest
+
+from schema import scope
+from schema.records import Admission, Crawl, CrawlOptions, Link, Page, Task
+from worker.links import MAX_LINKS, MAX_REDIRECTS, Checker, redirect_problem
+
+
+def checker(**options: object) -> Checker:
+    made = CrawlOptions(**options)  # type: ignore[arg-type]
+    crawl = Crawl(id=1, name="t", state="active", options=made, roots=("h",))
+    return Checker(crawl, scope.compile(crawl))
+
+
+def page(*links: Link | str, **fields: object) -> Page:
+    found = [Link(link) if isinstance(link, str) else link for link in links]
+    return Page(url="http://h/dir/page", links=found, **fields)  # type: ignore[arg-type]
+
+
+def urls(admissions: list[Admission]) -> list[str]:
+    return [admission.url for admission in admissions]
+
+
+def test_links_in_scope_are_taken_once_and_in_order() -> None:
+    found = page("http://h/b", "http://elsewhere/", "http://h/a", "http://h/b")
+    assert checker().check(found, found.links, 0) == [
+        Admission("http://h/b", 1, 1),
+        Admission("http://h/a", 1, 1),
+    ]
+
+
+def test_verdict_is_the_same_when_it_is_remembered() -> None:
+    again, found = checker(exclude=("x$",)), page("http://h/ax", "http://h/a", "http://o/")
+    first = again.check(found, found.links, 0)
+    assert urls(again.check(found, found.links, 0)) == urls(first) == ["http://h/a"]
+
+
+@pytest.mark.parametrize("rel", ["nofollow", "NoFollow", "noopener nofollow ugc"])
+def test_nofollow_of_a_link_is_honoured(rel: str) -> None:
+    found = page(Link("http://h/a", rel=rel), Link("http://h/b", rel="noopener"))
+    assert urls(checker().check(found, found.links, 0)) == ["http://h/b"]
+
+
+def test_nofollow_of_a_page_is_honoured() -> None:
+    found = page("http://h/a", follow=False)
+    assert checker().check(found, found.links, 0) == []
+
+
+def test_depth_ends_at_its_limit() -> None:
+    found = page("http://h/a")
+    limited = checker(depth=2)
+    assert [a.depth for a in limited.check(found, found.links, 1)] == [2]
+    assert limited.check(found, found.links, 2) == []
+
+
+def test_page_with_too_many_links_is_cut_off() -> None:
+    found = page(*(f"http://h/{i}" for i in range(MAX_LINKS + 5)))
+    assert len(checker().check(found, found.links, 0)) == MAX_LINKS
+
+
+def test_links_of_a_hook_are_made_canonical_or_dropped() -> None:
+    found = page("http://h/a", base="http://h/base/")
+    chosen = [Link("../x#f"), Link("mailto:me@h"), Link("HTTP://H:80/y")]
+    assert urls(checker().check(found, chosen, 0)) == ["http://h/x", "http://h/y"]
+
+
+def test_best_first_puts_a_higher_score_on_an_earlier_level() -> None:
+    found = page(Link("http://h/a", score=0.1), Link("http://h/b", score=0.9))
+    low, high = checker(order="best").check(found, found.links, 0)
+    assert high.level < low.level
+
+
+def test_depth_first_prefers_what_is_deeper() -> None:
+    found = page("http://h/a")
+    made = checker(order="depth")
+    near, far = (made.check(found, found.links, depth)[0] for depth in (0, 5))
+    assert far.level < near.level
+
+
+def test_redirect_keeps_depth_and_counts() -> None:
+    task = Task(1, "http://h/a", depth=3, level=3, redirects=2)
+    assert checker().redirected(task, "http://h/b") == Admission("http://h/b", 3, 3, 3)
+
+
+def test_redirect_out_of_scope_is_not_followed() -> None:
+    assert checker().redirected(Task(1, "http://h/a"), "http://elsewhere/") is None
+
+
+def test_redirect_of_a_seed_is_as_exempt_from_include_as_the_seed() -> None:
+    made = checker(include=("/articles/",))
+    assert made.redirected(Task(1, "http://h/"), "http://h/start") is not None
+    assert made.redirected(Task(1, "http://h/articles/1", depth=1), "http://h/start") is None
+
+
+@pytest.mark.parametrize(
+    ("task", "location", "said"),
+    [
+        (Task(1, "http://h/a"), "", "no Location"),
+        (Task(1, "http://h/a"), "a#top", "to itself"),
+        (Task(1, "http://h/a"), "ftp://h/", "neither http nor https"),
+        (Task(1, "http://h/a", redirects=MAX_REDIRECTS), "/b", "more than 10 in a row"),
+        (Task(1, "http://h/a", redirects=MAX_REDIRECTS - 1), "/b", ""),
+    ],
+)
+def test_redirect_that_leads_nowhere_is_named(task: Task, location: str, said: str) -> None:
+    problem = redirect_problem(task, location)
+    assert said in problem
+    assert bool(problem) == bool(said)

@@ -1,0 +1,305 @@
+"""Outbox, sessions and writer: nothing finished before it is stored, nothing dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import gevent
+import pytest
+from gevent.event import Event
+
+from schema.errors import Refused, Unavailable, UnknownCrawl
+from schema.records import (
+    Admission,
+    Commit,
+    Dead,
+    Done,
+    FinishItem,
+    ItemsReply,
+    ItemStatus,
+    Session,
+    StoredPage,
+)
+from store.errors import Unstorable
+from worker import outbox as outbox_module
+from worker.outbox import Outbox
+from worker.sessions import Sessions
+from worker.writer import Recent, Result, Writer
+
+TOKEN = "00000000000000aa"
+
+
+def session(token: str = TOKEN) -> Session:
+    return Session(
+        session="1/h",
+        token=token,
+        crawl=1,
+        revision=1,
+        host="h",
+        ttl=60,
+        delay=0,
+        floor=0,
+        robots_known=True,
+        tasks=(),
+    )
+
+
+def page(url: str, *links: str, body: bytes = b"", crawl: int = 1) -> StoredPage:
+    admissions = [Admission(link, 1) for link in links]
+    return StoredPage(
+        crawl=crawl, fingerprint=hash(url), url=url, status=200, body=body, links=admissions
+    )
+
+
+@dataclass
+class World:
+    """Store, frontier and broker at once, with one log of what they were asked in which order."""
+
+    log: list[Any] = field(default_factory=list)
+    away: dict[str, int] = field(default_factory=dict)
+    deleted: set[int] = field(default_factory=set)
+    unstorable: str = ""
+    gate: Event | None = None
+    statuses: ItemStatus = "ok"
+
+    def _meet(self, part: str) -> None:
+        if self.away.get(part, 0) > 0:
+            self.away[part] -= 1
+            self.log.append(f"{part} away")
+            raise Unavailable(part)
+
+    def commit(self, work: Commit) -> int:
+        self._meet("store")
+        if self.gate is not None:
+            self.gate.wait()
+        for stored in work.pages:
+            if stored.url == self.unstorable:
+                raise Unstorable(stored.url, "a test")
+        self.log.append(
+            ("commit", sorted(p.url for p in work.pages), [f.state for f in work.finals])
+        )
+        return 1
+
+    def admit(self, crawl_id: int, items: Sequence[Admission]) -> list[bool]:
+        self._meet("frontier")
+        if crawl_id in self.deleted:
+            raise UnknownCrawl(str(crawl_id))
+        self.log.append(("admit", crawl_id, sorted(item.url for item in items)))
+        return [True] * len(items)
+
+    def finish(self, items: Sequence[FinishItem]) -> ItemsReply:
+        self._meet("broker")
+        self.log.append(("finish", [(i.task, i.outcome) for i in items]))
+        return ItemsReply(tuple(self.statuses for _ in items))
+
+
+class Rig:
+    """A writer at work on a :class:`World`."""
+
+    def __init__(self, world: World, **options: Any) -> None:
+        self.world = world
+        self.sessions = Sessions()
+        held = self.sessions.hold(session(), 1e12)
+        assert held is not None
+        self.held = held
+        self.outbox: Outbox[FinishItem] = Outbox(
+            "finish",
+            world.finish,
+            lambda item, status: self.sessions.settled(item.token, status),
+            linger=0.001,
+        )
+        self.writer = Writer(
+            world, world, self.outbox, self.sessions, **{"linger": 0.005, **options}
+        )
+        self.greenlets = [gevent.spawn(self.writer.run), gevent.spawn(self.outbox.run)]
+
+    def put(self, task: int, stored: StoredPage | None = None) -> None:
+        result = Result(held=self.held, task=task, outcome=Done(), page=stored)
+        self.writer.put(result)
+
+    def drain(self) -> list[Any]:
+        assert self.writer.join(5)
+        assert self.outbox.join(5)
+        return self.world.log
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Back off by milliseconds."""
+
+    def delays() -> Iterator[float]:
+        while True:
+            yield 0.001
+
+    monkeypatch.setattr("worker.backoff.delays", delays)
+    monkeypatch.setattr(outbox_module, "delays", delays)
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    made = Rig(World())
+    yield made
+    gevent.killall(made.greenlets)
+
+
+def test_page_is_stored_then_its_links_admitted_then_its_task_finished(rig: Rig) -> None:
+    rig.put(1, page("http://h/", "http://h/a"))
+    assert rig.drain() == [
+        ("commit", ["http://h/"], []),
+        ("admit", 1, ["http://h/a"]),
+        ("finish", [(1, Done())]),
+    ]
+
+
+@pytest.mark.parametrize("part", ["store", "frontier", "broker"])
+def test_part_that_is_away_is_waited_for_in_order(rig: Rig, part: str) -> None:
+    rig.world.away[part] = 3
+    rig.put(1, page("http://h/", "http://h/a"))
+    log = rig.drain()
+    assert log.count(f"{part} away") == 3
+    assert [entry[0] for entry in log if isinstance(entry, tuple)] == ["commit", "admit", "finish"]
+
+
+def test_pages_that_end_together_share_one_commit_and_one_admit(rig: Rig) -> None:
+    for i in range(5):
+        rig.put(i, page(f"http://h/{i}", "http://h/menu", f"http://h/{i}/a"))
+    log = rig.drain()
+    assert [entry[0] for entry in log] == ["commit", "admit", "finish"]
+    assert log[1][2].count("http://h/menu") == 1
+
+
+def test_acknowledged_link_is_not_admitted_again(rig: Rig) -> None:
+    rig.put(1, page("http://h/", "http://h/menu"))
+    rig.drain()
+    rig.put(2, page("http://h/a", "http://h/menu", "http://h/new"))
+    assert [entry[2] for entry in rig.drain() if entry[0] == "admit"] == [
+        ["http://h/menu"],
+        ["http://h/new"],
+    ]
+
+
+def test_links_of_a_deleted_crawl_are_dropped_and_its_tasks_finished(rig: Rig) -> None:
+    rig.world.deleted = {1}
+    rig.put(1, page("http://h/", "http://h/a"))
+    assert rig.drain()[-1] == ("finish", [(1, Done())])
+
+
+def test_links_go_to_the_crawl_of_their_page(rig: Rig) -> None:
+    rig.put(1, page("http://h/", "http://h/a"))
+    rig.put(2, page("http://h/", "http://h/a", crawl=2))
+    admits = [entry for entry in rig.drain() if entry[0] == "admit"]
+    assert admits == [("admit", 1, ["http://h/a"]), ("admit", 2, ["http://h/a"])]
+
+
+def test_page_that_cannot_be_stored_becomes_a_dead_letter_alone(rig: Rig) -> None:
+    rig.world.unstorable = "http://h/bad"
+    rig.put(1, page("http://h/bad", "http://h/a"))
+    rig.put(2, page("http://h/good"))
+    assert rig.drain() == [
+        ("commit", ["http://h/good"], ["dead"]),
+        ("finish", [(1, Dead("parse")), (2, Done())]),
+    ]
+
+
+def test_writer_that_is_full_holds_up_who_fetches() -> None:
+    rig = Rig(World(gate=Event()), backlog_bytes=10_000)
+    assert rig.world.gate
+    rig.put(1, page("http://h/1", body=b"x" * 9000))
+    late = gevent.spawn(rig.put, 2, page("http://h/2"))
+    late.join(0.05)
+    assert not late.ready()
+    rig.world.gate.set()
+    late.join(5)
+    assert late.ready()
+    rig.drain()
+    gevent.killall(rig.greenlets)
+
+
+def test_session_is_held_until_close_and_outcomes_are_acknowledged(rig: Rig) -> None:
+    rig.put(1, page("http://h/"))
+    rig.sessions.fetched(rig.held, closing=True)
+    assert [held.session.token for held in rig.sessions.holding()] == [TOKEN]
+    rig.drain()
+    assert len(rig.sessions) == 1
+    rig.sessions.closed(TOKEN)
+    assert len(rig.sessions) == 0
+
+
+def test_outcome_of_a_deleted_crawl_ends_its_session(rig: Rig) -> None:
+    rig.world.statuses = "gone"
+    rig.put(1)
+    rig.drain()
+    assert rig.held.lost
+
+
+def test_stale_outcome_says_nothing_about_the_session(rig: Rig) -> None:
+    rig.world.statuses = "stale"
+    rig.put(1)
+    rig.drain()
+    assert not rig.held.ended
+
+
+def test_lease_that_was_answered_twice_is_held_once() -> None:
+    sessions = Sessions()
+    assert sessions.hold(session(), 1.0) is not None
+    assert sessions.hold(session(), 1.0) is None
+    assert sessions.fetching == 1
+
+
+def test_extend_moves_the_deadline_and_never_back() -> None:
+    sessions = Sessions()
+    held = sessions.hold(session(), 10.0)
+    assert held is not None
+    sessions.extended(held, "ok", 20.0)
+    sessions.extended(held, "stop", 15.0)
+    assert (held.deadline, held.ended, held.lost) == (20.0, "stop", False)
+    sessions.extended(held, "stale", 30.0)
+    sessions.extended(held, "ok", 40.0)
+    assert (held.ended, held.lost) == ("stale", True)
+
+
+def refusing(bad: set[int], status: int, log: list[Any]) -> Any:
+    def send(items: Sequence[int]) -> ItemsReply:
+        if bad & set(items):
+            raise Refused(status, {"title": "bad"})
+        log.append(list(items))
+        return ItemsReply(tuple("ok" for _ in items))
+
+    return send
+
+
+def test_item_that_a_broker_finds_malformed_takes_no_other_with_it() -> None:
+    sent: list[Any] = []
+    settled: list[Any] = []
+    box: Outbox[int] = Outbox("t", refusing({3}, 422, sent), lambda i, s: settled.append((i, s)))
+    for i in range(6):
+        box.put(i)
+    box.flush()
+    assert sorted(i for batch in sent for i in batch) == [0, 1, 2, 4, 5]
+    assert (3, "stale") in settled
+    assert box.join(0)
+
+
+def test_items_wait_while_the_token_is_wrong() -> None:
+    sent: list[Any] = []
+    bad = {1}
+    box: Outbox[int] = Outbox("t", refusing(bad, 401, sent), lambda *_: None)
+    box.put(1)
+    sender = gevent.spawn(box.flush)
+    gevent.sleep(0.02)
+    assert not sent
+    bad.clear()
+    sender.join(5)
+    assert sent == [[1]]
+
+
+def test_recent_urls_are_forgotten_by_generations() -> None:
+    recent = Recent(size=2)
+    for url in "abcd":
+        recent.add([Admission(url)])
+    assert [a.url for a in recent.fresh(Admission(u) for u in "abcde")] == ["e"]
+    for url in "efgh":
+        recent.add([Admission(url)])
+    assert [a.url for a in recent.fresh(Admission(u) for u in "abg")] == ["a", "b"]
