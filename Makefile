@@ -31,7 +31,7 @@ lint: setup-dev  ## ruff, mypy --strict, import-linter
 	@.venv/bin/mypy
 	@PYTHONPATH=. .venv/bin/lint-imports
 
-docs: setup  ## Write the generated tables of docs/configuration.md and .env.example again
+docs: setup  ## Write the generated tables of the docs and .env.example again
 	@$(PYTHON) -m cli.tables
 
 clean:  ## Remove caches and the demo's data; .venv and your data stay

@@ -1,21 +1,24 @@
 """``python -m cli.tables``: writes the generated tables of the docs, and ``.env.example``, again.
 
-Settings stand in ``schema.settings.KEYS``, options of a crawl in ``schema.records.CrawlOptions``;
-a test fails while the docs say something else.
+Settings stand in ``schema.settings.KEYS``, options of a crawl in ``schema.records.CrawlOptions``,
+failures in ``worker.retry.TABLE``; a test fails while the docs say something else.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec.inspect as inspect
 
 from cli.options import UNBOUNDED, default_text, fields, unwrap
 from schema.settings import KEYS, PREFIX
+from worker import retry
 
 HOME = Path(__file__).resolve().parent.parent
 CONFIGURATION = HOME / "docs" / "configuration.md"
+POLITENESS = HOME / "docs" / "politeness.md"
 ENV_EXAMPLE = HOME / ".env.example"
 
 HIDDEN = frozenset({"FAULT"})
@@ -60,13 +63,24 @@ def env_example() -> str:
 
 def filled(text: str) -> str:
     """``text`` with what stands between its markers replaced by the tables as they are now."""
-    for name, table in (("settings", settings_table()), ("options", options_table())):
-        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-        pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-        if not pattern.search(text):
-            raise ValueError(f"the markers of the {name} table are missing")
-        text = pattern.sub(lambda _, b=begin, t=table, e=end: f"{b}\n{t}\n{e}", text)  # type: ignore[misc]
-    return text
+
+    def table(match: re.Match[str]) -> str:
+        name = match["name"]
+        return f"<!-- {name}: begin -->\n{TABLES[name]()}\n<!-- {name}: end -->"
+
+    filled_in, count = _MARKED.subn(table, text)
+    if not count:
+        raise ValueError("no markers of a table are there")
+    return filled_in
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "settings": settings_table,
+    "options": options_table,
+    "failures": lambda: retry.markdown_table().strip(),
+}
+
+_MARKED = re.compile(r"<!-- (?P<name>\w+): begin -->.*?<!-- (?P=name): end -->", re.DOTALL)
 
 
 def _values(kind: inspect.Type) -> str:
@@ -92,8 +106,9 @@ def _cell(text: str) -> str:
 
 
 def main() -> None:
-    """Write both files."""
-    CONFIGURATION.write_text(filled(CONFIGURATION.read_text(encoding="utf-8")), encoding="utf-8")
+    """Write the files."""
+    for file in (CONFIGURATION, POLITENESS):
+        file.write_text(filled(file.read_text(encoding="utf-8")), encoding="utf-8")
     ENV_EXAMPLE.write_text(env_example(), encoding="utf-8")
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cli import tables
 from schema.settings import KEYS, load
 
 
-def test_configuration_tables_are_fresh() -> None:
-    text = tables.CONFIGURATION.read_text(encoding="utf-8")
+@pytest.mark.parametrize("file", [tables.CONFIGURATION, tables.POLITENESS])
+def test_tables_of_the_docs_are_fresh(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
     assert text == tables.filled(text), "stale: run `make docs`"
 
 
@@ -26,5 +29,5 @@ def test_env_example_uncommented_is_accepted_and_changes_nothing() -> None:
 
 
 def test_missing_markers_are_an_error() -> None:
-    with pytest.raises(ValueError, match="settings"):
+    with pytest.raises(ValueError, match="markers"):
         tables.filled("# nothing here\n")
