@@ -28,7 +28,7 @@ from schema.records import (
 from schema.settings import Settings
 from store import Store, open_store
 from worker import retry
-from worker.auth import Anonymous
+from worker.auth import Anonymous, Authenticator, load
 from worker.backoff import persist
 from worker.download import Downloader
 from worker.engine import Engine, Limits
@@ -106,7 +106,7 @@ class Worker:
             store=self._store,
             frontier=self._frontier,
             fetcher=self._downloader,
-            authenticator=Anonymous(),
+            authenticator=_authenticator(settings),
             writer=self._writer,
             journal=self._journal,
             marker=self._marker,
@@ -178,6 +178,12 @@ class Worker:
         while True:
             self._marker.beat()
             gevent.sleep(min(1.0, self._settings.stall_seconds / 5))
+
+
+def _authenticator(settings: Settings) -> Authenticator:
+    """HTTP Basic by ``credentials.toml`` in the data folder, if there is one."""
+    path = settings.data / "credentials.toml"
+    return load(path) if path.exists() else Anonymous()
 
 
 def _session_of(suspect: Suspect) -> Session:

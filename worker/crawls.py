@@ -15,6 +15,7 @@ from worker import hooks
 from worker.backoff import persist
 from worker.hooks import Hooks
 from worker.links import Checker
+from worker.robots import product_token
 
 ACCEPT = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.5"
 
@@ -29,7 +30,7 @@ class CrawlSource(Protocol):
 
 @dataclass(frozen=True)
 class CrawlContext:
-    """One revision of a crawl, ready to use. ``agent`` is the product token robots.txt knows."""
+    """One revision of a crawl, ready to use. ``agent`` is its product token."""
 
     crawl: Crawl
     rules: scope.Rules
@@ -53,7 +54,7 @@ def context_of(crawl: Crawl) -> CrawlContext:
         rules=rules,
         checker=Checker(crawl, rules),
         hooks=_hooks(options.hook),
-        agent=agent.partition("/")[0],
+        agent=product_token(agent),
         headers={
             "user-agent": f"{agent} (+{options.contact})" if options.contact else agent,
             "accept": ACCEPT,

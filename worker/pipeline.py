@@ -33,7 +33,7 @@ from worker.auth import Authenticator
 from worker.backoff import persist
 from worker.crawls import Crawls, CrawlSource
 from worker.download import LeaseExpired
-from worker.extract import extract
+from worker.extract import extract, is_html
 from worker.gate import RobotsCache, RobotsGate
 from worker.hooks import HookError
 from worker.journal import Journal
@@ -184,7 +184,7 @@ class Pipeline:
     ) -> None:
         """Journal a failure, and let the table say what follows for the URL and for the host."""
         tries = visit.context.options.tries
-        decision = retry.decide(failure, task.errors, tries, task.deliveries)
+        decision = retry.decide(failure, task.errors, tries)
         if decision.block is not None:
             visit.fail(str(failure.kind), decision.block)
         crawl = visit.context.crawl.id
@@ -251,9 +251,15 @@ class Pipeline:
 
     def _page(self, visit: Visit, task: Task, fetched: Fetched, notes: list[Attempt]) -> None:
         row = self._row(visit, task, fetched)
-        if is_html(fetched):
+        if is_html(fetched.content_type, fetched.body[:1024]):
             with self._marker.parsing(_suspect(visit, task)):
-                page = extract(fetched.body, task.url, fetched.content_type)
+                page = extract(
+                    fetched.body,
+                    task.url,
+                    fetched.content_type,
+                    agent=visit.context.agent,
+                    robots_tag=fetched.headers.get("x-robots-tag", ""),
+                )
                 self._read(visit, task, fetched, page, row, notes)
         elif not is_text(fetched):
             row.body = b""
@@ -344,14 +350,6 @@ def _suspect(visit: Visit, task: Task) -> Suspect:
         task.level,
         task.errors,
     )
-
-
-def is_html(fetched: Fetched) -> bool:
-    """Whether to parse: by the declared type, or without one by the first character."""
-    kind = fetched.content_type.partition(";")[0].strip().lower()
-    if not kind:
-        return fetched.body.lstrip()[:1] == b"<"
-    return kind in ("text/html", "application/xhtml+xml")
 
 
 def is_text(fetched: Fetched) -> bool:

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-import msgspec
 from gevent.event import Event
 
 from schema.errors import GreencrawlError
 from schema.records import Failure, Fetched, HostReport
-from worker import retry
 from worker.crawls import CrawlContext
-from worker.schedule import Pace, response_of
+from worker.schedule import Pace
 from worker.sessions import Held
 
 
@@ -42,7 +40,7 @@ class Visit:
         self.context = context
         self._fetcher = fetcher
         self._stopping = stopping
-        self._pace = Pace(held.session.floor, held.session.delay)
+        self._pace = Pace(held.session.delay, held.session.floor)
         self._requests = 0
         self._failed = ""
         self._block = 0.0
@@ -67,24 +65,18 @@ class Visit:
             self._stopping.wait(wait)
         if self.held.ended or self._stopping.is_set():
             raise VisitOver(self.held.ended or "stopping")
-        self._pace.request_started()
         answer = self._fetcher.fetch(
             url, headers, max_body_bytes=max_body_bytes, deadline=self.held.deadline
         )
-        if isinstance(answer, Fetched):
-            self._requests += 1
-            failure = retry.classify(answer)
-            elapsed: float | None = answer.elapsed_ms / 1000
-        else:
-            self._requests += answer.requests
-            failure, elapsed = answer, None
-        self._pace.request_ended(response_of(failure.kind if failure else None), elapsed)
+        self._requests += 1 if isinstance(answer, Fetched) else answer.requests
+        self._pace.note(answer)
         return answer
 
     def learn_robots(self, crawl_delay: float | None) -> None:
         """robots.txt is known now; from here on its crawl-delay is kept."""
         self._robots_read = True
-        self._pace.robots_say(crawl_delay)
+        if crawl_delay is not None:
+            self._pace.learn_robots_delay(crawl_delay)
 
     def fail(self, kind: str, block: float) -> None:
         """The host failed; ``block`` seconds were asked for by it (0: its own back-off)."""
@@ -93,5 +85,9 @@ class Visit:
 
     def report(self) -> HostReport:
         """What the broker is told when the session closes; only requests that left are counted."""
-        report = self._pace.report(robots=self._robots_read, failed=self._failed, block=self._block)
-        return msgspec.structs.replace(report, requests=self._requests)
+        return self._pace.report(
+            robots=self._robots_read,
+            failed=self._failed,
+            block=self._block,
+            requests=self._requests,
+        )
