@@ -109,7 +109,7 @@ def test_an_idle_system_leaves_redis_alone_and_wakes_at_once(
         SiteServer(graph_site(1), addresses) as server,
         System(tmp_path, [redis_server.url]) as system,
     ):
-        system.start().crawl([server.url("/p/0")], scope="any", depth=0, delay=0.2)
+        system.start().crawl([server.url("/p/0")], scope="any", depth=0, delay=0)
         system.wait_done(30)
         commands_during(redis_server.client, 2.0)  # the end of a crawl is not idleness yet
         spent = commands_during(redis_server.client, seconds)
