@@ -246,4 +246,4 @@ class Server:
         if not self.face.requests.drained(DRAIN_SECONDS):
             log.warning("requests were cut off", seconds=DRAIN_SECONDS)
         gevent.sleep(0)  # answers that are ready leave before their connections are cut
-        self._server.stop(timeout=0.5)
+        self._server.stop(timeout=0.1)

@@ -31,6 +31,7 @@ _WHEN: dict[HTTPStatus, str] = {
     HTTPStatus.REQUEST_TIMEOUT: "The body did not arrive in time",
     HTTPStatus.CONFLICT: "The crawl's state does not allow this",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is longer than 16 MiB",
+    HTTPStatus.REQUEST_URI_TOO_LONG: "The request line is longer than 8 KiB; sent without a body",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is of a kind that is not read here",
     HTTPStatus.SERVICE_UNAVAILABLE: "Redis or the store is away; ask again after Retry-After",
 }
@@ -160,6 +161,8 @@ def _responses(
     problem = {problems.MEDIA_TYPE: {"schema": {"$ref": REF.format(name="Problem")}}}
     for status in sorted(problem_statuses(operation, found)):
         described: dict[str, Any] = {"description": _WHEN[status], "content": problem}
+        if status is HTTPStatus.REQUEST_URI_TOO_LONG:
+            del described["content"]  # the server answers it before a request is made of it
         if status is HTTPStatus.SERVICE_UNAVAILABLE:
             described["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
         responses[str(int(status))] = described

@@ -254,7 +254,7 @@ def get_ready(service: Service) -> Health:
 
 
 _OK, _CREATED, _ACCEPTED = HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.ACCEPTED
-_CONFLICT = HTTPStatus.CONFLICT
+_CONFLICT, _TOO_LONG = HTTPStatus.CONFLICT, HTTPStatus.REQUEST_URI_TOO_LONG
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -301,7 +301,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(method="POST", path="/v1/sessions/close", role=Role.WORKER, run=close_sessions),
     Operation(method="POST", path="/v1/finish", role=Role.WORKER, run=finish_tasks),
     Operation(method="POST", path="/v1/release", role=Role.WORKER, run=release_tasks),
-    Operation(method="GET", path="/v1/urls", role=Role.ANY, run=explain_url),
+    Operation(method="GET", path="/v1/urls", role=Role.ANY, run=explain_url, problems=(_TOO_LONG,)),
     Operation(method="GET", path="/v1/hosts/{host}", role=Role.ANY, run=get_host),
     Operation(method="PATCH", path="/v1/hosts/{host}", role=Role.ADMIN, run=patch_host),
     Operation(method="GET", path="/v1/dead", role=Role.ANY, run=list_dead),

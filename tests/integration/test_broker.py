@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import gevent
 import pytest
@@ -57,7 +58,7 @@ def lease(client: BrokerClient, sequence: int = 1, wait: float = 2.0) -> tuple[S
     return client.lease(request).sessions
 
 
-def held(session: Session) -> dict[str, str]:
+def held(session: Session) -> dict[str, Any]:
     return {"session": session.session, "token": session.token}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import gevent
 import pytest
@@ -26,7 +27,7 @@ class House:
         self.service = Service(self.queue, self.store, clock=lambda: self.now)
         self.upkeep = Upkeep(self.service)
 
-    def crawl(self, **options: int) -> Crawl:
+    def crawl(self, **options: Any) -> Crawl:
         made = self.store.put_crawl("test", CrawlOptions(**options), ["a.example"])
         self.queue.put_crawl(made)
         return made
