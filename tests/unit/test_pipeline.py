@@ -1,0 +1,527 @@
+"""The life of a task, from lease to result, on a fetcher and stores of dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from gevent.event import Event
+
+from schema.errors import Unavailable, UnknownCrawl
+from schema.records import (
+    CloseItem,
+    Crawl,
+    CrawlOptions,
+    Dead,
+    Done,
+    Failure,
+    FailureKind,
+    Fetched,
+    Retry,
+    Session,
+    Task,
+)
+from schema.urls import fingerprint
+from worker import hooks, robots
+from worker.auth import Anonymous
+from worker.download import LeaseExpired
+from worker.hooks import Hooks
+from worker.journal import Journal
+from worker.links import MAX_REDIRECTS
+from worker.marker import Marker, Suspect
+from worker.pipeline import Pipeline
+from worker.sessions import Held
+from worker.writer import Result
+
+TOKEN = "00000000000000aa"
+Answer = Fetched | Failure | Exception
+
+
+def html(body: str = "", **headers: str) -> Fetched:
+    named = {"content-type": "text/html", **{k.replace("_", "-"): v for k, v in headers.items()}}
+    return Fetched("", 200, named, body.encode(), fetched_ms=5, wire_bytes=len(body))
+
+
+def status(code: int, **headers: str) -> Fetched:
+    return Fetched("", code, {k.replace("_", "-"): v for k, v in headers.items()}, b"")
+
+
+@dataclass
+class Site:
+    """Answers by URL, and what was asked with which headers; 404 for the rest."""
+
+    answers: dict[str, Answer] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    headers: list[Mapping[str, str]] = field(default_factory=list)
+    meanwhile: Callable[[str], None] = lambda _: None
+
+    def fetch(
+        self, url: str, headers: Mapping[str, str], *, max_body_bytes: int, deadline: float
+    ) -> Fetched | Failure:
+        self.asked.append(url)
+        self.headers.append(headers)
+        self.meanwhile(url)
+        answer = self.answers.get(url, status(404))
+        if isinstance(answer, Exception):
+            raise answer
+        return msgspec.structs.replace(answer, url=url) if isinstance(answer, Fetched) else answer
+
+    @property
+    def pages(self) -> list[str]:
+        return [url for url in self.asked if not url.endswith("/robots.txt")]
+
+
+@dataclass
+class Stores:
+    """Store, frontier and writer at once."""
+
+    crawl_: Crawl
+    robots: dict[str, bytes] = field(default_factory=dict)
+    results: list[Result] = field(default_factory=list)
+    deleted: bool = False
+    away: int = 0
+
+    def crawl(self, name_or_id: str | int) -> Crawl:
+        if self.deleted:
+            raise UnknownCrawl("1")
+        if self.away:
+            self.away -= 1
+            raise Unavailable("store")
+        return self.crawl_
+
+    def add_roots(self, crawl: int, roots: list[str]) -> Crawl:
+        old = self.crawl_
+        self.crawl_ = msgspec.structs.replace(
+            old, roots=(*old.roots, *roots), revision=old.revision + 1
+        )
+        return self.crawl_
+
+    def fingerprint(self, url: str) -> int:
+        return fingerprint(url)
+
+    def robots_get(self, origin: str) -> bytes | None:
+        return self.robots.get(origin)
+
+    def robots_put(self, origin: str, value: bytes, seconds: int) -> None:
+        self.robots[origin] = value
+
+    def put(self, result: Result) -> None:
+        self.results.append(result)
+
+
+class Stopping(Event):
+    """The event that a visit waits on; it keeps how long, and does not wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> Any:
+        self.waits.append(round(timeout or 0.0))
+
+
+class World:
+    """A pipeline on doubles. ``run`` leases URLs of host ``h`` and returns the close."""
+
+    def __init__(self, folder: Path) -> None:
+        self.site = Site()
+        self.stopping = Stopping()
+        self.marker = Marker(folder / "marker")
+        self.set(scope="host")
+
+    def set(self, **options: Any) -> None:
+        """Another crawl."""
+        made = CrawlOptions(**{"delay": 0.0, **options})
+        self.stores = Stores(Crawl(id=1, name="t", state="active", options=made, roots=("h",)))
+
+    def run(self, *tasks: Task | str, delay: float = 0.0, host: str = "h") -> CloseItem | None:
+        pipeline = Pipeline(
+            store=self.stores,
+            frontier=self.stores,
+            fetcher=self.site,
+            authenticator=Anonymous(),
+            writer=self.stores,  # type: ignore[arg-type]
+            journal=Journal("w-0", clock=lambda: 1000),
+            marker=self.marker,
+            stopping=self.stopping,
+        )
+        numbered = tuple(
+            Task(i, task) if isinstance(task, str) else task for i, task in enumerate(tasks, 1)
+        )
+        self.held = Held(_session(numbered, delay, host), 1e12)
+        return pipeline.run(self.held)
+
+    @property
+    def outcomes(self) -> list[Any]:
+        return [result.outcome for result in self.stores.results]
+
+    @property
+    def result(self) -> Result:
+        assert len(self.stores.results) == 1
+        return self.stores.results[0]
+
+
+def _session(tasks: tuple[Task, ...], delay: float, host: str) -> Session:
+    return Session(
+        session=f"1/{host}",
+        token=TOKEN,
+        crawl=1,
+        revision=1,
+        host=host,
+        ttl=60,
+        delay=delay,
+        floor=delay,
+        robots_known=False,
+        tasks=tasks,
+    )
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Make the crawl's hook module these functions."""
+
+    def make(**functions: Any) -> None:
+        monkeypatch.setattr(hooks, "load", lambda _: Hooks(**functions))
+
+    return make
+
+
+def test_page_is_read_and_its_links_are_to_be_admitted(world: World) -> None:
+    world.site.answers["http://h/"] = html("<title>T</title><a href=/a>a</a><a href=//o/>o</a>")
+    close = world.run("http://h/")
+    page = world.result.page
+    assert page is not None
+    assert (page.title, page.status, page.depth) == ("T", 200, 0)
+    assert [link.url for link in page.links] == ["http://h/a"]
+    assert world.outcomes == [Done(stored=True, bytes=page.body.__len__())]
+    assert close is not None
+    assert (close.release, close.report.robots, close.report.requests) == ((), True, 2)
+
+
+def test_robots_are_asked_first_and_once_for_an_origin(world: World) -> None:
+    world.run("http://h/a", "http://h/b")
+    assert world.site.asked == ["http://h/robots.txt", "http://h/a", "http://h/b"]
+    world.run("http://h/c")
+    assert world.site.asked.count("http://h/robots.txt") == 1
+
+
+def test_disallowed_page_is_not_requested_and_the_line_is_kept(world: World) -> None:
+    world.site.answers["http://h/robots.txt"] = html("User-agent: *\nDisallow: /private")
+    world.run("http://h/private/x", "http://h/ok")
+    assert world.site.pages == ["http://h/ok"]
+    final = world.stores.results[0].finals[0]
+    assert (final.state, final.kind) == ("excluded", "robots")
+    assert "Disallow: /private" in final.detail
+    assert world.outcomes[0] == Done(kind="robots")
+
+
+@pytest.mark.parametrize(
+    "answer", [status(500), status(429, retry_after="7"), Failure(FailureKind.TIMEOUT)]
+)
+def test_unreachable_robots_disallow_all_for_now(world: World, answer: Fetched | Failure) -> None:
+    world.site.answers["http://h/robots.txt"] = answer
+    close = world.run("http://h/a", "http://h/b")
+    assert world.site.pages == []
+    assert isinstance(world.result.outcome, Retry)
+    assert world.result.outcome.kind == "robots_unreachable"
+    assert close is not None
+    assert close.report.failed == "robots_unreachable"
+    assert close.report.block == (7.0 if answer == status(429, retry_after="7") else 0.0)
+    assert close.release == (2,)
+    assert not world.stores.robots
+
+
+@pytest.mark.parametrize("code", [401, 403, 404, 410])
+def test_absent_robots_allow_everything(world: World, code: int) -> None:
+    world.site.answers["http://h/robots.txt"] = status(code)
+    world.run("http://h/a")
+    assert world.site.pages == ["http://h/a"]
+
+
+def test_robots_redirect_is_followed_on_the_same_host(world: World) -> None:
+    world.site.answers["http://h/robots.txt"] = status(301, location="https://h/robots.txt")
+    world.site.answers["https://h/robots.txt"] = html("User-agent: *\nDisallow: /a")
+    world.run("http://h/a")
+    assert world.site.pages == []
+
+
+def test_robots_redirect_to_another_host_sends_no_request_there(world: World) -> None:
+    world.site.answers["http://h/robots.txt"] = status(301, location="http://o/robots.txt")
+    world.run("http://h/a")
+    assert world.site.asked == ["http://h/robots.txt", "http://h/a"]
+
+
+def test_robots_redirect_to_a_host_whose_rules_are_known_takes_those(world: World) -> None:
+    world.site.answers["http://h/robots.txt"] = status(301, location="http://o/robots.txt")
+    world.site.answers["http://o/robots.txt"] = html("User-agent: *\nDisallow: /a")
+    world.run("http://o/", host="o")
+    world.stores.crawl_ = msgspec.structs.replace(world.stores.crawl_, roots=("h", "o"))
+    world.run("http://o/", host="o")
+    world.run("http://h/a")
+    assert "http://h/a" not in world.site.asked
+
+
+def test_endless_robots_redirects_end(world: World) -> None:
+    world.site.answers["http://h/robots.txt"] = status(302, location="/robots.txt?x")
+    world.site.answers["http://h/robots.txt?x"] = status(302, location="/robots.txt?x")
+    world.run("http://h/a")
+    assert len(world.site.asked) == 7
+
+
+def test_crawl_delay_holds_within_the_session(world: World) -> None:
+    world.site.answers["http://h/robots.txt"] = html("User-agent: *\nCrawl-delay: 30")
+    close = world.run("http://h/a", "http://h/b")
+    assert world.stopping.waits == [30, 30]
+    assert close is not None
+    assert close.report.robots_delay == 30
+
+
+def test_missing_page_is_gone_and_journalled_once(world: World) -> None:
+    world.run("http://h/a")
+    (attempt,), (final,) = world.result.attempts, world.result.finals
+    assert (attempt.code, attempt.kind, attempt.errors, attempt.wait) == (404, "gone", 1, None)
+    assert (final.state, final.code) == ("gone", 404)
+    assert world.outcomes == [Done(kind="gone")]
+
+
+def test_failing_page_is_tried_again_until_the_crawl_has_had_enough(world: World) -> None:
+    world.set(tries=2)
+    world.site.answers["http://h/a"] = status(500)
+    world.run("http://h/a", Task(2, "http://h/a", errors=1))
+    first, second = world.stores.results
+    assert isinstance(first.outcome, Retry)
+    assert first.attempts[0].wait == first.outcome.wait
+    assert not first.finals
+    assert second.outcome == Dead("server_error")
+    assert second.finals[0].state == "dead"
+
+
+def test_failing_host_ends_the_session_and_the_rest_is_released(world: World) -> None:
+    world.site.answers["http://h/a"] = status(503, retry_after="120")
+    close = world.run("http://h/a", "http://h/b", "http://h/c")
+    assert world.site.pages == ["http://h/a"]
+    assert close is not None
+    assert (close.release, close.report.failed, close.report.block) == ((2, 3), "unavailable", 120)
+
+
+def test_expired_lease_ends_the_session_without_a_word(world: World) -> None:
+    world.site.answers["http://h/b"] = LeaseExpired("late")
+    assert world.run("http://h/a", "http://h/b", "http://h/c") is None
+    assert world.site.pages == ["http://h/a", "http://h/b"]
+    assert len(world.stores.results) == 1
+
+
+@pytest.mark.parametrize(("end", "closes"), [("stop", True), ("stale", False), ("gone", False)])
+def test_session_that_is_ended_sends_no_further_request(
+    world: World, end: Any, closes: bool
+) -> None:
+    def lose(_: str) -> None:
+        world.held.ended = end
+
+    world.site.meanwhile = lose
+    world.stores.robots_put("http://h", b"", 1)
+    world.site.answers["http://h/robots.txt"] = status(404)
+    close = world.run("http://h/a", "http://h/b")
+    assert world.site.asked == ["http://h/robots.txt"]
+    assert (close is not None) == closes
+    assert close is None or close.release == (1, 2)
+
+
+def test_stopping_worker_finishes_the_page_and_releases_the_rest(world: World) -> None:
+    world.stores.robots["http://h"] = robots.pack("allow", b"", 0)
+    world.site.meanwhile = lambda _: world.stopping.set()
+    close = world.run("http://h/a", "http://h/b", delay=30)
+    assert world.site.asked == ["http://h/a"]
+    assert close is not None
+    assert close.release == (2,)
+    assert world.outcomes == [Done(kind="gone")]
+
+
+def test_deleted_crawl_is_not_fetched(world: World) -> None:
+    world.stores.deleted = True
+    assert world.run("http://h/a") is None
+    assert world.site.asked == []
+
+
+def test_page_excluded_since_it_was_queued_is_not_fetched(world: World) -> None:
+    world.set(exclude=("secret",))
+    world.run("http://h/secret")
+    assert world.site.asked == []
+    assert world.result.finals[0].state == "excluded"
+    assert "exclude pattern 'secret'" in world.result.finals[0].detail
+
+
+# -- redirects
+
+
+def test_redirect_is_recorded_and_its_target_admitted_at_the_same_depth(world: World) -> None:
+    world.site.answers["http://h/a"] = status(301, location="/b")
+    world.run(Task(1, "http://h/a", depth=2, level=2))
+    page = world.result.page
+    assert page is not None
+    assert (page.status, page.final_url) == (301, "http://h/b")
+    assert [(a.url, a.depth, a.redirects) for a in page.links] == [("http://h/b", 2, 1)]
+    assert world.outcomes == [Done(stored=False)]
+
+
+@pytest.mark.parametrize(
+    ("redirects", "location"), [(MAX_REDIRECTS, "/b"), (0, "/a"), (0, "mailto:x@h"), (0, "")]
+)
+def test_redirect_that_leads_nowhere_is_a_failure(
+    world: World, redirects: int, location: str
+) -> None:
+    world.site.answers["http://h/a"] = status(302, location=location)
+    world.run(Task(1, "http://h/a", redirects=redirects))
+    assert world.outcomes == [Dead("redirect")]
+
+
+def test_seed_takes_its_scope_along_within_its_domain(world: World) -> None:
+    world.stores.crawl_ = msgspec.structs.replace(world.stores.crawl_, roots=("example.org",))
+    target = "https://www.example.org/"
+    world.site.answers["http://example.org/"] = status(301, location=target)
+    world.run("http://example.org/", host="example.org")
+    page = world.result.page
+    assert page is not None
+    assert [link.url for link in page.links] == [target]
+    assert "www.example.org" in world.stores.crawl_.roots
+
+
+def test_link_that_redirects_out_of_scope_is_not_followed(world: World) -> None:
+    world.site.answers["http://h/a"] = status(301, location="http://elsewhere.example/")
+    world.run(Task(1, "http://h/a", depth=1))
+    page = world.result.page
+    assert page is not None
+    assert (page.links, page.final_url) == ([], "http://elsewhere.example/")
+
+
+# -- content
+
+
+def test_text_is_kept_and_not_parsed_and_binaries_are_recorded(world: World) -> None:
+    world.site.answers["http://h/t"] = html("<a href=/x>", content_type="text/plain")
+    world.site.answers["http://h/p"] = html("%PDF <a href=/x>", content_type="application/pdf")
+    world.run("http://h/t", "http://h/p")
+    text, pdf = (result.page for result in world.stores.results)
+    assert text is not None
+    assert pdf is not None
+    assert (text.body, text.links) == (b"<a href=/x>", [])
+    assert (pdf.body, pdf.links, pdf.headers["content-type"]) == (b"", [], "application/pdf")
+    assert pdf.content not in (0, text.content)
+
+
+def test_cookies_are_not_kept(world: World) -> None:
+    world.site.answers["http://h/"] = html("x", set_cookie="id=1", etag='"1"')
+    world.run("http://h/")
+    assert world.result.page is not None
+    assert set(world.result.page.headers) == {"content-type", "etag"}
+
+
+def test_nofollow_header_is_honoured(world: World) -> None:
+    world.site.answers["http://h/"] = html("<a href=/a>a</a>", x_robots_tag="nofollow")
+    world.run("http://h/")
+    assert world.result.page is not None
+    assert world.result.page.links == []
+
+
+def test_extraction_that_raises_is_charged_to_its_page_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def extract(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("tree")
+
+    monkeypatch.setattr("worker.pipeline.extract", extract)
+    world.site.answers["http://h/a"] = html("x")
+    world.run("http://h/a", "http://h/b")
+    first, second = world.stores.results
+    assert first.outcome == Dead("parse")
+    assert "RuntimeError: tree" in first.attempts[0].detail
+    assert second.outcome == Done(kind="gone")
+
+
+def test_page_is_marked_while_it_is_parsed(world: World, use: Callable[..., None]) -> None:
+    seen: list[Suspect | None] = []
+    use(on_page=lambda page, fetched: seen.append(world.marker.suspect()))
+    world.site.answers["http://h/a"] = html("x")
+    world.run(Task(7, "http://h/a", depth=3, errors=1))
+    assert seen == [Suspect("1/h", TOKEN, 7, 1, "http://h/a", 3, 0, 1)]
+    assert world.marker.suspect() is None
+
+
+# -- hooks and headers
+
+
+def test_headers_name_us_and_whom_to_ask(world: World) -> None:
+    world.set(user_agent="bot/1", contact="mailto:me@h")
+    world.run("http://h/")
+    for headers in world.site.headers:
+        assert headers["user-agent"] == "bot/1 (+mailto:me@h)"
+        assert headers["accept"].startswith("text/html,")
+
+
+def test_fields_of_a_hook_are_stored(world: World, use: Callable[..., None]) -> None:
+    use(on_page=lambda page, fetched: {"t": page.title}, links=lambda page, links: links[1:])
+    world.site.answers["http://h/"] = html("<title>T</title><a href=/a>a</a><a href=/b>b</a>")
+    world.run("http://h/")
+    assert world.result.page is not None
+    assert world.result.page.fields == {"t": "T"}
+    assert [link.url for link in world.result.page.links] == ["http://h/b"]
+
+
+def test_error_in_a_hook_is_journalled_and_harms_nothing_else(
+    world: World, use: Callable[..., None]
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise ValueError("mine")
+
+    use(on_page=broken, links=broken, request=broken)
+    world.site.answers["http://h/"] = html("<a href=/a>a</a>")
+    world.run("http://h/")
+    page = world.result.page
+    assert page is not None
+    assert page.fields is None
+    assert [link.url for link in page.links] == ["http://h/a"]
+    assert [(a.kind, a.errors) for a in world.result.attempts] == [("hook", 0)] * 3
+    assert len({a.at_ms for a in world.result.attempts}) == 3
+    assert [a.detail.split(":")[0] for a in world.result.attempts] == [
+        "request",
+        "on_page",
+        "links",
+    ]
+
+
+def test_hook_that_this_host_lacks_is_journalled_with_each_page(world: World) -> None:
+    world.set(hook="no.such.module")
+    world.site.answers["http://h/"] = html("x")
+    world.run("http://h/")
+    assert "cannot import 'no.such.module'" in world.result.attempts[0].detail
+
+
+def test_newer_revision_of_a_crawl_is_loaded(world: World) -> None:
+    world.run("http://h/a")
+    world.set(exclude=("a",))
+    world.run("http://h/a")
+    assert world.outcomes == [Done(kind="scope")]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    def delays() -> Iterator[float]:
+        while True:
+            yield 0.001
+
+    monkeypatch.setattr("worker.backoff.delays", delays)
+
+
+def test_store_that_is_away_is_waited_for(world: World) -> None:
+    world.stores.away = 3
+    world.run("http://h/a")
+    assert world.outcomes == [Done(kind="gone")]
