@@ -1,0 +1,97 @@
+"""Whole worker processes, on a real broker, Redis and site."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.redis_server import RedisServer
+from tests.support.site_server import Answer, Request, SiteServer
+from tests.support.sites import html
+from tests.support.stored import read_stored
+from tests.support.system import System, wait_until
+
+PAGES = [f"/{i}" for i in range(12)]
+
+
+def menu_site(request: Request) -> Answer:
+    """A page that links to twelve others, and to one that is called by its own name."""
+    if request.target == "/":
+        return Answer(body=html("menu", [*PAGES, "/kill", "/hang"]))
+    if request.target == "/robots.txt":
+        return Answer(404)
+    return Answer(body=html(request.target.strip("/"), ["/"]))
+
+
+def targets(server: SiteServer) -> Counter[str]:
+    return Counter(hit.target for hit in server.hits)
+
+
+@pytest.mark.parametrize(("mode", "kind"), [("kill", "process_death"), ("hang", "stalled")])
+def test_page_that_kills_its_process_is_charged_alone(
+    tmp_path: Path, redis_server: RedisServer, mode: str, kind: str
+) -> None:
+    """tries = 1: the first death is the last, so the other deadly page is left out of scope."""
+    other = "hang" if mode == "kill" else "kill"
+    with (
+        SiteServer(menu_site) as server,
+        System(
+            tmp_path, [redis_server.url], stall_seconds="1", request_seconds="2"
+        ).start() as system,
+    ):
+        system.crawl(
+            [server.url("/")],
+            delay=0,
+            tries=1,
+            hook="tests.support.deadly_hook",
+            exclude=[f"/{other}$"],
+        )
+        system.wait_done(40)
+        stored = read_stored(tmp_path / "data")
+        assert stored.pages == {server.url(path) for path in ["/", *PAGES]}
+        assert stored.dead == {server.url(f"/{mode}")}
+        assert system.stats()["failures"] == {kind: 1}
+        assert targets(server)[f"/{mode}"] == 1
+
+
+def test_sigterm_hands_back_what_was_not_fetched(tmp_path: Path, redis_server: RedisServer) -> None:
+    with (
+        SiteServer(menu_site) as server,
+        System(tmp_path, [redis_server.url]).start() as system,
+    ):
+        system.crawl([server.url("/")], delay=0.3)
+        wait_until(lambda: len(server.hits) >= 5, 20, "the crawl is under way")
+        assert system.worker is not None
+        children = system.children()
+        system.worker.send_signal(signal.SIGTERM)
+        assert system.worker.wait(15) == 0
+        assert not any(psutil.pid_exists(child.pid) for child in children)
+        stats = system.stats()
+        assert (stats["leased"], stats["retries"]) == (0, 0)
+        assert stats["waiting"] > 0
+        fetched = len(server.hits)
+        system.start_worker()
+        wait_until(lambda: len(server.hits) > fetched, 20, "the next worker goes on")
+        system.wait_done(40)
+        counts = targets(server)
+        assert set(counts) == {"/", "/robots.txt", "/kill", "/hang", *PAGES}
+        assert all(count == 1 for count in counts.values())
+
+
+def test_worker_outlives_its_broker(tmp_path: Path, redis_server: RedisServer) -> None:
+    with (
+        SiteServer(menu_site) as server,
+        System(tmp_path, [redis_server.url]).start() as system,
+    ):
+        system.crawl([server.url("/")], delay=0.1)
+        wait_until(lambda: len(server.hits) >= 4, 20, "the crawl is under way")
+        child = system.children()[0].pid
+        system.kill("broker")
+        system.start_broker()
+        system.wait_done(40)
+        assert system.children()[0].pid == child
+        assert all(count == 1 for count in targets(server).values())
