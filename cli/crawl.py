@@ -7,34 +7,25 @@ import shlex
 import shutil
 import socket
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
-import msgspec
 from rich.console import Console
 
-from broker.client import BrokerClient
 from cli import crawlfile, reach, summary
 from cli.datafolder import LOCK, held
-from cli.display import Display
+from cli.follow import End, follow, is_finished, known_at
 from cli.options import crawl_options, given
 from cli.processes import Processes, environment
 from cli.site_server import Site, serve
-from cli.stopping import Stop, on_signals
+from cli.stopping import on_signals
 from cli.summary import Summary
-from schema.errors import Refused, Unavailable
-from schema.records import Crawl, CrawlOptions, CrawlStats, CreateCrawl, HostState
+from schema.records import Crawl, CreateCrawl
 from schema.settings import Settings
 from worker import hooks
-
-T = TypeVar("T")
-
-POLL_SECONDS = 0.5
-"""Between two looks at the broker's counters."""
 
 DEMO_DELAY_SECONDS = 0.02
 """The shipped site is our own; its pages need no second each."""
@@ -42,22 +33,11 @@ DEMO_DELAY_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class Job:
-    """What the command line asks for. ``before`` is how many pages the crawl had stored before."""
+    """What the command line asks for."""
 
     wanted: CreateCrawl
     settings: Settings
     fresh: bool = False
-    before: int = 0
-
-
-@dataclass(frozen=True)
-class End:
-    """How following a crawl ended: its last counters, and whether somebody stopped it."""
-
-    stats: CrawlStats
-    slowest: tuple[HostState, ...]
-    seconds: float
-    stopped: bool
 
 
 @click.command()
@@ -148,18 +128,16 @@ def _here(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
         if wipe:
             _empty(settings.data)
         known = _stored(job)
-        if known is not None and not job.fresh:
-            if _is_finished(known[0], job.wanted):
-                _say(f"crawl {known[0].name} is finished; to crawl it again, add --fresh")
-                return 0, known[1]
-            job = replace(job, before=known[1].pages)
+        if known is not None and not job.fresh and is_finished(known[0], job.wanted):
+            _say(f"crawl {known[0].name} is finished; to crawl it again, add --fresh")
+            return 0, known[1]
         processes = Processes(
             _environment(settings, address), settings.data / "logs", settings.request_seconds
         )
         broker = reach.client(settings, address)
         try:
             processes.start(lambda: reach.is_ready(broker), stop.asked)
-            end = follow(job, broker, stop, processes)
+            end = follow(broker, job.wanted, stop, processes, fresh=job.fresh)
         finally:
             if stop.asked.is_set():
                 _say("stopping: requests under way end first (Ctrl-C again kills)")
@@ -174,10 +152,10 @@ def _here(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
 def _of_end(job: Job, end: End | None) -> Summary | None:
     if end is None:
         return None
-    made = summary.of_run(end.stats, end.slowest, end.seconds, job.before)
+    made = end.summary()
     with reach.store(job.settings) as store:
         url, export = job.settings.store_url, export_hint(made.crawl, job.settings.data)
-        return summary.with_store(made, store, url, export, job.before)
+        return summary.with_store(made, store, url, export)
 
 
 def _stored(job: Job) -> tuple[Crawl, Summary] | None:
@@ -238,86 +216,18 @@ def _empty(data: Path) -> None:
 def _elsewhere(job: Job) -> tuple[int, Summary | None]:
     """Give the crawl to the broker that the environment names, and watch it."""
     broker = reach.required(job.settings)
-    known = _known(broker, job.wanted.name)
-    stats = broker.stats(job.wanted.name).crawls[0] if known else None
-    if known and stats and not job.fresh and _is_finished(known, job.wanted):
+    known = known_at(broker, job.wanted.name)
+    if known and not job.fresh and is_finished(known, job.wanted):
         _say(f"crawl {known.name} is finished; to crawl it again, add --fresh")
+        stats = broker.stats(known.name).crawls[0]
         return 0, summary.of_run(stats, (), 0.0, stats.stored)
-    if stats and not job.fresh:
-        job = replace(job, before=stats.stored)
     with on_signals() as stop:
-        end = follow(job, broker, stop, None)
+        end = follow(broker, job.wanted, stop, None, fresh=job.fresh)
     if end is None or end.stopped:
         name = job.wanted.name
         _say(f"the crawl goes on; look again with `greencrawl status {name} --watch`")
         return stop.exit_code, None
-    return 0, summary.of_run(end.stats, end.slowest, end.seconds, job.before)
-
-
-# --- following a crawl -------------------------------------------------------------------------
-
-
-def follow(job: Job, broker: BrokerClient, stop: Stop, processes: Processes | None) -> End | None:
-    """Create or update the crawl and show it until it is done or ``stop`` is asked for.
-
-    A broker that is away is waited for, and our own processes are started again when they die.
-    None when it was stopped before there was anything to count. Raises
-    :class:`schema.errors.Refused` when the broker will not have the crawl, and
-    :class:`cli.processes.ProcessFailed` when our processes keep dying.
-    """
-    name = job.wanted.name
-    with Display(Console(stderr=True)) as display:
-
-        def ask(call: Callable[[], T]) -> T | None:
-            """The answer, however long the broker is away; None once stopped."""
-            while not stop.asked.is_set():
-                for dead in processes.revive() if processes else ():
-                    display.note(f"the {dead} died and was started again")
-                try:
-                    return call()
-                except Unavailable as error:
-                    display.note(f"waiting for the broker: {error}")
-                    stop.asked.wait(POLL_SECONDS)
-            return None
-
-        if job.fresh:
-            ask(lambda: _delete(broker, name, stop))
-        created = ask(lambda: broker.put_crawl(job.wanted))
-        if created is not None and created.state == "paused":
-            ask(lambda: broker.resume(name))
-        last: tuple[CrawlStats, tuple[HostState, ...]] | None = None
-        while (stats := ask(lambda: broker.stats(name))) is not None:
-            last = (stats.crawls[0], stats.slowest)
-            display.show(*last)
-            if last[0].state == "done" or stop.asked.wait(POLL_SECONDS):
-                break
-        seconds = display.seconds
-    if last is None:
-        return None
-    return End(*last, seconds=seconds, stopped=last[0].state != "done")
-
-
-def _known(broker: BrokerClient, name: str) -> Crawl | None:
-    try:
-        return broker.crawl(name)
-    except Refused as error:
-        if error.status == 404:
-            return None
-        raise
-
-
-def _delete(broker: BrokerClient, name: str, stop: Stop) -> None:
-    """Delete the crawl and wait until its rows are gone: its name is free only then."""
-    if _known(broker, name) is not None:
-        broker.delete(name)
-    while _known(broker, name) is not None and not stop.asked.wait(0.1):
-        continue
-
-
-def _is_finished(crawl: Crawl, wanted: CreateCrawl) -> bool:
-    """Whether running ``wanted`` again would change nothing: it is done, with the same options."""
-    fields = {name: getattr(wanted, name) for name in CrawlOptions.__struct_fields__}
-    return crawl.state == "done" and crawl.options == msgspec.convert(fields, CrawlOptions)
+    return 0, end.summary()
 
 
 def _say(text: str) -> None:

@@ -137,11 +137,11 @@ class Display:
         return self._clock() - self._began
 
     def show(self, stats: CrawlStats, slowest: Sequence[HostState] = ()) -> None:
-        """Show the crawl as it is now. Cheap to call often."""
+        """Show the crawl as it is now. Cheap to call often; the end is always shown."""
         rate = self._rate.update(stats.stored)
         if self._live is not None:
             self._live.update(panel(stats, rate, self.seconds, slowest, self._note), refresh=True)
-        elif self._clock() - self._printed >= PLAIN_SECONDS:
+        elif stats.state == "done" or self._clock() - self._printed >= PLAIN_SECONDS:
             self._printed = self._clock()
             self._console.print(
                 line(stats, rate, self.seconds), soft_wrap=True, markup=False, highlight=False

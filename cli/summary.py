@@ -30,7 +30,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     ``failures`` counts outcomes by kind; ``gone`` are URLs that do not exist (404, 410), ``dead``
     those given up after their tries, ``excluded`` those kept out by rule (robots.txt).
-    ``hosts`` are those met, or, where only the store is asked, those that answered.
+    ``hosts`` is the most that had work at once in this run, None if only the store was asked.
     """
 
     crawl: str
@@ -45,16 +45,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     dead: int
     excluded: int
     waiting: int
-    hosts: int
+    hosts: int | None
     slowest_hosts: tuple[HostTime, ...]
     store: str
     export: str
 
 
 SLOWEST = 5
-
-ALL_HOSTS = 10_000_000
-"""More than a store on one machine holds."""
 
 
 def of_run(
@@ -86,24 +83,19 @@ def of_run(
     )
 
 
-def with_store(summary: Summary, store: Store, url: str, export: str, pages_before: int) -> Summary:
-    """``summary`` with what the store counts: it is the truth, the counters an index of it.
+def with_store(summary: Summary, store: Store, url: str, export: str) -> Summary:
+    """``summary`` with the final states that the store counts: it is their truth.
 
-    ``url`` says where the content is, ``export`` how to get it out; ``pages_before`` is what the
-    store counted before this run.
+    ``url`` says where the content is, ``export`` how to get it out.
     """
     crawl = store.crawl(summary.crawl)
     counts = store.counts(crawl.id)
-    pages = max(0, counts["pages"] - pages_before)
     return msgspec.structs.replace(
         summary,
-        pages=counts["pages"],
-        pages_per_second=round(pages / summary.seconds, 3) if summary.seconds > 0 else 0.0,
-        bytes=counts["bytes"],
         gone=counts["gone"],
         dead=counts["dead"],
         excluded=counts["excluded"],
-        slowest_hosts=_slowest(store, crawl),
+        slowest_hosts=summary.slowest_hosts or _slowest(store, crawl),
         store=url,
         export=export,
     )
@@ -132,7 +124,7 @@ def of_store(store: Store, crawl: Crawl, url: str, export: str) -> Summary:
         dead=counts["dead"],
         excluded=counts["excluded"],
         waiting=0,
-        hosts=len(store.slowest_hosts(crawl.id, ALL_HOSTS)),
+        hosts=None,
         slowest_hosts=_slowest(store, crawl),
         store=url,
         export=export,

@@ -1,0 +1,127 @@
+"""Following a crawl at a broker: created, shown, until it is done or somebody stops it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from msgspec import convert
+from msgspec.structs import replace as replace_struct
+from rich.console import Console
+
+from broker.client import BrokerClient
+from cli import summary
+from cli.display import Display
+from cli.processes import Processes
+from cli.stopping import Stop
+from cli.summary import Summary
+from schema.errors import Refused, Unavailable
+from schema.records import Crawl, CrawlOptions, CrawlStats, CreateCrawl, HostState, Stats
+
+T = TypeVar("T")
+
+POLL_SECONDS = 0.5
+"""Between two looks at the broker's counters."""
+
+
+@dataclass(frozen=True)
+class End:
+    """How following a crawl ended: its first and last counters, and the hosts slowest last.
+
+    ``hosts`` is the most that had work at once.
+    """
+
+    first: CrawlStats
+    last: CrawlStats
+    slowest: tuple[HostState, ...]
+    hosts: int
+    seconds: float
+
+    @property
+    def stopped(self) -> bool:
+        """Whether somebody stopped it before the crawl was done."""
+        return self.last.state != "done"
+
+    def summary(self) -> Summary:
+        """What the broker's counters say of this run."""
+        stats = replace_struct(self.last, hosts=self.hosts)
+        return summary.of_run(stats, self.slowest, self.seconds, self.first.stored)
+
+
+def follow(
+    broker: BrokerClient,
+    wanted: CreateCrawl,
+    stop: Stop,
+    processes: Processes | None,
+    *,
+    fresh: bool,
+) -> End | None:
+    """Create or update the crawl and show it until it is done or ``stop`` is asked for.
+
+    With ``fresh`` it is deleted first. A broker that is away is waited for, and our own processes
+    are started again when they die. None when it was stopped before there was anything to count.
+    Raises :class:`schema.errors.Refused` when the broker will not have the crawl, and
+    :class:`cli.processes.ProcessFailed` when our processes keep dying.
+    """
+    name = wanted.name
+    with Display(Console(stderr=True)) as display:
+
+        def ask(call: Callable[[], T]) -> T | None:
+            """The answer, however long the broker is away; None once stopped."""
+            while not stop.asked.is_set():
+                for dead in processes.revive() if processes else ():
+                    display.note(f"the {dead} died and was started again")
+                try:
+                    return call()
+                except Unavailable as error:
+                    display.note(f"waiting for the broker: {error}")
+                    stop.asked.wait(POLL_SECONDS)
+            return None
+
+        if fresh:
+            ask(lambda: _delete(broker, name, stop))
+        created = ask(lambda: broker.put_crawl(wanted))
+        if created is not None and created.state == "paused":
+            ask(lambda: broker.resume(name))
+        end: End | None = None
+        while (stats := ask(lambda: broker.stats(name))) is not None:
+            end = _noted(end, stats, display.seconds)
+            display.show(end.last, end.slowest)
+            display.note("")
+            if not end.stopped or stop.asked.wait(POLL_SECONDS):
+                break
+    return end
+
+
+def _noted(end: End | None, stats: Stats, seconds: float) -> End:
+    """``end`` with another look at the counters; slowest hosts are kept when there are none."""
+    now = stats.crawls[0]
+    if end is None:
+        return End(now, now, stats.slowest, now.hosts, seconds)
+    slowest, hosts = stats.slowest or end.slowest, max(end.hosts, now.hosts)
+    return replace(end, last=now, slowest=slowest, hosts=hosts, seconds=seconds)
+
+
+def known_at(broker: BrokerClient, name: str) -> Crawl | None:
+    """The crawl of that name, or None if the broker knows none."""
+    try:
+        return broker.crawl(name)
+    except Refused as error:
+        if error.status == 404:
+            return None
+        raise
+
+
+def _delete(broker: BrokerClient, name: str, stop: Stop) -> None:
+    """Delete the crawl and wait until its rows are gone: its name is free only then."""
+    if known_at(broker, name) is not None:
+        broker.delete(name)
+    while known_at(broker, name) is not None and not stop.asked.wait(0.1):
+        continue
+
+
+def is_finished(crawl: Crawl, wanted: CreateCrawl) -> bool:
+    """Whether running ``wanted`` again would change nothing: it is done, with the same options."""
+    fields = {name: getattr(wanted, name) for name in CrawlOptions.__struct_fields__}
+    return crawl.state == "done" and crawl.options == convert(fields, CrawlOptions)
