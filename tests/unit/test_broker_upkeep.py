@@ -86,15 +86,23 @@ def test_a_void_scan_starts_over(house: House) -> None:
     assert house.state()[0] == "active"
 
 
-def test_a_crawl_with_a_pending_batch_is_not_done(house: House) -> None:
+def test_a_crawl_with_a_pending_batch_is_not_even_tried_to_be_set_done(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     crawl = house.crawl()
+    tried: list[object] = []
+
+    def away(*_: object, **__: object) -> list[bool]:
+        raise Unavailable("one partition is away")
+
+    monkeypatch.setattr(house.queue, "admit", away)
+    monkeypatch.setattr(house.store, "set_state", lambda *given: tried.append(given))
     house.see(crawl, admitted=1, finished=1)
     house.store.add_seeds(crawl.id, [Admission("https://a.example/")])
-    house.queue.away = True
-    house.upkeep.step()
-    house.queue.away = False
-    assert house.state()[0] == "active"
-    assert house.store.pending_seeds()
+    for _ in range(3):
+        assert house.see(crawl, admitted=1, finished=1) == QUIET_SECONDS
+    assert tried == []
+    assert len(house.store.pending_seeds()) == 1
 
 
 def test_seeds_that_come_while_a_crawl_is_set_done_have_the_last_word(
