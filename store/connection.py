@@ -95,6 +95,7 @@ def opening(path: Path) -> Iterator[None]:
         fcntl.flock(folder, fcntl.LOCK_EX)
         yield
     finally:
+        fcntl.flock(folder, fcntl.LOCK_UN)  # gevent's os.close() may come only later
         os.close(folder)
 
 

@@ -227,7 +227,7 @@ class SqliteStore:
     def slowest_hosts(self, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
         """See :class:`store.base.Store`; an answer is an attempt with a status code."""
         sql = (
-            "SELECT host, elapsed_ms / 1000.0 / answers AS mean, answers FROM hosts "
+            "SELECT host, elapsed_ms / (1000.0 * answers) AS mean, answers FROM hosts "
             "WHERE crawl = ? AND answers > 0 ORDER BY mean DESC, host LIMIT ?"
         )
         return self._scans.run(lambda db: db.execute(sql, (crawl, limit)).fetchall())

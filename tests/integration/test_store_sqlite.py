@@ -1,0 +1,299 @@
+"""The contract on a real file, and what is SQLite's own: full disks, damage, other processes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import gevent
+import pytest
+
+from schema import wire
+from schema.errors import InvalidConfig, Unavailable
+from schema.records import Commit, CrawlOptions
+from store import open_store as open_url
+from store.base import Store
+from store.errors import Closed, Damaged, Unstorable
+from store.sqlite import SqliteStore
+from tests.support.store_contract import (
+    Opener,
+    StoreContract,
+    attempt,
+    crawl,
+    final,
+    links,
+    page,
+    store,
+)
+
+__all__ = ["crawl", "store"]  # fixtures
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "content.sqlite"
+
+
+@pytest.fixture
+def open_store(path: Path) -> Iterator[Opener]:
+    opened: list[Store] = []
+
+    def open_one() -> Store:
+        opened.append(SqliteStore(path))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.close()
+
+
+class TestSqlite(StoreContract):
+    pass
+
+
+def test_a_url_opens_a_file_and_makes_its_folder(tmp_path: Path) -> None:
+    opened = open_url(f"sqlite:///{tmp_path}/new/folder/x.sqlite")
+    opened.put_crawl("a", CrawlOptions(), [])
+    opened.close()
+    assert (tmp_path / "new/folder/x.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("mysql://u:p@h/d", "comes with the MySQL cluster"),
+        ("sqlite://host/x", "sqlite:///PATH"),
+        ("sqlite:///", "sqlite:///PATH"),
+        ("sqlite:///:memory:", "sqlite:///PATH"),
+        ("/var/x.sqlite", "sqlite:///PATH"),
+    ],
+)
+def test_a_url_of_another_kind_is_refused(url: str, said: str) -> None:
+    with pytest.raises(InvalidConfig, match=said):
+        open_url(url)
+
+
+def test_commits_are_durable_by_a_synchronous_log(store: SqliteStore) -> None:
+    found = store._commits.lane.run(
+        lambda db: [
+            db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
+        ]
+    )
+    assert found == ["wal", 2]
+
+
+def test_a_full_disk_is_unavailable_and_loses_nothing_acknowledged(
+    store: SqliteStore, crawl: int
+) -> None:
+    store.commit(Commit([page(crawl, 1, body=b"kept")]))
+    lane = store._commits.lane
+
+    def allow(pages: int) -> None:
+        # Of this connection: the next one has no limit. A limit below the size means "no growth".
+        lane.run(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").fetchone())
+
+    allow(1)
+    big = Commit([page(crawl, n, body=(b"%d" % n) * 10_000) for n in range(2, 60)])
+    noise = [
+        page(crawl, n, body=bytes((n * k * 7919) % 251 for k in range(9000))) for n in range(60, 99)
+    ]
+    with pytest.raises(Unavailable, match="disk full"):
+        store.commit(Commit([*big.pages, *noise]))
+    assert store.counts(crawl)["pages"] == 1
+    store.commit(Commit([*big.pages, *noise]))  # there is room again
+    assert store.counts(crawl)["pages"] == 98
+    stored = store.page(crawl, 1)
+    assert stored is not None
+    assert stored.body == b"kept"
+
+
+def test_a_lock_held_for_too_long_is_unavailable_then_passes(
+    store: SqliteStore, crawl: int, path: Path
+) -> None:
+    store._commits.lane.run(lambda db: db.execute("PRAGMA busy_timeout = 50").fetchone())
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Unavailable, match="locked by another process"):
+        store.commit(Commit([page(crawl, 1)]))
+    other.execute("ROLLBACK")
+    other.close()
+    store.commit(Commit([page(crawl, 1)]))
+    assert store.counts(crawl)["pages"] == 1
+
+
+def test_a_writer_waits_for_another_process_to_finish(
+    store: SqliteStore, crawl: int, path: Path
+) -> None:
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    job = gevent.spawn(store.commit, Commit([page(crawl, 1)]))
+    gevent.sleep(0.05)
+    assert not job.ready()
+    assert store.counts(crawl)["pages"] == 0  # readers do not wait
+    other.execute("COMMIT")
+    other.close()
+    job.get(timeout=10)
+    assert store.counts(crawl)["pages"] == 1
+
+
+def test_a_file_that_is_no_database_is_called_damaged(path: Path) -> None:
+    path.write_bytes(b"not a database at all, but long enough to be looked at" * 100)
+    with pytest.raises(Damaged, match="damaged"):
+        SqliteStore(path)
+
+
+def test_a_corrupt_page_is_called_damaged(store: SqliteStore, crawl: int, path: Path) -> None:
+    store.commit(Commit([page(crawl, n, title="t" * 300) for n in range(200)]))
+    store.close()
+    raw = bytearray(path.read_bytes())
+    raw[8192:] = b"\xff" * (len(raw) - 8192)
+    path.write_bytes(bytes(raw))
+    again: SqliteStore | None = None
+    with pytest.raises(Damaged, match="restore a copy"):  # noqa: PT012 - at opening or at reading
+        again = SqliteStore(path)
+        list(again.pages(crawl))
+    if again is not None:
+        again.close()
+
+
+def test_a_file_that_vanished_is_not_replaced_by_an_empty_one(path: Path) -> None:
+    opened = SqliteStore(path)
+    for file in path.parent.glob("content.sqlite*"):
+        file.unlink()
+    with pytest.raises(Unavailable, match="cannot be opened"):
+        opened.crawls()
+    with pytest.raises(Unavailable, match="cannot be opened"):
+        opened.commit(Commit())
+    assert not path.exists()
+    opened.close()
+
+
+def test_a_place_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(Unavailable, match="cannot be opened"):
+        SqliteStore(tmp_path / "folder")
+
+
+def test_one_bad_record_does_not_fail_the_commits_beside_it(store: SqliteStore, crawl: int) -> None:
+    bad = page(crawl, 7, fields={"price": object()})
+    jobs = [
+        gevent.spawn(store.commit, Commit([one]))
+        for one in (page(crawl, 1), bad, page(crawl, 2), page(crawl, 3))
+    ]
+    gevent.joinall(jobs, timeout=10)
+    assert [job.successful() for job in jobs] == [True, False, True, True]
+    with pytest.raises(Unstorable, match=r"no JSON.*example\.org/7"):
+        jobs[1].get()
+    assert store.counts(crawl)["pages"] == 3
+
+
+def test_a_row_that_the_database_refuses_fails_alone(store: SqliteStore, crawl: int) -> None:
+    store._commits.lane.run(
+        lambda db: db.execute(
+            "CREATE TEMP TRIGGER no_seven BEFORE INSERT ON pages WHEN NEW.fingerprint = 7 "
+            "BEGIN SELECT RAISE(ABORT, 'seven'); END"
+        ).fetchall()
+    )
+    jobs = [gevent.spawn(store.commit, Commit([page(crawl, n)])) for n in (1, 6, 7, 8)]
+    gevent.joinall(jobs, timeout=10)
+    assert [job.successful() for job in jobs] == [True, True, False, True]
+    with pytest.raises(Unstorable, match=r"seven.*example\.org/7"):
+        jobs[2].get()
+    assert store.counts(crawl)["pages"] == 3
+
+
+def test_a_fingerprint_beyond_64_bits_is_unstorable(store: SqliteStore, crawl: int) -> None:
+    with pytest.raises(Unstorable, match="signed 64-bit"):
+        store.commit(Commit(finals=[final(crawl, 2**63)]))
+
+
+def test_a_killed_caller_does_not_hold_up_the_next(store: SqliteStore, crawl: int) -> None:
+    jobs = [gevent.spawn(store.commit, Commit([page(crawl, n)])) for n in range(4)]
+    gevent.sleep(0)
+    gevent.killall(jobs[:2], timeout=5)
+    store.commit(Commit([page(crawl, 9)]))
+    gevent.joinall(jobs[2:], timeout=5)
+    assert all(job.successful() for job in jobs[2:])
+    assert store.page(crawl, 9) is not None
+
+
+def test_a_closed_store_says_so(path: Path) -> None:
+    opened = SqliteStore(path)
+    opened.close()
+    for use in (opened.tick, opened.crawls, lambda: opened.commit(Commit())):
+        with pytest.raises(Closed):
+            use()
+
+
+def test_a_deletion_that_was_cut_short_is_finished_by_the_next(
+    store: SqliteStore, crawl: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.commit(Commit([page(crawl, n) for n in range(450)], [attempt(crawl, 1)]))
+    steps = 0
+    real = store._write
+
+    def write(work: Callable[[sqlite3.Connection], bool | None]) -> bool | None:
+        nonlocal steps
+        steps += 1
+        if steps == 3:
+            raise Unavailable("cut short")
+        return real(work)
+
+    monkeypatch.setattr(store, "_write", write)
+    with pytest.raises(Unavailable):
+        store.delete_crawl(crawl)
+    assert store.crawls() == []
+    assert store.counts(crawl)["pages"] == 250
+    store.delete_crawl(crawl)
+    assert not any(store.counts(crawl).values())
+
+
+def test_stamps_follow_every_rewrite_of_a_row(store: SqliteStore, crawl: int) -> None:
+    def stamps() -> list[int]:
+        return store._commits.lane.run(
+            lambda db: [row[0] for row in db.execute("SELECT stamp FROM pages").fetchall()]
+        )
+
+    first = store.commit(Commit([page(crawl, 1, 2000, links=links("http://a/"))]))
+    assert stamps() == [first]
+    store.tick()
+    again = store.commit(Commit([page(crawl, 1, 2000, links=links("http://a/"))]))
+    assert stamps() == [again]
+    store.tick()
+    late = store.commit(Commit([page(crawl, 1, 1000, links=links("http://b/"))]))
+    assert stamps() == [late]
+    assert late > again > first
+
+
+@pytest.mark.parametrize(
+    ("sql", "index"),
+    [
+        ("SELECT id FROM pages WHERE crawl = 1 AND id > 5 ORDER BY id LIMIT 9", "pages_by_crawl"),
+        ("SELECT crawl, links FROM pages WHERE stamp >= 7", "pages_by_stamp"),
+        ("SELECT id FROM finals WHERE stamp >= 7", "finals_by_stamp"),
+        ("SELECT urls FROM seed_batches WHERE stamp >= 7", "seed_batches_by_stamp"),
+        ("SELECT urls FROM seed_batches WHERE pending = 1 ORDER BY id", "seed_batches_pending"),
+        (
+            "SELECT url FROM finals WHERE crawl = 1 AND state = 'dead' AND id > 5 ORDER BY id",
+            "finals_by_state",
+        ),
+        (
+            "SELECT url FROM attempts WHERE crawl = 1 AND fingerprint = 2 ORDER BY at_ms DESC",
+            "attempts_by_url",
+        ),
+    ],
+)
+def test_questions_are_answered_by_an_index_without_sorting(
+    store: SqliteStore, sql: str, index: str
+) -> None:
+    plan = store._questions.run(lambda db: str(db.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()))
+    assert index in plan
+    assert "TEMP B-TREE" not in plan
+
+
+def test_links_are_kept_in_one_compressed_blob(store: SqliteStore, crawl: int) -> None:
+    many = links(*(f"http://example.org/section/page-{n}.html" for n in range(200)))
+    store.commit(Commit([page(crawl, 1, links=many)]))
+    (blob,) = store._questions.run(lambda db: db.execute("SELECT links FROM pages").fetchone())
+    assert len(blob) < len(wire.to_msgpack(many)) / 3

@@ -1,0 +1,502 @@
+"""What every store must do, whatever is behind it.
+
+A test module subclasses :class:`StoreContract` and provides the fixture ``open_store``: a function
+that opens one more store on the same empty database (as another process would) and that closes all
+of them at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+import pytest
+
+from schema.errors import UnknownCrawl
+from schema.records import (
+    Admission,
+    Attempt,
+    Commit,
+    Crawl,
+    CrawlOptions,
+    Final,
+    FrontierIdentity,
+    StoredPage,
+)
+from store.base import Store
+
+Opener = Callable[[], Store]
+
+
+def page(crawl: int, fingerprint: int, fetched_ms: int = 1000, **more: Any) -> StoredPage:
+    url = f"http://example.org/{fingerprint}"
+    more.setdefault("final_url", url)
+    more.setdefault("status", 200)
+    return StoredPage(crawl=crawl, fingerprint=fingerprint, url=url, fetched_ms=fetched_ms, **more)
+
+
+def final(crawl: int, fingerprint: int, at_ms: int = 1000, state: str = "dead") -> Final:
+    return Final(
+        crawl=crawl,
+        fingerprint=fingerprint,
+        url=f"http://example.org/{fingerprint}",
+        state=state,  # type: ignore[arg-type]
+        kind="timeout",
+        detail="after 5 tries",
+        depth=2,
+        level=3,
+        at_ms=at_ms,
+    )
+
+
+def attempt(crawl: int, fingerprint: int, at_ms: int = 1000, **more: Any) -> Attempt:
+    more = {"code": 200, "kind": "ok", "errors": 0, "elapsed_ms": 100, **more}
+    more.setdefault("url", f"http://example.org/{fingerprint}")
+    return Attempt(crawl=crawl, fingerprint=fingerprint, at_ms=at_ms, **more)
+
+
+def links(*urls: str, depth: int = 1) -> list[Admission]:
+    return [Admission(url, depth) for url in urls]
+
+
+def urls(stored: StoredPage | None) -> set[str]:
+    assert stored is not None
+    return {link.url for link in stored.links}
+
+
+@pytest.fixture
+def store(open_store: Opener) -> Store:
+    return open_store()
+
+
+@pytest.fixture
+def crawl(store: Store) -> int:
+    return store.put_crawl("news", CrawlOptions(), ["example.org"]).id
+
+
+class StoreContract:
+    """Run on an implementation by subclassing; see the module's text."""
+
+    # -- identity and clock
+
+    def test_the_first_identity_of_a_frontier_stays_in_force(self, open_store: Opener) -> None:
+        first, second = open_store(), open_store()
+        mine = FrontierIdentity(
+            id="f1", secret=2**64 - 1, partitions=64, suffixes="psl", canonicaliser=1, layout=1,
+            nodes=("n0", "n1"), placement=(0, 1),
+        )  # fmt: skip
+        assert first.frontier() is None
+        assert first.create_frontier(mine) == mine
+        other = FrontierIdentity(
+            id="f2", secret=1, partitions=2, suffixes="psl", canonicaliser=1, layout=1,
+            nodes=("n9",), placement=(0, 0),
+        )  # fmt: skip
+        assert second.create_frontier(other) == mine
+        assert second.frontier() == mine
+
+    def test_ticks_of_all_processes_rise_and_never_repeat(self, open_store: Opener) -> None:
+        first, second = open_store(), open_store()
+        seen = [s.tick() for s in (first, second, second, first)]
+        assert seen == sorted(set(seen))
+
+    def test_a_commit_returns_the_clock_of_its_own_transaction(
+        self, store: Store, crawl: int
+    ) -> None:
+        tick = store.tick()
+        assert store.commit(Commit(pages=[page(crawl, 1)])) == tick
+        assert store.commit(Commit(pages=[page(crawl, 1)])) == tick
+        tick = store.tick()
+        assert store.commit(Commit()) == tick
+
+    # -- crawls
+
+    def test_a_new_crawl_is_active_and_found_by_name_and_id(self, store: Store) -> None:
+        options = CrawlOptions(seeds=("http://a.org/",), delay=0.5, exclude=(r"\.zip$",))
+        made = store.put_crawl("a", options, ["a.org"])
+        assert (made.state, made.revision, made.roots, made.options) == (
+            "active", 1, ("a.org",), options,
+        )  # fmt: skip
+        assert made.created_ms > 0
+        assert store.crawl("a") == store.crawl(made.id) == made
+
+    def test_updating_a_crawl_raises_its_revision_only_if_something_changed(
+        self, store: Store
+    ) -> None:
+        made = store.put_crawl("a", CrawlOptions(), ["a.org"])
+        assert store.put_crawl("a", CrawlOptions(), ["a.org"]) == made
+        changed = store.put_crawl("a", CrawlOptions(depth=3), ["b.org"])
+        assert (changed.id, changed.revision) == (made.id, 2)
+        assert changed.roots == ("a.org", "b.org")
+        assert store.add_roots(made.id, ["b.org"]).revision == 2
+        assert store.add_roots(made.id, ["c.org", "a.org"]).roots == ("a.org", "b.org", "c.org")
+        assert store.crawl("a").revision == 3
+
+    def test_crawls_are_listed_oldest_first(self, store: Store) -> None:
+        made = [store.put_crawl(name, CrawlOptions(), []) for name in ("z", "a", "m")]
+        assert store.crawls() == made
+
+    @pytest.mark.parametrize("unknown", ["none", 77, 2**80, "\ud800"])
+    def test_an_unknown_crawl_is_named_as_such(self, store: Store, unknown: str | int) -> None:
+        with pytest.raises(UnknownCrawl):
+            store.crawl(unknown)
+        if isinstance(unknown, int):
+            with pytest.raises(UnknownCrawl):
+                store.set_state(unknown, "paused")
+            with pytest.raises(UnknownCrawl):
+                store.add_seeds(unknown, [Admission("http://a.org/")])
+            with pytest.raises(UnknownCrawl):
+                store.requeue_dead(unknown)
+            with pytest.raises(UnknownCrawl):
+                store.add_roots(unknown, ["a.org"])
+            store.delete_crawl(unknown)  # idempotent, so nothing to complain about
+
+    def test_states_carry_their_reason_and_times(self, store: Store, crawl: int) -> None:
+        started = store.crawl(crawl).started_ms
+        assert started > 0
+        assert store.set_state(crawl, "paused", "by hand").reason == "by hand"
+        done = store.set_state(crawl, "done", "max_pages")
+        assert (done.state, done.reason, done.started_ms) == ("done", "max_pages", started)
+        assert done.finished_ms >= started
+        again = store.set_state(crawl, "active")
+        assert (again.state, again.reason, again.finished_ms) == ("active", "", 0)
+
+    def test_a_crawl_with_pending_seeds_does_not_become_done(
+        self, store: Store, crawl: int
+    ) -> None:
+        batch = store.add_seeds(crawl, links("http://example.org/"))
+        assert store.set_state(crawl, "done", "finished").state == "active"
+        store.seeds_admitted(batch)
+        assert store.set_state(crawl, "done", "finished").state == "done"
+
+    def test_pending_seeds_of_another_crawl_do_not_hold_one_up(
+        self, store: Store, crawl: int
+    ) -> None:
+        other = store.put_crawl("other", CrawlOptions(), []).id
+        store.add_seeds(other, links("http://other.org/"))
+        assert store.set_state(crawl, "done").state == "done"
+
+    def test_seeding_a_done_crawl_makes_it_active_again(self, store: Store, crawl: int) -> None:
+        store.set_state(crawl, "done", "finished")
+        store.add_seeds(crawl, links("http://example.org/"))
+        again = store.crawl(crawl)
+        assert (again.state, again.reason, again.finished_ms) == ("active", "", 0)
+
+    def test_seeding_a_paused_crawl_leaves_it_paused(self, store: Store, crawl: int) -> None:
+        store.set_state(crawl, "paused", "by hand")
+        store.add_seeds(crawl, links("http://example.org/"))
+        assert store.crawl(crawl).state == "paused"
+
+    def test_a_deleted_crawl_leaves_nothing_and_its_number_is_not_used_again(
+        self, store: Store, crawl: int
+    ) -> None:
+        kept = store.put_crawl("kept", CrawlOptions(), []).id
+        for number in (crawl, kept):
+            store.commit(
+                Commit(
+                    [page(number, n) for n in range(300)],
+                    [attempt(number, n) for n in range(300)],
+                    [final(number, n, 2000) for n in range(300)],
+                )
+            )
+            store.add_seeds(number, links("http://example.org/"))
+        store.delete_crawl(crawl)
+        with pytest.raises(UnknownCrawl):
+            store.crawl("news")
+        assert not any(store.counts(crawl).values())
+        assert (store.page(crawl, 1), store.final(crawl, 1)) == (None, None)
+        assert (store.attempts(crawl, 1), store.slowest_hosts(crawl)) == ([], [])
+        assert (list(store.pages(crawl)), list(store.finals(crawl))) == ([], [])
+        assert [batch.crawl for batch in store.pending_seeds()] == [kept]
+        assert store.counts(kept)["pages"] == store.counts(kept)["dead"] == 300
+        assert store.put_crawl("news", CrawlOptions(), []).id > kept
+        store.delete_crawl(crawl)
+
+    def test_a_commit_for_a_deleted_crawl_writes_only_the_others(
+        self, store: Store, crawl: int
+    ) -> None:
+        kept = store.put_crawl("kept", CrawlOptions(), []).id
+        store.delete_crawl(crawl)
+        store.commit(
+            Commit(
+                [page(crawl, 1), page(kept, 1)],
+                [attempt(crawl, 1), attempt(kept, 1)],
+                [final(crawl, 2), final(kept, 2)],
+            )
+        )
+        assert not any(store.counts(crawl).values())
+        assert store.counts(kept)["pages"] == store.counts(kept)["attempts"] == 1
+        assert store.counts(kept)["dead"] == 1
+
+    # -- seeds
+
+    def test_pending_batches_come_back_oldest_first_until_admitted(
+        self, store: Store, crawl: int
+    ) -> None:
+        seeds = [Admission("http://example.org/ä", 1, 2, 3), Admission("http://example.org/b")]
+        first = store.add_seeds(crawl, seeds)
+        second = store.add_seeds(crawl, links("http://example.org/c"), force=True)
+        pending = store.pending_seeds()
+        assert [batch.id for batch in pending] == [first, second]
+        assert [batch.force for batch in pending] == [False, True]
+        assert pending[0].urls == tuple(seeds)
+        assert len(store.pending_seeds(limit=1)) == 1
+        store.seeds_admitted(first)
+        store.seeds_admitted(first)
+        assert [batch.id for batch in store.pending_seeds()] == [second]
+
+    def test_an_empty_batch_is_a_batch(self, store: Store, crawl: int) -> None:
+        batch = store.add_seeds(crawl, [])
+        assert store.pending_seeds()[0].urls == ()
+        store.seeds_admitted(batch)
+        assert store.pending_seeds() == []
+
+    def test_dead_letters_become_one_forced_batch_and_are_dead_no_longer(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.commit(Commit(finals=[final(crawl, n) for n in range(5)]))
+        store.commit(Commit(finals=[final(crawl, 9, state="gone")]))
+        store.set_state(crawl, "done", "finished")
+        batch = store.requeue_dead(crawl, limit=3)
+        assert batch is not None
+        assert store.pending_seeds() == [batch]
+        assert batch.force
+        assert batch.urls == tuple(Admission(f"http://example.org/{n}", 2, 3) for n in range(3))
+        assert [row.fingerprint for _, row in store.dead(crawl)] == [3, 4]
+        assert store.counts(crawl)["gone"] == 1
+        assert store.crawl(crawl).state == "active"
+        assert store.requeue_dead(crawl) is not None
+        assert store.requeue_dead(crawl) is None
+
+    # -- commits
+
+    def test_a_page_comes_back_as_it_was_written(self, store: Store, crawl: int) -> None:
+        written = page(
+            crawl, -(2**63), 5, final_url="http://example.org/to", status=301, elapsed_ms=120,
+            depth=4,
+            headers={"content-type": "text/html", "x": "ü"}, body=bytes(range(256)) * 40,
+            truncated=True, title="标题", text="text " * 500, language="zh-Hant",
+            encoding="gb18030",
+            fields={"price": 9.5, "tags": ["a", None], "deep": {"n": 1}}, content=2**64 - 1,
+            links=[Admission("http://example.org/x?q=%C4", 5, 31, 1), Admission("https://b.org/")],
+        )  # fmt: skip
+        store.commit(Commit([written]))
+        assert store.page(crawl, -(2**63)) == written
+
+    def test_an_empty_page_comes_back_as_it_was_written(self, store: Store, crawl: int) -> None:
+        written = StoredPage(crawl=crawl, fingerprint=0, url="http://example.org/", status=204)
+        store.commit(Commit([written]))
+        assert store.page(crawl, 0) == written
+        assert store.page(crawl, 1) is None
+
+    def test_an_older_page_does_not_replace_a_newer_one(self, store: Store, crawl: int) -> None:
+        store.commit(Commit([page(crawl, 1, 2000, title="new", body=b"new")]))
+        store.commit(Commit([page(crawl, 1, 1000, title="old", body=b"old old")]))
+        stored = store.page(crawl, 1)
+        assert stored is not None
+        assert (stored.title, stored.body, stored.fetched_ms) == ("new", b"new", 2000)
+        assert store.counts(crawl)["bytes"] == 3
+
+    def test_a_refetch_removes_no_link_from_the_log(self, store: Store, crawl: int) -> None:
+        store.commit(Commit([page(crawl, 1, 2000, links=links("http://a/", "http://b/"))]))
+        store.commit(Commit([page(crawl, 1, 3000, links=links("http://b/", "http://c/"))]))
+        assert urls(store.page(crawl, 1)) == {"http://a/", "http://b/", "http://c/"}
+        store.commit(Commit([page(crawl, 1, 4000)]))
+        assert urls(store.page(crawl, 1)) == {"http://a/", "http://b/", "http://c/"}
+
+    def test_a_page_that_came_too_late_still_adds_its_links(self, store: Store, crawl: int) -> None:
+        store.commit(Commit([page(crawl, 1, 2000, links=links("http://a/", depth=3))]))
+        late = page(crawl, 1, 1000, links=[*links("http://a/", depth=2), *links("http://b/")])
+        store.commit(Commit([late, page(crawl, 2)]))
+        stored = store.page(crawl, 1)
+        assert urls(stored) == {"http://a/", "http://b/"}
+        assert stored is not None
+        assert {link.url: link.depth for link in stored.links}["http://a/"] == 2
+        assert stored.fetched_ms == 2000
+
+    def test_newer_wins_within_one_commit_too(self, store: Store, crawl: int) -> None:
+        store.commit(
+            Commit(
+                [
+                    page(crawl, 1, 1000, title="old", links=links("http://a/")),
+                    page(crawl, 1, 3000, title="new", links=links("http://b/")),
+                    page(crawl, 1, 2000, title="late", links=links("http://c/")),
+                ]
+            )
+        )
+        stored = store.page(crawl, 1)
+        assert stored is not None
+        assert stored.title == "new"
+        assert urls(stored) == {"http://a/", "http://b/", "http://c/"}
+
+    def test_a_page_removes_the_final_state_before_it(self, store: Store, crawl: int) -> None:
+        store.commit(Commit(finals=[final(crawl, 1, 1000), final(crawl, 2, 1000)]))
+        store.commit(Commit([page(crawl, 1, 1000)]))
+        assert store.final(crawl, 1) is None
+        assert store.final(crawl, 2) == final(crawl, 2, 1000)
+
+    def test_a_final_state_never_removes_a_page(self, store: Store, crawl: int) -> None:
+        store.commit(Commit([page(crawl, 1, 1000, body=b"kept")]))
+        store.commit(Commit(finals=[final(crawl, 1, 2000, "gone"), final(crawl, 1, 500)]))
+        stored = store.page(crawl, 1)
+        assert stored is not None
+        assert stored.body == b"kept"
+        assert store.final(crawl, 1) == final(crawl, 1, 2000, "gone")
+
+    def test_an_older_final_state_changes_nothing(self, store: Store, crawl: int) -> None:
+        store.commit(Commit(finals=[final(crawl, 1, 2000, "gone")]))
+        store.commit(Commit(finals=[final(crawl, 1, 1000, "dead")]))
+        assert store.final(crawl, 1) == final(crawl, 1, 2000, "gone")
+        store.commit(Commit([page(crawl, 2, 2000)], finals=[final(crawl, 2, 1000)]))
+        assert store.final(crawl, 2) is None
+
+    def test_an_attempt_written_again_changes_nothing(self, store: Store, crawl: int) -> None:
+        tries = [
+            attempt(crawl, 1, 1000, code=503, kind="unavailable", errors=1, wait=30.5, worker="w1"),
+            attempt(crawl, 1, 2000, code=0, kind="reset", errors=2, wait=60.0, detail="lost"),
+            attempt(crawl, 1, 3000),
+        ]
+        store.commit(Commit(attempts=tries))
+        store.commit(Commit(attempts=[*tries, attempt(crawl, 2, 3000)]))
+        assert store.attempts(crawl, 1) == tries[::-1]
+        assert store.attempts(crawl, 1, limit=1) == tries[2:]
+        assert store.counts(crawl)["attempts"] == 4
+        assert store.slowest_hosts(crawl) == [("example.org", 0.1, 3)]
+
+    def test_many_greenlets_commit_and_each_is_stored(self, store: Store, crawl: int) -> None:
+        jobs = [
+            gevent.spawn(store.commit, Commit([page(crawl, 10 * n + k) for k in range(7)]))
+            for n in range(40)
+        ]
+        gevent.joinall(jobs, timeout=30)
+        assert all(job.successful() for job in jobs)
+        assert store.counts(crawl)["pages"] == 280
+
+    def test_other_greenlets_run_while_one_commits(self, store: Store, crawl: int) -> None:
+        beats = 0
+
+        def beat() -> None:
+            nonlocal beats
+            while True:
+                gevent.sleep(0.001)
+                beats += 1
+
+        heart = gevent.spawn(beat)
+        body = b"<p>some words</p>" * 5000
+        store.commit(Commit([page(crawl, n, body=body + bytes([n % 256])) for n in range(500)]))
+        heart.kill()
+        assert beats >= 3
+
+    def test_text_that_is_no_unicode_is_stored_and_read(self, store: Store, crawl: int) -> None:
+        written = page(
+            crawl, 1, title="nul \0 end", text="lone \ud800 pair \ud83d\ude00 nul \0",
+            headers={"x": "\udcff"}, fields={"k\ud800": ["\udc00", {"n": "\0"}]},
+            links=[Admission("http://example.org/\udc80")],
+        )  # fmt: skip
+        lost = attempt(crawl, 1, detail="\ud800", worker="\udfff", url="http://example.org/\ud800")
+        store.commit(Commit([written], [lost], [final(crawl, 3)]))
+        stored = store.page(crawl, 1)
+        assert stored is not None
+        assert (stored.title, stored.text) == ("nul \0 end", "lone � pair 😀 nul \0")
+        assert stored.headers == {"x": "�"}
+        assert stored.fields == {"k�": ["�", {"n": "\0"}]}
+        assert stored.links[0].url == "http://example.org/�"
+        assert store.attempts(crawl, 1)[0].detail == "�"
+
+    def test_numbers_beyond_a_column_are_cut_not_refused(self, store: Store, crawl: int) -> None:
+        store.commit(Commit([page(crawl, 1, 2**70, elapsed_ms=-(2**70), depth=2**64)]))
+        stored = store.page(crawl, 1)
+        assert stored is not None
+        assert (stored.fetched_ms, stored.elapsed_ms) == (2**63 - 1, -(2**63))
+        assert stored.depth == 2**63 - 1
+
+    # -- blocks
+
+    def test_a_block_never_moves_back(self, store: Store) -> None:
+        store.put_block("a.org", 2000, "429")
+        store.put_block("a.org", 1000, "503")
+        store.put_block("b.org:8080", 900, "503")
+        assert store.blocks(500) == [("a.org", 2000, "429"), ("b.org:8080", 900, "503")]
+        assert store.blocks(1999) == [("a.org", 2000, "429")]
+        store.put_block("a.org", 3000, "again")
+        assert store.blocks(2000) == [("a.org", 3000, "again")]
+        assert store.blocks(3000) == []
+
+    # -- questions
+
+    def test_dead_letters_are_listed_in_pages_by_row(self, store: Store, crawl: int) -> None:
+        store.commit(Commit(finals=[final(crawl, n) for n in range(7)]))
+        store.commit(Commit(finals=[final(crawl, 50, state="gone")]))
+        first = store.dead(crawl, limit=4)
+        rest = store.dead(crawl, limit=4, after=first[-1][0])
+        assert [row.fingerprint for _, row in first + rest] == list(range(7))
+        assert first[0][1] == final(crawl, 0)
+
+    def test_counts_follow_what_is_stored(self, store: Store, crawl: int) -> None:
+        store.put_crawl("other", CrawlOptions(), [])
+        store.commit(
+            Commit(
+                [page(crawl, 1, body=b"12345"), page(crawl, 2, body=b"678")],
+                [attempt(crawl, n) for n in range(1, 6)],
+                [final(crawl, 3), final(crawl, 4, state="gone"), final(crawl, 5, state="excluded")],
+            )
+        )
+        expected = {"pages": 2, "bytes": 8, "attempts": 5, "dead": 1, "gone": 1, "excluded": 1}
+        assert store.counts(crawl) == expected
+        store.commit(Commit([page(crawl, 1, 5000, body=b"1")]))
+        assert store.counts(crawl) == expected | {"bytes": 4}
+
+    def test_slowest_hosts_count_answers_only(self, store: Store, crawl: int) -> None:
+        store.commit(
+            Commit(
+                attempts=[
+                    attempt(crawl, 1, url="http://slow.org/", elapsed_ms=3000),
+                    attempt(crawl, 2, url="http://slow.org/", elapsed_ms=1000, code=404),
+                    attempt(crawl, 3, url="http://fast.org:8080/", elapsed_ms=10),
+                    attempt(crawl, 4, url="http://dead.org/", elapsed_ms=60_000, code=0),
+                ]
+            )
+        )
+        assert store.slowest_hosts(crawl) == [("slow.org", 2.0, 2), ("fast.org:8080", 0.01, 1)]
+        assert store.slowest_hosts(crawl, limit=1) == [("slow.org", 2.0, 2)]
+
+    def test_pages_stream_in_row_order_and_go_on_after_a_row(
+        self, store: Store, crawl: int
+    ) -> None:
+        other = store.put_crawl("other", CrawlOptions(), []).id
+        for start in range(0, 1200, 400):
+            store.commit(
+                Commit(
+                    [page(crawl, -n, body=b"b", title=str(n)) for n in range(start, start + 400)]
+                    + [page(other, n) for n in range(start, start + 400)]
+                )
+            )
+        streamed = list(store.pages(crawl))
+        assert [stored.title for _, stored in streamed] == [str(n) for n in range(1200)]
+        assert [row for row, _ in streamed] == sorted(row for row, _ in streamed)
+        assert {stored.body for _, stored in streamed} == {b""}
+        tail = list(store.pages(crawl, bodies=True, after=streamed[1099][0]))
+        assert [stored.title for _, stored in tail] == [str(n) for n in range(1100, 1200)]
+        assert {stored.body for _, stored in tail} == {b"b"}
+
+    def test_final_states_stream_completely(self, store: Store, crawl: int) -> None:
+        extremes = [-(2**63), 2**63 - 1]
+        store.commit(Commit(finals=[final(crawl, n) for n in [*range(-600, 600), *extremes]]))
+        streamed = [row.fingerprint for row in store.finals(crawl)]
+        assert sorted(streamed) == sorted([*range(-600, 600), *extremes])
+
+    def test_what_one_process_commits_the_next_one_reads(self, open_store: Opener) -> None:
+        first, second = open_store(), open_store()
+        made: Crawl = first.put_crawl("a", CrawlOptions(), [])
+        first.commit(Commit([page(made.id, 1)]))
+        assert second.page(made.id, 1) == page(made.id, 1)
+        second.commit(Commit([page(made.id, 1, 2000, title="newer")]))
+        stored = first.page(made.id, 1)
+        assert stored is not None
+        assert stored.title == "newer"
+
+    def test_close_is_idempotent(self, open_store: Opener) -> None:
+        store = open_store()
+        store.tick()
+        store.close()
+        store.close()
