@@ -1,0 +1,138 @@
+"""Any order and any repetition of commits ends in the same rows, and no link is ever lost."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from schema.records import Admission, Attempt, Commit, CrawlOptions, Final, StoredPage
+from store.sqlite import SqliteStore
+from tests.support.store_contract import attempt, final, page
+
+Record = StoredPage | Final | Attempt
+
+numbers = st.integers(0, 3)
+moments = st.integers(0, 5)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> Record:
+    number, moment = draw(numbers), draw(moments)
+    kind = draw(st.sampled_from(("page", "final", "attempt")))
+    if kind == "final":
+        return final(1, number, moment, ("dead", "gone", "excluded")[moment % 3])
+    if kind == "attempt":
+        return attempt(1, number, moment, elapsed_ms=moment)
+    found = draw(st.lists(st.integers(0, 8), max_size=4))
+    return page(
+        1, number, moment, title=f"at {moment}", body=b"x" * moment,
+        links=[Admission(f"http://example.org/{n}", depth=1 + moment) for n in found],
+    )  # fmt: skip
+
+
+commits = st.lists(st.lists(records(), max_size=6), max_size=6)
+
+
+class Model:
+    """What must be there after ``written``, in whatever order it came."""
+
+    def __init__(self, written: Sequence[Record]) -> None:
+        self.pages: dict[int, int] = {}
+        self.links: dict[int, dict[str, int]] = {}
+        self.finals: dict[int, int] = {}
+        self.attempts = {(r.fingerprint, r.at_ms) for r in written if isinstance(r, Attempt)}
+        for record in written:
+            if isinstance(record, StoredPage):
+                newest = max(record.fetched_ms, self.pages.get(record.fingerprint, 0))
+                self.pages[record.fingerprint] = newest
+                log = self.links.setdefault(record.fingerprint, {})
+                for link in record.links:
+                    log[link.url] = min(link.depth, log.get(link.url, link.depth))
+        for record in written:
+            if isinstance(record, Final) and record.at_ms > self.pages.get(record.fingerprint, -1):
+                newest = max(record.at_ms, self.finals.get(record.fingerprint, 0))
+                self.finals[record.fingerprint] = newest
+
+
+def as_commit(items: Sequence[Record]) -> Commit:
+    return Commit(
+        [item for item in items if isinstance(item, StoredPage)],
+        [item for item in items if isinstance(item, Attempt)],
+        [item for item in items if isinstance(item, Final)],
+    )
+
+
+def check(store: SqliteStore, crawl: int, model: Model) -> None:
+    stored = {row.fingerprint: row for _, row in store.pages(crawl, bodies=True)}
+    assert {number: row.fetched_ms for number, row in stored.items()} == model.pages
+    for number, row in stored.items():
+        assert (row.title, len(row.body)) == (f"at {row.fetched_ms}", row.fetched_ms)
+        assert {link.url: link.depth for link in row.links} == model.links[number]
+    assert {row.fingerprint: row.at_ms for row in store.finals(crawl)} == model.finals
+    counts = store.counts(crawl)
+    assert counts["attempts"] == len(model.attempts)
+    assert counts["bytes"] == sum(model.pages.values())
+    assert counts["dead"] + counts["gone"] + counts["excluded"] == len(model.finals)
+    total = sum(at_ms for _, at_ms in model.attempts)
+    assert [round(mean * 1000 * n) for _, mean, n in store.slowest_hosts(crawl)] == (
+        [total] if model.attempts else []
+    )
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(commits, st.randoms(use_true_random=False))
+def test_any_order_and_repetition_of_commits_ends_in_the_same_rows(
+    written: list[list[Record]], random: object
+) -> None:
+    with tempfile.TemporaryDirectory(dir=_fast_folder()) as folder:
+        store = SqliteStore(Path(folder) / "content.sqlite")
+        crawl = store.put_crawl("news", CrawlOptions(), []).id
+        assert crawl == 1
+        shuffled = [*written, *written[: len(written) // 2]]
+        random.shuffle(shuffled)  # type: ignore[attr-defined]
+        for items in shuffled:
+            store.commit(as_commit(items))
+        check(store, crawl, Model([record for items in written for record in items]))
+        store.close()
+
+
+text = st.text(st.characters(codec=None, categories=None), max_size=20)  # lone surrogates as well
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(text, st.binary(max_size=300), st.integers(-(2**63), 2**64 - 1))))
+def test_any_text_and_bytes_are_stored_and_valid_ones_come_back_unchanged(
+    contents: list[tuple[str, bytes, int]],
+) -> None:
+    with tempfile.TemporaryDirectory(dir=_fast_folder()) as folder:
+        store = SqliteStore(Path(folder) / "content.sqlite")
+        crawl = store.put_crawl("news", CrawlOptions(), []).id
+        store.commit(
+            Commit(
+                [
+                    page(
+                        crawl, n, title=words, text=words * 3, body=body, content=content,
+                        headers={"h": words}, fields={words: [words]},
+                    )
+                    for n, (words, body, content) in enumerate(contents)
+                ]
+            )
+        )  # fmt: skip
+        for n, (words, body, content) in enumerate(contents):
+            stored = store.page(crawl, n)
+            assert stored is not None
+            assert (stored.body, stored.content) == (body, content)
+            shown = words.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            assert stored.title == stored.headers["h"] == shown
+            assert stored.fields == {shown: [shown]}
+            stored.text.encode()
+        store.close()
+
+
+def _fast_folder() -> str | None:
+    """Memory where there is some: fsync is not what is tried here."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
