@@ -9,6 +9,9 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+WAIT = "acquire_with_timeout (gevent"
+"""Where an idle thread of gevent's pool stands."""
+
 
 def top_functions(pid: int, seconds: int, count: int = 10) -> list[str]:
     """The ``count`` functions with most samples of their own (native code counts for its caller).
@@ -32,10 +35,13 @@ def busiest(stacks: str, count: int) -> list[str]:
     """Functions with the largest share of samples, from lines ``outer;…;inner samples``.
 
     A stack's innermost frame counts; its line number does not: the function is what is ranked.
+    Waiting threads of gevent's pool, which py-spy takes for busy, are left out.
     """
     samples: Counter[str] = Counter()
     for line in stacks.splitlines():
         stack, _, number = line.rpartition(" ")
-        samples[re.sub(r":\d+\)$", ")", stack.rpartition(";")[2])] += int(number)
+        function = re.sub(r":\d+\)$", ")", stack.rpartition(";")[2])
+        if not function.startswith(WAIT):
+            samples[function] += int(number)
     total = samples.total()
     return [f"{n / total:6.1%}  {function}" for function, n in samples.most_common(count)]

@@ -48,4 +48,5 @@ def test_findings_make_a_claim_fail_and_are_kept(tmp_path: Path) -> None:
 
 def test_samples_are_counted_for_the_innermost_function() -> None:
     stacks = "main (a.py:1);parse (b.py:7) 3\nmain (a.py:1);parse (b.py:9) 5\nmain (a.py:2) 2\n"
+    stacks += "run (pool.py:1);acquire_with_timeout (gevent/_threading.py:36) 90\n"
     assert busiest(stacks, 2) == [" 80.0%  parse (b.py)", " 20.0%  main (a.py)"]
