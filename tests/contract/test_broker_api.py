@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -113,3 +114,9 @@ def test_the_document_names_every_route_and_only_those(tmp_path: Any) -> None:
             assert described["summary"].endswith((".", "?"))
             assert "503" in described["responses"]
     store.close()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_the_protocols_page_describes_every_operation(operation: Operation) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
+    assert f"**`{operation.method} {operation.path}" in page

@@ -7,6 +7,7 @@ import json
 import shutil
 import socket
 import ssl
+import statistics
 import subprocess
 import time
 from collections.abc import Iterator
@@ -239,7 +240,7 @@ def test_sigterm_ends_long_polls_and_loses_nothing(tmp_path: Path) -> None:
     gevent.sleep(0.3)
     began = time.monotonic()
     assert broker.stop() == 0
-    assert time.monotonic() - began < 8.0
+    assert time.monotonic() - began < 14.0  # neither the poll's wait nor the drain's limit
     with pytest.raises(Unavailable):
         poll.get(timeout=5)
     assert "Traceback" not in broker.log()
@@ -389,11 +390,12 @@ def test_plain_curl_seeds_a_crawl(broker: BrokerProcess, tmp_path: Path) -> None
 
 def test_small_answers_do_not_wait_for_delayed_acknowledgements(broker: BrokerProcess) -> None:
     client = broker.client()
-    client.crawls()
-    began = time.monotonic()
+    times: list[float] = []
     for _ in range(50):
+        began = time.monotonic()
         client.crawls()
-    assert time.monotonic() - began < 1.0  # 50 × 40 ms without TCP_NODELAY
+        times.append(time.monotonic() - began)
+    assert statistics.median(times) < 0.03  # 40 ms and more without TCP_NODELAY
 
 
 def test_the_clients_context_verifies_certificates() -> None:
