@@ -14,8 +14,9 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+import msgspec
 from gevent.event import Event
 
 from schema.clock import Clock, monotonic
@@ -189,4 +190,14 @@ def _last_line(log: Path) -> str:
     except OSError as error:
         return f"its log cannot be read ({error.strerror})"
     said = [line.strip() for line in lines if line.strip()]
-    return said[-1][:400] if said else "it logged nothing"
+    return _told(said[-1])[:400] if said else "it logged nothing"
+
+
+def _told(line: str) -> str:
+    """What a line of a log says: of a JSON object its event, with the error if it has one."""
+    try:
+        entry = msgspec.json.decode(line, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return line
+    error = entry.get("error")
+    return f"{entry.get('event', line)}: {error}" if error else str(entry.get("event", line))

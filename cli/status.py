@@ -45,7 +45,7 @@ def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> N
     else:
         stats = broker.stats(crawl)
     if as_json:
-        click.echo(msgspec.json.encode(stats))
+        click.echo(msgspec.json.encode(stats).decode())
     else:
         _console().print(table(stats), highlight=False)
 

@@ -96,6 +96,25 @@ def test_broker_that_ends_at_its_start_is_told_with_its_last_words(folder: Path)
     pair.stop(NEVER)
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            '{"event": "cannot start", "error": "no disk", "level": "error"}',
+            "cannot start: no disk",
+        ),
+        ('{"event": "cannot start"}', "cannot start \\(log"),
+        ("{not json}", "{not json}"),
+        ("", "it logged nothing"),
+    ],
+)
+def test_structured_log_is_told_as_a_sentence(folder: Path, said: str, told: str) -> None:
+    module(folder, "broker", f"import sys; print({said!r}, file=sys.stderr); sys.exit(1)")
+    pair = both(folder)
+    with pytest.raises(ProcessFailed, match=told):
+        pair.start(lambda: False, NEVER)
+
+
 def test_broker_that_never_gets_ready_is_given_up(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
