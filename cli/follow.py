@@ -25,6 +25,12 @@ POLL_SECONDS = 0.5
 """Between two looks at the broker's counters."""
 
 
+ONLY_RETRIES = (
+    "only retries are left, and none is due yet: `greencrawl explain URL` says why; "
+    "after Ctrl-C the same command resumes"
+)
+
+
 @dataclass(frozen=True)
 class End:
     """How following a crawl ended: its first and last counters, and the hosts slowest last.
@@ -88,7 +94,7 @@ def follow(
         while (stats := ask(lambda: broker.stats(name))) is not None:
             end = _noted(end, stats, display.seconds)
             display.show(end.last, end.slowest)
-            display.note("")
+            display.note(ONLY_RETRIES if _only_retries(end.last) else "")
             if not end.stopped or stop.asked.wait(POLL_SECONDS):
                 break
     return end
@@ -101,6 +107,10 @@ def _noted(end: End | None, stats: Stats, seconds: float) -> End:
         return End(now, now, stats.slowest, now.hosts, seconds)
     slowest, hosts = stats.slowest or end.slowest, max(end.hosts, now.hosts)
     return replace(end, last=now, slowest=slowest, hosts=hosts, seconds=seconds)
+
+
+def _only_retries(stats: CrawlStats) -> bool:
+    return stats.later > 0 and not stats.waiting and not stats.leased
 
 
 def known_at(broker: BrokerClient, name: str) -> Crawl | None:

@@ -230,6 +230,18 @@ def test_limit_reached_and_raised_goes_on(command: Command, site: Site, root: st
     assert summary(command.folder / "s.json")["pages"] == 31
 
 
+def test_crawl_that_can_only_wait_says_so(command: Command) -> None:
+    process = command.start("crawl", f"http://127.0.0.1:{free_port()}/", "--processes", "1")
+    assert process.stderr is not None
+    said = ""
+    while "only retries are left" not in said:
+        line = process.stderr.readline()
+        assert line, f"it ended: {said}"
+        said += line
+    process.send_signal(signal.SIGINT)
+    assert end(process)[0] == 130
+
+
 def test_broker_that_cannot_start_is_told_in_one_line(command: Command, root: str) -> None:
     code, _, err = command.run("crawl", root, redis="redis://127.0.0.1:1")
     assert code == 1
