@@ -113,8 +113,8 @@ class Codec:
     def _pack_all(self, plain: Sequence[bytes]) -> list[Any]:
         """:meth:`pack` for many, as buffers, giving up the GIL once and not for each.
 
-        A thread that gives it up beside a busy hub waits up to the switch interval (5 ms) to get
-        it back: three times a page would limit a worker to some sixty pages a second.
+        A thread that gives it up beside a busy hub can wait for the switch interval (5 ms) to
+        get it back, and three times a page adds up; see ``store.commits``.
         """
         packed: list[Any] = [b""] * len(plain)
         chosen: list[int] = []
