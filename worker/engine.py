@@ -204,7 +204,11 @@ class Engine:
             gevent.sleep(PAUSE_SECONDS)
 
     def _free(self) -> int:
-        """Greenlets without work; those of parked sessions do no harm, up to a number."""
+        """Greenlets without work.
+
+        Parked sessions have one that does nothing: half of those are lent again, so that at most
+        one and a half times as many sessions as greenlets are held when every host is slow.
+        """
         return self._limits.greenlets - self._sessions.fetching + self._slow.parked // 2
 
     def _lease(self, free: int) -> LeaseReply:

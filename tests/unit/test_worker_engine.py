@@ -1,0 +1,311 @@
+"""The engine's loops against a broker of a few lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gevent
+import pytest
+from gevent.event import Event
+
+from schema.errors import Unavailable
+from schema.records import (
+    CloseItem,
+    ExtendRequest,
+    HostReport,
+    ItemsReply,
+    ItemStatus,
+    LeaseReply,
+    LeaseRequest,
+    ReconcileReply,
+    ReconcileRequest,
+    Session,
+)
+from worker.child import next_incarnation
+from worker.engine import Engine, Limits
+from worker.outbox import Outbox
+from worker.sessions import Held, Sessions
+from worker.writer import Writer
+
+
+def session(number: int) -> Session:
+    return Session(
+        session=f"1/h{number}",
+        token=f"{number:016x}",
+        crawl=1,
+        revision=1,
+        host=f"h{number}",
+        ttl=60,
+        delay=0,
+        floor=0,
+        robots_known=True,
+        tasks=(),
+    )
+
+
+@dataclass
+class Broker:
+    """Gives out ``sessions``; ``away`` calls in a row fail; ``log`` has every call."""
+
+    sessions: list[Session] = field(default_factory=list)
+    away: int = 0
+    status: ItemStatus = "ok"
+    log: list[Any] = field(default_factory=list)
+    some: Event = field(default_factory=Event)
+
+    def _meet(self) -> None:
+        if self.away:
+            self.away -= 1
+            raise Unavailable("broker")
+
+    def lease(self, request: LeaseRequest) -> LeaseReply:
+        self.log.append(request)
+        self._meet()
+        if not self.sessions:
+            self.some.wait()
+        given = self.sessions[: request.max_sessions]
+        del self.sessions[: request.max_sessions]
+        if not self.sessions:
+            self.some.clear()
+        return LeaseReply(tuple(given), waited=2.0)
+
+    def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
+        self.log.append(request)
+        self._meet()
+        return ReconcileReply(0, 0)
+
+    def extend(self, request: ExtendRequest) -> ItemsReply:
+        self.log.append(request)
+        return ItemsReply(tuple(self.status for _ in request.items))
+
+    def add(self, *numbers: int) -> None:
+        self.sessions += [session(number) for number in numbers]
+        self.some.set()
+
+    def calls(self, kind: type) -> list[Any]:
+        return [call for call in self.log if isinstance(call, kind)]
+
+
+@dataclass
+class Runner:
+    """Sessions that last until ``release`` is set; then they report what ``report`` says."""
+
+    release: Event = field(default_factory=Event)
+    running: dict[str, Held] = field(default_factory=dict)
+    ran: list[str] = field(default_factory=list)
+    reports: dict[str, HostReport] = field(default_factory=dict)
+    error: Exception | None = None
+
+    def run(self, held: Held) -> CloseItem | None:
+        host = held.session.host
+        self.running[host] = held
+        self.ran.append(host)
+        self.release.wait()
+        del self.running[host]
+        if self.error:
+            raise self.error
+        if held.lost:
+            return None
+        report = self.reports.get(host, HostReport())
+        return CloseItem(session=held.session.session, token=held.session.token, report=report)
+
+
+class Heart:
+    def __init__(self) -> None:
+        self.beats = 0
+        self.ready = False
+
+    def beat(self) -> None:
+        self.beats += 1
+
+    def set_ready(self) -> None:
+        self.ready = True
+
+
+class Rig:
+    """An engine with a broker and a runner that a test turns."""
+
+    def __init__(self, greenlets: int = 4, lease_seconds: float = 60.0) -> None:
+        self.broker, self.runner, self.heart = Broker(), Runner(), Heart()
+        self.sessions, self.stopping, self.closed = Sessions(), Event(), []  # type: ignore[var-annotated]
+        closing: Outbox[CloseItem] = Outbox(
+            "close", self._close, lambda item, _: self.sessions.closed(item.token), linger=0.001
+        )
+        finishing: Outbox[Any] = Outbox("finish", lambda _: ItemsReply(()), lambda *_: None)
+        writer = Writer(None, None, finishing, self.sessions)  # type: ignore[arg-type]
+        limits = Limits("w-0", 7, greenlets, lease_seconds, beat_seconds=0.005)
+        self.engine = Engine(
+            limits,
+            self.broker,
+            self.runner,
+            self.sessions,
+            writer,
+            (finishing, closing),
+            closing,
+            self.heart,
+            stopping=self.stopping,
+            clock=lambda: 100.0,
+        )
+        self.life = gevent.spawn(self.engine.run, 0.5)
+
+    def _close(self, items: Any) -> ItemsReply:
+        self.closed += [item.session for item in items]
+        return ItemsReply(tuple("ok" for _ in items))
+
+    def until(self, holds: Callable[[], object]) -> None:
+        with gevent.Timeout(5):
+            while not holds():
+                gevent.sleep(0.002)
+
+    def end(self) -> int:
+        self.stopping.set()
+        self.life.join(5)
+        assert self.life.value is not None, "the engine did not end"
+        return self.life.value
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    def delays() -> Iterator[float]:
+        while True:
+            yield 0.001
+
+    monkeypatch.setattr("worker.engine.delays", delays)
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    made = Rig()
+    yield made
+    made.runner.release.set()
+    made.end()
+
+
+def test_worker_reconciles_before_its_first_lease(rig: Rig) -> None:
+    rig.until(lambda: rig.broker.calls(LeaseRequest))
+    first, second = rig.broker.log[:2]
+    assert isinstance(first, ReconcileRequest)
+    assert (first.holding, first.incarnation) == ((), 7)
+    assert second.sequence > first.sequence
+    assert rig.heart.ready
+
+
+def test_as_many_sessions_are_asked_for_as_greenlets_are_free(rig: Rig) -> None:
+    rig.broker.add(1, 2, 3)
+    rig.until(lambda: len(rig.broker.calls(LeaseRequest)) == 2)
+    assert [call.max_sessions for call in rig.broker.calls(LeaseRequest)] == [4, 1]
+    rig.broker.add(4)
+    rig.until(lambda: len(rig.runner.running) == 4)
+    gevent.sleep(0.02)
+    assert len(rig.broker.calls(LeaseRequest)) == 2
+    rig.runner.release.set()
+    rig.until(lambda: len(rig.broker.calls(LeaseRequest)) == 3)
+    rig.until(lambda: sorted(rig.closed) == ["1/h1", "1/h2", "1/h3", "1/h4"])
+
+
+def test_deadline_counts_from_sending_and_the_broker_s_wait(rig: Rig) -> None:
+    rig.broker.add(1)
+    rig.until(lambda: rig.runner.running)
+    assert rig.runner.running["h1"].deadline == 100.0 + 2.0 + 60.0
+
+
+def test_lost_answer_is_followed_by_a_reconcile_that_names_what_is_held(rig: Rig) -> None:
+    rig.broker.add(1)
+    rig.until(lambda: rig.runner.running)
+    rig.until(lambda: len(rig.broker.calls(LeaseRequest)) == 2)
+    rig.broker.away = 2  # the next lease, and the first reconcile after it
+    rig.broker.add(2)
+    rig.until(lambda: len(rig.broker.calls(LeaseRequest)) >= 4)
+    names = [type(call).__name__ for call in rig.broker.log]
+    lost = names.index("LeaseRequest", 3)
+    assert names[lost : lost + 4] == [
+        "LeaseRequest",
+        "ReconcileRequest",
+        "ReconcileRequest",
+        "LeaseRequest",
+    ]
+    reconcile = rig.broker.log[lost + 2]
+    assert f"{1:016x}" in reconcile.holding
+    sequences = [call.sequence for call in rig.broker.log]
+    assert sequences == sorted(set(sequences))
+
+
+def test_session_that_is_not_ours_any_more_is_not_closed() -> None:
+    rig = Rig(lease_seconds=0.03)
+    rig.broker.status = "stale"
+    rig.broker.add(1)
+    rig.until(lambda: rig.runner.running and rig.runner.running["h1"].lost)
+    rig.runner.release.set()
+    rig.until(lambda: len(rig.sessions) == 0)
+    assert rig.end() == 0
+    assert rig.closed == []
+
+
+def test_held_sessions_are_extended(rig: Rig) -> None:
+    quick = Rig(lease_seconds=0.03)
+    quick.broker.add(1)
+    quick.until(lambda: len(quick.broker.calls(ExtendRequest)) >= 2)
+    items = quick.broker.calls(ExtendRequest)[-1].items
+    assert [item.session for item in items] == ["1/h1"]
+    quick.runner.release.set()
+    assert quick.end() == 0
+
+
+def test_slow_hosts_get_half_of_the_greenlets_and_the_others_go_on(rig: Rig) -> None:
+    rig.runner.reports = {f"h{i}": HostReport(latency=9.0) for i in range(4)}
+    rig.runner.release.set()
+    rig.broker.add(0, 1, 2, 3)
+    rig.until(lambda: len(rig.closed) == 4)
+    rig.runner.release.clear()
+    rig.broker.add(0, 1, 2, 3)
+    rig.until(lambda: len(rig.runner.running) == 2)
+    rig.broker.add(7)
+    rig.until(lambda: "h7" in rig.runner.running)
+    assert len(rig.runner.running) == 3
+    rig.runner.release.set()
+    rig.until(lambda: len(rig.closed) == 9)
+
+
+def test_stopping_waits_for_sessions_and_reconciles_at_the_end(rig: Rig) -> None:
+    rig.broker.add(1)
+    rig.until(lambda: rig.runner.running)
+    rig.stopping.set()
+    gevent.sleep(0.02)
+    assert not rig.life.ready()
+    rig.runner.release.set()
+    assert rig.end() == 0
+    assert rig.closed == ["1/h1"]
+    assert isinstance(rig.broker.log[-1], ReconcileRequest)
+    assert rig.broker.log[-1].holding == ()
+
+
+def test_stopping_does_not_wait_beyond_its_grace(rig: Rig) -> None:
+    rig.broker.add(1)
+    rig.until(lambda: rig.runner.running)
+    assert rig.end() == 0
+    assert rig.closed == []
+
+
+def test_error_that_nobody_foresaw_ends_the_process_with_1(rig: Rig) -> None:
+    rig.runner.error = RuntimeError("a bug")
+    rig.runner.release.set()
+    rig.broker.add(1)
+    rig.life.join(5)
+    assert rig.life.value == 1
+
+
+def test_heart_beats(rig: Rig) -> None:
+    rig.until(lambda: rig.heart.beats > 3)
+
+
+def test_incarnations_rise_over_starts_and_over_a_lost_folder(tmp_path: Path) -> None:
+    path = tmp_path / "worker" / "w-0.incarnation"
+    first = next_incarnation(path)
+    assert next_incarnation(path) == first + 1
+    path.unlink()
+    assert next_incarnation(path) >= first
+    path.write_text("damaged")
+    assert next_incarnation(path) >= first
