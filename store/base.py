@@ -56,7 +56,8 @@ class Store(Protocol):
     def set_state(self, crawl: int, state: CrawlState, reason: str = "") -> Crawl:
         """Set active, paused or done.
 
-        ``started_ms`` is set at the first active, ``finished_ms`` at done. Becoming done fails silently (the crawl returned is not done) while a seed batch of the
+        ``started_ms`` is set at the first active, ``finished_ms`` at done. Becoming done fails
+        silently (the crawl returned is not done) while a seed batch of the
         crawl is pending: the check and the change are one transaction.
         """
 

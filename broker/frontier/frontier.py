@@ -188,10 +188,9 @@ class Frontier:
         while by_partition:
             batch = {p: due[:BATCH] for p, due in by_partition.items()}
             by_partition = {p: d[BATCH:] for p, d in by_partition.items() if len(d) > BATCH}
-            calls = {
-                p: to_msgpack([*head, *(row(items[i]) for i in numbers)])
-                for p, numbers in batch.items()
-            }
+            calls: dict[int, bytes] = {}
+            for p, numbers in batch.items():
+                calls[p] = to_msgpack([*head, *(row(items[i]) for i in numbers)])
             for p, reply in self._calls(script, calls).items():
                 for i, status in zip(batch[p], reply[1], strict=True):
                     statuses[i] = status.decode()

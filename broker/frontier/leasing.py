@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import secrets
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from math import inf
 from typing import Any, Protocol
@@ -30,6 +30,8 @@ SESSION_LIFE_SECONDS = 1800.0
 """A session's absolute life, however often it is extended."""
 TEND_MOST = 100
 LIMITED_RECHECK_SECONDS = 0.25
+UNLIMITED = 1 << 30
+"""Tasks of a crawl without ``max_pages``."""
 
 Key = tuple[int, int]
 """(partition, crawl); crawl 0 is the partition's own upkeep."""
@@ -194,7 +196,7 @@ class Leasing:
                 continue
             if crawl_id not in tasks_left:
                 budget = self._budget(crawl)
-                tasks_left[crawl_id] = 1 << 30 if budget is None else budget
+                tasks_left[crawl_id] = UNLIMITED if budget is None else budget
             if tasks_left[crawl_id] <= 0:
                 self._postpone(key, LIMITED_RECHECK_SECONDS)
             else:
@@ -241,39 +243,50 @@ class Leasing:
             start = secrets.randbelow(len(partitions))
             partitions = (partitions[start:] + partitions[:start])[:wanted]
         base, extra = divmod(wanted, len(partitions))
-        users = {
-            crawl: sum(c.id == crawl for p in partitions for c in due[p]) for crawl in tasks_left
-        }
+        shares = self._by_weight(
+            {p: base + (i < extra) for i, p in enumerate(partitions)},
+            due,
+            request.tasks_per_session,
+        )
+        users = Counter(crawl for share in shares.values() for crawl, n in share.items() if n)
+        limits = dict(tasks_left)
         calls: dict[int, list[Any]] = {}
         asked: dict[int, list[int]] = {}
-        for i, p in enumerate(partitions):
-            left = base + (i < extra)
-            crawls = sorted(due[p], key=lambda c: self._virtual.get(c.id, 0.0))
-            weights = sum(c.options.weight for c in crawls)
+        for p, share in shares.items():
             rows: list[Any] = []
-            for n, crawl in enumerate(crawls):
-                share = (
-                    left
-                    if n + 1 == len(crawls)
-                    else max(1, round(base * crawl.options.weight / weights))
-                )
-                share = min(share, left)
-                most = tasks_left[crawl.id]
-                if most < 1 << 30:  # limited: spread what is left over the partitions asked
-                    most = max(1, most // max(users[crawl.id], 1))
-                    tasks_left[crawl.id] -= most
-                    if tasks_left[crawl.id] < 0:
-                        share = 0
-                tokens = [secrets.token_hex(8) for _ in range(share)]
-                rows.append([crawl.id, share, most, *tokens])
-                left -= share
-            asked[p] = [crawl.id for crawl in crawls]
+            for crawl_id, sessions in share.items():
+                most = tasks_left[crawl_id]
+                if sessions and most < UNLIMITED:  # spread what is left over the partitions asked
+                    most = min(max(1, limits[crawl_id] // users[crawl_id]), most)
+                    tasks_left[crawl_id] -= most
+                tokens = [secrets.token_hex(8) for _ in range(sessions if most > 0 else 0)]
+                rows.append([crawl_id, len(tokens), most, *tokens])
+            asked[p] = list(share)
             calls[p] = [
                 request.worker, request.incarnation, request.sequence, round(request.ttl * 1000),
                 round(SESSION_LIFE_SECONDS * 1000), self._longest_ms, request.tasks_per_session,
                 0, *rows,
             ]  # fmt: skip
         return calls, asked
+
+    def _by_weight(
+        self, wanted: dict[int, int], due: dict[int, list[Crawl]], tasks_per_session: int
+    ) -> dict[int, dict[int, int]]:
+        """Sessions per partition and crawl: each goes to the due crawl furthest behind."""
+        crawls = {crawl.id: crawl for found in due.values() for crawl in found}
+        for crawl_id in crawls:  # one that was away comes back level with the others
+            at = self._virtual.get(crawl_id, 0.0)
+            self._virtual[crawl_id] = max(at, self._virtual_now)
+        self._virtual_now = min(self._virtual[crawl_id] for crawl_id in crawls)
+        times = {crawl_id: self._virtual[crawl_id] for crawl_id in crawls}
+        shares: dict[int, dict[int, int]] = {}
+        for p, sessions in wanted.items():
+            share = shares[p] = {crawl.id: 0 for crawl in due[p]}
+            for _ in range(sessions):
+                behind = min(share, key=times.__getitem__)
+                share[behind] += 1
+                times[behind] += tasks_per_session / crawls[behind].options.weight
+        return shares
 
     def _open(self, calls: dict[int, list[Any]]) -> dict[int, list[Any]]:
         """Open under the tokens chosen; after a lost answer ask once again under the same ones."""
@@ -303,6 +316,6 @@ class Leasing:
     def _charge(self, session: Session) -> None:
         crawl = self._crawl(session.crawl)
         weight = crawl.options.weight if crawl else 1
-        start = max(self._virtual.get(session.crawl, 0.0), self._virtual_now)
-        self._virtual_now = start
-        self._virtual[session.crawl] = start + len(session.tasks) / weight
+        self._virtual[session.crawl] = (
+            self._virtual.get(session.crawl, 0.0) + len(session.tasks) / weight
+        )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from broker.frontier import keys
 from broker.frontier.node import Node
 from broker.frontier.partition import Mode
+from broker.frontier.ring import settle
 from schema.errors import InvalidConfig
 from schema.log import logger
 from schema.records import Admission
@@ -59,7 +60,7 @@ def open_node(frontier: Frontier, node: Node, store: Store) -> None:
                 )
             ]
         )
-    owner = node.owner()
+    owner = node.owner() or settle(node, frontier.identity.id, node.id, "lost")
     run = node.run_id()
     claim = (_CLAIM, 1, keys.OWNER, run, owner.get("epoch", ""), frontier.longest_hold_ms)
     how = node.command("EVAL", *claim).decode()

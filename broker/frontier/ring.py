@@ -58,11 +58,12 @@ def assemble(
     """Match the servers to the recorded identity; returns it and the nodes in its order.
 
     With ``create`` a frontier is made if neither the store nor Redis knows one, and an empty server
-    takes the place of a lost one (its owner record then has state ``new``). Raises FrontierMismatch
+    takes the place of a lost one. Raises FrontierMismatch
     for another list of nodes or other rules, Unavailable while there is nothing to join.
     """
     owners = [node.owner() for node in nodes]
     identity = store.frontier()
+    state = "lost"
     if identity is None:
         if not create:
             raise Unavailable("there is no frontier yet: start a broker first")
@@ -72,6 +73,7 @@ def assemble(
                     f"Redis at {node.shown} holds frontier {owner.get('frontier')}, which this "
                     "store does not know: give its store by GREENCRAWL_STORE, or an empty Redis"
                 )
+        state = "new"
         identity = store.create_frontier(new_identity(len(nodes), partitions))
     _check_rules(identity)
     if len(nodes) != len(identity.nodes):
@@ -87,7 +89,7 @@ def assemble(
                 raise Unavailable(
                     f"Redis at {node.shown} is empty: waiting for a broker to open it"
                 )
-            owner = _settle(node, identity.id, free.pop(0))
+            owner = settle(node, identity.id, free.pop(0), state)
         if owner.get("frontier") != identity.id or owner["id"] not in identity.nodes:
             raise FrontierMismatch(
                 f"Redis at {node.shown} belongs to frontier {owner.get('frontier')}, "
@@ -102,12 +104,15 @@ def assemble(
     return identity, [placed[i] for i in identity.nodes]
 
 
-def _settle(node: Node, frontier: str, node_id: str) -> dict[str, str]:
-    """Write an owner record into an empty server, unless somebody else was first."""
+def settle(node: Node, frontier: str, node_id: str, state: str) -> dict[str, str]:
+    """Write an owner record into an empty server, unless somebody else was first.
+
+    ``state`` is "new" where the frontier was just made, and "lost" where the server held data.
+    """
     node.command(
         "EVAL",
         "if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('HSET', KEYS[1], 'id', ARGV[1], "
-        "'frontier', ARGV[2], 'state', 'new', 'epoch', 0, 'run', '', 'offset', 0, 'tick', 0) end",
-        1, keys.OWNER, node_id, frontier,
+        "'frontier', ARGV[2], 'state', ARGV[3], 'epoch', 0, 'run', '', 'offset', 0, 'tick', 0) end",
+        1, keys.OWNER, node_id, frontier, state,
     )  # fmt: skip
     return node.owner()

@@ -1,0 +1,594 @@
+"""The frontier's promises, one by one, on a real Redis and a real store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gevent
+import pytest
+
+from broker.frontier import Frontier, keys
+from broker.frontier.ring import propose
+from schema.errors import FrontierMismatch, InvalidConfig, Unavailable, UnknownCrawl
+from schema.records import (
+    Admission,
+    CloseItem,
+    Commit,
+    Crawl,
+    CrawlOptions,
+    Done,
+    ExtendItem,
+    FinishItem,
+    HostPatch,
+    HostReport,
+    LeaseRequest,
+    ReconcileRequest,
+    ReleaseItem,
+    Retry,
+    Session,
+    StoredPage,
+)
+from store import open_store
+from store.base import Store
+from tests.support.redis_server import RedisServer, binaries
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = open_store(f"sqlite:///{tmp_path / 'c.sqlite'}")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def frontier(redis_server: RedisServer, store: Store) -> Iterator[Frontier]:
+    frontier = Frontier([redis_server.url], store, partitions=8, request_seconds=5, create=True)
+    frontier.start()
+    yield frontier
+    frontier.stop()
+
+
+def new_crawl(frontier: Frontier, store: Store, name: str = "a", **options: Any) -> Crawl:
+    crawl = store.put_crawl(name, CrawlOptions(**options), [])
+    frontier.put_crawl(crawl)
+    return crawl
+
+
+def urls(host: str, count: int, **fields: int) -> list[Admission]:
+    return [Admission(f"http://{host}/{n}", **fields) for n in range(count)]
+
+
+class Worker:
+    """Counts its lease calls as a worker does."""
+
+    def __init__(self, frontier: Frontier, name: str = "w", incarnation: int = 1) -> None:
+        self.frontier, self.name, self.incarnation, self.sequence = frontier, name, incarnation, 0
+
+    def lease(self, sessions: int = 10, tasks: int = 10, wait: float = 0.3) -> tuple[Session, ...]:
+        self.sequence += 1
+        request = LeaseRequest(
+            worker=self.name, incarnation=self.incarnation, sequence=self.sequence,
+            max_sessions=sessions, tasks_per_session=tasks, wait=wait,
+        )  # fmt: skip
+        return self.frontier.lease(request).sessions
+
+    def reconcile(self, *holding: str) -> int:
+        request = ReconcileRequest(
+            worker=self.name, incarnation=self.incarnation, sequence=self.sequence, holding=holding
+        )
+        return self.frontier.reconcile(request).tasks
+
+
+def close(frontier: Frontier, s: Session, *release: int, **report: Any) -> str:
+    item = CloseItem(
+        session=s.session, token=s.token, release=release, report=HostReport(requests=1, **report)
+    )
+    return frontier.close_sessions([item])[0]
+
+
+def finish_all(frontier: Frontier, s: Session) -> None:
+    items = [
+        FinishItem(session=s.session, token=s.token, task=t.number, outcome=Done(stored=True))
+        for t in s.tasks
+    ]
+    assert set(frontier.finish(items)) == {"ok"}
+
+
+def pass_time(frontier: Frontier, seconds: float) -> None:
+    for node in frontier.nodes:
+        node.command("HINCRBY", keys.OWNER, "offset", round(seconds * 1000))
+        node._base_ms = None
+
+
+def until(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
+    limit = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < limit, "did not happen in time"
+        gevent.sleep(0.01)
+    return found
+
+
+# -- politeness
+
+
+def test_host_with_delay_has_one_session_over_all_crawls(frontier: Frontier, store: Store) -> None:
+    for name, delay in (("a", 2.0), ("b", 0.5)):
+        crawl = new_crawl(frontier, store, name, delay=delay)
+        frontier.admit(crawl.id, urls("h.example", 5))
+    first = Worker(frontier, "v").lease(tasks=2)
+    assert len(first) == 1
+    assert Worker(frontier, "w").lease() == ()
+    assert first[0].delay == 2.0, "the delay in force is the largest of the host's crawls"
+
+
+def test_closed_host_rests_for_its_delay(frontier: Frontier, store: Store) -> None:
+    crawl = new_crawl(frontier, store, delay=0.6)
+    frontier.admit(crawl.id, urls("h.example", 4))
+    worker = Worker(frontier)
+    (session,) = worker.lease(tasks=1)
+    begun = time.monotonic()
+    close(frontier, session)
+    (again,) = worker.lease(tasks=1, wait=3)
+    assert 0.59 <= time.monotonic() - begun < 1.5
+    assert again.token != session.token
+
+
+def test_blocked_host_is_not_opened_even_if_due_says_so(frontier: Frontier, store: Store) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 4))
+    worker = Worker(frontier)
+    (session,) = worker.lease(tasks=1)
+    close(frontier, session, failed="rate_limited", block=120.0)
+    p = frontier.partition_of("h.example")
+    frontier.nodes[0].command("ZADD", f"gc:{{{p}}}:due:{crawl.id}", 1, "h.example")
+    frontier.leasing.note(p, crawl.id, 1)
+    assert worker.lease() == ()
+    assert 100 < frontier.host("h.example").blocked_in <= 120
+    ((host, until_ms, reason),) = store.blocks(0)
+    assert (host, reason) == ("h.example", "rate_limited")
+    assert until_ms / 1000 - time.time() == pytest.approx(120, abs=2)
+
+
+def test_block_never_moves_back_and_its_level_rises_once_a_block(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0, slots=3)
+    frontier.admit(crawl.id, urls("h.example", 9))
+    worker = Worker(frontier)
+    (probe,) = worker.lease(tasks=1)
+    close(frontier, probe, robots=True)
+    sessions = worker.lease(tasks=2)
+    assert len(sessions) == 3, "known robots and no delay: as many sessions as slots"
+    for session, block in zip(sessions, (300.0, 10.0, 0.0), strict=True):
+        close(frontier, session, failed="unavailable", block=block)
+    state = frontier.host("h.example")
+    assert state.blocked_in > 290
+    assert state.block_level == 1
+
+
+def test_back_off_doubles_with_each_block(frontier: Frontier, store: Store) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 9))
+    worker, blocks = Worker(frontier), []
+    for _ in range(3):
+        frontier.leasing.note(frontier.partition_of("h.example"), crawl.id, 1)
+        (session,) = worker.lease(tasks=1)
+        close(frontier, session, failed="refused")
+        blocks.append(round(frontier.host("h.example").blocked_in))
+        pass_time(frontier, 4000)
+    assert blocks == [30, 60, 120]
+
+
+def test_operator_slows_blocks_and_frees_a_host(frontier: Frontier, store: Store) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 2))
+    frontier.patch_host("h.example", HostPatch(block=600, delay=7.5))
+    worker = Worker(frontier)
+    assert worker.lease() == ()
+    frontier.patch_host("h.example", HostPatch(block=0))
+    (session,) = worker.lease()
+    assert session.delay == session.floor == 7.5
+
+
+def test_slots_wait_for_known_robots(frontier: Frontier, store: Store) -> None:
+    crawl = new_crawl(frontier, store, delay=0, slots=4)
+    frontier.admit(crawl.id, urls("h.example", 20))
+    worker = Worker(frontier)
+    (session,) = worker.lease(tasks=2)
+    assert not session.robots_known
+    close(frontier, session, robots=True)
+    assert len(worker.lease(tasks=2)) == 4
+
+
+def test_adaptive_delay_is_kept_for_the_next_session(frontier: Frontier, store: Store) -> None:
+    crawl = new_crawl(frontier, store, delay=0.1)
+    frontier.admit(crawl.id, urls("h.example", 4))
+    worker = Worker(frontier)
+    (session,) = worker.lease(tasks=1)
+    close(frontier, session, delay=0.4, latency=0.2)
+    (again,) = worker.lease(tasks=1, wait=2)
+    assert (again.delay, again.floor) == (0.4, 0.1)
+
+
+def test_extend_tells_sessions_of_a_blocked_host_to_stop(frontier: Frontier, store: Store) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 2))
+    (s,) = Worker(frontier).lease()
+    item = ExtendItem(session=s.session, token=s.token)
+    assert frontier.extend([item], 30) == ["ok"]
+    frontier.patch_host("h.example", HostPatch(block=60))
+    assert frontier.extend([item], 30) == ["stop"]
+
+
+# -- leases
+
+
+def test_expired_lease_returns_to_queue_once_and_late_finish_is_refused(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 2))
+    (old,) = Worker(frontier, "v").lease()
+    pass_time(frontier, 66)
+    p = frontier.partition_of("h.example")
+    frontier.leasing.note(p, 0, 1)
+    (new,) = Worker(frontier, "w").lease(wait=2)
+    assert [t.deliveries for t in new.tasks] == [2, 2]
+    late = FinishItem(session=old.session, token=old.token, task=1, outcome=Done())
+    assert frontier.finish([late]) == ["stale"]
+    finish_all(frontier, new)
+    totals = frontier.scan(crawl.id)
+    assert totals is not None
+    assert (totals.finished, totals.open) == (2, 0)
+
+
+def test_tasks_released_after_close_are_due_again(frontier: Frontier, store: Store) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 3))
+    worker = Worker(frontier)
+    (s,) = worker.lease()
+    assert close(frontier, s) == "ok"
+    assert close(frontier, s) == "stale"
+    assert frontier.release([ReleaseItem(session=s.session, token=s.token)]) == ["ok"]
+    (again,) = worker.lease()
+    assert [t.url for t in again.tasks] == [t.url for t in s.tasks], "in their old order"
+    assert {t.deliveries for t in again.tasks} == {1}, "uncharged"
+
+
+def test_reconcile_frees_what_a_dead_worker_held_and_rests_its_hosts(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 3))
+    Worker(frontier, incarnation=1).lease()
+    restarted = Worker(frontier, incarnation=2)
+    assert restarted.reconcile() == 3
+    assert restarted.lease() == (), "a request of the dead one may still run at the server"
+    assert 4 < frontier.host("h.example").next_in <= 5
+    assert Worker(frontier, incarnation=1).lease() == (), "an older incarnation opens nothing"
+
+
+def test_retry_waits_and_counts_errors(frontier: Frontier, store: Store) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 1))
+    worker = Worker(frontier)
+    (s,) = worker.lease()
+    item = FinishItem(
+        session=s.session, token=s.token, task=1, outcome=Retry(wait=0.5, kind="reset")
+    )
+    assert frontier.finish([item]) == ["ok"]
+    close(frontier, s)
+    state = frontier.where(crawl, "http://h.example/0")
+    assert state.state == "later"
+    assert "failed 1 time" in state.why
+    (again,) = worker.lease(wait=3)
+    assert (again.tasks[0].errors, again.tasks[0].deliveries) == (1, 1)
+
+
+# -- order and fairness
+
+
+def test_host_serves_priority_then_arrival(frontier: Frontier, store: Store) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, [Admission("http://h.example/late", level=9)])
+    frontier.admit(crawl.id, urls("h.example", 2, level=1))
+    frontier.admit(crawl.id, [Admission("http://h.example/first", level=0)])
+    (s,) = Worker(frontier).lease()
+    assert [t.url.rpartition("/")[2] for t in s.tasks] == ["first", "0", "1", "late"]
+
+
+def test_best_first_takes_the_best_task_among_due_hosts(frontier: Frontier, store: Store) -> None:
+    crawl = new_crawl(frontier, store, delay=0, order="best")
+    hosts = [f"h{n}.a.com" for n in range(6)]  # one registrable domain: one partition
+    frontier.admit(crawl.id, [Admission(f"http://{h}/", level=20 - n) for n, h in enumerate(hosts)])
+    (s,) = Worker(frontier).lease(sessions=1)
+    assert s.host == hosts[-1]
+
+
+def test_crawls_share_by_weight(frontier: Frontier, store: Store) -> None:
+    served = {}
+    for name, weight in (("a", 1), ("b", 3)):
+        crawl = new_crawl(frontier, store, name, delay=0, weight=weight)
+        frontier.admit(crawl.id, [Admission(f"http://h{n}.{name}.example/") for n in range(400)])
+        served[crawl.id] = 0
+    worker = Worker(frontier)
+    for _ in range(50):
+        for session in worker.lease(sessions=4, tasks=1):
+            served[session.crawl] += 1
+    small, large = sorted(served.values())
+    assert 2.0 < large / small < 4.5
+
+
+def test_paused_crawl_is_not_leased_until_resumed(frontier: Frontier, store: Store) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 1))
+    frontier.put_crawl(store.set_state(crawl.id, "paused"))
+    worker = Worker(frontier)
+    assert worker.lease() == ()
+    waiting = gevent.spawn(worker.lease, wait=5)
+    gevent.sleep(0.05)
+    frontier.put_crawl(store.set_state(crawl.id, "active"))
+    assert len(waiting.get(timeout=2)) == 1
+
+
+def test_page_limit_bounds_what_is_leased(frontier: Frontier, store: Store) -> None:
+    crawl = new_crawl(frontier, store, delay=0, max_pages=7)
+    frontier.admit(crawl.id, [a for n in range(20) for a in urls(f"h{n}.example", 5)])
+    worker = Worker(frontier)
+    leased = [t for _ in range(6) for s in worker.lease(tasks=3) for t in s.tasks]
+    assert len(leased) == 7
+
+
+# -- waking
+
+
+def test_waiting_lease_is_woken_by_an_admission_elsewhere(
+    frontier: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    other = Frontier([redis_server.url], store, partitions=8)  # as a worker holds it
+    waiting = gevent.spawn(Worker(frontier).lease, wait=5)
+    gevent.sleep(0.1)
+    begun = time.monotonic()
+    other.admit(crawl.id, urls("h.example", 1))
+    assert len(waiting.get(timeout=3)) == 1
+    assert time.monotonic() - begun < 1
+    other.stop()
+
+
+def test_crawl_that_another_broker_created_is_served(
+    frontier: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    other = Frontier([redis_server.url], store, partitions=8, create=True)
+    crawl = new_crawl(other, store, delay=0)
+    other.admit(crawl.id, urls("h.example", 1))
+    assert len(Worker(frontier).lease(wait=3)) == 1
+    other.stop()
+
+
+def test_idle_frontier_asks_redis_next_to_nothing(
+    frontier: Frontier, redis_server: RedisServer
+) -> None:
+    waiting = gevent.spawn(Worker(frontier).lease, wait=12)
+    gevent.sleep(0.5)
+
+    def commands() -> int:
+        stats = redis_server.client.info("commandstats")
+        return sum(v["calls"] for k, v in stats.items() if k != "cmdstat_info")
+
+    before = commands()
+    gevent.sleep(10.2)
+    assert commands() - before <= 4
+    waiting.get()
+
+
+# -- crawls
+
+
+def test_deleted_crawl_is_gone_to_everybody_and_leaves_no_key(
+    frontier: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, [a for n in range(30) for a in urls(f"h{n}.example", 30)])
+    worker = Worker(frontier)
+    (s,) = worker.lease(sessions=1)
+    frontier.drop_crawl(crawl.id)
+    with pytest.raises(UnknownCrawl):
+        frontier.admit(crawl.id, urls("h.example", 1))
+    item = FinishItem(session=s.session, token=s.token, task=1, outcome=Done())
+    assert frontier.finish([item]) == ["gone"]
+    close(frontier, s)
+    worker.reconcile()
+    left = [k for k in redis_server.client.keys("gc:{*") if ":ws:" not in k and ":h:" not in k]
+    assert left == []
+
+
+def test_forced_admission_queues_seen_urls_again(frontier: Frontier, store: Store) -> None:
+    from broker.frontier import Mode
+
+    crawl = new_crawl(frontier, store, delay=0)
+    worker = Worker(frontier)
+    for mode in (Mode.NEW, Mode.FORCE):
+        frontier.admit(crawl.id, urls("h.example", 2), mode=mode)
+        (s,) = worker.lease(wait=2)
+        finish_all(frontier, s)
+        close(frontier, s)
+    assert frontier.admit(crawl.id, urls("h.example", 2)) == [False, False]
+
+
+# -- the seen-set
+
+
+@pytest.mark.parametrize("binary", binaries())
+def test_seen_buckets_stay_intsets_and_small(tmp_path: Path, store: Store, binary: str) -> None:
+    server = RedisServer(tmp_path / "r", binary).start()
+    try:
+        frontier = Frontier([server.url], store, partitions=2, create=True)
+        crawl = new_crawl(frontier, store)
+        items = urls("h.example", 20_000)
+        assert all(frontier.admit(crawl.id, items))
+        assert not any(frontier.admit(crawl.id, items[::7]))
+        buckets = [k for k in server.client.keys("gc:*") if f":z:{crawl.id}:" in k]
+        sizes = [server.client.scard(k) for k in buckets]
+        assert sum(sizes) == 20_000
+        assert max(sizes) <= 512
+        assert {server.client.object("encoding", k) for k in buckets} == {"intset"}
+        memory = sum(server.client.memory_usage(k, samples=0) for k in buckets)
+        assert memory / 20_000 <= 13, "bytes a seen URL"
+        frontier.stop()
+    finally:
+        server.stop()
+
+
+# -- nodes
+
+
+def test_frontier_is_refused_on_other_nodes(tmp_path: Path, store: Store) -> None:
+    servers = [RedisServer(tmp_path / f"r{n}").start() for n in range(3)]
+    try:
+        addresses = [s.url for s in servers]
+        frontier = Frontier(addresses[:2], store, partitions=16, create=True)
+        assert {n.id for n in frontier.nodes} == set(frontier.identity.nodes)
+        again = Frontier(addresses[1::-1], store, create=True)  # addresses may come in any order
+        assert again.identity == frontier.identity
+        with pytest.raises(FrontierMismatch, match=r"made on 2 .* 3 are given"):
+            Frontier(addresses, store, create=True)
+        with pytest.raises(FrontierMismatch, match="same node"):
+            Frontier([addresses[0], addresses[0] + "/0"], store, create=True)
+        other = open_store(f"sqlite:///{tmp_path / 'other.sqlite'}")
+        with pytest.raises(FrontierMismatch, match="does not know"):
+            Frontier(addresses[:2], other, create=True)
+        with pytest.raises(Unavailable, match="start a broker"):
+            Frontier(addresses[2:], other)
+        other.close()
+    finally:
+        for server in servers:
+            server.stop()
+
+
+def test_ring_spreads_partitions_and_moves_few() -> None:
+    three, four = propose(["a", "b", "c"], 256), propose(["a", "b", "c", "d"], 256)
+    assert all(three.count(i) > 40 for i in range(3))
+    moved = [new for old, new in zip(three, four, strict=True) if old != new]
+    assert set(moved) == {3}
+    assert len(moved) < 110
+
+
+def test_evicting_redis_is_refused(tmp_path: Path, store: Store) -> None:
+    server = RedisServer(tmp_path / "r", None, "--maxmemory-policy", "allkeys-lru").start()
+    try:
+        with pytest.raises(InvalidConfig, match="noeviction"):
+            Frontier([server.url], store, create=True)
+    finally:
+        server.stop()
+
+
+def test_clock_that_jumps_is_set_right_before_anything_happens(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 1))
+    (s,) = Worker(frontier).lease()
+    before = frontier.nodes[0].now_ms()
+    frontier.nodes[0].command("HINCRBY", keys.OWNER, "offset", 3_600_000)  # an hour ahead
+    assert frontier.extend([ExtendItem(session=s.session, token=s.token)], 30) == ["ok"]
+    assert frontier.nodes[0].now_ms() == pytest.approx(before, abs=3000)
+    p = frontier.partition_of("h.example")
+    ((_, reap),) = [
+        (t, at) for t, at in _zset(frontier, f"gc:{{{p}}}:sd")
+    ]  # the lease was neither reaped nor lengthened by the jump
+    assert reap == pytest.approx(before + 35_000, abs=3000)
+
+
+def _zset(frontier: Frontier, key: str) -> list[tuple[str, float]]:
+    flat = frontier.nodes[0].command("ZRANGE", key, 0, -1, "WITHSCORES")
+    return [(flat[i].decode(), float(flat[i + 1])) for i in range(0, len(flat), 2)]
+
+
+def test_cleanly_stopped_redis_opens_at_once_with_everything(tmp_path: Path, store: Store) -> None:
+    server = RedisServer(tmp_path / "r").start()
+    try:
+        frontier = Frontier([server.url], store, partitions=8, create=True)
+        crawl = new_crawl(frontier, store, delay=0)
+        frontier.admit(crawl.id, urls("h.example", 3))
+        frontier.stop(clean=True)
+        server.stop()
+        server.start()
+        frontier = Frontier([server.url], store, create=True)
+        frontier.start()
+        (s,) = Worker(frontier).lease()
+        assert len(s.tasks) == 3
+        frontier.stop()
+    finally:
+        server.stop()
+
+
+def test_emptied_redis_is_refilled_from_the_store(tmp_path: Path, store: Store) -> None:
+    server = RedisServer(tmp_path / "r").start()
+    try:
+        frontier = Frontier([server.url], store, partitions=8, request_seconds=1, create=True)
+        crawl = new_crawl(frontier, store, delay=0)
+        seeds = urls("h.example", 2)
+        store.seeds_admitted(store.add_seeds(crawl.id, seeds))
+        frontier.admit(crawl.id, seeds)
+        links = [Admission("http://h.example/found", depth=1), seeds[0]]
+        page = StoredPage(
+            crawl=crawl.id, fingerprint=frontier.fingerprint(seeds[0].url), url=seeds[0].url,
+            status=200, fetched_ms=1, links=links,
+        )  # fmt: skip
+        store.commit(Commit(pages=[page]))
+        server.client.flushall()
+        with pytest.raises(Unavailable):
+            frontier.admit(crawl.id, links)  # notices, and reopens the node
+        assert frontier.admit(crawl.id, links) == [False, False]
+        totals = frontier.scan(crawl.id)
+        assert totals is not None
+        assert totals.waiting == 2, "the seed not fetched yet and the link found; not the page"
+        frontier.stop()
+    finally:
+        server.stop()
+
+
+def test_killed_redis_is_reopened_by_itself_after_a_rest(tmp_path: Path, store: Store) -> None:
+    server = RedisServer(tmp_path / "r").start()
+    try:
+        frontier = Frontier(
+            [server.url], store, partitions=8, lease_seconds=1, request_seconds=1, create=True
+        )
+        frontier.start()
+        crawl = new_crawl(frontier, store, delay=0)
+        seeds = urls("h.example", 2)
+        store.seeds_admitted(store.add_seeds(crawl.id, seeds))
+        frontier.admit(crawl.id, seeds)
+        server.kill()
+        with pytest.raises(Unavailable):
+            frontier.stats(crawl)
+        server.start()
+        begun = time.monotonic()
+        until(lambda: frontier.ready() is None)
+        frontier.admit(crawl.id, seeds)
+        worker = Worker(frontier)
+        (s,) = until(lambda: _lease_or_nothing(worker), 10)
+        assert time.monotonic() - begun > 1.5, "lost sessions could have been fetching until then"
+        assert len(s.tasks) == 2
+        frontier.stop()
+    finally:
+        server.stop()
+
+
+def _lease_or_nothing(worker: Worker) -> tuple[Session, ...]:
+    try:
+        return worker.lease(wait=0.5)
+    except Unavailable:
+        return ()
+
+
+def test_worker_of_another_program_version_is_refused(
+    frontier: Frontier, store: Store, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.frontier.ring.CANONICALISER", 999)
+    with pytest.raises(FrontierMismatch, match="canonicaliser"):
+        Frontier([redis_server.url], store)

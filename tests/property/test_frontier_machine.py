@@ -1,0 +1,459 @@
+"""The frontier on a real Redis against a model in memory, step by step.
+
+After every step what Redis holds is read out and held to five properties: conservation,
+politeness, fencing, end, accounts. Logical time is turned by the node's offset, not by waiting.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from broker.frontier import Frontier, keys
+from broker.frontier import partition as part
+from schema.records import (
+    Admission,
+    CloseItem,
+    Crawl,
+    CrawlOptions,
+    Dead,
+    Done,
+    ExtendItem,
+    FinishItem,
+    HostReport,
+    Outcome,
+    ReconcileRequest,
+    ReleaseItem,
+    Retry,
+    Session,
+)
+from schema.wire import to_msgpack
+from store import open_store
+from tests.support.redis_server import RedisServer
+
+HOSTS = ["a.example", "b.example", "www.a.example", "c.example:8080"]
+LIFE_MS, TTL_S, REQUEST_S = 1_800_000, 20.0, 10.0
+DELAYS = {1: 3.0, 2: 0.0}
+SLOTS = {1: 1, 2: 3}
+
+
+@dataclass
+class Held:
+    session: Session
+    worker: str
+    incarnation: int
+    sequence: int
+    reap_at: float
+    open: bool = True
+    tasks: dict[int, str] = field(default_factory=dict)
+
+
+class FrontierMachine(RuleBasedStateMachine):
+    """Two crawls (one with a delay, one with slots), two workers, four hosts in three domains."""
+
+    server: ClassVar[RedisServer]
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="frontier-"))
+        self.server.client.flushall()
+        store = open_store(f"sqlite:///{self.folder / 'c.sqlite'}")
+        self.store = store
+        self.frontier = Frontier(
+            [self.server.url], store, partitions=2, request_seconds=REQUEST_S, create=True
+        )
+        self.node = self.frontier.nodes[0]
+        self.crawls: dict[int, Crawl] = {}
+        for number, delay in DELAYS.items():
+            options = CrawlOptions(delay=delay, slots=SLOTS[number])
+            crawl = store.put_crawl(f"crawl{number}", options, HOSTS)
+            assert crawl.id == number
+            self.frontier.put_crawl(crawl)
+            self.crawls[number] = crawl
+        self.paused: set[int] = set()
+        self.place: dict[tuple[int, str], str] = {}
+        self.later: dict[tuple[int, str], float] = {}
+        self.held: dict[str, Held] = {}
+        self.ended: list[Held] = []
+        self.rest: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
+        self.blocked: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
+        self.robots: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
+        self.adaptive: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
+        self.sequence: Counter[str] = Counter()
+        self.incarnation: Counter[str] = Counter()
+        for number in self.crawls:
+            self.admit(number, [(host, n, 0) for host in HOSTS for n in range(31, 34)])
+
+    def teardown(self) -> None:
+        if hasattr(self, "store"):
+            self.frontier.stop()
+            self.store.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    # -- what the model knows
+
+    def now(self) -> float:
+        return self.node.now_ms()
+
+    def delay_ms(self, host: str) -> float:
+        waiting = {
+            c for (c, url), at in self.place.items() if at == "waiting" and f"//{host}/" in url
+        }
+        return max([self.adaptive[host], *(DELAYS[c] * 1000 for c in waiting)])
+
+    def free(self, held: Held, rest: float) -> None:
+        held.open = False
+        self.rest[held.session.host] = max(self.rest[held.session.host], rest)
+
+    def forget(self, token: str) -> None:
+        self.ended.append(self.held.pop(token))
+
+    def pick(self, data: st.DataObject) -> Held | None:
+        """A live session, or one that ended long ago: then nothing may change."""
+        candidates = [*self.held.values(), *self.ended[-2:]]
+        return data.draw(st.sampled_from(candidates)) if candidates else None
+
+    # -- moves
+
+    @rule(
+        crawl=st.sampled_from([1, 2]),
+        found=st.lists(
+            st.tuples(st.sampled_from(HOSTS), st.integers(0, 30), st.integers(0, 2)), max_size=40
+        ),
+    )
+    def admit(self, crawl: int, found: list[tuple[str, int, int]]) -> None:
+        items = [Admission(f"http://{h}/{n}", depth=d, level=d) for h, n, d in found]
+        new = self.frontier.admit(crawl, items)
+        expected, seen = [], set()
+        for item in items:
+            key = (crawl, item.url)
+            expected.append(key not in self.place and key not in seen)
+            seen.add(key)
+        assert new == expected
+        for key in seen:
+            self.place.setdefault(key, "waiting")
+
+    @rule(
+        data=st.data(), worker=st.sampled_from("vw"), most=st.integers(1, 4), per=st.integers(1, 5)
+    )
+    def lease(self, data: st.DataObject, worker: str, most: int, per: int) -> None:
+        self.sequence[worker] += 1
+        crawls = data.draw(st.permutations([1, 2]))
+        p = data.draw(st.integers(0, 1))
+        rows = [[c, most, 1000, *(secrets.token_hex(8) for _ in range(most))] for c in crawls]
+        args = [
+            worker, self.incarnation[worker], self.sequence[worker], TTL_S * 1000, LIFE_MS,
+            REQUEST_S * 1000, per, 0, *rows,
+        ]  # fmt: skip
+        now, sessions, _, _ = self.calls("open", p, args)
+        lost = data.draw(st.sampled_from([False, False, True]))
+        if lost:  # the answer was lost: the same call again is answered with the same sessions
+            args[7] = 1
+            again = self.calls("open", p, args)[1]
+            given = {row[0]: row for row in again}
+            assert all(given[row[0]] == row for row in sessions)
+            sessions = again
+        for row in sessions:
+            self.opened(part.session_of(p, TTL_S, row), worker, now)
+
+    def opened(self, session: Session, worker: str, now: float) -> None:
+        host = session.host
+        assert session.crawl not in self.paused
+        assert now + 5 >= self.rest[host], "opened while the host rests"
+        assert now + 5 >= self.blocked[host], "opened while the host is blocked"
+        others = [h for h in self.held.values() if h.open and h.session.host == host]
+        if session.delay > 0 or self.robots[host] <= now:
+            assert not others, "two sessions of a host"
+        assert len(others) < SLOTS[session.crawl]
+        assert session.floor >= DELAYS[session.crawl]
+        held = Held(
+            session, worker, self.incarnation[worker], self.sequence[worker],
+            now + (TTL_S + REQUEST_S) * 1000,
+        )  # fmt: skip
+        for task in session.tasks:
+            key = (session.crawl, task.url)
+            assert self.place[key] == "waiting"
+            self.place[key] = "leased"
+            held.tasks[task.number] = task.url
+        self.held[session.token] = held
+
+    @rule(
+        data=st.data(),
+        outcome=st.one_of(
+            st.just(Done(stored=True, bytes=7)),
+            st.just(Dead(kind="timeout")),
+            st.builds(Retry, wait=st.sampled_from([0.0, 5.0, 60.0]), kind=st.just("reset")),
+        ),
+    )
+    def finish(self, data: st.DataObject, outcome: Outcome) -> None:
+        held = self.pick(data)
+        if held is None:
+            return
+        number = data.draw(st.integers(1, 5))
+        s = held.session
+        item = FinishItem(session=s.session, token=s.token, task=number, outcome=outcome)
+        current = s.token in self.held and number in held.tasks
+        before = None if current else self.dump()
+        status = self.frontier.finish([item])
+        assert status == ["ok" if current else "stale"]
+        if not current:
+            assert self.dump() == before, "a stale message changed something"
+            return
+        key = (s.crawl, held.tasks.pop(number))
+        if isinstance(outcome, Retry):
+            self.place[key], self.later[key] = "later", self.now() + outcome.wait * 1000
+        else:
+            self.place[key] = "final"
+        if not held.tasks and not held.open:
+            self.forget(s.token)
+
+    @rule(
+        data=st.data(),
+        failed=st.booleans(),
+        robots=st.booleans(),
+        adaptive=st.sampled_from([0.0, 0.0, 4.0]),
+        release=st.booleans(),
+    )
+    def close(
+        self, data: st.DataObject, failed: bool, robots: bool, adaptive: float, release: bool
+    ) -> None:
+        held = self.pick(data)
+        if held is None:
+            return
+        s, host = held.session, held.session.host
+        current = s.token in self.held and held.open
+        numbers = tuple(held.tasks)[:2] if release and current else ()
+        report = HostReport(
+            delay=adaptive,
+            robots=robots,
+            failed="refused" if failed else "",
+            block=30.0 * failed,
+            requests=1,
+        )
+        before = None if current else self.dump()
+        item = CloseItem(session=s.session, token=s.token, report=report, release=numbers)
+        assert self.frontier.close_sessions([item]) == ["ok" if current else "stale"]
+        if not current:
+            assert self.dump() == before
+            return
+        now = self.now()
+        for number in numbers:
+            self.place[(s.crawl, held.tasks.pop(number))] = "waiting"
+        self.adaptive[host] = adaptive * 1000
+        if robots:
+            self.robots[host] = now + 86_400_000
+        if failed:
+            self.blocked[host] = max(self.blocked[host], now + 29_000)
+        self.free(held, now + max(self.delay_ms(host), s.delay * 1000) - 100)
+        if not held.tasks:
+            self.forget(s.token)
+
+    @rule(data=st.data(), some=st.booleans())
+    def release(self, data: st.DataObject, some: bool) -> None:
+        held = self.pick(data)
+        if held is None:
+            return
+        s = held.session
+        current = s.token in self.held
+        numbers = tuple(held.tasks)[:1] if some else ()
+        item = ReleaseItem(session=s.session, token=s.token, tasks=numbers)
+        assert self.frontier.release([item]) == ["ok" if current else "stale"]
+        if current:
+            for number in numbers or tuple(held.tasks):
+                self.place[(s.crawl, held.tasks.pop(number))] = "waiting"
+            if not held.tasks and not held.open:
+                self.forget(s.token)
+
+    @rule(data=st.data())
+    def extend(self, data: st.DataObject) -> None:
+        held = self.pick(data)
+        if held is None:
+            return
+        s = held.session
+        status = self.frontier.extend([ExtendItem(session=s.session, token=s.token)], TTL_S)[0]
+        assert (status == "stale") == (s.token not in self.held)
+        if s.token in self.held:
+            held.reap_at = self.now() + (TTL_S + REQUEST_S) * 1000
+            if self.blocked[s.host] > self.now() and held.open:
+                assert status == "stop"
+
+    @rule(data=st.data(), worker=st.sampled_from("vw"), restart=st.booleans())
+    def reconcile(self, data: st.DataObject, worker: str, restart: bool) -> None:
+        mine = [t for t, h in self.held.items() if h.worker == worker]
+        if restart:
+            self.incarnation[worker] += 1
+            keep: list[str] = []
+        else:
+            keep = data.draw(st.lists(st.sampled_from(mine), unique=True)) if mine else []
+        request = ReconcileRequest(
+            worker=worker, incarnation=self.incarnation[worker],
+            sequence=self.sequence[worker], holding=tuple(keep),
+        )  # fmt: skip
+        dropped = [t for t in mine if t not in keep]
+        tasks = sum(len(self.held[t].tasks) for t in dropped)
+        reply = self.frontier.reconcile(request)
+        assert (reply.sessions, reply.tasks) == (len(dropped), tasks)
+        now = self.now()
+        for token in dropped:
+            held = self.held[token]
+            for url in held.tasks.values():
+                self.place[(held.session.crawl, url)] = "waiting"
+            if held.open:
+                extra = REQUEST_S * 1000 if restart else 0
+                self.free(held, now + held.session.delay * 1000 + extra - 100)
+            held.tasks = {}
+            self.forget(token)
+
+    @rule(worker=st.sampled_from("vw"))
+    def late_lease_opens_nothing(self, worker: str) -> None:
+        """A lease that a reconcile overtook on the way."""
+        if not self.incarnation[worker]:
+            return
+        tokens = [[c, 2, 1000, secrets.token_hex(8), secrets.token_hex(8)] for c in (1, 2)]
+        args = [worker, self.incarnation[worker] - 1, 10**6, 1000, LIFE_MS, 1000, 5, 0, *tokens]
+        for p in self.frontier.partitions:
+            assert self.calls("open", p, args)[0] == b"OLD"
+
+    @rule(seconds=st.sampled_from([0.5, 3.0, 8.0, 31.0, 70.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.server.client.hincrby(keys.OWNER, "offset", round(seconds * 1000))
+        self.node._base_ms = None
+
+    @rule(crawl=st.sampled_from([1, 2]), host=st.sampled_from(HOSTS))
+    def hint_goes_stale(self, crawl: int, host: str) -> None:
+        """`due` is a hint: whatever it says of a host, open looks at the host's own record."""
+        p = self.frontier.partition_of(host)
+        self.server.client.zadd(f"gc:{{{p}}}:due:{crawl}", {host: 1})
+
+    @rule()
+    def tend(self) -> None:
+        now = self.now()
+        for p in self.frontier.partitions:
+            self.calls("tend", p, [1000])
+        for token, held in list(self.held.items()):
+            if held.reap_at <= now:
+                for url in held.tasks.values():
+                    self.place[(held.session.crawl, url)] = "waiting"
+                held.tasks = {}
+                if held.open:
+                    self.free(held, now + held.session.delay * 1000 - 100)
+                self.forget(token)
+        for key, at in list(self.later.items()):
+            if at <= now - 5:
+                self.place[key] = "waiting"
+                del self.later[key]
+            elif at <= now + 5:  # on the edge: take Redis's word
+                where = self.frontier.where(self.crawls[key[0]], key[1]).state
+                if where == "waiting":
+                    self.place[key] = "waiting"
+                    del self.later[key]
+
+    @rule(crawl=st.sampled_from([1, 2]), pause=st.booleans())
+    def pause(self, crawl: int, pause: bool) -> None:
+        state = "paused" if pause else "active"
+        self.frontier.put_crawl(self.store.set_state(crawl, state))  # type: ignore[arg-type]
+        (self.paused.add if pause else self.paused.discard)(crawl)
+
+    # -- reading Redis out
+
+    def calls(self, script: str, p: int, args: list[Any]) -> list[Any]:
+        return self.frontier._calls(script, {p: to_msgpack(args)})[p]
+
+    def dump(self) -> dict[str, Any]:
+        """All keys and values but the expiries."""
+        client, found = self.server.client, {}
+        for key in sorted(client.keys("gc:{*")):
+            kind = client.type(key)
+            read = {
+                "hash": client.hgetall, "set": client.smembers, "string": client.get,
+                "list": lambda k: client.lrange(k, 0, -1),
+                "zset": lambda k: client.zrange(k, 0, -1, withscores=True),
+            }[kind]  # fmt: skip
+            found[key] = read(key)
+        return found
+
+    @invariant()
+    def conserved_and_accounted(self) -> None:
+        if not hasattr(self, "place"):
+            return
+        dump = self.dump()
+        places: Counter[tuple[int, str]] = Counter()
+        where: dict[tuple[int, str], str] = {}
+
+        def met(crawl: int, host: str, entry: str, place: str) -> None:
+            url = part.task_of(0, host, "A" + entry).url
+            places[(crawl, url)] += 1
+            where[(crawl, url)] = place
+
+        for key, value in dump.items():
+            kind, *rest = key.split("}:", 1)[1].split(":", 2)
+            if kind == "w":
+                host, _, _ = rest[1].rpartition(":")
+                for entry in value:
+                    met(int(rest[0]), host, entry, "waiting")
+            elif kind == "s":
+                for name, entry in value.items():
+                    if name[0] == "t":
+                        met(int(value["crawl"]), value["host"], entry[1:], "leased")
+                assert int(value["left"]) == sum(name[0] == "t" for name in value)
+            elif kind == "later":
+                for member, _ in value:
+                    crawl, host, entry = member.split("\n")
+                    met(int(crawl), host, entry[1:], "later")
+        open_places = {key: at for key, at in self.place.items() if at != "final"}
+        assert where == open_places
+        assert not [key for key, n in places.items() if n > 1], "a URL stands in two places"
+        self.counters(dump)
+        self.due_sets(dump)
+
+    def counters(self, dump: dict[str, Any]) -> None:
+        for crawl in DELAYS:
+            totals = self.frontier.scan(crawl)
+            assert totals is not None
+            mine = Counter(at for (c, _), at in self.place.items() if c == crawl)
+            assert totals.waiting == mine["waiting"]
+            assert totals.leased == mine["leased"]
+            assert totals.later == mine["later"]
+            assert totals.finished == mine["final"]
+            assert totals.admitted == sum(mine.values())
+            assert (totals.open == 0) == (mine["final"] == sum(mine.values()))
+            seen = [int(fp) for k, v in dump.items() if f"}}:z:{crawl}:" in k for fp in v]
+            expected = {self.frontier.fingerprint(url) for c, url in self.place if c == crawl}
+            assert sorted(seen) == sorted(expected)
+
+    def due_sets(self, dump: dict[str, Any]) -> None:
+        """Every servable host is in `due` of each crawl that waits there, at its time."""
+        for (crawl, url), at in self.place.items():
+            if at != "waiting":
+                continue
+            host = url.split("/")[2]
+            p = self.frontier.partition_of(host)
+            record = dump[f"gc:{{{p}}}:h:{host}"]
+            due = dict(dump.get(f"gc:{{{p}}}:due:{crawl}", []))
+            if int(record.get("busy", 0)) == 0:
+                times = max(float(record.get("next", 0)), float(record.get("till", 0)))
+                assert host in due, f"{host} waits in crawl {crawl} but is not due ever"
+                assert due[host] <= max(times, self.now()) + 5
+
+
+def test_frontier_agrees_with_its_model(tmp_path: Path) -> None:
+    FrontierMachine.server = RedisServer(tmp_path / "redis").start()
+    try:
+        FrontierMachine.TestCase.settings = settings(
+            max_examples=60,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        FrontierMachine.TestCase().runTest()
+    finally:
+        FrontierMachine.server.stop()
