@@ -48,11 +48,9 @@ class Answer(HTTPResponseParser):
         try:
             self.feed(data)
         except HTTPParseError as error:
-            if not data:
-                return  # closed too early
-            if self.complete:
-                self._excess = True  # bytes after the answer's end belong to nothing
-            else:
+            # b"" raises where the answer was not over; and after its end, what is wrong with more
+            # bytes is of no interest: the parser has failed, so the connection is not reusable.
+            if data and not self.complete:
                 self.violation = str(error.args[0]) if error.args else "not HTTP"
             return
         if not self.head_done and self.received > MAX_HEAD_BYTES:

@@ -35,7 +35,8 @@ LOOKUP_SECONDS = 20.0
 MAX_IDLE = 600
 
 _RECEIVE_BYTES = 64 * 1024
-_READS_BETWEEN_YIELDS = 16
+_READS_BETWEEN_YIELDS = 4
+_YIELD_SECONDS = 0.0001
 _PORTS = {"http": 80, "https": 443}
 _ORIGIN = re.compile(
     r"(https?)://(?:[^/?#@\s]*@)?(\[[0-9a-fA-F:.]+\]|[^/?#@:\[\]\s]+)(?::(\d{1,5}))?"
@@ -194,8 +195,9 @@ class Downloader:
             reads += 1
             if reads % _READS_BETWEEN_YIELDS == 0:
                 # gevent's recv does not switch while data is there: a fast peer without an end
-                # would keep the whole process to itself.
-                gevent.sleep(0)
+                # would keep the whole process to itself. sleep(0) would let other greenlets run,
+                # but no timer and no socket become ready.
+                gevent.sleep(_YIELD_SECONDS)
         return None
 
 

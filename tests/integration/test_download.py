@@ -8,6 +8,7 @@ import socket as plain_socket
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import brotli
 import gevent
@@ -378,25 +379,40 @@ def test_refused_connection_is_told_with_its_address(downloader: Downloader) -> 
     assert "127.0.0.1" in failure.detail
 
 
-def test_connection_that_nobody_accepts_times_out() -> None:
-    downloader = Downloader(LOOPBACK, 5, connect_seconds=0.2)
+@contextmanager
+def deaf(host: str, port: int = 0) -> Iterator[int]:
+    """A port where the queue of connections waiting to be accepted is full."""
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+        listener.bind((host, port))
         listener.listen(0)
-        held = []
-        for _ in range(4):  # fill the queue of connections that wait to be accepted
-            held.append(socket.socket())
-            held[-1].setblocking(False)
-            held[-1].connect_ex(listener.getsockname())
+        held = [socket.socket() for _ in range(4)]
+        for sock in held:
+            sock.setblocking(False)
+            sock.connect_ex(listener.getsockname())
         gevent.sleep(0.05)
-        failure = fail(downloader, f"http://127.0.0.1:{listener.getsockname()[1]}/")
+        yield listener.getsockname()[1]
         for sock in held:
             sock.close()
+
+
+def test_connection_that_nobody_accepts_times_out() -> None:
+    downloader = Downloader(LOOPBACK, 5, connect_seconds=0.2)
+    with deaf("127.0.0.1") as port:
+        failure = fail(downloader, f"http://127.0.0.1:{port}/")
     assert (failure.kind, failure.requests) == (FailureKind.CONNECT_TIMEOUT, 0)
     downloader.close()
 
 
-def test_missing_name_is_told_apart(downloader: Downloader) -> None:
+def test_address_that_does_not_answer_leaves_time_for_the_next() -> None:
+    both = names("127.0.0.5", "127.0.0.1")
+    downloader = Downloader(LOOPBACK, 5, connect_seconds=0.4, resolver=both)
+    with RawServer(answer(b"ok")) as server, deaf("127.0.0.5", server.port):
+        found = get(downloader, server.url(name="half-dead.example"))
+    assert (found.body, found.address) == (b"ok", "127.0.0.1")
+    downloader.close()
+
+
+def test_missing_name_is_told_apart() -> None:
     def missing(name: str) -> Sequence[str]:
         raise plain_socket.gaierror(plain_socket.EAI_NONAME, "Name or service not known")
 
