@@ -53,7 +53,7 @@ BATCH = 256
 LOOK_SECONDS = 5.0
 SLOWEST = 64
 
-Item = TypeVar("Item", FinishItem, CloseItem, ExtendItem, ReleaseItem)
+Item = TypeVar("Item", bound=FinishItem | CloseItem | ExtendItem | ReleaseItem)
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
