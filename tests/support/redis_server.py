@@ -50,8 +50,20 @@ class RedisServer:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.process = subprocess.Popen(
             [
-                self.binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder),
-                "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", *self.options,
+                self.binary,
+                "--port",
+                str(self.port),
+                "--bind",
+                "127.0.0.1",
+                "--dir",
+                str(self.folder),
+                "--appendonly",
+                "yes",
+                "--appendfsync",
+                "everysec",
+                "--save",
+                "",
+                *self.options,
             ],
             stdout=subprocess.DEVNULL,
         )
