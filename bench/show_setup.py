@@ -50,6 +50,7 @@ def _run(command: list[str], clone: Path) -> tuple[int, str]:
     """Exit code and output; 124 when it took too long and was stopped with all it started."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("GREENCRAWL_", "MAKE"))}
     environment.pop("VIRTUAL_ENV", None)
+    environment["PIP_NO_CACHE_DIR"] = "1"  # as on a machine that never installed anything
     process = subprocess.Popen(
         command,
         cwd=clone,
