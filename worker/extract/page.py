@@ -11,6 +11,7 @@ from schema.records import Page
 from schema.urls import canonicalise, resolver
 from worker.extract.charset import sniff, to_utf8
 from worker.extract.directives import index_and_follow, of_header
+from worker.extract.hostile import flatten, has_attribute_bomb
 from worker.extract.language import tag
 from worker.extract.links import collect
 from worker.extract.media import is_html
@@ -21,8 +22,8 @@ MAX_TITLE = 1000
 
 _HEAD_BYTES = 1024
 
-# An HTML parser knows no external entities and loads no DTD, so there is nothing to switch off for
-# these; huge_tree stays off, which bounds the depth of the tree and the length of a text node.
+# lxml's HTML parser expands no declared entities and loads no DTD, so it has no switches for these;
+# huge_tree stays off, which bounds the depth of the tree and the length of a text node.
 _parser = etree.HTMLParser(
     encoding="utf-8",
     no_network=True,
@@ -83,11 +84,16 @@ def _parse(body: bytes) -> etree._Element | None:
     """The root of the tree, or None where there is nothing to make one of."""
     if b"\x00" in body:
         body = body.replace(b"\x00", "\N{REPLACEMENT CHARACTER}".encode())
+    if has_attribute_bomb(body):
+        body = flatten(body)
     try:
         root = etree.fromstring(body, _parser)
+        last = _parser.error_log.last_error
+        if last is not None and last.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT:
+            root = etree.fromstring(flatten(body), _parser)
     except etree.LxmlError:
         return None
-    return root if isinstance(root.tag, str) else None
+    return root if etree.iselement(root) else None
 
 
 def _base(root: etree._Element, url: str, encoding: str) -> str | None:

@@ -37,12 +37,9 @@ def text_of(root: etree._Element) -> str:
     """Visible text under ``root``, white space collapsed to single spaces.
 
     Scripts, styles, ``noscript`` and templates are left out; what style sheets hide is not known.
-    The tree is not changed. Markup nested deeper than XSLT goes is read without regard to blocks.
+    The tree is not changed.
     """
-    try:
-        text = bytes(_visible(root)).decode("utf-8", "replace")
-    except etree.XSLTError:
-        return squeeze(etree.tostring(root, method="text", encoding="unicode", with_tail=False))
+    text = bytes(_visible(root)).decode("utf-8", "replace")
     # What XPath calls white space is ASCII only; a whole text is costly to split and join.
     return squeeze(text) if "\xa0" in text else text
 

@@ -1,0 +1,264 @@
+"""Extraction: title, text, language, directives, and bodies that are no pages."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from schema.errors import InvalidUrl
+from worker.extract import extract, is_html
+
+URL = "https://example.org/docs/index.html"
+
+
+def test_page_is_read_whole() -> None:
+    page = extract(
+        b"""<!DOCTYPE html><html lang="en-gb"><head><meta charset="utf-8">
+        <title> A  title
+        of two lines </title><link rel="canonical" href="/docs/"></head>
+        <body><h1>Head</h1><p>Some <b>t</b>ext.</p><a href="next.html" rel="Next">on</a></body>""",
+        URL,
+        "text/html",
+    )
+    assert page.url == page.base == URL
+    assert page.title == "A title of two lines"
+    assert page.text == "Head Some text. on"
+    assert page.language == "en-GB"
+    assert page.canonical == "https://example.org/docs/"
+    assert page.encoding == "utf-8"
+    assert [(link.url, link.anchor, link.rel) for link in page.links] == [
+        ("https://example.org/docs/next.html", "on", "next")
+    ]
+    assert (page.index, page.follow, page.invalid_links) == (True, True, 0)
+
+
+# --- text ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("<ul><li>a<li>b</ul>c", "a b c"),
+        ("x<div>y</div>z", "x y z"),
+        ("<table><tr><td>1<td>2<tr><td>3</table>", "1 2 3"),
+        ("a<br>b<hr>c", "a b c"),
+        ("<b>H</b>ello <i>w</i><span>orld</span>", "Hello world"),
+        ("a\n\n\t b\r\n&nbsp;&nbsp; c", "a b c"),
+        ("a<script>var x = '<p>no</p>'</script><style>p{}</style>b", "ab"),
+        ("a<noscript>no</noscript><template>no</template>b", "ab"),
+        ("a<!-- no -->b<?no?>", "ab"),
+        ("a &lt;b&gt; &amp; &eacute; &#20013; &nosuch;", "a <b> & é 中 &nosuch;"),
+        ("<svg><title>no</title></svg>a", "a"),
+        ("<pre>a\n  b</pre>", "a b"),
+    ],
+)
+def test_text_is_what_is_visible_and_blocks_part_words(html: str, text: str) -> None:
+    assert extract(f"<body>{html}".encode(), URL, "text/html").text == text
+
+
+def test_title_is_the_documents_not_a_drawings() -> None:
+    body = b"<svg><title>drawing</title></svg><title>document</title>"
+    assert extract(body, URL, "text/html").title == "document"
+    assert extract(b"<p>none", URL, "text/html").title == ""
+    assert len(extract(b"<title>" + b"x" * 9000, URL, "text/html").title) == 1000
+
+
+# --- language --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("html", "language"),
+    [
+        ('<html lang="de">', "de"),
+        ('<html lang="zh_hans-cn">', "zh-Hans-CN"),
+        ('<html lang="EN-us">', "en-US"),
+        ('<html xml:lang="fr">', "fr"),
+        ('<html lang="es" xml:lang="fr">', "es"),
+        ('<html><meta http-equiv="Content-Language" content="pt-BR, en">', "pt-BR"),
+        ('<html lang="english please">', ""),
+        ('<html lang="x">', ""),
+        ('<html lang="">', ""),
+        ("<html>", ""),
+    ],
+)
+def test_language_is_a_tag_or_nothing(html: str, language: str) -> None:
+    assert extract(html.encode() + b"<p>x", URL, "text/html").language == language
+
+
+# --- directives ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("meta", "index", "follow"),
+    [
+        ('name="robots" content="noindex"', False, True),
+        ('name="ROBOTS" content="NoFollow, max-snippet:3"', True, False),
+        ('name="robots" content="noindex,nofollow"', False, False),
+        ('name="robots" content="none"', False, False),
+        ('name="robots" content="all"', True, True),
+        ('name="greencrawl" content="none"', False, False),
+        ('name="otherbot" content="none"', True, True),
+        ('name="description" content="none"', True, True),
+        ('name="" content="none"', True, True),
+    ],
+)
+def test_meta_robots_speaks_to_all_or_to_us(meta: str, index: bool, follow: bool) -> None:
+    page = extract(f"<meta {meta}><p>x".encode(), URL, "text/html", agent="greencrawl")
+    assert (page.index, page.follow) == (index, follow)
+
+
+@pytest.mark.parametrize(
+    ("header", "index", "follow"),
+    [
+        ("noindex", False, True),
+        ("NOFOLLOW", True, False),
+        ("otherbot: none", True, True),
+        ("greencrawl: noindex, nofollow", False, False),
+        ("otherbot: noindex, nofollow, greencrawl: nofollow", True, False),
+        ("nofollow, otherbot: noindex", True, False),
+        ("unavailable_after: 25 Jun 2030 15:00:00 PST, noindex", False, True),
+        ("*: none", False, False),
+        ("", True, True),
+    ],
+)
+def test_robots_header_speaks_to_all_or_to_us(header: str, index: bool, follow: bool) -> None:
+    page = extract(b"<p>x", URL, "text/html", agent="greencrawl", robots_tag=header)
+    assert (page.index, page.follow) == (index, follow)
+
+
+# --- what is no page -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content_type", "head", "expected"),
+    [
+        ("text/html", b"", True),
+        ("TEXT/HTML; charset=utf-8", b"\x00", True),
+        ("application/xhtml+xml", b"<?xml", True),
+        ("application/pdf", b"<html>", False),
+        ("image/png", b"<html>", False),
+        ("application/json", b"{}", False),
+        ("text/plain", b"<html>", False),
+        ("application/rss+xml", b"<rss>", False),
+        (None, b"", False),
+        (None, b"\xef\xbb\xbf  <!DOCTYPE html>", True),
+        ("", b"<html lang=en>", True),
+        (None, b"<a href=x>", True),
+        (None, b"<!-- note --><p>x", True),
+        (None, b"words, then <b>markup</b>", True),
+        (None, b"only words", False),
+        (None, "\ufeff<html>".encode("utf-16-le"), True),
+        (None, "\ufeff<html>".encode("utf-16-be"), True),
+        (None, b'<?xml version="1.0"?><!DOCTYPE html><html xmlns="x">', True),
+        (None, b'<?xml version="1.0"?><rss version="2.0">', False),
+        (None, b'<?xml version="1.0"?>', False),
+        (None, b"%PDF-1.7\n<b>", True),
+        (None, b"\x89PNG\r\n\x1a\n\x00\x00<b>", False),
+        (None, b"PK\x03\x04<html>", False),
+    ],
+)
+def test_html_is_told_by_type_or_beginning(
+    content_type: str | None, head: bytes, expected: bool
+) -> None:
+    assert is_html(content_type, head) is expected
+
+
+@pytest.mark.parametrize("content_type", ["application/pdf", "image/png", "application/json"])
+def test_other_types_give_an_empty_page(content_type: str) -> None:
+    page = extract(b"<title>x</title><a href=/y>z</a>", URL, content_type)
+    assert (page.url, page.title, page.text, page.links) == (URL, "", "", [])
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b" \n ", b"\x00", b"\xff\xfe", b"<!-- -->", b"<", b"&", b"</"]
+)
+def test_next_to_nothing_gives_a_page_without_links(body: bytes) -> None:
+    page = extract(body, URL, "text/html")
+    assert page.links == []
+    assert page.title == ""
+
+
+def test_url_that_is_none_is_the_callers_error() -> None:
+    with pytest.raises(InvalidUrl):
+        extract(b"<p>x", "mailto:a@example.org", "text/html")
+
+
+# --- hostile bodies --------------------------------------------------------------------------
+
+END = b"<p>end <a href=/end>last</a>"
+
+
+def test_binary_body_declared_as_html_is_survived() -> None:
+    extract(bytes(range(256)) * 4000, URL, "text/html")
+
+
+def test_nul_bytes_cut_nothing_off() -> None:
+    page = extract(b"<title>a\x00b</title><p>c\x00d" + END, URL, "text/html")
+    assert page.title == "a\N{REPLACEMENT CHARACTER}b"
+    assert page.text.endswith("end last")
+    assert page.links[-1].url == "https://example.org/end"
+
+
+def test_xhtml_with_a_prolog_is_read() -> None:
+    body = (
+        b'<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0'
+        b' Strict//EN" "http://www.w3.org/TR/xhtml1/DTD/xhtml1-strict.dtd">\n'
+        b'<html xmlns="http://www.w3.org/1999/xhtml" xml:lang="cs"><head><title>T</title></head>'
+        b'<body><p>p<br/><a href="/x"/></p></body></html>'
+    )
+    page = extract(body, URL, "application/xhtml+xml")
+    assert (page.title, page.text, page.language) == ("T", "p", "cs")
+    assert [link.url for link in page.links] == ["https://example.org/x"]
+
+
+def test_entities_of_a_document_type_are_not_expanded() -> None:
+    lines = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 12))
+    body = f'<!DOCTYPE html [<!ENTITY e0 "boom">{lines}<!ENTITY f SYSTEM "file:///etc/passwd">]>'
+    page = extract(body.encode() + b"<p>&e11;&f;" + END, URL, "text/html")
+    assert "root:" not in page.text
+    assert "boom" not in page.text
+    assert page.text.endswith("end last")
+
+
+@pytest.mark.parametrize(
+    "filling",
+    [
+        b"<div>" * 100_000,
+        b"<font><b>" * 200,
+        b"<a href=/x><span>" * 50_000,
+        b"<p " + b" ".join(b"a%d=1" % n for n in range(30_000)) + b">",
+        b"<p " + b" ".join(b"a%d='<>'" % n for n in range(40_000)) + b">",
+        b"<p " + b'"" \'' * 50_001 + b"'>",
+        b"word " * 1_000_000,
+        b"<" * 1_000_000,
+        b"&" * 1_000_000,
+        b"<i/" * 100_000,
+        b"<table><tr><td>" * 20_000,
+        b"<!-- -- >" * 50_000 + b"-->",
+        b"<script>" + b"if (a < b) c('\"');" * 20_000 + b"</script>",
+        b"<img src='data:image/png;base64," + b"AAAA/+==" * 30_000 + b"'>",
+    ],
+    ids=lambda filling: repr(bytes(filling[:12])),
+)
+def test_pathological_markup_neither_hangs_nor_hides_what_follows(filling: bytes) -> None:
+    began = time.process_time()
+    page = extract(b"<title>t</title>" + filling + END, URL, "text/html")
+    assert time.process_time() - began < 3
+    assert page.title == "t"
+    assert page.text.endswith("end last")
+    assert page.links[-1].url == "https://example.org/end"
+
+
+def test_bomb_of_attributes_is_reduced_before_it_is_parsed() -> None:
+    bomb = b"<a " + b" ".join(b"a%d=1" % n for n in range(100_000)) + b" href=/lost>x</a>"
+    began = time.process_time()
+    page = extract(b"<p>before</p><style>p{}</style>" + bomb + END, URL, "text/html")
+    assert time.process_time() - began < 3
+    assert page.text == "before x end last"
+    assert [link.url for link in page.links] == ["https://example.org/end"]
+
+
+def test_flattened_page_keeps_inline_words_together() -> None:
+    page = extract(b"<b>H</b><i>ello</i><ul><li>a<li>b" + b"<font>" * 400 + END, URL, "text/html")
+    assert page.text == "Hello a b end last"
