@@ -153,7 +153,7 @@ def test_robots_header_speaks_to_all_or_to_us(header: str, index: bool, follow: 
         (None, b'<?xml version="1.0"?><!DOCTYPE html><html xmlns="x">', True),
         (None, b'<?xml version="1.0"?><rss version="2.0">', False),
         (None, b'<?xml version="1.0"?>', False),
-        (None, b"%PDF-1.7\n<b>", True),
+        (None, b"%PDF-1.7\n<b>", False),
         (None, b"\x89PNG\r\n\x1a\n\x00\x00<b>", False),
         (None, b"PK\x03\x04<html>", False),
     ],

@@ -13,6 +13,7 @@ _MARKUP = re.compile(
     re.IGNORECASE,
 )
 _BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
+_PRINTED = (b"%PDF-", b"%!PS-")
 _XML_ROOT = re.compile(rb"<([A-Za-z][\w.:-]*)")
 
 
@@ -27,7 +28,7 @@ def is_html(content_type: str | None, body_head: bytes) -> bool:
     if body_head.startswith((b"\xff\xfe", b"\xfe\xff")):
         body_head = body_head[2:].replace(b"\x00", b"")
     head = body_head[:1024].removeprefix(b"\xef\xbb\xbf").lstrip()
-    found = _MARKUP.search(head)
+    found = None if head.startswith(_PRINTED) else _MARKUP.search(head)
     if found is None or (_BINARY.search(head, 0, found.start()) is not None):
         return False
     if found.start() == 0 and head.startswith(b"<?xml"):

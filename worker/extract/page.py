@@ -86,14 +86,11 @@ def _parse(body: bytes) -> etree._Element | None:
         body = body.replace(b"\x00", "\N{REPLACEMENT CHARACTER}".encode())
     if has_attribute_bomb(body):
         body = flatten(body)
-    try:
-        root = etree.fromstring(body, _parser)
-        last = _parser.error_log.last_error
-        if last is not None and last.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT:
-            root = etree.fromstring(flatten(body), _parser)
-    except etree.LxmlError:
-        return None
-    return root if etree.iselement(root) else None
+    root: etree._Element | None = etree.fromstring(body, _parser)
+    last = _parser.error_log.last_error
+    if last is not None and last.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT:
+        root = etree.fromstring(flatten(body), _parser)
+    return root
 
 
 def _base(root: etree._Element, url: str, encoding: str) -> str | None:
