@@ -14,14 +14,15 @@ def configure(process: str, level: str = "info") -> None:
     ``process`` is added to every line; ``level`` is one of debug, info, warning, error.
     """
     renderer: structlog.types.Processor = (
-        structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer()
+        if sys.stderr.isatty()
+        else structlog.processors.JSONRenderer()
     )
-
 
     def name_process(
         _logger: object, _method: str, event: structlog.types.EventDict
     ) -> structlog.types.EventDict:
-        event["process"] = process  # not a context variable: every greenlet has a context of its own
+        event["process"] = process  # a context variable would be another one in each greenlet
         return event
 
     structlog.configure(
@@ -32,7 +33,9 @@ def configure(process: str, level: str = "info") -> None:
             structlog.processors.format_exc_info,
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.getLevelNamesMapping()[level.upper()]
+        ),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )

