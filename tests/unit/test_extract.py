@@ -8,6 +8,7 @@ import pytest
 
 from schema.errors import InvalidUrl
 from worker.extract import extract, is_html
+from worker.extract.hostile import has_attribute_bomb
 
 URL = "https://example.org/docs/index.html"
 
@@ -55,6 +56,13 @@ def test_page_is_read_whole() -> None:
 )
 def test_text_is_what_is_visible_and_blocks_part_words(html: str, text: str) -> None:
     assert extract(f"<body>{html}".encode(), URL, "text/html").text == text
+
+
+def test_page_that_shows_nothing_without_scripts_is_read_by_its_noscript() -> None:
+    body = b"<body><script>x</script><noscript><p>a<p>b <a href=/c>c</a></noscript></body>"
+    page = extract(body, URL, "text/html")
+    assert page.text == "a b c"
+    assert [link.url for link in page.links] == ["https://example.org/c"]
 
 
 def test_title_is_the_documents_not_a_drawings() -> None:
@@ -228,7 +236,6 @@ def test_entities_of_a_document_type_are_not_expanded() -> None:
         b"<font><b>" * 200,
         b"<a href=/x><span>" * 50_000,
         b"<p " + b" ".join(b"a%d=1" % n for n in range(30_000)) + b">",
-        b"<p " + b" ".join(b"a%d='<>'" % n for n in range(40_000)) + b">",
         b"<p " + b'"" \'' * 50_001 + b"'>",
         b"word " * 1_000_000,
         b"<" * 1_000_000,
@@ -237,6 +244,7 @@ def test_entities_of_a_document_type_are_not_expanded() -> None:
         b"<table><tr><td>" * 20_000,
         b"<!-- -- >" * 50_000 + b"-->",
         b"<script>" + b"if (a < b) c('\"');" * 20_000 + b"</script>",
+        b"<svg><path d='M" + b" 1,2" * 30_000 + b"'/></svg>",
         b"<img src='data:image/png;base64," + b"AAAA/+==" * 30_000 + b"'>",
     ],
     ids=lambda filling: repr(bytes(filling[:12])),
@@ -257,6 +265,30 @@ def test_bomb_of_attributes_is_reduced_before_it_is_parsed() -> None:
     assert time.process_time() - began < 3
     assert page.text == "before x end last"
     assert [link.url for link in page.links] == ["https://example.org/end"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "bomb"),
+    [
+        (b"<p", b">", True),
+        (b"<p", b"", True),
+        (b"<p>", b"</p>", False),
+        (b"<script>if (a <b", b"</script>", False),
+        (b"<script></script><i", b">", True),
+        (b"<style>", b"</style>", False),
+        (b"<p title='", b"'>", False),
+    ],
+)
+def test_only_a_tag_can_be_a_bomb(before: bytes, after: bytes, bomb: bool) -> None:
+    words = b"".join(b" a%d" % n for n in range(10_000))
+    assert has_attribute_bomb(b"<html>" + before + words + after) is bomb
+
+
+def test_looking_for_bombs_is_linear() -> None:
+    began = time.process_time()
+    has_attribute_bomb(b"<p" + b" x='" * 1_500_000)
+    has_attribute_bomb((b"<p" + b" x" * 9_000 + b">") * 300)
+    assert time.process_time() - began < 3
 
 
 def test_flattened_page_keeps_inline_words_together() -> None:

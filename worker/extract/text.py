@@ -10,38 +10,46 @@ _BLOCKS = (
     "|menu|nav|ol|option|p|pre|search|section|select|summary|table|tbody|td|textarea|tfoot|th"
     "|thead|tr|ul"
 )
-_INVISIBLE = "head|script|style|noscript|template|iframe|object|svg|title"
+_INVISIBLE = "head|script|style|template|iframe|object|svg|title"
+
+
+def _stylesheet(invisible: str) -> etree.XSLT:
+    return etree.XSLT(
+        etree.XML(
+            f"""
+            <xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">
+              <xsl:output method="text" encoding="utf-8"/>
+              <xsl:template match="/">
+                <xsl:variable name="text"><xsl:apply-templates/></xsl:variable>
+                <xsl:value-of select="normalize-space($text)"/>
+              </xsl:template>
+              <xsl:template match="{invisible}"/>
+              <xsl:template match="{_BLOCKS}">
+                <xsl:text> </xsl:text><xsl:apply-templates/><xsl:text> </xsl:text>
+              </xsl:template>
+            </xsl:stylesheet>
+            """
+        )
+    )
+
 
 # Words of neighbouring blocks must not run together ("<li>a<li>b"), those of inline elements must
 # ("<b>H</b>ello"): method="text" knows no blocks, and joining text nodes knows no inline elements.
-_visible = etree.XSLT(
-    etree.XML(
-        f"""
-        <xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">
-          <xsl:output method="text" encoding="utf-8"/>
-          <xsl:template match="/">
-            <xsl:variable name="text"><xsl:apply-templates/></xsl:variable>
-            <xsl:value-of select="normalize-space($text)"/>
-          </xsl:template>
-          <xsl:template match="{_INVISIBLE}"/>
-          <xsl:template match="{_BLOCKS}">
-            <xsl:text> </xsl:text><xsl:apply-templates/><xsl:text> </xsl:text>
-          </xsl:template>
-        </xsl:stylesheet>
-        """
-    )
-)
+_visible = _stylesheet(f"{_INVISIBLE}|noscript")
+_without_scripts = _stylesheet(_INVISIBLE)
 
 
 def text_of(root: etree._Element) -> str:
     """Visible text under ``root``, white space collapsed to single spaces.
 
-    Scripts, styles, ``noscript`` and templates are left out; what style sheets hide is not known.
-    The tree is not changed.
+    Scripts, styles, templates and ``noscript`` are left out; only of a page that shows nothing
+    else, as many forums do, ``noscript`` is read. What style sheets hide is not known. The tree is
+    not changed.
     """
-    text = bytes(_visible(root)).decode("utf-8", "replace")
+    text = bytes(_visible(root)) or bytes(_without_scripts(root))
     # What XPath calls white space is ASCII only; a whole text is costly to split and join.
-    return squeeze(text) if "\xa0" in text else text
+    decoded = text.decode("utf-8", "replace")
+    return squeeze(decoded) if "\xa0" in decoded else decoded
 
 
 def squeeze(text: str) -> str:
