@@ -194,6 +194,7 @@ class Session(Struct, frozen=True, kw_only=True):
 
     ``floor`` seconds is the least it may come down to within the session: robots, an operator's
     setting, and the largest of the crawls that have tasks there.
+    ``failures`` counts the sessions in a row in which the host as a whole failed.
     ``ttl`` seconds run from when the worker *sent* its request plus ``waited`` of the reply.
     ``robots_known`` is false when nobody has read this host's robots within a day.
     """
@@ -207,6 +208,7 @@ class Session(Struct, frozen=True, kw_only=True):
     delay: float
     floor: float
     robots_known: bool
+    failures: int = 0
     tasks: tuple[Task, ...]
 
 
@@ -443,7 +445,7 @@ class Stats(Struct, frozen=True):
     slowest: tuple[HostState, ...] = ()
 
 
-class UrlState(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class UrlState(Struct, frozen=True, kw_only=True):
     """Answer to "where is this URL, and why is it not fetched yet?", for one crawl."""
 
     crawl: str

@@ -113,7 +113,7 @@ class Store(Protocol):
         """
 
     def counts(self, crawl: int) -> dict[str, int]:
-        """For the summary: pages, bytes (body), attempts, dead, gone, excluded."""
+        """For the summary: pages (2xx), bytes (body), attempts, hosts, dead, gone, excluded."""
 
     def slowest_hosts(self, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
         """(host, mean seconds an answer, answers), slowest first."""

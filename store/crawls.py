@@ -186,16 +186,17 @@ def counts(db: sqlite3.Connection, crawl: int) -> dict[str, int]:
     """See ``Store.counts``."""
     pages, size = db.execute(
         "SELECT COUNT(*), COALESCE(SUM(body_bytes), 0) FROM pages INDEXED BY pages_by_crawl "
-        "WHERE crawl = ?",
+        "WHERE crawl = ? AND status BETWEEN 200 AND 299",
         (crawl,),
     ).fetchone()
-    (attempts,) = db.execute(
-        "SELECT COALESCE(SUM(attempts), 0) FROM hosts WHERE crawl = ?", (crawl,)
+    attempts, hosts = db.execute(
+        "SELECT COALESCE(SUM(attempts), 0), COUNT(*) FROM hosts WHERE crawl = ?", (crawl,)
     ).fetchone()
     found = {
         "pages": pages,
         "bytes": size,
         "attempts": attempts,
+        "hosts": hosts,
         "dead": 0,
         "gone": 0,
         "excluded": 0,

@@ -121,6 +121,12 @@ def _target(url: str, answer: Fetched) -> str | None:
 
 
 def _unreachable(cause: Failure) -> Failure:
-    """The failure of every page of the origin, with what is known of the cause."""
+    """The failure of every page of the origin, with what is known of the cause.
+
+    Where no page could be fetched either – the address is forbidden, the name does not exist,
+    nothing listens – that is the failure, and the table says what follows from it.
+    """
+    if not cause.requests:
+        return cause
     detail = f"robots.txt: {cause.kind} {cause.detail}".rstrip()
     return Failure(_KIND, detail, cause.code, cause.retry_after, cause.requests)

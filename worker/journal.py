@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from schema.clock import epoch_ms
-from schema.records import Attempt, Failure, Final, Task
+from schema.records import Attempt, Failure, Fetched, Final, Task
 
 _DETAIL = 1000
 
@@ -58,6 +58,20 @@ class Journal:
             detail=failure.detail[:_DETAIL],
             at_ms=self._now(),
             elapsed_ms=elapsed_ms,
+            worker=self._worker,
+        )
+
+    def success(self, crawl: int, fingerprint: int, task: Task, fetched: Fetched) -> Attempt:
+        """The record of a try that brought an answer: the triple, with kind ``ok``."""
+        return Attempt(
+            crawl=crawl,
+            fingerprint=fingerprint,
+            url=task.url,
+            code=fetched.status,
+            kind="ok",
+            errors=task.errors,
+            at_ms=fetched.fetched_ms,
+            elapsed_ms=fetched.elapsed_ms,
             worker=self._worker,
         )
 

@@ -108,12 +108,29 @@ class Pipeline:
         except VisitOver:
             if held.lost:
                 return None
+        rest = session.tasks[begun:]
+        if visit.failed:
+            rest = self._given_up(visit, rest)
         return CloseItem(
             session=session.session,
             token=session.token,
             report=visit.report(),
-            release=tuple(task.number for task in session.tasks[begun:]),
+            release=tuple(task.number for task in rest),
         )
+
+    def _given_up(self, visit: Visit, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
+        """Bury the tasks of a host that is down for good; returns those that are to be kept."""
+        kind, failures = visit.failure, visit.held.session.failures
+        for task in tasks:
+            decision = retry.give_up(kind, failures, task.errors)
+            if decision is None:
+                return tasks
+            visit.fail(kind, decision.block or 0.0)
+            detail = f"given up: the host failed {failures + 1} times in a row"
+            failure = Failure(FailureKind(kind), detail, requests=0)
+            crawl = visit.context.crawl.id
+            self._writer.put(self.failed(visit.held, crawl, task, failure, decision))
+        return ()
 
     # -- one task
 
@@ -305,7 +322,10 @@ class Pipeline:
                 task=task.number,
                 outcome=Done(stored=stored, bytes=fetched.wire_bytes),
                 page=row,
-                attempts=notes,
+                attempts=[
+                    *notes,
+                    self._journal.success(row.crawl, row.fingerprint, task, fetched),
+                ],
             )
         )
 

@@ -143,6 +143,14 @@ _KIND_OF_STATUS = MappingProxyType(
         503: _K.UNAVAILABLE,
     }
 )
+GIVE_UP_FAILURES = 9
+"""Sessions in a row that a host must fail before the next failure gives its queue up: with blocks
+of 30 s that double up to an hour, about five hours."""
+GIVEN_UP_BLOCK = 60.0
+"""Seconds between two looks at a host whose queue is being given up."""
+_DOWN = frozenset(
+    {_K.DNS_FAILED, _K.REFUSED, _K.UNREACHABLE, _K.CONNECT_TIMEOUT, _K.ROBOTS_UNREACHABLE}
+)
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
@@ -206,6 +214,17 @@ def decide(failure: Failure, errors: int, max_tries: int) -> Decision:
     # A host that names its wait is believed; the table's own wait is for those that do not.
     wait = min(asked or policy.wait(errors), MAX_WAIT)
     return Decision(Retry(wait, kind), errors, wait, None, block)
+
+
+def give_up(kind: str, host_failures: int, errors: int) -> Decision | None:
+    """The last word on a URL of a host that is down for good; None if it may come back.
+
+    A host that failed at every session for a long time – ``host_failures`` of them in a row, with
+    blocks that double in between – takes the rest of its queue along, instead of being asked
+    ``tries`` times for each URL. Not for 429 and 503: such a host is there.
+    """
+    down = kind in _DOWN and host_failures >= GIVE_UP_FAILURES
+    return Decision(Dead(kind), errors + 1, None, "dead", GIVEN_UP_BLOCK) if down else None
 
 
 def _duration(seconds: float) -> str:

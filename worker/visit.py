@@ -55,6 +55,11 @@ class Visit:
         """True when the host as a whole failed: nothing more is asked of it in this session."""
         return bool(self._failed)
 
+    @property
+    def failure(self) -> str:
+        """The kind of the host's failure, or "" if it did not fail."""
+        return self._failed
+
     def get(self, url: str, headers: Mapping[str, str], max_body_bytes: int) -> Fetched | Failure:
         """One paced and counted request to the session's host.
 

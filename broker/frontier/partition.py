@@ -89,7 +89,7 @@ def crawl_args(crawl: int, state: str, options: CrawlOptions, revision: int) -> 
 
 def session_of(partition: int, ttl: float, reply: Sequence[Any]) -> Session:
     """A session from one element of open's answer."""
-    token, crawl, revision, host, delay, floor, robots, *tasks = reply
+    token, crawl, revision, host, delay, floor, robots, failures, *tasks = reply
     name = host.decode()
     return Session(
         session=f"{partition}/{name}",
@@ -101,6 +101,7 @@ def session_of(partition: int, ttl: float, reply: Sequence[Any]) -> Session:
         delay=delay / 1000,
         floor=floor / 1000,
         robots_known=bool(robots),
+        failures=failures,
         tasks=tuple(task_of(n, name, value.decode()) for n, value in enumerate(tasks, 1)),
     )
 

@@ -441,10 +441,13 @@ class StoreContract:
                 [final(crawl, 3), final(crawl, 4, state="gone"), final(crawl, 5, state="excluded")],
             )
         )
-        expected = {"pages": 2, "bytes": 8, "attempts": 5, "dead": 1, "gone": 1, "excluded": 1}
+        counted = {"pages": 2, "bytes": 8, "attempts": 5, "hosts": 1}
+        expected = counted | {"dead": 1, "gone": 1, "excluded": 1}
         assert store.counts(crawl) == expected
         store.commit(Commit([page(crawl, 1, 5000, body=b"1")]))
         assert store.counts(crawl) == expected | {"bytes": 4}
+        store.commit(Commit([page(crawl, 9, status=301)]))
+        assert store.counts(crawl) == expected | {"bytes": 4}, "a redirect is no page"
 
     def test_slowest_hosts_count_answers_only(self, store: Store, crawl: int) -> None:
         store.commit(

@@ -26,7 +26,7 @@ from schema.records import (
     Task,
 )
 from schema.urls import fingerprint
-from worker import hooks, robots
+from worker import hooks, retry, robots
 from worker.auth import Anonymous
 from worker.download import LeaseExpired
 from worker.hooks import Hooks
@@ -138,7 +138,9 @@ class World:
         made = CrawlOptions(**{"delay": 0.0, **options})
         self.stores = Stores(Crawl(id=1, name="t", state="active", options=made, roots=("h",)))
 
-    def run(self, *tasks: Task | str, delay: float = 0.0, host: str = "h") -> CloseItem | None:
+    def run(
+        self, *tasks: Task | str, delay: float = 0.0, host: str = "h", failures: int = 0
+    ) -> CloseItem | None:
         pipeline = Pipeline(
             store=self.stores,
             frontier=self.stores,
@@ -152,7 +154,8 @@ class World:
         numbered = tuple(
             Task(i, task) if isinstance(task, str) else task for i, task in enumerate(tasks, 1)
         )
-        self.held = Held(_session(numbered, delay, host), 1e12)
+        session = msgspec.structs.replace(_session(numbered, delay, host), failures=failures)
+        self.held = Held(session, 1e12)
         return pipeline.run(self.held)
 
     @property
@@ -336,6 +339,40 @@ def test_session_that_is_ended_sends_no_further_request(
     assert close is None or close.release == (1, 2)
 
 
+def test_host_that_is_down_for_good_takes_its_queue_along(world: World) -> None:
+    world.site.answers["http://h/robots.txt"] = Failure(FailureKind.REFUSED, requests=0)
+    close = world.run("http://h/a", "http://h/b", "http://h/c", failures=retry.GIVE_UP_FAILURES)
+    assert close is not None
+    assert close.release == ()
+    assert (close.report.failed, close.report.block) == ("refused", retry.GIVEN_UP_BLOCK)
+    first, *rest = world.stores.results
+    assert isinstance(first.outcome, Retry), "the one that was tried has its own tries"
+    assert [r.outcome for r in rest] == [Dead("refused")] * 2
+    assert [(f.state, f.url) for r in rest for f in r.finals] == [
+        ("dead", "http://h/b"),
+        ("dead", "http://h/c"),
+    ]
+
+
+def test_host_that_asks_for_a_pause_is_never_given_up(world: World) -> None:
+    world.site.answers["http://h/a"] = status(429)
+    close = world.run("http://h/a", "http://h/b", failures=100)
+    assert close is not None
+    assert close.release == (2,)
+
+
+def test_page_behind_a_forbidden_address_is_excluded_at_once(world: World) -> None:
+    failure = Failure(FailureKind.ADDRESS_FORBIDDEN, "h is 10.0.0.1", requests=0)
+    world.site.answers["http://h/robots.txt"] = failure
+    world.run("http://h/a")
+    (final,) = world.result.finals
+    assert (final.state, final.kind, final.detail) == (
+        "excluded",
+        "address_forbidden",
+        "h is 10.0.0.1",
+    )
+
+
 def test_stopping_worker_finishes_the_page_and_releases_the_rest(world: World) -> None:
     world.stores.robots["http://h"] = robots.pack("allow", b"", 0)
     world.site.meanwhile = lambda _: world.stopping.set()
@@ -489,9 +526,10 @@ def test_error_in_a_hook_is_journalled_and_harms_nothing_else(
     assert page is not None
     assert page.fields is None
     assert [link.url for link in page.links] == ["http://h/a"]
-    assert [(a.kind, a.errors) for a in world.result.attempts] == [("hook", 0)] * 3
-    assert len({a.at_ms for a in world.result.attempts}) == 3
-    assert [a.detail.split(":")[0] for a in world.result.attempts] == [
+    notes = [a for a in world.result.attempts if a.kind != "ok"]
+    assert [(a.kind, a.errors) for a in notes] == [("hook", 0)] * 3
+    assert len({a.at_ms for a in notes}) == 3
+    assert [a.detail.split(":")[0] for a in notes] == [
         "request",
         "on_page",
         "links",

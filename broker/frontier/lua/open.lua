@@ -3,7 +3,7 @@
 -- args  {worker, incarnation, sequence, ttl ms, life ms, longest request ms, tasks a session,
 --        again, {crawl, max sessions, max tasks, token …} …}
 -- {'OK', now, sessions, nexts, tend}: a session is {token, crawl, revision, host, delay ms,
--- least delay ms, robots known, level character .. entry, …}; nexts one next-due time (0: none) per crawl given.
+-- least delay ms, robots known, failures in a row, level character .. entry, …}; nexts one next-due time (0: none) per crawl given.
 -- {'OLD', now}: the worker's watermark (see reconcile) is at or past this call: opens nothing.
 --
 -- again = 1 repeats a call whose answer was lost: a token that is there is answered with its session.
@@ -19,8 +19,9 @@ end
 local sessions, nexts = {}, {}
 local rest = num(redis.call('HGET', 'gc:owner', 'rest')) -- lost sessions may be fetching until then
 
-local function answer(token, s, revision, delay, floor, robots, tasks)
-  local out = {token, tonumber(s.crawl), revision, s.host, delay, floor, robots}
+local function answer(token, s, revision, h, tasks)
+  local out = {token, tonumber(s.crawl), revision, s.host, num(s.delay), num(s.floor),
+               num(h.rob) > now and 1 or 0, num(h.fail)}
   for _, t in ipairs(tasks) do out[#out + 1] = t end
   sessions[#sessions + 1] = out
 end
@@ -65,7 +66,7 @@ local function open_one(token, id, c, host, h, delay, floor, max_tasks)
   redis.call('HSET', ws, token, inc .. ':' .. seq)
   redis.call('HINCRBY', P .. ':n:' .. id, 'wait', -#tasks)
   redis.call('HINCRBY', P .. ':n:' .. id, 'leased', #tasks)
-  answer(token, {crawl = id, host = host}, num(c.rev), delay, floor, num(h.rob) > now and 1 or 0, tasks)
+  answer(token, {crawl = id, host = host, delay = delay, floor = floor}, num(c.rev), h, tasks)
   return #tasks
 end
 
@@ -98,7 +99,7 @@ for a = 9, #args do
         local tasks = {}
         for _, held_task in ipairs(held(s)) do tasks[#tasks + 1] = held_task[2] .. held_task[3] end
         local h = record(P .. ':h:' .. s.host)
-        answer(want[t], s, num(c.rev), num(s.delay), num(s.floor), num(h.rob) > now and 1 or 0, tasks)
+        answer(want[t], s, num(c.rev), h, tasks)
         left, taken = left - 1, t
       end
     end

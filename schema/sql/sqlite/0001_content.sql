@@ -59,7 +59,7 @@ CREATE TABLE pages (
 );
 CREATE UNIQUE INDEX pages_by_url ON pages (crawl, fingerprint);
 -- Row order within a crawl (export), and the sums of the summary without touching a row.
-CREATE INDEX pages_by_crawl ON pages (crawl, id, body_bytes);
+CREATE INDEX pages_by_crawl ON pages (crawl, id, status, body_bytes);
 CREATE INDEX pages_by_stamp ON pages (stamp);
 
 -- A URL's last word where it has no newer page.
