@@ -48,7 +48,7 @@ _C0_AND_SPACE = "".join(map(chr, range(0x21)))
 _NO_TABS = {0x09: None, 0x0A: None, 0x0D: None}
 
 # References that the standard leaves as they stand, but for joining them to the base: no dot
-# segments, no percent signs in the path, no ports, numeric hosts or punycode to check.
+# segments, no percent signs in the path, no ports, no numeric hosts.
 _PLAIN = re.compile(
     r"(?P<url>(?P<origin>https?://(?:[a-z0-9_-]+\.)+[a-z]{2,}(?=/))?"
     r"(?P<path>[A-Za-z0-9/_~-][A-Za-z0-9/_~.-]*)(?:\?[A-Za-z0-9&=_~.%+-]*)?)(?:#.*)?\Z",
@@ -102,7 +102,7 @@ def resolver(base: str, encoding: str = "utf-8") -> Callable[[str], str]:
             return canonicalise(url, base, encoding)
         reference, host, path = found.groups()
         if host is not None:
-            joined = reference if "xn--" not in host else ""
+            joined = reference
         elif path[0] != "/":
             joined = folder + reference
         else:

@@ -126,7 +126,7 @@ def test_resolver_agrees_with_canonicalise(base: str, reference: str, encoding: 
 
 @given(
     st.from_regex(
-        r"(https?://[a-z.]{1,8}\.[a-z]{2,4})?/?[A-Za-z0-9/._~-]{0,12}(\?[a-z=%./]{0,8})?(#.*)?",
+        r"(https?://(xn--)?[a-z.]{1,8}\.[a-z]{2,4})?/?[A-Za-z0-9/._~-]{0,12}(\?[a-z=%./]{0,8})?(#.*)?",
         fullmatch=True,
     )
 )

@@ -56,18 +56,12 @@ def _declared(head: bytes) -> str | None:
 
 
 def to_utf8(body: bytes, name: str) -> bytes:
-    """The body as valid UTF-8; what is no character becomes U+FFFD, nothing is cut off.
+    """The body as UTF-8; what is no character becomes U+FFFD, nothing is cut off.
 
-    libxml2 stops at a byte that is invalid in the declared encoding, and the rest of the page
-    would be lost; so it is never given another encoding than this.
+    libxml2 stops at a byte that is invalid in a legacy encoding, and the rest of the page would be
+    lost; so it is given UTF-8 only, in which it replaces wrong bytes (and NUL) itself.
     """
-    if name == "utf-8":
-        try:
-            body.decode()
-        except UnicodeDecodeError:
-            return body.decode("utf-8", "replace").encode()
-        return body
-    return decode(body, name).encode("utf-8", "replace")
+    return body if name == "utf-8" else decode(body, name).encode()
 
 
 class _Candidate(NamedTuple):

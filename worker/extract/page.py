@@ -82,8 +82,6 @@ def extract(
 
 def _parse(body: bytes) -> etree._Element | None:
     """The root of the tree, or None where there is nothing to make one of."""
-    if b"\x00" in body:
-        body = body.replace(b"\x00", "\N{REPLACEMENT CHARACTER}".encode())
     if has_attribute_bomb(body):
         body = flatten(body)
     root: etree._Element | None = etree.fromstring(body, _parser)
