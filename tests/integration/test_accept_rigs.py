@@ -60,9 +60,11 @@ def test_the_log_holds_arrival_and_end_of_overlapping_requests() -> None:
         return Answer(body=b"x", wait=0.2 if request.target == "/slow" else 0.0)
 
     with SiteServer(site, ("127.0.0.2", "127.0.0.3")) as server:
-        fetches = [
-            gevent.spawn(http_fetch(), server.url(path, address))
-            for path, address in (("/slow", "127.0.0.2"), ("/", "127.0.0.2"), ("/", "127.0.0.3"))
+        fetches = [gevent.spawn(http_fetch(), server.url("/slow", "127.0.0.2"))]
+        gevent.sleep(0.05)  # it has arrived when the next one leaves
+        fetches += [
+            gevent.spawn(http_fetch(), server.url("/", address))
+            for address in ("127.0.0.2", "127.0.0.3")
         ]
         gevent.joinall(fetches, timeout=5, raise_error=True)
         log = {(h.address, h.target): h for h in server.log()}
