@@ -17,7 +17,7 @@ import gevent
 
 from broker.frontier.node import Node
 from schema.clock import monotonic
-from schema.errors import InvalidConfig, Unavailable
+from schema.errors import GreencrawlError, InvalidConfig, Unavailable
 from schema.log import logger
 
 log = logger("embedded")
@@ -25,6 +25,10 @@ log = logger("embedded")
 START_SECONDS = 120
 """A large append-only file takes a while to read back."""
 STOP_SECONDS = 60
+WATCH_SECONDS = 0.5
+"""Between two looks at whether the server lives."""
+REVIVE_SECONDS = (0.0, 1.0, 5.0, 30.0)
+"""Pauses before starting it again, by how often that has failed in a row."""
 
 
 def binary() -> Path:
@@ -42,7 +46,9 @@ def binary() -> Path:
 class EmbeddedRedis:
     """Started and stopped with the broker. One broker at a time owns a folder, by a file lock.
 
-    A server that outlived a killed broker is taken over as it is, with all it knows.
+    A server that outlived a killed broker is taken over as it is, with all it knows. One that dies
+    (killed, out of memory) is started again: what its append-only file lost is found in SQL when
+    the frontier meets it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,6 +58,7 @@ class EmbeddedRedis:
         self._process: subprocess.Popen[bytes] | None = None
         self._pid = 0
         self._lock: IO[str] | None = None
+        self._watch: gevent.Greenlet[[], None] | None = None
 
     def start(self) -> None:
         """Start the server, or take over a running one, and wait until it answers.
@@ -74,11 +81,35 @@ class EmbeddedRedis:
             )
             raise InvalidConfig([("GREENCRAWL_DATA", what)]) from None
         self._lock = lock
+        self._meet()
+        self._watch = gevent.spawn(self._look_after)
+
+    def _meet(self) -> None:
+        """See that a server answers, and note its process. Raises Unavailable."""
         if not self._answers():
             self._spawn()
         info = self._node.command("INFO", "server").decode()
         self._pid = int(next(x[11:] for x in info.splitlines() if x.startswith("process_id:")))
         self._node.close()
+
+    def _look_after(self) -> None:
+        """Start the server again whenever it has died; a greenlet's body."""
+        failures = 0
+        while True:
+            gevent.sleep(WATCH_SECONDS)
+            if self._alive():
+                continue
+            log.error("redis_died", pid=self._pid, log=str(self.folder / "redis.log"))
+            gevent.sleep(REVIVE_SECONDS[min(failures, len(REVIVE_SECONDS) - 1)])
+            try:
+                self._process = None
+                self._meet()
+            except (GreencrawlError, OSError) as error:
+                failures += 1
+                log.warning("redis_not_revived", reason=str(error))
+            else:
+                failures = 0
+                log.info("redis_revived", pid=self._pid)
 
     def _spawn(self) -> None:
         with (self.folder / "redis.log").open("ab") as output:
@@ -91,6 +122,7 @@ class EmbeddedRedis:
                 stdout=output, stderr=output, stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for the broker, which ends it in order
             )  # fmt: skip
+        self._pid = self._process.pid
         limit = monotonic() + START_SECONDS
         while not self._answers():
             if self._process.poll() is not None or monotonic() > limit:
@@ -107,8 +139,11 @@ class EmbeddedRedis:
 
     def stop(self) -> None:
         """End the server in order: its append-only file is on disk when this returns."""
+        if self._watch is not None:
+            self._watch.kill()
+            self._watch = None
         self._node.close()
-        if self._pid:
+        if self._pid and self._alive():
             limit = monotonic() + STOP_SECONDS
             os.kill(self._pid, signal.SIGTERM)
             while self._alive():
@@ -116,7 +151,7 @@ class EmbeddedRedis:
                     log.error("redis_does_not_stop", pid=self._pid)
                     break
                 gevent.sleep(0.01)
-            self._pid = 0
+        self._pid = 0
         if self._lock is not None:
             self._lock.close()
             self._lock = None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import shutil
+import signal
 import socket
 import ssl
 import statistics
@@ -94,6 +96,32 @@ def test_a_crawl_from_its_seeds_to_its_end(broker: BrokerProcess) -> None:
     stats = client.stats("t").crawls[0]
     assert (stats.finished, stats.stored, stats.bytes) == (2, 2, 200)
     assert client.crawl("t").reason == "finished"
+
+
+def redis_of(broker: BrokerProcess) -> int:
+    """Process id of the embedded server, 0 while none answers."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(str(broker.folder / "redis" / "redis.sock"))
+            connection.sendall(b"INFO server\r\n")
+            said = connection.recv(65536).decode()
+        except OSError:
+            return 0
+    found = said.partition("process_id:")[2].split()
+    return int(found[0]) if found else 0
+
+
+def test_an_embedded_redis_that_is_killed_is_started_again(broker: BrokerProcess) -> None:
+    client = broker.client()
+    client.put_crawl(CreateCrawl(name="t", seeds=("https://a.example/",), delay=0.0))
+    killed = redis_of(broker)
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: redis_of(broker) not in (0, killed), 20, "another Redis")
+    revived = redis_of(broker)
+    wait_until(client.ready, 20, "the broker to be ready")
+    wait_until(lambda: client.stats("t").crawls[0].waiting == 1, 20, "the seed, from SQL or AOF")
+    broker.stop()
+    assert not Path(f"/proc/{revived}").exists()
 
 
 def test_a_seed_wakes_a_waiting_lease_at_once(broker: BrokerProcess) -> None:
