@@ -59,13 +59,24 @@ class Marker:
         finally:
             os.close(descriptor)
         self._beats = 0
+        self._parses = 0
+        self._page = 0  # number of the one being parsed, 0 between pages
+        self._beaten_page = 0
         self._alone = threading.Lock()  # patched by gevent in the child
         self._encode = msgspec.msgpack.Encoder().encode
 
     # -- the child
 
     def beat(self) -> None:
-        """Show that the hub is turning."""
+        """Show that the process gets on: the hub is turning, and no page is parsed for ever.
+
+        While one page is being parsed, only the first call beats. A user's hook that waits
+        (``time.sleep``, a request without an answer) lets the hub turn, and yet no other page
+        could be parsed.
+        """
+        if self._page and self._page == self._beaten_page:
+            return
+        self._beaten_page = self._page
         self._beats += 1
         _BEATS.pack_into(self._map, 0, self._beats)
 
@@ -81,6 +92,8 @@ class Marker:
         could say which of them killed the process.
         """
         with self._alone:
+            self._parses += 1
+            self._page = self._parses
             payload = self._encode(suspect)
             end = _HEAD.size + len(payload)
             if end <= SIZE:  # else (a URL beyond every limit) the page is parsed unnamed
@@ -91,6 +104,7 @@ class Marker:
                 yield
             finally:
                 self._map[_SET] = 0
+                self._page = 0
 
     # -- the supervisor, and the next child
 

@@ -16,12 +16,13 @@ from tests.support.stored import read_stored
 from tests.support.system import System, wait_until
 
 PAGES = [f"/{i}" for i in range(12)]
+DEADLY = ["/kill", "/hang", "/wait"]
 
 
 def menu_site(request: Request) -> Answer:
-    """A page that links to twelve others, and to one that is called by its own name."""
+    """A page that links to twelve others, and to some that are called by what a hook does there."""
     if request.target == "/":
-        return Answer(body=html("menu", [*PAGES, "/kill", "/hang"]))
+        return Answer(body=html("menu", [*PAGES, *DEADLY]))
     if request.target == "/robots.txt":
         return Answer(404)
     return Answer(body=html(request.target.strip("/"), ["/"]))
@@ -31,12 +32,14 @@ def targets(server: SiteServer) -> Counter[str]:
     return Counter(hit.target for hit in server.hits)
 
 
-@pytest.mark.parametrize(("mode", "kind"), [("kill", "process_death"), ("hang", "stalled")])
+@pytest.mark.parametrize(
+    ("mode", "kind"), [("kill", "process_death"), ("hang", "stalled"), ("wait", "stalled")]
+)
 def test_page_that_kills_its_process_is_charged_alone(
     tmp_path: Path, redis_server: RedisServer, mode: str, kind: str
 ) -> None:
-    """tries = 1: the first death is the last, so the other deadly page is left out of scope."""
-    other = "hang" if mode == "kill" else "kill"
+    """tries = 1: the first death is the last, so the other deadly pages are left out of scope."""
+    others = [f"{path}$" for path in DEADLY if path != f"/{mode}"]
     with (
         SiteServer(menu_site) as server,
         System(
@@ -48,7 +51,7 @@ def test_page_that_kills_its_process_is_charged_alone(
             delay=0,
             tries=1,
             hook="tests.support.deadly_hook",
-            exclude=[f"/{other}$"],
+            exclude=others,
         )
         system.wait_done(40)
         stored = read_stored(tmp_path / "data")
@@ -78,7 +81,7 @@ def test_sigterm_hands_back_what_was_not_fetched(tmp_path: Path, redis_server: R
         wait_until(lambda: len(server.hits) > fetched, 20, "the next worker goes on")
         system.wait_done(40)
         counts = targets(server)
-        assert set(counts) == {"/", "/robots.txt", "/kill", "/hang", *PAGES}
+        assert set(counts) == {"/", "/robots.txt", *DEADLY, *PAGES}
         assert all(count == 1 for count in counts.values())
 
 

@@ -1,9 +1,13 @@
-"""A user's hook that kills or hangs the process on certain pages, as a broken library would."""
+"""A user's hook that kills, hangs, ends or freezes the process on certain pages, as a broken
+library would.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
+import time
 
 from schema.records import Fetched, Page
 
@@ -13,3 +17,7 @@ def on_page(page: Page, fetched: Fetched) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     while "hang" in page.title:
         continue
+    while "wait" in page.title:
+        time.sleep(1)  # gevent's: the hub goes on turning
+    if "exit" in page.title:
+        sys.exit("a library that takes itself for a program")

@@ -82,6 +82,20 @@ def test_heartbeat_and_readiness_are_seen_and_begin_anew(path: Path) -> None:
     assert (supervisor.beats, supervisor.ready) == (0, False)
 
 
+def test_page_that_is_parsed_for_ever_beats_once_though_the_hub_turns(path: Path) -> None:
+    marker = Marker(path)
+    marker.beat()
+    for _ in range(2):
+        before = marker.beats
+        with marker.parsing(PAGE):
+            for _ in range(3):  # a hook that sleeps lets the heartbeat's greenlet run
+                marker.beat()
+        assert marker.beats == before + 1
+    marker.beat()
+    marker.beat()
+    assert marker.beats == before + 3
+
+
 def test_second_page_waits_while_a_hook_of_the_first_yields(path: Path) -> None:
     marker = Marker(path)
     other = Suspect("3/example.org", "00ff00ff00ff00ff", 8, 1, "http://example.org/b", 2, 4, 0)
