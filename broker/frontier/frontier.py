@@ -19,12 +19,12 @@ from gevent.event import Event
 from broker.frontier import keys, recovery
 from broker.frontier import partition as part
 from broker.frontier.leasing import Leasing
-from broker.frontier.node import Node, Restarted
+from broker.frontier.node import Moved, Node, Restarted
 from broker.frontier.partition import Mode
 from broker.frontier.ring import assemble
 from schema import urls
 from schema.clock import epoch_ms, monotonic
-from schema.errors import Unavailable, UnknownCrawl
+from schema.errors import FrontierMismatch, InvalidConfig, Unavailable, UnknownCrawl
 from schema.log import logger
 from schema.records import (
     Admission,
@@ -167,12 +167,22 @@ class Frontier:
     def _run(self, node: Node, script: str, calls: list[tuple[int, bytes]]) -> list[list[Any]]:
         try:
             return node.run(script, calls)
+        except Moved:  # another broker has reopened it
+            node.adopt(node.owner())
+            raise
         except Restarted:
             if self._create:
-                recovery.open_node(self, node, self._store)
+                self._reopen(node)
             else:
                 node.adopt(node.owner())
             raise
+
+    def _reopen(self, node: Node) -> None:
+        """Open a node that was restarted, or go on with a replay that was cut short."""
+        try:
+            recovery.open_node(self, node, self._store)
+        except (InvalidConfig, FrontierMismatch) as error:  # for a person to mend; we wait
+            raise Unavailable(str(error)) from error
 
     def _batched(
         self, script: str, head: list[Any], items: Sequence[Item], row: Callable[[Item], list[Any]]
@@ -274,26 +284,36 @@ class Frontier:
             left = {p for p, reply in replies.items() if reply[1]}
 
     def scan(self, crawl: int) -> Totals | None:
-        """Counters over all partitions; None when a node did not answer (the scan is void)."""
+        """Counters over all partitions; None (the scan is void) when a node did not answer, or is
+        still owed what SQL holds.
+        """
         try:
-            replies = self._calls("count", dict.fromkeys(self.partitions, to_msgpack([crawl])))
-        except Unavailable:
+            totals, owed = self._sum(crawl)
+            for index in owed:
+                if self._create:
+                    self._reopen(self.nodes[index])  # unless somebody is at it
+        except Unavailable as error:
+            log.info("scan_void", reason=str(error))
             return None
+        return None if owed else totals
+
+    def _sum(self, crawl: int) -> tuple[Totals, set[int]]:
+        """Counters of a crawl, and the nodes whose replay is not through. Raises Unavailable."""
+        replies = self._calls("count", dict.fromkeys(self.partitions, to_msgpack([crawl])))
+        owed = {self.identity.placement[p] for p, reply in replies.items() if reply[4]}
         sums: dict[str, int] = dict.fromkeys(_COUNTERS.values(), 0)
         failures: dict[str, int] = {}
-        for _, flat, _, _ in replies.values():
+        for _, flat, *_ in replies.values():
             for key, value in part.fields(flat).items():
                 if key.startswith("f:"):
                     failures[key[2:]] = failures.get(key[2:], 0) + int(value)
                 elif key in _COUNTERS:
                     sums[_COUNTERS[key]] += int(value)
-        return Totals(failures=failures, **sums)
+        return Totals(failures=failures, **sums), owed
 
     def stats(self, crawl: Crawl) -> CrawlStats:
         """Counters of a crawl. Raises Unavailable."""
-        totals = self.scan(crawl.id)
-        if totals is None:
-            raise Unavailable("Redis is away: no statistics now")
+        totals, _ = self._sum(crawl.id)
         counts = msgspec.structs.asdict(totals)
         return CrawlStats(crawl=crawl.name, state=crawl.state, reason=crawl.reason, **counts)
 
@@ -482,7 +502,7 @@ class Frontier:
             if crawl.state != "active":
                 continue
             replies = self._calls("count", dict.fromkeys(on, to_msgpack([crawl.id])))
-            for p, (_, _, due, tend) in replies.items():
+            for p, (_, _, due, tend, _) in replies.items():
                 self.leasing.note(p, crawl.id, due)
                 self.leasing.note(p, 0, tend)
 

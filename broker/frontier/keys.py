@@ -4,7 +4,7 @@
 the node.
 
 =====================  ==========================================================================
-``gc:owner``           hash: id, frontier, state, epoch, run, offset, tick, clean
+``gc:owner``           hash: id, frontier, state, epoch, run, offset, tick, clean, rest, owed
 ``gc:wake``            counter of wake-ups, and the name of the channel they are published on
 ``gc:{p}:c:<crawl>``   hash: state, delay, slots, order, rev, weight
 ``gc:{p}:n:<crawl>``   hash of counters: adm, wait, leased, later, fin, stored, dead, retries,

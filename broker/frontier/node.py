@@ -17,12 +17,19 @@ import redis
 from gevent.queue import Empty, LifoQueue
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection, parse_url
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import (
+    BusyLoadingError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
 from redis.retry import Retry
 
 from broker.frontier import keys
 from schema.clock import monotonic
-from schema.errors import FrontierMismatch, Unavailable
+from schema.errors import Unavailable
 from schema.log import logger
 from schema.settings import mask_url
 
@@ -265,21 +272,22 @@ class Node:
         return dict(zip(text[::2], text[1::2], strict=True))
 
     def adopt(self, owner: dict[str, str]) -> None:
-        """Take id and epoch from an owner record. Raises FrontierMismatch if there is none."""
+        """Take id and epoch from an owner record. Raises Unavailable if there is none (yet)."""
         if not owner:
-            raise FrontierMismatch(f"Redis at {self.shown} holds no frontier")
+            raise Unavailable(f"Redis at {self.shown} is empty: waiting for a broker to open it")
         self.id, self.epoch = owner["id"], owner["epoch"]
         self._base_ms = None
 
 
 AWAY = ("LOADING", "BUSY", "READONLY", "MISCONF", "OOM", "NOREPLICAS", "TRYAGAIN", "CLUSTERDOWN")
+AWAY_TYPES = (BusyLoadingError, OutOfMemoryError, ReadOnlyError)
+"""The driver cuts the code off the text of those errors for which it has a class."""
 
 
 def _translated(error: Exception, script: str, shown: str) -> Exception:
     """What a script's error means: the server is away, or the script is wrong."""
     text = str(error)
-    kind = type(error).__name__.upper()
-    if any(word in text or kind.startswith(word) for word in AWAY):
+    if isinstance(error, AWAY_TYPES) or any(word in text for word in AWAY):
         return Unavailable(f"Redis at {shown} is away: {text}")
     return RuntimeError(f"script {script} failed: {text}")
 

@@ -63,6 +63,7 @@ class Mode(IntEnum):
     NEW = 0
     FORCE = 1
     MARK = 2
+    MARK_STORED = 3
 
 
 def admit_args(crawl: int, mode: Mode, rows: Iterable[tuple[int, str, Admission]]) -> bytes:

@@ -547,6 +547,80 @@ def test_emptied_redis_is_refilled_from_the_store(tmp_path: Path, store: Store) 
         totals = frontier.scan(crawl.id)
         assert totals is not None
         assert totals.waiting == 2, "the seed not fetched yet and the link found; not the page"
+        assert (totals.admitted, totals.finished, totals.stored) == (3, 1, 1)
+        frontier.stop()
+    finally:
+        server.stop()
+
+
+def test_replay_that_was_cut_short_is_begun_again_and_no_crawl_ends_before(
+    frontier: Frontier, store: Store, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    seeds = urls("h.example", 2)
+    store.seeds_admitted(store.add_seeds(crawl.id, seeds))
+    redis_server.client.flushall()
+
+    def away(_: int) -> Iterator[Any]:
+        raise Unavailable("the store is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "seeds", away)
+        with pytest.raises(Unavailable):
+            frontier.stats(crawl)  # notices, reopens the node, and cannot fill it
+        assert frontier.scan(crawl.id) is None
+        assert frontier.stats(crawl).waiting == 0
+        assert frontier.scan(crawl.id) is None, "an empty node must not look like a finished crawl"
+    assert frontier.scan(crawl.id) is None  # begins the replay again
+    totals = frontier.scan(crawl.id)
+    assert totals is not None
+    assert totals.waiting == 2
+
+
+def test_worker_and_second_broker_follow_a_node_that_was_reopened(
+    frontier: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    others = [Frontier([redis_server.url], store, create=create) for create in (True, False)]
+    redis_server.kill()
+    redis_server.start()
+    until(lambda: frontier.ready() is None)
+    for number, other in enumerate(others):
+        seeds = urls(f"h{number}.example", 1)
+        until(lambda other=other, seeds=seeds: _admitted(other, crawl, seeds))
+        other.stop()
+    assert frontier.stats(crawl).waiting == 2
+
+
+def _admitted(frontier: Frontier, crawl: Crawl, items: list[Admission]) -> bool:
+    try:
+        frontier.admit(crawl.id, items)
+    except Unavailable:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("binary", binaries())
+def test_full_redis_refuses_new_urls_and_lets_the_rest_go_on(
+    tmp_path: Path, store: Store, binary: str
+) -> None:
+    server = RedisServer(tmp_path / "r", binary).start()
+    try:
+        frontier = Frontier([server.url], store, partitions=4, create=True)
+        frontier.start()
+        crawl = new_crawl(frontier, store, delay=0)
+        frontier.admit(crawl.id, urls("h.example", 3))
+        server.client.config_set("maxmemory", "100kb")
+        with pytest.raises(Unavailable, match="away"):
+            frontier.admit(crawl.id, urls("h.example", 9))
+        (s,) = Worker(frontier).lease(wait=2)
+        finish_all(frontier, s)
+        assert close(frontier, s, robots=True, delay=1.0) == "ok"
+        totals = frontier.scan(crawl.id)
+        assert totals is not None
+        assert (totals.admitted, totals.finished) == (3, 3), "a refused batch changes nothing"
+        server.client.config_set("maxmemory", "0")
+        assert frontier.admit(crawl.id, urls("h.example", 9)) == [False] * 3 + [True] * 6
         frontier.stop()
     finally:
         server.stop()

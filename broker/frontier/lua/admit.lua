@@ -2,12 +2,13 @@
 --
 -- args  {crawl, mode, [fingerprint, host, level character, entry] …flat}
 -- {'OK', now, tick, flags, next}: flags has '1' for each new URL and '0' for each seen one, next the
--- head of the crawl's due set. mode 1 queues again what was seen; mode 2 only marks as seen.
+-- head of the crawl's due set. mode 1 queues again what was seen; modes 2 and 3 only mark as seen and
+-- count as finished (3: and stored) what a lost node is told of the past.
 --
 -- The seen-set is buckets of 64-bit integers under linear hashing (Litwin 1980): bucket = top bits,
 -- so a split moves the upper half and renames nothing, and buckets stay below the 512 members up to
 -- which Redis keeps an intset. Fingerprints are compared through doubles: monotone, so consistent.
-local crawl, force, mark = args[1], args[2] == 1, args[2] == 2
+local crawl, force, mark = args[1], args[2] == 1, args[2] >= 2
 local c = redis.call('HMGET', P .. ':c:' .. crawl, 'state', 'slots', 'delay')
 if not c[1] then return {'GONE'} end
 local AVERAGE, SPLITS = 200, 8
@@ -89,6 +90,12 @@ for _, host in ipairs(order) do
       redis.call('ZADD', due, math.max(now, num(h[4]), num(h[5])), host)
     end
   end
+end
+if mark and fresh > 0 then
+  local counters = P .. ':n:' .. crawl
+  redis.call('HINCRBY', counters, 'adm', fresh)
+  redis.call('HINCRBY', counters, 'fin', fresh)
+  if args[2] == 3 then redis.call('HINCRBY', counters, 'stored', fresh) end
 end
 local head = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
 if queued > 0 then
