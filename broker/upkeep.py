@@ -113,7 +113,8 @@ class Upkeep:
         if sums is None or pending:
             self._quiet.pop(crawl.id, None)
             return BUSY_SECONDS if sums is None else QUIET_SECONDS
-        limit = limit_reached(crawl, sums, epoch_ms())
+        spent = self._spent_seconds(crawl)
+        limit = limit_reached(crawl, sums, spent)
         if limit:
             return self._end_at_limit(crawl, sums, limit)
         if crawl.id in self._stopped:  # the limit was raised
@@ -121,7 +122,7 @@ class Upkeep:
             self._stopped.discard(crawl.id)
         if sums.waiting or sums.leased or sums.later:
             self._quiet.pop(crawl.id, None)
-            return self._until_limit(crawl)
+            return self._until_limit(crawl, spent)
         seen, now = self._quiet.get(crawl.id), _Quiet(sums.admitted, sums.finished)
         self._quiet[crawl.id] = now
         if seen == now:
@@ -137,12 +138,18 @@ class Upkeep:
             self._finish(crawl, limit)
         return BUSY_SECONDS
 
-    def _until_limit(self, crawl: Crawl) -> float:
+    def _spent_seconds(self, crawl: Crawl) -> float:
+        """Seconds that the crawl was under way, counted only where there is a limit to them."""
+        if not crawl.options.max_seconds:
+            return 0.0
+        most = round(2 * QUIET_SECONDS * 1000)
+        return self._service.store.count_time(crawl.id, epoch_ms(), most) / 1000
+
+    def _until_limit(self, crawl: Crawl, spent: float) -> float:
         """Nothing but time itself announces ``max_seconds``."""
-        if not (crawl.options.max_seconds and crawl.started_ms):
+        if not crawl.options.max_seconds:
             return QUIET_SECONDS
-        left = crawl.options.max_seconds - (epoch_ms() - crawl.started_ms) / 1000
-        return min(QUIET_SECONDS, max(BUSY_SECONDS, left))
+        return min(QUIET_SECONDS, max(BUSY_SECONDS, crawl.options.max_seconds - spent))
 
     def _finish(self, crawl: Crawl, reason: str) -> None:
         """Set it done in the store, which refuses while a batch is pending; tell the frontier."""
@@ -157,14 +164,13 @@ class Upkeep:
             frontier.put_crawl(now)
 
 
-def limit_reached(crawl: Crawl, sums: Sums, now_ms: int) -> str:
+def limit_reached(crawl: Crawl, sums: Sums, spent_seconds: float) -> str:
     """The name of the limit that the crawl has reached, or ""."""
     options = crawl.options
     if options.max_pages and sums.stored >= options.max_pages:
         return "max_pages"
     if options.max_bytes and sums.bytes >= options.max_bytes:
         return "max_bytes"
-    seconds = (now_ms - crawl.started_ms) / 1000
-    if options.max_seconds and crawl.started_ms and seconds >= options.max_seconds:
+    if options.max_seconds and spent_seconds >= options.max_seconds:
         return "max_seconds"
     return ""

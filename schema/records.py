@@ -71,7 +71,10 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Count, Meta(description="Stop after this many downloaded body bytes; 0: no limit")
     ] = 0
     max_seconds: Annotated[
-        Count, Meta(description="Stop after this many seconds of crawling; 0: no limit")
+        Count,
+        Meta(
+            description="Stop after so many seconds of crawling, stops and pauses apart; 0: no limit"
+        ),
     ] = 0
     max_body_bytes: Annotated[
         int,

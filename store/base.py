@@ -61,6 +61,13 @@ class Store(Protocol):
         crawl is pending: the check and the change are one transaction.
         """
 
+    def count_time(self, crawl: int, now_ms: int, most_ms: int) -> int:
+        """Add the time since the last call, and return all milliseconds counted so far.
+
+        A gap longer than ``most_ms`` was a stop or a pause and counts as nothing. Brokers may
+        count side by side: each moment is counted once. Raises UnknownCrawl.
+        """
+
     def delete_crawl(self, crawl: int) -> None:
         """Delete the crawl and all its rows, in bounded steps; idempotent."""
 

@@ -150,6 +150,19 @@ def pending_rows(db: sqlite3.Connection, limit: int) -> list[Row]:
     ).fetchall()
 
 
+def count_time(db: sqlite3.Connection, crawl: int, now_ms: int, most_ms: int) -> int:
+    """See ``Store.count_time``."""
+    row = db.execute(
+        "UPDATE crawls SET looked_ms = MAX(looked_ms, :now), spent_ms = spent_ms + "
+        "iif(:now - looked_ms BETWEEN 0 AND :most, :now - looked_ms, 0) "
+        "WHERE id = :id AND deleted = 0 RETURNING spent_ms",
+        {"now": now_ms, "most": most_ms, "id": crawl},
+    ).fetchone()
+    if row is None:
+        raise UnknownCrawl(f"no crawl {crawl}")
+    return int(row[0])
+
+
 def seed_rows(db: sqlite3.Connection, crawl: int, after: int) -> list[Row]:
     """(id, crawl, forced, blob) of a crawl's batches after ``after``, a few at a time."""
     return db.execute(

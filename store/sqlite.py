@@ -117,6 +117,10 @@ class SqliteStore:
         """See :class:`store.base.Store`."""
         return self._write(lambda db: crawls.set_state(db, crawl, state, reason, epoch_ms()))
 
+    def count_time(self, crawl: int, now_ms: int, most_ms: int) -> int:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: crawls.count_time(db, crawl, now_ms, most_ms))
+
     def delete_crawl(self, crawl: int) -> None:
         """See :class:`store.base.Store`. The crawl is unknown at once, its rows go in steps.
 

@@ -432,6 +432,13 @@ class StoreContract:
         assert [row.fingerprint for _, row in first + rest] == list(range(7))
         assert first[0][1] == final(crawl, 0)
 
+    def test_time_is_counted_without_stops_and_never_twice(self, store: Store, crawl: int) -> None:
+        looks = (100_000, 103_000, 103_000, 102_000, 105_000, 900_000, 901_000)
+        spent = [store.count_time(crawl, now, 10_000) for now in looks]
+        assert spent == [0, 3000, 3000, 3000, 5000, 5000, 6000]
+        with pytest.raises(UnknownCrawl):
+            store.count_time(crawl + 1, 1, 1)
+
     def test_counts_follow_what_is_stored(self, store: Store, crawl: int) -> None:
         store.put_crawl("other", CrawlOptions(), [])
         store.commit(

@@ -28,6 +28,8 @@ CREATE TABLE crawls (
     created_ms INTEGER NOT NULL,
     started_ms INTEGER NOT NULL DEFAULT 0,
     finished_ms INTEGER NOT NULL DEFAULT 0,
+    spent_ms INTEGER NOT NULL DEFAULT 0,  -- time under way, without stops and pauses
+    looked_ms INTEGER NOT NULL DEFAULT 0, -- when it was last counted
     deleted INTEGER NOT NULL DEFAULT 0,   -- 1 while its rows are being removed in steps
     options TEXT NOT NULL,            -- JSON of CrawlOptions
     roots TEXT NOT NULL               -- JSON list
