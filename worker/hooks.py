@@ -12,8 +12,9 @@ seen-check come afterwards. ``request`` returns the headers to send. They run be
 calls of one page, one page at a time in a process: one that never returns is killed, and the page
 charged.
 
-An error in a function is a :class:`HookError` here; the pipeline journals it with the URL and goes
-on as though the function were not there.
+An error in a function, even an exit, is a :class:`HookError` here; the pipeline journals it with
+the URL and goes on as though the function were not there. What a function changes in its arguments
+changes nothing: they are copies.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
+
+import gevent
+from msgspec.structs import replace
 
 from schema import wire
 from schema.errors import GreencrawlError, InvalidConfig
@@ -72,26 +76,29 @@ class Hooks:
         """Call ``on_page``. Raises HookError; None without such a function."""
         if self.on_page is None:
             return None
+        answer = replace(fetched, headers=dict(fetched.headers))
         try:
-            fields = self.on_page(page, fetched)
-            if fields is not None:
-                wire.to_json(fields)
-        except Exception as error:
+            fields = self.on_page(_copy(page), answer)
+            encoded = wire.to_json(fields)
+        except _RAISED as error:
             raise HookError("on_page", _described(error)) from error
-        if fields is not None and not isinstance(fields, dict):
+        if fields is None:
+            return None
+        if not isinstance(fields, dict):
             raise HookError("on_page", f"must return a dict or None, not {type(fields).__name__}")
-        return fields
+        return wire.from_json(encoded, dict[str, Any])  # as it is now: it is stored later
 
     def chosen_links(self, page: Page) -> list[Link]:
         """Call ``links``. Raises HookError; all links of the page without such a function."""
         if self.links is None:
             return page.links
+        given = _copy(page)
         try:
-            chosen = list(self.links(page, list(page.links)))
-        except Exception as error:
+            chosen = list(self.links(given, list(given.links)))
+        except _RAISED as error:
             raise HookError("links", _described(error)) from error
-        if not all(isinstance(link, Link) for link in chosen):
-            raise HookError("links", "must return a list of Link")
+        if not all(map(_is_link, chosen)):
+            raise HookError("links", "must return a list of Link, with a url that is a string")
         return chosen
 
     def request_headers(self, task: Task, headers: dict[str, str]) -> dict[str, str]:
@@ -100,7 +107,7 @@ class Hooks:
             return headers
         try:
             chosen = dict(self.request(task, dict(headers)))
-        except Exception as error:
+        except _RAISED as error:
             raise HookError("request", _described(error)) from error
         for name, value in chosen.items():
             if not isinstance(name, str) or not isinstance(value, str):
@@ -108,6 +115,24 @@ class Hooks:
             if any(c in name + value for c in "\r\n\0"):
                 raise HookError("request", f"header {name!r} holds a line break")
         return chosen
+
+
+_RAISED = (Exception, SystemExit, KeyboardInterrupt, gevent.Timeout)
+"""What a user's function may raise; GreenletExit is the engine's, and passes."""
+
+
+def _copy(page: Page) -> Page:
+    return replace(page, links=[replace(link) for link in page.links])
+
+
+def _is_link(link: object) -> bool:
+    """Whether it is a Link whose fields are of the types that a Link has."""
+    return (
+        isinstance(link, Link)
+        and isinstance(link.url, str)
+        and isinstance(link.rel, str)
+        and (link.score is None or isinstance(link.score, int | float))
+    )
 
 
 _PARAMETERS = {"on_page": 2, "links": 2, "request": 2}
@@ -146,7 +171,7 @@ def _import(module: str) -> ModuleType:
         sys.path.insert(0, here)
     try:
         return importlib.import_module(module)
-    except Exception as error:
+    except _RAISED as error:
         raise InvalidConfig([("hook", f"cannot import {module!r}: {_described(error)}")]) from error
 
 

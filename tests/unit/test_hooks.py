@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gevent
 import pytest
 
 from examples import prices
@@ -51,6 +52,7 @@ def test_without_a_module_nothing_is_changed() -> None:
     [
         ("import nothing_of_that_name", "cannot import 'broken': ModuleNotFoundError"),
         ("1/0", "ZeroDivisionError"),
+        ("raise SystemExit(2)", "SystemExit: 2"),
         ("def other(): ...", "has none of on_page, links, request"),
         ("on_page = 3", "on_page is not a function"),
         ("def on_page(page): ...", "on_page must take 2 arguments"),
@@ -90,7 +92,60 @@ def test_bad_fields_are_an_error_that_names_the_function(function: Any, said: st
         Hooks(on_page=function).page_fields(PAGE, FETCHED)
 
 
-@pytest.mark.parametrize("function", [raising, lambda *_: None, lambda *_: ["http://h/"]])
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), gevent.Timeout(1)])
+def test_exit_of_a_hook_is_an_error_of_the_hook(error: BaseException) -> None:
+    def leave(*_: Any) -> Any:
+        raise error
+
+    hooks = Hooks(on_page=leave, links=leave, request=leave)
+    with pytest.raises(HookError, match="on_page: "):
+        hooks.page_fields(PAGE, FETCHED)
+    with pytest.raises(HookError, match="links: "):
+        hooks.chosen_links(PAGE)
+    with pytest.raises(HookError, match="request: "):
+        hooks.request_headers(TASK, {})
+
+
+def test_what_a_hook_changes_in_its_arguments_changes_nothing() -> None:
+    def vandal(page: Page, fetched: Any) -> Any:
+        page.title = page.text = None  # type: ignore[assignment]
+        page.links[0].url = "javascript:alert(1)"
+        page.links.append(3)  # type: ignore[arg-type]
+        if isinstance(fetched, Fetched):
+            fetched.body = None  # type: ignore[assignment]
+            fetched.headers["x"] = "y"
+            return {}
+        raise ValueError
+
+    page = Page(url="http://h/", title="T", links=[Link("http://h/a")])
+    fetched = Fetched("http://h/", 200, {}, b"b")
+    hooks = Hooks(on_page=vandal, links=vandal)
+    assert hooks.page_fields(page, fetched) == {}
+    with pytest.raises(HookError):
+        hooks.chosen_links(page)
+    assert page == Page(url="http://h/", title="T", links=[Link("http://h/a")])
+    assert fetched == Fetched("http://h/", 200, {}, b"b")
+
+
+def test_fields_are_taken_as_they_were_returned() -> None:
+    """One dict for all pages, say, that the next call changes before the first is stored."""
+    shared: dict[str, Any] = {"seen": [1]}
+    fields = Hooks(on_page=lambda *_: shared).page_fields(PAGE, FETCHED)
+    shared["seen"].append(object())
+    assert fields == {"seen": [1]}
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        raising,
+        lambda *_: None,
+        lambda *_: ["http://h/"],
+        lambda *_: [Link(None)],  # type: ignore[arg-type]
+        lambda *_: [Link("http://h/", rel=None)],  # type: ignore[arg-type]
+        lambda *_: [Link("http://h/", score="high")],  # type: ignore[arg-type]
+    ],
+)
 def test_bad_links_are_an_error(function: Any) -> None:
     with pytest.raises(HookError, match="links: "):
         Hooks(links=function).chosen_links(PAGE)
