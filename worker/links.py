@@ -19,6 +19,8 @@ MAX_REDIRECTS = 10
 """Redirects in a row, as browsers' 20 halved; more than RFC 9110's historical five."""
 
 _VERDICTS = 20_000
+_LONG = 500
+"""Characters of a URL whose verdict is not worth remembering: pages of traps are full of them."""
 
 
 class Checker:
@@ -59,7 +61,9 @@ class Checker:
                 continue
             verdict = verdicts.get(url)
             if verdict is None:
-                verdict = verdicts[url] = self._rules.excluded_by(url, below) is None
+                verdict = self._rules.excluded_by(url, below) is None
+                if len(url) <= _LONG:
+                    verdicts[url] = verdict
             if verdict:
                 wanted[url] = link
                 if len(wanted) >= MAX_LINKS:

@@ -45,6 +45,8 @@ LINGER_SECONDS = 0.02
 BACKLOG_BYTES = 24 * 1024 * 1024
 _TASK_BYTES = 2048
 _RECENT = 20_000
+_LONG = 500
+"""Characters of a URL that is not remembered: a trap's long URLs would take hundreds of MB."""
 
 
 class Result(Struct, kw_only=True):
@@ -62,7 +64,9 @@ class Result(Struct, kw_only=True):
         """About what it takes of memory."""
         if self.page is None:
             return _TASK_BYTES
-        return _TASK_BYTES + len(self.page.body) + len(self.page.text) + 100 * len(self.page.links)
+        page = self.page
+        links = sum([100 + len(link.url) for link in page.links])
+        return _TASK_BYTES + len(page.body) + len(page.text) + links
 
     def bury(self, error: Unstorable) -> bool:
         """Make a dead letter of it if it is what the store refused; False if it is not."""
@@ -116,7 +120,7 @@ class Recent:
         return list(new.values())
 
     def add(self, links: Iterable[Admission]) -> None:
-        self._young.update(link.url for link in links)
+        self._young.update(link.url for link in links if len(link.url) <= _LONG)
         if len(self._young) > self._size:
             self._old, self._young = self._young, set()
 

@@ -1,12 +1,9 @@
-"""A user's hook that kills, hangs, ends or freezes the process on certain pages, as a broken
-library would.
-"""
+"""A user's hook that kills, hangs or freezes its process on certain pages."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 
 from schema.records import Fetched, Page
@@ -19,5 +16,3 @@ def on_page(page: Page, fetched: Fetched) -> None:
         continue
     while "wait" in page.title:
         time.sleep(1)  # gevent's: the hub goes on turning
-    if "exit" in page.title:
-        sys.exit("a library that takes itself for a program")

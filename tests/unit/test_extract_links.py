@@ -20,6 +20,14 @@ def test_links_are_followed_in_document_order() -> None:
     assert urls(html) == [f"https://example.org/{n}" for n in range(1, 8)]
 
 
+def test_long_base_before_many_links_does_not_multiply_without_bound() -> None:
+    """Half a megabyte that would be 240 MB of URLs."""
+    base = "https://example.org/" + "a" * 8000 + "/"
+    found = urls(f"<base href={base}>" + "".join(f"<a href={i}>" for i in range(30_000)))
+    assert 900 < len(found) < 1100
+    assert found[-1] == base + str(len(found) - 1)
+
+
 def test_frames_are_followed() -> None:
     html = "<frameset><frame src=a.html><frame src=b.html></frameset>"
     assert urls(html) == ["https://example.org/docs/a.html", "https://example.org/docs/b.html"]

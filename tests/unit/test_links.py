@@ -32,6 +32,12 @@ def test_links_in_scope_are_taken_once_and_in_order() -> None:
     ]
 
 
+def test_verdicts_on_the_long_urls_of_a_trap_take_no_memory() -> None:
+    ours, found = checker(), page("http://h/" + "a" * 4000, "http://h/b")
+    assert urls(ours.check(found, found.links, 0)) == [link.url for link in found.links]
+    assert list(ours._verdicts) == ["http://h/b"]
+
+
 def test_verdict_is_the_same_when_it_is_remembered() -> None:
     again, found = checker(exclude=("x$",)), page("http://h/ax", "http://h/a", "http://o/")
     first = again.check(found, found.links, 0)

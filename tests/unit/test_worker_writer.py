@@ -25,7 +25,7 @@ from schema.records import (
 from store.errors import Unstorable
 from worker import outbox as outbox_module
 from worker.outbox import Outbox
-from worker.sessions import Sessions
+from worker.sessions import Held, Sessions
 from worker.writer import Recent, Result, Writer
 
 TOKEN = "00000000000000aa"
@@ -303,3 +303,17 @@ def test_recent_urls_are_forgotten_by_generations() -> None:
     for url in "efgh":
         recent.add([Admission(url)])
     assert [a.url for a in recent.fresh(Admission(u) for u in "abg")] == ["a", "b"]
+
+
+def test_recent_urls_of_a_trap_take_no_memory() -> None:
+    recent = Recent()
+    long = Admission("http://h/" + "a" * 4000)
+    recent.add([long, Admission("http://h/b")])
+    assert recent.fresh([long, Admission("http://h/b")]) == [long]
+
+
+def test_links_count_towards_the_backlog_with_their_urls() -> None:
+    held = Held(session(), 0.0)
+    links = [f"http://h/{i}/" + "a" * 4000 for i in range(10)]
+    result = Result(held=held, task=1, outcome=Done(), page=page("http://h/", *links))
+    assert 40_000 < result.bytes < 50_000

@@ -20,6 +20,11 @@ from worker.extract.text import squeeze
 MAX_ANCHOR = 200
 """Characters of a link's text that are kept."""
 
+MAX_BYTES = 8 * 1024 * 1024
+"""Memory that the links of one page may take, about; a page whose links take more is a trap. A long
+base before many short references would otherwise make gigabytes of a small page."""
+
+_LINK_BYTES = 250
 _ANCHOR_EVENTS = 100
 _PAGING = frozenset({"next", "prev"})
 
@@ -35,10 +40,12 @@ def collect(
     """The links of ``elements``, each URL once, and how many references were no http(s) URL.
 
     Of several links to one URL the first stays; it loses a rel that one of the others has not, so
-    that "nofollow" needs all of them. References within the page ("#top") are no links.
+    that "nofollow" needs all of them. References within the page ("#top") are no links. What goes
+    beyond ``MAX_BYTES`` is not looked at.
     """
     links: dict[str, Link] = {}
     invalid = 0
+    left = MAX_BYTES
     for element in elements:
         tag = element.tag
         # Most are plain <a href>, so those take the short way.
@@ -58,6 +65,9 @@ def collect(
         known = links.get(url)
         if known is None:
             links[url] = Link(url, _anchor(element, tag), rel)
+            left -= _LINK_BYTES + len(url)
+            if left < 0:
+                break
         elif known.rel and known.rel != rel:
             others = rel.split()
             known.rel = " ".join(word for word in known.rel.split() if word in others)
