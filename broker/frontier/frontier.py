@@ -24,7 +24,13 @@ from broker.frontier.partition import Mode
 from broker.frontier.ring import assemble
 from schema import urls
 from schema.clock import epoch_ms, monotonic
-from schema.errors import FrontierMismatch, InvalidConfig, Unavailable, UnknownCrawl
+from schema.errors import (
+    FrontierMismatch,
+    GreencrawlError,
+    InvalidConfig,
+    Unavailable,
+    UnknownCrawl,
+)
 from schema.log import logger
 from schema.records import (
     Admission,
@@ -41,6 +47,7 @@ from schema.records import (
     ReconcileReply,
     ReconcileRequest,
     ReleaseItem,
+    Session,
     UrlState,
 )
 from schema.wire import to_msgpack
@@ -51,6 +58,8 @@ log = logger("frontier")
 BATCH = 256
 """URLs or items a script call: 3 µs of the server each, and no stall to speak of."""
 LOOK_SECONDS = 5.0
+BUDGET_SECONDS = 0.2
+"""How long what is left under ``max_pages`` is kept: at a limit a look must not cost a scan."""
 SLOWEST = 64
 
 Item = TypeVar("Item", bound=FinishItem | CloseItem | ExtendItem | ReleaseItem)
@@ -118,6 +127,7 @@ class Frontier:
             lambda p: self._node_of[p].now_ms(),
             self._known,
             self._budget,
+            self._spend,
             request_seconds,
         )
         if create:
@@ -142,27 +152,45 @@ class Frontier:
 
     # -- calls
 
-    def _calls(self, script: str, calls: dict[int, bytes]) -> dict[int, list[Any]]:
-        """Run a script on several partitions: one round trip a node, nodes side by side."""
+    def _calls(
+        self, script: str, calls: dict[int, bytes], *, partial: bool = False
+    ) -> dict[int, list[Any]]:
+        """Run a script on several partitions: one round trip a node, nodes side by side.
+
+        ``partial``: see :class:`broker.frontier.leasing.Calls`.
+        """
         by_node: dict[int, list[int]] = {}
         for p in calls:
             by_node.setdefault(self.identity.placement[p], []).append(p)
 
-        def ask(index: int) -> list[tuple[int, list[Any]]]:
+        def ask(index: int) -> dict[int, list[Any]] | Exception:
             on = by_node[index]
-            return list(
-                zip(
-                    on,
-                    self._run(self.nodes[index], script, [(p, calls[p]) for p in on]),
-                    strict=True,
-                )
-            )
+            try:
+                replies = self._run(self.nodes[index], script, [(p, calls[p]) for p in on])
+            except (GreencrawlError, RuntimeError) as error:  # a greenlet would print it
+                return error
+            return dict(zip(on, replies, strict=True))
 
         if len(by_node) == 1:
-            return dict(ask(next(iter(by_node))))
-        jobs = [gevent.spawn(ask, index) for index in by_node]
-        gevent.joinall(jobs)
-        return {p: reply for job in jobs for p, reply in job.get()}
+            answers = [ask(next(iter(by_node)))]
+        else:
+            jobs = [gevent.spawn(ask, index) for index in by_node]
+            try:
+                gevent.joinall(jobs)
+            finally:
+                gevent.killall(jobs)
+            answers = [job.get() for job in jobs]
+        found: dict[int, list[Any]] = {}
+        errors: list[Exception] = []
+        for answer in answers:
+            if isinstance(answer, Exception):
+                errors.append(answer)
+            else:
+                found |= answer
+        for error in errors:
+            if not (partial and found and isinstance(error, Unavailable)):
+                raise error
+        return found
 
     def _run(self, node: Node, script: str, calls: list[tuple[int, bytes]]) -> list[list[Any]]:
         try:
@@ -323,7 +351,7 @@ class Frontier:
         if not limit:
             return None
         at, left = self._budgets.get(crawl.id, (0.0, 0))
-        if monotonic() - at > 0.2 or left <= 0:
+        if monotonic() - at > BUDGET_SECONDS:
             totals = self.scan(crawl.id)
             left = 0 if totals is None else max(limit - totals.stored - totals.leased, 0)
             self._budgets[crawl.id] = (monotonic(), left)
@@ -336,10 +364,13 @@ class Frontier:
         reply = self.leasing.lease(request)
         if reply.sessions:
             self.activity.set()
-            for session in reply.sessions:
-                at, left = self._budgets.get(session.crawl, (0.0, 0))
-                self._budgets[session.crawl] = (at, left - len(session.tasks))
         return reply
+
+    def _spend(self, session: Session) -> None:
+        """Take a session just opened off its crawl's budget."""
+        if session.crawl in self._budgets:
+            at, left = self._budgets[session.crawl]
+            self._budgets[session.crawl] = (at, left - len(session.tasks))
 
     def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
         """Release this worker's sessions up to (incarnation, sequence) but those it holds."""

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any, Protocol
 
+import gevent
 from gevent.event import Event
 
 from broker.frontier import partition as part
@@ -30,6 +31,7 @@ SESSION_LIFE_SECONDS = 1800.0
 """A session's absolute life, however often it is extended."""
 TEND_MOST = 100
 LIMITED_RECHECK_SECONDS = 0.25
+AWAY_RECHECK_SECONDS = 0.5
 UNLIMITED = 1 << 30
 """Tasks of a crawl without ``max_pages``."""
 
@@ -38,9 +40,14 @@ Key = tuple[int, int]
 
 
 class Calls(Protocol):
-    """Runs a script on several partitions: {partition: arguments} → {partition: reply}."""
+    """Runs a script on several partitions: {partition: arguments} → {partition: reply}.
 
-    def __call__(self, script: str, calls: dict[int, bytes]) -> dict[int, list[Any]]: ...
+    ``partial``: leave out those whose node is away, and raise Unavailable only if all are.
+    """
+
+    def __call__(
+        self, script: str, calls: dict[int, bytes], *, partial: bool = False
+    ) -> dict[int, list[Any]]: ...
 
 
 class _DueTimes:
@@ -79,6 +86,7 @@ class _Waiter:
         self.request = request
         self.arrived = monotonic()
         self.opened = self.arrived
+        self.until = self.arrived + request.wait
         self.done = Event()
         self.serving = False
         self.sessions: list[Session] = []
@@ -94,12 +102,14 @@ class Leasing:
         clock_ms: Callable[[int], float],
         crawl: Callable[[int], Crawl | None],
         budget: Callable[[Crawl], int | None],
+        spend: Callable[[Session], None],
         longest_request_seconds: float,
     ) -> None:
         self._calls = calls
         self._clock_ms = clock_ms
         self._crawl = crawl
         self._budget = budget
+        self._spend = spend
         self._longest_ms = round(longest_request_seconds * 1000)
         self._hosts = _DueTimes()
         self._upkeep = _DueTimes()
@@ -142,10 +152,12 @@ class Leasing:
         waiter = _Waiter(request)
         self._waiters.append(waiter)
         self._changed.set()
-        if not waiter.done.wait(request.wait) and waiter.serving:
-            waiter.done.wait()
-        if waiter in self._waiters:
-            self._waiters.remove(waiter)
+        try:
+            if not waiter.done.wait(request.wait) and waiter.serving:
+                waiter.done.wait()  # one look at Redis: see _serve
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
         if waiter.error is not None:
             raise waiter.error
         return LeaseReply(tuple(waiter.sessions), waiter.opened - waiter.arrived)
@@ -159,15 +171,22 @@ class Leasing:
                 self._tend()
                 while self._waiters and self._serve():
                     pass
-                pause = 0.1
             except Unavailable as error:
                 log.warning("leasing_waits", reason=str(error))
-                self._changed.wait(pause)
-                pause = min(pause * 2, 5.0)
+            except Exception:  # a defect must not stop all leasing for good
+                log.exception("leasing_failed")
+            else:
+                pause = 0.1
+                self._sleep()
                 continue
-            moments = [self._upkeep.first(), self._hosts.first() if self._waiters else None]
-            first = min((at for at in moments if at is not None), default=None)
-            self._changed.wait(None if first is None else max(first - monotonic(), 0))
+            gevent.sleep(pause)
+            pause = min(pause * 2, 2.0)
+
+    def _sleep(self) -> None:
+        """Until something is due, or something changed."""
+        moments = [self._upkeep.first(), self._hosts.first() if self._waiters else None]
+        first = min((at for at in moments if at is not None), default=None)
+        self._changed.wait(None if first is None else max(first - monotonic(), 0))
 
     def _tend(self) -> None:
         keys = self._upkeep.take()
@@ -175,21 +194,37 @@ class Leasing:
             return
         args = to_msgpack([TEND_MOST])
         try:
-            replies = self._calls("tend", {p: args for p, _ in keys})
-        except Unavailable:
+            replies = self._calls("tend", {p: args for p, _ in keys}, partial=True)
+            for p, (_, _, _, tend) in replies.items():
+                self.note(p, 0, tend)
+        except BaseException:
             for key in keys:
                 self._postpone(key, 1.0)
             raise
-        for p, (_, _, _, tend) in replies.items():
-            self.note(p, 0, tend)
+        for key in keys:
+            if key[0] not in replies:  # its node is away
+                self._postpone(key, 1.0)
 
     # -- serving
 
     def _serve(self) -> bool:
-        """Serve the first waiting call from what is due now; False if nothing is."""
+        """Serve the first waiting call from what is due now; False if nothing is.
+
+        Whatever goes wrong, each key that was taken is noted again: one look too many is harmless,
+        one too few leaves a host for ever.
+        """
+        keys = self._hosts.take()
+        try:
+            return self._serve_from(keys)
+        except BaseException:
+            for key in keys:
+                self._postpone(key, AWAY_RECHECK_SECONDS)
+            raise
+
+    def _serve_from(self, keys: list[Key]) -> bool:
         by_partition: dict[int, list[Crawl]] = {}
         tasks_left: dict[int, int] = {}
-        for key in self._hosts.take():
+        for key in keys:
             p, crawl_id = key
             crawl = self._crawl(crawl_id)
             if crawl is None:
@@ -203,30 +238,35 @@ class Leasing:
                 by_partition.setdefault(p, []).append(crawl)
         if not by_partition:
             return False
+        if not self._waiters:  # all gave up while the store or Redis was asked
+            self._postpone_all(by_partition, 0.0)
+            return False
         waiter = self._waiters[0]
         waiter.serving = True
         try:
             calls, asked = self._share(waiter.request, by_partition, tasks_left)
             opened = monotonic()
             replies = self._open(calls)
-        except Unavailable as error:
-            waiter.error = error
+            self._collect(waiter, replies, asked)
+        except BaseException as error:
+            waiter.error = error if isinstance(error, Unavailable) else Unavailable(repr(error))
             self._settle(waiter)
-            for p, crawls in by_partition.items():
-                for crawl in crawls:
-                    self._postpone((p, crawl.id), 0.5)
             raise
-        for p, crawls in by_partition.items():
-            if p not in calls:
-                for crawl in crawls:
-                    self._postpone((p, crawl.id), 0.0)
-        self._collect(waiter, replies, asked)
-        if waiter.sessions or any(reply[0] == b"OLD" for reply in replies.values()):
+        self._postpone_all({p: due for p, due in by_partition.items() if p not in calls}, 0.0)
+        away = {p: due for p, due in by_partition.items() if p in calls and p not in replies}
+        self._postpone_all(away, AWAY_RECHECK_SECONDS)
+        old = any(reply[0] == b"OLD" for reply in replies.values())
+        if waiter.sessions or old or monotonic() >= waiter.until:
             waiter.opened = opened
             self._settle(waiter)
         else:
             waiter.serving = False
         return True
+
+    def _postpone_all(self, due: dict[int, list[Crawl]], seconds: float) -> None:
+        for p, crawls in due.items():
+            for crawl in crawls:
+                self._postpone((p, crawl.id), seconds)
 
     def _settle(self, waiter: _Waiter) -> None:
         if waiter in self._waiters:
@@ -289,12 +329,28 @@ class Leasing:
         return shares
 
     def _open(self, calls: dict[int, list[Any]]) -> dict[int, list[Any]]:
-        """Open under the tokens chosen; after a lost answer ask once again under the same ones."""
+        """Open under the tokens chosen; after a lost answer ask once again under the same ones.
+
+        Partitions on nodes that are away are left out, but if all are, raises Unavailable. What
+        may have been opened there without an answer is released by its deadline, or by the
+        worker's next reconcile.
+        """
         try:
-            return self._calls("open", {p: to_msgpack(args) for p, args in calls.items()})
+            found = self._calls(
+                "open", {p: to_msgpack(args) for p, args in calls.items()}, partial=True
+            )
+            lost = calls.keys() - found.keys()
+            if not lost:
+                return found
         except Unavailable:
-            again = {p: to_msgpack([*args[:7], 1, *args[8:]]) for p, args in calls.items()}
-            return self._calls("open", again)
+            found, lost = {}, set(calls)
+        again = {p: to_msgpack([*calls[p][:7], 1, *calls[p][8:]]) for p in lost}
+        try:
+            return found | self._calls("open", again, partial=True)
+        except Unavailable:
+            if not found:
+                raise
+            return found
 
     def _collect(
         self, waiter: _Waiter, replies: dict[int, list[Any]], asked: dict[int, list[int]]
@@ -309,6 +365,7 @@ class Leasing:
                 session = part.session_of(p, waiter.request.ttl, row)
                 waiter.sessions.append(session)
                 self._charge(session)
+                self._spend(session)
             for crawl_id, due in zip(asked[p], nexts, strict=True):
                 self.note(p, crawl_id, due)
             self.note(p, 0, tend)

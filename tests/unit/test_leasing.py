@@ -1,0 +1,170 @@
+"""The leasing greenlet on scripted answers: nothing due is forgotten, no call waits for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gevent
+import msgspec
+import pytest
+
+from broker.frontier.leasing import Leasing
+from schema.clock import monotonic
+from schema.errors import Unavailable
+from schema.records import Crawl, CrawlOptions, LeaseRequest, Session
+
+CRAWL = Crawl(id=1, name="a", state="active", options=CrawlOptions(delay=0, max_pages=10))
+TASK = b"A0h//h.example/"
+
+
+def now_ms() -> float:
+    return monotonic() * 1000
+
+
+class House:
+    """Leasing over partitions that answer each ``open`` by ``opens(partition, arguments)``."""
+
+    def __init__(self) -> None:
+        self.opens: Callable[[int, list[Any]], list[Any]] = self.one_session
+        self.left: int | None = None
+        self.crawl: Callable[[int], Crawl | None] = lambda _: CRAWL
+        self.budget: Callable[[Crawl], int | None] = lambda _: self.left
+        self.asked = 0
+        self.leasing = Leasing(
+            self.calls,
+            lambda _: now_ms(),
+            lambda crawl: self.crawl(crawl),
+            lambda crawl: self.budget(crawl),
+            self.spend,
+            1.0,
+        )
+        self.greenlet = gevent.spawn(self.leasing.run)
+
+    def calls(
+        self, script: str, calls: dict[int, bytes], *, partial: bool = False
+    ) -> dict[int, list[Any]]:
+        assert script == "open"
+        self.asked += 1
+        gevent.sleep(0)
+        return {p: self.opens(p, msgspec.msgpack.decode(args)) for p, args in calls.items()}
+
+    def one_session(self, p: int, args: list[Any]) -> list[Any]:
+        _, _, most, *tokens = args[8]
+        tasks = [TASK] * min(args[6], most)
+        row = [tokens[0].encode(), 1, 1, b"h.example", 0, 0, 1, 0, *tasks]
+        return [now_ms(), [row], [now_ms()], 0]
+
+    def nothing(self, p: int, args: list[Any]) -> list[Any]:
+        return [now_ms(), [], [0], 0]
+
+    def spend(self, session: Session) -> None:
+        if self.left is not None:
+            self.left -= len(session.tasks)
+
+    def lease(self, wait: float = 1.0, tasks: int = 5) -> tuple[Session, ...]:
+        request = LeaseRequest(
+            worker="w", incarnation=1, sequence=1, max_sessions=1, tasks_per_session=tasks,
+            wait=wait,
+        )  # fmt: skip
+        return self.leasing.lease(request).sessions
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    made = House()
+    with gevent.Timeout(5):
+        yield made
+    made.greenlet.kill()
+
+
+def test_what_is_due_survives_a_call_that_gave_up_while_the_budget_was_read(house: House) -> None:
+    def slow(_: Crawl) -> None:
+        gevent.sleep(0.05)
+
+    house.budget = slow
+    house.leasing.note(0, 1, now_ms())
+    assert house.lease(wait=0.01) == ()
+    gevent.sleep(0.1)
+    assert len(house.lease()) == 1
+
+
+@pytest.mark.parametrize("error", [Unavailable("the store is away"), KeyError("a defect")])
+def test_what_is_due_survives_an_error_before_redis_is_asked(
+    house: House, error: Exception
+) -> None:
+    errors = [error]
+
+    def failing(_: int) -> Crawl:
+        if errors:
+            raise errors.pop()
+        return CRAWL
+
+    house.crawl = failing
+    house.leasing.note(0, 1, now_ms())
+    assert len(house.lease(wait=3)) == 1
+
+
+@pytest.mark.parametrize("error", [Unavailable("Redis is away"), RuntimeError("a defect")])
+def test_a_failed_look_fails_its_call_and_the_next_is_served(
+    house: House, error: Exception
+) -> None:
+    errors = [error, error]
+
+    def failing(p: int, args: list[Any]) -> list[Any]:
+        if errors:
+            raise errors.pop()
+        return house.one_session(p, args)
+
+    house.opens = failing
+    house.leasing.note(0, 1, now_ms())
+    while errors:
+        with pytest.raises(Unavailable):
+            house.lease(wait=3)
+        if not isinstance(error, Unavailable):
+            errors.clear()
+    assert len(house.lease(wait=3)) == 1
+
+
+def test_a_call_ends_in_time_although_a_look_was_under_way_and_found_nothing(house: House) -> None:
+    def slow(p: int, args: list[Any]) -> list[Any]:
+        gevent.sleep(0.05)
+        return house.nothing(p, args)
+
+    house.opens = slow
+    house.leasing.note(0, 1, now_ms())
+    assert house.lease(wait=0.02) == ()
+    assert house.leasing.waiting == 0
+
+
+def test_calls_that_wait_side_by_side_stay_within_the_limit_together(house: House) -> None:
+    house.left = 5
+    calls = [gevent.spawn(house.lease, 0.1) for _ in range(4)]
+    gevent.sleep(0)
+    house.leasing.note(0, 1, now_ms())
+    gevent.joinall(calls, raise_error=True)
+    assert sum(len(s.tasks) for call in calls for s in call.get()) == 5
+
+
+def test_partitions_whose_node_is_away_are_asked_again_and_the_others_served(house: House) -> None:
+    away = {1}
+
+    def partly(
+        script: str, calls: dict[int, bytes], *, partial: bool = False
+    ) -> dict[int, list[Any]]:
+        assert partial
+        found = {p: args for p, args in calls.items() if p not in away}
+        if not found:
+            raise Unavailable("Redis is away")
+        return house.calls(script, found)
+
+    house.leasing._calls = partly
+    house.opens = lambda p, args: [now_ms(), house.one_session(p, args)[1], [0], 0]
+    for p in (0, 1):
+        house.leasing.note(p, 1, now_ms())
+    request = LeaseRequest(worker="w", incarnation=1, sequence=1, max_sessions=2, wait=1)
+    (first,) = house.leasing.lease(request).sessions
+    assert first.session == "0/h.example"
+    away.clear()
+    (second,) = house.leasing.lease(request).sessions
+    assert second.session == "1/h.example"
