@@ -17,7 +17,7 @@ from rich.console import Console
 
 from cli import crawlfile, reach, summary
 from cli.datafolder import LOCK, held
-from cli.follow import End, follow, is_finished, known_at
+from cli.follow import End, follow, is_finished, known_at, last_look
 from cli.options import crawl_options, given
 from cli.processes import Processes, environment
 from cli.site_server import Site, serve
@@ -135,13 +135,21 @@ def _here(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
             _environment(settings, address), settings.data / "logs", settings.request_seconds
         )
         broker = reach.client(settings, address)
+        end: End | None = None
+
+        def look() -> None:
+            """Count what was stored while the workers ended."""
+            nonlocal end
+            if end is not None and end.stopped:
+                end = last_look(broker, end)
+
         try:
             processes.start(lambda: reach.is_ready(broker), stop.asked)
             end = follow(broker, job.wanted, stop, processes, fresh=job.fresh)
         finally:
             if stop.asked.is_set():
                 _say("stopping: requests under way end first (Ctrl-C again kills)")
-            processes.stop(stop.impatient)
+            processes.stop(stop.impatient, look)
         result = _of_end(job, end)
     if end is None or end.stopped:
         _say("stopped; run the same command again to resume")

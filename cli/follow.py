@@ -24,10 +24,18 @@ T = TypeVar("T")
 POLL_SECONDS = 0.5
 """Between two looks at the broker's counters."""
 
+QUIET_SECONDS = 5.0
+"""So long may URLs wait with none in flight before the display says why."""
 
 ONLY_RETRIES = (
     "only retries are left, and none is due yet: `greencrawl explain URL` says why; "
     "after Ctrl-C the same command resumes"
+)
+
+
+ALL_REST = (
+    "the hosts of all URLs that wait have to rest: they asked for it, or a process that died may "
+    "still have a request under way there; it goes on by itself, `greencrawl explain URL` says when"
 )
 
 
@@ -76,8 +84,8 @@ def follow(
         def ask(call: Callable[[], T]) -> T | None:
             """The answer, however long the broker is away; None once stopped."""
             while not stop.asked.is_set():
-                for dead in processes.revive() if processes else ():
-                    display.note(f"the {dead} died and was started again")
+                for death in processes.revive() if processes else ():
+                    display.note(f"{death}; started again")
                 try:
                     return call()
                 except Unavailable as error:
@@ -91,13 +99,25 @@ def follow(
         if created is not None and created.state == "paused":
             ask(lambda: broker.resume(name))
         end: End | None = None
+        busy = display.seconds
         while (stats := ask(lambda: broker.stats(name))) is not None:
             end = _noted(end, stats, display.seconds)
             display.show(end.last, end.slowest)
-            display.note(ONLY_RETRIES if _only_retries(end.last) else "")
+            if end.last.leased or not end.last.waiting:
+                busy = display.seconds
+            resting = display.seconds - busy > QUIET_SECONDS
+            display.note(ALL_REST if resting else ONLY_RETRIES if _only_retries(end.last) else "")
             if not end.stopped or stop.asked.wait(POLL_SECONDS):
                 break
     return end
+
+
+def last_look(broker: BrokerClient, end: End) -> End:
+    """``end`` with the counters as they are now, or as it is when no broker answers."""
+    try:
+        return replace(end, last=broker.stats(end.last.crawl).crawls[0])
+    except (Unavailable, Refused):
+        return end
 
 
 def _noted(end: End | None, stats: Stats, seconds: float) -> End:

@@ -43,9 +43,16 @@ class ProcessFailed(GreencrawlError):
 class Child:
     """One child process: ``python -m module``. ``log`` is its file, or None for our own output."""
 
-    def __init__(self, module: str, environ: Mapping[str, str], log: Path | None) -> None:
+    def __init__(
+        self,
+        module: str,
+        environ: Mapping[str, str],
+        log: Path | None,
+        orphaned: signal.Signals = signal.SIGTERM,
+    ) -> None:
         self.module = module
         self.log = log
+        self._orphaned = orphaned
         self._environ = dict(environ)
         self._deaths: list[float] = []
         self._process: subprocess.Popen[bytes] | None = None
@@ -61,7 +68,7 @@ class Child:
         return self._process.poll() if self._process else None
 
     def start(self) -> None:
-        """Start the process. It is sent SIGTERM should ours die without stopping it."""
+        """Start the process. Should ours die without stopping it, it is sent ``orphaned``."""
         output: IO[bytes] | None = None
         if self.log is not None:
             self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -74,31 +81,33 @@ class Child:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+                preexec_fn=self._die_with_parent(),
             )
         finally:
             if output is not None:
                 output.close()
 
-    def revive(self, clock: Clock = monotonic) -> bool:
-        """Start it again if it has died; returns whether it had.
+    def revive(self, clock: Clock = monotonic) -> str:
+        """Start it again if it has died; returns how it had, or "" if it lives.
 
         Raises :class:`ProcessFailed` when that happened too often.
         """
         if self.code is None:
-            return False
+            return ""
         now = clock()
         self._deaths = [then for then in self._deaths if now - then < RESTARTS_WITHIN] + [now]
         if len(self._deaths) > RESTARTS:
             raise ProcessFailed(self.obituary())
+        death = self.obituary()
         self.start()
-        return True
+        return death
 
     def obituary(self) -> str:
         """One line on how it ended, and the last line of its log."""
         code = self.code
-        how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-        text = f"the {self.module} ended with {how}"
+        if code is not None and code < 0:  # killed: its log says nothing about that
+            return f"the {self.module} was ended by {_signal_name(-code)}"
+        text = f"the {self.module} ended with exit code {code}"
         if self.log is None:
             return text
         return f"{text}: {_last_line(self.log)} (log: {self.log})"
@@ -115,6 +124,19 @@ class Child:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+
+    def _die_with_parent(self) -> Callable[[], None] | None:
+        """What the child does before exec: have the kernel signal it when its parent dies."""
+        if sys.platform != "linux":
+            return None
+        libc, parent, number = ctypes.CDLL(None), os.getpid(), self._orphaned
+
+        def bind() -> None:
+            libc.prctl(PR_SET_PDEATHSIG, number)
+            if os.getppid() != parent:  # it died before the kernel was told
+                os._exit(1)
+
+        return bind
 
     def _signal(self, number: int) -> None:
         if self._process is not None and self.code is None:
@@ -133,7 +155,9 @@ class Processes:
         self, environ: Mapping[str, str], logs: Path | None, request_seconds: float
     ) -> None:
         self.broker = Child("broker", environ, logs and logs / "broker.log")
-        self.worker = Child("worker", environ, logs and logs / "worker.log")
+        # When we are killed the broker ends at once, though in order. Workers could not hand back
+        # to it what they hold, and would keep the next command out while they tried.
+        self.worker = Child("worker", environ, logs and logs / "worker.log", signal.SIGKILL)
         self._worker_stop_seconds = request_seconds + 10
 
     def start(self, ready: Callable[[], bool], stopping: Event) -> None:
@@ -154,13 +178,20 @@ class Processes:
         self.worker.start()
 
     def revive(self) -> list[str]:
-        """Start again what has died; returns the names. Raises :class:`ProcessFailed`."""
-        return [child.module for child in (self.broker, self.worker) if child.revive()]
+        """Start again what has died; returns a line on each. Raises :class:`ProcessFailed`."""
+        return [death for child in (self.broker, self.worker) if (death := child.revive())]
 
-    def stop(self, impatient: Event) -> None:
-        """Stop the workers, then the broker; at once when ``impatient`` is or becomes set."""
+    def stop(self, impatient: Event, between: Callable[[], None] = lambda: None) -> None:
+        """Stop the workers, then the broker; at once when ``impatient`` is or becomes set.
+
+        ``between`` is called while the broker still answers though no worker is left.
+        """
         self.worker.stop(self._worker_stop_seconds, impatient)
-        self.broker.stop(BROKER_STOP_SECONDS, impatient)
+        try:
+            if self.broker.code is None and self.broker.pid and not impatient.is_set():
+                between()
+        finally:
+            self.broker.stop(BROKER_STOP_SECONDS, impatient)
 
 
 def environment(base: Mapping[str, str], **settings: str) -> dict[str, str]:
@@ -177,9 +208,11 @@ def environment(base: Mapping[str, str], **settings: str) -> dict[str, str]:
     }
 
 
-def _die_with_parent() -> None:
-    """In the child, before exec: have the kernel send SIGTERM when the parent dies."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _last_line(log: Path) -> str:

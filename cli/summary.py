@@ -86,12 +86,14 @@ def of_run(
 def with_store(summary: Summary, store: Store, url: str, export: str) -> Summary:
     """``summary`` with the final states that the store counts: it is their truth.
 
-    ``url`` says where the content is, ``export`` how to get it out.
+    Nobody goes on with the crawl: one that is not done is "stopped" from here on. ``url`` says
+    where the content is, ``export`` how to get it out.
     """
     crawl = store.crawl(summary.crawl)
     counts = store.counts(crawl.id)
     return msgspec.structs.replace(
         summary,
+        state="stopped" if summary.state == "active" else summary.state,
         gone=counts["gone"],
         dead=counts["dead"],
         excluded=counts["excluded"],

@@ -55,5 +55,5 @@ def _serve(pair: Processes, settings: Settings, address: str, asked: Event) -> N
     if not asked.is_set():
         click.echo(f"broker at {address}, data in {settings.data}; Ctrl-C stops", err=True)
     while not asked.wait(LOOK_SECONDS):
-        for name in pair.revive():
-            click.echo(f"the {name} died and was started again", err=True)
+        for death in pair.revive():
+            click.echo(f"{death}; started again", err=True)

@@ -182,7 +182,11 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_resumes(
     assert code == 130
     assert "run the same command again to resume" in err
     done = len(site.requests)
-    assert summary(command.folder / "s.json")["state"] == "active"
+    made = summary(command.folder / "s.json")
+    assert (made["state"], made["reason"]) == ("stopped", "")
+    assert command.here("export", "-o", str(command.folder / "x.jsonl"))[0] == 0
+    lines = [json.loads(line) for line in (command.folder / "x.jsonl").open()]
+    assert made["pages"] == sum(line.get("status") == 200 for line in lines)
     assert done < 30
     code, _, err = command.run(*arguments, "--delay", "0")
     assert code == 0, err
@@ -199,8 +203,25 @@ def test_killed_broker_is_started_again_and_nothing_is_lost(
     broker.kill()
     code, _, err = end(process)
     assert code == 0, err
-    assert "the broker died and was started again" in err
+    assert "the broker was ended by SIGKILL; started again" in err
     assert summary(command.folder / "s.json")["pages"] == 31
+
+
+def test_same_command_resumes_at_once_after_it_was_killed(
+    command: Command, site: Site, root: str
+) -> None:
+    arguments = ("crawl", root, "--delay", "0.1", "--processes", "1", "--summary", "s.json")
+    settings = {"request_seconds": "3", "lease_seconds": "5"}
+    process = command.start(*arguments, **settings)
+    until(lambda: len(site.requests) >= 8, "eight requests")
+    process.kill()
+    process.wait()
+    process = command.start(*arguments, **settings)
+    code, _, err = end(process)
+    assert code == 0, err
+    assert "another worker" not in err
+    assert summary(command.folder / "s.json")["pages"] == 31
+    assert sum(Counter(site.requests).values()) - len(set(site.requests)) <= 2
 
 
 def test_second_crawl_in_the_same_folder_is_refused(

@@ -135,7 +135,7 @@ def test_child_killed_is_started_again(folder: Path) -> None:
     before = pair.worker.pid
     os.kill(before, signal.SIGKILL)
     until(lambda: pair.worker.code is not None)
-    assert pair.revive() == ["worker"]
+    assert pair.revive() == ["the worker was ended by SIGKILL"]
     assert pair.worker.pid != before
     pair.stop(NEVER)
 
@@ -204,6 +204,36 @@ def test_child_is_stopped_when_its_parent_is_killed(folder: Path) -> None:
     parent.wait()
     until((folder / "stops").exists)
     assert (folder / "stops").read_text() == "worker\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+def test_workers_of_a_killed_command_do_not_linger(folder: Path) -> None:
+    """They have no broker left to hand back to, and would keep the next command out."""
+    module(folder, "broker", OBEDIENT)
+    module(folder, "worker", STUBBORN)
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import os, signal; from pathlib import Path\n"
+            "from gevent.event import Event\n"
+            "from cli.processes import Processes, environment\n"
+            f"environ = environment(os.environ) | {{'PYTHONPATH': {str(folder)!r}}}\n"
+            "pair = Processes(environ, Path('logs'), 60.0)\n"
+            "pair.start(Path('broker.up').exists, Event())\n"
+            "Path('worker.pid').write_text(str(pair.worker.pid))\n"
+            "signal.pause()",
+        ],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+    )
+    until((folder / "worker.up").exists)
+    until(lambda: (folder / "worker.pid").exists() and (folder / "worker.pid").read_text())
+    worker = psutil.Process(int((folder / "worker.pid").read_text()))
+    parent.kill()
+    parent.wait()
+    until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
+    until((folder / "stops").exists)
+    assert (folder / "stops").read_text() == "broker\n"
 
 
 def test_first_signal_asks_and_second_is_impatient() -> None:

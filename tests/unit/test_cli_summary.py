@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from cli import summary
@@ -88,6 +89,11 @@ def test_final_states_are_counted_by_the_store(store: Store, crawl: Crawl) -> No
     made = summary.with_store(counters, store, "sqlite:///x", "greencrawl export")
     assert (made.pages, made.gone, made.dead, made.excluded) == (30, 1, 1, 1)
     assert made.slowest_hosts == (summary.HostTime("example.org", 0.5, 2),)
+
+
+def test_crawl_that_was_not_done_is_stopped(store: Store, crawl: Crawl) -> None:
+    counters = summary.of_run(replace(STATS, state="active"), (), seconds=2.0, pages_before=1)
+    assert summary.with_store(counters, store, "sqlite:///x", "").state == "stopped"
 
 
 def test_crawl_that_nobody_runs_is_summed_up_from_the_store(store: Store, crawl: Crawl) -> None:

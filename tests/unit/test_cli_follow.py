@@ -1,0 +1,54 @@
+"""Following a crawl: what the display says while nothing can be fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from broker.client import BrokerClient
+from cli import follow as module
+from cli.follow import ALL_REST, follow, last_look
+from cli.stopping import Stop
+from schema.errors import Unavailable
+from schema.records import CrawlStats, CreateCrawl, Stats
+
+WANTED = CreateCrawl(name="x", seeds=("https://example.org/",))
+
+
+def broker(*looks: dict[str, Any]) -> BrokerClient:
+    """A broker whose counters are those ``looks``, one after the other."""
+    rest: Iterable[dict[str, Any]] = iter(looks)
+
+    def stats(name: str) -> Stats:
+        try:
+            look = next(rest)  # type: ignore[call-overload]
+        except StopIteration:
+            raise Unavailable("gone") from None
+        return Stats((CrawlStats(crawl=name, **look),))
+
+    made = SimpleNamespace(put_crawl=lambda _: SimpleNamespace(state="active"), stats=stats)
+    return cast("BrokerClient", made)
+
+
+@pytest.mark.parametrize(("in_flight", "said"), [(0, True), (1, False)])
+def test_urls_that_wait_with_none_in_flight_are_explained(
+    in_flight: int, said: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "QUIET_SECONDS", 0.02)
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
+    wait = {"state": "active", "waiting": 3, "leased": in_flight}
+    end = follow(broker(wait, wait, {"state": "done"}), WANTED, Stop(), None, fresh=False)
+    assert end is not None
+    assert not end.stopped
+    assert (ALL_REST in capsys.readouterr().err) is said
+
+
+def test_last_look_counts_what_was_stored_meanwhile() -> None:
+    end = follow(broker({"state": "done", "stored": 2}), WANTED, Stop(), None, fresh=False)
+    assert end is not None
+    later = broker({"state": "active", "stored": 3})
+    assert last_look(later, end).last.stored == 3
+    assert last_look(later, end) == end  # the broker is away
