@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
@@ -226,6 +227,9 @@ def main(settings: Settings, number: int) -> int:
 
     impatient = gevent.spawn(give_up_starting)
     worker = starting.get()
+    # What start-up made stays; pages make no cycles to speak of. Worth 5 % of the CPU a page.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
     impatient.kill()
     if not isinstance(worker, Worker):  # told to stop while Redis, say, is awaited
         return 0
