@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -73,7 +74,8 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     max_seconds: Annotated[
         Count,
         Meta(
-            description="Stop after so many seconds of crawling, stops and pauses apart; 0: no limit"
+            description="Stop after so many seconds of crawling, stops and pauses apart; "
+            "0: no limit"
         ),
     ] = 0
     max_body_bytes: Annotated[
@@ -516,6 +518,9 @@ class Failure(Struct, frozen=True):
     """Requests that left for the host before this failed (0: none did)."""
 
 
+_ASCII = "".join(map(chr, range(0x80)))
+
+
 class Fetched(Struct):
     """An HTTP answer. ``body`` is after content-encoding, cut at ``max_body_bytes``.
 
@@ -536,6 +541,16 @@ class Fetched(Struct):
     @property
     def content_type(self) -> str:
         return self.headers.get("content-type", "")
+
+    @property
+    def location(self) -> str:
+        """Where a redirect points, "" without one; bytes beyond ASCII percent-encoded.
+
+        Headers are read as Latin-1, so each character beyond ASCII is a byte of an encoding that
+        nobody named: browsers send such bytes back as they came.
+        """
+        found = self.headers.get("location", "").strip()
+        return found if found.isascii() else quote(found, safe=_ASCII, encoding="latin-1")
 
 
 class Link(Struct):

@@ -15,7 +15,7 @@ redirect their pages as well, and the other host's session keeps the other host'
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from schema.clock import Clock, epoch_ms, monotonic
 from schema.errors import InvalidUrl
@@ -31,6 +31,8 @@ LOCAL_SECONDS = 3600
 """Together the 24 hours beyond which RFC 9309 (2.4) wants no copy used."""
 DOUBTFUL_SECONDS = 3600
 _ORIGINS = 2000
+_BODIES_BYTES = 8 * 1024 * 1024
+"""Of the files whose rules are kept in a process; rules take up to sixteen times as much."""
 _KIND = FailureKind.ROBOTS_UNREACHABLE
 
 
@@ -42,13 +44,22 @@ class RobotsCache(Protocol):
     def robots_put(self, origin: str, value: bytes, seconds: int) -> None: ...
 
 
+class _Kept(NamedTuple):
+    """Rules in use until a monotonic time; ``size`` is that of their file in bytes."""
+
+    until: float
+    rules: robots.Rules
+    size: int
+
+
 class RobotsGate:
     """Rules by origin, for one process."""
 
     def __init__(self, shared: RobotsCache, clock: Clock = monotonic) -> None:
         self._shared = shared
         self._clock = clock
-        self._local: OrderedDict[str, tuple[float, robots.Rules]] = OrderedDict()
+        self._local: OrderedDict[str, _Kept] = OrderedDict()
+        self._bytes = 0
 
     def rules(self, visit: Visit, url: str) -> robots.Rules | Failure:
         """The rules that hold for ``url``, or why they cannot be known now.
@@ -68,9 +79,9 @@ class RobotsGate:
 
     def _known(self, origin: str) -> robots.Rules | None:
         entry = self._local.get(origin)
-        if entry is not None and entry[0] > self._clock():
+        if entry is not None and entry.until > self._clock():
             self._local.move_to_end(origin)
-            return entry[1]
+            return entry.rules
         record = persist(lambda: self._shared.robots_get(origin), "frontier")
         return None if record is None else self._keep(origin, record)
 
@@ -79,11 +90,17 @@ class RobotsGate:
         if cached is None:
             return None
         rules = cached.rules()
-        self._local[origin] = (self._clock() + LOCAL_SECONDS, rules)
-        self._local.move_to_end(origin)
-        if len(self._local) > _ORIGINS:
-            self._local.popitem(last=False)
+        self._forget(origin)
+        self._local[origin] = _Kept(self._clock() + LOCAL_SECONDS, rules, len(cached.body))
+        self._bytes += len(cached.body)
+        while len(self._local) > _ORIGINS or self._bytes > _BODIES_BYTES:
+            self._forget(next(iter(self._local)))
         return rules
+
+    def _forget(self, origin: str) -> None:
+        kept = self._local.pop(origin, None)
+        if kept is not None:
+            self._bytes -= kept.size
 
     def _fetch(self, visit: Visit, origin: str) -> tuple[bytes, int] | Failure:
         """(record for the cache, seconds it may be kept), or why nothing may be fetched now."""
@@ -97,7 +114,7 @@ class RobotsGate:
                 return robots.pack("rules", answer.body, answer.fetched_ms), SHARED_SECONDS
             if verdict == "disallow_all_for_now":
                 return _unreachable(retry.classify(answer) or Failure(_KIND, code=answer.status))
-            target = _target(url, answer) if 300 <= answer.status < 400 else None
+            target = _target(url, answer)
             if target is None:
                 break
             if host_of(target) != visit.host:
@@ -114,8 +131,11 @@ class RobotsGate:
 
 
 def _target(url: str, answer: Fetched) -> str | None:
+    """Where an answer to ``url`` redirects to, None if nowhere."""
+    if answer.status not in retry.REDIRECTS or not answer.location:
+        return None
     try:
-        return canonicalise(answer.headers.get("location", ""), url)
+        return canonicalise(answer.location, url)
     except InvalidUrl:
         return None
 

@@ -99,7 +99,7 @@ def redirect_problem(task: Task, location: str) -> str:
     try:
         target = canonicalise(location, task.url)
     except InvalidUrl as error:
-        return str(error)
+        return error.reason if "@" in location else str(error)  # it may hold a password
     return "to itself" if target == task.url else ""
 
 

@@ -245,7 +245,7 @@ class Pipeline:
 
     def _redirect(self, visit: Visit, task: Task, fetched: Fetched, notes: list[Attempt]) -> None:
         """Admit where the answer points to; a seed takes its scope along within its domain."""
-        location = fetched.headers.get("location", "")
+        location = fetched.location
         problem = redirect_problem(task, location)
         if problem:
             failure = Failure(FailureKind.REDIRECT, problem, fetched.status)
@@ -339,7 +339,7 @@ class Pipeline:
             url=task.url,
             final_url=task.url,
             status=fetched.status,
-            headers={k: v for k, v in fetched.headers.items() if k != "set-cookie"},
+            headers={k: v for k, v in fetched.headers.items() if not _secret(k, v)},
             fetched_ms=fetched.fetched_ms,
             elapsed_ms=fetched.elapsed_ms,
             depth=task.depth,
@@ -370,6 +370,14 @@ def _suspect(visit: Visit, task: Task) -> Suspect:
         task.level,
         task.errors,
     )
+
+
+def _secret(name: str, value: str) -> bool:
+    """Whether a header is not to be stored: cookies, and a target that may hold a password.
+
+    Where a redirect leads is in ``final_url`` all the same.
+    """
+    return name == "set-cookie" or (name == "location" and "@" in value)
 
 
 def is_text(fetched: Fetched) -> bool:

@@ -80,8 +80,11 @@ class Pace:
         return self._latency
 
     def learn_robots_delay(self, seconds: float) -> None:
-        """From here on keep robots.txt's crawl-delay, up to :data:`MAX_ROBOTS_DELAY`."""
-        self._robots_delay = min(max(seconds, 0.0), MAX_ROBOTS_DELAY)
+        """From here on keep robots.txt's crawl-delay, up to :data:`MAX_ROBOTS_DELAY`.
+
+        The longest counts: http and https of one host have files of their own.
+        """
+        self._robots_delay = max(self._robots_delay, min(seconds, MAX_ROBOTS_DELAY))
 
     def wait_seconds(self) -> float:
         """Seconds until a request may start; 0 when it may start now.

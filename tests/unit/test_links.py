@@ -115,3 +115,9 @@ def test_redirect_that_leads_nowhere_is_named(task: Task, location: str, said: s
     problem = redirect_problem(task, location)
     assert said in problem
     assert bool(problem) == bool(said)
+
+
+def test_problem_of_a_redirect_tells_no_password() -> None:
+    problem = redirect_problem(Task(1, "http://h/"), "ftp://user:secret@h/")
+    assert problem
+    assert "secret" not in problem

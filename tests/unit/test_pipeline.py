@@ -29,6 +29,7 @@ from schema.urls import fingerprint
 from worker import hooks, retry, robots
 from worker.auth import Anonymous
 from worker.download import LeaseExpired
+from worker.gate import RobotsGate
 from worker.hooks import Hooks
 from worker.journal import Journal
 from worker.links import MAX_REDIRECTS
@@ -273,6 +274,24 @@ def test_robots_redirect_to_a_host_whose_rules_are_known_takes_those(world: Worl
     assert "http://h/a" not in world.site.asked
 
 
+@pytest.mark.parametrize("answer", [status(304), status(302), status(300, location="/other")])
+def test_robots_redirect_without_a_target_is_asked_for_once(world: World, answer: Fetched) -> None:
+    world.site.answers["http://h/robots.txt"] = answer
+    world.run("http://h/a")
+    assert world.site.asked == ["http://h/robots.txt", "http://h/a"]
+
+
+def test_giant_robots_of_many_origins_are_not_all_kept_in_memory(world: World) -> None:
+    gate = RobotsGate(world.stores)
+    giant = b"User-agent: *\nDisallow: /a\n#" + b"x" * 400_000
+    for number in range(40):
+        world.stores.robots[f"http://h{number}"] = robots.pack("rules", giant, 0)
+        rules = gate.rules(None, f"http://h{number}/a")  # type: ignore[arg-type]
+        assert isinstance(rules, robots.Rules)
+        assert not rules.allowed(f"http://h{number}/a", "bot")
+    assert len(gate._local) == 20
+
+
 def test_endless_robots_redirects_end(world: World) -> None:
     world.site.answers["http://h/robots.txt"] = status(302, location="/robots.txt?x")
     world.site.answers["http://h/robots.txt?x"] = status(302, location="/robots.txt?x")
@@ -408,6 +427,24 @@ def test_redirect_is_recorded_and_its_target_admitted_at_the_same_depth(world: W
     assert (page.status, page.final_url) == (301, "http://h/b")
     assert [(a.url, a.depth, a.redirects) for a in page.links] == [("http://h/b", 2, 1)]
     assert world.outcomes == [Done(stored=False)]
+
+
+def test_redirect_keeps_bytes_that_are_not_ascii(world: World) -> None:
+    """As browsers do, whatever encoding they are in."""
+    for path, raw in (("/u", "/é?é".encode()), ("/g", "/中?中".encode("gbk"))):
+        world.site.answers[f"http://h{path}"] = status(302, location=raw.decode("latin-1"))
+    world.run("http://h/u", "http://h/g")
+    found = [result.page.final_url for result in world.stores.results if result.page]
+    assert found == ["http://h/%C3%A9?%C3%A9", "http://h/%D6%D0?%D6%D0"]
+
+
+def test_password_in_a_redirect_is_not_stored(world: World) -> None:
+    world.site.answers["http://h/a"] = status(302, location="http://me:secret@h/b")
+    world.run("http://h/a")
+    page = world.result.page
+    assert page is not None
+    assert [link.url for link in page.links] == [page.final_url] == ["http://h/b"]
+    assert "secret" not in repr(world.result)
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,13 @@ def test_robots_crawl_delay_is_kept_up_to_its_bound() -> None:
     assert pace.report().robots_delay == MAX_ROBOTS_DELAY
 
 
+def test_longest_crawl_delay_of_a_host_s_origins_is_kept() -> None:
+    pace = Pace(1.0, 1.0)
+    for seconds in (20.0, 2.0):
+        pace.learn_robots_delay(seconds)
+    assert pace.floor == pace.report().robots_delay == 20.0
+
+
 def test_adapting_stops_at_a_minute_but_an_asked_for_delay_beyond_it_stays() -> None:
     pace = Pace(1.0, 1.0)
     for _ in range(20):
