@@ -11,7 +11,7 @@ the node.
                        bytes, hosts, f:<failure kind>
 ``gc:{p}:due:<crawl>`` sorted set host → logical ms at which it may be opened
 ``gc:{p}:w:<crawl>:<host>:<level>``  list of waiting entries
-``gc:{p}:h:<host>``    hash: next, till, lvl, busy, ad, rd, od, lat, fail, rob, and for each
+``gc:{p}:h:<host>``    hash: next, last, till, lvl, busy, ad, rd, od, lat, fail, rob, and for each
                        crawl with waiting tasks c<crawl> (how many) and v<crawl> (their levels)
 ``gc:{p}:s:<token>``   hash: a session and its tasks t<number>
 ``gc:{p}:sd``          sorted set token → logical ms at which it is reaped

@@ -65,7 +65,8 @@ class FrontierMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="frontier-"))
-        self.server.client.flushall()
+        self.client = self.server.client
+        self.client.flushall()
         store = open_store(f"sqlite:///{self.folder / 'c.sqlite'}")
         self.store = store
         self.frontier = Frontier(
@@ -85,6 +86,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.held: dict[str, Held] = {}
         self.ended: list[Held] = []
         self.rest: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
+        self.last: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
         self.blocked: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
         self.robots: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
         self.adaptive: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
@@ -110,9 +112,12 @@ class FrontierMachine(RuleBasedStateMachine):
         }
         return max([self.adaptive[host], *(DELAYS[c] * 1000 for c in waiting)])
 
-    def free(self, held: Held, rest: float) -> None:
-        held.open = False
-        self.rest[held.session.host] = max(self.rest[held.session.host], rest)
+    def free(self, held: Held, ended: float) -> None:
+        """The slot is free; requests may have been sent until ``ended`` (ms)."""
+        s, held.open = held.session, False
+        rest = ended + max(self.delay_ms(s.host), s.delay * 1000)
+        self.rest[s.host] = max(self.rest[s.host], rest - 100)
+        self.last[s.host] = max(self.last[s.host], ended - 100)
 
     def forget(self, token: str) -> None:
         self.ended.append(self.held.pop(token))
@@ -169,6 +174,8 @@ class FrontierMachine(RuleBasedStateMachine):
         host = session.host
         assert session.crawl not in self.paused
         assert now + 5 >= self.rest[host], "opened while the host rests"
+        in_force = max(session.delay, self.delay_ms(host) / 1000)
+        assert now + 5 >= self.last[host] + in_force * 1000, "opened before its delay was over"
         assert now + 5 >= self.blocked[host], "opened while the host is blocked"
         others = [h for h in self.held.values() if h.open and h.session.host == host]
         if session.delay > 0 or self.robots[host] <= now:
@@ -229,9 +236,16 @@ class FrontierMachine(RuleBasedStateMachine):
         held = self.pick(data)
         if held is None:
             return
+        current = held.session.token in self.held and held.open
+        numbers = tuple(held.tasks)[:2] if release and current else ()
+        self.end(held, failed=failed, robots=robots, adaptive=adaptive, numbers=numbers)
+
+    def end(
+        self, held: Held, *, failed: bool, robots: bool, adaptive: float, numbers: tuple[int, ...]
+    ) -> None:
+        """Close a session, live or not."""
         s, host = held.session, held.session.host
         current = s.token in self.held and held.open
-        numbers = tuple(held.tasks)[:2] if release and current else ()
         report = HostReport(
             delay=adaptive,
             robots=robots,
@@ -253,7 +267,7 @@ class FrontierMachine(RuleBasedStateMachine):
             self.robots[host] = now + 86_400_000
         if failed:
             self.blocked[host] = max(self.blocked[host], now + 29_000)
-        self.free(held, now + max(self.delay_ms(host), s.delay * 1000) - 100)
+        self.free(held, now)
         if not held.tasks:
             self.forget(s.token)
 
@@ -262,9 +276,11 @@ class FrontierMachine(RuleBasedStateMachine):
         held = self.pick(data)
         if held is None:
             return
+        self.hand_back(held, tuple(held.tasks)[:1] if some else ())
+
+    def hand_back(self, held: Held, numbers: tuple[int, ...]) -> None:
         s = held.session
         current = s.token in self.held
-        numbers = tuple(held.tasks)[:1] if some else ()
         item = ReleaseItem(session=s.session, token=s.token, tasks=numbers)
         assert self.frontier.release([item]) == ["ok" if current else "stale"]
         if current:
@@ -309,7 +325,7 @@ class FrontierMachine(RuleBasedStateMachine):
                 self.place[(held.session.crawl, url)] = "waiting"
             if held.open:
                 extra = REQUEST_S * 1000 if restart else 0
-                self.free(held, now + held.session.delay * 1000 + extra - 100)
+                self.free(held, now + extra)
             held.tasks = {}
             self.forget(token)
 
@@ -325,14 +341,47 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.5, 3.0, 8.0, 31.0, 70.0]))
     def time_passes(self, seconds: float) -> None:
-        self.server.client.hincrby(keys.OWNER, "offset", round(seconds * 1000))
+        self.client.hincrby(keys.OWNER, "offset", round(seconds * 1000))
         self.node._base_ms = None
 
     @rule(crawl=st.sampled_from([1, 2]), host=st.sampled_from(HOSTS))
     def hint_goes_stale(self, crawl: int, host: str) -> None:
         """`due` is a hint: whatever it says of a host, open looks at the host's own record."""
         p = self.frontier.partition_of(host)
-        self.server.client.zadd(f"gc:{{{p}}}:due:{crawl}", {host: 1})
+        self.client.zadd(f"gc:{{{p}}}:due:{crawl}", {host: 1})
+
+    @rule(data=st.data(), crawl=st.sampled_from([2, 2, 1]))
+    def block_against_a_hint(self, data: st.DataObject, crawl: int) -> None:
+        """A host that is blocked, and said to be due: at delay 0 nothing but the block holds it."""
+        live = [h for h in self.held.values() if h.open and h.session.crawl == crawl]
+        if live:
+            held = data.draw(st.sampled_from(live))
+            self.end(held, failed=True, robots=False, adaptive=0.0, numbers=tuple(held.tasks))
+            for number in DELAYS:
+                self.hint_goes_stale(number, held.session.host)
+            self.lease_all(crawl, held.session.host)
+
+    @rule(crawl=st.sampled_from([1, 2]), host=st.sampled_from(HOSTS))
+    def drain_and_hand_back(self, crawl: int, host: str) -> None:
+        """All tasks of a host go out and come back after its close: it must be due again."""
+        before = set(self.held)
+        self.lease_all(crawl, host)
+        mine = [h for t, h in self.held.items() if t not in before and h.session.host == host]
+        for held in mine:
+            self.end(held, failed=False, robots=False, adaptive=0.0, numbers=())
+            self.hand_back(held, ())
+
+    def lease_all(self, crawl: int, host: str) -> None:
+        """As many tasks as a session may hold, of each host of a partition that is due."""
+        self.sequence["v"] += 1
+        args = [
+            "v", self.incarnation["v"], self.sequence["v"], TTL_S * 1000, LIFE_MS,
+            REQUEST_S * 1000, 99, 0, [crawl, 4, 1000, *(secrets.token_hex(8) for _ in range(4))],
+        ]  # fmt: skip
+        p = self.frontier.partition_of(host)
+        now, sessions, _, _ = self.calls("open", p, args)
+        for row in sessions:
+            self.opened(part.session_of(p, TTL_S, row), "v", now)
 
     @rule()
     def tend(self) -> None:
@@ -345,7 +394,7 @@ class FrontierMachine(RuleBasedStateMachine):
                     self.place[(held.session.crawl, url)] = "waiting"
                 held.tasks = {}
                 if held.open:
-                    self.free(held, now + held.session.delay * 1000 - 100)
+                    self.free(held, now)
                 self.forget(token)
         for key, at in list(self.later.items()):
             if at <= now - 5:
@@ -370,16 +419,17 @@ class FrontierMachine(RuleBasedStateMachine):
 
     def dump(self) -> dict[str, Any]:
         """All keys and values but the expiries."""
-        client, found = self.server.client, {}
-        for key in sorted(client.keys("gc:{*")):
-            kind = client.type(key)
-            read = {
-                "hash": client.hgetall, "set": client.smembers, "string": client.get,
-                "list": lambda k: client.lrange(k, 0, -1),
-                "zset": lambda k: client.zrange(k, 0, -1, withscores=True),
-            }[kind]  # fmt: skip
-            found[key] = read(key)
-        return found
+        names = sorted(self.client.keys("gc:{*"))
+        pipe = self.client.pipeline(transaction=False)
+        for key in names:
+            pipe.type(key)
+        for key, kind in zip(names, pipe.execute(), strict=True):
+            {
+                "hash": pipe.hgetall, "set": pipe.smembers, "string": pipe.get,
+                "list": lambda k: pipe.lrange(k, 0, -1),
+                "zset": lambda k: pipe.zrange(k, 0, -1, withscores=True),
+            }[kind](key)  # fmt: skip
+        return dict(zip(names, pipe.execute(), strict=True))
 
     @invariant()
     def conserved_and_accounted(self) -> None:
@@ -441,6 +491,7 @@ class FrontierMachine(RuleBasedStateMachine):
             due = dict(dump.get(f"gc:{{{p}}}:due:{crawl}", []))
             if int(record.get("busy", 0)) == 0:
                 times = max(float(record.get("next", 0)), float(record.get("till", 0)))
+                times = max(times, float(record.get("last", 0)) + self.delay_ms(host))
                 assert host in due, f"{host} waits in crawl {crawl} but is not due ever"
                 assert due[host] <= max(times, self.now()) + 5
 
@@ -449,7 +500,7 @@ def test_frontier_agrees_with_its_model(tmp_path: Path) -> None:
     FrontierMachine.server = RedisServer(tmp_path / "redis").start()
     try:
         FrontierMachine.TestCase.settings = settings(
-            max_examples=60,
+            max_examples=120,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -39,8 +39,7 @@ for a = 3, #args do
     end
     redis.call('HSET', hk, 'ad', h.ad, 'lat', latency, 'rd', num(h.rd), 'rob', num(h.rob),
                'fail', num(h.fail), 'lvl', num(h.lvl), 'till', num(h.till))
-    local delay = math.max(delay_of(h), num(s.delay))
-    free_slot(token, s, h, it[9] > 0 and now + delay or 0)
+    free_slot(token, s, h, it[9] > 0 and now or 0)
     if num(s.left) <= 0 then drop_session(token, s) end
     rescore(s.host, h)
     statuses[#statuses + 1] = 'ok'

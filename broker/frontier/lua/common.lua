@@ -89,10 +89,18 @@ local function wake(crawl, ms)
   redis.call('PUBLISH', 'gc:wake', string.match(P, '{(%d+)}') .. ' ' .. crawl .. ' ' .. string.format('%.0f', ms))
 end
 
+-- When a host may be opened: after its rest and its block, and after the delay that is in force now,
+-- which may be longer than the one that was when its last session ended.
+local function opens_at(h, delay)
+  local at = math.max(num(h.next), num(h.till))
+  if num(h.last) > 0 then at = math.max(at, num(h.last) + delay) end
+  return at
+end
+
 -- Put the host where it belongs in the due set of each of its crawls; with no task and no session
--- its record expires once all its times are past.
+-- its record expires once all its times are past, but for one that an operator has set a delay in.
 local function rescore(host, h)
-  local at, waiting = math.max(num(h.next), num(h.till)), false
+  local crawls, delay = {}, math.max(num(h.ad), num(h.rd), num(h.od))
   local ids = {}
   for f in pairs(h) do
     local id = string.match(f, '^c(%d+)$')
@@ -100,22 +108,30 @@ local function rescore(host, h)
   end
   for _, id in ipairs(ids) do
     local c = redis.call('HMGET', P .. ':c:' .. id, 'state', 'slots', 'delay')
-    if not c[1] then
-      forget(host, id, h)
+    if c[1] then
+      crawls[#crawls + 1] = {id, c[1], num(c[2])}
+      delay = math.max(delay, num(c[3]))
     else
-      waiting = true
-      local due = P .. ':due:' .. id
-      if num(h.busy) < capacity(h, num(c[2]), delay_of(h)) then
-        local score = math.max(at, 1)
-        redis.call('ZADD', due, score, host)
-        if c[1] == 'active' and redis.call('ZRANGE', due, 0, 0)[1] == host then wake(id, score) end
-      else
-        redis.call('ZREM', due, host)
-      end
+      forget(host, id, h)
     end
   end
-  if not waiting and num(h.busy) <= 0 then
-    redis.call('PEXPIRE', P .. ':h:' .. host, math.max(at, num(h.rob), now) - now + 3600000)
+  local score = math.max(opens_at(h, delay), 1)
+  for _, c in ipairs(crawls) do
+    local due = P .. ':due:' .. c[1]
+    if num(h.busy) < capacity(h, c[3], delay) then
+      redis.call('ZADD', due, score, host)
+      if c[2] == 'active' and redis.call('ZRANGE', due, 0, 0)[1] == host then wake(c[1], score) end
+    else
+      redis.call('ZREM', due, host)
+    end
+  end
+  if #crawls == 0 and num(h.busy) <= 0 then
+    local hk = P .. ':h:' .. host
+    if num(h.od) > 0 then
+      redis.call('PERSIST', hk)
+    else
+      redis.call('PEXPIRE', hk, math.max(score, num(h.rob), now) - now + 3600000)
+    end
   end
 end
 
@@ -183,14 +199,18 @@ local function give_back(token, s, h, only, charge)
   return #fields
 end
 
--- Free the slot that a session holds; the host rests until at least `rest`.
-local function free_slot(token, s, h, rest)
+-- Free the slot that a session holds. Its fetching ended at `ended` at the latest (0: it sent nothing);
+-- the host rests from then for its delay.
+local function free_slot(token, s, h, ended)
   local host = P .. ':h:' .. s.host
   s.open = '0'
   redis.call('HSET', P .. ':s:' .. token, 'open', 0)
   h.busy = math.max(num(h.busy) - 1, 0)
-  h.next = math.max(num(h.next), rest)
-  redis.call('HSET', host, 'busy', h.busy, 'next', h.next)
+  if ended > 0 then
+    h.last = math.max(num(h.last), ended)
+    h.next = math.max(num(h.next), ended + math.max(delay_of(h), num(s.delay)))
+  end
+  redis.call('HSET', host, 'busy', h.busy, 'next', num(h.next), 'last', num(h.last))
 end
 
 -- Earliest moment at which `tend` has something to do: a retry or an expired session. 0: nothing.

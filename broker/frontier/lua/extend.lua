@@ -2,7 +2,8 @@
 --
 -- args  {ttl ms, longest request ms, {token, host} …}
 -- {'OK', now, statuses}: 'ok', 'stale', or 'stop' (its absolute life is over, or its host is
--- blocked: make no further request, close soon; storing what was fetched goes on).
+-- blocked: make no further request, close soon; storing what was fetched goes on). Past its absolute
+-- life a session is not kept any longer; a shorter ttl than before brings its end no nearer.
 local statuses = {}
 for a = 3, #args do
   local token = args[a][1]
@@ -10,7 +11,7 @@ for a = 3, #args do
   if s[1] ~= args[a][2] then
     statuses[#statuses + 1] = 'stale'
   else
-    redis.call('ZADD', P .. ':sd', now + args[1] + args[2], token)
+    if now <= num(s[3]) then redis.call('ZADD', P .. ':sd', 'GT', now + args[1] + args[2], token) end
     local till = num(redis.call('HGET', P .. ':h:' .. s[1], 'till'))
     statuses[#statuses + 1] = s[2] == '1' and (now > num(s[3]) or till > now) and 'stop' or 'ok'
   end

@@ -32,6 +32,8 @@ for a = 1, #args do
         local member = s.crawl .. '\n' .. s.host .. '\n' .. string.sub(value, 1, 1) .. entry
         if redis.call('ZADD', P .. ':later', at, member) == 1 then
           redis.call('HINCRBY', counters, 'later', 1)
+        else -- the same URL, queued twice by force, waits there already: this one ends here
+          redis.call('HINCRBY', counters, 'fin', 1)
         end
         redis.call('HINCRBY', counters, 'retries', 1)
         earlier = math.min(earlier or at, at)

@@ -108,14 +108,14 @@ for a = 9, #args do
     for _, host in ipairs(candidates(id, c, left)) do
       if left <= 0 or max_tasks <= 0 then break end
       local h = record(P .. ':h:' .. host)
-      local at = math.max(num(h.next), num(h.till))
+      local floor = floor_of(h)
+      local delay = math.max(num(h.ad), floor)
+      local at = opens_at(h, delay)
       if not h['c' .. id] then
         redis.call('ZREM', due, host)
       elseif at > now then
         redis.call('ZADD', due, at, host)
       else
-        local floor = floor_of(h)
-        local delay = math.max(num(h.ad), floor)
         local cap = capacity(h, num(c.slots), delay)
         while left > 0 and max_tasks > 0 and num(h.busy) < cap and h['c' .. id] do
           local n = open_one(want[taken + 1], id, c, host, h, delay, floor, max_tasks)

@@ -22,11 +22,7 @@ for token, mark in pairs(all) do
       local h = record(P .. ':h:' .. s.host)
       tasks = tasks + give_back(token, s, h, nil, false)
       sessions = sessions + 1
-      if s.open == '1' then
-        local rest = now + math.max(delay_of(h), num(s.delay))
-        if num(i) < inc then rest = rest + longest end
-        free_slot(token, s, h, rest)
-      end
+      if s.open == '1' then free_slot(token, s, h, num(i) < inc and now + longest or now) end
       drop_session(token, s)
       rescore(s.host, h)
     else

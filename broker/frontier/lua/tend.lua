@@ -9,7 +9,7 @@ for _, token in ipairs(redis.call('ZRANGEBYSCORE', P .. ':sd', '-inf', now, 'LIM
   if s.host then
     local h = record(P .. ':h:' .. s.host)
     give_back(token, s, h, nil, true)
-    if s.open == '1' then free_slot(token, s, h, now + math.max(delay_of(h), num(s.delay))) end
+    if s.open == '1' then free_slot(token, s, h, now) end
     drop_session(token, s)
     rescore(s.host, h)
     reaped = reaped + 1
