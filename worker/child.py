@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import gevent
 from gevent.event import Event
@@ -133,9 +134,19 @@ class Worker:
         log.info("worker up", worker=name, incarnation=incarnation, pid=os.getpid())
 
     def run(self) -> int:
-        """Charge what the last process died of, then crawl; returns the exit status."""
+        """Charge what the last process died of, then crawl; returns the exit status.
+
+        Told to stop before the charge is settled, since the store or the broker is away, it leaves
+        the verdict to the next process.
+        """
         try:
-            self._charge()
+            charging = gevent.spawn(self._charge)
+            either: list[Any] = [charging, self._stopping]
+            gevent.wait(either, count=1)
+            if not charging.ready():
+                charging.kill()
+                return 0
+            charging.get()
             return self._engine.run(self._settings.request_seconds + 10.0)
         finally:
             self._downloader.close()

@@ -45,6 +45,9 @@ SLOW_SECONDS = 5.0
 """A host whose answers took longer last time counts as slow."""
 _SLOW_HOSTS = 10_000
 _EXTEND_BATCH = 1000
+LOOK_SECONDS = 1.0
+AWAY_LOOKS = 3
+"""Looks in a row that find no broker ready, after which a stopping worker no longer waits."""
 
 
 class Broker(Protocol):
@@ -55,6 +58,8 @@ class Broker(Protocol):
     def reconcile(self, request: ReconcileRequest) -> ReconcileReply: ...
 
     def extend(self, request: ExtendRequest) -> ItemsReply: ...
+
+    def ready(self) -> bool: ...
 
 
 class Runner(Protocol):
@@ -151,7 +156,8 @@ class Engine:
         """Work until ``stopping`` is set, then drain; returns the process's exit status.
 
         Draining: no further request leaves; answers under way are taken in, stored and settled;
-        what was not fetched is released, and sessions are closed – within ``grace_seconds``.
+        what was not fetched is released, and sessions are closed – within ``grace_seconds``, and
+        only while there is a broker to tell: it may be stopping as well.
         """
         services = [self.spawn(self._beat), self.spawn(self._writer.run)]
         services += [self.spawn(outbox.run) for outbox in self._outboxes]
@@ -160,12 +166,14 @@ class Engine:
         self._stopping.wait()
         leasing.kill()
         if not self._failed:
-            try:
-                with gevent.Timeout(grace_seconds):
-                    self._drain()
+            ends = [gevent.spawn(self._drain), gevent.spawn(self._until_away)]
+            gevent.wait(ends, grace_seconds, count=1)
+            if ends[0].ready():
+                ends[0].get()
                 log.info("stopped")
-            except gevent.Timeout:  # what is left is reaped by the broker, and fetched again
+            else:  # what is left is reaped by the broker, and fetched again
                 log.warning("stopped with work left", held=len(self._sessions))
+            gevent.killall(ends)
         gevent.killall(services)
         return 1 if self._failed else 0
 
@@ -177,6 +185,17 @@ class Engine:
         for outbox in self._outboxes:
             outbox.join()
         self._reconcile()  # a lease whose answer we did not wait for opens nothing
+
+    def _until_away(self) -> None:
+        """Returns once no broker has been ready, with its Redis and store, at several looks."""
+        missed = 0
+        while missed < AWAY_LOOKS:
+            try:
+                ready = gevent.with_timeout(LOOK_SECONDS, self._broker.ready, timeout_value=False)
+            except Refused:
+                ready = True  # somebody is there
+            missed = 0 if ready else missed + 1
+            gevent.sleep(LOOK_SECONDS)
 
     # -- leasing
 

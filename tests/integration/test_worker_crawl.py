@@ -85,6 +85,22 @@ def test_sigterm_hands_back_what_was_not_fetched(tmp_path: Path, redis_server: R
         assert all(count == 1 for count in counts.values())
 
 
+def test_worker_stops_soon_when_its_broker_stops_with_it(tmp_path: Path) -> None:
+    """As honcho stops them: both at once, and the embedded Redis with the broker.
+
+    Without this it would wait for the longest request, and some more: 70 s.
+    """
+    with SiteServer(menu_site) as server, System(tmp_path).start() as system:
+        system.crawl([server.url("/")], delay=0.1)
+        wait_until(lambda: len(server.hits) >= 4, 20, "the crawl is under way")
+        assert system.broker is not None
+        assert system.worker is not None
+        system.broker.terminate()
+        system.worker.terminate()
+        assert system.broker.wait(30) == 0
+        assert system.worker.wait(30) == 0
+
+
 def test_worker_outlives_its_broker(tmp_path: Path, redis_server: RedisServer) -> None:
     with (
         SiteServer(menu_site) as server,

@@ -52,11 +52,14 @@ class Broker:
 
     sessions: list[Session] = field(default_factory=list)
     away: int = 0
+    down: bool = False
     status: ItemStatus = "ok"
     log: list[Any] = field(default_factory=list)
     some: Event = field(default_factory=Event)
 
     def _meet(self) -> None:
+        if self.down:
+            raise Unavailable("broker")
         if self.away:
             self.away -= 1
             raise Unavailable("broker")
@@ -80,6 +83,9 @@ class Broker:
     def extend(self, request: ExtendRequest) -> ItemsReply:
         self.log.append(request)
         return ItemsReply(tuple(self.status for _ in request.items))
+
+    def ready(self) -> bool:
+        return not self.down
 
     def add(self, *numbers: int) -> None:
         self.sessions += [session(number) for number in numbers]
@@ -128,7 +134,9 @@ class Heart:
 class Rig:
     """An engine with a broker and a runner that a test turns."""
 
-    def __init__(self, greenlets: int = 4, lease_seconds: float = 60.0) -> None:
+    def __init__(
+        self, greenlets: int = 4, lease_seconds: float = 60.0, grace_seconds: float = 0.5
+    ) -> None:
         self.broker, self.runner, self.heart = Broker(), Runner(), Heart()
         self.sessions, self.stopping, self.closed = Sessions(), Event(), []  # type: ignore[var-annotated]
         closing: Outbox[CloseItem] = Outbox(
@@ -149,7 +157,7 @@ class Rig:
             stopping=self.stopping,
             clock=lambda: 100.0,
         )
-        self.life = gevent.spawn(self.engine.run, 0.5)
+        self.life = gevent.spawn(self.engine.run, grace_seconds)
 
     def _close(self, items: Any) -> ItemsReply:
         self.closed += [item.session for item in items]
@@ -174,6 +182,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
             yield 0.001
 
     monkeypatch.setattr("worker.engine.delays", delays)
+    monkeypatch.setattr("worker.engine.LOOK_SECONDS", 0.3)
 
 
 @pytest.fixture
@@ -287,6 +296,18 @@ def test_stopping_does_not_wait_beyond_its_grace(rig: Rig) -> None:
     rig.until(lambda: rig.runner.running)
     assert rig.end() == 0
     assert rig.closed == []
+
+
+@pytest.mark.parametrize("fetching", [True, False])
+def test_stopping_does_not_wait_for_a_broker_that_is_gone(fetching: bool) -> None:
+    rig = Rig(grace_seconds=3600)
+    rig.broker.add(1)
+    rig.until(lambda: rig.runner.running)
+    rig.broker.down = True
+    if not fetching:
+        rig.runner.release.set()
+        rig.until(lambda: not rig.runner.running)
+    assert rig.end() == 0
 
 
 def test_error_that_nobody_foresaw_ends_the_process_with_1(rig: Rig) -> None:
