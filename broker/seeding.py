@@ -121,13 +121,17 @@ def admit(
 ) -> list[bool]:
     """Log a batch, admit it, settle it. True where a URL was new to the frontier."""
     batch = service.store.add_seeds(crawl.id, admissions, force=force)
-    faults.point("broker.after_seed_log")
-    if crawl.state == "done":  # the log has made it active again
-        service.frontier.put_crawl(service.store.crawl(crawl.id))
-    mode = Mode.FORCE if force else Mode.NEW
-    flags = service.frontier.admit(crawl.id, admissions, mode=mode)
-    faults.point("broker.after_seed_admit")
-    service.store.seeds_admitted(batch)
+    service.admitting.add(batch)
+    try:
+        faults.point("broker.after_seed_log")
+        if crawl.state == "done":  # the log has made it active again
+            service.frontier.put_crawl(service.store.crawl(crawl.id))
+        mode = Mode.FORCE if force else Mode.NEW
+        flags = service.frontier.admit(crawl.id, admissions, mode=mode, batch=batch)
+        faults.point("broker.after_seed_admit")
+        service.store.seeds_admitted(batch)
+    finally:
+        service.admitting.discard(batch)
     return flags
 
 
@@ -139,7 +143,7 @@ def settle(service: Service, batch: SeedBatch) -> None:
     try:
         service.frontier.put_crawl(service.store.crawl(batch.crawl))
         mode = Mode.FORCE if batch.force else Mode.NEW
-        service.frontier.admit(batch.crawl, batch.urls, mode=mode)
+        service.frontier.admit(batch.crawl, batch.urls, mode=mode, batch=batch.id)
     except UnknownCrawl:
         if not service.deleting(batch.crawl):
             service.store.seeds_admitted(batch.id)

@@ -69,7 +69,7 @@ class Queue(Protocol):
 
     def fingerprint(self, url: str) -> int: ...
     def admit(
-        self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW
+        self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW, batch: int = 0
     ) -> list[bool]: ...
     def put_crawl(self, crawl: Crawl) -> None: ...
     def drop_crawl(self, crawl: int) -> None: ...
@@ -98,6 +98,8 @@ class Service:
         self.store = store
         self.clock = clock
         self.stopping = Event()
+        self.admitting: set[int] = set()
+        """Seed batches that a request is admitting right now."""
         self._deleting: set[int] = set()
         self._work = Group()
         self._polls: set[greenlet.greenlet] = set()

@@ -22,10 +22,15 @@ log = logger("upkeep")
 
 BUSY_SECONDS = 0.25
 """Least time between two scans of the crawls, however much is going on."""
+SCANNING_SHARE = 0.1
+"""Of the time that scans may take: with many crawls they come less often."""
 QUIET_SECONDS = 5.0
 """Time between two looks when nothing was heard: others may have changed what we cannot hear."""
 TICK_SECONDS = 1.0
 """Time between two steps of the log's clock while the frontier is in use."""
+
+FINISHED = "finished"
+"""The reason of a crawl that ended because nothing was left to do."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,7 @@ class Upkeep:
             activity.clear()
             if stopping.is_set():
                 return
+            began = self._service.clock()
             try:
                 wait = self.step(in_use=bool(heard))
             except Unavailable as error:
@@ -74,7 +80,8 @@ class Upkeep:
             except Exception:
                 log.exception("upkeep failed")
                 wait = QUIET_SECONDS
-            stopping.wait(BUSY_SECONDS)
+            took = self._service.clock() - began
+            stopping.wait(max(BUSY_SECONDS, min(took / SCANNING_SHARE, QUIET_SECONDS)))
 
     def step(self, in_use: bool = True) -> float:
         """Do what is due; returns the seconds until the next look if nothing is heard before."""
@@ -98,6 +105,9 @@ class Upkeep:
         """Settle batches that a crash or an outage left; returns crawls that still have some."""
         waiting: set[int] = set()
         for batch in self._service.store.pending_seeds():
+            if batch.id in self._service.admitting:  # its caller wants to know what was new
+                waiting.add(batch.crawl)
+                continue
             try:
                 seeding.settle(self._service, batch)
             except Unavailable as error:
@@ -126,7 +136,7 @@ class Upkeep:
         seen, now = self._quiet.get(crawl.id), _Quiet(sums.admitted, sums.finished)
         self._quiet[crawl.id] = now
         if seen == now:
-            self._finish(crawl, "finished")
+            self._finish(crawl, FINISHED)
         return BUSY_SECONDS
 
     def _end_at_limit(self, crawl: Crawl, sums: Sums, limit: str) -> float:
@@ -158,10 +168,21 @@ class Upkeep:
         if changed.state != "done":
             return
         frontier.put_crawl(changed)
+        if reason == FINISHED and self._came_late(crawl):
+            frontier.put_crawl(store.set_state(crawl.id, "active"))
+            return
         log.info("crawl done", crawl=crawl.name, reason=reason)
         now = store.crawl(crawl.id)
         if now.state != "done":  # seeds came between the two: theirs is the last word
             frontier.put_crawl(now)
+
+    def _came_late(self, crawl: Crawl) -> bool:
+        """Whether seeds were admitted and settled between the last scan and "done"; or unknown.
+
+        Those that come after "done" make the crawl active themselves.
+        """
+        sums = self._service.frontier.scan(crawl.id)
+        return sums is None or bool(sums.waiting or sums.leased or sums.later)
 
 
 def limit_reached(crawl: Crawl, sums: Sums, spent_seconds: float) -> str:

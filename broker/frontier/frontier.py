@@ -60,6 +60,7 @@ BATCH = 256
 LOOK_SECONDS = 5.0
 BUDGET_SECONDS = 0.2
 """How long what is left under ``max_pages`` is kept: at a limit a look must not cost a scan."""
+KNOWN_SECONDS = 2.0
 SLOWEST = 64
 
 Item = TypeVar("Item", bound=FinishItem | CloseItem | ExtendItem | ReleaseItem)
@@ -116,7 +117,7 @@ class Frontier:
         nodes = [Node(address) for address in addresses]
         self.identity, self.nodes = assemble(nodes, store, partitions, create=create)
         self._node_of = [self.nodes[i] for i in self.identity.placement]
-        self._crawls: dict[int, Crawl] = {}
+        self._crawls: dict[int, tuple[float, Crawl]] = {}
         self._budgets: dict[int, tuple[float, int]] = {}
         self._slowest: OrderedDict[str, tuple[float, int]] = OrderedDict()
         self._greenlets: list[gevent.Greenlet[..., Any]] = []
@@ -237,10 +238,13 @@ class Frontier:
 
     # -- used by workers too
 
-    def admit(self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW) -> list[bool]:
+    def admit(
+        self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW, batch: int = 0
+    ) -> list[bool]:
         """Queue what is new of ``items`` (canonical URLs); True for each that was not seen before.
 
-        Idempotent. Raises UnknownCrawl when the crawl was deleted.
+        Idempotent; FORCE is so only for a ``batch`` (its number in the log of seeds). Raises
+        UnknownCrawl when the crawl was deleted.
         """
         grouped: dict[int, list[tuple[int, tuple[int, str, Admission]]]] = {}
         for i, item in enumerate(items):
@@ -252,7 +256,8 @@ class Frontier:
             round_ = {p: rows[:BATCH] for p, rows in grouped.items()}
             grouped = {p: rows[BATCH:] for p, rows in grouped.items() if len(rows) > BATCH}
             calls = {
-                p: part.admit_args(crawl, mode, (r for _, r in rows)) for p, rows in round_.items()
+                p: part.admit_args(crawl, mode, batch, (r for _, r in rows))
+                for p, rows in round_.items()
             }
             for p, reply in self._calls("admit", calls).items():
                 if reply[0] == b"GONE":
@@ -278,16 +283,24 @@ class Frontier:
     # -- crawls
 
     def _known(self, crawl: int) -> Crawl | None:
-        if crawl not in self._crawls:
-            try:
-                self._crawls[crawl] = self._store.crawl(crawl)
-            except UnknownCrawl:
-                return None
-        return self._crawls[crawl]
+        """A crawl as the store has had it a moment ago: another broker may have changed it."""
+        at, known = self._crawls.get(crawl, (-KNOWN_SECONDS, None))
+        if monotonic() - at < KNOWN_SECONDS:
+            return known
+        try:
+            known = self._store.crawl(crawl)
+        except UnknownCrawl:
+            self._crawls.pop(crawl, None)
+            return None
+        except Unavailable:
+            if known is None:
+                raise
+        self._crawls[crawl] = (monotonic(), known)
+        return known
 
     def put_crawl(self, crawl: Crawl) -> None:
         """Make a crawl, its state and its politeness known to every partition."""
-        self._crawls[crawl.id] = crawl
+        self._crawls[crawl.id] = (monotonic(), crawl)
         self._budgets.pop(crawl.id, None)
         self._tell(crawl, crawl.state, self.partitions)
 

@@ -18,6 +18,7 @@ the node.
 ``gc:{p}:ws:<worker>`` hash: token → incarnation:sequence, and the worker's watermark #inc, #seq
 ``gc:{p}:later``       sorted set of retries → logical ms
 ``gc:{p}:z:<crawl>:<start>``  bucket of the seen-set; ``zs:<crawl>`` hash: level, ptr, count
+``gc:{p}:f:<batch>``   set of fingerprints that a forced batch of seeds has queued, expiring
 ``gc:{p}:r:<origin>``  robots.txt as the workers packed it, expiring
 =====================  ==========================================================================
 """

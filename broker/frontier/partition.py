@@ -66,9 +66,11 @@ class Mode(IntEnum):
     MARK_STORED = 3
 
 
-def admit_args(crawl: int, mode: Mode, rows: Iterable[tuple[int, str, Admission]]) -> bytes:
+def admit_args(
+    crawl: int, mode: Mode, batch: int, rows: Iterable[tuple[int, str, Admission]]
+) -> bytes:
     """Rows are (fingerprint, host, item). Fingerprints travel as decimal strings."""
-    flat: list[Any] = [crawl, int(mode)]
+    flat: list[Any] = [crawl, int(mode), batch]
     for fingerprint, host, item in rows:
         flat += (str(fingerprint), host, chr(LEVEL_A + item.level), entry_of(item))
     return to_msgpack(flat)

@@ -743,3 +743,31 @@ def test_a_host_of_many_crawls_costs_a_close_few_commands(
     close(frontier, s)
     stats = redis_server.client.info("commandstats")
     assert sum(stat["calls"] for stat in stats.values()) < 8 * len(crawls)
+
+
+def test_forced_batch_that_is_admitted_twice_queues_its_urls_once(
+    frontier: Frontier, store: Store
+) -> None:
+    from broker.frontier import Mode
+
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 2))
+    for batch, waiting in ((7, 5), (7, 5), (8, 8)):
+        frontier.admit(crawl.id, urls("h.example", 3), mode=Mode.FORCE, batch=batch)
+        assert frontier.stats(crawl).waiting == waiting
+
+
+def test_limit_that_another_broker_raised_is_learnt(
+    frontier: Frontier, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.frontier.frontier.KNOWN_SECONDS", 0.2)
+    crawl = new_crawl(frontier, store, delay=0, max_pages=2)
+    frontier.admit(crawl.id, urls("h.example", 9))
+    worker = Worker(frontier)
+    (s,) = worker.lease()
+    finish_all(frontier, s)
+    close(frontier, s)
+    assert worker.lease() == ()
+    store.put_crawl(crawl.name, CrawlOptions(delay=0, max_pages=5), [])
+    (s,) = worker.lease(wait=3)
+    assert len(s.tasks) == 3

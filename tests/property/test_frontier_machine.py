@@ -93,7 +93,8 @@ class FrontierMachine(RuleBasedStateMachine):
         self.sequence: Counter[str] = Counter()
         self.incarnation: Counter[str] = Counter()
         for number in self.crawls:
-            self.admit(number, [(host, n, 0) for host in HOSTS for n in range(31, 34)])
+            hosts = HOSTS if number == 2 else HOSTS[:1]
+            self.admit(number, [(host, n, 0) for host in hosts for n in range(31, 34)])
 
     def teardown(self) -> None:
         if hasattr(self, "store"):
@@ -359,7 +360,19 @@ class FrontierMachine(RuleBasedStateMachine):
             self.end(held, failed=True, robots=False, adaptive=0.0, numbers=tuple(held.tasks))
             for number in DELAYS:
                 self.hint_goes_stale(number, held.session.host)
+            self.time_passes(5.0)  # every delay is over, the block is not
             self.lease_all(crawl, held.session.host)
+
+    @rule(host=st.sampled_from(HOSTS), number=st.integers(0, 30))
+    def slow_crawl_joins(self, host: str, number: int) -> None:
+        """A crawl with a delay comes to a host that one without has just left."""
+        before = set(self.held)
+        self.lease_all(2, host)
+        for held in [h for t, h in self.held.items() if t not in before]:
+            self.end(held, failed=False, robots=False, adaptive=0.0, numbers=())
+        self.admit(1, [(host, number, 0)])
+        self.hint_goes_stale(1, host)
+        self.lease_all(1, host)
 
     @rule(crawl=st.sampled_from([1, 2]), host=st.sampled_from(HOSTS))
     def drain_and_hand_back(self, crawl: int, host: str) -> None:

@@ -61,7 +61,9 @@ class QueueDouble:
     def fingerprint(self, url: str) -> int:
         return fingerprint(url)
 
-    def admit(self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW) -> list[bool]:
+    def admit(
+        self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW, batch: int = 0
+    ) -> list[bool]:
         self._check()
         crawl_id, force = crawl, mode is Mode.FORCE
         if crawl_id not in self.crawls:

@@ -217,3 +217,36 @@ def test_the_greenlet_survives_outages_and_defects_and_ends_the_crawl(
             gevent.sleep(0.01)
     house.upkeep.stop()
     assert failures == []
+
+
+def test_seeds_that_were_settled_between_the_last_scan_and_done_keep_the_crawl_active(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crawl = house.crawl()
+    set_state = house.store.set_state
+
+    def seeded_before(*given: Any) -> Crawl:
+        if given[1] == "done":
+            seeds = [Admission("https://a.example/late")]
+            house.store.seeds_admitted(house.store.add_seeds(crawl.id, seeds))
+            house.queue.admit(crawl.id, seeds)
+        return set_state(*given)
+
+    monkeypatch.setattr(house.store, "set_state", seeded_before)
+    house.see(crawl)
+    house.see(crawl)
+    assert house.state()[0] == "active"
+    assert house.queue.crawls[crawl.id].state == "active"
+
+
+def test_a_batch_that_a_request_is_admitting_is_left_to_it(house: House) -> None:
+    crawl = house.crawl()
+    batch = house.store.add_seeds(crawl.id, [Admission("https://a.example/")])
+    house.service.admitting.add(batch)
+    for _ in range(3):
+        house.see(crawl)
+    assert crawl.id not in house.queue.seen, "its caller would be told of a duplicate"
+    assert house.state()[0] == "active"
+    house.service.admitting.discard(batch)
+    house.upkeep.step()
+    assert house.queue.seen[crawl.id] == ["https://a.example/"]

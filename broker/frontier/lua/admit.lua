@@ -1,8 +1,9 @@
 -- Seen-check and enqueue of a batch of URLs of one crawl.
 --
--- args  {crawl, mode, [fingerprint, host, level character, entry] …flat}
+-- args  {crawl, mode, batch, [fingerprint, host, level character, entry] …flat}
 -- {'OK', now, tick, flags, next}: flags has '1' for each new URL and '0' for each seen one, next the
--- head of the crawl's due set. mode 1 queues again what was seen; modes 2 and 3 only mark as seen and
+-- head of the crawl's due set. mode 1 queues again what was seen, once for each batch (a number of the
+-- log of seeds; 0: each time); modes 2 and 3 only mark as seen and
 -- count as finished (3: and stored) what a lost node is told of the past.
 --
 -- The seen-set is buckets of 64-bit integers under linear hashing (Litwin 1980): bucket = top bits,
@@ -11,7 +12,7 @@
 local crawl, force, mark = args[1], args[2] == 1, args[2] >= 2
 local c = redis.call('HMGET', P .. ':c:' .. crawl, 'state', 'slots', 'delay')
 if not c[1] then return {'GONE'} end
-local AVERAGE, SPLITS = 200, 8
+local AVERAGE, SPLITS, FORCED_MS = 200, 8, 7 * 86400000
 local zs = P .. ':zs:' .. crawl
 local z = redis.call('HMGET', zs, 'level', 'ptr', 'count')
 local level, ptr, count = num(z[1]), num(z[2]), num(z[3])
@@ -44,7 +45,7 @@ local function split()
   if ptr == 2 ^ level then level, ptr, size = level + 1, 0, size / 2 end
 end
 
-local incoming = (#args - 2) / 4
+local incoming = (#args - 3) / 4
 local splits = 0
 while splits < SPLITS and level < 31 and count + incoming > AVERAGE * (2 ^ level + ptr) do
   split()
@@ -52,12 +53,14 @@ while splits < SPLITS and level < 31 and count + incoming > AVERAGE * (2 ^ level
 end
 
 local flags, hosts, order, fresh, queued = {}, {}, {}, 0, 0
-for i = 3, #args, 4 do
+local done = force and args[3] > 0 and P .. ':f:' .. string.format('%.0f', args[3])
+for i = 4, #args, 4 do
   local fp, host, ch, entry = args[i], args[i + 1], args[i + 2], args[i + 3]
   local new = redis.call('SADD', bucket_of(fp), fp) == 1
   flags[#flags + 1] = new and '1' or '0'
   if new then fresh = fresh + 1 end
-  if (new or force) and not mark then
+  local again = force and (not done or redis.call('SADD', done, fp) == 1)
+  if (done and again or not done and (new or force)) and not mark then
     queued = queued + 1
     local g = hosts[host]
     if not g then g = {}; hosts[host] = g; order[#order + 1] = host end
@@ -66,6 +69,7 @@ for i = 3, #args, 4 do
     l[#l + 1] = entry
   end
 end
+if done then redis.call('PEXPIRE', done, FORCED_MS) end
 if fresh > 0 or splits > 0 then
   redis.call('HSET', zs, 'level', level, 'ptr', ptr, 'count', count + fresh)
 end
