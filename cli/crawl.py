@@ -99,6 +99,9 @@ def crawl(
         summary.show(result, Console(width=None if sys.stdout.isatty() else 160))
         if summary_file is not None:
             summary.write(result, summary_file)
+        if not result.pages:
+            ask = f"greencrawl explain {shlex.quote(wanted.seeds[0])}{data_option(settings.data)}"
+            _say(f"no page is stored; `{ask}` says why")
     click.get_current_context().exit(code)
 
 
@@ -181,8 +184,12 @@ def _stored(job: Job) -> tuple[Crawl, Summary] | None:
 
 def export_hint(name: str, data: Path) -> str:
     """The command that exports the crawl, as it can be typed where this one was."""
-    folder = "" if data == Path("data").absolute() else f" --data {shlex.quote(_short(data))}"
-    return f"greencrawl export {name}{folder} -o {name}.jsonl"
+    return f"greencrawl export {name}{data_option(data)} -o {name}.jsonl"
+
+
+def data_option(data: Path) -> str:
+    """The option `--data DIR` as it can be typed here, "" for the default folder."""
+    return "" if data == Path("data").absolute() else f" --data {shlex.quote(_short(data))}"
 
 
 def _short(path: Path) -> str:

@@ -20,6 +20,21 @@ _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?!\d)")  # localhost:8080 has n
 _FIELD = re.compile(r" - at `\$\.?(?P<path>[^`]*)`")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
 
+_NAMED = {"name": "x"}
+"""What a crawl cannot be without; put beside an option that is checked alone."""
+
+_LIST = 'must be a list of texts, as in ["..."]'
+_WANTED = {
+    "name": "must be 1 to 64 of a-z 0-9 . _ - and begin with a letter or a digit",
+    "scope": "must be one of host, domain, prefix, any",
+    "order": "must be one of breadth, depth, best",
+    "include": _LIST,
+    "exclude": _LIST,
+    "user_agent": 'must be a product token, as in "mybot" or "mybot/1.0"',
+    "contact": "must be printable ASCII on one line: an address or a URL",
+}
+"""What an option must be, where msgspec's own words would not tell a person."""
+
 
 def build(
     arguments: tuple[str, ...], options: dict[str, Any], name: str | None = None
@@ -37,6 +52,10 @@ def build(
         raise InvalidConfig([("FILE.toml", f"one at a time, not {', '.join(files)}")])
     values: dict[str, Any] = read(Path(files[0])) if files else {}
     urls = [argument for argument in arguments if not is_file(argument)]
+    for url in urls:
+        if not _SCHEME.match(url) and Path(url).is_file():
+            what = f"{url} is a file: one that describes a crawl ends in .toml"
+            raise InvalidConfig([("seeds", f"{what}; a list of URLs goes there as `seeds`")])
     seeds = values.get("seeds", [])
     if not isinstance(seeds, list) or not all(isinstance(seed, str) for seed in seeds):
         raise InvalidConfig([("seeds", "must be a list of URLs")])
@@ -89,10 +108,16 @@ def default_name(source: str) -> str:
 
 
 def _checked(values: dict[str, Any]) -> CreateCrawl:
-    try:
-        crawl = msgspec.convert(values, CreateCrawl)
-    except msgspec.ValidationError as error:
-        raise InvalidConfig([_problem(str(error))]) from error
+    """The crawl, or InvalidConfig that names everything wrong with it at once."""
+    found: list[tuple[str, str]] = []
+    for name, value in values.items():
+        try:
+            msgspec.convert({name: value, **({} if name == "name" else _NAMED)}, CreateCrawl)
+        except msgspec.ValidationError as error:
+            found.append(_problem(str(error)))
+    if found:
+        raise InvalidConfig(found)
+    crawl = msgspec.convert(values, CreateCrawl)
     problems = check_options(crawl)
     if problems:
         raise InvalidConfig(problems)
@@ -107,4 +132,6 @@ def _problem(text: str) -> tuple[str, str]:
         near = difflib.get_close_matches(name, CreateCrawl.__struct_fields__, n=1)
         return name, "unknown option" + (f"; did you mean {near[0]}?" if near else "")
     place = _FIELD.search(text)
-    return (place["path"] if place else "crawl"), _FIELD.sub("", text)
+    path = place["path"] if place else "crawl"
+    wanted = _WANTED.get(path.partition("[")[0])
+    return path, wanted or f"{_FIELD.sub('', text)}; see `greencrawl crawl --help`"

@@ -14,7 +14,9 @@ from cli.export import export
 from cli.seed import seed
 from cli.status import status
 from cli.up import up
-from schema.errors import GreencrawlError, InvalidConfig
+from schema.errors import GreencrawlError, InvalidConfig, Refused
+
+_TOKEN = "; set GREENCRAWL_ADMIN_TOKEN to the broker's"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -42,6 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InvalidConfig as error:
         _complain(error)
         return 2
+    except Refused as error:
+        _complain(error, _TOKEN if error.status in (401, 403) else "")
+        return 1
     except GreencrawlError as error:
         _complain(error)
         return 1
@@ -52,5 +57,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _complain(error: GreencrawlError) -> None:
-    click.echo(f"greencrawl: {' '.join(str(error).split())}", err=True)
+def _complain(error: GreencrawlError, advice: str = "") -> None:
+    click.echo(f"greencrawl: {' '.join(str(error).split())}{advice}", err=True)

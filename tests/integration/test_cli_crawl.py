@@ -326,3 +326,9 @@ def test_watched_crawl_goes_on_when_only_the_watching_stops(
     until(lambda: len(site.requests) > seen + 2, "more requests")
     up.send_signal(signal.SIGTERM)
     assert end(up)[0] == 0
+
+
+def test_crawl_that_stored_nothing_says_how_to_find_out_why(command: Command) -> None:
+    code, out, err = command.run("crawl", "http://127.0.0.1:1/", "--processes", "1")
+    assert (code, "done (finished)" in out) == (0, True)
+    assert "no page is stored; `greencrawl explain http://127.0.0.1:1/` says why" in err

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.inspect import LiteralType
 
 from cli import crawlfile
+from cli.options import fields, unwrap
 from schema.errors import InvalidConfig
 
 
@@ -76,13 +78,42 @@ def test_name_is_the_options_then_the_files_then_the_stem(tmp_path: Path) -> Non
             "maxpages: unknown option; did you mean max_page",
         ),
         ('seeds = ["example.org"]\ndepth = "deep"', "depth: Expected `int`, got `str`"),
-        ('seeds = ["example.org"]\nname = "No Name"', "name:"),
+        ('seeds = ["example.org"]\nname = "No Name"', "name: must be 1 to 64 of a-z"),
+        ('seeds = ["example.org"]\nscope = "hosts"', "scope: must be one of host, domain"),
+        ('seeds = ["example.org"]\nexclude = "x"', 'exclude: must be a list of texts, as in ["'),
+        ('seeds = ["example.org"]\nexclude = [1]', "exclude[0]: must be a list of texts"),
+        ('seeds = ["example.org"]\ndelay = -1', "see `greencrawl crawl --help`"),
     ],
 )
 def test_bad_file_is_refused_naming_the_option(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "bad.toml"
     file.write_text(text)
     assert said in wrong(str(file))
+
+
+def test_everything_wrong_is_named_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text('seeds = ["example.org"]\ndelay = -1\nmax_page = 3\norder = "any"\n')
+    said = wrong(str(file))
+    for part in ("delay: ", "max_page: unknown option", "order: must be one of breadth"):
+        assert part in said
+
+
+def test_list_of_urls_is_not_taken_for_a_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("urls.txt").write_text("https://example.org/\n")
+    assert "urls.txt is a file" in wrong("urls.txt")
+
+
+def test_option_lists_in_messages_are_those_of_the_records() -> None:
+    for name in ("scope", "order"):
+        with pytest.raises(InvalidConfig) as caught:
+            crawlfile.build(("example.org",), {name: "?"})
+        kind, _ = unwrap(next(field for field in fields() if field.name == name))
+        assert isinstance(kind, LiteralType)
+        assert all(str(value) in str(caught.value) for value in kind.values)
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import click
 import pytest
 
 from cli.main import greencrawl, main
+from schema.errors import Refused
 from schema.records import (
     Attempt,
     Commit,
@@ -92,6 +93,17 @@ def test_bad_settings_are_wrong_use(
     assert "GREENCRAWL_BIND" in err
     assert "GREENCRAWL_NONSENSE" in err
     assert err.count("\n") == 1
+
+
+def test_refused_token_is_answered_with_the_setting(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise Refused(401, {"title": "Unauthorized", "detail": "send a token"})
+
+    monkeypatch.setattr("cli.main.greencrawl.main", refuse)
+    assert main(["status"]) == 1
+    assert "set GREENCRAWL_ADMIN_TOKEN" in capsys.readouterr().err
 
 
 def test_unknown_command_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
