@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import gevent
@@ -517,7 +518,8 @@ class Frontier:
         gevent.killall(self._greenlets)
         for node in self.nodes:
             if clean:
-                recovery.mark_clean(node)
+                with suppress(Unavailable):  # then it is not clean
+                    recovery.mark_clean(node)
             node.close()
 
     def ready(self) -> str | None:

@@ -385,6 +385,23 @@ def test_idle_frontier_asks_redis_next_to_nothing(
     waiting.get()
 
 
+def test_retry_finished_at_a_broker_that_is_gone_is_promoted_by_the_others(
+    frontier: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 1))
+    worker = Worker(frontier)
+    (s,) = worker.lease()
+    other = Frontier([redis_server.url], store, create=True)  # leases nothing: never started
+    item = FinishItem(
+        session=s.session, token=s.token, task=1, outcome=Retry(wait=0.2, kind="reset")
+    )
+    assert other.finish([item]) == ["ok"]
+    close(other, s)
+    other.stop()
+    assert len(worker.lease(wait=5)) == 1
+
+
 # -- crawls
 
 
