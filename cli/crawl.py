@@ -101,8 +101,14 @@ def crawl(
             summary.write(result, summary_file)
         if not result.pages:
             ask = f"greencrawl explain {shlex.quote(wanted.seeds[0])}{data_option(settings.data)}"
-            _say(f"no page is stored; `{ask}` says why")
+            _say(f"no page is stored; `{ask}` says why{_advice(result)}")
     click.get_current_context().exit(code)
+
+
+def _advice(result: Summary) -> str:
+    if "address_forbidden" not in result.failures:
+        return ""
+    return "; a private or loopback network is fetched when GREENCRAWL_ALLOW_NETWORKS names it"
 
 
 def _demo_settings(settings: Settings) -> Settings:

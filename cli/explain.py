@@ -80,15 +80,24 @@ def in_store(store: Store, crawl: Crawl, given: str, secret: int) -> UrlState:
         attempts=tuple(store.attempts(crawl.id, number)),
     )
     page, final = store.page(crawl.id, number), store.final(crawl.id, number)
+    rules = compile(crawl)
     if page is not None:
-        why = f"Stored at {moment(page.fetched_ms)} with status {page.status}."
+        why = f"Stored at {moment(page.fetched_ms)} with status {page.status}"
+        if page.final_url not in ("", page.url):
+            kept_out = rules.excluded_by(page.final_url, 1)
+            because = f", which the crawl's rules keep out: {kept_out}" if kept_out else ""
+            why += f", redirecting to {page.final_url}{because}"
+        why += "."
         return msgspec.structs.replace(known, state="fetched", why=why)
     if final is not None:
         detail = f" ({final.detail})" if final.detail else ""
         why = f"Settled at {moment(final.at_ms)}: {final.kind}{detail}."
         return msgspec.structs.replace(known, state=final.state, why=why)
-    rule = compile(crawl).excluded_by(url, 1)
-    if rule is not None:
+    rule = rules.excluded_by(url, 1)
+    if rule is not None and not known.attempts:
         return msgspec.structs.replace(known, why=f"The crawl's rules keep it out: {rule}.")
+    if known.attempts:
+        why = "Tried and not settled; the command that began the crawl tries it again."
+        return msgspec.structs.replace(known, state="later", why=why)
     why = "Not fetched; only a running broker knows whether it is waiting (`greencrawl up`)."
     return msgspec.structs.replace(known, why=why)

@@ -331,4 +331,5 @@ def test_watched_crawl_goes_on_when_only_the_watching_stops(
 def test_crawl_that_stored_nothing_says_how_to_find_out_why(command: Command) -> None:
     code, out, err = command.run("crawl", "http://127.0.0.1:1/", "--processes", "1")
     assert (code, "done (finished)" in out) == (0, True)
-    assert "no page is stored; `greencrawl explain http://127.0.0.1:1/` says why" in err
+    assert "no page is stored; `greencrawl explain http://127.0.0.1:1/` says why; a private" in err
+    assert "GREENCRAWL_ALLOW_NETWORKS" in err

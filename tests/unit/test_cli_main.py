@@ -53,6 +53,14 @@ def filled(tmp_path: Path) -> Path:
     page = StoredPage(
         crawl=crawl.id, fingerprint=number, url=url, status=200, title="Home", text="x"
     )
+    number, url = key("moved")
+    moved = StoredPage(
+        crawl=crawl.id, fingerprint=number, url=url, status=301, final_url="https://example.net/"
+    )
+    number, url = key("late")
+    late = Attempt(
+        crawl=crawl.id, fingerprint=number, url=url, code=500, kind="server_error", errors=1, wait=9
+    )
     number, url = key("dead")
     dead = Final(
         crawl=crawl.id,
@@ -65,7 +73,7 @@ def filled(tmp_path: Path) -> Path:
     attempt = Attempt(
         crawl=crawl.id, fingerprint=number, url=url, code=0, kind="timeout", errors=5, wait=8.0
     )
-    store.commit(Commit(pages=[page], attempts=[attempt], finals=[dead]))
+    store.commit(Commit(pages=[page, moved], attempts=[attempt, late], finals=[dead]))
     store.close()
     return folder
 
@@ -170,6 +178,8 @@ def test_unknown_crawl_is_answered_with_the_names(
     ("url", "said"),
     [
         ("https://example.org/", "example: fetched. Stored at"),
+        ("https://example.org/moved", "to https://example.net/, which the crawl's rules keep out"),
+        ("https://example.org/late", "example: later. Tried and not settled"),
         ("https://example.org/dead", "example: dead. Settled at"),
         ("https://example.org/secret/x", "exclude"),
         ("https://example.net/", "scope host"),
@@ -215,10 +225,11 @@ def test_export_writes_pages_then_what_came_to_none(
     file = tmp_path / "out.jsonl"
     code, _, err = run(capsys, "export", "--data", str(filled), "-o", str(file))
     assert code == 0
-    assert "2 lines" in err
-    first, second = file.read_text().splitlines()
+    assert "3 lines" in err
+    first, moved, last = file.read_text().splitlines()
     assert '"title":"Home"' in first
-    assert '"state":"dead"' in second
+    assert '"status":301' in moved
+    assert '"state":"dead"' in last
     assert list(tmp_path.glob("*.part")) == []
 
 
