@@ -1,6 +1,7 @@
 """The queue itself: what waits to be fetched, in Redis. See docs/architecture.md."""
 
-from broker.frontier.frontier import Frontier, Totals
+from broker.frontier.frontier import Frontier
 from broker.frontier.partition import Mode
+from broker.frontier.totals import Totals
 
 __all__ = ["Frontier", "Mode", "Totals"]

@@ -23,6 +23,8 @@ from broker.frontier.leasing import Leasing
 from broker.frontier.node import Moved, Node, Restarted
 from broker.frontier.partition import Mode
 from broker.frontier.ring import assemble
+from broker.frontier.totals import Totals, total
+from broker.frontier.waking import Waking
 from schema import urls
 from schema.clock import epoch_ms, monotonic
 from schema.errors import (
@@ -58,40 +60,12 @@ log = logger("frontier")
 
 BATCH = 256
 """URLs or items a script call: 3 µs of the server each, and no stall to speak of."""
-LOOK_SECONDS = 5.0
 BUDGET_SECONDS = 0.2
 """How long what is left under ``max_pages`` is kept: at a limit a look must not cost a scan."""
 KNOWN_SECONDS = 2.0
 SLOWEST = 64
 
 Item = TypeVar("Item", bound=FinishItem | CloseItem | ExtendItem | ReleaseItem)
-
-
-class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters of one crawl over all partitions, from one undisturbed scan."""
-
-    admitted: int = 0
-    waiting: int = 0
-    leased: int = 0
-    later: int = 0
-    finished: int = 0
-    stored: int = 0
-    dead: int = 0
-    retries: int = 0
-    bytes: int = 0
-    hosts: int = 0
-    failures: dict[str, int] = msgspec.field(default_factory=dict)
-
-    @property
-    def open(self) -> int:
-        """Tasks still to do."""
-        return self.waiting + self.leased + self.later
-
-
-_COUNTERS = {
-    "adm": "admitted", "wait": "waiting", "leased": "leased", "later": "later", "fin": "finished",
-    "stored": "stored", "dead": "dead", "retries": "retries", "bytes": "bytes", "hosts": "hosts",
-}  # fmt: skip
 
 
 class Frontier:
@@ -343,15 +317,7 @@ class Frontier:
         """Counters of a crawl, and the nodes whose replay is not through. Raises Unavailable."""
         replies = self._calls("count", dict.fromkeys(self.partitions, to_msgpack([crawl])))
         owed = {self.identity.placement[p] for p, reply in replies.items() if reply[4]}
-        sums: dict[str, int] = dict.fromkeys(_COUNTERS.values(), 0)
-        failures: dict[str, int] = {}
-        for _, flat, *_ in replies.values():
-            for key, value in part.fields(flat).items():
-                if key.startswith("f:"):
-                    failures[key[2:]] = failures.get(key[2:], 0) + int(value)
-                elif key in _COUNTERS:
-                    sums[_COUNTERS[key]] += int(value)
-        return Totals(failures=failures, **sums), owed
+        return total(flat for _, flat, *_ in replies.values()), owed
 
     def stats(self, crawl: Crawl) -> CrawlStats:
         """Counters of a crawl. Raises Unavailable."""
@@ -511,7 +477,10 @@ class Frontier:
         ).items():
             self.leasing.note(p, 0, tend)
         self._greenlets = [gevent.spawn(self.leasing.run)]
-        self._greenlets += [gevent.spawn(self._listen, node) for node in self.nodes]
+        waking = Waking(self._calls, self.leasing, self._store)
+        self._greenlets += [
+            gevent.spawn(waking.listen, node, self.partitions_on(node)) for node in self.nodes
+        ]
 
     def stop(self, *, clean: bool = False) -> None:
         """End. ``clean``: this process is about to stop Redis in order, which is noted there."""
@@ -540,58 +509,6 @@ class Frontier:
     def metrics(self) -> dict[str, float]:
         """Gauges of this process for Prometheus."""
         return {"lease_calls_waiting": self.leasing.waiting, "redis_nodes": len(self.nodes)}
-
-    def _look(self, node: Node) -> None:
-        """Learn all due times of a node afresh."""
-        on = self.partitions_on(node)
-        for crawl in self._store.crawls():
-            if crawl.state != "active":
-                continue
-            replies = self._calls("count", dict.fromkeys(on, to_msgpack([crawl.id])))
-            for p, (_, _, due, tend, _) in replies.items():
-                self.leasing.note(p, crawl.id, due)
-                self.leasing.note(p, 0, tend)
-
-    def _listen(self, node: Node) -> None:
-        """Follow a node's wake-ups; after a lost message or connection look at everything."""
-        pause = 0.1
-        while True:
-            count = [0, int(monotonic())]
-            checker = None
-            try:
-                for message in node.subscribe(keys.WAKE):
-                    if not message:
-                        count[0] = int(node.command("GET", keys.WAKE) or 0)
-                        self._look(node)
-                        checker = gevent.spawn(self._check, node, count)
-                        pause = 0.1
-                        continue
-                    p, crawl, ms = message.split()
-                    count[0] += 1
-                    self.leasing.note(int(p), int(crawl), float(ms))
-            except Unavailable as error:
-                log.warning("wake_ups_lost", node=node.shown, reason=str(error))
-            finally:
-                if checker is not None:
-                    checker.kill()
-            gevent.sleep(pause)
-            pause = min(pause * 2, 5.0)
-
-    def _check(self, node: Node, count: list[int]) -> None:
-        """While calls wait, a cheap look every few seconds for messages that were lost."""
-        while True:
-            gevent.sleep(LOOK_SECONDS)
-            if not self.leasing.waiting:
-                continue
-            try:
-                published = int(node.command("GET", keys.WAKE) or 0)
-                gevent.sleep(0.05)  # messages on their way
-                if published > count[0]:
-                    log.info("wake_ups_missed", node=node.shown, missed=published - count[0])
-                    count[0] = published
-                    self._look(node)
-            except Unavailable:
-                continue  # the listener meets it as well, and waits
 
 
 def _held_up(state: HostState) -> str:
