@@ -788,3 +788,18 @@ def test_limit_that_another_broker_raised_is_learnt(
     store.put_crawl(crawl.name, CrawlOptions(delay=0, max_pages=5), [])
     (s,) = worker.lease(wait=3)
     assert len(s.tasks) == 3
+
+
+def test_host_whose_list_is_gone_is_asked_for_once(
+    frontier: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 3))
+    p = frontier.partition_of("h.example")
+    redis_server.client.delete(f"gc:{{{p}}}:w:{crawl.id}:h.example:A")
+    redis_server.client.config_resetstat()
+    assert Worker(frontier).lease(wait=0.5) == ()
+    assert redis_server.client.info("commandstats")["cmdstat_evalsha"]["calls"] < 5
+    totals = frontier.scan(crawl.id)
+    assert totals is not None
+    assert totals.open == 0

@@ -45,8 +45,14 @@ local function open_one(token, id, c, host, h, delay, floor, max_tasks)
   local want = math.min(per, max_tasks)
   if delay > 0 then want = math.min(want, math.max(1, math.floor(PACED_MS / delay))) end
   local tasks, levels = pop(host, id, h, want)
-  if #tasks == 0 then return 0 end
   local hk, cf, vf = P .. ':h:' .. host, 'c' .. id, 'v' .. id
+  if #tasks == 0 then -- its lists are gone: were the host left due, brokers would ask without end
+    redis.call('HINCRBY', P .. ':n:' .. id, 'wait', -num(h[cf]))
+    redis.call('HINCRBY', P .. ':n:' .. id, 'hosts', -1)
+    redis.call('HDEL', hk, cf, vf)
+    h[cf], h[vf] = nil, nil
+    return 0
+  end
   local left = num(h[cf]) - #tasks
   h.busy = num(h.busy) + 1
   if left > 0 and #levels > 0 then
