@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote_to_bytes
+
 import pytest
 
 from schema import urls
+from schema.encodings import decode, encode_query
 from schema.errors import GreencrawlError, InvalidUrl
 from schema.urls import canonicalise, host_of, origin_of, registrable_domain, site_of
 
@@ -113,7 +116,17 @@ def test_length_is_capped_after_encoding() -> None:
         ("gb18030", "😀", "%949%FC6"),
         ("gb18030", "\ue5e5ḿ", "%26%2358853%3B%A8%BC"),
         ("big5", "中文", "%A4%A4%A4%E5"),
-        ("big5", "嘅", "%26%2322021%3B"),
+        ("big5", "嘅", "%FBH"),
+        ("big5", "～／＼€", "%A1%E3%A1%FE%A2@%A3%E1"),
+        ("big5", "¢∼", "%26%23162%3B%26%238764%3B"),
+        ("gbk", "龴︐", "%FEY%A6%D9"),
+        ("shift_jis", "髙﨑①～－ｱ", "%FB%FC%FA%B1%87@%81`%81|%B1"),
+        ("shift_jis", "¢〜", "%26%23162%3B%26%2312316%3B"),
+        ("euc-jp", "髙～－ｱ", "%FC%E2%A1%C1%A1%DD%8E%B1"),
+        ("euc-jp", "〜丂", "%26%2312316%3B%26%2319970%3B"),
+        ("iso-2022-jp", "¥z①ｶ", "%1B(J\\z%1B$B-!%+%1B(B"),
+        ("koi8-u", "Ўў╬", "%BE%AE%26%239580%3B"),
+        ("windows-1252", "Ä\x8d", "%C4%8D"),
         ("shift_jis", "表¥", "%95\\\\"),
         ("euc-jp", "日本①", "%C6%FC%CB%DC%AD%A1"),
         ("iso-2022-jp", "aあb", "a%1B$B$%22%1B(Bb"),
@@ -136,6 +149,26 @@ def test_query_is_encoded_in_the_encoding_of_the_page(
         canonicalise(f"/路?{query}#片", BASE, encoding)
         == f"https://example.org/%E8%B7%AF?{expected}"
     )
+
+
+@pytest.mark.parametrize(
+    ("encoding", "raw"),
+    [
+        ("big5", "A145A1C2A1E3A1F2A1FEA240A246A3C0A3E1C6CFFB48"),
+        ("gb18030", "A6D9A6F3A8BCFE59FEA0"),
+        ("shift_jis", "5C7E8160817C8191FBFCFAB1FA408740B1"),
+        ("euc-jp", "A1C1A1DDA1F1A2CCADA1FCE2F9D48EB1"),
+        ("koi8-u", "AEBE"),
+        ("windows-1252", "81C48D90"),
+        ("windows-1255", "81CA"),
+    ],
+)
+def test_bytes_of_a_link_come_back_as_they_stood_in_the_page(encoding: str, raw: str) -> None:
+    """Where Python's codecs depart from the standard's; checked against Chromium."""
+    text = decode(bytes.fromhex(raw), encoding)
+    assert "\N{REPLACEMENT CHARACTER}" not in text
+    query = encode_query(text, encoding)
+    assert unquote_to_bytes(query).hex().upper() == raw
 
 
 def test_fragment_of_a_legacy_page_never_becomes_part_of_the_query() -> None:
