@@ -27,7 +27,8 @@ def show() -> int:
         seconds = time.monotonic() - began
         report.figure("make crawl", seconds, "s")
         report.claim("ends with exit code 0", code == 0, "" if code == 0 else output[-3000:])
-        report.figure("its last lines", output[-1500:])
+        table = output[output.rfind("\ncrawl ") :].replace(str(clone), ".")
+        report.figure("its summary", table)
         report.claim(f"in under {LIMIT_SECONDS} s", seconds < LIMIT_SECONDS)
         _read_summary(report, clone, Path(folder) / "summary.json")
     return report.finish()

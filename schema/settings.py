@@ -244,6 +244,8 @@ def masked(settings: Settings) -> dict[str, str]:
         value = getattr(settings, key.lower())
         if key in SECRETS:
             shown[key] = "***" if value else ""
+        elif key == "BIND":
+            shown[key] = f"{value[0]}:{value[1]}"
         elif isinstance(value, tuple):
             shown[key] = ",".join(mask_url(str(part)) for part in value)
         else:

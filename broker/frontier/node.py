@@ -287,6 +287,8 @@ AWAY_TYPES = (BusyLoadingError, OutOfMemoryError, ReadOnlyError)
 def _translated(error: Exception, script: str, shown: str) -> Exception:
     """What a script's error means: the server is away, or the script is wrong."""
     text = str(error)
+    if "MISCONF" in text:  # it refuses writes that it cannot put on disk
+        return Unavailable(f"Redis at {shown} cannot write to its disk: is it full? ({text})")
     if isinstance(error, AWAY_TYPES) or any(word in text for word in AWAY):
         return Unavailable(f"Redis at {shown} is away: {text}")
     return RuntimeError(f"script {script} failed: {text}")

@@ -1,0 +1,94 @@
+"""Settings: read once, refused together, shown without secrets."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from schema.errors import InvalidConfig
+from schema.settings import KEYS, Settings, load, mask_url, masked
+
+
+def test_defaults_need_no_environment() -> None:
+    settings = load({"HOME": "/elsewhere", "PATH": "/bin"})
+    assert settings.bind == ("127.0.0.1", 8765)
+    assert settings.broker == ("http://127.0.0.1:8765",)
+    assert settings.embedded_redis
+    assert settings.data == Path("data").absolute()
+    assert settings.redis_addresses == (f"unix://{settings.data}/redis/redis.sock",)
+    assert settings.store_url == f"sqlite:///{settings.data}/content.sqlite"
+
+
+def test_every_key_is_a_field_and_every_field_a_key() -> None:
+    assert {key.lower() for key in KEYS} == set(Settings.__dataclass_fields__)
+
+
+def test_all_that_is_wrong_is_named_at_once() -> None:
+    environment = {
+        "GREENCRAWL_PROCESES": "2",
+        "GREENCRAWL_BIND": "nowhere",
+        "GREENCRAWL_REDIS": "http://a",
+        "GREENCRAWL_GREENLETS": "-1",
+        "GREENCRAWL_ALLOW_NETWORKS": "10.0.0.0/99",
+        "GREENCRAWL_TLS_CERT": "cert.pem",
+    }
+    with pytest.raises(InvalidConfig) as caught:
+        load(environment)
+    assert {field for field, _ in caught.value.problems} == set(environment)
+    assert "unknown" in str(caught.value)
+
+
+def test_an_override_wins_over_the_environment() -> None:
+    settings = load({"GREENCRAWL_PROCESSES": "2"}, processes="3")
+    assert settings.processes == 3
+
+
+def test_lists_and_networks_are_split_at_commas() -> None:
+    settings = load(
+        {
+            "GREENCRAWL_REDIS": "redis://a, redis://b",
+            "GREENCRAWL_ALLOW_NETWORKS": "127.0.0.1,10.0.0.0/8",
+        }
+    )
+    assert settings.redis_addresses == ("redis://a", "redis://b")
+    assert settings.allow_networks == (ip_network("127.0.0.1/32"), ip_network("10.0.0.0/8"))
+
+
+def test_secrets_never_appear_in_what_is_logged_or_refused() -> None:
+    settings = load(
+        {
+            "GREENCRAWL_ADMIN_TOKEN": "s3cret-a",
+            "GREENCRAWL_WORKER_TOKEN": "s3cret-w",
+            "GREENCRAWL_REDIS": "redis://user:s3cret-r@db.example:6380/1",
+            "GREENCRAWL_BIND": "0.0.0.0:80",
+        }
+    )
+    shown = masked(settings)
+    assert "s3cret" not in str(shown)
+    assert shown["ADMIN_TOKEN"] == "***"
+    assert shown["REDIS"] == "redis://user:***@db.example:6380/1"
+    assert shown["BIND"] == "0.0.0.0:80"
+    assert mask_url("redis://db.example") == "redis://db.example"
+
+
+def test_a_fault_point_kills_at_its_nth_pass_without_clean_up() -> None:
+    program = (
+        "import atexit\nfrom schema import faults\natexit.register(print, 'cleaned up')\n"
+        "faults.arm('there:2')\nfaults.point('elsewhere')\nfaults.point('there')\n"
+        "print('once', flush=True)\nfaults.point('there')\nprint('alive', flush=True)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": "."},
+    )
+    assert ended.returncode == -signal.SIGKILL
+    assert ended.stdout == "once\n"
