@@ -24,7 +24,7 @@ from schema.records import (
     ReconcileRequest,
     Session,
 )
-from worker.child import next_incarnation
+from worker.child import Worker, next_incarnation
 from worker.engine import Engine, Limits
 from worker.outbox import Outbox
 from worker.sessions import Held, Sessions
@@ -330,3 +330,28 @@ def test_incarnations_rise_over_starts_and_over_a_lost_folder(tmp_path: Path) ->
     assert next_incarnation(path) >= first
     path.write_text("damaged")
     assert next_incarnation(path) >= first
+
+
+def test_stopping_does_not_wait_for_a_charge_that_cannot_be_settled() -> None:
+    """The broker is away; the verdict stays in the marker for the next process."""
+    events: list[str] = []
+
+    class Part:
+        def close(self) -> None:
+            events.append("closed")
+
+    class Stuck(Worker):
+        def __init__(self) -> None:
+            self._stopping = Event()
+            self._downloader = self._store = Part()  # type: ignore[assignment]
+
+        def _charge(self) -> None:
+            self._stopping.set()
+            try:
+                Event().wait()
+            finally:
+                events.append("let go")
+
+    with gevent.Timeout(5):
+        assert Stuck().run() == 0
+    assert events == ["let go", "closed", "closed"]
