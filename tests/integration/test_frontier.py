@@ -803,3 +803,29 @@ def test_host_whose_list_is_gone_is_asked_for_once(
     totals = frontier.scan(crawl.id)
     assert totals is not None
     assert totals.open == 0
+
+
+def test_lease_that_a_reconcile_of_its_own_sequence_overtook_opens_nothing(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 1))
+    worker = Worker(frontier)
+    worker.sequence = 5
+    worker.reconcile()
+    worker.sequence = 4
+    assert worker.lease() == ()
+    assert len(worker.lease()) == 1
+
+
+def test_host_that_tasks_come_back_to_does_not_expire(
+    frontier: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 1))
+    (s,) = Worker(frontier).lease()
+    close(frontier, s)
+    key = f"gc:{{{frontier.partition_of('h.example')}}}:h:h.example"
+    assert redis_server.client.ttl(key) > 0
+    assert frontier.release([ReleaseItem(session=s.session, token=s.token)]) == ["ok"]
+    assert redis_server.client.ttl(key) == -1

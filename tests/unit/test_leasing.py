@@ -31,6 +31,7 @@ class House:
         self.crawl: Callable[[int], Crawl | None] = lambda _: CRAWL
         self.budget: Callable[[Crawl], int | None] = lambda _: self.left
         self.asked = 0
+        self.tended: set[int] = set()
         self.leasing = Leasing(
             self.calls,
             lambda _: now_ms(),
@@ -44,6 +45,9 @@ class House:
     def calls(
         self, script: str, calls: dict[int, bytes], *, partial: bool = False
     ) -> dict[int, list[Any]]:
+        if script == "tend":
+            self.tended |= set(calls)
+            return {p: [now_ms(), 0, 0, 0] for p in calls}
         assert script == "open"
         self.asked += 1
         gevent.sleep(0)
@@ -168,3 +172,19 @@ def test_partitions_whose_node_is_away_are_asked_again_and_the_others_served(hou
     away.clear()
     (second,) = house.leasing.lease(request).sessions
     assert second.session == "1/h.example"
+
+
+def test_partitions_beyond_the_sessions_asked_for_stay_due(house: House) -> None:
+    house.opens = lambda p, args: [now_ms(), house.one_session(p, args)[1], [0], 0]
+    for p in range(3):
+        house.leasing.note(p, 1, now_ms())
+    leased = [session.session for _ in range(3) for session in house.lease()]
+    assert sorted(leased) == ["0/h.example", "1/h.example", "2/h.example"]
+
+
+def test_a_partition_is_tended_when_an_open_said_so(house: House) -> None:
+    house.opens = lambda p, args: [now_ms(), house.one_session(p, args)[1], [0], now_ms() + 50]
+    house.leasing.note(4, 1, now_ms())
+    house.lease()
+    while house.tended != {4}:
+        gevent.sleep(0.01)
