@@ -95,6 +95,7 @@ def _index(runs: dict[int, str]) -> dict[str, bytes]:
 
 _BIG5, _GB18030 = _index(_BIG5_INDEX), _index(_GB18030_INDEX)
 _KOI8_U = _index(_KOI8_U_INDEX)
+_BIG5_PAIRS = {raw: character for character, raw in _BIG5.items()}
 
 
 def _lone_euro(error: UnicodeError) -> tuple[str, int]:
@@ -123,8 +124,7 @@ def _missing_big5(error: UnicodeError) -> tuple[str, int]:
     """What Python's codec lacks of the standard's Big5."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
-    pair = error.object[error.start : error.start + 2]
-    found = next((c for c, raw in _BIG5.items() if raw == pair), None)
+    found = _BIG5_PAIRS.get(error.object[error.start : error.start + 2])
     return (found, error.start + 2) if found else ("\N{REPLACEMENT CHARACTER}", error.end)
 
 
@@ -132,10 +132,7 @@ def _missing_euc_jp(error: UnicodeError) -> tuple[str, int]:
     """NEC's and IBM's characters (① ㈱ 髙 …), which Python's codec lacks."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
-    lead, trail = (*error.object[error.start : error.start + 2], 0)[:2]
-    found = None
-    if 0xA1 <= lead <= 0xFE and 0xA1 <= trail <= 0xFE:
-        found = _jis0208().get((lead - 0xA1) * 94 + trail - 0xA1)
+    found = _euc_jp_pairs().get(error.object[error.start : error.start + 2])
     return (found, error.start + 2) if found else ("\N{REPLACEMENT CHARACTER}", error.end)
 
 
@@ -166,6 +163,16 @@ def _jis0208() -> dict[int, str]:
         except UnicodeDecodeError:
             continue  # not every pointer has a character
     return found
+
+
+@lru_cache(maxsize=1)
+def _euc_jp_pairs() -> dict[bytes, str]:
+    """The two bytes of each character of jis0208 in EUC-JP → the character."""
+    return {
+        bytes((pointer // 94 + 0xA1, pointer % 94 + 0xA1)): character
+        for pointer, character in _jis0208().items()
+        if pointer < 94 * 94
+    }
 
 
 @lru_cache(maxsize=2)
