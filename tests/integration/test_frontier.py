@@ -399,7 +399,7 @@ def test_retry_finished_at_a_broker_that_is_gone_is_promoted_by_the_others(
     assert other.finish([item]) == ["ok"]
     close(other, s)
     other.stop()
-    assert len(worker.lease(wait=5)) == 1
+    assert len(worker.lease(wait=2)) == 1, "sooner than by the look for lost messages"
 
 
 # -- crawls
@@ -578,7 +578,10 @@ def test_replay_that_was_cut_short_is_begun_again_and_no_crawl_ends_before(
     store.seeds_admitted(store.add_seeds(crawl.id, seeds))
     redis_server.client.flushall()
 
+    owed: list[str | None] = []
+
     def away(_: int) -> Iterator[Any]:
+        owed.append(redis_server.client.hget(keys.OWNER, "owed"))
         raise Unavailable("the store is away")
 
     with monkeypatch.context() as patch:
@@ -588,6 +591,8 @@ def test_replay_that_was_cut_short_is_begun_again_and_no_crawl_ends_before(
         assert frontier.scan(crawl.id) is None
         assert frontier.stats(crawl).waiting == 0
         assert frontier.scan(crawl.id) is None, "an empty node must not look like a finished crawl"
+    assert owed
+    assert all(owed), "a broker that is killed at it must leave word"
     assert frontier.scan(crawl.id) is None  # begins the replay again
     totals = frontier.scan(crawl.id)
     assert totals is not None
@@ -829,3 +834,13 @@ def test_host_that_tasks_come_back_to_does_not_expire(
     assert redis_server.client.ttl(key) > 0
     assert frontier.release([ReleaseItem(session=s.session, token=s.token)]) == ["ok"]
     assert redis_server.client.ttl(key) == -1
+
+
+def test_call_under_an_old_epoch_does_nothing_and_the_next_has_the_new_one(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.nodes[0].command("HINCRBY", keys.OWNER, "epoch", 1)
+    with pytest.raises(Unavailable, match="another epoch"):
+        frontier.admit(crawl.id, urls("h.example", 1))
+    assert frontier.admit(crawl.id, urls("h.example", 1)) == [True]
