@@ -32,6 +32,11 @@ LEVELS = 32
 """Priority levels of a host's waiting queue; 0 is served first."""
 
 
+ROBOTS_ASKED = 64
+"""From here on ``redirects`` of a task says that it is no page: it asks, for another host that
+redirects its robots.txt there, what stands at this URL; the rest counts the redirects so far."""
+
+
 # --- a crawl ---------------------------------------------------------------------------------
 
 

@@ -5,21 +5,22 @@ as an ordinary paced and counted request.
 
 What counts as what (section 2.3.1): 2xx is parsed, up to 500 KiB; up to five redirects are
 followed; 4xx but 429 means that there are no rules; 429, 5xx and network errors mean complete
-disallow, for now. A redirect to another *host* would need that host's own session. Where some
-session has read the robots.txt that it leads to already, those rules hold here too; else the file
-counts as unavailable – everything allowed, as the RFC lets a crawler assume where redirects are not
-followed to their end – but is asked for again within the hour instead of the day. (Such hosts
-redirect their pages as well, and the other host's session keeps the other host's rules.)
+disallow, for now. A redirect to another *host* needs that host's own session: the question goes
+through the queue, as a task that is no page (``schema.records.ROBOTS_ASKED``), and whoever holds
+the host answers it into the shared cache. Meanwhile our session waits, sending nothing; without an
+answer in time the file counts as unreachable for now.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from broker.frontier import Mode
 from schema.clock import Clock, epoch_ms, monotonic
 from schema.errors import InvalidUrl
-from schema.records import Failure, FailureKind, Fetched
+from schema.records import ROBOTS_ASKED, Admission, Failure, FailureKind, Fetched, Task
 from schema.urls import canonicalise, host_of, origin_of
 from worker import retry, robots
 from worker.backoff import persist
@@ -29,7 +30,10 @@ MAX_REDIRECTS = 5
 SHARED_SECONDS = 23 * 3600
 LOCAL_SECONDS = 3600
 """Together the 24 hours beyond which RFC 9309 (2.4) wants no copy used."""
-DOUBTFUL_SECONDS = 3600
+ASK_SECONDS = 10.0
+"""How long a session waits for an answer from another host's session."""
+ASK_AGAIN_SECONDS = 30.0
+_LOOK_SECONDS = 0.05
 _ORIGINS = 2000
 _BODIES_BYTES = 8 * 1024 * 1024
 """Of the files whose rules are kept in a process; rules take up to sixteen times as much."""
@@ -38,6 +42,10 @@ _KIND = FailureKind.ROBOTS_UNREACHABLE
 
 class RobotsCache(Protocol):
     """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
+
+    def admit(
+        self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW
+    ) -> list[bool]: ...
 
     def robots_get(self, origin: str) -> bytes | None: ...
 
@@ -70,12 +78,29 @@ class RobotsGate:
         known = self._known(origin)
         if known is not None:
             return known
-        found = self._fetch(visit, origin)
+        record = self._learn(visit, origin, f"{origin}/robots.txt", 0)
+        if isinstance(record, Failure):
+            return record
+        return self._keep(origin, record) or robots.ALLOW_ALL
+
+    def answer(self, visit: Visit, task: Task) -> Failure | None:
+        """Read, for the session of another host, the rules that stand at the task's URL.
+
+        Raises VisitOver and LeaseExpired like :meth:`Visit.get`.
+        """
+        key = _key(task.url)
+        if self._known(key) is not None:
+            return None
+        record = self._learn(visit, key, task.url, task.redirects - ROBOTS_ASKED)
+        return record if isinstance(record, Failure) else None
+
+    def _learn(self, visit: Visit, key: str, url: str, hops: int) -> bytes | Failure:
+        found = self._fetch(visit, url, hops)
         if isinstance(found, Failure):
             return found
         record, seconds = found
-        persist(lambda: self._shared.robots_put(origin, record, seconds), "frontier")
-        return self._keep(origin, record) or robots.ALLOW_ALL
+        persist(lambda: self._shared.robots_put(key, record, seconds), "frontier")
+        return record
 
     def _known(self, origin: str) -> robots.Rules | None:
         entry = self._local.get(origin)
@@ -102,10 +127,12 @@ class RobotsGate:
         if kept is not None:
             self._bytes -= kept.size
 
-    def _fetch(self, visit: Visit, origin: str) -> tuple[bytes, int] | Failure:
-        """(record for the cache, seconds it may be kept), or why nothing may be fetched now."""
-        url = f"{origin}/robots.txt"
-        for _ in range(MAX_REDIRECTS + 1):
+    def _fetch(self, visit: Visit, url: str, hops: int) -> tuple[bytes, int] | Failure:
+        """(record for the cache, seconds it may be kept), or why nothing may be fetched now.
+
+        ``hops`` are the redirects before ``url``.
+        """
+        for hop in range(hops, MAX_REDIRECTS + 1):
             answer = visit.get(url, visit.context.headers, robots.MAX_BODY_BYTES + 1)
             if isinstance(answer, Failure):
                 return _unreachable(answer)
@@ -118,16 +145,45 @@ class RobotsGate:
             if target is None:
                 break
             if host_of(target) != visit.host:
-                return self._elsewhere(target)
+                return self._elsewhere(visit, target, hop + 1)
             url = target
         return robots.pack("allow", b"", epoch_ms()), SHARED_SECONDS
 
-    def _elsewhere(self, target: str) -> tuple[bytes, int]:
-        origin = origin_of(target)
-        record = None
-        if target == f"{origin}/robots.txt":
-            record = persist(lambda: self._shared.robots_get(origin), "frontier")
-        return record or robots.pack("allow", b"", epoch_ms()), DOUBTFUL_SECONDS
+    def _elsewhere(self, visit: Visit, target: str, hops: int) -> tuple[bytes, int] | Failure:
+        """What the other host's robots.txt says, asked of its session; see the module's text."""
+        if hops > MAX_REDIRECTS:
+            return robots.pack("allow", b"", epoch_ms()), SHARED_SECONDS
+        key = _key(target)
+        found = self._cached(key)
+        if found is None:
+            question = Admission(target, 0, 0, ROBOTS_ASKED + hops)
+            self._ask(visit.context.crawl.id, question)
+        limit = self._clock() + ASK_SECONDS
+        while found is None:
+            if self._clock() >= limit:
+                detail = f"robots.txt is redirected to {target}, which did not answer yet"
+                return Failure(_KIND, detail, retry_after=ASK_AGAIN_SECONDS)
+            visit.rest(_LOOK_SECONDS)
+            found = self._cached(key)
+        return found
+
+    def _ask(self, crawl: int, question: Admission) -> None:
+        persist(lambda: self._shared.admit(crawl, [question], mode=Mode.FORCE), "frontier")
+
+    def _cached(self, key: str) -> tuple[bytes, int] | None:
+        """(record, seconds it may be kept) of the shared cache, by the age of what it holds."""
+        record = persist(lambda: self._shared.robots_get(key), "frontier")
+        cached = None if record is None else robots.unpack(record)
+        if record is None or cached is None:
+            return None
+        age_seconds = (epoch_ms() - cached.fetched_ms) // 1000
+        return record, max(SHARED_SECONDS - age_seconds, 1)
+
+
+def _key(url: str) -> str:
+    """Under what the shared cache keeps the rules at ``url``: their origin, where that names it."""
+    origin = origin_of(url)
+    return origin if url == f"{origin}/robots.txt" else url
 
 
 def _target(url: str, answer: Fetched) -> str | None:

@@ -15,6 +15,7 @@ from gevent.event import Event
 from schema.errors import UnknownCrawl
 from schema.log import logger
 from schema.records import (
+    ROBOTS_ASKED,
     Attempt,
     CloseItem,
     Crawl,
@@ -146,6 +147,9 @@ class Pipeline:
 
     def _task(self, visit: Visit, task: Task) -> None:
         """Bring a task to its outcome. Raises VisitOver or LeaseExpired: then it has none."""
+        if task.redirects >= ROBOTS_ASKED:
+            self._answer_robots(visit, task)
+            return
         context = visit.context
         reason = context.rules.excluded_by(task.url, task.depth, seed=task.depth == 0)
         if reason is not None:  # the crawl's options have changed since it was admitted
@@ -181,6 +185,15 @@ class Pipeline:
             except HookError as error:
                 notes.append(self._hook_note(visit, task, error))
         return visit.get(task.url, headers, context.options.max_body_bytes)
+
+    def _answer_robots(self, visit: Visit, task: Task) -> None:
+        """Another host's robots.txt leads to this one. No row is written: it is no page."""
+        failure = self._gate.answer(visit, task)
+        if failure is not None:
+            decision = retry.decide(failure, task.errors, visit.context.options.tries)
+            if decision.block is not None:
+                visit.fail(str(failure.kind), decision.block)
+        self._writer.put(Result(held=visit.held, task=task.number, outcome=Done()))
 
     # -- outcomes
 

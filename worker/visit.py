@@ -65,17 +65,20 @@ class Visit:
 
         Raises VisitOver, and LeaseExpired (of the downloader) when the lease ran out meanwhile.
         """
-        wait = self._pace.wait_seconds()
-        if wait > 0:
-            self._stopping.wait(wait)
-        if self.held.ended or self._stopping.is_set():
-            raise VisitOver(self.held.ended or "stopping")
+        self.rest(self._pace.wait_seconds())
         answer = self._fetcher.fetch(
             url, headers, max_body_bytes=max_body_bytes, deadline=self.held.deadline
         )
         self._requests += 1 if isinstance(answer, Fetched) else answer.requests
         self._pace.note(answer)
         return answer
+
+    def rest(self, seconds: float) -> None:
+        """Send nothing for so long. Raises VisitOver when the session must end."""
+        if seconds > 0:
+            self._stopping.wait(seconds)
+        if self.held.ended or self._stopping.is_set():
+            raise VisitOver(self.held.ended or "stopping")
 
     def learn_robots(self, crawl_delay: float | None) -> None:
         """robots.txt is known now; from here on its crawl-delay is kept."""

@@ -114,3 +114,31 @@ def test_worker_outlives_its_broker(tmp_path: Path, redis_server: RedisServer) -
         system.wait_done(40)
         assert system.children()[0].pid == child
         assert all(count == 1 for count in targets(server).values())
+
+
+def test_robots_on_another_host_rule_the_host_that_redirects_there(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    """The other host is out of scope: its robots.txt is asked for, and nothing else."""
+    here, there = "127.0.0.2", "127.0.0.3"
+    moved: list[str] = []
+
+    def site(request: Request) -> Answer:
+        if request.target != "/robots.txt":
+            return menu_site(request)
+        if request.address == here:
+            return Answer(301, headers={"Location": moved[0]})
+        return Answer(body=b"User-agent: *\nDisallow: /3\n", headers={"Content-Type": "text/plain"})
+
+    with (
+        SiteServer(site, (here, there)) as server,
+        System(tmp_path, [redis_server.url]).start() as system,
+    ):
+        moved.append(server.url("/robots.txt", there))
+        system.crawl([server.url("/", here)], delay=0, exclude=["/[a-z]"])
+        system.wait_done(40)
+        stored = read_stored(tmp_path / "data")
+    assert stored.excluded == {server.url("/3", here)}
+    assert len(stored.pages) == len(PAGES)
+    assert [hit.target for hit in server.hits if hit.address == there] == ["/robots.txt"]
+    assert targets(server)["/3"] == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,11 @@ import msgspec
 import pytest
 from gevent.event import Event
 
+from broker.frontier import Mode
 from schema.errors import Unavailable, UnknownCrawl
 from schema.records import (
+    ROBOTS_ASKED,
+    Admission,
     CloseItem,
     Crawl,
     CrawlOptions,
@@ -29,7 +32,7 @@ from schema.urls import fingerprint
 from worker import hooks, retry, robots
 from worker.auth import Anonymous
 from worker.download import LeaseExpired
-from worker.gate import RobotsGate
+from worker.gate import ASK_AGAIN_SECONDS, RobotsGate
 from worker.hooks import Hooks
 from worker.journal import Journal
 from worker.links import MAX_REDIRECTS
@@ -85,6 +88,8 @@ class Stores:
     results: list[Result] = field(default_factory=list)
     deleted: bool = False
     away: int = 0
+    asked: list[Admission] = field(default_factory=list)
+    answer: Callable[[Admission], None] | None = None
 
     def crawl(self, name_or_id: str | int) -> Crawl:
         if self.deleted:
@@ -109,6 +114,12 @@ class Stores:
 
     def robots_put(self, origin: str, value: bytes, seconds: int) -> None:
         self.robots[origin] = value
+
+    def admit(self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW) -> list[bool]:
+        self.asked += items
+        if self.answer is not None:
+            self.answer(items[0])
+        return [True] * len(items)
 
     def put(self, result: Result) -> None:
         self.results.append(result)
@@ -258,10 +269,54 @@ def test_robots_redirect_is_followed_on_the_same_host(world: World) -> None:
     assert world.site.pages == []
 
 
-def test_robots_redirect_to_another_host_sends_no_request_there(world: World) -> None:
+def test_robots_redirect_to_another_host_is_asked_of_its_session(world: World) -> None:
+    """RFC 9309, section 2.3.1.2: the rules found there hold in the context of the first host."""
     world.site.answers["http://h/robots.txt"] = status(301, location="http://o/robots.txt")
-    world.run("http://h/a")
-    assert world.site.asked == ["http://h/robots.txt", "http://h/a"]
+    world.site.answers["http://o/robots.txt"] = html("User-agent: *\nDisallow: /a")
+    world.site.answers["http://h/b"] = html("b")
+
+    def answered_elsewhere(question: Admission) -> None:
+        assert question == Admission("http://o/robots.txt", redirects=ROBOTS_ASKED + 1)
+        mine, world.stores.answer = world.held, None
+        world.run(Task(1, question.url, redirects=question.redirects), host="o")
+        world.held = mine
+
+    world.stores.answer = answered_elsewhere
+    world.run("http://h/a", "http://h/b")
+    assert world.site.asked == ["http://h/robots.txt", "http://o/robots.txt", "http://h/b"]
+    answer, excluded, page = world.stores.results
+    assert (answer.outcome, answer.page, answer.finals) == (Done(), None, [])
+    assert [f.kind for f in excluded.finals] == ["robots"]
+    assert page.page is not None
+
+
+def test_robots_redirect_without_an_answer_disallows_all_for_now(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("worker.gate.ASK_SECONDS", 0.0)
+    world.site.answers["http://h/robots.txt"] = status(301, location="http://o/robots.txt")
+    close = world.run("http://h/a", "http://h/b")
+    assert world.site.asked == ["http://h/robots.txt"]
+    assert close is not None
+    assert (close.release, close.report.block) == ((2,), ASK_AGAIN_SECONDS)
+    assert isinstance(world.result.outcome, Retry)
+
+
+def test_robots_redirected_over_hosts_too_often_count_as_absent(world: World) -> None:
+    world.site.answers["http://o/robots.txt"] = status(301, location="http://p/robots.txt")
+    world.run(Task(1, "http://o/robots.txt", redirects=ROBOTS_ASKED + 5), host="o")
+    assert world.stores.asked == []
+    cached = robots.unpack(world.stores.robots["http://o"])
+    assert cached is not None
+    assert cached.rules().allowed("http://o/a", "any")
+
+
+def test_question_that_fails_blocks_its_host_and_leaves_no_row(world: World) -> None:
+    world.site.answers["http://o/robots.txt"] = status(503)
+    close = world.run(Task(1, "http://o/robots.txt", redirects=ROBOTS_ASKED), host="o")
+    assert close is not None
+    assert close.report.failed == "robots_unreachable"
+    assert (world.result.finals, world.result.attempts) == ([], [])
 
 
 def test_robots_redirect_to_a_host_whose_rules_are_known_takes_those(world: World) -> None:
