@@ -23,9 +23,6 @@ from schema import wire
 MAX_BODY_BYTES = 500 * 1024
 """What is read of a file, the least that RFC 9309 section 2.5 asks for; the rest is ignored."""
 
-CACHE_SECONDS = 24 * 3600
-"""How long a copy may be used, RFC 9309 section 2.4."""
-
 Verdict = Literal["parse", "allow_all", "disallow_all_for_now"]
 Kind = Literal["rules", "allow", "deny"]
 
