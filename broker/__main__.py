@@ -67,8 +67,11 @@ def run(settings: Settings) -> None:
             embedded.stop()
 
 
-def main() -> int:
-    """Read the settings, serve, and say in one line why not."""
+def main(arguments: list[str]) -> int:
+    """Read the settings, serve, and say in one line why not. There are no arguments."""
+    if arguments:
+        print("usage: python -m broker (settings: GREENCRAWL_*)", file=sys.stderr)
+        return USAGE
     try:
         settings = load()
         log.configure("broker", settings.log_level)
@@ -85,4 +88,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
