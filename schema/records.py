@@ -108,7 +108,7 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             ge=1,
             le=100,
             description="Tries of a URL before it becomes a dead letter; "
-            "an upper bound on every row of the retry table",
+            "an upper bound on the rows of the retry table, but for a told wait",
         ),
     ] = 5
     order: Annotated[
