@@ -30,7 +30,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     ``failures`` counts outcomes by kind; ``gone`` are URLs that do not exist (404, 410), ``dead``
     those given up after their tries, ``excluded`` those kept out by rule (robots.txt).
-    ``hosts`` is the most that had work at once in this run, None if only the store was asked.
+    ``hosts`` were asked for something; at a broker elsewhere, the most that had work at once.
     """
 
     crawl: str
@@ -45,7 +45,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     dead: int
     excluded: int
     waiting: int
-    hosts: int | None
+    hosts: int
     slowest_hosts: tuple[HostTime, ...]
     store: str
     export: str
@@ -84,7 +84,7 @@ def of_run(
 
 
 def with_store(summary: Summary, store: Store, url: str, export: str) -> Summary:
-    """``summary`` with the final states that the store counts: it is their truth.
+    """``summary`` with the final states and hosts that the store counts: it is their truth.
 
     Nobody goes on with the crawl: one that is not done is "stopped" from here on. ``url`` says
     where the content is, ``export`` how to get it out.
@@ -97,7 +97,8 @@ def with_store(summary: Summary, store: Store, url: str, export: str) -> Summary
         gone=counts["gone"],
         dead=counts["dead"],
         excluded=counts["excluded"],
-        slowest_hosts=summary.slowest_hosts or _slowest(store, crawl),
+        hosts=counts["hosts"],
+        slowest_hosts=_slowest(store, crawl),
         store=url,
         export=export,
     )
@@ -126,7 +127,7 @@ def of_store(store: Store, crawl: Crawl, url: str, export: str) -> Summary:
         dead=counts["dead"],
         excluded=counts["excluded"],
         waiting=0,
-        hosts=None,
+        hosts=counts["hosts"],
         slowest_hosts=_slowest(store, crawl),
         store=url,
         export=export,

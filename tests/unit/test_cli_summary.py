@@ -88,6 +88,7 @@ def test_final_states_are_counted_by_the_store(store: Store, crawl: Crawl) -> No
     counters = summary.of_run(STATS, (), seconds=2.0, pages_before=1)
     made = summary.with_store(counters, store, "sqlite:///x", "greencrawl export")
     assert (made.pages, made.gone, made.dead, made.excluded) == (30, 1, 1, 1)
+    assert made.hosts == 1
     assert made.slowest_hosts == (summary.HostTime("example.org", 0.5, 2),)
 
 
@@ -99,7 +100,7 @@ def test_crawl_that_was_not_done_is_stopped(store: Store, crawl: Crawl) -> None:
 def test_crawl_that_nobody_runs_is_summed_up_from_the_store(store: Store, crawl: Crawl) -> None:
     made = summary.of_store(store, crawl, "sqlite:///x", "greencrawl export example")
     assert made.failures == {"gone": 1, "robots": 1, "timeout": 1}
-    assert (made.pages, made.hosts, made.seconds) == (2, None, 0.0)
+    assert (made.pages, made.hosts, made.seconds) == (2, 1, 0.0)
 
 
 def test_table_shows_what_a_person_asks_first(store: Store, crawl: Crawl) -> None:
