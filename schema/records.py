@@ -400,15 +400,13 @@ class SeedReply(Struct, frozen=True):
     items: tuple[SeedItem, ...]
 
 
-class CrawlStats(Struct, frozen=True, kw_only=True):
-    """Counters of one crawl. ``waiting + leased + later`` is what is still to do.
+class Totals(Struct, frozen=True, kw_only=True):
+    """Counters of one crawl over all partitions, from one undisturbed scan.
 
-    ``failures`` counts outcomes by kind; ``later`` are retries not yet due.
+    ``failures`` counts outcomes by kind; ``later`` are retries not yet due; ``hosts`` those that
+    have tasks waiting.
     """
 
-    crawl: str
-    state: CrawlState
-    reason: str = ""
     admitted: int = 0
     waiting: int = 0
     leased: int = 0
@@ -420,6 +418,19 @@ class CrawlStats(Struct, frozen=True, kw_only=True):
     bytes: int = 0
     hosts: int = 0
     failures: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def open(self) -> int:
+        """Tasks still to do."""
+        return self.waiting + self.leased + self.later
+
+
+class CrawlStats(Totals, frozen=True, kw_only=True):
+    """Counters of one crawl, and how it stands. ``waiting + leased + later`` is still to do."""
+
+    crawl: str
+    state: CrawlState
+    reason: str = ""
 
 
 class HostState(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,5 @@
 
 from broker.frontier.frontier import Frontier
 from broker.frontier.partition import Mode
-from broker.frontier.totals import Totals
 
-__all__ = ["Frontier", "Mode", "Totals"]
+__all__ = ["Frontier", "Mode"]

@@ -23,7 +23,7 @@ from broker.frontier.leasing import Leasing
 from broker.frontier.node import Moved, Node, Restarted
 from broker.frontier.partition import Mode
 from broker.frontier.ring import assemble
-from broker.frontier.totals import Totals, total
+from broker.frontier.totals import total
 from broker.frontier.waking import Waking
 from schema import urls
 from schema.clock import epoch_ms, monotonic
@@ -51,6 +51,7 @@ from schema.records import (
     ReconcileRequest,
     ReleaseItem,
     Session,
+    Totals,
     UrlState,
 )
 from schema.wire import to_msgpack

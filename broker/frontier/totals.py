@@ -4,31 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from broker.frontier import partition as part
-
-
-class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters of one crawl over all partitions, from one undisturbed scan."""
-
-    admitted: int = 0
-    waiting: int = 0
-    leased: int = 0
-    later: int = 0
-    finished: int = 0
-    stored: int = 0
-    dead: int = 0
-    retries: int = 0
-    bytes: int = 0
-    hosts: int = 0
-    failures: dict[str, int] = msgspec.field(default_factory=dict)
-
-    @property
-    def open(self) -> int:
-        """Tasks still to do."""
-        return self.waiting + self.leased + self.later
-
+from schema.records import Totals
 
 _COUNTERS = {
     "adm": "admitted", "wait": "waiting", "leased": "leased", "later": "later", "fin": "finished",
