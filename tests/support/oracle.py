@@ -20,11 +20,10 @@ def by_host(hits: Iterable[Hit]) -> dict[str, list[Hit]]:
     return hosts
 
 
-def impolite(hits: Iterable[Hit], delay: float, slack: float = 0.0) -> list[str]:
+def impolite(hits: Iterable[Hit], delay: float) -> list[str]:
     """Pairs at one host whose arrivals are closer than ``delay`` seconds, or that overlap.
 
-    Robots and redirects count like every request. ``slack`` seconds are forgiven: the server reads
-    its clock after it was woken, so that a late first stamp makes the pair look closer.
+    Robots and redirects count like every request, and nothing is forgiven.
     """
     findings = []
     for address, log in by_host(hits).items():
@@ -32,7 +31,7 @@ def impolite(hits: Iterable[Hit], delay: float, slack: float = 0.0) -> list[str]
         for before, after in pairwise(log):
             busy_until = max(busy_until, before.ended)
             gap = after.arrived - before.arrived
-            if gap < delay - slack:
+            if gap < delay:
                 findings.append(f"{address}: {before.target} then {after.target} after {gap:.4f} s")
             if after.arrived < busy_until:
                 findings.append(
