@@ -130,9 +130,8 @@ def _parameters(
 def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
     """A query cannot carry null: an optional parameter is absent instead."""
     branches = [branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}]
-    if len(branches) != 1:
-        return schema
-    return branches[0]  # type: ignore[no-any-return]
+    only: dict[str, Any] = branches[0] if len(branches) == 1 else schema
+    return only
 
 
 def _body(type_: Any, schema_of: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ that fetch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Protocol
 
 import gevent
@@ -239,7 +240,7 @@ class Writer:
             if not (work.pages or work.attempts or work.finals):
                 return
             try:
-                persist(lambda w=work: self._store.commit(w), "store")  # type: ignore[misc]
+                persist(partial(self._store.commit, work), "store")
             except Unstorable as error:
                 log.warning("cannot be stored", url=error.url, reason=error.reason)
                 if not any(result.bury(error) for result in batch):
@@ -258,7 +259,7 @@ class Writer:
             if not fresh:
                 continue
             try:
-                persist(lambda c=crawl, f=fresh: self._frontier.admit(c, f), "frontier")  # type: ignore[misc]
+                persist(partial(self._frontier.admit, crawl, fresh), "frontier")
             except UnknownCrawl:
                 log.info("crawl was deleted: its links are dropped", crawl=crawl)
                 continue

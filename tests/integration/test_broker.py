@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import shutil
 import signal
 import socket
 import ssl
@@ -356,7 +355,6 @@ def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert "GREENCRAWL_TLS_CERT" in said.splitlines()[-1]
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 def test_tls_and_tokens_guard_a_broker_and_its_log_hides_them(tmp_path: Path) -> None:
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     subprocess.run(
@@ -400,7 +398,6 @@ def test_bodies_beyond_the_limit_are_refused_before_they_are_read(broker: Broker
     connection2.close()
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is what is tried")
 def test_plain_curl_seeds_a_crawl(broker: BrokerProcess, tmp_path: Path) -> None:
     def curl(*arguments: str) -> dict[str, object]:
         done = subprocess.run(["curl", "-sS", *arguments], capture_output=True, check=True)
