@@ -31,9 +31,10 @@ from collections.abc import Callable, Sequence  # noqa: E402
 from dataclasses import dataclass  # noqa: E402
 
 from bench.frontier_feed import chunks  # noqa: E402
-from bench.frontier_rig import Bare, Rig, Spent  # noqa: E402
+from bench.frontier_rig import Bare, Rig, Spent, calm  # noqa: E402
 from bench.report import Report  # noqa: E402
 from broker.frontier import Frontier, Mode  # noqa: E402
+from schema import log  # noqa: E402
 from schema.records import (  # noqa: E402
     CloseItem,
     Done,
@@ -193,6 +194,7 @@ def _bare_admission(rig: Rig, first: int, count: int, hosts: int, batch: int) ->
     task = {"first": first, "count": count, "hosts": hosts, "run": 1, "batch": batch}
     work = list(chunks(task))
     bare = Bare(frontier, rig.server.port)
+    calm()
     new = sum(sum(frontier.admit(crawl.id, chunk)) for chunk in work)
     bare.close()
     assert new == count
@@ -250,6 +252,7 @@ def _bare_lease(rig: Rig, count: int) -> float:
     frontier = rig.inside()
     frontier.start()
     bare = Bare(frontier, rig.server.port)
+    calm()
     done = sequence = 0
     while done < count:
         sequence += 1
@@ -327,8 +330,11 @@ def main(arguments: Sequence[str]) -> int:
     unknown = set(options.parts) - set(PARTS)
     if unknown:
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
+    log.configure("bench", "error")  # a node is opened, a listener ends: that is how it goes here
     name = "frontier-quick" if options.quick else "frontier"
-    run = Run(Report(name, "the frontier: memory, ingest, lease + finish, admission"), options.quick)
+    run = Run(
+        Report(name, "the frontier: memory, ingest, lease + finish, admission"), options.quick
+    )
     for part in options.parts or PARTS:
         PARTS[part](run)
     ms, over, script = run.worst

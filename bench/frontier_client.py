@@ -169,7 +169,10 @@ _OUTCOME = b',"outcome":{"type":"done","stored":true,"bytes":18000}}'
 
 def _finishing(sessions: list[Leased]) -> Iterator[bytes]:
     for held in sessions:
-        head = b'{"session":"%b","token":"%b","task":' % (held.session.encode(), held.token.encode())
+        head = b'{"session":"%b","token":"%b","task":' % (
+            held.session.encode(),
+            held.token.encode(),
+        )
         for number in range(1, len(held.tasks) + 1):
             yield b"%b%d%b" % (head, number, _OUTCOME)
 

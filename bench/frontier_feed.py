@@ -45,7 +45,8 @@ def main() -> None:
     def feed() -> None:
         nonlocal new
         for chunk in work:
-            new += sum(frontier.admit(task["crawl"], chunk, mode=Mode(task["mode"])))
+            flags = frontier.admit(task["crawl"], chunk, mode=Mode(task["mode"]))
+            new += sum(flags)
 
     print("ready", flush=True)
     sys.stdin.readline()

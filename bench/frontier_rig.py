@@ -43,6 +43,13 @@ def on_core(core: int) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
+def calm(most_seconds: float = 3.0, busy_percent: float = 15.0) -> None:
+    """Wait until the machine is nearly idle for half a second, so that others spoil less."""
+    until = time.monotonic() + most_seconds
+    while time.monotonic() < until and psutil.cpu_percent(0.5) > busy_percent:
+        pass
+
+
 class Spent:
     """CPU seconds of a process, and the seconds for which it waited for its core."""
 
@@ -214,7 +221,10 @@ class Rig:
         return self.frontier
 
     def crawl(self, name: str) -> Crawl:
-        """Make a crawl of any host without a delay."""
+        """Make a crawl of any host without a delay.
+
+        A broker's gets a first URL, or it might be found done before the first of ours comes.
+        """
         options = CrawlOptions(scope="any", delay=0)
         if self.broker is None:
             assert self.store is not None and self.frontier is not None
@@ -223,7 +233,8 @@ class Rig:
             return made
         client = self.broker.client()
         try:
-            return client.put_crawl(CreateCrawl(name=name, scope="any", delay=0))
+            first = ("https://first.example/",)
+            return client.put_crawl(CreateCrawl(name=name, scope="any", delay=0, seeds=first))
         finally:
             client.disconnect()
 
@@ -260,6 +271,7 @@ class Rig:
         try:
             for client in clients:
                 client.ready()
+            calm()
             for part in parts:
                 part.begin()
             for client in clients:
