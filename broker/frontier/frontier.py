@@ -9,7 +9,7 @@ since scripts are idempotent under their fingerprints and tokens.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -17,23 +17,18 @@ import gevent
 import msgspec
 from gevent.event import Event
 
-from broker.frontier import keys, recovery
+from broker.frontier import keys
 from broker.frontier import partition as part
 from broker.frontier.leasing import Leasing
 from broker.frontier.node import Moved, Node, Restarted
 from broker.frontier.partition import Mode
+from broker.frontier.recovery import Recovery, mark_clean
 from broker.frontier.ring import assemble
 from broker.frontier.totals import total
 from broker.frontier.waking import Waking
 from schema import urls
 from schema.clock import epoch_ms, monotonic
-from schema.errors import (
-    FrontierMismatch,
-    GreencrawlError,
-    InvalidConfig,
-    Unavailable,
-    UnknownCrawl,
-)
+from schema.errors import GreencrawlError, Unavailable, UnknownCrawl
 from schema.log import logger
 from schema.records import (
     Admission,
@@ -47,10 +42,13 @@ from schema.records import (
     ItemStatus,
     LeaseReply,
     LeaseRequest,
+    Mark,
+    NodeRepair,
     ReconcileReply,
     ReconcileRequest,
     ReleaseItem,
     Session,
+    Stamp,
     Totals,
     UrlState,
 )
@@ -67,6 +65,18 @@ KNOWN_SECONDS = 2.0
 SLOWEST = 64
 
 Item = TypeVar("Item", bound=FinishItem | CloseItem | ExtendItem | ReleaseItem)
+
+
+class Admitted(list[bool]):
+    """True for each URL that was not seen before.
+
+    ``tick`` is the largest of the nodes that were asked, ``epochs`` those under which they were.
+    """
+
+    def __init__(self, new: Iterable[bool], tick: int, epochs: Mapping[str, int]) -> None:
+        super().__init__(new)
+        self.tick = tick
+        self.epochs = epochs
 
 
 class Frontier:
@@ -90,6 +100,7 @@ class Frontier:
         self._create = create
         self._request_ms = round(request_seconds * 1000)
         self.longest_hold_ms = round(lease_seconds * 1000) + self._request_ms
+        self.gap_ms = round(min(15.0, lease_seconds / 2) * 1000)
         nodes = [Node(address) for address in addresses]
         self.identity, self.nodes = assemble(nodes, store, partitions, create=create)
         self._node_of = [self.nodes[i] for i in self.identity.placement]
@@ -107,9 +118,13 @@ class Frontier:
             self._spend,
             request_seconds,
         )
+        self.recovery = Recovery(self, store)
+        self._waking = Waking(
+            self._calls, self._run, self.leasing, store, self.nodes, self.recovery.reopen
+        )
         if create:
             for node in self.nodes:
-                recovery.open_node(self, node, store)
+                self.recovery.meet(node)
 
     # -- identity
 
@@ -170,6 +185,7 @@ class Frontier:
         return found
 
     def _run(self, node: Node, script: str, calls: list[tuple[int, bytes]]) -> list[list[Any]]:
+        self.recovery.check(node)
         try:
             return node.run(script, calls)
         except Moved:  # another broker has reopened it
@@ -177,17 +193,10 @@ class Frontier:
             raise
         except Restarted:
             if self._create:
-                self._reopen(node)
+                self.recovery.reopen(node)
             else:
                 node.adopt(node.owner())
             raise
-
-    def _reopen(self, node: Node) -> None:
-        """Open a node that was restarted, or go on with a replay that was cut short."""
-        try:
-            recovery.open_node(self, node, self._store)
-        except (InvalidConfig, FrontierMismatch) as error:  # for a person to mend; we wait
-            raise Unavailable(str(error)) from error
 
     def _batched(
         self, script: str, head: list[Any], items: Sequence[Item], row: Callable[[Item], list[Any]]
@@ -215,35 +224,65 @@ class Frontier:
     # -- used by workers too
 
     def admit(
-        self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW, batch: int = 0
-    ) -> list[bool]:
-        """Queue what is new of ``items`` (canonical URLs); True for each that was not seen before.
+        self,
+        crawl: int,
+        items: Sequence[Admission],
+        *,
+        mode: Mode = Mode.NEW,
+        batch: int = 0,
+        stamp: Stamp | None = None,
+    ) -> Admitted:
+        """Queue what is new of ``items`` (canonical URLs).
 
-        Idempotent; FORCE is so only for a ``batch`` (its number in the log of seeds). Raises
-        UnknownCrawl when the crawl was deleted.
+        ``stamp`` is that of their rows in the log: a node is asked only under an epoch that is not
+        below the one read with it. The caller compares it with the tick returned: if that is
+        MARGIN ahead it has to write the rows again, and admit again. Idempotent; FORCE is so only
+        for a ``batch`` (its number in the log of seeds). Raises UnknownCrawl when the crawl was
+        deleted.
         """
-        grouped: dict[int, list[tuple[int, tuple[int, str, Admission]]]] = {}
+        return self._admit(
+            crawl, items, lambda rows: part.admit_args(crawl, mode, batch, rows), stamp
+        )
+
+    def mark(self, crawl: int, marks: Sequence[Mark]) -> None:
+        """Count as seen and finished what is settled; idempotent. Raises UnknownCrawl."""
+        self._admit(crawl, marks, lambda rows: part.mark_args(crawl, rows))
+
+    def _admit(
+        self,
+        crawl: int,
+        items: Sequence[Any],
+        pack: Callable[[Iterable[tuple[int, str, Any]]], bytes],
+        stamp: Stamp | None = None,
+    ) -> Admitted:
+        grouped: dict[int, list[tuple[int, tuple[int, str, Any]]]] = {}
         for i, item in enumerate(items):
             host = urls.host_of(item.url)
             row = (self.fingerprint(item.url), host, item)
             grouped.setdefault(self.partition_of(host), []).append((i, row))
-        new = [False] * len(items)
+        asked = {node.id: node for node in map(self._node_of.__getitem__, grouped)}
+        if stamp is not None:
+            for name, node in asked.items():
+                node.follow(stamp.epochs.get(name, 0))
+        epochs = {name: int(node.epoch or 0) for name, node in asked.items()}
+        new, tick = [False] * len(items), 0
         while grouped:
             round_ = {p: rows[:BATCH] for p, rows in grouped.items()}
             grouped = {p: rows[BATCH:] for p, rows in grouped.items() if len(rows) > BATCH}
-            calls = {
-                p: part.admit_args(crawl, mode, batch, (r for _, r in rows))
-                for p, rows in round_.items()
-            }
+            calls = {p: pack(r for _, r in rows) for p, rows in round_.items()}
             for p, reply in self._calls("admit", calls).items():
                 if reply[0] == b"GONE":
+                    node = self._node_of[p]
+                    if node.command("HEXISTS", keys.OWNER, "owed"):
+                        raise Unavailable(f"Redis at {node.shown} has not been told of its crawls")
                     raise UnknownCrawl(f"crawl {crawl} was deleted")
                 for (i, _), flag in zip(round_[p], reply[2], strict=True):
                     new[i] = flag == 49
+                tick = max(tick, reply[1])
                 if self._create:
                     self.leasing.note(p, crawl, reply[3])
         self.activity.set()
-        return new
+        return Admitted(new, tick, epochs)
 
     def robots_get(self, origin: str) -> bytes | None:
         """What :meth:`robots_put` kept for an origin, or None."""
@@ -280,6 +319,10 @@ class Frontier:
         self._budgets.pop(crawl.id, None)
         self._tell(crawl, crawl.state, self.partitions)
 
+    def tell(self, crawl: Crawl, node: Node) -> None:
+        """:meth:`put_crawl` on one node only."""
+        self._tell(crawl, crawl.state, self.partitions_on(node))
+
     def _tell(self, crawl: Crawl, state: str, partitions: Iterable[int]) -> None:
         args = part.crawl_args(crawl.id, state, crawl.options, crawl.revision)
         for p, (_, due, tend) in self._calls("crawl", dict.fromkeys(partitions, args)).items():
@@ -308,10 +351,11 @@ class Frontier:
             totals, owed = self._sum(crawl)
             for index in owed:
                 if self._create:
-                    self._reopen(self.nodes[index])  # unless somebody is at it
+                    self.recovery.reopen(self.nodes[index])  # unless somebody is at it
         except Unavailable as error:
             log.info("scan_void", reason=str(error))
             return None
+        self._waking.scanned(crawl, totals.leased)
         return None if owed else totals
 
     def _sum(self, crawl: int) -> tuple[Totals, set[int]]:
@@ -349,6 +393,7 @@ class Frontier:
 
     def _spend(self, session: Session) -> None:
         """Take a session just opened off its crawl's budget."""
+        self._waking.opened(session.crawl)
         if session.crawl in self._budgets:
             at, left = self._budgets[session.crawl]
             self._budgets[session.crawl] = (at, left - len(session.tasks))
@@ -471,26 +516,55 @@ class Frontier:
 
     def start(self) -> None:
         """Begin leasing: make the crawls known, look at all partitions, listen for wake-ups."""
-        for crawl in self._store.crawls():
-            self.put_crawl(crawl)
-        for p, (_, _, _, tend) in self._calls(
-            "tend", dict.fromkeys(self.partitions, to_msgpack([100]))
-        ).items():
-            self.leasing.note(p, 0, tend)
+        if not self.recovery.refused:  # a repair tells nodes of the crawls
+            for crawl in self._store.crawls():
+                self.put_crawl(crawl)
+            for p, (_, _, _, tend) in self._calls(
+                "tend", dict.fromkeys(self.partitions, to_msgpack([100]))
+            ).items():
+                self.leasing.note(p, 0, tend)
         self._greenlets = [gevent.spawn(self.leasing.run)]
-        waking = Waking(self._calls, self.leasing, self._store)
-        self._greenlets += [
-            gevent.spawn(waking.listen, node, self.partitions_on(node)) for node in self.nodes
-        ]
+        for node in self.nodes:
+            self._greenlets += [
+                gevent.spawn(self._waking.listen, node, self.partitions_on(node)),
+                gevent.spawn(self._waking.beats, node, self.partitions_on(node)),
+            ]
 
     def stop(self, *, clean: bool = False) -> None:
         """End. ``clean``: this process is about to stop Redis in order, which is noted there."""
         gevent.killall(self._greenlets)
+        self.recovery.stop()
         for node in self.nodes:
             if clean:
                 with suppress(Unavailable):  # then it is not clean
-                    recovery.mark_clean(node)
+                    mark_clean(node)
             node.close()
+
+    def tick(self, stamp: Stamp) -> None:
+        """Write the log's clock, just read, to every node as its tick, and follow the epochs.
+
+        A node that does not answer is left out. Raises nothing.
+        """
+        for node in self.nodes:
+            try:
+                if self._create:
+                    self.recovery.compare(node, stamp)
+                on = self.partitions_on(node)
+                self._waking.beat(node, on[0] if on else 0, stamp.clock)
+            except Unavailable as error:
+                log.info("no_tick", node=node.shown, reason=str(error))
+
+    def repair(self, everything: bool) -> None:
+        """Give the nodes again what the store's log holds since their ticks, or all of it.
+
+        Goes on in the background; see :meth:`repairs`. Raises Unavailable.
+        """
+        for node in self.nodes:
+            self.recovery.repair(node, everything)
+
+    def repairs(self) -> list[NodeRepair]:
+        """What this process does or did to refill each node."""
+        return [self.recovery.report(node) for node in self.nodes]
 
     def ready(self) -> str | None:
         """None, or why the frontier cannot serve now."""

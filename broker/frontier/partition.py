@@ -17,6 +17,7 @@ from schema.records import (
     Done,
     FinishItem,
     HostState,
+    Mark,
     ReleaseItem,
     Retry,
     Session,
@@ -63,7 +64,6 @@ class Mode(IntEnum):
     NEW = 0
     FORCE = 1
     MARK = 2
-    MARK_STORED = 3
 
 
 def admit_args(
@@ -73,6 +73,14 @@ def admit_args(
     flat: list[Any] = [crawl, int(mode), batch]
     for fingerprint, host, item in rows:
         flat += (str(fingerprint), host, chr(LEVEL_A + item.level), entry_of(item))
+    return to_msgpack(flat)
+
+
+def mark_args(crawl: int, rows: Iterable[tuple[int, str, Mark]]) -> bytes:
+    """:func:`admit_args` of what is settled: its kind and bytes instead of level and entry."""
+    flat: list[Any] = [crawl, int(Mode.MARK), 0]
+    for fingerprint, host, mark in rows:
+        flat += (str(fingerprint), host, mark.kind, mark.bytes)
     return to_msgpack(flat)
 
 
