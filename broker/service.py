@@ -13,7 +13,7 @@ import greenlet
 from gevent.event import Event
 from gevent.pool import Group
 
-from broker.frontier.frontier import Admitted
+from broker.frontier.frontier import Admitted, Room
 from broker.frontier.partition import Mode
 from broker.problems import HttpProblem
 from schema.clock import Clock, monotonic
@@ -46,14 +46,12 @@ DELETE_BACKOFF_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class Sums(Protocol):
-    """Totals of a crawl over all partitions, read in one scan."""
+    """Totals of a crawl over all partitions, read in one scan; ``open`` tasks are still to do."""
 
     @property
-    def waiting(self) -> int: ...
+    def open(self) -> int: ...
     @property
     def leased(self) -> int: ...
-    @property
-    def later(self) -> int: ...
     @property
     def admitted(self) -> int: ...
     @property
@@ -70,6 +68,9 @@ class Queue(Protocol):
     activity: Event
     """Set whenever something was admitted or finished through this process."""
 
+    overflowing: Event
+    """Set when something waits in the overflow, as far as this process knows."""
+
     def fingerprint(self, url: str) -> int: ...
     def admit(
         self,
@@ -80,6 +81,11 @@ class Queue(Protocol):
         batch: int = 0,
         stamp: Stamp | None = None,
     ) -> Admitted: ...
+    def room(self, partition: int, most: int = 50) -> Room: ...
+    def refill(self, crawl: int, partition: int, host: str) -> int: ...
+    def watch_memory(self) -> None: ...
+    @property
+    def full(self) -> bool: ...
     def put_crawl(self, crawl: Crawl) -> None: ...
     def drop_crawl(self, crawl: int) -> None: ...
     def stop_leasing(self, crawl: Crawl) -> None: ...

@@ -8,6 +8,7 @@ driver never retries; LOADING, BUSY, READONLY, MISCONF and OOM mean "away", neve
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,10 +37,26 @@ from schema.settings import mask_url
 log = logger("frontier")
 
 LUA = Path(__file__).parent / "lua"
-WRITES_AT_LIMIT = frozenset({"admit"})
+WRITES_AT_LIMIT = frozenset({"admit", "mark"})
 """Scripts that do not begin with DEL: at the memory limit Redis refuses them, and only them."""
-UNTIMED = frozenset({"admit"})
+UNTIMED = frozenset({"admit", "mark"})
 """Scripts that workers call too: they act on no time, and are no sign that a broker lives."""
+_INCLUDE = re.compile(r"^-- include (\w+)\n")
+
+
+TOLERANCE_MS = 2000
+"""Logical time may be so far from what a caller expects; as in ``lua/common.lua``."""
+
+_SET_CLOCK = """
+local o = redis.call('HMGET', KEYS[1], 'offset', 'jumps')
+local t = redis.call('TIME')
+local offset = tonumber(o[1] or 0)
+local off = tonumber(ARGV[1]) - (t[1] * 1000 + math.floor(t[2] / 1000) + offset)
+if tonumber(o[2] or 0) ~= tonumber(ARGV[2]) or math.abs(off) <= tonumber(ARGV[3]) then return 0 end
+redis.call('HSET', KEYS[1], 'offset', offset + off)
+return off
+"""
+"""ARGV: logical ms expected, jumps known, ms of tolerance. Returns the ms it was moved by."""
 
 
 class Restarted(Unavailable):
@@ -48,6 +65,10 @@ class Restarted(Unavailable):
 
 class Fenced(Unavailable):
     """Raised when the store knows a higher epoch of the node than its owner record: an old one."""
+
+
+class Full(Unavailable):
+    """Raised when the server is at its memory limit: it takes nothing more, but lets go of all."""
 
 
 class Moved(Unavailable):
@@ -66,7 +87,10 @@ def _scripts() -> dict[str, tuple[str, str]]:
             continue
         first = "false" if path.stem in WRITES_AT_LIMIT else "true"
         beats = "false" if path.stem in UNTIMED else "true"
-        text = f"local DEL_FIRST, BEATS = {first}, {beats}\n{common}{path.read_text()}"
+        body = path.read_text()
+        if included := _INCLUDE.match(body):
+            body = (LUA / "lib" / f"{included[1]}.lua").read_text() + body
+        text = f"local DEL_FIRST, BEATS = {first}, {beats}\n{common}{body}"
         found[path.stem] = (text, hashlib.sha1(text.encode()).hexdigest())
     return found
 
@@ -89,6 +113,8 @@ class Node:
         """The last that was seen of the node's tick."""
         self.owed = False
         """Whether a replay was not through when the node was last heard."""
+        self.full = False
+        """Near its memory limit, as :mod:`broker.frontier.memory` has found last."""
         self._timeout = timeout_seconds
         self._idle: LifoQueue[tuple[AbstractConnection, str]] = LifoQueue(pool)
         self._generation = 0
@@ -200,7 +226,7 @@ class Node:
             if met != jumps:
                 self._take_clock(shown, met)
             else:
-                self._set_clock(shown, met)
+                self._set_clock(met)
             again = self._pipeline(script, [calls[i] for i in late], timed)
             for i, reply in zip(late, again, strict=True):
                 replies[i] = reply
@@ -289,19 +315,16 @@ class Node:
         log.warning("clock_stood_still", node=self.shown, ms=wait, jumps=jumps)
         self._base_ms, self._jumps = shown_ms - monotonic() * 1000, jumps
 
-    def _set_clock(self, shown_ms: int, jumps: int) -> None:
-        """Make logical time what this process expects, by compare-and-set on the offset."""
-        offset = self.command("HGET", keys.OWNER, "offset") or b"0"
-        wanted = int(offset) + round(self.now_ms() - shown_ms)
-        changed = self.command(
-            "EVAL",
-            "local o = redis.call('HMGET', KEYS[1], 'offset', 'jumps') "
-            "if o[1] == ARGV[1] and tonumber(o[2] or 0) == tonumber(ARGV[3]) then "
-            "redis.call('HSET', KEYS[1], 'offset', ARGV[2]) return 1 end return 0",
-            1, keys.OWNER, offset, wanted, jumps,
-        )  # fmt: skip
-        log.warning("clock_set", node=self.shown, jump_ms=wanted - int(offset), mine=bool(changed))
-        if not changed:  # another broker was first: take the time it set
+    def _set_clock(self, jumps: int) -> None:
+        """Make logical time what this process expects, unless it is by now.
+
+        Looked at and set in one step: of two that find it wrong only one corrects it.
+        """
+        set_ms = self.command(
+            "EVAL", _SET_CLOCK, 1, keys.OWNER, f"{self.now_ms():.0f}", jumps, TOLERANCE_MS
+        )
+        log.warning("clock_set", node=self.shown, jump_ms=set_ms)
+        if not set_ms:  # another was first: take the time it set
             self._base_ms = None
 
     def owner(self) -> dict[str, str]:
@@ -331,8 +354,8 @@ class Node:
                 raise Fenced(f"Redis at {self.shown} is not the one of epoch {epoch} (yet)")
 
 
-AWAY = ("LOADING", "BUSY", "READONLY", "MISCONF", "OOM", "NOREPLICAS", "TRYAGAIN", "CLUSTERDOWN")
-AWAY_TYPES = (BusyLoadingError, OutOfMemoryError, ReadOnlyError)
+AWAY = ("LOADING", "BUSY", "READONLY", "MISCONF", "NOREPLICAS", "TRYAGAIN", "CLUSTERDOWN")
+AWAY_TYPES = (BusyLoadingError, ReadOnlyError)
 """The driver cuts the code off the text of those errors for which it has a class."""
 
 
@@ -341,6 +364,8 @@ def _translated(error: Exception, script: str, shown: str) -> Exception:
     text = str(error)
     if "MISCONF" in text:  # it refuses writes that it cannot put on disk
         return Unavailable(f"Redis at {shown} cannot write to its disk: is it full? ({text})")
+    if isinstance(error, OutOfMemoryError) or "OOM" in text:
+        return Full(f"Redis at {shown} is at its memory limit: {text}")
     if isinstance(error, AWAY_TYPES) or any(word in text for word in AWAY):
         return Unavailable(f"Redis at {shown} is away: {text}")
     return RuntimeError(f"script {script} failed: {text}")

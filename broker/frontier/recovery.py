@@ -395,9 +395,11 @@ class Recovery:
         job.everything = since == 0
         pages, finals, batches = store.log_size(since)
         job.done, job.total = 0, 2 * pages + finals + batches
+        self._frontier.watch_memory()  # budgets go with the owner record
         crawls = {crawl.id: crawl for crawl in store.crawls()}
         for crawl in crawls.values():
             self._frontier.tell(crawl, node)
+        self._frontier.respill(node)
         put = _Putter(self._frontier, job, set(crawls))
         log.info("replay_begins", node=node.shown, since=since, rows=job.total)
         job.phase = "marks"
@@ -465,7 +467,7 @@ class _Putter:
             if self._all or self.here(host_of(mark.url)):
                 by_crawl.setdefault(mark.crawl, []).append(mark)
         for crawl, some in by_crawl.items():
-            self._put(crawl, some, self._frontier.mark)
+            self._put(crawl, some, self._frontier.mark_settled)
 
     def admissions(self, crawl: int, items: list[Admission], batch: int = 0) -> None:
         """Queue what is new; all, with the number of a forced batch."""

@@ -560,9 +560,8 @@ def test_emptied_redis_is_refilled_from_the_store(tmp_path: Path, store: Store) 
         server.client.flushall()
         with pytest.raises(Unavailable):
             frontier.admit(crawl.id, links)  # notices, and reopens the node
+        totals = until(lambda: frontier.scan(crawl.id))
         assert frontier.admit(crawl.id, links) == [False, False]
-        totals = frontier.scan(crawl.id)
-        assert totals is not None
         assert totals.waiting == 2, "the seed not fetched yet and the link found; not the page"
         assert (totals.admitted, totals.finished, totals.stored) == (3, 1, 1)
         frontier.stop()
@@ -585,17 +584,16 @@ def test_replay_that_was_cut_short_is_begun_again_and_no_crawl_ends_before(
         raise Unavailable("the store is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "seeds", away)
+        patch.setattr(store, "log_seeds", away)
         with pytest.raises(Unavailable):
             frontier.stats(crawl)  # notices, reopens the node, and cannot fill it
-        assert frontier.scan(crawl.id) is None
-        assert frontier.stats(crawl).waiting == 0
+        until(lambda: owed)
         assert frontier.scan(crawl.id) is None, "an empty node must not look like a finished crawl"
-    assert owed
+        assert frontier.stats(crawl).waiting == 0
+        frontier.recovery.stop()  # as if this broker were killed at it
     assert all(owed), "a broker that is killed at it must leave word"
     assert frontier.scan(crawl.id) is None  # begins the replay again
-    totals = frontier.scan(crawl.id)
-    assert totals is not None
+    totals = until(lambda: frontier.scan(crawl.id))
     assert totals.waiting == 2
 
 
@@ -632,17 +630,23 @@ def test_full_redis_refuses_new_urls_and_lets_the_rest_go_on(
         frontier.start()
         crawl = new_crawl(frontier, store, delay=0)
         frontier.admit(crawl.id, urls("h.example", 3))
+        p = frontier.partition_of("h.example")
         server.client.config_set("maxmemory", "100kb")
-        with pytest.raises(Unavailable, match="away"):
-            frontier.admit(crawl.id, urls("h.example", 9))
+        assert frontier.admit(crawl.id, urls("h.example", 9)) == [True] * 9
+        assert len(store.overflow(crawl.id, p, "h.example", 99)) == 9, "in SQL, though unmarked"
         (s,) = Worker(frontier).lease(wait=2)
         finish_all(frontier, s)
         assert close(frontier, s, robots=True, delay=1.0) == "ok"
         totals = frontier.scan(crawl.id)
         assert totals is not None
         assert (totals.admitted, totals.finished) == (3, 3), "a refused batch changes nothing"
+        with pytest.raises(Unavailable, match="memory limit"):
+            frontier.refill(crawl.id, p, "h.example")
         server.client.config_set("maxmemory", "0")
-        assert frontier.admit(crawl.id, urls("h.example", 9)) == [False] * 3 + [True] * 6
+        assert frontier.refill(crawl.id, p, "h.example") == 9, "three of them were seen already"
+        totals = frontier.scan(crawl.id)
+        assert totals is not None
+        assert (totals.admitted, totals.waiting) == (9, 6)
         frontier.stop()
     finally:
         server.stop()
@@ -799,7 +803,7 @@ def test_host_whose_list_is_gone_is_asked_for_once(
     frontier: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
     crawl = new_crawl(frontier, store, delay=0)
-    frontier.admit(crawl.id, urls("h.example", 3))
+    frontier.admit(crawl.id, urls("h.example", 30))
     p = frontier.partition_of("h.example")
     redis_server.client.delete(f"gc:{{{p}}}:w:{crawl.id}:h.example:A")
     redis_server.client.config_resetstat()
@@ -840,7 +844,8 @@ def test_call_under_an_old_epoch_does_nothing_and_the_next_has_the_new_one(
     frontier: Frontier, store: Store
 ) -> None:
     crawl = new_crawl(frontier, store, delay=0)
-    frontier.nodes[0].command("HINCRBY", keys.OWNER, "epoch", 1)
+    other = Frontier([frontier.nodes[0].address], store)
+    other.nodes[0].command("HINCRBY", keys.OWNER, "epoch", 1)
     with pytest.raises(Unavailable, match="another epoch"):
-        frontier.admit(crawl.id, urls("h.example", 1))
-    assert frontier.admit(crawl.id, urls("h.example", 1)) == [True]
+        other.admit(crawl.id, urls("h.example", 1))
+    assert other.admit(crawl.id, urls("h.example", 1)) == [True]

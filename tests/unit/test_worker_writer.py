@@ -87,9 +87,7 @@ class World:
         self.clock += 1
         return Stamp(self.clock, {"n": self.clock})
 
-    def admit(
-        self, crawl_id: int, items: Sequence[Admission], *, stamp: Stamp | None
-    ) -> Admitted:
+    def admit(self, crawl_id: int, items: Sequence[Admission], *, stamp: Stamp | None) -> Admitted:
         self._meet("frontier")
         if crawl_id in self.deleted:
             raise UnknownCrawl(str(crawl_id))
