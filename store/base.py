@@ -117,8 +117,8 @@ class Store(Protocol):
     def log_links(self, since: int) -> Iterator[list[tuple[int, list[Admission]]]]:
         """Stream (crawl, links) of pages, in chunks."""
 
-    def log_seeds(self, since: int) -> Iterator[SeedBatch]:
-        """Stream batches, pending ones too."""
+    def log_seeds(self, since: int, *, force: bool) -> Iterator[SeedBatch]:
+        """Stream batches that are forced, or that are not; pending ones too."""
 
     def stamps(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, int]:
         """Fingerprint → the latest stamp of its page and its final state, if it has either."""

@@ -31,7 +31,7 @@ LINKS = (
 )
 SEEDS = (
     "SELECT stamp, id, crawl, forced, urls FROM seed_batches "
-    "WHERE (stamp, id) > (?, ?) ORDER BY stamp, id"
+    "WHERE (stamp, id) > (?, ?) AND forced = {forced:d} ORDER BY stamp, id"
 )
 
 TOGETHER = 500

@@ -209,9 +209,9 @@ class SqliteStore:
         for chunk in self._window(log.LINKS, since):
             yield [(crawl, self._codec.links(blob)) for _, _, crawl, blob in chunk]
 
-    def log_seeds(self, since: int) -> Iterator[SeedBatch]:
+    def log_seeds(self, since: int, *, force: bool) -> Iterator[SeedBatch]:
         """See :class:`store.base.Store`."""
-        for chunk in self._window(log.SEEDS, since):
+        for chunk in self._window(log.SEEDS.format(forced=force), since):
             for stamp, number, crawl, forced, blob in chunk:
                 yield self._batch(number, crawl, forced, blob, stamp)
 

@@ -296,7 +296,7 @@ class Frontier:
     def _admit(
         self, crawl: int, grouped: dict[int, list[tuple[int, Row]]], mode: Mode, batch: int
     ) -> Iterator[tuple[list[tuple[int, Row]], bytes, int]]:
-        """Call the script in batches; yields (index, row) with the flags and the tick of a reply."""
+        """Call the script in batches; yields (index, row) with a reply's flags and tick."""
         while grouped:
             round_ = {p: rows[:BATCH] for p, rows in grouped.items()}
             grouped = {p: rows[BATCH:] for p, rows in grouped.items() if len(rows) > BATCH}

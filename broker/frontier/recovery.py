@@ -212,6 +212,11 @@ class Recovery:
         finally:
             self._opening.discard(node.id)
 
+    def _await_turn(self, node: Node) -> None:
+        limit = monotonic() + LOOK_SECONDS
+        while node.id in self._opening and monotonic() < limit:
+            gevent.sleep(0.02)
+
     def _open(self, node: Node) -> None:
         with self._alone(node):
             _refuse_eviction(node)
@@ -291,6 +296,7 @@ class Recovery:
         """
         owner = self._owner(node)
         stamp = self._store.clock()
+        self._await_turn(node)
         if int(owner["tick"]) > stamp.clock and everything:
             with self._alone(node):
                 self._begin_emptying(node, owner, stamp)
@@ -407,9 +413,10 @@ class Recovery:
             put.marks(marks)
             job.done += len(marks)
         job.phase, job.done = "seeds", pages + finals
-        for batch in store.log_seeds(since):  # before links: what is forced is then queued once
-            self._seeds(put, batch, everything=job.everything)
-            job.done += 1
+        for force in (True, False):  # what is forced comes first, and is then queued once
+            for batch in store.log_seeds(since, force=force):
+                self._seeds(put, batch, everything=job.everything)
+                job.done += 1
         job.phase, job.done = "links", pages + finals + batches
         for chunk in store.log_links(since):
             for crawl_id, links in chunk:

@@ -579,7 +579,7 @@ def test_replay_that_was_cut_short_is_begun_again_and_no_crawl_ends_before(
 
     owed: list[str | None] = []
 
-    def away(_: int) -> Iterator[Any]:
+    def away(_: int, *, force: bool) -> Iterator[Any]:
         owed.append(redis_server.client.hget(keys.OWNER, "owed"))
         raise Unavailable("the store is away")
 

@@ -274,7 +274,7 @@ def test_stamps_follow_every_rewrite_of_a_row(store: SqliteStore, crawl: int) ->
         (log.MARKS["pages"].replace("(?, ?)", "(7, -1)"), "pages_by_stamp"),
         (log.LINKS.replace("(?, ?)", "(7, -1)"), "pages_by_stamp"),
         (log.MARKS["finals"].replace("(?, ?)", "(7, -1)"), "finals_by_stamp"),
-        (log.SEEDS.replace("(?, ?)", "(7, -1)"), "seed_batches_by_stamp"),
+        (log.SEEDS.format(forced=0).replace("(?, ?)", "(7, -1)"), "seed_batches_by_stamp"),
         ("SELECT urls FROM seed_batches WHERE pending = 1 ORDER BY id", "seed_batches_pending"),
         (
             "SELECT url FROM finals WHERE crawl = 1 AND state = 'dead' AND id > 5 ORDER BY id",

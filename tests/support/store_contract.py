@@ -153,7 +153,8 @@ class StoreContract:
         assert marks[0].bytes == len(page(crawl, 3).body)
         found = [row for chunk in store.log_links(since) for row in chunk]
         assert found == [(crawl, list(links("http://b/")))]
-        (seeds,) = store.log_seeds(since)
+        assert list(store.log_seeds(since, force=False)) == []
+        (seeds,) = store.log_seeds(since, force=True)
         assert (seeds.id, seeds.urls, seeds.force, seeds.stamp) == (
             batch, tuple(links("http://new/")), True, since,
         )  # fmt: skip
