@@ -41,7 +41,7 @@ WRITES_AT_LIMIT = frozenset({"admit", "mark"})
 """Scripts that do not begin with DEL: at the memory limit Redis refuses them, and only them."""
 UNTIMED = frozenset({"admit", "mark"})
 """Scripts that workers call too: they act on no time, and are no sign that a broker lives."""
-_INCLUDE = re.compile(r"^-- include (\w+)\n")
+_INCLUDE = re.compile(r"^-- include ([\w ]+)\n")
 
 
 TOLERANCE_MS = 2000
@@ -89,7 +89,8 @@ def _scripts() -> dict[str, tuple[str, str]]:
         beats = "false" if path.stem in UNTIMED else "true"
         body = path.read_text()
         if included := _INCLUDE.match(body):
-            body = (LUA / "lib" / f"{included[1]}.lua").read_text() + body
+            parts = [(LUA / "lib" / f"{name}.lua").read_text() for name in included[1].split()]
+            body = "".join(parts) + body
         text = f"local DEL_FIRST, BEATS = {first}, {beats}\n{common}{body}"
         found[path.stem] = (text, hashlib.sha1(text.encode()).hexdigest())
     return found

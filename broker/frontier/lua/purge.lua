@@ -1,22 +1,26 @@
--- include urlset
+-- include urlset leases
 -- Delete a crawl, a bounded number of hosts and buckets a call.
 --
 -- args  {crawl, most}
 -- {'OK', now, more}: more is 1 until nothing is left. From the first call on the crawl is GONE to
--- every other script; what is leased or in `later` goes when it is met there.
-local crawl, most = args[1], args[2]
-local id = tostring(crawl)
-redis.call('DEL', P .. ':c:' .. crawl, P .. ':n:' .. crawl)
-local due = P .. ':due:' .. crawl
+-- every other script; what is leased or in `later` goes when it is met there. Its record is the last
+-- to go: it says how far the deletion is.
+local id, most = tostring(args[1]), args[2]
+local c = stored_crawl(id)
+if not c then return {'OK', now, 0} end
+c.gone, crawls[id] = true, c
+local seen, spilled = urlset('z', id), urlset('y', id)
+crawls[id] = false
+local due = P .. ':due:' .. id
 local found = redis.call('ZRANGE', due, 0, most - 1)
-for _, host in ipairs(found) do
-  local h = host_of(host)
+for _, name in ipairs(found) do
+  local h = host_of(name)
   forget(h, id)
-  redis.call('ZREM', due, host)
+  redis.call('ZREM', due, name)
   rescore(h)
 end
+local over = #found == 0 and seen.purge(most) and spilled.purge(most)
+crawls[id], changed[id] = c, true
 save()
-if #found > 0 then return {'OK', now, 1} end
-if not urlset('z', crawl).purge(most) then return {'OK', now, 1} end
-if not urlset('y', crawl).purge(most) then return {'OK', now, 1} end
-return {'OK', now, 0}
+if over then redis.call('DEL', P .. ':c:' .. id) end
+return {'OK', now, over and 0 or 1}
