@@ -13,7 +13,7 @@ import greenlet
 from gevent.event import Event
 from gevent.pool import Group
 
-from broker.frontier.frontier import Room
+from broker.frontier.frontier import Admitted, Room
 from broker.frontier.partition import Mode
 from broker.problems import HttpProblem
 from schema.clock import Clock, monotonic
@@ -31,9 +31,11 @@ from schema.records import (
     ItemStatus,
     LeaseReply,
     LeaseRequest,
+    NodeRepair,
     ReconcileReply,
     ReconcileRequest,
     ReleaseItem,
+    Stamp,
     UrlState,
 )
 from store.base import Store
@@ -71,8 +73,14 @@ class Queue(Protocol):
 
     def fingerprint(self, url: str) -> int: ...
     def admit(
-        self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW, batch: int = 0
-    ) -> list[bool]: ...
+        self,
+        crawl: int,
+        items: Sequence[Admission],
+        *,
+        mode: Mode = Mode.NEW,
+        batch: int = 0,
+        stamp: Stamp | None = None,
+    ) -> Admitted: ...
     def room(self, partition: int, most: int = 50) -> Room: ...
     def refill(self, crawl: int, partition: int, host: str) -> int: ...
     def watch_memory(self) -> None: ...
@@ -93,6 +101,9 @@ class Queue(Protocol):
     def patch_host(self, host: str, patch: HostPatch) -> HostState: ...
     def slowest(self, limit: int = 5) -> list[HostState]: ...
     def where(self, crawl: Crawl, url: str) -> UrlState: ...
+    def tick(self, stamp: Stamp) -> None: ...
+    def repair(self, everything: bool) -> None: ...
+    def repairs(self) -> list[NodeRepair]: ...
     def ready(self) -> str | None: ...
     def metrics(self) -> dict[str, float]: ...
 

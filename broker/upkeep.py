@@ -98,6 +98,8 @@ class Upkeep:
     def _tick(self, in_use: bool) -> None:
         now = self._service.clock()
         if in_use and now - self._ticked >= TICK_SECONDS:
+            # Before it is raised: a tick is a value that no later row can have fallen behind.
+            self._service.frontier.tick(self._service.store.clock())
             self._service.store.tick()
             self._service.frontier.watch_memory()
             self._ticked = now
