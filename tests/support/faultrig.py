@@ -1,0 +1,369 @@
+"""The rig of ``make faults``: a crawl of a synthetic web, harm done to it, and a verdict.
+
+A :class:`Fault` says what is harmed and how; :func:`run` starts the web, Redis, a broker and a
+worker in a folder, seeds, waits until enough is at stake, lets ``inflict`` do its worst, waits for
+the end of the crawl and judges. ``inflict`` strikes inside ``with rig.blow("what"):``, once or more
+often. Entering counts what is at stake – leased tasks, and those of them that are not in SQL – so
+Redis must still answer then; leaving says that the harm is over, and the clock of recovery starts.
+A run without a blow, or with a blow at too little, fails.
+
+    def kill_the_worker(rig: Rig) -> None:
+        with rig.blow("kill -9"):
+            rig.system.kill("worker")
+            rig.system.start_worker()
+
+    FAULT = Fault("worker killed", kill_the_worker, mechanism="session deadline")
+    result = run(FAULT, folder)
+
+Judged for every fault: nothing lost (each page of the web is stored), nothing refetched beyond
+``Fault.refetched``, no host asked too soon or twice at once, and the end of the crawl – announced,
+and not before everything is stored, nothing is leased, and no request follows. ``Fault.check`` adds
+what only this fault must show.
+"""
+
+from __future__ import annotations
+
+import http.client
+import sqlite3
+import time
+import urllib.error
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import redis
+
+from broker.frontier.partition import task_of
+from tests.support import oracle
+from tests.support.redis_server import RedisServer
+from tests.support.site_server import Hit
+from tests.support.system import System, wait_until
+from tests.support.web import Web, WebSpec
+
+LEAST_LEASES = 200
+CALM_SECONDS = 1.0
+"""How long the web is watched after "done" for a request that should not come."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A row of the table. Durations in seconds.
+
+    ``mechanism`` – what makes it harmless, for the table – and ``inflict`` are its heart. ``rows``
+    are the row's numbers in the table. ``web`` is crawled at ``delay`` from ``seeds`` first pages;
+    ``settings`` and ``redis_options`` are passed to processes and to redis-server. ``prepare`` runs
+    before anything but the web is started: it may replace ``rig.redis``, add to ``rig.settings``,
+    and put what is to be closed on ``rig.stack``. ``seeds_extra`` are further URLs to seed.
+
+    ``refetched`` – "none", "leased" (at most what was leased in all blows together) or "any".
+    ``check`` returns findings beyond the common ones, ``recovered`` the seconds to recover where
+    "from the end of the last blow to the next request" is not what is asked. ``least_leases`` holds
+    for each blow. ``done_seconds`` is the patience for the end of the crawl after ``inflict``.
+    """
+
+    name: str
+    inflict: Callable[[Rig], None]
+    mechanism: str
+    rows: tuple[int, ...] = ()
+    web: WebSpec = field(default_factory=WebSpec)
+    delay: float = 0.02
+    seeds: int = 100
+    crawl_options: Mapping[str, object] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    redis_options: tuple[str, ...] = ()
+    prepare: Callable[[Rig], None] | None = None
+    seeds_extra: Callable[[Rig], Sequence[str]] | None = None
+    refetched: Literal["none", "leased", "any"] = "leased"
+    check: Callable[[Rig], list[str]] | None = None
+    recovered: Callable[[Rig], float | None] | None = None
+    least_leases: int = LEAST_LEASES
+    done_seconds: float = 120.0
+
+
+@dataclass(frozen=True)
+class Leased:
+    """A task under a lease, from its session's record in Redis."""
+
+    session: str
+    token: str
+    number: int
+    url: str
+    host: str
+
+
+@dataclass
+class Blow:
+    """What was at stake when it fell, and when it was over (``time.monotonic()``)."""
+
+    what: str
+    at: float
+    leased: list[Leased]
+    uncommitted: set[str]
+    over: float = 0.0
+
+
+@dataclass
+class Result:
+    """A line of the table. ``leases_out`` and ``uncommitted`` are the least of all blows.
+
+    ``seconds_to_recover`` is the worst blow's; None where no request was left to make.
+    ``why_not`` is empty if and only if it passed.
+    """
+
+    name: str
+    rows: tuple[int, ...]
+    mechanism: str
+    urls: int = 0
+    blows: int = 0
+    leases_out: int = 0
+    uncommitted: int = 0
+    lost: int = 0
+    refetched: int = 0
+    impolite: int = 0
+    seconds_to_recover: float | None = None
+    seconds: float = 0.0
+    settings: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+    why_not: list[str] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        return not self.why_not
+
+
+class Rig:
+    """The parts under one fault: ``web``, ``redis``, ``system``. ``notes`` go into the result.
+
+    ``settings`` are what the processes run with, beside what ``System`` sets.
+    """
+
+    def __init__(self, fault: Fault, folder: Path, say: Say = print) -> None:
+        self.fault = fault
+        self.folder = folder
+        self.say = say
+        self.stack = ExitStack()
+        self.notes: dict[str, Any] = {}
+        self.blows: list[Blow] = []
+        self.settings = {
+            "lease_seconds": "2",
+            "request_seconds": "1",
+            "stall_seconds": "60",
+            **fault.settings,
+        }
+        self.web = Web(fault.web, folder / "web.log")
+        self.redis = RedisServer(folder / "redis", None, *fault.redis_options)
+        self.addresses: list[str] = []
+        """What Greencrawl is given as Redis; empty: ``redis`` itself."""
+        self.system: System
+        self.done_at = 0.0
+        self._began = time.monotonic()
+        self._findings: list[str] = []
+
+    def __enter__(self) -> Rig:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stack.close()
+
+    # -- the run
+
+    def start(self) -> None:
+        """Web, Redis, broker, worker; seeds."""
+        fault = self.fault
+        self.stack.enter_context(self.web)
+        if fault.prepare is not None:
+            fault.prepare(self)
+        self.stack.callback(self._stop_redis)
+        if self.redis.process is None:
+            self.redis.start()
+        self.system = self.stack.enter_context(
+            System(self.folder, self.addresses or [self.redis.url], **self.settings)
+        )
+        self.system.start()
+        extra = fault.seeds_extra(self) if fault.seeds_extra is not None else ()
+        options = {"delay": fault.delay, "scope": "any", **fault.crawl_options}
+        self.system.crawl([*self.web.seeds(fault.seeds), *extra], **options)
+
+    def until_at_stake(self, seconds: float = 60) -> None:
+        """Wait until :attr:`Fault.least_leases` tasks are leased and some of them not in SQL."""
+
+        def enough() -> bool:
+            return len(self.leased()) >= self.fault.least_leases and bool(self.uncommitted())
+
+        wait_until(enough, seconds, "enough is leased", every=0.05)
+
+    @contextmanager
+    def blow(self, what: str) -> Iterator[Blow]:
+        """Harm is done inside; see the module's text."""
+        leased = self.leased()
+        blow = Blow(what, time.monotonic(), leased, self.uncommitted(leased))
+        self.blows.append(blow)
+        self.say(f"{what}: {len(leased)} leased, {len(blow.uncommitted)} uncommitted")
+        yield blow
+        blow.over = time.monotonic()
+
+    def until_done(self) -> None:
+        """Wait for the announced end, and look at once whether it was too early."""
+        seconds, said = self.fault.done_seconds, time.monotonic()
+        limit = said + seconds
+        while self.state() != "done":
+            now = time.monotonic()
+            if now > limit:
+                self._findings.append(f"the end was not announced within {seconds:g} s")
+                self.notes["stats"] = self.stats()
+                return
+            if now - said > 5:
+                said = now
+                self.say(f"{self.web.requests()} requests, {self.stats_line()}")
+            time.sleep(0.05)
+        self.done_at = time.monotonic()
+        missing = len(self.web.expected() - self.settled())
+        leased = len(self.leased())
+        if missing or leased:
+            self._findings.append(
+                f"the end was announced early: {missing} pages not stored, {leased} tasks leased"
+            )
+        time.sleep(CALM_SECONDS)
+        if self.state() != "done":
+            self._findings.append(f"the crawl did not stay done: {self.state()}")
+
+    def judge(self) -> Result:
+        """The verdict; reads everything anew."""
+        fault = self.fault
+        result = Result(fault.name, fault.rows, fault.mechanism, len(self.web.expected()))
+        result.why_not += self._findings
+        hits = self.hits()
+        late = [hit for hit in hits if self.done_at and hit.arrived > self.done_at]
+        if late:
+            result.why_not.append(f"{len(late)} requests came after the end: {late[0].target}")
+        lost = self.web.expected() - self.settled()
+        impolite = oracle.impolite(hits, fault.delay)
+        result.lost, result.impolite = len(lost), len(impolite)
+        result.refetched = oracle.refetched(self.requests(hits))
+        if lost:
+            result.why_not.append(f"{len(lost)} lost: {oracle.shown(sorted(lost))}")
+        if impolite:
+            result.why_not.append(f"{len(impolite)} impolite: {oracle.shown(impolite)}")
+        self._judge_blows(result, hits)
+        if fault.check is not None:
+            result.why_not += fault.check(self)
+        result.settings = {"delay": fault.delay, **self.settings}
+        result.notes = self.notes
+        result.seconds = time.monotonic() - self._began
+        return result
+
+    def _judge_blows(self, result: Result, hits: list[Hit]) -> None:
+        fault = self.fault
+        result.blows = len(self.blows)
+        result.leases_out = min((len(blow.leased) for blow in self.blows), default=0)
+        result.uncommitted = min((len(blow.uncommitted) for blow in self.blows), default=0)
+        if result.leases_out < fault.least_leases:
+            result.why_not.append(f"only {result.leases_out} leases out when a blow fell")
+        if not result.uncommitted:
+            result.why_not.append("no uncommitted work when a blow fell")
+        most = sum(len(blow.leased) for blow in self.blows)
+        allowed = {"none": 0, "leased": most, "any": None}[fault.refetched]
+        if allowed is not None and result.refetched > allowed:
+            result.why_not.append(f"{result.refetched} refetched, allowed are {allowed}")
+        if fault.recovered is not None:
+            result.seconds_to_recover = fault.recovered(self)
+        else:
+            result.seconds_to_recover = self.next_request(hits)
+
+    def next_request(self, hits: Iterable[Hit]) -> float | None:
+        """The longest time from the end of a blow to the next request, None if there was none."""
+        arrivals = sorted(hit.arrived for hit in hits)
+        waits = []
+        for blow in self.blows:
+            later = next((at for at in arrivals if at > blow.over), None)
+            if later is not None:
+                waits.append(later - blow.over)
+        return max(waits, default=None)
+
+    # -- what can be asked at any time
+
+    def hits(self) -> list[Hit]:
+        """Requests at the hosts that count: not the tarpits."""
+        pits = set(self.web.spec.addresses[self.web.spec.hosts :])
+        return [hit for hit in self.web.hits() if hit.address not in pits]
+
+    def requests(self, hits: Iterable[Hit]) -> Counter[str]:
+        """Requests by URL, robots.txt and 429 apart: neither is a fetch of the page."""
+        counted = (hit for hit in hits if hit.status != 429)
+        return oracle.requests_of(counted, self.web.port)
+
+    def leased(self) -> list[Leased]:
+        """Tasks under a lease, from the session records themselves (``frontier/keys.py``).
+
+        Raises redis.RedisError while Redis is away.
+        """
+        with closing(self.redis.client) as client:
+            names = list(client.scan_iter("gc:{*}:s:*", count=1000))
+            pipe = client.pipeline(transaction=False)
+            for name in names:
+                pipe.hgetall(name)
+            found = zip(names, pipe.execute(), strict=True)
+            return [task for name, record in found for task in _tasks(name, record)]
+
+    def uncommitted(self, leased: Iterable[Leased] | None = None) -> set[str]:
+        """Leased URLs of which SQL holds no page and no final state."""
+        given = self.leased() if leased is None else leased
+        return {task.url for task in given} - self.settled()
+
+    def settled(self) -> set[str]:
+        """URLs with a page or a final state in SQL, read past the store's own code."""
+        path = self.folder / "data" / "content.sqlite"
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as database:
+            sql = "SELECT url FROM pages UNION ALL SELECT url FROM finals"
+            return {url for (url,) in database.execute(sql)}
+
+    def stats(self) -> dict[str, Any]:
+        """The crawl's counters; {} while the broker cannot say."""
+        with suppress(urllib.error.URLError, OSError, http.client.HTTPException):
+            return self.system.stats()
+        return {}
+
+    def stats_line(self) -> str:
+        """The counters that say how far it is, for a progress line."""
+        stats = self.stats()
+        wanted = ("state", "waiting", "leased", "later", "stored")
+        return ", ".join(f"{name} {stats[name]}" for name in wanted if name in stats) or "no answer"
+
+    def state(self) -> str:
+        """``active``, ``done`` …; "" while the broker cannot say."""
+        return str(self.stats().get("state", ""))
+
+    def _stop_redis(self) -> None:
+        self.redis.stop()
+
+
+def _tasks(name: str, record: Mapping[str, str]) -> Iterator[Leased]:
+    partition = name[name.index("{") + 1 : name.index("}")]
+    token = name.rpartition(":")[2]
+    for key, value in record.items():
+        if key[0] == "t" and key[1:].isdigit():
+            task = task_of(int(key[1:]), record["host"], value)
+            host = record["host"]
+            yield Leased(f"{partition}/{host}", token, task.number, task.url, host)
+
+
+def run(fault: Fault, folder: Path, say: Say = print) -> Result:
+    """Run one fault in ``folder``. What goes wrong in the rig itself counts against the fault."""
+    with Rig(fault, folder, say) as rig:
+        try:
+            rig.start()
+            rig.until_at_stake()
+            fault.inflict(rig)
+            rig.until_done()
+            return rig.judge()
+        except (AssertionError, OSError, redis.RedisError, http.client.HTTPException) as error:
+            result = Result(fault.name, fault.rows, fault.mechanism)
+            notes = "\n".join(getattr(error, "__notes__", ()))
+            result.why_not.append(f"{type(error).__name__}: {error}\n{notes}".strip())
+            result.notes = rig.notes
+            return result
