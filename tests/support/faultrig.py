@@ -19,6 +19,9 @@ Judged for every fault: nothing lost (each page of the web is stored), nothing r
 ``Fault.refetched``, no host asked too soon or twice at once, and the end of the crawl – announced,
 and not before everything is stored, nothing is leased, and no request follows. ``Fault.check`` adds
 what only this fault must show.
+
+``make faults`` runs rows: a module of them has ``ROWS: dict[int, Row]``, by the row's number in the
+table. A row may run several faults, or one with and one without harm, and returns one result.
 """
 
 from __future__ import annotations
@@ -48,6 +51,7 @@ CALM_SECONDS = 1.0
 """How long the web is watched after "done" for a request that should not come."""
 
 Say = Callable[[str], None]
+"""Takes a line of progress."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +60,17 @@ class Fault:
 
     ``mechanism`` – what makes it harmless, for the table – and ``inflict`` are its heart. ``rows``
     are the row's numbers in the table. ``web`` is crawled at ``delay`` from ``seeds`` first pages;
-    ``settings`` and ``redis_options`` are passed to processes and to redis-server. ``prepare`` runs
-    before anything but the web is started: it may replace ``rig.redis``, add to ``rig.settings``,
-    and put what is to be closed on ``rig.stack``. ``seeds_extra`` are further URLs to seed.
+    ``settings`` and ``redis_options`` are passed to processes and to redis-server. The rig calls
+    ``inflict`` when the share ``after`` of the pages was requested, ``least_leases`` tasks are
+    leased and some of them are not in SQL. ``prepare`` runs before anything but the web is started:
+    it may replace ``rig.redis``, add to ``rig.settings``, and put what is to be closed on
+    ``rig.stack``. ``seeds_extra`` are further URLs to seed.
 
-    ``refetched`` – "none", "leased" (at most what was leased in all blows together) or "any".
-    ``check`` returns findings beyond the common ones, ``recovered`` the seconds to recover where
-    "from the end of the last blow to the next request" is not what is asked. ``least_leases`` holds
-    for each blow. ``done_seconds`` is the patience for the end of the crawl after ``inflict``.
+    ``refetched`` – "none", "leased" (a URL at most once for each blow at which it was leased: count
+    what is at stake when the harm is done, not before) or "any". ``check`` returns findings beyond
+    the common ones, ``recovered`` the seconds to recover where :meth:`Rig.recovered` does not tell
+    what is asked. ``least_leases`` holds for each blow. ``done_seconds`` is the patience for the
+    end of the crawl after ``inflict``.
     """
 
     name: str
@@ -73,6 +80,7 @@ class Fault:
     web: WebSpec = field(default_factory=WebSpec)
     delay: float = 0.02
     seeds: int = 100
+    after: float = 0.1
     crawl_options: Mapping[str, object] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     redis_options: tuple[str, ...] = ()
@@ -105,6 +113,12 @@ class Blow:
     leased: list[Leased]
     uncommitted: set[str]
     over: float = 0.0
+    leasing_again: float | None = None
+
+    @property
+    def tokens(self) -> set[str]:
+        """Of the sessions that were open."""
+        return {task.token for task in self.leased}
 
 
 @dataclass
@@ -112,6 +126,7 @@ class Result:
     """A line of the table. ``leases_out`` and ``uncommitted`` are the least of all blows.
 
     ``seconds_to_recover`` is the worst blow's; None where no request was left to make.
+    ``announced`` says that the crawl was done in the end, ``early`` what was then outstanding.
     ``why_not`` is empty if and only if it passed.
     """
 
@@ -127,6 +142,8 @@ class Result:
     impolite: int = 0
     seconds_to_recover: float | None = None
     seconds: float = 0.0
+    announced: bool = False
+    early: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
     why_not: list[str] = field(default_factory=list)
@@ -163,6 +180,7 @@ class Rig:
         self.done_at = 0.0
         self._began = time.monotonic()
         self._findings: list[str] = []
+        self._early = ""
 
     def __enter__(self) -> Rig:
         return self
@@ -181,21 +199,27 @@ class Rig:
         self.stack.callback(self._stop_redis)
         if self.redis.process is None:
             self.redis.start()
+        given: dict[str, Any] = self.settings
         self.system = self.stack.enter_context(
-            System(self.folder, self.addresses or [self.redis.url], **self.settings)
+            System(self.folder, self.addresses or [self.redis.url], **given)
         )
         self.system.start()
         extra = fault.seeds_extra(self) if fault.seeds_extra is not None else ()
-        options = {"delay": fault.delay, "scope": "any", **fault.crawl_options}
+        options: dict[str, Any] = {"delay": fault.delay, "scope": "any", **fault.crawl_options}
         self.system.crawl([*self.web.seeds(fault.seeds), *extra], **options)
 
     def until_at_stake(self, seconds: float = 60) -> None:
-        """Wait until :attr:`Fault.least_leases` tasks are leased and some of them not in SQL."""
+        """Wait until what :class:`Fault` says of ``after`` and ``least_leases`` holds."""
+        pages = self.fault.after * self.fault.web.pages
 
         def enough() -> bool:
-            return len(self.leased()) >= self.fault.least_leases and bool(self.uncommitted())
+            return (
+                self.web.requests() >= pages
+                and len(self.leased()) >= self.fault.least_leases
+                and bool(self.uncommitted())
+            )
 
-        wait_until(enough, seconds, "enough is leased", every=0.05)
+        wait_until(enough, seconds, "enough is at stake", every=0.05)
 
     @contextmanager
     def blow(self, what: str) -> Iterator[Blow]:
@@ -206,6 +230,23 @@ class Rig:
         self.say(f"{what}: {len(leased)} leased, {len(blow.uncommitted)} uncommitted")
         yield blow
         blow.over = time.monotonic()
+
+    def until_leasing(self, seconds: float = 60) -> None:
+        """Wait for the first session that was not open at the last blow, or the crawl's end.
+
+        The result's seconds to recover then run until there: after harm to Redis, requests under
+        older leases go on for a while and say nothing.
+        """
+        blow = self.blows[-1]
+
+        def leasing() -> bool:
+            try:
+                return bool({task.token for task in self.leased()} - blow.tokens)
+            except redis.RedisError:
+                return False
+
+        wait_until(lambda: leasing() or self.state() == "done", seconds, "leasing goes on")
+        blow.leasing_again = time.monotonic()
 
     def until_done(self) -> None:
         """Wait for the announced end, and look at once whether it was too early."""
@@ -222,34 +263,31 @@ class Rig:
                 self.say(f"{self.web.requests()} requests, {self.stats_line()}")
             time.sleep(0.05)
         self.done_at = time.monotonic()
-        missing = len(self.web.expected() - self.settled())
-        leased = len(self.leased())
+        missing, leased = len(self.lost()), len(self.leased())
         if missing or leased:
-            self._findings.append(
-                f"the end was announced early: {missing} pages not stored, {leased} tasks leased"
-            )
+            self._early = f"{missing} pages not stored, {leased} tasks leased"
         time.sleep(CALM_SECONDS)
         if self.state() != "done":
-            self._findings.append(f"the crawl did not stay done: {self.state()}")
+            self._early += f"; then {self.state() or 'no answer'}"
 
     def judge(self) -> Result:
         """The verdict; reads everything anew."""
-        fault = self.fault
-        result = Result(fault.name, fault.rows, fault.mechanism, len(self.web.expected()))
+        fault, hits = self.fault, self.hits()
+        result = Result(fault.name, fault.rows, fault.mechanism, fault.web.pages)
         result.why_not += self._findings
-        hits = self.hits()
-        late = [hit for hit in hits if self.done_at and hit.arrived > self.done_at]
-        if late:
-            result.why_not.append(f"{len(late)} requests came after the end: {late[0].target}")
-        lost = self.web.expected() - self.settled()
-        impolite = oracle.impolite(hits, fault.delay)
+        lost, impolite = sorted(self.lost()), oracle.impolite(hits, fault.delay)
         result.lost, result.impolite = len(lost), len(impolite)
-        result.refetched = oracle.refetched(self.requests(hits))
         if lost:
-            result.why_not.append(f"{len(lost)} lost: {oracle.shown(sorted(lost))}")
+            result.why_not.append(f"{len(lost)} lost:\n{oracle.shown(lost)}")
         if impolite:
-            result.why_not.append(f"{len(impolite)} impolite: {oracle.shown(impolite)}")
-        self._judge_blows(result, hits)
+            result.why_not.append(f"{len(impolite)} impolite:\n{oracle.shown(impolite)}")
+        self._judge_end(result, hits)
+        self._judge_blows(result)
+        self._judge_refetched(result, hits)
+        if fault.recovered is not None:
+            result.seconds_to_recover = fault.recovered(self)
+        else:
+            result.seconds_to_recover = self.recovered(hits)
         if fault.check is not None:
             result.why_not += fault.check(self)
         result.settings = {"delay": fault.delay, **self.settings}
@@ -257,32 +295,50 @@ class Rig:
         result.seconds = time.monotonic() - self._began
         return result
 
-    def _judge_blows(self, result: Result, hits: list[Hit]) -> None:
-        fault = self.fault
+    def _judge_end(self, result: Result, hits: Sequence[Hit]) -> None:
+        result.announced, result.early = bool(self.done_at), self._early
+        late = [hit for hit in hits if self.done_at and hit.arrived > self.done_at]
+        if late:
+            result.early += f"; {len(late)} requests followed, the first for {late[0].target}"
+        if result.early:
+            result.why_not.append(f"the end was announced early: {result.early}")
+
+    def _judge_blows(self, result: Result) -> None:
         result.blows = len(self.blows)
         result.leases_out = min((len(blow.leased) for blow in self.blows), default=0)
         result.uncommitted = min((len(blow.uncommitted) for blow in self.blows), default=0)
-        if result.leases_out < fault.least_leases:
+        if result.leases_out < self.fault.least_leases:
             result.why_not.append(f"only {result.leases_out} leases out when a blow fell")
         if not result.uncommitted:
             result.why_not.append("no uncommitted work when a blow fell")
-        most = sum(len(blow.leased) for blow in self.blows)
-        allowed = {"none": 0, "leased": most, "any": None}[fault.refetched]
-        if allowed is not None and result.refetched > allowed:
-            result.why_not.append(f"{result.refetched} refetched, allowed are {allowed}")
-        if fault.recovered is not None:
-            result.seconds_to_recover = fault.recovered(self)
-        else:
-            result.seconds_to_recover = self.next_request(hits)
 
-    def next_request(self, hits: Iterable[Hit]) -> float | None:
-        """The longest time from the end of a blow to the next request, None if there was none."""
+    def _judge_refetched(self, result: Result, hits: Iterable[Hit]) -> None:
+        again = {url: n - 1 for url, n in self.requests(hits).items() if n > 1}
+        result.refetched = sum(again.values())
+        if self.fault.refetched == "any":
+            return
+        allowed: Counter[str] = Counter()
+        if self.fault.refetched == "leased":
+            for blow in self.blows:
+                allowed.update({task.url for task in blow.leased})
+        findings = [
+            f"{url} refetched {n} times, allowed are {allowed[url]}"
+            for url, n in again.items()
+            if n > allowed[url]
+        ]
+        if findings:
+            result.why_not.append(f"{len(findings)} refetched:\n{oracle.shown(findings)}")
+
+    def recovered(self, hits: Iterable[Hit]) -> float | None:
+        """The longest time from the end of a blow to the next request – or, if it was waited for,
+        to the next lease; None if nothing followed.
+        """
         arrivals = sorted(hit.arrived for hit in hits)
         waits = []
         for blow in self.blows:
-            later = next((at for at in arrivals if at > blow.over), None)
-            if later is not None:
-                waits.append(later - blow.over)
+            until = blow.leasing_again or next((at for at in arrivals if at > blow.over), None)
+            if until is not None:
+                waits.append(until - blow.over)
         return max(waits, default=None)
 
     # -- what can be asked at any time
@@ -314,6 +370,10 @@ class Rig:
         """Leased URLs of which SQL holds no page and no final state."""
         given = self.leased() if leased is None else leased
         return {task.url for task in given} - self.settled()
+
+    def lost(self) -> set[str]:
+        """Pages of the web that are not in SQL (yet)."""
+        return self.web.expected() - self.settled()
 
     def settled(self) -> set[str]:
         """URLs with a page or a final state in SQL, read past the store's own code."""
@@ -350,6 +410,10 @@ def _tasks(name: str, record: Mapping[str, str]) -> Iterator[Leased]:
             task = task_of(int(key[1:]), record["host"], value)
             host = record["host"]
             yield Leased(f"{partition}/{host}", token, task.number, task.url, host)
+
+
+Row = Callable[[Path, Say, bool], Result]
+"""Runs a row of the table in a folder, telling how it goes; True: with a smaller web."""
 
 
 def run(fault: Fault, folder: Path, say: Say = print) -> Result:

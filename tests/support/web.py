@@ -1,8 +1,8 @@
 """A synthetic web: its graph is a function of the URL, and a process of its own serves and logs it.
 
 Page *g* of *N* is ``/p/<g div H>`` on host ``g mod H``; it links to the pages ``F·g + 1 … F·g + F``
-below *N* (a tree, so that exactly the *N* pages can be reached from page 0) and to a few others that
-a hash of *g* names. What a crawl must find is therefore known without crawling. Each host is a
+below *N* (a tree, so that exactly the *N* pages can be reached from page 0) and to a few others
+that a hash of *g* names. What a crawl must find is therefore known without crawling. Each host is a
 loopback address; all share one port. :class:`Web` starts the process and reads its log, a file of
 fixed records, so that a hundred thousand requests cost the server one write a round of its loop.
 """
