@@ -158,3 +158,14 @@ def test_other_methods_are_delivered_once() -> None:
     with RawServer(answer(b"x")) as server, Repeater(("127.0.0.1", server.port)) as proxy:
         assert _get(proxy.port) == b"x"
         assert server.paths == ["/a"]
+
+
+def test_a_tap_sees_the_answers_and_a_target_may_be_looked_up() -> None:
+    seen: list[bytes] = []
+    ports: list[int] = []
+    with TcpProxy(lambda: ("127.0.0.1", ports[-1]), seen.append) as proxy:
+        for body in (b"first", b"second"):
+            with RawServer(answer(body)) as server:
+                ports.append(server.port)
+                assert _get(proxy.port) == body
+    assert [data[-6:] for data in seen] == [b"\nfirst", b"second"]

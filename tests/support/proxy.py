@@ -9,6 +9,7 @@ import random
 import socket as plain_socket
 import struct
 from collections import Counter
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -19,6 +20,8 @@ from gevent.event import AsyncResult, Event
 from gevent.server import StreamServer
 
 Address = tuple[str, int]
+Target = Address | Callable[[], Address]
+"""An address, or where to look it up at each connection."""
 Mode = Literal["pass", "hold", "drop"]
 
 CHUNK = 65536
@@ -34,16 +37,22 @@ def address_of(url: str) -> Address:
     return parts.hostname, parts.port
 
 
+def _address(target: Target) -> Address:
+    return target() if callable(target) else target
+
+
 class TcpProxy:
     """Carries TCP from a free loopback port to ``target``; a context manager.
 
     ``mode`` may be set at any time, by :meth:`hold`, :meth:`drop` and :meth:`mend`. To the peers a
     held or dropped connection stays open and answers nothing, as when packets vanish. A new
-    ``target`` holds for connections made from then on; :meth:`reset` ends the others.
+    ``target`` holds for connections made from then on; :meth:`reset` ends the others. ``tap`` is
+    shown all that the target sends, as it passes.
     """
 
-    def __init__(self, target: Address) -> None:
+    def __init__(self, target: Target, tap: Callable[[bytes], None] | None = None) -> None:
         self.target = target
+        self.tap = tap
         self.mode: Mode = "pass"
         self.port = 0
         self.connections = 0
@@ -56,7 +65,7 @@ class TcpProxy:
         self._server: StreamServer | None = None
 
     @property
-    def url(self) -> str:
+    def address(self) -> str:
         """``127.0.0.1:port``, for a scheme to be put before it."""
         return f"127.0.0.1:{self.port}"
 
@@ -141,7 +150,7 @@ class _Link:
                 self.broken = True  # no target knows of it: what it sends is swallowed
                 pumps = [gevent.spawn(self._pump, self._client, None)]
             else:
-                server = socket.create_connection(self._proxy.target, CONNECT_SECONDS)
+                server = socket.create_connection(_address(self._proxy.target), CONNECT_SECONDS)
                 server.settimeout(None)
                 self._server = server
                 for sock in (server, self._client):
@@ -171,6 +180,8 @@ class _Link:
         try:
             while data := source.recv(CHUNK):
                 if self._proxy.passes() and not self.broken and sink is not None:
+                    if self._proxy.tap is not None and source is self._server:
+                        self._proxy.tap(data)
                     sink.sendall(data)
                 else:
                     self.broken = True
@@ -192,7 +203,7 @@ class Repeater:
     """
 
     def __init__(
-        self, target: Address, copies: int = 3, spread_seconds: float = 0.2, seed: int = 1
+        self, target: Target, copies: int = 3, spread_seconds: float = 0.2, seed: int = 1
     ) -> None:
         self.target = target
         self.copies = copies
@@ -275,7 +286,7 @@ class Repeater:
     ) -> bytes | None:
         gevent.sleep(wait)
         try:
-            answer = _exchange(self.target, request)
+            answer = _exchange(_address(self.target), request)
         except OSError as error:
             self.failed[f"{name}: {error}"] += 1
             return None
