@@ -128,6 +128,8 @@ SETTLE_SECONDS = 30.0
 
 
 SPREAD_SECONDS = 0.2
+BY_CHANCE = ("admitted", "waiting", "hosts", "bytes")
+"""Counters that depend on which pages come first, where a quota ends the crawl."""
 
 
 class Repeat:
@@ -224,11 +226,11 @@ def triple(folder: Path, say: Say, small: bool) -> Result:
                 }
             repeat.proxy.settle(SETTLE_SECONDS)
             found = account(rig)
-        result.notes[kind] = {"clean": expected, "tripled": found}
+        result.notes[kind] = found
         result.why_not += [
             f"{kind}: {name} is {found.get(name)}, of a clean run {expected.get(name)}"
-            for name in expected.keys() | found.keys()
-            if found.get(name) != expected.get(name)
+            for name in sorted(expected.keys() | found.keys())
+            if found.get(name) != expected.get(name) and not (quota and name in BY_CHANCE)
         ]
     return result
 
