@@ -37,6 +37,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import psutil
 import redis
 
 from broker.frontier.partition import task_of
@@ -126,6 +127,7 @@ class Result:
     """A line of the table. ``leases_out`` and ``uncommitted`` are the least of all blows.
 
     ``seconds_to_recover`` is the worst blow's; None where no request was left to make.
+    ``seconds_to_settle`` run from the end of the last blow until what was uncommitted is in SQL.
     ``announced`` says that the crawl was done in the end, ``early`` what was then outstanding.
     ``why_not`` is empty if and only if it passed.
     """
@@ -141,6 +143,7 @@ class Result:
     refetched: int = 0
     impolite: int = 0
     seconds_to_recover: float | None = None
+    seconds_to_settle: float | None = None
     seconds: float = 0.0
     announced: bool = False
     early: str = ""
@@ -181,6 +184,9 @@ class Rig:
         self._began = time.monotonic()
         self._findings: list[str] = []
         self._early = ""
+        self._trigger = folder.absolute() / "die"
+        self._looked = 0.0
+        self._settled_at = 0.0
 
     def __enter__(self) -> Rig:
         return self
@@ -208,18 +214,42 @@ class Rig:
         options: dict[str, Any] = {"delay": fault.delay, "scope": "any", **fault.crawl_options}
         self.system.crawl([*self.web.seeds(fault.seeds), *extra], **options)
 
-    def until_at_stake(self, seconds: float = 60) -> None:
-        """Wait until what :class:`Fault` says of ``after`` and ``least_leases`` holds."""
-        pages = self.fault.after * self.fault.web.pages
+    def until_at_stake(
+        self, times: float = 1.0, after: float | None = None, seconds: float = 60
+    ) -> None:
+        """Wait until what :class:`Fault` says of ``after`` and ``least_leases`` holds: with
+        ``times`` so many leases, where some will be gone when the blow falls.
+        """
+        pages = (self.fault.after if after is None else after) * self.fault.web.pages
+        least = self.fault.least_leases * times
 
         def enough() -> bool:
             return (
                 self.web.requests() >= pages
-                and len(self.leased()) >= self.fault.least_leases
+                and len(self.leased()) >= least
                 and bool(self.uncommitted())
             )
 
-        wait_until(enough, seconds, "enough is at stake", every=0.05)
+        wait_until(enough, seconds, "enough is at stake", every=0.02)
+
+    def armed(self, point: str) -> str:
+        """What a process is started with that is to die at ``point`` once :meth:`die` was called;
+        "" stays "".
+        """
+        return f"{point}@{self._trigger}" if point else ""
+
+    def die(self, process: psutil.Process, after: float | None = None, seconds: float = 60) -> None:
+        """Wait for twice the leases needed, and then for the death of what was :meth:`armed`."""
+
+        def dead() -> bool:
+            return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+        self.until_at_stake(2, after)
+        self._trigger.touch()
+        try:
+            wait_until(dead, seconds, "a process dies at its point", every=0.005)
+        finally:
+            self._trigger.unlink()
 
     @contextmanager
     def blow(self, what: str) -> Iterator[Blow]:
@@ -231,17 +261,23 @@ class Rig:
         yield blow
         blow.over = time.monotonic()
 
-    def until_leasing(self, seconds: float = 60) -> None:
-        """Wait for the first session that was not open at the last blow, or the crawl's end.
+    def find(self, finding: str) -> None:
+        """Something that speaks against the fault's passing."""
+        self._findings.append(finding)
+
+    def until_leasing(self, known: Iterable[str] = (), seconds: float = 60) -> None:
+        """Wait for the first session whose token is neither of the last blow nor ``known`` – those
+        that an older Redis still had –, or for the crawl's end.
 
         The result's seconds to recover then run until there: after harm to Redis, requests under
         older leases go on for a while and say nothing.
         """
         blow = self.blows[-1]
+        old = blow.tokens.union(known)
 
         def leasing() -> bool:
             try:
-                return bool({task.token for task in self.leased()} - blow.tokens)
+                return bool({task.token for task in self.leased()} - old)
             except redis.RedisError:
                 return False
 
@@ -254,6 +290,7 @@ class Rig:
         limit = said + seconds
         while self.state() != "done":
             now = time.monotonic()
+            self._look_for_settled()
             if now > limit:
                 self._findings.append(f"the end was not announced within {seconds:g} s")
                 self.notes["stats"] = self.stats()
@@ -263,12 +300,24 @@ class Rig:
                 self.say(f"{self.web.requests()} requests, {self.stats_line()}")
             time.sleep(0.05)
         self.done_at = time.monotonic()
+        self._look_for_settled()
         missing, leased = len(self.lost()), len(self.leased())
         if missing or leased:
             self._early = f"{missing} pages not stored, {leased} tasks leased"
         time.sleep(CALM_SECONDS)
         if self.state() != "done":
             self._early += f"; then {self.state() or 'no answer'}"
+
+    def _look_for_settled(self) -> None:
+        """Note when all that was at stake at the last blow is in SQL; looks a few times a second,
+        since it reads all URLs.
+        """
+        now = time.monotonic()
+        if not self.blows or self._settled_at or now - self._looked < 0.3:
+            return
+        self._looked = now
+        if not self.blows[-1].uncommitted - self.settled():
+            self._settled_at = time.monotonic()
 
     def judge(self) -> Result:
         """The verdict; reads everything anew."""
@@ -288,6 +337,8 @@ class Rig:
             result.seconds_to_recover = fault.recovered(self)
         else:
             result.seconds_to_recover = self.recovered(hits)
+        if self._settled_at:
+            result.seconds_to_settle = self._settled_at - self.blows[-1].over
         if fault.check is not None:
             result.why_not += fault.check(self)
         result.settings = {"delay": fault.delay, **self.settings}
