@@ -8,17 +8,14 @@ import sqlite3
 import subprocess
 import time
 import urllib.error
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import gevent
+from typing import Literal
 
 from tests.support.faketime import ClockedRedis, library
 from tests.support.faultrig import Fault, Result, Rig, Row, Say, run
-from tests.support.system import wait_until
 from tests.support.web import WebSpec
 
 # --- the clock ---------------------------------------------------------------------------------
@@ -78,4 +75,165 @@ def clock(folder: Path, say: Say, small: bool) -> Result:
     return run(replace(CLOCK, web=replace(CLOCK.web, pages=8000)) if small else CLOCK, folder, say)
 
 
-ROWS: dict[int, Row] = {13: clock}
+# --- full disks --------------------------------------------------------------------------------
+
+DISK_BYTES = 64 * 1024 * 1024
+FULL_SECONDS = 5.0
+PROBE_SECONDS = 0.1
+
+
+class FullDisk:
+    """A small file system under one folder of the rig, filled up for a while.
+
+    While it is full one seed a call is posted again and again, and Redis' count of finished tasks
+    is compared with SQL. ``acknowledged`` are the seeds that were answered by 2xx then.
+    """
+
+    def __init__(self, part: Literal["redis", "data"]) -> None:
+        self.part = part
+        self.acknowledged: list[str] = []
+
+    def prepare(self, rig: Rig) -> None:
+        """Mount the file system; unmounted when all that uses it has ended."""
+        self.acknowledged = []
+        folder = rig.folder / self.part
+        folder.mkdir(parents=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "greencrawl", str(folder)],
+            check=True,
+        )
+        rig.stack.callback(subprocess.run, ["umount", "-l", str(folder)], check=False)
+
+    def __call__(self, rig: Rig) -> None:
+        refused = 0
+        logged = _logged(rig)
+        ballast = rig.folder / self.part / "ballast"
+        with rig.blow(f"disk full under {self.part}"):
+            _fill(ballast)
+            until = time.monotonic() + FULL_SECONDS
+            while time.monotonic() < until:
+                number = rig.fault.web.pages + refused + len(self.acknowledged)
+                url = rig.web.url(number)  # beyond the last page: 404
+                if _seeded(rig, url):
+                    self.acknowledged.append(url)
+                    if _logged(rig) < logged + len(self.acknowledged):
+                        rig.find(f"acknowledged, but not in the log: {url}")
+                else:
+                    refused += 1
+                _finished_is_stored(rig)
+                time.sleep(PROBE_SECONDS)
+            rig.notes["requests while full"] = len(
+                [hit for hit in rig.hits() if hit.arrived > rig.blows[-1].at]
+            )
+            ballast.unlink()
+        rig.notes |= {"seeds refused": refused, "seeds acknowledged": len(self.acknowledged)}
+        if not refused:
+            rig.find("the disk was full, and nothing was refused")
+        rig.until_leasing()
+
+    def check(self, rig: Rig) -> list[str]:
+        """What was acknowledged while it was full has been crawled."""
+        missing = sorted(set(self.acknowledged) - rig.settled())
+        return [f"{url} was acknowledged and is lost" for url in missing]
+
+
+def _fill(ballast: Path) -> None:
+    """Leave no byte of the file system free."""
+    with ballast.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(1024 * 1024)):
+            pass
+
+
+def _seeded(rig: Rig, url: str) -> bool:
+    """Whether a seed was acknowledged. Raises HTTPError for anything but 503 and 429."""
+    try:
+        rig.system.call("POST", "/v1/crawls/test/urls", {"urls": [url]})
+    except urllib.error.HTTPError as error:
+        if error.code not in (429, 503):
+            raise
+        return False
+    return True
+
+
+def _logged(rig: Rig) -> int:
+    """Batches in the log of seeds."""
+    with closing(_database(rig)) as database:
+        (count,) = database.execute("SELECT count(*) FROM seed_batches").fetchone()
+    return int(count)
+
+
+def _database(rig: Rig) -> sqlite3.Connection:
+    path = rig.folder / "data" / "content.sqlite"
+    return sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)
+
+
+def _finished_is_stored(rig: Rig) -> None:
+    """Tasks that Redis counts as finished are in SQL: they were committed before."""
+    with closing(rig.redis.client) as client:
+        names = list(client.scan_iter("gc:{*}:n:*", count=1000))
+        finished = sum(int(client.hget(name, "fin") or 0) for name in names)
+    settled = len(rig.settled())
+    if finished > settled:
+        rig.find(f"{finished} tasks finished, {settled} of them in SQL")
+
+
+def _disk(part: Literal["redis", "data"], name: str, mechanism: str) -> Fault:
+    harm = FullDisk(part)
+    return Fault(
+        name,
+        harm,
+        mechanism,
+        rows=(12,),
+        web=WebSpec(pages=8000),
+        delay=0.1,
+        settings={"lease_seconds": "15", "request_seconds": "2"},
+        prepare=harm.prepare,
+        check=harm.check,
+        refetched="leased",
+    )
+
+
+DISKS = (
+    _disk("redis", "disk full under Redis", "MISCONF means away: wait, go on; SQL comes first"),
+    _disk("data", "disk full under SQLite", "commit before acknowledging; workers keep and wait"),
+)
+
+
+def disks(folder: Path, say: Say, small: bool) -> Result:
+    """Row 12, where a file system can be mounted."""
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        result = Result("disk full", (12,), "")
+        result.why_not.append("mounting a small file system takes root")
+        return result
+    return merged(
+        "disk full under Redis, under SQLite",
+        [run(fault, folder / str(number), say) for number, fault in enumerate(DISKS)],
+    )
+
+
+def merged(name: str, results: Sequence[Result]) -> Result:
+    """Several runs as one line: the sums of what is wrong, the worst of what is measured."""
+    recover = [r.seconds_to_recover for r in results if r.seconds_to_recover is not None]
+    settle = [r.seconds_to_settle for r in results if r.seconds_to_settle is not None]
+    return Result(
+        name,
+        results[0].rows,
+        "; ".join(dict.fromkeys(result.mechanism for result in results)),
+        urls=sum(result.urls for result in results),
+        blows=sum(result.blows for result in results),
+        leases_out=min(result.leases_out for result in results),
+        uncommitted=min(result.uncommitted for result in results),
+        lost=sum(result.lost for result in results),
+        refetched=sum(result.refetched for result in results),
+        impolite=sum(result.impolite for result in results),
+        seconds_to_recover=max(recover, default=None),
+        seconds_to_settle=max(settle, default=None),
+        announced=all(result.announced for result in results),
+        early="; ".join(result.early for result in results if result.early),
+        settings=results[0].settings,
+        notes={result.name: result.notes for result in results},
+        why_not=[f"{result.name}: {why}" for result in results for why in result.why_not],
+    )
+
+
+ROWS: dict[int, Row] = {12: disks, 13: clock}
