@@ -14,9 +14,95 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+import redis
+
 from tests.support.faketime import ClockedRedis, library
 from tests.support.faultrig import Fault, Result, Rig, Row, Say, run
+from tests.support.system import wait_until
 from tests.support.web import WebSpec
+
+# --- memory ------------------------------------------------------------------------------------
+
+MEMORY = "5mb"
+"""Enough for what a crawl of this size needs anyway, not for all that waits."""
+SQUEEZED_SECONDS = 6.0
+
+
+class Squeeze:
+    """Set ``maxmemory`` to what is in use, so that Redis refuses every write that may take more;
+    give back what it had from the start after a while.
+    """
+
+    def __call__(self, rig: Rig) -> None:
+        with closing(rig.redis.client) as client:
+            before = str(client.config_get("maxmemory")["maxmemory"])
+            with rig.blow("Redis at its memory limit"):
+                client.config_set("maxmemory", client.info("memory")["used_memory"])
+                time.sleep(SQUEEZED_SECONDS / 3)
+                first = _finished(rig)
+                time.sleep(SQUEEZED_SECONDS / 3)
+                rig.notes["seeding"] = answered = _seeding(rig)
+                if answered != 429:
+                    rig.find(f"seeding was answered {answered}")
+                time.sleep(SQUEEZED_SECONDS / 3)
+                more = _finished(rig) - first
+                rig.notes["finished at the limit"] = more
+                if more < 1:
+                    rig.find("nothing was finished at the limit")
+                client.config_set("maxmemory", before)
+            rig.notes["evicted"] = client.info("stats")["evicted_keys"]
+        wait_until(lambda: rig.stats() != {}, 30, "the broker answers")
+
+    def check(self, rig: Rig) -> list[str]:
+        """The overflow was used, and is empty in the end."""
+        with closing(_database(rig)) as database:
+            (most,) = database.execute(
+                "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'overflow'"
+            ).fetchone()
+            left = most and database.execute("SELECT count(*) FROM overflow").fetchone()[0]
+        rig.notes["rows of overflow"] = most
+        findings = [] if most else ["nothing went to the overflow"]
+        return [*findings, *([f"{left} rows of overflow are left"] if left else [])]
+
+
+def _finished(rig: Rig) -> int:
+    """Tasks that Redis counts as finished, read past the broker: its scripts may be refused."""
+    with closing(redis.Redis(port=rig.redis.port)) as client:
+        names = list(client.scan_iter("gc:{*}:c:*", count=1000))
+        records: list[bytes | None] = client.mget(names) if names else []
+    crawls = [msgspec.msgpack.decode(record) for record in records if record is not None]
+    return sum(int(crawl.get("fin", 0)) for crawl in crawls)
+
+
+def _seeding(rig: Rig) -> int:
+    """The status that a seed is answered with."""
+    try:
+        rig.system.call("POST", "/v1/crawls/test/urls", {"urls": [rig.web.url(0)]})
+    except urllib.error.HTTPError as error:
+        return error.code
+    return 200
+
+
+_SQUEEZE = Squeeze()
+FULL_MEMORY = Fault(
+    "Redis at its memory limit",
+    _SQUEEZE,
+    "what is beyond goes to the overflow in SQL first; every script but admit begins with DEL",
+    rows=(11,),
+    web=WebSpec(pages=20_000),
+    delay=0.05,
+    redis_options=("--maxmemory", MEMORY),
+    settings={"lease_seconds": "15", "request_seconds": "2"},
+    check=_SQUEEZE.check,
+    refetched="leased",
+)
+
+
+def memory(folder: Path, say: Say, small: bool) -> Result:
+    """Row 11; a smaller web would not fill anything."""
+    return run(FULL_MEMORY, folder, say)
+
 
 # --- the clock ---------------------------------------------------------------------------------
 
@@ -169,9 +255,7 @@ def _database(rig: Rig) -> sqlite3.Connection:
 
 def _finished_is_stored(rig: Rig) -> None:
     """Tasks that Redis counts as finished are in SQL: they were committed before."""
-    with closing(rig.redis.client) as client:
-        names = list(client.scan_iter("gc:{*}:n:*", count=1000))
-        finished = sum(int(client.hget(name, "fin") or 0) for name in names)
+    finished = _finished(rig)
     settled = len(rig.settled())
     if finished > settled:
         rig.find(f"{finished} tasks finished, {settled} of them in SQL")
@@ -236,4 +320,4 @@ def merged(name: str, results: Sequence[Result]) -> Result:
     )
 
 
-ROWS: dict[int, Row] = {12: disks, 13: clock}
+ROWS: dict[int, Row] = {11: memory, 12: disks, 13: clock}
