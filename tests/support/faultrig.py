@@ -184,6 +184,8 @@ class Rig:
         self._began = time.monotonic()
         self._findings: list[str] = []
         self._early = ""
+        self._pages: set[str] = set()
+        self._last_page = 0
         self._trigger = folder.absolute() / "die"
         self._looked = 0.0
         self._settled_at = 0.0
@@ -285,7 +287,9 @@ class Rig:
         blow.leasing_again = time.monotonic()
 
     def until_done(self) -> None:
-        """Wait for the announced end, and look at once whether it was too early."""
+        """Wait for the announced end, and look at once whether it was too early. Once is enough."""
+        if self.done_at:
+            return
         seconds, said = self.fault.done_seconds, time.monotonic()
         limit = said + seconds
         while self.state() != "done":
@@ -424,14 +428,22 @@ class Rig:
 
     def lost(self) -> set[str]:
         """Pages of the web that are not in SQL (yet)."""
+        self._pages, self._last_page = set(), 0
         return self.web.expected() - self.settled()
 
     def settled(self) -> set[str]:
-        """URLs with a page or a final state in SQL, read past the store's own code."""
+        """URLs with a page or a final state in SQL, read past the store's own code.
+
+        Of the pages only those are read that came since the last call: a page is never deleted.
+        """
         path = self.folder / "data" / "content.sqlite"
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as database:
-            sql = "SELECT url FROM pages UNION ALL SELECT url FROM finals"
-            return {url for (url,) in database.execute(sql)}
+            fresh = database.execute("SELECT id, url FROM pages WHERE id > ?", [self._last_page])
+            for number, url in fresh:
+                self._last_page = max(self._last_page, number)
+                self._pages.add(url)
+            finals = {url for (url,) in database.execute("SELECT url FROM finals")}
+        return self._pages | finals
 
     def stats(self) -> dict[str, Any]:
         """The crawl's counters; {} while the broker cannot say."""

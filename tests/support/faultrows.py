@@ -23,7 +23,7 @@ from tests.support.site_server import Hit
 from tests.support.system import STOP_SECONDS, wait_until
 from tests.support.web import WebSpec
 
-LONG_LEASE = {"lease_seconds": "30", "request_seconds": "1"}
+LONG_LEASE = {"lease_seconds": "60", "request_seconds": "1"}
 """Longer than the rows last: what is free before was not waited for."""
 QUICK = 5000
 """Pages with a smaller web."""
@@ -83,8 +83,8 @@ KILL_WORKERS = Fault(
 
 def stop_worker(rig: Rig) -> None:
     """SIGTERM three times; what was not fetched must be handed back, and nothing be leased."""
-    for _ in range(3):
-        rig.until_at_stake()
+    for share in (0.1, 0.3, 0.5):
+        rig.until_at_stake(after=share)
         worker = rig.system.worker
         assert worker is not None
         with rig.blow("SIGTERM a worker"):
@@ -119,16 +119,16 @@ BROKER_POINTS = (
 
 def kill_brokers(rig: Rig) -> None:
     """kill -9 twice at any moment, and at each of :data:`BROKER_POINTS`."""
-    died = ""
+    died, shares = "", iter((0.1, 0.2, 0.3, 0.4, 0.5))
     for point in ("", *BROKER_POINTS, ""):
         if not died:
-            rig.until_at_stake(times=2)
+            rig.until_at_stake(2, next(shares))
         rig.system.kill("broker")
         with rig.blow(f"kill -9 the broker at {died or 'any moment'}"):
             rig.system.start_broker(rig.armed(point))
         if point:
             assert rig.system.broker is not None
-            rig.die(psutil.Process(rig.system.broker.pid))
+            rig.die(psutil.Process(rig.system.broker.pid), next(shares))
         died = point
 
 
