@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import redis
@@ -70,7 +70,7 @@ def _finished(rig: Rig) -> int:
     """Tasks that Redis counts as finished, read past the broker: its scripts may be refused."""
     with closing(redis.Redis(port=rig.redis.port)) as client:
         names = list(client.scan_iter("gc:{*}:c:*", count=1000))
-        records: list[bytes | None] = client.mget(names) if names else []
+        records: list[Any] = client.mget(names) if names else []
     crawls = [msgspec.msgpack.decode(record) for record in records if record is not None]
     return sum(int(crawl.get("fin", 0)) for crawl in crawls)
 
