@@ -140,7 +140,8 @@ def seed_urls(service: Service, crawl: str, body: SeedRequest, query: SeedQuery)
 def lease(service: Service, body: LeaseRequest) -> LeaseReply:
     """Lease sessions with due hosts. Waits up to ``wait`` seconds until there are some.
 
-    Not idempotent: after a lost answer, reconcile. An empty answer is no error: ask again.
+    A copy of a worker's latest lease shares its answer. After a lost answer, reconcile. An empty
+    answer is no error: ask again.
     """
     reply = service.lease(body)
     if reply.sessions:
