@@ -43,6 +43,12 @@ PAUSE_SECONDS = 0.005
 """Between two leases, so that hosts that fall due together come in one answer."""
 SLOW_SECONDS = 5.0
 """A host whose answers took longer last time counts as slow."""
+DRAG_SECONDS = 2.0
+"""A request that takes longer drags: its host is slow, though nothing is known of it yet."""
+DRAG_LOOK_SECONDS = 0.5
+LENT = 2
+"""At most so many times the greenlets are lent on top of them while sessions wait for slow hosts:
+each costs a stack and a socket, and its host would otherwise keep another from being served."""
 _SLOW_HOSTS = 10_000
 _EXTEND_BATCH = 1000
 LOOK_SECONDS = 1.0
@@ -93,7 +99,9 @@ class Slow:
 
     def __init__(self, share: int) -> None:
         self._hosts: OrderedDict[str, None] = OrderedDict()
-        self.slots = BoundedSemaphore(max(1, share))
+        self.share = max(1, share)
+        self.slots = BoundedSemaphore(self.share)
+        self.running = 0
         self.parked = 0
 
     def __contains__(self, host: str) -> bool:
@@ -207,7 +215,7 @@ class Engine:
             free = self._free()
             if free <= 0:
                 self._freed.clear()
-                self._freed.wait()
+                self._freed.wait(DRAG_LOOK_SECONDS)
                 continue
             sent = self._clock()
             try:
@@ -223,12 +231,21 @@ class Engine:
             gevent.sleep(PAUSE_SECONDS)
 
     def _free(self) -> int:
-        """Greenlets without work.
+        """Greenlets for which work may be leased.
 
-        Parked sessions have one that does nothing: half of those are lent again, so that at most
-        one and a half times as many sessions as greenlets are held when every host is slow.
+        Sessions with slow hosts count up to these hosts' share; for each beyond it another greenlet
+        is lent, up to :data:`LENT` times the usual number.
         """
-        return self._limits.greenlets - self._sessions.fetching + self._slow.parked // 2
+        free = self._limits.greenlets - self._sessions.fetching
+        if free > 0:
+            return free
+        since = self._clock() - DRAG_SECONDS
+        dragging = sum(
+            0 < held.asked < since and held.session.host not in self._slow
+            for held in self._sessions.holding()
+        )
+        slow = dragging + self._slow.running + self._slow.parked
+        return free + min(max(slow - self._slow.share, 0), LENT * self._limits.greenlets)
 
     def _lease(self, free: int) -> LeaseReply:
         self._sequence += 1
@@ -292,9 +309,11 @@ class Engine:
             self._slow.slots.acquire()
         finally:
             self._slow.parked -= 1
+        self._slow.running += 1
         try:
             return self._runner.run(held)
         finally:
+            self._slow.running -= 1
             self._slow.slots.release()
 
     def _extend_loop(self) -> None:

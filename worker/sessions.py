@@ -21,7 +21,8 @@ class Held:
     """One session. ``deadline`` is on ``schema.clock.monotonic``: no request may leave after it.
 
     ``ended`` says that the broker wants it to end: "stop" soon and properly; "stale" or "gone" at
-    once and without a word, since its tasks are not ours any more.
+    once and without a word, since its tasks are not ours any more. ``asked`` is when the request
+    under way began, on the same clock; 0 between requests.
     """
 
     session: Session
@@ -30,6 +31,7 @@ class Held:
     closing: bool = False
     unsettled: int = 0
     ended: End = ""
+    asked: float = 0.0
 
     @property
     def lost(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from gevent.event import Event
 
+from schema.clock import monotonic
 from schema.errors import GreencrawlError
 from schema.records import Failure, Fetched, HostReport
 from worker.crawls import CrawlContext
@@ -66,9 +67,13 @@ class Visit:
         Raises VisitOver, and LeaseExpired (of the downloader) when the lease ran out meanwhile.
         """
         self.rest(self._pace.wait_seconds())
-        answer = self._fetcher.fetch(
-            url, headers, max_body_bytes=max_body_bytes, deadline=self.held.deadline
-        )
+        self.held.asked = monotonic()
+        try:
+            answer = self._fetcher.fetch(
+                url, headers, max_body_bytes=max_body_bytes, deadline=self.held.deadline
+            )
+        finally:
+            self.held.asked = 0.0
         self._requests += 1 if isinstance(answer, Fetched) else answer.requests
         self._pace.note(answer)
         return answer

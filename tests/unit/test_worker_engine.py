@@ -25,10 +25,12 @@ from schema.records import (
     Session,
 )
 from worker.child import Worker, next_incarnation
-from worker.engine import Engine, Limits
+from worker.engine import DRAG_LOOK_SECONDS, DRAG_SECONDS, LENT, Engine, Limits
 from worker.outbox import Outbox
 from worker.sessions import Held, Sessions
 from worker.writer import Writer
+
+NOW = 100.0
 
 
 def session(number: int) -> Session:
@@ -155,7 +157,7 @@ class Rig:
             closing,
             self.heart,
             stopping=self.stopping,
-            clock=lambda: 100.0,
+            clock=lambda: NOW,
         )
         self.life = gevent.spawn(self.engine.run, grace_seconds)
 
@@ -276,6 +278,36 @@ def test_slow_hosts_get_half_of_the_greenlets_and_the_others_go_on(rig: Rig) -> 
     assert len(rig.runner.running) == 3
     rig.runner.release.set()
     rig.until(lambda: len(rig.closed) == 9)
+
+
+def test_hosts_that_are_slow_while_they_are_asked_leave_half_of_the_greenlets_too(
+    rig: Rig,
+) -> None:
+    """Nothing is known of them yet: each of them has a request under way that drags."""
+    rig.broker.add(0, 1, 2, 3)
+    rig.until(lambda: len(rig.runner.running) == 4)
+    rig.broker.add(6, 7, 8)
+    gevent.sleep(DRAG_LOOK_SECONDS * 1.5)
+    assert len(rig.runner.running) == 4, "they may be quick for all that is known"
+    for held in rig.runner.running.values():
+        held.asked = NOW - 2 * DRAG_SECONDS
+    rig.until(lambda: len(rig.runner.running) == 6)
+    gevent.sleep(DRAG_LOOK_SECONDS * 1.5)
+    assert len(rig.runner.running) == 6, "those beyond the slow hosts' share are made up for"
+
+
+def test_what_is_lent_to_slow_hosts_has_an_end(rig: Rig) -> None:
+    most = 4 + LENT * 4
+    rig.broker.add(*range(most + 3))
+
+    def all_drag() -> bool:
+        for held in rig.runner.running.values():
+            held.asked = NOW - 2 * DRAG_SECONDS
+        return len(rig.runner.running) == most
+
+    rig.until(all_drag)
+    gevent.sleep(DRAG_LOOK_SECONDS * 1.5)
+    assert len(rig.runner.running) == most
 
 
 def test_stopping_waits_for_sessions_and_reconciles_at_the_end(rig: Rig) -> None:
