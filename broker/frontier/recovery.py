@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import gevent
 
 from broker.frontier import keys
-from broker.frontier.node import CLOCK, Fenced, Node
+from broker.frontier.node import CLOCK, Fenced, Full, Node
 from broker.frontier.partition import Mode
 from broker.frontier.ring import settle
 from schema.clock import epoch_ms, monotonic
@@ -50,6 +50,7 @@ LOOK_SECONDS = 5.0
 
 _FIELDS = "'state', 'epoch', 'clean', 'owed', 'offset', 'used', 'gap', 'jumps', 'parts', 'run'"
 _NOW = f"""{CLOCK}
+redis.call('DEL', '{keys.NIL}')
 local o = redis.call('HMGET', KEYS[1], {_FIELDS})
 local now = node_time(o[5], o[6], o[7], o[8], o[9], true)
 """
@@ -90,11 +91,18 @@ return 1
 """
 """Close the node to be emptied. ARGV: run_id, epoch, ms until it is taken over, longest hold ms."""
 
-_EMPTIED = """
+_EMPTIED = f"""
+redis.call('DEL', '{keys.NIL}')
 local o = redis.call('HMGET', KEYS[1], 'state', 'run', 'epoch')
 if o[1] ~= 'emptying' or o[2] ~= ARGV[1] or o[3] ~= ARGV[2] then return 0 end
 redis.call('HSET', KEYS[1], 'state', 'open', 'tick', 0)
 return 1
+"""
+
+
+_CLEAN = f"""
+redis.call('DEL', '{keys.NIL}')
+return redis.call('HSET', KEYS[1], 'clean', ARGV[1])
 """
 
 
@@ -451,7 +459,10 @@ class Recovery:
         elif batch.force:
             urls, forced = forced, urls
         put.admissions(batch.crawl, urls)
-        put.admissions(batch.crawl, forced, batch=batch.id)
+        try:
+            put.admissions(batch.crawl, forced, batch=batch.id)
+        except Full:  # sessions have to open before there is room: it is pending until then
+            self._store.restamp_seeds(batch.id)
 
 
 class _Putter:
@@ -474,7 +485,11 @@ class _Putter:
             if self._all or self.here(host_of(mark.url)):
                 by_crawl.setdefault(mark.crawl, []).append(mark)
         for crawl, some in by_crawl.items():
-            self._put(crawl, some, self._frontier.mark_settled)
+            self._put(crawl, some, self._mark)
+
+    def _mark(self, crawl: int, marks: list[Mark]) -> None:
+        with suppress(Full):  # what is not marked is at worst fetched again
+            self._frontier.mark_settled(crawl, marks)
 
     def admissions(self, crawl: int, items: list[Admission], batch: int = 0) -> None:
         """Queue what is new; all, with the number of a forced batch."""
@@ -501,7 +516,7 @@ def mark_clean(node: Node) -> None:
     The epoch says which stop it was: opening raises it, so that a server which was put back to
     before that is not taken for a clean one.
     """
-    node.command("HSET", keys.OWNER, "clean", node.epoch)
+    node.command("EVAL", _CLEAN, 1, keys.OWNER, node.epoch)
 
 
 def _refuse_eviction(node: Node) -> None:
