@@ -301,6 +301,7 @@ def test_sessions_wait_for_the_replay_while_admitting_and_finishing_go_on(
     until(lambda: house.frontier.repairs()[0].phase == "links")
     house.seed("i.example/2")
     finish_all(house.frontier, held)
+    assert close(house.frontier, held) == "ok"
     before = house.frontier.nodes[0].tick
     house.tick(3)
     gevent.sleep(2.2)  # the longest lease and request are over
