@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 log = logger("recovery")
 
-CHUNK = 2000
+CHUNK = 8192
+"""Rows put in together: enough that each of many partitions gets some in a call."""
 STALLED_MS = 10_000
 """A replay that put nothing in for so long is taken over."""
 FENCED_SECONDS = 30.0
@@ -425,11 +426,13 @@ class Recovery:
             for batch in store.log_seeds(since, force=force):
                 self._seeds(put, batch, everything=job.everything)
                 job.done += 1
+            put.flush()
         job.phase, job.done = "links", pages + finals + batches
         for chunk in store.log_links(since):
             for crawl_id, links in chunk:
-                put.admissions(crawl_id, links)
+                put.collect(crawl_id, links)
             job.done += len(chunk)
+        put.flush()
         job.phase = "blocks"
         for host, until_ms, _ in store.blocks(epoch_ms()):
             if put.here(host):
@@ -458,7 +461,7 @@ class Recovery:
             urls = [item for item in urls if item.url not in owed]
         elif batch.force:
             urls, forced = forced, urls
-        put.admissions(batch.crawl, urls)
+        put.collect(batch.crawl, urls)
         try:
             put.admissions(batch.crawl, forced, batch=batch.id)
         except Full:  # sessions have to open before there is room: it is pending until then
@@ -474,6 +477,7 @@ class _Putter:
         self._crawls = crawls
         self._on = set(frontier.partitions_on(job.node))
         self._all = len(self._on) == len(frontier.partitions)
+        self._collected: dict[int, list[Admission]] = {}
 
     def here(self, host: str) -> bool:
         """Whether the node holds the host's partition."""
@@ -490,6 +494,18 @@ class _Putter:
     def _mark(self, crawl: int, marks: list[Mark]) -> None:
         with suppress(Full):  # what is not marked is at worst fetched again
             self._frontier.mark_settled(crawl, marks)
+
+    def collect(self, crawl: int, items: list[Admission]) -> None:
+        """Queue what is new, now or at the latest at :meth:`flush`."""
+        collected = self._collected.setdefault(crawl, [])
+        collected += items
+        if len(collected) >= CHUNK:
+            self.admissions(crawl, self._collected.pop(crawl))
+
+    def flush(self) -> None:
+        """Put in what was collected."""
+        while self._collected:
+            self.admissions(*self._collected.popitem())
 
     def admissions(self, crawl: int, items: list[Admission], batch: int = 0) -> None:
         """Queue what is new; all, with the number of a forced batch."""

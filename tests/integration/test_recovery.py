@@ -316,6 +316,27 @@ def test_sessions_wait_for_the_replay_while_admitting_and_finishing_go_on(
     assert house.frontier.nodes[0].tick > before
 
 
+def test_a_crawl_that_a_node_was_not_told_of_yet_is_not_taken_for_deleted(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker would drop the links, a broker the seeds."""
+    go_on, real = Event(), house.frontier.tell
+
+    def slow(*given: Any) -> None:
+        go_on.wait(10)
+        real(*given)
+
+    monkeypatch.setattr(house.frontier, "tell", slow)
+    house.server.client.flushall()
+    _quietly(lambda: house.frontier.scan(house.crawl.id))
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            house.frontier.admit(house.crawl.id, urls("h.example", 1))
+    go_on.set()
+    house.refilled()
+    assert house.frontier.admit(house.crawl.id, urls("h.example", 1)) == [True]
+
+
 def test_a_replay_that_its_broker_left_is_taken_over(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
