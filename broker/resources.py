@@ -140,7 +140,8 @@ def seed_urls(service: Service, crawl: str, body: SeedRequest, query: SeedQuery)
 def lease(service: Service, body: LeaseRequest) -> LeaseReply:
     """Lease sessions with due hosts. Waits up to ``wait`` seconds until there are some.
 
-    Not idempotent: after a lost answer, reconcile. An empty answer is no error: ask again.
+    A copy of a worker's latest lease shares its answer. After a lost answer, reconcile. An empty
+    answer is no error: ask again.
     """
     reply = service.lease(body)
     if reply.sessions:
@@ -273,6 +274,7 @@ def get_ready(service: Service) -> Health:
 
 _OK, _CREATED, _ACCEPTED = HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.ACCEPTED
 _CONFLICT, _TOO_LONG = HTTPStatus.CONFLICT, HTTPStatus.REQUEST_URI_TOO_LONG
+_FULL = HTTPStatus.TOO_MANY_REQUESTS
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -280,7 +282,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/v1/crawls",
         role=Role.ADMIN,
         run=create_crawl,
-        problems=(_CONFLICT,),
+        problems=(_CONFLICT, _FULL),
         statuses=(_CREATED, _OK),
     ),
     Operation(method="GET", path="/v1/crawls", role=Role.ANY, run=list_crawls),
@@ -297,7 +299,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/v1/crawls/{crawl}/urls",
         role=Role.ADMIN,
         run=seed_urls,
-        problems=(_CONFLICT,),
+        problems=(_CONFLICT, _FULL),
     ),
     Operation(
         method="POST",

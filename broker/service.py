@@ -16,6 +16,7 @@ from gevent.pool import Group
 from broker.frontier.frontier import Admitted, Room
 from broker.frontier.partition import Mode
 from broker.problems import HttpProblem
+from broker.repeats import Leases
 from schema.clock import Clock, monotonic
 from schema.errors import Unavailable, UnknownCrawl
 from schema.log import logger
@@ -118,16 +119,17 @@ class Service:
         self.stopping = Event()
         self.admitting: set[int] = set()
         """Seed batches that a request is admitting right now."""
+        self._leases = Leases(clock)
         self._deleting: set[int] = set()
         self._work = Group()
         self._polls: set[greenlet.greenlet] = set()
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
-        """Lease; a call that waits is ended by :meth:`end_polls`."""
+        """Lease, once for each number; a call that waits is ended by :meth:`end_polls`."""
         poll = gevent.getcurrent()
         self._polls.add(poll)
         try:
-            return self.frontier.lease(request)
+            return self._leases.once(request, self.frontier.lease)
         finally:
             self._polls.discard(poll)
 

@@ -130,10 +130,10 @@ class Store(Protocol):
     def overflow(self, crawl: int, partition: int, host: str, limit: int) -> list[Overflow]:
         """A host's waiting rows, the best first: by level, then in order of arrival."""
 
-    def overflow_taken(self, crawl: int, items: Sequence[Overflow], node: str, epoch: int) -> None:
+    def overflow_taken(self, items: Sequence[Overflow], node: str, epoch: int) -> None:
         """``node`` has these in memory since its ``epoch``: they wait no more.
 
-        A row goes when its page or final state is committed; those that have one already go now.
+        Changes nothing once the node's epoch is a higher one. A row goes when its page or final state is committed; those that have one already go now.
         """
 
     def overflow_hosts(self, crawl: int, partition: int, after: str, limit: int) -> list[str]:

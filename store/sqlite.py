@@ -235,9 +235,9 @@ class SqliteStore:
         """See :class:`store.base.Store`."""
         return self._questions.run(lambda db: overflow.best(db, crawl, partition, host, limit))
 
-    def overflow_taken(self, crawl: int, items: Sequence[Overflow], node: str, epoch: int) -> None:
+    def overflow_taken(self, items: Sequence[Overflow], node: str, epoch: int) -> None:
         """See :class:`store.base.Store`."""
-        self._write(lambda db: overflow.taken(db, crawl, items, epoch))
+        self._write(lambda db: overflow.taken(db, items, node, epoch))
 
     def overflow_hosts(self, crawl: int, partition: int, after: str, limit: int) -> list[str]:
         """See :class:`store.base.Store`."""

@@ -415,7 +415,7 @@ class Frontier:
             flags = b"".join(flags for _, flags, _ in admitting)
             taken = [row for row, flag in zip(found, flags, strict=True) if flag != _BEYOND]
             if taken:
-                self._store.overflow_taken(crawl, taken, node.id, epoch)
+                self._store.overflow_taken(taken, node.id, epoch)
             brought += len(taken)
             if len(taken) < len(found) or len(found) < BATCH:
                 left = [row for row, flag in zip(found, flags, strict=True) if flag == _BEYOND]

@@ -284,9 +284,10 @@ def test_a_clean_stop_is_believed_only_at_the_epoch_it_was_made_in(house: House)
 def test_sessions_wait_for_the_replay_while_admitting_and_finishing_go_on(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house.seed("h.example/1", "i.example/1")
+    house.seed("h.example/1")
     worker = Worker(house.frontier)
     (held, *_) = worker.lease(sessions=1, tasks=1)
+    house.seed("i.example/1")
     house.tick(2)
     copy = house.saved()
     go_on, real = Event(), house.store.log_links

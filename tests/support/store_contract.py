@@ -520,7 +520,7 @@ class StoreContract:
         self, store: Store, crawl: int
     ) -> None:
         store.put_overflow(crawl, beyond([3, 3], host="a.org"))
-        store.overflow_taken(crawl, store.overflow(crawl, 7, "a.org", 10), "n", 1)
+        store.overflow_taken(store.overflow(crawl, 7, "a.org", 10), "n", 1)
         assert store.overflow(crawl, 7, "a.org", 10) == []
         assert store.overflow_places() == []
         store.put_overflow(crawl, beyond([1], host="a.org", first=11))
@@ -533,11 +533,22 @@ class StoreContract:
     ) -> None:
         store.put_overflow(crawl, beyond([3, 3, 3], host="a.org"))
         rows = store.overflow(crawl, 7, "a.org", 10)
-        store.overflow_taken(crawl, rows[:2], "n", 1)
+        store.overflow_taken(rows[:2], "n", 1)
         assert store.overflow(crawl, 7, "a.org", 10) == rows[2:]
         assert [r for _, some in store.overflow_of(7) for r in some] == rows, "it is not fetched"
         store.free_overflow(7)
         assert store.overflow(crawl, 7, "a.org", 10) == rows
+
+    def test_overflow_taken_under_an_epoch_that_is_over_waits_on(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.put_overflow(crawl, beyond([3], host="a.org"))
+        rows = store.overflow(crawl, 7, "a.org", 10)
+        store.raise_epoch("n", 0, 2)
+        store.overflow_taken(rows, "n", 1)
+        assert store.overflow(crawl, 7, "a.org", 10) == rows
+        store.overflow_taken(rows, "n", 2)
+        assert store.overflow(crawl, 7, "a.org", 10) == []
 
     def test_overflow_goes_with_the_page_or_final_state(self, store: Store, crawl: int) -> None:
         store.put_overflow(crawl, beyond([3, 3, 3, 3], host="a.org"))
@@ -546,7 +557,7 @@ class StoreContract:
         assert store.overflow(crawl, 7, "a.org", 10) == rows[2:]
         store.commit(Commit(pages=[page(crawl, 50)]))
         store.put_overflow(crawl, beyond([0], host="a.org", first=50))
-        store.overflow_taken(crawl, store.overflow(crawl, 7, "a.org", 10), "n", 1)
+        store.overflow_taken(store.overflow(crawl, 7, "a.org", 10), "n", 1)
         assert [r for _, some in store.overflow_of(7) for r in some] == rows[2:], "fetched already"
 
     def test_overflow_of_a_deleted_crawl_goes_with_it(self, store: Store, crawl: int) -> None:
