@@ -99,7 +99,7 @@ class Store(Protocol):
         """
 
     def restamp_seeds(self, batch: int) -> Stamp:
-        """Give a batch the present stamp, and return it."""
+        """Give a batch the present stamp, and return it; the batch is pending, if again."""
 
     def pending_seeds(self, limit: int = 100) -> list[SeedBatch]:
         """Batches still pending, oldest first."""
