@@ -1,4 +1,4 @@
-"""Rows 8 to 15 of ``make faults``: what surrounds the processes – network, machine, pages, hosts."""
+"""Rows 8 to 15 of ``make faults``: network, machine, pages and hosts around the processes."""
 
 from __future__ import annotations
 
