@@ -24,14 +24,12 @@ from dataclasses import asdict  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
-from bench import faults_machine, faults_network, faults_pages  # noqa: E402
+from bench import faults_environment  # noqa: E402
 from bench.report import RESULTS  # noqa: E402
 from tests.support import faultrows  # noqa: E402
 from tests.support.faultrig import Result, Row  # noqa: E402
 
-ROWS: dict[int, Row] = dict(
-    sorted((faultrows.ROWS | faults_network.ROWS | faults_machine.ROWS | faults_pages.ROWS).items())
-)
+ROWS: dict[int, Row] = dict(sorted((faultrows.ROWS | faults_environment.ROWS).items()))
 END_ROW = 16
 """The end of the crawl: judged in every row, summed up in the last."""
 
