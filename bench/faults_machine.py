@@ -125,20 +125,22 @@ def jump(rig: Rig) -> None:
         rig.until_at_stake()
         with rig.blow(f"Redis' clock {offset:+d} s"):
             server.set_clock(offset)
-        wait_until(
-            lambda offset=offset: abs(offset + _clock_offset(rig)) < OFF_SECONDS,
-            10,
-            f"logical time is right again after a jump to {offset:+d} s",
-        )
-        seen.append(round(offset + _clock_offset(rig), 1))
+        seen.append(round(_until_right(rig, offset), 1))
         rig.until_leasing()
     rig.notes["logical time ahead after each jump, s"] = seen
 
 
-def _clock_offset(rig: Rig) -> float:
-    """Seconds that the frontier adds to Redis' clock."""
-    with closing(rig.redis.client) as client:
-        return int(client.hget("gc:owner", "offset") or 0) / 1000
+def _until_right(rig: Rig, offset: int) -> float:
+    """Wait until logical time is right though Redis' clock is off by ``offset`` seconds; returns
+    by how much it then is ahead.
+    """
+
+    def ahead() -> float:
+        with closing(rig.redis.client) as client:
+            return offset + int(client.hget("gc:owner", "offset") or 0) / 1000
+
+    wait_until(lambda: abs(ahead()) < OFF_SECONDS, 10, f"logical time is right at {offset:+d} s")
+    return ahead()
 
 
 def clock_kept(rig: Rig) -> list[str]:
