@@ -195,7 +195,7 @@ def kill_redis(rig: Rig) -> None:
 KILL_REDIS = Fault(
     "kill -9 Redis (everysec) and start it again",
     kill_redis,
-    "another run_id: closed, replayed from SQL, rested for the longest lease and request",
+    "another run_id: SQL's window is replayed; a rest for the longest lease and request",
     rows=(4,),
     web=WebSpec(pages=10_000),
     delay=0.1,
@@ -307,7 +307,7 @@ def _blocks_hold(rig: Rig) -> list[str]:
 POWER_CUT = Fault(
     "power cut: append-only file cut back by 2 s of writes",
     PowerCut(),
-    "as above; unknown tokens are stale; blocks are written through to SQL",
+    "SQL's window is replayed; unknown tokens are stale; blocks are written through to SQL",
     rows=(5,),
     web=WebSpec(pages=10_000),
     delay=0.1,
@@ -328,7 +328,7 @@ def delete_folder(rig: Rig) -> None:
 DELETE_FOLDER = Fault(
     "Redis' data folder deleted",
     delete_folder,
-    "an empty Redis is replayed in full from SQL",
+    "an empty Redis is given all that SQL holds; a rest as for a killed one",
     rows=(6,),
     web=WebSpec(pages=10_000),
     delay=0.1,
@@ -394,7 +394,7 @@ _PROMOTION = Promotion()
 PROMOTE_REPLICA = Fault(
     "a replica promoted while behind",
     _PROMOTION,
-    "another run_id, as above; what the replica lacks is replayed from SQL",
+    "another run_id: what the replica lacks is in SQL's window; a rest as for a killed one",
     rows=(7,),
     web=WebSpec(pages=10_000),
     delay=0.1,
