@@ -153,7 +153,7 @@ def clock_kept(rig: Rig) -> list[str]:
 CLOCK = Fault(
     "the Redis machine's clock jumps an hour, either way",
     jump,
-    "calls carry the time expected; beyond 2 s nothing is done and the offset is set once",
+    "calls carry the time expected, the node its last use: a jump is one change of the offset",
     rows=(13,),
     web=WebSpec(pages=12_000),
     delay=0.1,

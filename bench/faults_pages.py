@@ -127,7 +127,7 @@ LEAST_SHARE = 0.90
 DRIPPING = Fault(
     "500 hosts that answer a byte a second beside 50 good ones",
     lambda rig: None,
-    "slow hosts hold a set share of a process's greenlets",
+    "slow hosts hold a set share of the greenlets; what they hold beyond is lent",
     rows=(15,),
     web=WebSpec(hosts=50, pages=3200, tarpits=500),
     delay=0.5,
