@@ -227,7 +227,8 @@ class Rig:
         """
         options = CrawlOptions(scope="any", delay=0)
         if self.broker is None:
-            assert self.store is not None and self.frontier is not None
+            assert self.store is not None
+            assert self.frontier is not None
             made = self.store.put_crawl(name, options, [])
             self.frontier.put_crawl(made)
             return made
@@ -241,7 +242,7 @@ class Rig:
     # -- clients
 
     def feed(self, crawl: int, count: int, hosts: int, run: int, **more: Any) -> dict[str, float]:
-        """Admit URLs 0 … ``count`` − 1 by processes on the broker's core; the time of the slower."""
+        """Admit ``count`` URLs by two processes on the broker's core; the slower's time counts."""
         processes = more.pop("processes", 2)
         first, step = more.pop("first", 0), -(-count // processes)
         task = {"batch": 16384, "greenlets": 1, "mode": 0, "prepared": False, **more}

@@ -14,6 +14,7 @@ from gevent.event import Event
 from gevent.pool import Group
 
 from broker.frontier.partition import Mode
+from broker.gathering import Gathering
 from broker.problems import HttpProblem
 from schema.clock import Clock, monotonic
 from schema.errors import Unavailable, UnknownCrawl
@@ -97,6 +98,7 @@ class Service:
         self.frontier = frontier
         self.store = store
         self.clock = clock
+        self.gathering = Gathering(frontier.admit)
         self.stopping = Event()
         self.admitting: set[int] = set()
         """Seed batches that a request is admitting right now."""

@@ -30,6 +30,7 @@ from schema.records import (
 from store import crawls, rows
 from store.commits import Committer
 from store.connection import Lane, connect, opening, transaction, translated
+from store.grouped import Grouped
 from store.migrate import migrate
 from store.rows import Codec, Row
 
@@ -57,6 +58,7 @@ class SqliteStore:
             finally:
                 connection.close()
         self._commits = Committer(self.path)
+        self._seeds = Grouped(self._commits.lane, self.path)
         self._questions = Lane(self.path)
         self._scans = Lane(self.path)
         self._codec = Codec()  # of the thread that asks; the lane of writes has its own
@@ -135,14 +137,14 @@ class SqliteStore:
     def add_seeds(self, crawl: int, urls: Sequence[Admission], *, force: bool = False) -> int:
         """See :class:`store.base.Store`. Raises UnknownCrawl."""
         plain = rows.plain_links(urls)
-        return self._write(
+        return self._seeds.run(
             lambda db: crawls.add_seeds(db, crawl, self._commits.codec.pack(plain), force)
         )
 
     def seeds_admitted(self, batch: int) -> None:
         """See :class:`store.base.Store`."""
         sql = "UPDATE seed_batches SET pending = 0 WHERE id = ?"
-        self._write(lambda db: db.execute(sql, (batch,)).rowcount)
+        self._seeds.run(lambda db: db.execute(sql, (batch,)).rowcount)
 
     def pending_seeds(self, limit: int = 100) -> list[SeedBatch]:
         """See :class:`store.base.Store`."""
