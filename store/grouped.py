@@ -22,6 +22,7 @@ class _Write:
     def __init__(self, work: Callable[[sqlite3.Connection], Any]) -> None:
         self.work = work
         self.tried = False
+        self.dropped = False
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -48,15 +49,20 @@ class Grouped:
                 while not mine.tried:
                     self._lane.run(self._write)
         finally:
-            if not mine.tried and mine in self._queue:  # closed, or this greenlet was killed
-                self._queue.remove(mine)
+            mine.dropped = True  # if it was not tried: closed, or this greenlet was killed
         if mine.error is not None:
             raise mine.error
         result: T = mine.result
         return result
 
     def _write(self, connection: sqlite3.Connection) -> None:
-        group = [self._queue.popleft() for _ in range(min(len(self._queue), TOGETHER))]
+        group: list[_Write] = []
+        while self._queue and len(group) < TOGETHER:
+            one = self._queue.popleft()
+            if not one.dropped:
+                group.append(one)
+        if not group:
+            return
         try:
             with transaction(connection):
                 for one in group:
