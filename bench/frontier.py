@@ -4,6 +4,7 @@ Parts, all of them unless some are named:
 
 * ``seen``      bytes a seen URL in one crawl that grows, with nothing waiting
 * ``waiting``   bytes a waiting URL, all that Redis keeps of it, for four mixes of hosts
+* ``shapes``    bytes a URL of the queue alone, as lists and as sorted sets (figures)
 * ``ingest``    new URLs a second through ``POST /v1/crawls/{crawl}/urls``, 256 a request
 * ``lease``     tasks a second through ``/v1/lease``, ``/v1/sessions/close`` and ``/v1/finish``
 * ``admit``     admission by a worker's process through ``Frontier.admit``
@@ -32,6 +33,7 @@ from dataclasses import dataclass  # noqa: E402
 
 from bench.frontier_feed import chunks  # noqa: E402
 from bench.frontier_rig import Bare, Rig, Spent, calm  # noqa: E402
+from bench.frontier_shapes import shapes  # noqa: E402
 from bench.report import Report  # noqa: E402
 from broker.frontier import Frontier, Mode  # noqa: E402
 from schema import log  # noqa: E402
@@ -121,6 +123,11 @@ def waiting(run: Run) -> None:
             run.report.row(what, bytes_a_URL=used / count, MB=used / 1e6)
             run.report.claim(f"at most {most:g} bytes a URL with {what}", used <= most * count)
             run.look(rig)
+
+
+def queues(run: Run) -> None:
+    with Rig(broker=False, durable=False) as rig:
+        shapes(run.report, rig.server.client, run.count(200_000))
 
 
 # -- speed
@@ -315,6 +322,7 @@ def admit(run: Run) -> None:
 PARTS: dict[str, Callable[[Run], None]] = {
     "seen": seen,
     "waiting": waiting,
+    "shapes": queues,
     "ingest": ingest,
     "lease": lease,
     "admit": admit,
