@@ -346,7 +346,7 @@ def main(arguments: Sequence[str]) -> int:
     for part in options.parts or PARTS:
         PARTS[part](run)
     ms, over, script = run.worst
-    run.report.row("slowest script", ms=ms, name=script, over_1_ms=over)
+    run.report.row("slowest script", ms=ms or "under 1", name=script or "none", over_1_ms=over)
     text = f"no script takes {SCRIPT_LIMIT_MS:g} ms"
     run.report.claim(text, ms < SCRIPT_LIMIT_MS, f"{script} took {ms:.1f} ms" if over else "")
     return run.report.finish()

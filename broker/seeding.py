@@ -128,9 +128,14 @@ def admit(
     service: Service, crawl: Crawl, admissions: Sequence[Admission], *, force: bool
 ) -> list[bool]:
     """Log a batch, admit it, settle it. True where a URL was new to the frontier."""
-    batch = service.store.add_seeds(crawl.id, admissions, force=force)
-    service.admitting.add(batch)
+    claimed: list[int] = []
+
+    def claim(batch: int) -> None:  # before it is there to be found by the upkeep
+        claimed.append(batch)
+        service.admitting.add(batch)
+
     try:
+        batch = service.store.add_seeds(crawl.id, admissions, force=force, claim=claim)
         faults.point("broker.after_seed_log")
         if crawl.state == "done":  # the log has made it active again
             service.frontier.put_crawl(service.store.crawl(crawl.id))
@@ -141,7 +146,7 @@ def admit(
         faults.point("broker.after_seed_admit")
         service.store.seeds_admitted(batch)
     finally:
-        service.admitting.discard(batch)
+        service.admitting.difference_update(claimed)
     return flags
 
 

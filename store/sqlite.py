@@ -134,12 +134,24 @@ class SqliteStore:
 
     # -- the log of seeds
 
-    def add_seeds(self, crawl: int, urls: Sequence[Admission], *, force: bool = False) -> int:
+    def add_seeds(
+        self,
+        crawl: int,
+        urls: Sequence[Admission],
+        *,
+        force: bool = False,
+        claim: Callable[[int], None] | None = None,
+    ) -> int:
         """See :class:`store.base.Store`. Raises UnknownCrawl."""
         plain = rows.plain_links(urls)
-        return self._seeds.run(
-            lambda db: crawls.add_seeds(db, crawl, self._commits.codec.pack(plain), force)
-        )
+
+        def add(db: sqlite3.Connection) -> int:
+            batch = crawls.add_seeds(db, crawl, self._commits.codec.pack(plain), force)
+            if claim is not None:
+                claim(batch)
+            return batch
+
+        return self._seeds.run(add)
 
     def seeds_admitted(self, batch: int) -> None:
         """See :class:`store.base.Store`."""
