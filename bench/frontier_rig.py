@@ -126,6 +126,8 @@ class Bare:
         self.calls = 0
         self._connection = _socket()
         self._connection.connect(("127.0.0.1", port))
+        for text, _ in node.SCRIPTS.values():
+            frontier.nodes[0].command("SCRIPT", "LOAD", text)
         for served in frontier.nodes:
             served._send = self._send  # type: ignore[method-assign]
             self._node = served

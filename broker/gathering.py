@@ -16,7 +16,9 @@ from schema.records import Admission
 
 ROUNDS = 2
 """Rounds of one crawl at a time: one is prepared here while Redis works on the other."""
-TOGETHER = 4096
+WORTH = 1024
+"""URLs that must wait before another round begins beside one that is on its way."""
+TOGETHER = 2048
 """URLs of a round, unless a single batch brings more."""
 
 Admit = Callable[[int, Sequence[Admission]], list[bool]]
@@ -31,13 +33,35 @@ class _Batch:
         self.error: BaseException | None = None
 
 
+class _Crawl:
+    """What waits of one crawl, and its rounds under way."""
+
+    def __init__(self) -> None:
+        self.queue: deque[_Batch] = deque()
+        self.waiting = 0
+        self.rounds = 0
+
+    def put(self, batch: _Batch) -> None:
+        self.queue.append(batch)
+        self.waiting += len(batch.items)
+
+    def take(self) -> list[_Batch]:
+        """The batches of the next round; at least one."""
+        taken = [self.queue.popleft()]
+        size = len(taken[0].items)
+        while self.queue and size + len(self.queue[0].items) <= TOGETHER:
+            size += len(self.queue[0].items)
+            taken.append(self.queue.popleft())
+        self.waiting -= size
+        return taken
+
+
 class Gathering:
     """Merges the batches of one crawl. Each caller gets the flags of its own batch."""
 
     def __init__(self, admit: Admit) -> None:
         self._admit = admit
-        self._queues: dict[int, deque[_Batch]] = {}
-        self._rounds: dict[int, int] = {}
+        self._crawls: dict[int, _Crawl] = {}
 
     def admit(self, crawl: int, items: Sequence[Admission]) -> list[bool]:
         """Queue what is new of ``items``; see ``Frontier.admit``, whose errors it raises.
@@ -46,33 +70,25 @@ class Gathering:
         for all batches of the round: they are repeated, or found pending, as if each went alone.
         """
         batch = _Batch(items)
-        self._queues.setdefault(crawl, deque()).append(batch)
-        if self._rounds.get(crawl, 0) < ROUNDS:
-            self._rounds[crawl] = self._rounds.get(crawl, 0) + 1
-            gevent.spawn(self._run, crawl)
+        known = self._crawls.setdefault(crawl, _Crawl())
+        known.put(batch)
+        if not known.rounds or (known.rounds < ROUNDS and known.waiting >= WORTH):
+            known.rounds += 1
+            gevent.spawn(self._run, crawl, known)
         batch.done.wait()
         if batch.error is not None:
             raise batch.error
         return batch.flags
 
-    def _run(self, crawl: int) -> None:
+    def _run(self, crawl: int, known: _Crawl) -> None:
         """Rounds until nothing of the crawl waits."""
         try:
-            while self._queues[crawl]:
-                self._round(crawl, self._take(self._queues[crawl]))
+            while known.queue:
+                self._round(crawl, known.take())
         finally:
-            self._rounds[crawl] -= 1
-            if not self._rounds[crawl]:
-                del self._rounds[crawl], self._queues[crawl]
-
-    @staticmethod
-    def _take(queue: deque[_Batch]) -> list[_Batch]:
-        batches = [queue.popleft()]
-        size = len(batches[0].items)
-        while queue and size + len(queue[0].items) <= TOGETHER:
-            size += len(queue[0].items)
-            batches.append(queue.popleft())
-        return batches
+            known.rounds -= 1
+            if not known.rounds:
+                del self._crawls[crawl]
 
     def _round(self, crawl: int, batches: list[_Batch]) -> None:
         try:

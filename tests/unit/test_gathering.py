@@ -9,7 +9,7 @@ import pytest
 from gevent.event import Event
 
 from broker import gathering
-from broker.gathering import ROUNDS, Gathering
+from broker.gathering import ROUNDS, WORTH, Gathering
 from schema.errors import Unavailable, UnknownCrawl
 from schema.records import Admission
 
@@ -46,9 +46,11 @@ def frontier() -> Frontier:
 
 def busy(frontier: Frontier, gathered: Gathering) -> list[gevent.Greenlet[..., list[bool]]]:
     """As many rounds under way as there may be, one batch each."""
-    jobs = []
-    for number in range(ROUNDS):
-        jobs.append(gevent.spawn(gathered.admit, 1, urls(f"first{number}")))
+    jobs = [gevent.spawn(gathered.admit, 1, urls("first"))]
+    gevent.sleep(0.01)
+    for number in range(1, ROUNDS):
+        many = [Admission(f"http://many{number}.example/{n}") for n in range(WORTH)]
+        jobs.append(gevent.spawn(gathered.admit, 1, many))
         gevent.sleep(0.01)
     assert len(frontier.rounds) == ROUNDS
     return jobs
@@ -59,13 +61,25 @@ def test_batches_that_meet_busy_rounds_go_together_and_get_their_own_flags(
 ) -> None:
     gathered = Gathering(frontier.admit)
     jobs = busy(frontier, gathered)
-    wanted = [urls("a", "b"), urls("b", "first0"), urls("c")]
+    wanted = [urls("a", "b"), urls("b", "first"), urls("c")]
     later = [gevent.spawn(gathered.admit, 1, batch) for batch in wanted]
     gevent.sleep(0.01)
     frontier.gate.set()
     gevent.joinall(jobs + later, timeout=5)
-    assert frontier.rounds[ROUNDS:] == [(1, ["a", "b", "b", "first0", "c"])]
+    assert frontier.rounds[ROUNDS:] == [(1, ["a", "b", "b", "first", "c"])]
     assert [job.get() for job in later] == [[True, True], [False, False], [True]]
+
+
+def test_few_urls_wait_for_the_round_under_way(frontier: Frontier) -> None:
+    gathered = Gathering(frontier.admit)
+    jobs = []
+    for name in "abc":
+        jobs.append(gevent.spawn(gathered.admit, 1, urls(name)))
+        gevent.sleep(0.01)
+    assert frontier.rounds == [(1, ["a"])]
+    frontier.gate.set()
+    gevent.joinall(jobs, timeout=5)
+    assert frontier.rounds[1:] == [(1, ["b", "c"])]
 
 
 def test_a_failed_round_fails_its_batches_and_no_later_ones(frontier: Frontier) -> None:
@@ -94,9 +108,9 @@ def test_crawls_do_not_share_rounds_nor_wait_for_each_other(frontier: Frontier) 
 def test_a_round_has_a_limit_and_a_larger_batch_goes_alone(
     frontier: Frontier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gathering, "TOGETHER", 3)
     gathered = Gathering(frontier.admit)
     jobs = busy(frontier, gathered)
+    monkeypatch.setattr(gathering, "TOGETHER", 3)
     for names in ("ab", "cd", "efgh", "i"):
         jobs.append(gevent.spawn(gathered.admit, 1, urls(*names)))
         gevent.sleep(0)
@@ -119,7 +133,7 @@ def test_a_caller_that_is_killed_takes_nobody_along(frontier: Frontier) -> None:
     killed.kill()
     frontier.gate.set()
     assert later.get(timeout=5) == [True]
-    assert jobs[1].get(timeout=5) == [True]
+    assert all(jobs[1].get(timeout=5))
 
 
 def test_a_deleted_crawl_is_said_to_all(frontier: Frontier) -> None:
