@@ -31,6 +31,8 @@ from schema.records import (
 from schema.scope import check_options, compile, level_for, root_of
 from schema.urls import canonicalise
 
+FULL_RETRY_SECONDS = 5
+"""For a client that was told 429: memory is looked at once a second."""
 BREATH = 1000
 """Seeds judged between two looks at other requests."""
 
@@ -54,6 +56,8 @@ def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
     problems = list(check_options(options))
     if problems:
         raise InvalidConfig(problems)
+    if options.seeds:
+        check_room(service)
     seeds = [Seed(url) for url in options.seeds]
     roots = tuple(dict.fromkeys(root_of(options.scope, canonicalise(s.url)) for s in seeds))
     draft = Crawl(id=0, name=wanted.name, state="active", options=options, roots=roots)
@@ -78,7 +82,9 @@ def seed(service: Service, name: str, urls: Sequence[str | Seed], force: bool) -
     Idempotent: what was seen is a ``duplicate`` (with ``force`` it is queued again). Raises
     UnknownCrawl; Unavailable, and then the batch may be logged, and is queued in time.
     """
-    crawl = _with_roots(service, service.crawl(name), urls)
+    crawl = service.crawl(name)
+    check_room(service)
+    crawl = _with_roots(service, crawl, urls)
     verdicts = judge(crawl, urls)
     wanted = _admissions(verdicts)
     fresh: set[str] = set()
@@ -86,6 +92,17 @@ def seed(service: Service, name: str, urls: Sequence[str | Seed], force: bool) -
         flags = admit(service, crawl, wanted, force=force)
         fresh = {item.url for item, new in zip(wanted, flags, strict=True) if new}
     return _reply(urls, verdicts, fresh)
+
+
+def check_room(service: Service) -> None:
+    """Raises a 429 while a node is near its memory limit; nothing was logged then."""
+    if service.frontier.full:
+        service.frontier.activity.set()  # look again, though nothing else may be going on
+        raise HttpProblem(
+            429,
+            "Redis is near its memory limit: wait until URLs have been fetched, or give it more",
+            headers={"Retry-After": str(FULL_RETRY_SECONDS)},
+        )
 
 
 def judge(crawl: Crawl, seeds: Sequence[str | Seed]) -> list[Admission | Refusal]:

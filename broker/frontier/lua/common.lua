@@ -19,29 +19,46 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000) + tonumber(owner[4])
 if ARGV[3] ~= '' and math.abs(now - tonumber(ARGV[3])) > 2000 then return {'CLOCK', now} end
 local args = cmsgpack.unpack(ARGV[4])
 local ROBOTS_MS = 86400000
-
--- A hash as a table.
-local function record(name)
-  local flat, t = redis.call('HGETALL', name), {}
-  for i = 1, #flat, 2 do t[flat[i]] = flat[i + 1] end
-  return t
-end
+local INLINE_TASKS, INLINE_BYTES = 8, 640 -- queues up to this size stay inside their host's record
+local TASK_BYTES, HOST_BYTES = 24, 240 -- what a task and a waiting host cost beside the task's path
+local KEEP_MS = 7200000 -- an idle host's record outlives its last time by this
 
 local function num(v) return tonumber(v or 0) or 0 end
 
--- An entry is "depth[,redirects,errors,deliveries]" and the task's path, which starts with a letter.
-local function entry_parts(entry)
-  local head, path = string.match(entry, '^([%d,]+)(.*)$')
-  local d, r, e, n = string.match(head, '^(%d+),?(%d*),?(%d*),?(%d*)$')
-  return num(d), num(r), num(e), num(n), path
+-- Records are read once and written once, by `save`: of a crawl its state, politeness and counters, and
+-- the shape of its sets (keys.py); false where the partition does not know it.
+local crawls, changed = {}, {}
+local function stored_crawl(id)
+  local packed = redis.call('GET', P .. ':c:' .. id)
+  return packed and cmsgpack.unpack(packed)
+end
+local function crawl_of(id)
+  id = tostring(id)
+  local c = crawls[id]
+  if c == nil then
+    c = stored_crawl(id)
+    if c and c.gone then c = false end -- it is being deleted
+    crawls[id] = c
+  end
+  return c
 end
 
-local function entry_make(depth, redirects, errors, deliveries, path)
-  if redirects == 0 and errors == 0 and deliveries == 0 then return depth .. path end
-  return depth .. ',' .. redirects .. ',' .. errors .. ',' .. deliveries .. path
+-- Add to a crawl's counter; nothing happens for one that is gone.
+local metered = 0 -- and what is to be added to the partition's bytes
+local function bump(id, field, by)
+  local c = crawl_of(id)
+  if c then
+    c[field] = (c[field] or 0) + by
+    changed[tostring(id)] = true
+  end
 end
 
--- Levels of a host that hold tasks are one character each ('A' is level 0), sorted.
+-- An entry is "depth[,redirects,errors,deliveries]" and the task's path, which starts with a letter;
+-- a queued value is the character of its level ('A' is level 0) and the entry. What it counts against
+-- the budgets is the same from admission to its end.
+local function cost_of(value) return #value - string.find(value, '%a', 2) + 1 + TASK_BYTES end
+
+-- Levels of a host that hold tasks are one character each, sorted.
 local function levels_add(levels, ch)
   if string.find(levels, ch, 1, true) then return levels end
   for i = 1, #levels do
@@ -54,13 +71,80 @@ end
 
 local function list_key(crawl, host, ch) return P .. ':w:' .. crawl .. ':' .. host .. ':' .. ch end
 
+-- A host's record. Fields that are 0 are absent. `q` has for each crawl with tasks there
+-- {b = bytes, e = values in order} or, for a long queue, {b, n = tasks, l = levels} and a list a level;
+-- `o` is the best level that waits in the overflow.
+local hosts, name_of, dirty = {}, {}, {}
+local function host_of(name)
+  local h = hosts[name]
+  if not h then
+    local packed = redis.call('GET', P .. ':h:' .. name)
+    h = packed and cmsgpack.unpack(packed) or {}
+    h.q = h.q or {}
+    hosts[name], name_of[h] = h, name
+  end
+  return h
+end
+
+local function tasks_in(q) return q.l and q.n or #q.e end
+
+-- Put values of so many bytes into a crawl's queue at a host; front: they were there first. The caller
+-- counts them.
+local function push(h, id, values, bytes, front)
+  local q = h.q[id]
+  if not q then q = {b = 0, e = {}}; h.q[id] = q end
+  local name = name_of[h]
+  dirty[name] = true
+  local count = #values
+  if count > 0 and tasks_in(q) == 0 then
+    bump(id, 'hosts', 1)
+    metered = metered + HOST_BYTES
+  end
+  q.b = q.b + bytes
+  local from, to, step = 1, count, 1
+  if front then from, to, step = count, 1, -1 end
+  local e = q.e
+  if e and #e + count <= INLINE_TASKS and q.b <= INLINE_BYTES then
+    for i = from, to, step do
+      local ch, at = string.byte(values[i]), front and 1 or #e + 1
+      if front then
+        while e[at] and string.byte(e[at]) < ch do at = at + 1 end
+      else
+        while at > 1 and string.byte(e[at - 1]) > ch do at = at - 1 end
+      end
+      table.insert(e, at, values[i])
+    end
+    return
+  end
+  if e then -- it has become long
+    q.l, q.n, q.e = '', #e, nil
+    for _, value in ipairs(e) do
+      local ch = string.sub(value, 1, 1)
+      redis.call('RPUSH', list_key(id, name, ch), string.sub(value, 2))
+      q.l = levels_add(q.l, ch)
+    end
+  end
+  local by_level, levels = {}, {}
+  for i = from, to, step do
+    local ch = string.sub(values[i], 1, 1)
+    local l = by_level[ch]
+    if not l then l = {}; by_level[ch] = l; levels[#levels + 1] = ch end
+    l[#l + 1] = string.sub(values[i], 2)
+  end
+  for _, ch in ipairs(levels) do
+    redis.call(front and 'LPUSH' or 'RPUSH', list_key(id, name, ch), unpack(by_level[ch]))
+    q.l = levels_add(q.l, ch)
+  end
+  q.n = q.n + count
+end
+
 -- The least delay of a host: by robots, by an operator, and the largest of the crawls that have tasks
 -- waiting there.
 local function floor_of(h)
   local d = math.max(num(h.rd), num(h.od))
-  for f in pairs(h) do
-    local id = string.match(f, '^c(%d+)$')
-    if id then d = math.max(d, num(redis.call('HGET', P .. ':c:' .. id, 'delay'))) end
+  for id in pairs(h.q) do
+    local c = crawl_of(id)
+    if c and c.delay > d then d = c.delay end
   end
   return d
 end
@@ -74,13 +158,12 @@ local function capacity(h, slots, delay)
   return slots
 end
 
--- Forget what a deleted crawl left at a host.
-local function forget(host, id, h)
-  local levels = h['v' .. id] or ''
-  for i = 1, #levels do redis.call('DEL', list_key(id, host, string.sub(levels, i, i))) end
-  redis.call('HDEL', P .. ':h:' .. host, 'c' .. id, 'v' .. id)
-  redis.call('ZREM', P .. ':due:' .. id, host)
-  h['c' .. id], h['v' .. id] = nil, nil
+-- When a host may be opened: after its rest and its block, and after the delay that is in force now,
+-- which may be longer than the one that was when its last session ended.
+local function opens_at(h, delay)
+  local at = math.max(num(h.next), num(h.till))
+  if h.last then at = math.max(at, h.last + delay) end
+  return at
 end
 
 -- Tell brokers that something became due earlier. The counter is for those that missed a message.
@@ -89,128 +172,26 @@ local function wake(crawl, ms)
   redis.call('PUBLISH', 'gc:wake', string.match(P, '{(%d+)}') .. ' ' .. crawl .. ' ' .. string.format('%.0f', ms))
 end
 
--- When a host may be opened: after its rest and its block, and after the delay that is in force now,
--- which may be longer than the one that was when its last session ended.
-local function opens_at(h, delay)
-  local at = math.max(num(h.next), num(h.till))
-  if num(h.last) > 0 then at = math.max(at, num(h.last) + delay) end
-  return at
-end
-
--- Put the host where it belongs in the due set of each of its crawls; with no task and no session
--- its record expires once all its times are past, but for one that an operator has set a delay in.
-local function rescore(host, h)
-  local crawls, delay = {}, math.max(num(h.ad), num(h.rd), num(h.od))
-  local ids = {}
-  for f in pairs(h) do
-    local id = string.match(f, '^c(%d+)$')
-    if id then ids[#ids + 1] = id end
-  end
-  for _, id in ipairs(ids) do
-    local c = redis.call('HMGET', P .. ':c:' .. id, 'state', 'slots', 'delay')
-    if c[1] then
-      crawls[#crawls + 1] = {id, c[1], num(c[2])}
-      delay = math.max(delay, num(c[3]))
+-- Write what changed. A host's record without task and session goes once all its times are past, but
+-- for one that an operator has set a delay in.
+local function save()
+  for name in pairs(dirty) do
+    local h, key = hosts[name], P .. ':h:' .. name
+    if next(h.q) then
+      redis.call('SET', key, cmsgpack.pack(h))
     else
-      forget(host, id, h)
-    end
-  end
-  local score = math.max(opens_at(h, delay), 1)
-  for _, c in ipairs(crawls) do
-    local due = P .. ':due:' .. c[1]
-    if num(h.busy) < capacity(h, c[3], delay) then
-      redis.call('ZADD', due, score, host)
-      if c[2] == 'active' and redis.call('ZRANGE', due, 0, 0)[1] == host then wake(c[1], score) end
-    else
-      redis.call('ZREM', due, host)
-    end
-  end
-  if #crawls == 0 and num(h.busy) <= 0 then
-    local hk = P .. ':h:' .. host
-    if num(h.od) > 0 then
-      redis.call('PERSIST', hk)
-    else
-      redis.call('PEXPIRE', hk, math.max(score, num(h.rob), now) - now + 3600000)
-    end
-  end
-end
-
--- Put tasks back to a host's queues; each is {level character, entry}. front: they were there first.
--- Returns how many (0: the crawl is gone). The caller rescores the host.
-local function put_back(crawl, host, h, tasks, front)
-  if #tasks == 0 or redis.call('EXISTS', P .. ':c:' .. crawl) == 0 then return 0 end
-  local cf, vf = 'c' .. crawl, 'v' .. crawl
-  local levels = h[vf] or ''
-  local from, to, step = 1, #tasks, 1
-  if front then from, to, step = #tasks, 1, -1 end
-  for i = from, to, step do
-    redis.call(front and 'LPUSH' or 'RPUSH', list_key(crawl, host, tasks[i][1]), tasks[i][2])
-    levels = levels_add(levels, tasks[i][1])
-  end
-  if not h[cf] then
-    redis.call('PERSIST', P .. ':h:' .. host)
-    redis.call('HINCRBY', P .. ':n:' .. crawl, 'hosts', 1)
-  end
-  h[cf], h[vf] = num(h[cf]) + #tasks, levels
-  redis.call('HSET', P .. ':h:' .. host, cf, h[cf], vf, levels)
-  redis.call('HINCRBY', P .. ':n:' .. crawl, 'wait', #tasks)
-  return #tasks
-end
-
--- The tasks that a session still holds, in order of their numbers: {number, level char, entry}.
-local function held(s)
-  local found = {}
-  for f, v in pairs(s) do
-    local n = string.match(f, '^t(%d+)$')
-    if n then found[#found + 1] = {tonumber(n), string.sub(v, 1, 1), string.sub(v, 2)} end
-  end
-  table.sort(found, function(a, b) return a[1] < b[1] end)
-  return found
-end
-
-local function drop_session(token, s)
-  redis.call('DEL', P .. ':s:' .. token)
-  redis.call('ZREM', P .. ':sd', token)
-  redis.call('HDEL', P .. ':ws:' .. s.worker, token)
-end
-
--- Give a session's tasks back. only: a set of numbers, or nil for all. charge: count a delivery.
-local function give_back(token, s, h, only, charge)
-  local back, fields = {}, {}
-  for _, t in ipairs(held(s)) do
-    if not only or only[t[1]] then
-      local entry = t[3]
-      if charge then
-        local d, r, e, n, path = entry_parts(entry)
-        entry = entry_make(d, r, e, n + 1, path)
+      local past = math.max(opens_at(h, delay_of(h)), num(h.rob), now)
+      h.q = nil
+      if num(h.busy) > 0 or num(h.od) > 0 then
+        redis.call('SET', key, cmsgpack.pack(h))
+      else
+        redis.call('SET', key, cmsgpack.pack(h), 'PX', string.format('%.0f', past - now + KEEP_MS))
       end
-      back[#back + 1] = {t[2], entry}
-      fields[#fields + 1] = 't' .. t[1]
-      s['t' .. t[1]] = nil
+      h.q = {}
     end
   end
-  if #fields == 0 then return 0 end
-  redis.call('HDEL', P .. ':s:' .. token, unpack(fields))
-  s.left = redis.call('HINCRBY', P .. ':s:' .. token, 'left', -#fields)
-  if redis.call('EXISTS', P .. ':n:' .. s.crawl) == 1 then
-    redis.call('HINCRBY', P .. ':n:' .. s.crawl, 'leased', -#fields)
-  end
-  put_back(s.crawl, s.host, h, back, true)
-  return #fields
-end
-
--- Free the slot that a session holds. Its fetching ended at `ended` at the latest (0: it sent nothing);
--- the host rests from then for its delay.
-local function free_slot(token, s, h, ended)
-  local host = P .. ':h:' .. s.host
-  s.open = '0'
-  redis.call('HSET', P .. ':s:' .. token, 'open', 0)
-  h.busy = math.max(num(h.busy) - 1, 0)
-  if ended > 0 then
-    h.last = math.max(num(h.last), ended)
-    h.next = math.max(num(h.next), ended + math.max(delay_of(h), num(s.delay)))
-  end
-  redis.call('HSET', host, 'busy', h.busy, 'next', num(h.next), 'last', num(h.last))
+  for id in pairs(changed) do redis.call('SET', P .. ':c:' .. id, cmsgpack.pack(crawls[id])) end
+  if metered ~= 0 and redis.call('INCRBY', P .. ':b', metered) == 0 then redis.call('DEL', P .. ':b') end
 end
 
 -- Earliest moment at which `tend` has something to do: a retry or an expired session. 0: nothing.

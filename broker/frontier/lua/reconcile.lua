@@ -1,3 +1,4 @@
+-- include leases
 -- "Up to (incarnation, sequence) I hold these tokens": release all else of this worker, uncharged.
 --
 -- args  {worker, incarnation, sequence, longest request ms, token held …}
@@ -19,15 +20,16 @@ for token, mark in pairs(all) do
   if i and not keep[token] and (num(i) < inc or num(n) <= seq) then
     local s = record(P .. ':s:' .. token)
     if s.host then
-      local h = record(P .. ':h:' .. s.host)
+      local h = host_of(s.host)
       tasks = tasks + give_back(token, s, h, nil, false)
       sessions = sessions + 1
       if s.open == '1' then free_slot(token, s, h, num(i) < inc and now + longest or now) end
       drop_session(token, s)
-      rescore(s.host, h)
+      rescore(h)
     else
       redis.call('HDEL', ws, token)
     end
   end
 end
+save()
 return {'OK', now, sessions, tasks}
