@@ -53,14 +53,13 @@ def converse(port: int, talks: list[Talk]) -> None:
     for talk in talks:
         connection = socket.create_connection(("127.0.0.1", port))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        selector.register(connection, selectors.EVENT_READ, (talk, bytearray()))
+        selector.register(connection, selectors.EVENT_READ, (connection, talk, bytearray()))
         connection.sendall(next(talk))
     while selector.get_map():
         ready = selector.select(STALLED_SECONDS)
         assert ready, f"no answer for {STALLED_SECONDS} s"
         for key, _ in ready:
-            connection, (talk, data) = key.fileobj, key.data
-            assert isinstance(connection, socket.socket)
+            connection, talk, data = key.data
             received = connection.recv(1 << 20)
             assert received, "the broker closed the connection"
             data += received

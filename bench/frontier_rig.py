@@ -43,7 +43,7 @@ def on_core(core: int) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def calm(most_seconds: float = 3.0, busy_percent: float = 15.0) -> None:
+def calm(most_seconds: float = 1.0, busy_percent: float = 15.0) -> None:
     """Wait until the machine is nearly idle for half a second, so that others spoil less."""
     until = time.monotonic() + most_seconds
     while time.monotonic() < until and psutil.cpu_percent(0.5) > busy_percent:
@@ -51,27 +51,28 @@ def calm(most_seconds: float = 3.0, busy_percent: float = 15.0) -> None:
 
 
 class Spent:
-    """CPU seconds of a process, and the seconds for which it waited for its core."""
+    """CPU seconds that a process has taken between ``begin()`` and ``end()``."""
 
     def __init__(self, pid: int) -> None:
         self._process = psutil.Process(pid)
-        self._pid = pid
-        self.cpu, self.waited = 0.0, 0.0
+        self.cpu = 0.0
         self.begin()
 
-    def _read(self) -> tuple[float, float]:
+    def _read(self) -> float:
         times = self._process.cpu_times()
-        waited = 0
-        for thread in Path(f"/proc/{self._pid}/task").iterdir():
-            waited += int((thread / "schedstat").read_text().split()[1])
-        return times.user + times.system, waited / 1e9
+        return float(times.user + times.system)
 
     def begin(self) -> None:
         self._at = self._read()
 
     def end(self) -> None:
-        now = self._read()
-        self.cpu, self.waited = now[0] - self._at[0], now[1] - self._at[1]
+        self.cpu = self._read() - self._at
+
+
+def _busy() -> float:
+    """CPU seconds that all cores have worked."""
+    times = psutil.cpu_times()
+    return float(sum(times[:8]) - times.idle - times.iowait)
 
 
 class Client:
@@ -126,11 +127,10 @@ class Bare:
         self.calls = 0
         self._connection = _socket()
         self._connection.connect(("127.0.0.1", port))
+        (self._node,) = frontier.nodes
         for text, _ in node.SCRIPTS.values():
-            frontier.nodes[0].command("SCRIPT", "LOAD", text)
-        for served in frontier.nodes:
-            served._send = self._send  # type: ignore[method-assign]
-            self._node = served
+            self._node.command("SCRIPT", "LOAD", text)
+        self._node._send = self._send  # type: ignore[method-assign]
 
     def _send(
         self,
@@ -161,7 +161,12 @@ class Bare:
         self.calls += len(calls)
         return replies
 
-    def close(self) -> None:
+    def __enter__(self) -> Bare:
+        calm()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del self._node._send  # the class's own again
         self._connection.close()
 
 
@@ -270,26 +275,36 @@ class Rig:
         return self._run([client])
 
     def _run(self, clients: list[Client]) -> dict[str, float]:
-        parts = [self.redis, *([self.served] if self.broker is not None else [])]
+        parts = {"redis": self.redis}
+        if self.broker is not None:
+            parts["broker"] = self.served
         try:
             for client in clients:
                 client.ready()
             calm()
-            for part in parts:
+            self.server.client.slowlog_reset()
+            for part in parts.values():
                 part.begin()
+            busy, mine, began = _busy(), time.process_time(), time.monotonic()
             for client in clients:
                 client.go()
             found = [client.figures() for client in clients]
-            for part in parts:
+            for part in parts.values():
                 part.end()
+            busy, mine = _busy() - busy, time.process_time() - mine
+            passed = time.monotonic() - began
         finally:
             for client in clients:
                 client.stop()
-        return {
+        figures = {
             "done": sum(f["done"] for f in found),
             "seconds": max(f["seconds"] for f in found),
-            "cpu": sum(f["cpu"] for f in found),
+            "client cpu": sum(f["cpu"] for f in found),
         }
+        figures |= {f"{name} cpu": part.cpu for name, part in parts.items()}
+        ours = mine + sum(value for name, value in figures.items() if name.endswith(" cpu"))
+        figures["others"] = max(busy - ours, 0.0) / passed
+        return figures
 
     # -- what Redis says
 
@@ -298,7 +313,7 @@ class Rig:
         return int(self.server.client.info("memory")["used_memory"])
 
     def slowest(self) -> tuple[float, int, str]:
-        """(ms, how many took over a ms, name) of the slowest script so far."""
+        """(ms, how many took over a ms, name) of the slowest script since the last client began."""
         names = {sha.encode(): name for name, (_, sha) in node.SCRIPTS.items()}
         entries = redis.Redis(port=self.server.port).slowlog_get(-1)
         slow = [
