@@ -1,8 +1,8 @@
 """The light client of ``bench.frontier``: prepared requests over raw keep-alive connections.
 
-A process of its own on Redis' core, which comes first there, so that the broker has the other one to
-itself. Reads one JSON object from its command line, prints ``ready``, waits for a line on standard
-input, and prints its figures as JSON. Answers are looked at just enough to know that all was well.
+A process of its own on Redis' core, where Redis comes first, so that the broker has the other one.
+Reads one JSON object from its command line, prints ``ready``, waits for a line on standard input,
+and prints its figures as JSON. Answers are looked at just enough to know that all was well.
 """
 
 from __future__ import annotations
