@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import gevent
 from gevent.event import Event
 
+from broker.frontier import Admitted
 from schema.records import Admission
 
 ROUNDS = 2
@@ -21,7 +22,7 @@ WORTH = 1024
 TOGETHER = 2048
 """URLs of a round, unless a single batch brings more."""
 
-Admit = Callable[[int, Sequence[Admission]], list[bool]]
+Admit = Callable[[int, Sequence[Admission]], Admitted]
 """``Frontier.admit``: what is new among a crawl's URLs."""
 
 
@@ -29,8 +30,7 @@ class _Batch:
     def __init__(self, items: Sequence[Admission]) -> None:
         self.items = items
         self.done = Event()
-        self.flags: list[bool] = []
-        self.error: BaseException | None = None
+        self.outcome: Admitted | Exception | None = None
 
 
 class _Crawl:
@@ -63,11 +63,14 @@ class Gathering:
         self._admit = admit
         self._crawls: dict[int, _Crawl] = {}
 
-    def admit(self, crawl: int, items: Sequence[Admission]) -> list[bool]:
-        """Queue what is new of ``items``; see ``Frontier.admit``, whose errors it raises.
+    def admit(self, crawl: int, items: Sequence[Admission]) -> Admitted:
+        """Queue what is new of ``items``, whose rows are in the log; see ``Frontier.admit``, whose
+        errors it raises.
 
-        Of a URL that two batches of a round bring, one is told that it was new. What fails, fails
-        for all batches of the round: they are repeated, or found pending, as if each went alone.
+        Of a URL that two batches of a round bring, one is told that it was new; tick and epochs are
+        the round's, which asked at least the nodes of this batch, after its rows were written.
+        What fails, fails for all batches of the round: they are repeated, or found pending, as if
+        each went alone.
         """
         batch = _Batch(items)
         known = self._crawls.setdefault(crawl, _Crawl())
@@ -76,9 +79,10 @@ class Gathering:
             known.rounds += 1
             gevent.spawn(self._run, crawl, known)
         batch.done.wait()
-        if batch.error is not None:
-            raise batch.error
-        return batch.flags
+        assert batch.outcome is not None
+        if isinstance(batch.outcome, Exception):
+            raise batch.outcome
+        return batch.outcome
 
     def _run(self, crawl: int, known: _Crawl) -> None:
         """Rounds until nothing of the crawl waits."""
@@ -92,14 +96,15 @@ class Gathering:
 
     def _round(self, crawl: int, batches: list[_Batch]) -> None:
         try:
-            flags = self._admit(crawl, [item for batch in batches for item in batch.items])
+            found = self._admit(crawl, [item for batch in batches for item in batch.items])
         except Exception as error:  # noqa: BLE001 - raised again in each caller
             for batch in batches:
-                batch.error = error
+                batch.outcome = error
         else:
             start = 0
             for batch in batches:
-                batch.flags = flags[start : start + len(batch.items)]
-                start += len(batch.items)
+                end = start + len(batch.items)
+                batch.outcome = Admitted(found[start:end], found.tick, found.epochs)
+                start = end
         for batch in batches:
             batch.done.set()

@@ -17,7 +17,7 @@ from broker.frontier.partition import Mode
 from broker.problems import HttpProblem
 from broker.service import Service
 from schema import faults
-from schema.errors import InvalidConfig, InvalidUrl, UnknownCrawl
+from schema.errors import InvalidConfig, InvalidUrl, Unavailable, UnknownCrawl
 from schema.records import (
     Admission,
     Crawl,
@@ -157,14 +157,17 @@ def admit(
         if crawl.state == "done":  # the log has made it active again
             service.frontier.put_crawl(service.store.crawl(crawl.id))
         if force:  # what it has queued is kept under its own number
-            flags = service.frontier.admit(crawl.id, admissions, mode=Mode.FORCE, batch=batch)
+            admitted = service.frontier.admit(crawl.id, admissions, mode=Mode.FORCE, batch=batch)
         else:
-            flags = service.gathering.admit(crawl.id, admissions)
+            admitted = service.gathering.admit(crawl.id, admissions)
         faults.point("broker.after_seed_admit")
-        service.store.seeds_admitted(batch)
+        if not service.store.seeds_admitted(batch, admitted.tick, admitted.epochs):
+            _admit_again(
+                service, SeedBatch(id=batch, crawl=crawl.id, urls=tuple(admissions), force=force)
+            )
     finally:
         service.admitting.difference_update(claimed)
-    return flags
+    return admitted
 
 
 def settle(service: Service, batch: SeedBatch) -> None:
@@ -174,13 +177,24 @@ def settle(service: Service, batch: SeedBatch) -> None:
     """
     try:
         service.frontier.put_crawl(service.store.crawl(batch.crawl))
-        mode = Mode.FORCE if batch.force else Mode.NEW
-        service.frontier.admit(batch.crawl, batch.urls, mode=mode, batch=batch.id)
+        _admit_again(service, batch)
     except UnknownCrawl:
         if not service.deleting(batch.crawl):
             service.store.seeds_admitted(batch.id)
-        return
-    service.store.seeds_admitted(batch.id)
+
+
+def _admit_again(service: Service, batch: SeedBatch) -> None:
+    """Admit a batch under a new stamp: what it had before may be out of a recovery's window.
+
+    Raises Unavailable, and the batch stays pending.
+    """
+    mode = Mode.FORCE if batch.force else Mode.NEW
+    stamp = service.store.restamp_seeds(batch.id)
+    admitted = service.frontier.admit(
+        batch.crawl, batch.urls, mode=mode, batch=batch.id, stamp=stamp
+    )
+    if not service.store.seeds_admitted(batch.id, admitted.tick, admitted.epochs):
+        raise Unavailable("the seeds are logged, and will be queued in time")
 
 
 def _with_roots(service: Service, crawl: Crawl, seeds: Sequence[str | Seed]) -> Crawl:

@@ -9,6 +9,7 @@ import pytest
 from gevent.event import Event
 
 from broker import gathering
+from broker.frontier import Admitted
 from broker.gathering import ROUNDS, WORTH, Gathering
 from schema.errors import Unavailable, UnknownCrawl
 from schema.records import Admission
@@ -27,7 +28,7 @@ class Frontier:
         self.gate = Event()
         self.error: Exception | None = None
 
-    def admit(self, crawl: int, items: Sequence[Admission]) -> list[bool]:
+    def admit(self, crawl: int, items: Sequence[Admission]) -> Admitted:
         self.rounds.append((crawl, [item.url[7:-9] for item in items]))
         self.gate.wait()
         if self.error is not None:
@@ -36,7 +37,7 @@ class Frontier:
         for item in items:
             flags.append(item.url not in self.seen)
             self.seen.add(item.url)
-        return flags
+        return Admitted(flags, len(self.rounds), {"node": 3})
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def frontier() -> Frontier:
     return Frontier()
 
 
-def busy(frontier: Frontier, gathered: Gathering) -> list[gevent.Greenlet[..., list[bool]]]:
+def busy(frontier: Frontier, gathered: Gathering) -> list[gevent.Greenlet[..., Admitted]]:
     """As many rounds under way as there may be, one batch each."""
     jobs = [gevent.spawn(gathered.admit, 1, urls("first"))]
     gevent.sleep(0.01)
@@ -67,7 +68,9 @@ def test_batches_that_meet_busy_rounds_go_together_and_get_their_own_flags(
     frontier.gate.set()
     gevent.joinall(jobs + later, timeout=5)
     assert frontier.rounds[ROUNDS:] == [(1, ["a", "b", "b", "first", "c"])]
-    assert [job.get() for job in later] == [[True, True], [False, False], [True]]
+    found = [job.get() for job in later]
+    assert found == [[True, True], [False, False], [True]]
+    assert {(one.tick, one.epochs["node"]) for one in found} == {(ROUNDS + 1, 3)}
 
 
 def test_few_urls_wait_for_the_round_under_way(frontier: Frontier) -> None:

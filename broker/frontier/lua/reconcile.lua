@@ -1,10 +1,12 @@
 -- include leases
 -- "Up to (incarnation, sequence) I hold these tokens": release all else of this worker, uncharged.
 --
--- args  {worker, incarnation, sequence, longest request ms, token held …}
--- {'OK', now, sessions released, tasks released}, or {'OLD', now} from an incarnation before the
--- last. Hosts of an older incarnation rest for the longest request, since one may still be running
--- at the server.
+-- args  {worker, incarnation, sequence, longest request ms, most, token held …}
+-- {'OK', now, sessions released, tasks released, more}: more is 1 if it stopped at `most` sessions.
+-- {'OLD', now}: from an incarnation before the last.
+--
+-- Hosts of an older incarnation rest for the longest request, since one may still be running at the
+-- server.
 local worker, inc, seq, longest = args[1], args[2], args[3], args[4]
 local ws = P .. ':ws:' .. worker
 local all = record(ws)
@@ -13,11 +15,12 @@ if inc > num(all['#inc']) or seq > num(all['#seq']) then
   redis.call('HSET', ws, '#inc', inc, '#seq', seq)
 end
 local keep = {}
-for i = 5, #args do keep[args[i]] = true end
-local sessions, tasks = 0, 0
+for i = 6, #args do keep[args[i]] = true end
+local sessions, tasks, more = 0, 0, 0
 for token, mark in pairs(all) do
   local i, n = string.match(mark, '^(%d+):(%d+)$')
   if i and not keep[token] and (num(i) < inc or num(n) <= seq) then
+    if sessions >= args[5] then more = 1; break end
     local s = record(P .. ':s:' .. token)
     if s.host then
       local h = host_of(s.host)
@@ -32,4 +35,4 @@ for token, mark in pairs(all) do
   end
 end
 save()
-return {'OK', now, sessions, tasks}
+return {'OK', now, sessions, tasks, more}
