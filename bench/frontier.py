@@ -83,6 +83,8 @@ class Run:
     worst: tuple[float, str] = (0.0, "")
     worst_at_all: tuple[float, str] = (0.0, "")
     over: int = 0
+    counted: int = 0
+    """Rounds that counted."""
 
     def count(self, full: int) -> int:
         return full // 10 if self.quick else full
@@ -101,6 +103,7 @@ class Run:
         ms, over, name = rig.slowest()
         self.worst_at_all = max(self.worst_at_all, (ms, name))
         if counts:
+            self.counted += 1
             self.worst, self.over = max(self.worst, (ms, name)), self.over + over
 
 
@@ -362,8 +365,9 @@ def main(arguments: Sequence[str]) -> int:
         run.report.row(what, ms=ms or "under 1", name=script or "none")
     run.report.figure("scripts over 1 ms where the cores were ours", run.over)
     ms, script = run.worst
-    text = f"no script takes {SCRIPT_LIMIT_MS:g} ms"
-    run.report.claim(text, ms < SCRIPT_LIMIT_MS, f"{script}: {ms:.1f} ms" if ms else "")
+    found = f"{script}: {ms:.1f} ms" if ms else "" if run.counted else "the cores were never ours"
+    holds = run.counted > 0 and ms < SCRIPT_LIMIT_MS
+    run.report.claim(f"no script takes {SCRIPT_LIMIT_MS:g} ms", holds, found)
     return run.report.finish()
 
 

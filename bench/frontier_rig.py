@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import psutil
 import redis
 from gevent import monkey
 
-from broker.frontier import Frontier, keys, node
+from broker.frontier import Frontier, node
 from schema.records import Crawl, CrawlOptions, CreateCrawl
 from store import Store, open_store
 from tests.support.broker_process import ROOT, BrokerProcess
@@ -124,42 +124,35 @@ class Bare:
 
     def __init__(self, frontier: Frontier, port: int) -> None:
         self.seconds = 0.0
-        self.calls = 0
+        self._replies: list[Any] = []
         self._connection = _socket()
         self._connection.connect(("127.0.0.1", port))
         (self._node,) = frontier.nodes
         for text, _ in node.SCRIPTS.values():
             self._node.command("SCRIPT", "LOAD", text)
-        self._node._send = self._send  # type: ignore[method-assign]
+        send = self._node._send
+        self._node._send = lambda _, *given: send(self, *given)  # type: ignore
 
-    def _send(
-        self,
-        connection: object,
-        sha: str,
-        run: str,
-        calls: Sequence[tuple[int, bytes]],
-        timed: bool,
-    ) -> list[Any]:
-        expected = f"{self._node.now_ms():.0f}" if timed else ""
-        head = ("EVALSHA", sha, "2")
-        tail = (self._node.epoch, run, expected)
-        data = b"".join(
-            [
-                node._packed(*head, keys.partition(p), keys.absent(p), *tail, args)
-                for p, args in calls
-            ]
-        )
+    # -- in place of the driver's connection
+
+    def send_packed_command(self, commands: list[bytes]) -> None:
+        """Send the commands, and read all their replies."""
+        data = b"".join(commands)
         reader = hiredis.Reader()
         replies: list[Any] = []
         began = time.perf_counter()
         self._connection.sendall(data)
-        while len(replies) < len(calls):
+        while len(replies) < len(commands):
             reader.feed(self._connection.recv(1 << 20))
             while (reply := reader.gets()) is not False:
                 replies.append(reply)
         self.seconds += time.perf_counter() - began
-        self.calls += len(calls)
-        return replies
+        self._replies = replies[::-1]
+
+    def read_response(self) -> Any:
+        reply = self._replies.pop()
+        assert not isinstance(reply, Exception), reply
+        return reply
 
     def __enter__(self) -> Bare:
         calm()
