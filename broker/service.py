@@ -15,6 +15,7 @@ from gevent.pool import Group
 
 from broker.frontier.frontier import Admitted, Room
 from broker.frontier.partition import Mode
+from broker.gathering import Gathering
 from broker.problems import HttpProblem
 from broker.repeats import Leases
 from schema.clock import Clock, monotonic
@@ -116,6 +117,7 @@ class Service:
         self.frontier = frontier
         self.store = store
         self.clock = clock
+        self.gathering = Gathering(frontier.admit)
         self.stopping = Event()
         self.admitting: set[int] = set()
         """Seed batches that a request is admitting right now."""
