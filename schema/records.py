@@ -36,6 +36,9 @@ ROBOTS_ASKED = 64
 """From here on ``redirects`` of a task says that it is no page: it asks, for another host that
 redirects its robots.txt there, what stands at this URL; the rest counts the redirects so far."""
 
+SUSPECT_DELIVERIES = 3
+"""A task that was handed out so often without an outcome is a suspect: its page is read alone."""
+
 
 # --- a crawl ---------------------------------------------------------------------------------
 
@@ -197,6 +200,11 @@ class Task(Struct, frozen=True):
     redirects: int = 0
     errors: int = 0
     deliveries: int = 1
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it may be what killed or hung the processes that had it."""
+        return self.deliveries > SUSPECT_DELIVERIES
 
 
 class Session(Struct, frozen=True, kw_only=True):

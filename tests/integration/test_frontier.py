@@ -271,6 +271,40 @@ def test_reconcile_frees_what_a_dead_worker_held_and_rests_its_hosts(
     assert Worker(frontier, incarnation=1).lease() == (), "an older incarnation opens nothing"
 
 
+def test_task_of_a_page_that_took_its_process_along_stays_a_suspect(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 1))
+    worker = Worker(frontier)
+    suspects = []
+    for kind in ("reset", "process_death", "timeout"):
+        (s,) = worker.lease(wait=3)
+        suspects.append(s.tasks[0].suspect)
+        outcome = Retry(wait=0.1, kind=kind)
+        item = FinishItem(session=s.session, token=s.token, task=1, outcome=outcome)
+        assert frontier.finish([item]) == ["ok"]
+        close(frontier, s)
+    (s,) = worker.lease(wait=3)
+    assert [*suspects, s.tasks[0].suspect] == [False, False, True, True]
+    assert s.tasks[0].errors == 3
+
+
+def test_task_whose_workers_die_again_and_again_becomes_a_suspect(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    suspects = []
+    for number in range(1, 5):
+        frontier.admit(crawl.id, urls(f"h{number}.example", 1))
+        worker = Worker(frontier, incarnation=number)
+        worker.reconcile()
+        frontier.patch_host("h1.example", HostPatch(block=0))
+        (s,) = [s for s in worker.lease(wait=8) if s.host == "h1.example"]
+        suspects.append(s.tasks[0].suspect)
+    assert suspects == [False, False, False, True]
+
+
 def test_retry_waits_and_counts_errors(frontier: Frontier, store: Store) -> None:
     crawl = new_crawl(frontier, store, delay=0)
     frontier.admit(crawl.id, urls("h.example", 1))

@@ -2,6 +2,7 @@
 --
 -- args  {{token, host, task number, 'done'|'retry'|'dead', kind, wait ms, charge, stored, bytes} …}
 -- {'OK', now, statuses, tend}: 'ok', 'stale' (token or task not current: nothing changed) or 'gone'.
+local SUSPECT = 3 -- schema.records.SUSPECT_DELIVERIES
 local statuses, sessions, earlier = {}, {}, nil
 local before = next_tend()
 for a = 1, #args do
@@ -26,8 +27,10 @@ for a = 1, #args do
       redis.call('HINCRBY', counters, 'leased', -1)
       if it[5] ~= 'ok' then redis.call('HINCRBY', counters, 'f:' .. it[5], 1) end
       if it[4] == 'retry' then
-        local d, r, e, _, path = entry_parts(string.sub(value, 2))
-        local entry = entry_make(d, r, e + it[7], 0, path)
+        local d, r, e, n, path = entry_parts(string.sub(value, 2))
+        -- a suspect stays one, and a page that took its process along becomes one: it runs alone
+        local suspect = n >= SUSPECT or it[5] == 'process_death' or it[5] == 'stalled'
+        local entry = entry_make(d, r, e + it[7], suspect and SUSPECT or 0, path)
         local at = now + it[6]
         local member = s.crawl .. '\n' .. s.host .. '\n' .. string.sub(value, 1, 1) .. entry
         if redis.call('ZADD', P .. ':later', at, member) == 1 then

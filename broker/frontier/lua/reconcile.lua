@@ -2,8 +2,8 @@
 --
 -- args  {worker, incarnation, sequence, longest request ms, token held …}
 -- {'OK', now, sessions released, tasks released}, or {'OLD', now} from an incarnation before the
--- last. Hosts of an older incarnation rest for the longest request, since one may still be running
--- at the server.
+-- last. An older incarnation died: its tasks were delivered once more without an outcome, and hosts
+-- rest for the longest request, since one may still be running at the server.
 local worker, inc, seq, longest = args[1], args[2], args[3], args[4]
 local ws = P .. ':ws:' .. worker
 local all = record(ws)
@@ -20,7 +20,7 @@ for token, mark in pairs(all) do
     local s = record(P .. ':s:' .. token)
     if s.host then
       local h = record(P .. ':h:' .. s.host)
-      tasks = tasks + give_back(token, s, h, nil, false)
+      tasks = tasks + give_back(token, s, h, nil, num(i) < inc)
       sessions = sessions + 1
       if s.open == '1' then free_slot(token, s, h, num(i) < inc and now + longest or now) end
       drop_session(token, s)
