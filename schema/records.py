@@ -252,13 +252,16 @@ class LeaseReply(Struct, frozen=True):
 class ReconcileRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """ "Up to (incarnation, sequence) I hold these": all else of this worker is released.
 
-    Leases with a lower or equal sequence that are still on their way will open nothing.
+    Leases with a lower or equal sequence that are still on their way will open nothing. ``idle``
+    are sessions of older incarnations of which it is known that no request was under way when the
+    process died: only the others' hosts have to rest until one would have ended.
     """
 
     worker: WorkerId
     incarnation: Count
     sequence: Count
     holding: Annotated[tuple[Token, ...], Meta(max_length=10_000)] = ()
+    idle: Annotated[tuple[Token, ...], Meta(max_length=10_000)] = ()
 
 
 class ReconcileReply(Struct, frozen=True):
@@ -312,6 +315,7 @@ class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ``robots_delay`` robots.txt's crawl-delay;
     ``robots`` says that robots were read (or found absent) in this session; ``block`` asks for a
     block of that many seconds (0 with ``failed``: the host's own back-off, doubling a block).
+    ``block`` without ``failed`` and ``requests``: the worker had no room; the host rests so long.
     """
 
     delay: Seconds = 0.0

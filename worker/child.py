@@ -35,6 +35,7 @@ from worker.auth import Anonymous, Authenticator, load
 from worker.backoff import persist
 from worker.download import Downloader
 from worker.engine import Engine, Limits
+from worker.flights import Flights
 from worker.journal import Journal
 from worker.marker import Marker, Suspect
 from worker.outbox import Outbox
@@ -80,7 +81,8 @@ class Worker:
         self._store = persist(lambda: open_store(settings.store_url), "store")
         self._frontier = persist(lambda: _join(settings, self._store), "frontier")
         self._broker = BrokerClient(settings.broker, settings.worker_token, ca=settings.tls_ca)
-        self._sessions = Sessions()
+        self._flights = Flights(base / f"{name}.flights")
+        self._sessions = Sessions(self._flights)
         self._journal = Journal(name)
         self._downloader = Downloader(settings.allow_networks, settings.request_seconds)
         self._alone = Alone(settings.stall_seconds)
@@ -134,6 +136,7 @@ class Worker:
             (finishing, closing),
             closing,
             self._marker,
+            flights=self._flights,
             stopping=self._stopping,
         )
         log.info("worker up", worker=name, incarnation=incarnation, pid=os.getpid())

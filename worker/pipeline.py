@@ -207,7 +207,8 @@ class Pipeline:
     def _asked_headers(self, visit: Visit, task: Task, headers: dict[str, str]) -> dict[str, str]:
         """Headers by the user's own function. Raises HookError; DiedAlone of a suspect."""
         if task.suspect:
-            return self._alone.request_headers(visit.context, task, headers)
+            with visit.held.waiting(request=False):
+                return self._alone.request_headers(visit.context, task, headers)
         with self._marker.parsing(_suspect(visit, task)):
             return visit.context.hooks.request_headers(task, headers)
 
@@ -318,7 +319,8 @@ class Pipeline:
     def _read(self, visit: Visit, task: Task, fetched: Fetched) -> Reading:
         """Read a page here, under the marker, or alone. Raises DiedAlone of a suspect."""
         if task.suspect:
-            return self._alone.read(visit.context, task, fetched)
+            with visit.held.waiting(request=False):
+                return self._alone.read(visit.context, task, fetched)
         with self._marker.parsing(_suspect(visit, task)):
             return read(visit.context, task, fetched)
 

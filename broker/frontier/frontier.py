@@ -361,7 +361,9 @@ class Frontier:
                 request.incarnation,
                 request.sequence,
                 self._request_ms,
+                len(request.holding),
                 *request.holding,
+                *request.idle,
             ]
         )
         sessions = tasks = 0

@@ -75,9 +75,13 @@ class Worker:
         )  # fmt: skip
         return self.frontier.lease(request).sessions
 
-    def reconcile(self, *holding: str) -> int:
+    def reconcile(self, *holding: str, idle: tuple[str, ...] = ()) -> int:
         request = ReconcileRequest(
-            worker=self.name, incarnation=self.incarnation, sequence=self.sequence, holding=holding
+            worker=self.name,
+            incarnation=self.incarnation,
+            sequence=self.sequence,
+            holding=holding,
+            idle=idle,
         )
         return self.frontier.reconcile(request).tasks
 
@@ -290,18 +294,30 @@ def test_task_of_a_page_that_took_its_process_along_stays_a_suspect(
     assert s.tasks[0].errors == 3
 
 
+def test_host_without_a_request_under_way_need_not_rest_when_its_worker_died(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, [*urls("idle.example", 1), *urls("busy.example", 1)])
+    found = {s.host: s for s in Worker(frontier, incarnation=1).lease()}
+    restarted = Worker(frontier, incarnation=2)
+    assert restarted.reconcile(idle=(found["idle.example"].token,)) == 2
+    assert [s.host for s in restarted.lease()] == ["idle.example"]
+    assert frontier.host("busy.example").next_in > 4
+
+
 def test_task_whose_workers_die_again_and_again_becomes_a_suspect(
     frontier: Frontier, store: Store
 ) -> None:
     crawl = new_crawl(frontier, store, delay=0)
-    suspects = []
+    frontier.admit(crawl.id, urls("h.example", 1))
+    suspects, idle = [], ()
     for number in range(1, 5):
-        frontier.admit(crawl.id, urls(f"h{number}.example", 1))
         worker = Worker(frontier, incarnation=number)
-        worker.reconcile()
-        frontier.patch_host("h1.example", HostPatch(block=0))
-        (s,) = [s for s in worker.lease(wait=8) if s.host == "h1.example"]
+        worker.reconcile(idle=idle)
+        (s,) = worker.lease(wait=3)
         suspects.append(s.tasks[0].suspect)
+        idle = (s.token,)
     assert suspects == [False, False, False, True]
 
 
@@ -320,6 +336,21 @@ def test_retry_waits_and_counts_errors(frontier: Frontier, store: Store) -> None
     assert "failed 1 time" in state.why
     (again,) = worker.lease(wait=3)
     assert (again.tasks[0].errors, again.tasks[0].deliveries) == (1, 1)
+
+
+def test_host_that_found_no_room_rests_and_has_not_failed(frontier: Frontier, store: Store) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 2))
+    worker = Worker(frontier)
+    (s,) = worker.lease()
+    item = CloseItem(
+        session=s.session, token=s.token, release=(1, 2), report=HostReport(block=30.0)
+    )
+    assert frontier.close_sessions([item]) == ["ok"]
+    state = frontier.host("h.example")
+    assert 29 < state.next_in <= 30
+    assert (state.blocked_in, state.failures, state.waiting) == (0, 0, 2)
+    assert worker.lease() == ()
 
 
 # -- order and fairness

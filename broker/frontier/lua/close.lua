@@ -36,6 +36,8 @@ for a = 3, #args do
       end
     elseif it[9] > 0 then
       h.fail, h.lvl = 0, 0
+    elseif it[8] > 0 then -- nobody had time for it: no failure, and its turn comes later
+      h.next = math.max(num(h.next), now + math.min(it[8], MAX_BLOCK))
     end
     redis.call('HSET', hk, 'ad', h.ad, 'lat', latency, 'rd', num(h.rd), 'rob', num(h.rob),
                'fail', num(h.fail), 'lvl', num(h.lvl), 'till', num(h.till))

@@ -1,9 +1,10 @@
 -- "Up to (incarnation, sequence) I hold these tokens": release all else of this worker, uncharged.
 --
--- args  {worker, incarnation, sequence, longest request ms, token held …}
+-- args  {worker, incarnation, sequence, longest request ms, tokens held, token held …, token idle …}
 -- {'OK', now, sessions released, tasks released}, or {'OLD', now} from an incarnation before the
 -- last. An older incarnation died: its tasks were delivered once more without an outcome, and hosts
--- rest for the longest request, since one may still be running at the server.
+-- rest for the longest request, since one may still be running at the server, but for those where
+-- none was (idle).
 local worker, inc, seq, longest = args[1], args[2], args[3], args[4]
 local ws = P .. ':ws:' .. worker
 local all = record(ws)
@@ -11,8 +12,10 @@ if inc < num(all['#inc']) then return {'OLD', now} end
 if inc > num(all['#inc']) or seq > num(all['#seq']) then
   redis.call('HSET', ws, '#inc', inc, '#seq', seq)
 end
-local keep = {}
-for i = 5, #args do keep[args[i]] = true end
+local keep, idle = {}, {}
+for i = 6, #args do
+  if i < 6 + args[5] then keep[args[i]] = true else idle[args[i]] = true end
+end
 local sessions, tasks = 0, 0
 for token, mark in pairs(all) do
   local i, n = string.match(mark, '^(%d+):(%d+)$')
@@ -22,7 +25,8 @@ for token, mark in pairs(all) do
       local h = record(P .. ':h:' .. s.host)
       tasks = tasks + give_back(token, s, h, nil, num(i) < inc)
       sessions = sessions + 1
-      if s.open == '1' then free_slot(token, s, h, num(i) < inc and now + longest or now) end
+      local running = num(i) < inc and not idle[token]
+      if s.open == '1' then free_slot(token, s, h, running and now + longest or now) end
       drop_session(token, s)
       rescore(s.host, h)
     else
