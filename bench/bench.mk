@@ -11,3 +11,7 @@ shows: $(SHOWS)  ## Prove each claim of the release: show-1 … show-9
 
 $(SHOWS): show-%: setup-dev packages
 	@$(PYTHON) -m bench $*
+
+.PHONY: bench-frontier
+bench-frontier: setup-dev  ## Memory, ingest, lease + finish and admission of the frontier
+	@$(PYTHON) -m bench.frontier

@@ -31,6 +31,15 @@ class Report:
         shown = f"{value:,.3f}" if isinstance(value, float) else f"{value}"
         print(f"   {what}: {shown} {unit}".rstrip(), flush=True)
 
+    def row(self, what: str, **columns: float | int | str) -> None:
+        """Print and keep several values measured together; a column's name says its unit."""
+        self.figures[what] = {
+            name: round(value, 3) if isinstance(value, float) else value
+            for name, value in columns.items()
+        }
+        shown = [f"{name.replace('_', ' ')} {_shown(value)}" for name, value in columns.items()]
+        print(f"   {what}: {', '.join(shown)}", flush=True)
+
     def claim(self, text: str, holds: bool, findings: str = "") -> None:
         """State what must be so, with findings against it."""
         self.claims.append({"claim": text, "holds": holds, "findings": findings})
@@ -59,3 +68,9 @@ class Report:
         path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
         print(f"== {'holds' if holds else 'DOES NOT HOLD'}; {path}", flush=True)
         return 0 if holds else 1
+
+
+def _shown(value: float | int | str) -> str:
+    if isinstance(value, float):
+        return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else value

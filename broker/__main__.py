@@ -15,6 +15,7 @@ from broker.frontier.embedded import EmbeddedRedis
 from broker.frontier.frontier import Frontier
 from broker.security import Guard, check_settings
 from broker.service import Service
+from broker.refill import Refill
 from broker.upkeep import Upkeep
 from schema import faults, log
 from schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig
@@ -45,19 +46,22 @@ def run(settings: Settings) -> None:
                 partitions=settings.partitions,
                 lease_seconds=settings.lease_seconds,
                 request_seconds=settings.request_seconds,
+                host_bytes=settings.host_bytes,
                 create=True,
             )
             frontier.start()
             service = Service(frontier, store)
-            upkeep = Upkeep(service)
+            upkeep, refill = Upkeep(service), Refill(service)
             face = Face(service, Guard(settings.worker_token, settings.admin_token))
             server = Server(face, listening, context)
             upkeep.start()
+            refill.start()
             server.start()
             log.logger("broker").info("listening", host=settings.bind[0], port=server.port)
             stop.wait()
             server.stop()
             upkeep.stop()
+            refill.stop()
             service.stop()
             frontier.stop(clean=embedded is not None)
         finally:

@@ -31,6 +31,8 @@ from schema.records import (
 from schema.scope import check_options, compile, level_for, root_of
 from schema.urls import canonicalise
 
+FULL_RETRY_SECONDS = 5
+"""For a client that was told 429: memory is looked at once a second."""
 BREATH = 1000
 """Seeds judged between two looks at other requests."""
 
@@ -55,6 +57,8 @@ def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
     problems = list(check_options(options))
     if problems:
         raise InvalidConfig(problems)
+    if options.seeds:
+        check_room(service)
     seeds = [Seed(url) for url in options.seeds]
     roots = tuple(dict.fromkeys(root_of(options.scope, canonicalise(s.url)) for s in seeds))
     draft = Crawl(id=0, name=wanted.name, state="active", options=options, roots=roots)
@@ -80,6 +84,7 @@ def seed(service: Service, name: str, urls: Sequence[str | Seed], force: bool) -
     UnknownCrawl; Unavailable, and then the batch may be logged, and is queued in time.
     """
     crawl = service.crawl(name)
+    check_room(service)
     seeds = [Seed(given) if isinstance(given, str) else given for given in urls]
     crawl = _with_roots(service, crawl, seeds)
     verdicts = judge(crawl, seeds)
@@ -92,6 +97,17 @@ def seed(service: Service, name: str, urls: Sequence[str | Seed], force: bool) -
         flags = admit(service, crawl, list(wanted.values()), force=force)
         fresh = dict(zip(wanted, flags, strict=True))
     return _reply(verdicts, fresh)
+
+
+def check_room(service: Service) -> None:
+    """Raises a 429 while a node is near its memory limit; nothing was logged then."""
+    if service.frontier.full:
+        service.frontier.activity.set()  # look again, though nothing else may be going on
+        raise HttpProblem(
+            429,
+            "Redis is near its memory limit: wait until URLs have been fetched, or give it more",
+            headers={"Retry-After": str(FULL_RETRY_SECONDS)},
+        )
 
 
 def judge(crawl: Crawl, seeds: Sequence[Seed]) -> list[Verdict]:

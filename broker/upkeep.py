@@ -99,6 +99,7 @@ class Upkeep:
         now = self._service.clock()
         if in_use and now - self._ticked >= TICK_SECONDS:
             self._service.store.tick()
+            self._service.frontier.watch_memory()
             self._ticked = now
 
     def _admit_pending(self) -> set[int]:
@@ -130,7 +131,7 @@ class Upkeep:
         if crawl.id in self._stopped:  # the limit was raised
             self._service.frontier.put_crawl(crawl)
             self._stopped.discard(crawl.id)
-        if sums.waiting or sums.leased or sums.later:
+        if sums.open:
             self._quiet.pop(crawl.id, None)
             return self._until_limit(crawl, spent)
         seen, now = self._quiet.get(crawl.id), _Quiet(sums.admitted, sums.finished)
@@ -182,7 +183,7 @@ class Upkeep:
         Those that come after "done" make the crawl active themselves.
         """
         sums = self._service.frontier.scan(crawl.id)
-        return sums is None or bool(sums.waiting or sums.leased or sums.later)
+        return sums is None or bool(sums.open)
 
 
 def limit_reached(crawl: Crawl, sums: Sums, spent_seconds: float) -> str:

@@ -190,6 +190,15 @@ class Admission(Struct, frozen=True, array_like=True):
     redirects: int = 0
 
 
+class Overflow(Struct, frozen=True):
+    """A URL beyond the memory budget, which waits in SQL. ``id`` is in order of arrival."""
+
+    fingerprint: int
+    partition: int
+    item: Admission
+    id: int = 0
+
+
 class Task(Struct, frozen=True):
     """A leased URL. ``number`` names it within its session; it is never used twice there."""
 
@@ -415,14 +424,15 @@ class SeedReply(Struct, frozen=True):
 class Totals(Struct, frozen=True, kw_only=True):
     """Counters of one crawl over all partitions, from one undisturbed scan.
 
-    ``failures`` counts outcomes by kind; ``later`` are retries not yet due; ``hosts`` those that
-    have tasks waiting.
+    ``failures`` counts outcomes by kind; ``later`` are retries not yet due; ``overflow`` waits in
+    SQL, beyond the memory budget; ``hosts`` are those that have tasks waiting.
     """
 
     admitted: int = 0
     waiting: int = 0
     leased: int = 0
     later: int = 0
+    overflow: int = 0
     finished: int = 0
     stored: int = 0
     dead: int = 0
@@ -434,11 +444,13 @@ class Totals(Struct, frozen=True, kw_only=True):
     @property
     def open(self) -> int:
         """Tasks still to do."""
-        return self.waiting + self.leased + self.later
+        return self.waiting + self.leased + self.later + self.overflow
 
 
 class CrawlStats(Totals, frozen=True, kw_only=True):
-    """Counters of one crawl, and how it stands. ``waiting + leased + later`` is still to do."""
+    """Counters of one crawl, and how it stands. What is still to do is ``waiting +
+    leased + later + overflow``.
+    """
 
     crawl: str
     state: CrawlState
@@ -492,6 +504,7 @@ class UrlState(Struct, frozen=True, kw_only=True):
         "waiting",
         "leased",
         "later",
+        "overflow",
         "seen",
         "unseen",
         "invalid",

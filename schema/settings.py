@@ -44,6 +44,7 @@ class Settings:
     lease_seconds: float
     request_seconds: float
     stall_seconds: float
+    host_bytes: int
     log_level: str
     fault: str
 
@@ -185,6 +186,11 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "30",
         _number(float, 0.5, 3600),
         "A worker process that parses one page for longer is killed",
+    ),
+    "HOST_BYTES": (
+        "16777216",
+        _number(int, 1024, 2**40),
+        "Bytes of one host's URLs that wait in Redis; what is beyond waits in the store",
     ),
     "LOG_LEVEL": (
         "info",

@@ -19,6 +19,7 @@ from schema.records import (
     CrawlState,
     Final,
     FrontierIdentity,
+    Overflow,
     SeedBatch,
     StoredPage,
 )
@@ -57,8 +58,9 @@ class Store(Protocol):
         """Set active, paused or done.
 
         ``started_ms`` is set at the first active, ``finished_ms`` at done. Becoming done fails
-        silently (the crawl returned is not done) while a seed batch of the
-        crawl is pending: the check and the change are one transaction.
+        silently (the crawl returned is not done) while a seed batch of the crawl is pending, or
+        while URLs wait in its overflow and ``reason`` names no limit (``max_…``): the check and the
+        change are one transaction.
         """
 
     def count_time(self, crawl: int, now_ms: int, most_ms: int) -> int:
@@ -83,6 +85,31 @@ class Store(Protocol):
 
     def seeds(self, crawl: int) -> Iterator[SeedBatch]:
         """Stream all logged batches, oldest first: what a lost Redis is refilled from."""
+
+    # -- the overflow: URLs beyond the frontier's memory budget
+    def put_overflow(self, crawl: int, items: Sequence[Overflow]) -> None:
+        """Add rows, by (crawl, fingerprint); one that is there waits again."""
+
+    def overflow(self, crawl: int, partition: int, host: str, limit: int) -> list[Overflow]:
+        """A host's waiting rows, the best first: by level, then in order of arrival."""
+
+    def overflow_taken(self, crawl: int, items: Sequence[Overflow], node: str, epoch: int) -> None:
+        """``node`` has these in memory since its ``epoch``: they wait no more.
+
+        A row goes when its page or final state is committed; those that have one already go now.
+        """
+
+    def overflow_hosts(self, crawl: int, partition: int, after: str, limit: int) -> list[str]:
+        """Names of hosts with waiting rows, in order, beginning after ``after``."""
+
+    def overflow_places(self) -> list[tuple[int, int]]:
+        """(crawl, partition) wherever rows wait."""
+
+    def overflow_of(self, partition: int) -> Iterator[tuple[int, list[Overflow]]]:
+        """Stream all rows of a partition as (crawl, some rows), waiting or not."""
+
+    def free_overflow(self, partition: int, below: int | None = None) -> None:
+        """Rows that a node had in memory (since an epoch ``below`` that) wait again."""
 
     # -- the worker's commit
     def commit(self, work: Commit) -> int:

@@ -20,7 +20,7 @@ from gevent.lock import BoundedSemaphore
 from schema import faults
 from schema.errors import GreencrawlError
 from schema.records import Attempt, Commit, Final, StoredPage
-from store import rows
+from store import overflow, rows
 from store.connection import Lane, transaction, translate
 from store.errors import Unstorable
 from store.rows import Codec, Prepared, Row
@@ -114,6 +114,7 @@ def write(connection: sqlite3.Connection, works: Sequence[Prepared]) -> int:
             connection.execute(_finals_sql(len(chunk)), [stamp, *chain.from_iterable(chunk)])
         for chunk in _chunks([r for w in works for r in w.attempts if r[0] in alive]):
             connection.execute(_attempts_sql(len(chunk)), list(chain.from_iterable(chunk)))
+        overflow.settled(connection, (r[:2] for w in works for r in chain(w.pages, w.finals)))
         faults.point("store.before_commit")
     faults.point("store.after_commit")
     return int(stamp)

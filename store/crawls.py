@@ -11,7 +11,9 @@ from schema.records import Admission, Crawl, CrawlOptions, CrawlState, SeedBatch
 from store import rows
 from store.rows import Codec, Row
 
-PURGE_ROWS = {"pages": 200, "finals": 2000, "attempts": 2000, "seed_batches": 20}
+PURGE_ROWS = {
+    "pages": 200, "finals": 2000, "attempts": 2000, "seed_batches": 20, "overflow": 2000
+}  # fmt: skip
 """Table → rows deleted in one step, so that a step holds the write lock for milliseconds."""
 
 _READ = (
@@ -93,8 +95,10 @@ def set_state(
     if state == "done":
         db.execute(
             "UPDATE crawls SET state = 'done', reason = ?, finished_ms = ? WHERE id = ? AND NOT "
-            "EXISTS (SELECT 1 FROM seed_batches WHERE crawl = ? AND pending = 1)",
-            (rows.clean(reason), now_ms, crawl, crawl),
+            "EXISTS (SELECT 1 FROM seed_batches WHERE crawl = ? AND pending = 1) AND (? OR NOT "
+            "EXISTS (SELECT 1 FROM overflow INDEXED BY overflow_waiting WHERE crawl = ? "
+            "AND queued = 0))",
+            (rows.clean(reason), now_ms, crawl, crawl, reason.startswith("max_"), crawl),
         )
         return get(db, crawl)
     started_ms = known.started_ms or (now_ms if state == "active" else 0)

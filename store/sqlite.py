@@ -24,10 +24,11 @@ from schema.records import (
     CrawlState,
     Final,
     FrontierIdentity,
+    Overflow,
     SeedBatch,
     StoredPage,
 )
-from store import crawls, rows
+from store import crawls, overflow, rows
 from store.commits import Committer
 from store.connection import Lane, connect, opening, transaction, translated
 from store.migrate import migrate
@@ -166,6 +167,53 @@ class SqliteStore:
     def requeue_dead(self, crawl: int, limit: int = 10_000) -> SeedBatch | None:
         """See :class:`store.base.Store`. Raises UnknownCrawl."""
         return self._write(lambda db: crawls.requeue_dead(db, self._commits.codec, crawl, limit))
+
+    # -- the overflow
+
+    def put_overflow(self, crawl: int, items: Sequence[Overflow]) -> None:
+        """See :class:`store.base.Store`."""
+        self._write(lambda db: overflow.put(db, crawl, items))
+
+    def overflow(self, crawl: int, partition: int, host: str, limit: int) -> list[Overflow]:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(lambda db: overflow.best(db, crawl, partition, host, limit))
+
+    def overflow_taken(self, crawl: int, items: Sequence[Overflow], node: str, epoch: int) -> None:
+        """See :class:`store.base.Store`."""
+        self._write(lambda db: overflow.taken(db, crawl, items, epoch))
+
+    def overflow_hosts(self, crawl: int, partition: int, after: str, limit: int) -> list[str]:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(lambda db: overflow.hosts(db, crawl, partition, after, limit))
+
+    def overflow_places(self) -> list[tuple[int, int]]:
+        """See :class:`store.base.Store`."""
+
+        def places(db: sqlite3.Connection) -> list[tuple[int, int]]:
+            return [
+                (crawl, partition)
+                for crawl in overflow.waiting_crawls(db)
+                for partition in overflow.waiting_partitions(db, crawl)
+            ]
+
+        return self._questions.run(places)
+
+    def overflow_of(self, partition: int) -> Iterator[tuple[int, list[Overflow]]]:
+        """See :class:`store.base.Store`."""
+        after = 0
+        while found := self._scans.run(
+            partial(overflow.page, partition=partition, after=after, limit=CHUNK_ROWS)
+        ):
+            by_crawl: dict[int, list[Overflow]] = {}
+            for crawl, row in found:
+                by_crawl.setdefault(crawl, []).append(row)
+            yield from by_crawl.items()
+            after = found[-1][1].id
+
+    def free_overflow(self, partition: int, below: int | None = None) -> None:
+        """See :class:`store.base.Store`. In bounded steps."""
+        while self._write(lambda db: overflow.free(db, partition, below)) == overflow.FREED_ROWS:
+            pass
 
     # -- the worker's commit
 

@@ -9,18 +9,18 @@ since scripts are idempotent under their fingerprints and tokens.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import gevent
 import msgspec
 from gevent.event import Event
 
-from broker.frontier import keys, recovery
+from broker.frontier import keys, memory, recovery
 from broker.frontier import partition as part
 from broker.frontier.leasing import Leasing
-from broker.frontier.node import Moved, Node, Restarted
+from broker.frontier.node import Full, Moved, Node, Restarted
 from broker.frontier.partition import Mode
 from broker.frontier.ring import assemble
 from broker.frontier.totals import total
@@ -47,6 +47,7 @@ from schema.records import (
     ItemStatus,
     LeaseReply,
     LeaseRequest,
+    Overflow,
     ReconcileReply,
     ReconcileRequest,
     ReleaseItem,
@@ -66,6 +67,24 @@ BUDGET_SECONDS = 0.2
 KNOWN_SECONDS = 2.0
 SLOWEST = 64
 
+_NEW, _BEYOND = b"12"
+"""Flags of ``lua/admit.lua``."""
+
+Row = tuple[int, str, Admission]
+"""(fingerprint, host, item)."""
+
+
+class Room(NamedTuple):
+    """Bytes of tasks in a partition and its budget (0: none); whether its node is near its limit;
+    (crawl, host) of hosts that run low while more of them waits in the overflow.
+    """
+
+    used: int
+    budget: int
+    full: bool
+    dry: list[tuple[int, str]]
+
+
 Item = TypeVar("Item", bound=FinishItem | CloseItem | ExtendItem | ReleaseItem)
 
 
@@ -84,9 +103,11 @@ class Frontier:
         partitions: int = 64,
         lease_seconds: float = 60.0,
         request_seconds: float = 60.0,
+        host_bytes: int = memory.HOST_BYTES,
         create: bool = False,
     ) -> None:
         self._store = store
+        self._host_budget = host_bytes
         self._create = create
         self._request_ms = round(request_seconds * 1000)
         self.longest_hold_ms = round(lease_seconds * 1000) + self._request_ms
@@ -99,6 +120,8 @@ class Frontier:
         self._greenlets: list[gevent.Greenlet[..., Any]] = []
         self.activity = Event()
         """Set whenever something was admitted, leased or finished through this process."""
+        self.overflowing = Event()
+        """Set when something waits in the overflow, as far as this process knows."""
         self.leasing = Leasing(
             self._calls,
             lambda p: self._node_of[p].now_ms(),
@@ -110,6 +133,7 @@ class Frontier:
         if create:
             for node in self.nodes:
                 recovery.open_node(self, node, store)
+            self.watch_memory()
 
     # -- identity
 
@@ -219,15 +243,28 @@ class Frontier:
     ) -> list[bool]:
         """Queue what is new of ``items`` (canonical URLs); True for each that was not seen before.
 
-        Idempotent; FORCE is so only for a ``batch`` (its number in the log of seeds). Raises
-        UnknownCrawl when the crawl was deleted.
+        What is beyond the memory budget waits in the store's overflow instead. Idempotent; FORCE is
+        so only for a ``batch`` (its number in the log of seeds). Raises UnknownCrawl when the crawl
+        was deleted.
         """
-        grouped: dict[int, list[tuple[int, tuple[int, str, Admission]]]] = {}
-        for i, item in enumerate(items):
-            host = urls.host_of(item.url)
-            row = (self.fingerprint(item.url), host, item)
-            grouped.setdefault(self.partition_of(host), []).append((i, row))
         new = [False] * len(items)
+        beyond: list[tuple[int, Row]] = []
+        for rows, flags in self._admit(crawl, items, mode, batch):
+            for (i, row), flag in zip(rows, flags, strict=True):
+                new[i] = flag == _NEW
+                if flag == _BEYOND:
+                    beyond.append((i, row))
+        if beyond:
+            for (i, _), fresh in zip(beyond, self._overflow(crawl, beyond), strict=True):
+                new[i] = fresh
+        self.activity.set()
+        return new
+
+    def _admit(
+        self, crawl: int, items: Sequence[Admission], mode: Mode, batch: int
+    ) -> Iterator[tuple[list[tuple[int, Row]], bytes]]:
+        """Call the script in batches; yields (item's index, row) with the flags of each reply."""
+        grouped = self._grouped(items)
         while grouped:
             round_ = {p: rows[:BATCH] for p, rows in grouped.items()}
             grouped = {p: rows[BATCH:] for p, rows in grouped.items() if len(rows) > BATCH}
@@ -235,15 +272,131 @@ class Frontier:
                 p: part.admit_args(crawl, mode, batch, (r for _, r in rows))
                 for p, rows in round_.items()
             }
-            for p, reply in self._calls("admit", calls).items():
+            try:
+                replies = self._calls("admit", calls)
+            except Full as error:  # it may have taken some of them, and knows them then
+                if mode is not Mode.NEW:
+                    raise
+                log.warning("overflowing", reason=str(error))
+                for rows in round_.values():
+                    yield rows, bytes([_BEYOND]) * len(rows)
+                continue
+            for p, reply in replies.items():
                 if reply[0] == b"GONE":
                     raise UnknownCrawl(f"crawl {crawl} was deleted")
-                for (i, _), flag in zip(round_[p], reply[2], strict=True):
-                    new[i] = flag == 49
                 if self._create:
                     self.leasing.note(p, crawl, reply[3])
-        self.activity.set()
-        return new
+                yield round_[p], reply[2]
+
+    def _grouped(self, items: Sequence[Admission]) -> dict[int, list[tuple[int, Row]]]:
+        """(index, row) of each item by partition."""
+        grouped: dict[int, list[tuple[int, Row]]] = {}
+        for i, item in enumerate(items):
+            host = urls.host_of(item.url)
+            row = (self.fingerprint(item.url), host, item)
+            grouped.setdefault(self.partition_of(host), []).append((i, row))
+        return grouped
+
+    # -- beyond the budget
+
+    def _overflow(self, crawl: int, beyond: Sequence[tuple[int, Row]]) -> list[bool]:
+        """Commit rows to the store's overflow, and only then mark them as known."""
+        rows = [row for _, row in beyond]
+        spilled = [
+            Overflow(fingerprint, self.partition_of(host), item) for fingerprint, host, item in rows
+        ]
+        self._store.put_overflow(crawl, spilled)
+        self.overflowing.set()
+        return self._mark(crawl, rows)
+
+    def _mark(self, crawl: int, rows: Sequence[Row]) -> list[bool]:
+        """Mark rows of the overflow as known; a mark that finds no room is harmless."""
+        fresh = [True] * len(rows)
+        by_partition: dict[int, list[int]] = {}
+        for i, (_, host, _) in enumerate(rows):
+            by_partition.setdefault(self.partition_of(host), []).append(i)
+        while by_partition:
+            round_ = {p: found[:BATCH] for p, found in by_partition.items()}
+            by_partition = {p: found[BATCH:] for p, found in by_partition.items() if found[BATCH:]}
+            calls = {
+                p: part.mark_args(crawl, [rows[i] for i in found]) for p, found in round_.items()
+            }
+            try:
+                replies = self._calls("mark", calls)
+            except Full as error:
+                log.info("unmarked", reason=str(error))
+                continue
+            for p, reply in replies.items():
+                if reply[0] == b"GONE":
+                    raise UnknownCrawl(f"crawl {crawl} was deleted")
+                for i, flag in zip(round_[p], reply[1], strict=True):
+                    fresh[i] = flag == _NEW
+        return fresh
+
+    def respill(self, node: Node) -> int:
+        """Offer again all that waits in the overflow of a node's partitions; returns how many.
+
+        For a node that may have forgotten what it had taken from there, or that it knew of it.
+        """
+        count = 0
+        for p in self.partitions_on(node):
+            self._store.free_overflow(p)
+            for crawl, rows in self._store.overflow_of(p):
+                with suppress(UnknownCrawl):
+                    self._mark(crawl, [self._row(row) for row in rows])
+                count += len(rows)
+        if count:
+            self.overflowing.set()
+        return count
+
+    @staticmethod
+    def _row(spilled: Overflow) -> Row:
+        return (spilled.fingerprint, urls.host_of(spilled.item.url), spilled.item)
+
+    def room(self, partition: int, most: int = 50) -> Room:
+        """What a partition could take from the overflow now. Raises Unavailable."""
+        reply = self._calls("dry", {partition: to_msgpack([most])})[partition]
+        _, used, budget, full, members = reply
+        dry = [member.decode().split("\n", 1) for member in members]
+        return Room(used, budget, bool(full), [(int(crawl), host) for crawl, host in dry])
+
+    def refill(self, crawl: int, partition: int, host: str, most: int = 1024) -> int:
+        """Bring tasks of a host back from the overflow, the best first, until ``most`` or no room.
+
+        Returns how many came. Idempotent, and harmless when two brokers do it at once: what was
+        brought is known to the seen-set, and rows are told by the node's epoch. Raises Unavailable.
+        """
+        node = self._node_of[partition]
+        brought, epoch = 0, int(node.epoch)
+        while brought < most:
+            found = self._store.overflow(crawl, partition, host, BATCH)
+            items = [row.item for row in found]
+            flags = b"".join(flags for _, flags in self._admit(crawl, items, Mode.REFILL, 0))
+            taken = [row for row, flag in zip(found, flags, strict=True) if flag != _BEYOND]
+            if taken:
+                self._store.overflow_taken(crawl, taken, node.id, epoch)
+            brought += len(taken)
+            if len(taken) < len(found) or len(found) < BATCH:
+                left = [row for row, flag in zip(found, flags, strict=True) if flag == _BEYOND]
+                level = chr(part.LEVEL_A + left[0].item.level) if left else ""
+                args = to_msgpack([crawl, host, level])
+                self._calls("level", {partition: args})
+                break
+        if brought:
+            self.activity.set()
+        return brought
+
+    def watch_memory(self) -> None:
+        """Write each node's budget into its owner record, and whether it is near its limit."""
+        for node in self.nodes:
+            if count := len(self.partitions_on(node)):
+                with suppress(Unavailable):
+                    memory.watch(node, count, self._host_budget)
+
+    @property
+    def full(self) -> bool:
+        """Whether some node is near its memory limit: no further seeds are taken."""
+        return any(node.full for node in self.nodes)
 
     def robots_get(self, origin: str) -> bytes | None:
         """What :meth:`robots_put` kept for an origin, or None."""
@@ -318,7 +471,10 @@ class Frontier:
         """Counters of a crawl, and the nodes whose replay is not through. Raises Unavailable."""
         replies = self._calls("count", dict.fromkeys(self.partitions, to_msgpack([crawl])))
         owed = {self.identity.placement[p] for p, reply in replies.items() if reply[4]}
-        return total(flat for _, flat, *_ in replies.values()), owed
+        totals = total(flat for _, flat, *_ in replies.values())
+        if totals.overflow:
+            self.overflowing.set()
+        return totals, owed
 
     def stats(self, crawl: Crawl) -> CrawlStats:
         """Counters of a crawl. Raises Unavailable."""
@@ -424,8 +580,8 @@ class Frontier:
         delay = -1 if patch.delay is None else round(patch.delay * 1000)
         block = -1 if patch.block is None else round(patch.block * 1000)
         p = self.partition_of(host)
-        now, flat = self._calls("host", {p: to_msgpack([host, delay, block])})[p]
-        state = part.host_state(host, p, now, part.fields(flat))
+        now, flat, waiting = self._calls("host", {p: to_msgpack([host, delay, block])})[p]
+        state = part.host_state(host, p, now, part.fields(flat), waiting)
         if patch.block:
             self._store.put_block(host, epoch_ms() + round(state.blocked_in * 1000), "operator")
         return state
@@ -463,6 +619,9 @@ class Frontier:
             seconds = max(detail - now, 0) / 1000
             why = f"failed {errors} time(s); the next try is due in {seconds:.0f} s"
             return msgspec.structs.replace(known, state="later", why=why)
+        if place == b"overflow":
+            why = f"waiting in the overflow: {host} or its node has as much in memory as it may"
+            return msgspec.structs.replace(known, state="overflow", why=why)
         if seen:
             return msgspec.structs.replace(known, state="seen", why="admitted to the queue earlier")
         return msgspec.structs.replace(

@@ -4,20 +4,25 @@
 the node.
 
 =====================  ==========================================================================
-``gc:owner``           hash: id, frontier, state, epoch, run, offset, tick, clean, rest, owed
+``gc:owner``           hash: id, frontier, state, epoch, run, offset, tick, clean, rest, owed;
+                       budget, host_budget, full (``memory.py``)
 ``gc:wake``            counter of wake-ups, and the name of the channel they are published on
 ``gc:{p}:c:<crawl>``   hash: state, delay, slots, order, rev, weight
-``gc:{p}:n:<crawl>``   hash of counters: adm, wait, leased, later, fin, stored, dead, retries,
+``gc:{p}:n:<crawl>``   hash of counters: adm, wait, leased, later, over, fin, stored, dead, retries,
                        bytes, hosts, f:<failure kind>
 ``gc:{p}:due:<crawl>`` sorted set host → logical ms at which it may be opened
-``gc:{p}:w:<crawl>:<host>:<level>``  list of waiting entries
-``gc:{p}:h:<host>``    hash: next, last, till, lvl, busy, ad, rd, od, lat, fail, rob, and for each
-                       crawl with waiting tasks c<crawl> (how many) and v<crawl> (their levels)
+``gc:{p}:h:<host>``    a host's record, packed: next, last, till, lvl, busy, ad, rd, od, lat,
+                       fail, rob, and q: for each crawl the waiting tasks, if they are few, or
+                       their levels, number and bytes (``lua/common.lua``)
+``gc:{p}:w:<crawl>:<host>:<level>``  list of waiting entries of a long queue
+``gc:{p}:b``           bytes of tasks in this partition: waiting, leased and later
+``gc:{p}:dry``         set of crawl and host: they run low while more waits in the overflow
 ``gc:{p}:s:<token>``   hash: a session and its tasks t<number>
 ``gc:{p}:sd``          sorted set token → logical ms at which it is reaped
 ``gc:{p}:ws:<worker>`` hash: token → incarnation:sequence, and the worker's watermark #inc, #seq
 ``gc:{p}:later``       sorted set of retries → logical ms
 ``gc:{p}:z:<crawl>:<start>``  bucket of the seen-set; ``zs:<crawl>`` hash: level, ptr, count
+``gc:{p}:y:<crawl>:<start>``  the same of what waits in the overflow; ``ys:<crawl>``
 ``gc:{p}:f:<batch>``   set of fingerprints that a forced batch of seeds has queued, expiring
 ``gc:{p}:r:<origin>``  robots.txt as the workers packed it, expiring
 =====================  ==========================================================================
@@ -25,7 +30,7 @@ the node.
 
 from __future__ import annotations
 
-LAYOUT = 1
+LAYOUT = 2
 """Version of the layout above; a frontier made with another is refused."""
 
 OWNER = "gc:owner"

@@ -8,6 +8,7 @@ driver never retries; LOADING, BUSY, READONLY, MISCONF and OOM mean "away", neve
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,12 +37,17 @@ from schema.settings import mask_url
 log = logger("frontier")
 
 LUA = Path(__file__).parent / "lua"
-WRITES_AT_LIMIT = frozenset({"admit"})
+WRITES_AT_LIMIT = frozenset({"admit", "mark"})
 """Scripts that do not begin with DEL: at the memory limit Redis refuses them, and only them."""
+_INCLUDE = re.compile(r"^-- include (\w+)\n")
 
 
 class Restarted(Unavailable):
     """Raised when the server runs under another run_id than the owner's: it must be reopened."""
+
+
+class Full(Unavailable):
+    """Raised when the server is at its memory limit: it takes nothing more, but lets go of all."""
 
 
 class Moved(Unavailable):
@@ -55,7 +61,10 @@ def _scripts() -> dict[str, tuple[str, str]]:
         if path.stem == "common":
             continue
         first = "false" if path.stem in WRITES_AT_LIMIT else "true"
-        text = f"local DEL_FIRST = {first}\n{common}{path.read_text()}"
+        body = path.read_text()
+        if included := _INCLUDE.match(body):
+            body = (LUA / "lib" / f"{included[1]}.lua").read_text() + body
+        text = f"local DEL_FIRST = {first}\n{common}{body}"
         found[path.stem] = (text, hashlib.sha1(text.encode()).hexdigest())
     return found
 
@@ -72,6 +81,8 @@ class Node:
         self.shown = mask_url(address)
         self.id = ""
         self.epoch = ""
+        self.full = False
+        """Near its memory limit, as :mod:`broker.frontier.memory` has found last."""
         self._timeout = timeout_seconds
         self._idle: LifoQueue[tuple[AbstractConnection, str]] = LifoQueue(pool)
         self._base_ms: float | None = None
@@ -279,8 +290,8 @@ class Node:
         self._base_ms = None
 
 
-AWAY = ("LOADING", "BUSY", "READONLY", "MISCONF", "OOM", "NOREPLICAS", "TRYAGAIN", "CLUSTERDOWN")
-AWAY_TYPES = (BusyLoadingError, OutOfMemoryError, ReadOnlyError)
+AWAY = ("LOADING", "BUSY", "READONLY", "MISCONF", "NOREPLICAS", "TRYAGAIN", "CLUSTERDOWN")
+AWAY_TYPES = (BusyLoadingError, ReadOnlyError)
 """The driver cuts the code off the text of those errors for which it has a class."""
 
 
@@ -289,6 +300,8 @@ def _translated(error: Exception, script: str, shown: str) -> Exception:
     text = str(error)
     if "MISCONF" in text:  # it refuses writes that it cannot put on disk
         return Unavailable(f"Redis at {shown} cannot write to its disk: is it full? ({text})")
+    if isinstance(error, OutOfMemoryError) or "OOM" in text:
+        return Full(f"Redis at {shown} is at its memory limit: {text}")
     if isinstance(error, AWAY_TYPES) or any(word in text for word in AWAY):
         return Unavailable(f"Redis at {shown} is away: {text}")
     return RuntimeError(f"script {script} failed: {text}")

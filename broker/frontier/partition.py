@@ -58,21 +58,35 @@ def task_of(number: int, host: str, value: str) -> Task:
 
 
 class Mode(IntEnum):
-    """What admit does with a batch."""
+    """What admit does with a batch; see ``lua/admit.lua``."""
 
     NEW = 0
     FORCE = 1
     MARK = 2
-    MARK_STORED = 3
+    REFILL = 3
+    MARK_STORED = 4
 
 
 def admit_args(
     crawl: int, mode: Mode, batch: int, rows: Iterable[tuple[int, str, Admission]]
 ) -> bytes:
     """Rows are (fingerprint, host, item). Fingerprints travel as decimal strings."""
-    flat: list[Any] = [crawl, int(mode), batch]
+    if mode in (Mode.MARK, Mode.MARK_STORED):
+        flat: list[Any] = [crawl, int(Mode.MARK), batch]
+        for fingerprint, host, _ in rows:
+            flat += (str(fingerprint), host, "S" if mode is Mode.MARK_STORED else "O", "0")
+        return to_msgpack(flat)
+    flat = [crawl, int(mode), batch]
     for fingerprint, host, item in rows:
         flat += (str(fingerprint), host, chr(LEVEL_A + item.level), entry_of(item))
+    return to_msgpack(flat)
+
+
+def mark_args(crawl: int, rows: Iterable[tuple[int, str, Admission]]) -> bytes:
+    """Rows are (fingerprint, host, item), which are in the overflow."""
+    flat: list[Any] = [crawl]
+    for fingerprint, host, item in rows:
+        flat += (str(fingerprint), host, chr(LEVEL_A + item.level))
     return to_msgpack(flat)
 
 
@@ -149,7 +163,9 @@ def fields(flat: Sequence[bytes]) -> dict[str, str]:
     return dict(zip(text[::2], text[1::2], strict=True))
 
 
-def host_state(host: str, partition: int, now_ms: int, h: dict[str, str]) -> HostState:
+def host_state(
+    host: str, partition: int, now_ms: int, h: dict[str, str], waiting: int
+) -> HostState:
     """An operator's view of a host's record; ``delay`` is the host's own, without its crawls'."""
 
     def ms(key: str) -> float:
@@ -160,7 +176,7 @@ def host_state(host: str, partition: int, now_ms: int, h: dict[str, str]) -> Hos
         partition=partition,
         delay=max(ms("ad"), ms("rd"), ms("od")) / 1000,
         sessions=int(ms("busy")),
-        waiting=sum(int(v) for k, v in h.items() if k[0] == "c" and k[1:].isdigit()),
+        waiting=waiting,
         next_in=max(ms("next") - now_ms, 0) / 1000,
         blocked_in=max(ms("till") - now_ms, 0) / 1000,
         block_level=int(ms("lvl")),

@@ -121,6 +121,8 @@ def replay(frontier: Frontier, node: Node, store: Store, run: str) -> None:
 
     for crawl in store.crawls():
         frontier.put_crawl(crawl)
+    frontier.respill(node)
+    for crawl in store.crawls():
         try:
             stored = put(crawl.id, _stored(store, crawl.id), Mode.MARK_STORED)
             settled = put(crawl.id, _settled(store, crawl.id), Mode.MARK)

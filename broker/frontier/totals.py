@@ -9,7 +9,8 @@ from schema.records import Totals
 
 _COUNTERS = {
     "adm": "admitted", "wait": "waiting", "leased": "leased", "later": "later", "fin": "finished",
-    "stored": "stored", "dead": "dead", "retries": "retries", "bytes": "bytes", "hosts": "hosts",
+    "stored": "stored", "over": "overflow", "dead": "dead", "retries": "retries", "bytes": "bytes",
+    "hosts": "hosts",
 }  # fmt: skip
 
 

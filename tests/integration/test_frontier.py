@@ -697,17 +697,23 @@ def test_full_redis_refuses_new_urls_and_lets_the_rest_go_on(
         frontier.start()
         crawl = new_crawl(frontier, store, delay=0)
         frontier.admit(crawl.id, urls("h.example", 3))
+        p = frontier.partition_of("h.example")
         server.client.config_set("maxmemory", "100kb")
-        with pytest.raises(Unavailable, match="away"):
-            frontier.admit(crawl.id, urls("h.example", 9))
+        assert frontier.admit(crawl.id, urls("h.example", 9)) == [True] * 9
+        assert len(store.overflow(crawl.id, p, "h.example", 99)) == 9, "in SQL, though unmarked"
         (s,) = Worker(frontier).lease(wait=2)
         finish_all(frontier, s)
         assert close(frontier, s, robots=True, delay=1.0) == "ok"
         totals = frontier.scan(crawl.id)
         assert totals is not None
         assert (totals.admitted, totals.finished) == (3, 3), "a refused batch changes nothing"
+        with pytest.raises(Unavailable, match="memory limit"):
+            frontier.refill(crawl.id, p, "h.example")
         server.client.config_set("maxmemory", "0")
-        assert frontier.admit(crawl.id, urls("h.example", 9)) == [False] * 3 + [True] * 6
+        assert frontier.refill(crawl.id, p, "h.example") == 9, "three of them were seen already"
+        totals = frontier.scan(crawl.id)
+        assert totals is not None
+        assert (totals.admitted, totals.waiting) == (9, 6)
         frontier.stop()
     finally:
         server.stop()
@@ -864,7 +870,7 @@ def test_host_whose_list_is_gone_is_asked_for_once(
     frontier: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
     crawl = new_crawl(frontier, store, delay=0)
-    frontier.admit(crawl.id, urls("h.example", 3))
+    frontier.admit(crawl.id, urls("h.example", 30))
     p = frontier.partition_of("h.example")
     redis_server.client.delete(f"gc:{{{p}}}:w:{crawl.id}:h.example:A")
     redis_server.client.config_resetstat()

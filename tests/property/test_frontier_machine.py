@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
+import redis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -36,6 +38,7 @@ from schema.records import (
     Retry,
     Session,
 )
+from schema.urls import task_path
 from schema.wire import to_msgpack
 from store import open_store
 from tests.support.redis_server import RedisServer
@@ -44,6 +47,15 @@ HOSTS = ["a.example", "b.example", "www.a.example", "c.example:8080"]
 LIFE_MS, TTL_S, REQUEST_S = 1_800_000, 20.0, 10.0
 DELAYS = {1: 3.0, 2: 0.0}
 SLOTS = {1: 1, 2: 3}
+HOST_BUDGET, PARTITION_BUDGET = 500, 1600
+TASK_BYTES, HOST_BYTES = 24, 240
+"""As in ``lua/common.lua``."""
+
+
+def unpacked(packed: str) -> dict[str, Any]:
+    """A host's record, read as Latin-1."""
+    record: dict[str, Any] = msgspec.msgpack.decode(packed.encode("latin-1"))
+    return record
 
 
 @dataclass
@@ -67,12 +79,15 @@ class FrontierMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="frontier-"))
         self.client = self.server.client
         self.client.flushall()
+        self.raw = redis.Redis(port=self.server.port, decode_responses=True, encoding="latin-1")
         store = open_store(f"sqlite:///{self.folder / 'c.sqlite'}")
         self.store = store
         self.frontier = Frontier(
             [self.server.url], store, partitions=2, request_seconds=REQUEST_S, create=True
         )
         self.node = self.frontier.nodes[0]
+        self.client.hset(keys.OWNER, "host_budget", HOST_BUDGET)
+        self.client.hset(keys.OWNER, "budget", PARTITION_BUDGET)
         self.crawls: dict[int, Crawl] = {}
         for number, delay in DELAYS.items():
             options = CrawlOptions(delay=delay, slots=SLOTS[number])
@@ -90,6 +105,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.blocked: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
         self.robots: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
         self.adaptive: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
+        self.spilled: set[tuple[int, str]] = set()
         self.sequence: Counter[str] = Counter()
         self.incarnation: Counter[str] = Counter()
         for number in self.crawls:
@@ -138,7 +154,9 @@ class FrontierMachine(RuleBasedStateMachine):
     )
     def admit(self, crawl: int, found: list[tuple[str, int, int]]) -> None:
         items = [Admission(f"http://{h}/{n}", depth=d, level=d) for h, n, d in found]
+        known, before = self.beyond(), {host: self.size(host) for host in HOSTS}
         new = self.frontier.admit(crawl, items)
+        self.spilled |= self.beyond() - known
         expected, seen = [], set()
         for item in items:
             key = (crawl, item.url)
@@ -146,7 +164,45 @@ class FrontierMachine(RuleBasedStateMachine):
             seen.add(key)
         assert new == expected
         for key in seen:
-            self.place.setdefault(key, "waiting")
+            self.place.setdefault(key, "overflow" if key in self.spilled else "waiting")
+        for host in HOSTS:
+            after = self.size(host)
+            assert after <= max(HOST_BUDGET, before[host]), "taken in beyond the host's budget"
+
+    def size(self, host: str) -> int:
+        """Bytes of a host's waiting tasks."""
+        return sum(
+            len(task_path(url)) + TASK_BYTES
+            for (_, url), at in self.place.items()
+            if at == "waiting" and f"//{host}/" in url
+        )
+
+    def beyond(self) -> set[tuple[int, str]]:
+        """What waits in SQL's overflow."""
+        return {
+            (crawl, row.item.url)
+            for crawl in DELAYS
+            for p in self.frontier.partitions
+            for host in HOSTS
+            for row in self.store.overflow(crawl, p, host, 1000)
+        }
+
+    @rule(crawl=st.sampled_from([1, 2]), host=st.sampled_from(HOSTS))
+    def refill(self, crawl: int, host: str) -> None:
+        """What comes back is the best of the overflow, and no more than there is room for."""
+        p = self.frontier.partition_of(host)
+        rows = self.store.overflow(crawl, p, host, 1000)
+        brought = self.frontier.refill(crawl, p, host)
+        assert brought <= len(rows)
+        left = [(crawl, row.item.url) for row in self.store.overflow(crawl, p, host, 1000)]
+        assert left == [(crawl, row.item.url) for row in rows[brought:]]
+        for row in rows[:brought]:
+            key = (crawl, row.item.url)
+            assert self.place[key] == "overflow"
+            self.place[key] = "waiting"
+            self.spilled.discard(key)
+        if not brought and rows:
+            assert self.client.get(f"gc:{{{p}}}:b"), "an empty partition took nothing"
 
     @rule(
         data=st.data(), worker=st.sampled_from("vw"), most=st.integers(1, 4), per=st.integers(1, 5)
@@ -433,7 +489,7 @@ class FrontierMachine(RuleBasedStateMachine):
     def dump(self) -> dict[str, Any]:
         """All keys and values but the expiries."""
         names = sorted(self.client.keys("gc:{*"))
-        pipe = self.client.pipeline(transaction=False)
+        pipe = self.raw.pipeline(transaction=False)
         for key in names:
             pipe.type(key)
         for key, kind in zip(names, pipe.execute(), strict=True):
@@ -459,7 +515,12 @@ class FrontierMachine(RuleBasedStateMachine):
 
         for key, value in dump.items():
             kind, *rest = key.split("}:", 1)[1].split(":", 2)
-            if kind == "w":
+            if kind == "h":
+                for crawl, queue in unpacked(value).get("q", {}).items():
+                    for entry in queue.get("e", ()):
+                        met(int(crawl), rest[0] if len(rest) == 1 else ":".join(rest), entry[1:],
+                            "waiting")  # fmt: skip
+            elif kind == "w":
                 host, _, _ = rest[1].rpartition(":")
                 for entry in value:
                     met(int(rest[0]), host, entry, "waiting")
@@ -472,11 +533,28 @@ class FrontierMachine(RuleBasedStateMachine):
                 for member, _ in value:
                     crawl, host, entry = member.split("\n")
                     met(int(crawl), host, entry[1:], "later")
+        for key in self.beyond():
+            places[key] += 1
+            where[key] = "overflow"
         open_places = {key: at for key, at in self.place.items() if at != "final"}
         assert where == open_places
         assert not [key for key, n in places.items() if n > 1], "a URL stands in two places"
         self.counters(dump)
+        self.bytes(dump, where)
         self.due_sets(dump)
+
+    def bytes(self, dump: dict[str, Any], where: dict[tuple[int, str], str]) -> None:
+        """The partition's bytes equal a recount, and stay within budget and what is in flight."""
+        for p in self.frontier.partitions:
+            tasks = [
+                (crawl, url, at)
+                for (crawl, url), at in where.items()
+                if at != "overflow" and self.frontier.partition_of(url.split("/")[2]) == p
+            ]
+            hosts = {(crawl, url.split("/")[2]) for crawl, url, at in tasks if at == "waiting"}
+            counted = sum(len(task_path(url)) + TASK_BYTES for _, url, _ in tasks)
+            assert int(dump.get(f"gc:{{{p}}}:b", 0)) == counted + HOST_BYTES * len(hosts)
+            assert counted <= PARTITION_BUDGET
 
     def counters(self, dump: dict[str, Any]) -> None:
         for crawl in DELAYS:
@@ -486,12 +564,18 @@ class FrontierMachine(RuleBasedStateMachine):
             assert totals.waiting == mine["waiting"]
             assert totals.leased == mine["leased"]
             assert totals.later == mine["later"]
+            assert totals.overflow == mine["overflow"]
             assert totals.finished == mine["final"]
             assert totals.admitted == sum(mine.values())
             assert (totals.open == 0) == (mine["final"] == sum(mine.values()))
-            seen = [int(fp) for k, v in dump.items() if f"}}:z:{crawl}:" in k for fp in v]
-            expected = {self.frontier.fingerprint(url) for c, url in self.place if c == crawl}
-            assert sorted(seen) == sorted(expected)
+            for kind, wanted in (("z", False), ("y", True)):
+                found = [int(fp) for k, v in dump.items() if f"}}:{kind}:{crawl}:" in k for fp in v]
+                expected = {
+                    self.frontier.fingerprint(url)
+                    for (c, url), at in self.place.items()
+                    if c == crawl and (at == "overflow") == wanted
+                }
+                assert sorted(found) == sorted(expected)
 
     def due_sets(self, dump: dict[str, Any]) -> None:
         """Every servable host is in `due` of each crawl that waits there, at its time."""
@@ -500,7 +584,7 @@ class FrontierMachine(RuleBasedStateMachine):
                 continue
             host = url.split("/")[2]
             p = self.frontier.partition_of(host)
-            record = dump[f"gc:{{{p}}}:h:{host}"]
+            record = unpacked(dump[f"gc:{{{p}}}:h:{host}"])
             due = dict(dump.get(f"gc:{{{p}}}:due:{crawl}", []))
             if int(record.get("busy", 0)) == 0:
                 times = max(float(record.get("next", 0)), float(record.get("till", 0)))

@@ -8,6 +8,7 @@ from typing import Any
 
 from gevent.event import Event
 
+from broker.frontier.frontier import Room
 from broker.frontier.partition import Mode
 from schema.errors import Unavailable, UnknownCrawl
 from schema.records import (
@@ -36,6 +37,10 @@ class Sums:
     stored: int = 0
     bytes: int = 0
 
+    @property
+    def open(self) -> int:
+        return self.waiting + self.leased + self.later
+
 
 @dataclass
 class QueueDouble:
@@ -51,6 +56,10 @@ class QueueDouble:
     sessions: tuple[Session, ...] = ()
     last: Any = None
     activity: Event = field(default_factory=Event)
+    overflowing: Event = field(default_factory=Event)
+    full: bool = False
+    rooms: dict[int, Room] = field(default_factory=dict)
+    refilled: list[tuple[int, int, str]] = field(default_factory=list)
 
     def _check(self) -> None:
         if self.away:
@@ -78,6 +87,18 @@ class QueueDouble:
         self.sums[crawl_id] = replace(before, admitted=len(seen), waiting=len(seen))
         self.activity.set()
         return flags
+
+    def room(self, partition: int, most: int = 50) -> Room:
+        self._check()
+        return self.rooms.get(partition, Room(0, 0, False, []))
+
+    def refill(self, crawl: int, partition: int, host: str) -> int:
+        self._check()
+        self.refilled.append((crawl, partition, host))
+        return 1
+
+    def watch_memory(self) -> None:
+        pass
 
     def put_crawl(self, crawl: Crawl) -> None:
         self._check()

@@ -22,6 +22,7 @@ from schema.records import (
     CrawlOptions,
     Final,
     FrontierIdentity,
+    Overflow,
     StoredPage,
 )
 from store.base import Store
@@ -54,6 +55,14 @@ def attempt(crawl: int, fingerprint: int, at_ms: int = 1000, **more: Any) -> Att
     more = {"code": 200, "kind": "ok", "errors": 0, "elapsed_ms": 100, **more}
     more.setdefault("url", f"http://example.org/{fingerprint}")
     return Attempt(crawl=crawl, fingerprint=fingerprint, at_ms=at_ms, **more)
+
+
+def beyond(levels: list[int], host: str, first: int = 10) -> list[Overflow]:
+    """Rows of partition 7 with fingerprints from ``first`` on."""
+    return [
+        Overflow(first + n, 7, Admission(f"http://{host}/{first + n}", level=level))
+        for n, level in enumerate(levels)
+    ]
 
 
 def links(*urls: str, depth: int = 1) -> list[Admission]:
@@ -411,6 +420,66 @@ class StoreContract:
         assert stored.depth == 2**63 - 1
 
     # -- blocks
+
+    def test_overflow_comes_back_by_level_then_in_order_of_arrival(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.put_overflow(crawl, beyond([3, 1, 3, 0], host="a.org"))
+        store.put_overflow(crawl, beyond([2], host="b.org", first=50))
+        found = store.overflow(crawl, 7, "a.org", 10)
+        assert [(row.fingerprint, row.item.level) for row in found] == [
+            (13, 0), (11, 1), (10, 3), (12, 3),
+        ]  # fmt: skip
+        assert [row.fingerprint for row in store.overflow(crawl, 7, "a.org", 2)] == [13, 11]
+        assert store.overflow(crawl, 8, "a.org", 10) == []
+        assert store.overflow_hosts(crawl, 7, "", 10) == ["a.org", "b.org"]
+        assert store.overflow_hosts(crawl, 7, "a.org", 10) == ["b.org"]
+        assert store.overflow_places() == [(crawl, 7)]
+
+    def test_overflow_that_is_put_again_waits_again_at_the_better_level(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.put_overflow(crawl, beyond([3, 3], host="a.org"))
+        store.overflow_taken(crawl, store.overflow(crawl, 7, "a.org", 10), "n", 1)
+        assert store.overflow(crawl, 7, "a.org", 10) == []
+        assert store.overflow_places() == []
+        store.put_overflow(crawl, beyond([1], host="a.org", first=11))
+        assert [(r.fingerprint, r.item.level) for r in store.overflow(crawl, 7, "a.org", 10)] == [
+            (11, 1)
+        ]
+
+    def test_overflow_that_was_taken_waits_again_once_it_is_freed(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.put_overflow(crawl, beyond([3, 3, 3], host="a.org"))
+        rows = store.overflow(crawl, 7, "a.org", 10)
+        store.overflow_taken(crawl, rows[:2], "n", 1)
+        assert store.overflow(crawl, 7, "a.org", 10) == rows[2:]
+        assert [r for _, some in store.overflow_of(7) for r in some] == rows, "it is not fetched"
+        store.free_overflow(7)
+        assert store.overflow(crawl, 7, "a.org", 10) == rows
+
+    def test_overflow_goes_with_the_page_or_final_state(self, store: Store, crawl: int) -> None:
+        store.put_overflow(crawl, beyond([3, 3, 3, 3], host="a.org"))
+        rows = store.overflow(crawl, 7, "a.org", 10)
+        store.commit(Commit(pages=[page(crawl, 10)], finals=[final(crawl, 11)]))
+        assert store.overflow(crawl, 7, "a.org", 10) == rows[2:]
+        store.commit(Commit(pages=[page(crawl, 50)]))
+        store.put_overflow(crawl, beyond([0], host="a.org", first=50))
+        store.overflow_taken(crawl, store.overflow(crawl, 7, "a.org", 10), "n", 1)
+        assert [r for _, some in store.overflow_of(7) for r in some] == rows[2:], "fetched already"
+
+    def test_overflow_of_a_deleted_crawl_goes_with_it(self, store: Store, crawl: int) -> None:
+        store.put_overflow(crawl, beyond([3] * 10, host="a.org"))
+        store.delete_crawl(crawl)
+        assert store.overflow_places() == []
+        store.put_overflow(crawl, beyond([3], host="a.org"))
+        assert list(store.overflow_of(7)) == [], "nobody could ask for it"
+
+    def test_a_crawl_with_overflow_ends_only_at_a_limit(self, store: Store, crawl: int) -> None:
+        store.put_overflow(crawl, beyond([3], host="a.org"))
+        assert store.set_state(crawl, "done", "finished").state == "active"
+        assert store.set_state(crawl, "done", "max_pages").state == "done"
 
     def test_a_block_never_moves_back(self, store: Store) -> None:
         store.put_block("a.org", 2000, "429")

@@ -2,7 +2,7 @@
 --
 -- args  {longest block ms, first back-off ms, {token, host, adaptive delay ms, latency ms, robots delay
 --        ms, robots read, failed, block ms, requests, task to release …} …}
--- {'OK', now, statuses, blocks, nexts…}: blocks has until-ms (0: none) per item. Unfinished tasks
+-- {'OK', now, statuses, blocks, tend}: blocks has until-ms (0: none) per item. Unfinished tasks
 -- stay under the token. blocked-until never moves back; the level rises once a block.
 local MAX_BLOCK, BASE_BLOCK = args[1], args[2]
 local statuses, blocks = {}, {}
@@ -14,13 +14,12 @@ for a = 3, #args do
   if s.host ~= it[2] or s.open ~= '1' then
     statuses[#statuses + 1] = 'stale'
   else
-    local hk = P .. ':h:' .. s.host
-    local h = record(hk)
+    local h = host_of(s.host)
     local only, some = {}, false
     for i = 10, #it do only[it[i]] = true; some = true end
     if some then give_back(token, s, h, only, false) end
-    local latency = it[4] > 0 and it[4] or num(h.lat)
-    h.ad = it[3]
+    h.ad, h.dirty = it[3], true
+    if it[4] > 0 then h.lat = it[4] end
     if it[5] > 0 or it[6] == 1 then h.rd = it[5] end
     if it[6] == 1 then h.rob = now + ROBOTS_MS end
     if it[7] ~= '' then
@@ -39,12 +38,11 @@ for a = 3, #args do
     elseif it[8] > 0 then -- nobody had time for it: no failure, and its turn comes later
       h.next = math.max(num(h.next), now + math.min(it[8], MAX_BLOCK))
     end
-    redis.call('HSET', hk, 'ad', h.ad, 'lat', latency, 'rd', num(h.rd), 'rob', num(h.rob),
-               'fail', num(h.fail), 'lvl', num(h.lvl), 'till', num(h.till))
     free_slot(token, s, h, it[9] > 0 and now or 0)
     if num(s.left) <= 0 then drop_session(token, s) end
-    rescore(s.host, h)
+    rescore(h)
     statuses[#statuses + 1] = 'ok'
   end
 end
+save()
 return {'OK', now, statuses, blocks, next_tend()}

@@ -12,7 +12,7 @@ for a = 3, #args do
     statuses[#statuses + 1] = 'stale'
   else
     if now <= num(s[3]) then redis.call('ZADD', P .. ':sd', 'GT', now + args[1] + args[2], token) end
-    local till = num(redis.call('HGET', P .. ':h:' .. s[1], 'till'))
+    local till = num(host_of(s[1]).till)
     statuses[#statuses + 1] = s[2] == '1' and (now > num(s[3]) or till > now) and 'stop' or 'ok'
   end
 end

@@ -2,6 +2,9 @@
 --
 -- args  {{token, host, task number, 'done'|'retry'|'dead', kind, wait ms, charge, stored, bytes} …}
 -- {'OK', now, statuses, tend}: 'ok', 'stale' (token or task not current: nothing changed) or 'gone'.
+--
+-- A task that killed or hung a process comes back as one delivered SUSPECT times without outcome: it
+-- is tried alone from then on.
 local SUSPECT = 3 -- schema.records.SUSPECT_DELIVERIES
 local statuses, sessions, earlier = {}, {}, nil
 local before = next_tend()
@@ -11,47 +14,55 @@ for a = 1, #args do
   local s = sessions[token]
   if not s then
     local got = redis.call('HMGET', P .. ':s:' .. token, 'host', 'crawl', 'worker', 'open')
-    s = {host = got[1], crawl = got[2], worker = got[3], open = got[4]}
+    s = {host = got[1], crawl = got[2], worker = got[3], open = got[4], settled = {}, gone = {}}
     sessions[token] = s
   end
-  local value = s.host == it[2] and redis.call('HGET', P .. ':s:' .. token, field)
+  local value = s.host == it[2] and not s.gone[field] and redis.call('HGET', P .. ':s:' .. token, field)
   if not value then
     statuses[#statuses + 1] = 'stale'
   else
-    redis.call('HDEL', P .. ':s:' .. token, field)
-    s.left = redis.call('HINCRBY', P .. ':s:' .. token, 'left', -1)
-    local counters = P .. ':n:' .. s.crawl
-    if redis.call('EXISTS', P .. ':c:' .. s.crawl) == 0 then
+    s.gone[field] = true
+    s.settled[#s.settled + 1] = field
+    local cost = cost_of(value)
+    if not crawl_of(s.crawl) then
+      metered = metered - cost
       statuses[#statuses + 1] = 'gone'
     else
-      redis.call('HINCRBY', counters, 'leased', -1)
-      if it[5] ~= 'ok' then redis.call('HINCRBY', counters, 'f:' .. it[5], 1) end
+      bump(s.crawl, 'leased', -1)
+      if it[5] ~= 'ok' then bump(s.crawl, 'f:' .. it[5], 1) end
+      local over = it[4] ~= 'retry'
       if it[4] == 'retry' then
         local d, r, e, n, path = entry_parts(string.sub(value, 2))
-        -- a suspect stays one, and a page that took its process along becomes one: it runs alone
         local suspect = n >= SUSPECT or it[5] == 'process_death' or it[5] == 'stalled'
         local entry = entry_make(d, r, e + it[7], suspect and SUSPECT or 0, path)
         local at = now + it[6]
         local member = s.crawl .. '\n' .. s.host .. '\n' .. string.sub(value, 1, 1) .. entry
-        if redis.call('ZADD', P .. ':later', at, member) == 1 then
-          redis.call('HINCRBY', counters, 'later', 1)
-        else -- the same URL, queued twice by force, waits there already: this one ends here
-          redis.call('HINCRBY', counters, 'fin', 1)
-        end
-        redis.call('HINCRBY', counters, 'retries', 1)
+        -- the same URL, queued twice by force, may wait there already: this one ends here
+        over = redis.call('ZADD', P .. ':later', at, member) == 0
+        if not over then bump(s.crawl, 'later', 1) end
+        bump(s.crawl, 'retries', 1)
         earlier = math.min(earlier or at, at)
       else
-        redis.call('HINCRBY', counters, 'fin', 1)
-        if it[4] == 'dead' then redis.call('HINCRBY', counters, 'dead', 1) end
-        if it[8] == 1 then redis.call('HINCRBY', counters, 'stored', 1) end
-        if it[9] > 0 then redis.call('HINCRBY', counters, 'bytes', it[9]) end
+        if it[4] == 'dead' then bump(s.crawl, 'dead', 1) end
+        if it[8] == 1 then bump(s.crawl, 'stored', 1) end
+        bump(s.crawl, 'bytes', it[9])
+      end
+      if over then
+        bump(s.crawl, 'fin', 1)
+        metered = metered - cost
       end
       statuses[#statuses + 1] = 'ok'
     end
   end
 end
 for token, s in pairs(sessions) do
-  if s.left and s.left <= 0 and s.open == '0' then drop_session(token, s) end
+  if #s.settled > 0 then
+    local key = P .. ':s:' .. token
+    redis.call('HDEL', key, unpack(s.settled))
+    local left = redis.call('HINCRBY', key, 'left', -#s.settled)
+    if left <= 0 and s.open == '0' then drop_session(token, s) end
+  end
 end
+save()
 if earlier and (before == 0 or earlier < before) then wake(0, earlier) end
 return {'OK', now, statuses, next_tend()}

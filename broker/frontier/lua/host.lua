@@ -1,18 +1,24 @@
 -- What is known of a host; an operator's delay and block are set first where given.
 --
 -- args  {host, delay ms or -1, block ms or -1}
--- {'OK', now, {field, value …}, {waiting per crawl …}}. blocked-until never moves back, but for a
--- block of 0, by which an operator lifts it.
-local hk = P .. ':h:' .. args[1]
+-- {'OK', now, {field, value …}, waiting}: waiting counts the tasks of all crawls. blocked-until never
+-- moves back, but for a block of 0, by which an operator lifts it.
+local h = host_of(args[1])
 if args[2] >= 0 or args[3] >= 0 then
-  local h = record(hk)
+  h.dirty = true
   if args[2] >= 0 then h.od = args[2] end
   if args[3] == 0 then
     h.till, h.lvl = 0, 0
   elseif args[3] > 0 then
     h.till = math.max(num(h.till), now + args[3])
   end
-  redis.call('HSET', hk, 'od', num(h.od), 'till', num(h.till), 'lvl', num(h.lvl))
-  rescore(args[1], h)
+  rescore(h)
+  save()
 end
-return {'OK', now, redis.call('HGETALL', hk)}
+local flat, waiting = {}, 0
+for _, field in ipairs(NUMBERS) do
+  flat[#flat + 1] = field
+  flat[#flat + 1] = string.format('%.0f', num(h[field]))
+end
+for _, q in pairs(h.q) do waiting = waiting + tasks_in(q) end
+return {'OK', now, flat, waiting}

@@ -22,16 +22,17 @@ for token, mark in pairs(all) do
   if i and not keep[token] and (num(i) < inc or num(n) <= seq) then
     local s = record(P .. ':s:' .. token)
     if s.host then
-      local h = record(P .. ':h:' .. s.host)
+      local h = host_of(s.host)
       tasks = tasks + give_back(token, s, h, nil, num(i) < inc)
       sessions = sessions + 1
       local running = num(i) < inc and not idle[token]
       if s.open == '1' then free_slot(token, s, h, running and now + longest or now) end
       drop_session(token, s)
-      rescore(s.host, h)
+      rescore(h)
     else
       redis.call('HDEL', ws, token)
     end
   end
 end
+save()
 return {'OK', now, sessions, tasks}

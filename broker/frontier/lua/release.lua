@@ -11,11 +11,12 @@ for a = 1, #args do
   else
     local only = nil
     for i = 3, #it do only = only or {}; only[it[i]] = true end
-    local h = record(P .. ':h:' .. s.host)
+    local h = host_of(s.host)
     give_back(it[1], s, h, only, false)
     if num(s.left) <= 0 and s.open == '0' then drop_session(it[1], s) end
-    rescore(s.host, h)
+    rescore(h)
     statuses[#statuses + 1] = 'ok'
   end
 end
+save()
 return {'OK', now, statuses}

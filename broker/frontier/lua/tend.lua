@@ -7,11 +7,11 @@ local reaped, promoted = 0, 0
 for _, token in ipairs(redis.call('ZRANGEBYSCORE', P .. ':sd', '-inf', now, 'LIMIT', 0, most)) do
   local s = record(P .. ':s:' .. token)
   if s.host then
-    local h = record(P .. ':h:' .. s.host)
+    local h = host_of(s.host)
     give_back(token, s, h, nil, true)
     if s.open == '1' then free_slot(token, s, h, now) end
     drop_session(token, s)
-    rescore(s.host, h)
+    rescore(h)
     reaped = reaped + 1
   else
     redis.call('ZREM', P .. ':sd', token)
@@ -20,12 +20,16 @@ end
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', P .. ':later', '-inf', now, 'LIMIT', 0, most)) do
   local crawl, host, value = string.match(member, '^(%d+)\n([^\n]+)\n(.*)$')
   redis.call('ZREM', P .. ':later', member)
-  if redis.call('EXISTS', P .. ':c:' .. crawl) == 1 then
-    local h = record(P .. ':h:' .. host)
-    put_back(crawl, host, h, {{string.sub(value, 1, 1), string.sub(value, 2)}}, true)
-    redis.call('HINCRBY', P .. ':n:' .. crawl, 'later', -1)
-    rescore(host, h)
+  if crawl_of(crawl) then
+    local h = host_of(host)
+    push(h, crawl, {value}, true)
+    bump(crawl, 'later', -1)
+    bump(crawl, 'wait', 1)
+    rescore(h)
     promoted = promoted + 1
+  else
+    metered = metered - cost_of(value)
   end
 end
+save()
 return {'OK', now, reaped, promoted, next_tend()}

@@ -1,23 +1,23 @@
+-- include urlset
 -- Where a URL stands in this partition; looks at a bounded number of tasks.
 --
 -- args  {crawl, host, fingerprint, path}
 -- {'OK', now, seen, place, detail …}: place is 'waiting' (position, level char), 'leased' (worker,
--- number), 'later' (due ms, entry) or ''.
+-- number), 'later' (due ms, entry), 'overflow' or ''.
 local crawl, host, fp, path = args[1], args[2], args[3], args[4]
-local z = redis.call('HMGET', P .. ':zs:' .. crawl, 'level', 'ptr')
-local level, ptr = num(z[1]), num(z[2])
-local size = 2 ^ (32 - level)
-local top = math.min(math.floor((tonumber(fp) + 9223372036854775808) / 4294967296), 4294967295)
-local i = math.floor(top / size)
-local start = i < ptr and math.floor(top / (size / 2)) * (size / 2) or i * size
-local seen = redis.call('SISMEMBER', P .. ':z:' .. crawl .. ':' .. string.format('%08x', start), fp)
+local seen = urlset('z', crawl).has(fp) and 1 or 0
+if urlset('y', crawl).has(fp) then return {'OK', now, seen, 'overflow', 0, ''} end
 local function is(entry)
   local _, _, _, _, p = entry_parts(entry)
   return p == path
 end
-local levels, before = redis.call('HGET', P .. ':h:' .. host, 'v' .. crawl) or '', 0
-for n = 1, #levels do
-  local ch = string.sub(levels, n, n)
+local q = host_of(host).q[tostring(crawl)] or {e = {}}
+for at, value in ipairs(q.e or {}) do
+  if is(string.sub(value, 2)) then return {'OK', now, seen, 'waiting', at, string.sub(value, 1, 1)} end
+end
+local before = 0
+for n = 1, #(q.l or '') do
+  local ch = string.sub(q.l, n, n)
   local list = list_key(crawl, host, ch)
   for at, entry in ipairs(redis.call('LRANGE', list, 0, 999)) do
     if is(entry) then return {'OK', now, seen, 'waiting', before + at, ch} end
@@ -28,7 +28,7 @@ for _, token in ipairs(redis.call('ZRANGE', P .. ':sd', 0, 499)) do
   local s = redis.call('HMGET', P .. ':s:' .. token, 'host', 'crawl', 'worker')
   if s[1] == host and s[2] == tostring(crawl) then
     for _, t in ipairs(held(record(P .. ':s:' .. token))) do
-      if is(t[3]) then return {'OK', now, seen, 'leased', s[3], t[1]} end
+      if is(string.sub(t[2], 2)) then return {'OK', now, seen, 'leased', s[3], t[1]} end
     end
   end
 end

@@ -1,0 +1,47 @@
+"""How much may wait in a node's memory, and when it is near its limit.
+
+The limit is Redis' own ``maxmemory``, or half of its machine's memory where none is set. Half of it
+is for tasks, shared evenly by the node's partitions; the rest is for the seen-set, hosts and
+sessions. What is beyond goes to the overflow in SQL (``lua/admit.lua``). From 80 % of the limit on
+nothing new is taken in at all; below 75 % it is again.
+"""
+
+from __future__ import annotations
+
+from broker.frontier import keys
+from broker.frontier.node import Node
+from schema.log import logger
+
+log = logger("frontier")
+
+HOST_BYTES = 16 * 1024 * 1024
+"""Bytes of one host's waiting tasks: some 150,000 URLs."""
+TASK_SHARE = 0.5
+FULL_SHARE, ROOM_SHARE = 0.80, 0.75
+
+
+def watch(node: Node, partitions: int, host_bytes: int) -> None:
+    """Read the node's memory and write the budgets into its owner record. Raises Unavailable.
+
+    Fields: ``budget`` bytes of tasks a partition, ``host_budget`` bytes of waiting tasks a host,
+    ``full`` 1 near the limit.
+    """
+    info = _info(node)
+    used, limit = info["used_memory"], info["maxmemory"] or info["total_system_memory"] // 2
+    full = used > limit * (ROOM_SHARE if node.full else FULL_SHARE)
+    if full != node.full:
+        log.warning("node memory", node=node.shown, full=full, used_bytes=used, limit_bytes=limit)
+    node.full = full
+    budget = int(limit * TASK_SHARE / partitions)
+    node.command(
+        "HSET", keys.OWNER, "budget", budget, "host_budget", host_bytes, "full", int(full)
+    )  # fmt: skip
+
+
+def _info(node: Node) -> dict[str, int]:
+    found = {}
+    for line in node.command("INFO", "memory").decode().splitlines():
+        name, _, value = line.partition(":")
+        if value.isdigit():
+            found[name] = int(value)
+    return found

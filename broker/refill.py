@@ -1,0 +1,105 @@
+"""Bringing tasks back from the overflow before a host runs dry, while there is room in memory.
+
+A host that ran low comes first; then, in a partition at half of its budget or less, every host that
+waits in SQL, in turn. Any number of brokers may do this: refilling is an ordinary admission.
+"""
+
+from __future__ import annotations
+
+import gevent
+from gevent import Greenlet
+from gevent.event import Event
+
+from broker.service import Service
+from schema.errors import Unavailable, UnknownCrawl
+from schema.log import logger
+
+log = logger("refill")
+
+BUSY_SECONDS = 0.1
+"""Between two rounds while there is something to bring."""
+IDLE_SECONDS = 1.0
+"""The same while nothing could be brought."""
+LOOK_SECONDS = 10.0
+"""Between two looks into SQL when nothing was heard of any overflow."""
+LOW_SHARE = 0.5
+"""A partition takes on new hosts below this share of its budget."""
+HOSTS = 50
+"""Hosts of a partition that are refilled in one round."""
+
+
+class Refill:
+    """One greenlet a broker. ``start()`` it; it ends when the service stops."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._after: dict[tuple[int, int], str] = {}
+        self._greenlet: Greenlet[[], None] | None = None
+
+    def start(self) -> None:
+        """Begin with a look into SQL."""
+        self._greenlet = gevent.spawn(self._run)
+
+    def stop(self) -> None:
+        """End after the step that is going on; ``service.stopping`` must be set."""
+        if self._greenlet is not None:
+            self._overflowing.set()
+            self._greenlet.join()
+
+    @property
+    def _overflowing(self) -> Event:
+        return self._service.frontier.overflowing
+
+    def _run(self) -> None:
+        stopping = self._service.stopping
+        while not stopping.is_set():
+            wait = LOOK_SECONDS
+            try:
+                self._overflowing.clear()
+                if places := self._service.store.overflow_places():
+                    self._overflowing.set()
+                    wait = BUSY_SECONDS if self.step(places) else IDLE_SECONDS
+            except Unavailable as error:
+                log.warning("refill waits", error=str(error))
+                wait = IDLE_SECONDS
+            except Exception:
+                log.exception("refill failed")
+            if self._overflowing.is_set():
+                stopping.wait(min(wait, IDLE_SECONDS))
+            else:
+                self._overflowing.wait(wait)
+
+    def step(self, places: list[tuple[int, int]]) -> int:
+        """One round over (crawl, partition) that have rows; returns how many tasks came back."""
+        brought = 0
+        by_partition: dict[int, list[int]] = {}
+        for crawl, partition in places:
+            by_partition.setdefault(partition, []).append(crawl)
+        for partition, crawls in by_partition.items():
+            room = self._service.frontier.room(partition, HOSTS)
+            if room.full:
+                continue
+            for crawl, host in room.dry:
+                brought += self._refill(crawl, partition, host)
+            if not room.budget or room.used < room.budget * LOW_SHARE:
+                for crawl in crawls:
+                    brought += self._walk(crawl, partition)
+        return brought
+
+    def _walk(self, crawl: int, partition: int) -> int:
+        """Refill the next few hosts of a crawl in a partition, in the order of their names."""
+        key = (crawl, partition)
+        hosts = self._service.store.overflow_hosts(*key, self._after.get(key, ""), HOSTS)
+        if len(hosts) < HOSTS:
+            self._after.pop(key, None)
+        else:
+            self._after[key] = hosts[-1]
+        return sum(self._refill(crawl, partition, host) for host in hosts)
+
+    def _refill(self, crawl: int, partition: int, host: str) -> int:
+        if self._service.deleting(crawl):
+            return 0
+        try:
+            return self._service.frontier.refill(crawl, partition, host)
+        except UnknownCrawl:
+            return 0

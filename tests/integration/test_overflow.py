@@ -1,0 +1,238 @@
+"""Beyond the memory budget: URLs wait in SQL, come back the best first, and none is lost."""
+
+from __future__ import annotations
+
+import urllib.error
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.frontier import Frontier, keys
+from schema.records import Admission, Done, FinishItem, Overflow
+from store import open_store
+from store.base import Store
+from tests.integration.test_frontier import Worker, close, finish_all, new_crawl
+from tests.support import oracle
+from tests.support.redis_server import RedisServer
+from tests.support.site_server import SiteServer
+from tests.support.sites import direct, graph_site
+from tests.support.stored import read_stored
+from tests.support.system import System, wait_until
+from tests.support.walk import walk
+
+HOST = "h.example"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = open_store(f"sqlite:///{tmp_path / 'c.sqlite'}")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def frontier(redis_server: RedisServer, store: Store) -> Iterator[Frontier]:
+    """With room for some ten URLs a host."""
+    frontier = Frontier(
+        [redis_server.url], store, partitions=4, request_seconds=5, host_bytes=300, create=True
+    )
+    frontier.start()
+    yield frontier
+    frontier.stop()
+
+
+def urls(count: int, level: int = 3, host: str = HOST) -> list[Admission]:
+    return [Admission(f"http://{host}/{level}/{n:02d}", level=level) for n in range(count)]
+
+
+def waiting(store: Store, crawl: int, partition: int) -> list[str]:
+    return [row.item.url for row in store.overflow(crawl, partition, HOST, 999)]
+
+
+def test_what_is_beyond_a_hosts_budget_waits_in_sql_and_comes_back_best_first(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
+    assert frontier.admit(crawl.id, urls(30)) == [True] * 30
+    late = len(waiting(store, crawl.id, p))
+    assert 0 < late < 30
+    totals = frontier.scan(crawl.id)
+    assert totals is not None
+    assert (totals.admitted, totals.waiting, totals.overflow) == (30, 30 - late, late)
+    assert frontier.admit(crawl.id, urls(30)) == [False] * 30, "all of them are known"
+    better = urls(2, level=1)
+    assert frontier.admit(crawl.id, better) == [True] * 2
+    assert waiting(store, crawl.id, p)[:2] == [item.url for item in better], "no room even for them"
+
+    worker, got = Worker(frontier), []
+    for _ in range(60):
+        for s in worker.lease(tasks=2, wait=0):
+            got += [task.url for task in s.tasks]
+            finish_all(frontier, s)
+            close(frontier, s)
+        for place, host in frontier.room(p).dry:
+            frontier.refill(place, p, host)
+    assert sorted(got) == sorted(item.url for item in urls(30) + better)
+    order = [url for url in got if "/3/" in url]
+    assert order == sorted(order), "a host's own order is kept"
+    totals = frontier.scan(crawl.id)
+    assert totals is not None
+    assert (totals.open, totals.finished) == (0, 32)
+
+
+def test_newcomers_no_better_than_the_overflow_go_there_too(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
+    frontier.admit(crawl.id, urls(30))
+    (s,) = Worker(frontier).lease(sessions=1, tasks=8)
+    finish_all(frontier, s)
+    before = waiting(store, crawl.id, p)
+    frontier.admit(crawl.id, [Admission(f"http://{HOST}/late", level=3)])
+    assert waiting(store, crawl.id, p) == [*before, f"http://{HOST}/late"]
+    frontier.admit(crawl.id, [Admission(f"http://{HOST}/urgent", level=0)])
+    assert waiting(store, crawl.id, p) == [*before, f"http://{HOST}/late"], "there is room for it"
+
+
+def test_a_row_goes_with_its_page_and_not_before(frontier: Frontier, store: Store) -> None:
+    crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
+    frontier.admit(crawl.id, urls(30))
+    (s,) = Worker(frontier).lease(sessions=1, tasks=8)
+    finish_all(frontier, s)
+    brought = frontier.refill(crawl.id, p, HOST)
+    assert brought > 0
+    kept = [row for _, rows in store.overflow_of(p) for row in rows]
+    assert len(kept) == len(waiting(store, crawl.id, p)) + brought, "queued is not fetched"
+
+
+def test_an_emptied_redis_learns_of_the_overflow_again(
+    frontier: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
+    frontier.admit(crawl.id, urls(30))
+    (s,) = Worker(frontier).lease(sessions=1, tasks=8)
+    finish_all(frontier, s)
+    frontier.refill(crawl.id, p, HOST)
+    rows = sum(len(rows) for _, rows in store.overflow_of(p))
+    redis_server.client.delete(*redis_server.client.keys("gc:{*"))
+    frontier.put_crawl(crawl)
+    assert frontier.respill(frontier.nodes[0]) == rows
+    assert len(waiting(store, crawl.id, p)) == rows, "what it had taken is offered again"
+    assert not any(
+        frontier.admit(crawl.id, [row.item for row in store.overflow(crawl.id, p, HOST, 99)])
+    )
+
+
+def test_refill_that_was_overtaken_is_harmless(frontier: Frontier, store: Store) -> None:
+    """Marks that were refused, and rows of URLs that came another way since."""
+    crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
+    item = Admission(f"http://{HOST}/a", level=1)
+    row = Overflow(frontier.fingerprint(item.url), p, item)
+    store.put_overflow(crawl.id, [row])
+    assert frontier.admit(crawl.id, [item]) == [True], "nobody had marked it"
+    assert frontier.refill(crawl.id, p, HOST) == 1
+    totals = frontier.scan(crawl.id)
+    assert totals is not None
+    assert (totals.admitted, totals.waiting, totals.overflow) == (1, 1, 0)
+
+
+def test_a_crawl_is_not_done_while_urls_wait_in_sql(frontier: Frontier, store: Store) -> None:
+    crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
+    item = Admission(f"http://{HOST}/a", level=1)
+    store.put_overflow(crawl.id, [Overflow(frontier.fingerprint(item.url), p, item)])
+    assert store.set_state(crawl.id, "done").state == "active"
+    frontier.refill(crawl.id, p, HOST)
+    (s,) = Worker(frontier).lease()
+    frontier.finish([FinishItem(session=s.session, token=s.token, task=1, outcome=Done())])
+    assert store.set_state(crawl.id, "done").state == "done"
+
+
+def test_partition_beyond_its_budget_takes_no_new_host(
+    frontier: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    redis_server.client.hset(keys.OWNER, "budget", 1200)
+    items = [item for n in range(40) for item in urls(1, host=f"h{n}.example")]
+    assert frontier.admit(crawl.id, items) == [True] * 40
+    totals = frontier.scan(crawl.id)
+    assert totals is not None
+    assert totals.overflow > 20
+    assert totals.waiting + totals.overflow == 40
+    for p in frontier.partitions:
+        assert int(redis_server.client.get(f"gc:{{{p}}}:b") or 0) <= 1200
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+def test_a_crawl_with_little_memory_stores_every_page(
+    tmp_path: Path, redis_server: RedisServer, emptied: bool
+) -> None:
+    site = graph_site(120)
+    addresses = ["127.0.0.2", "127.0.0.3"]
+    with (
+        SiteServer(site, addresses) as server,
+        System(
+            tmp_path, [redis_server.url], host_bytes="1024", request_seconds="1", lease_seconds="2"
+        ) as system,
+    ):
+        starts = [server.url("/p/0", address) for address in addresses]
+        expected = walk(starts, direct(site), agent="greencrawl")
+        system.start().crawl(starts, delay=0.005)
+        url = ""
+
+        def beyond() -> bool:
+            return bool(system.stats()["overflow"] > 0)
+
+        wait_until(beyond, 30, "the overflow engages", every=0.01)
+        if emptied:
+            redis_server.client.flushall()
+        else:
+            store = open_store(f"sqlite:///{tmp_path / 'data' / 'content.sqlite'}")
+            for crawl, partition in store.overflow_places():
+                (host, *_) = store.overflow_hosts(crawl, partition, "", 1) or [""]
+                rows = store.overflow(crawl, partition, host, 1000)
+                url = rows[-1].item.url if rows else url
+            store.close()
+            answer = system.call("GET", f"/v1/urls?crawl=test&url={url}")[0]
+            assert answer["state"] in ("overflow", "waiting", "leased", "fetched"), answer
+
+        def done() -> bool:
+            try:
+                return bool(system.stats()["state"] == "done")
+            except urllib.error.HTTPError:
+                return False
+
+        wait_until(done, 60, f"the crawl is done\n{system.tail('broker')}", every=0.1)
+        requests = oracle.requests_of(server.hits, server.port)
+        pages = read_stored(tmp_path / "data").pages
+    assert oracle.shown(oracle.differences(pages, expected.pages, "stored")) == ""
+    assert oracle.shown(oracle.differences(requests, expected.requested, "sent")) == ""
+
+
+def test_seeds_are_answered_429_near_the_memory_limit_and_finishing_goes_on(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    with System(tmp_path, [redis_server.url]) as system:
+        system.start_broker()
+        system.crawl([], name="test", scope="any")
+        system.call("POST", "/v1/crawls/test/urls", {"urls": ["http://a.example/"]})
+        used = int(redis_server.client.info("memory")["used_memory"])
+        redis_server.client.config_set("maxmemory", int(used / 0.95))
+
+        def refused() -> bool:
+            try:
+                system.call("POST", "/v1/crawls/test/urls", {"urls": ["http://b.example/"]})
+            except urllib.error.HTTPError as error:
+                return error.code == 429 and int(error.headers["Retry-After"]) > 0
+            return False
+
+        wait_until(refused, 10, "seeding is refused", every=0.3)
+        lease = {"worker": "w", "incarnation": 1, "sequence": 1, "wait": 5}
+        session = system.call("POST", "/v1/lease", lease)["sessions"][0]
+        item = {
+            "session": session["session"], "token": session["token"], "task": 1,
+            "outcome": {"type": "done"},
+        }  # fmt: skip
+        assert system.call("POST", "/v1/finish", {"items": [item]})["results"] == ["ok"]
+        redis_server.client.config_set("maxmemory", 0)
+        wait_until(lambda: not refused(), 10, "seeding is possible again", every=0.3)
