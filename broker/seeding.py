@@ -67,8 +67,6 @@ def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
     if refused:
         raise HttpProblem(400, "; ".join(f"{f}: {why}" for f, why in refused[:5]), refused)
     is_new = wanted.name not in {crawl.name for crawl in service.store.crawls()}
-    if not is_new:
-        service.crawl(wanted.name)  # not while it is being deleted
     crawl = service.store.put_crawl(wanted.name, options, roots)
     service.frontier.put_crawl(crawl)
     if verdicts:
@@ -83,7 +81,7 @@ def seed(service: Service, name: str, urls: Sequence[str | Seed], force: bool) -
     Idempotent: what was seen is a ``duplicate`` (with ``force`` it is queued again). Raises
     UnknownCrawl; Unavailable, and then the batch may be logged, and is queued in time.
     """
-    crawl = service.crawl(name)
+    crawl = service.store.crawl(name)
     check_room(service)
     seeds = [Seed(given) if isinstance(given, str) else given for given in urls]
     crawl = _with_roots(service, crawl, seeds)
@@ -161,8 +159,7 @@ def settle(service: Service, batch: SeedBatch) -> None:
         mode = Mode.FORCE if batch.force else Mode.NEW
         service.frontier.admit(batch.crawl, batch.urls, mode=mode, batch=batch.id)
     except UnknownCrawl:
-        if not service.deleting(batch.crawl):
-            service.store.seeds_admitted(batch.id)
+        service.store.seeds_admitted(batch.id)
         return
     service.store.seeds_admitted(batch.id)
 

@@ -17,16 +17,21 @@ Scope = Literal["host", "domain", "prefix", "any"]
 Order = Literal["breadth", "depth", "best"]
 CrawlState = Literal["active", "paused", "done"]
 
-CrawlName = Annotated[
-    str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="Name of a crawl")
-]
+CRAWL_NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
+TOKEN = r"^[0-9a-f]{16}$"
+SESSION_ID = r"^[0-9]{1,5}/.{1,300}$"
+WORKER_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+KIND = r"^[a-z_]+$"
+"""Patterns; what a person is told of them stands in ``broker.problems``."""
+
+CrawlName = Annotated[str, Meta(pattern=CRAWL_NAME, description="Name of a crawl")]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Url = Annotated[str, Meta(min_length=1, max_length=8192)]
 Pattern = Annotated[str, Meta(min_length=1, max_length=1024)]
-Token = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}$", description="Fencing token of a session")]
-SessionId = Annotated[str, Meta(pattern=r"^[0-9]{1,5}/.{1,300}$", description="partition/host")]
-WorkerId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+Token = Annotated[str, Meta(pattern=TOKEN, description="Fencing token of a session")]
+SessionId = Annotated[str, Meta(pattern=SESSION_ID, description="partition/host")]
+WorkerId = Annotated[str, Meta(pattern=WORKER_ID)]
 
 LEVELS = 32
 """Priority levels of a host's waiting queue; 0 is served first."""
@@ -288,21 +293,21 @@ class Done(Struct, frozen=True, tag="done", forbid_unknown_fields=True):
 
     stored: bool = False
     bytes: Count = 0
-    kind: Annotated[str, Meta(max_length=40, pattern=r"^[a-z_]+$")] = "ok"
+    kind: Annotated[str, Meta(max_length=40, pattern=KIND)] = "ok"
 
 
 class Retry(Struct, frozen=True, tag="retry", forbid_unknown_fields=True):
     """Try again, not before ``wait`` seconds from now. ``charge`` adds one to the URL's errors."""
 
     wait: Seconds
-    kind: Annotated[str, Meta(max_length=40, pattern=r"^[a-z_]+$")]
+    kind: Annotated[str, Meta(max_length=40, pattern=KIND)]
     charge: bool = True
 
 
 class Dead(Struct, frozen=True, tag="dead", forbid_unknown_fields=True):
     """No further try: a dead letter, already committed to the store by the worker."""
 
-    kind: Annotated[str, Meta(max_length=40, pattern=r"^[a-z_]+$")]
+    kind: Annotated[str, Meta(max_length=40, pattern=KIND)]
 
 
 Outcome = Done | Retry | Dead
@@ -481,6 +486,22 @@ class HostPatch(Struct, frozen=True, forbid_unknown_fields=True):
 
     delay: Seconds | None = None
     block: Annotated[float, Meta(ge=0, le=7 * 86_400)] | None = None
+
+
+class Purge(Struct, frozen=True, kw_only=True):
+    """A deletion under way: of a crawl, or of what waits of one host in it.
+
+    ``instance`` is the crawl's id: its name may belong to another by now. ``total`` counts stored
+    rows, or tasks of the host, when it began (0: not counted yet); ``removed`` is how far it is.
+    """
+
+    id: int
+    crawl: str
+    instance: int
+    host: str = ""
+    asked_ms: int = 0
+    total: int = 0
+    removed: int = 0
 
 
 class Stats(Struct, frozen=True):

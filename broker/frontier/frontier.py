@@ -435,7 +435,11 @@ class Frontier:
 
     def _tell(self, crawl: Crawl, state: str, partitions: Iterable[int]) -> None:
         args = part.crawl_args(crawl.id, state, crawl.options, crawl.revision)
-        for p, (_, due, tend) in self._calls("crawl", dict.fromkeys(partitions, args)).items():
+        for p, reply in self._calls("crawl", dict.fromkeys(partitions, args)).items():
+            if reply[0] == b"GONE":  # it was deleted after the caller had read it
+                self._crawls.pop(crawl.id, None)
+                continue
+            _, due, tend = reply
             self.leasing.note(p, crawl.id, due)
             self.leasing.note(p, 0, tend)
         self.activity.set()
@@ -452,6 +456,20 @@ class Frontier:
         while left:
             replies = self._calls("purge", dict.fromkeys(left, args))
             left = {p for p, reply in replies.items() if reply[1]}
+
+    def drain(self, crawl: int, host: str, gone: part.Drain, at: int) -> part.Drained:
+        """Let go of tasks of a host that were settled, and name the next; see ``lua/drain.lua``.
+
+        Raises UnknownCrawl and Unavailable.
+        """
+        p = self.partition_of(host)
+        fingerprints = [str(fingerprint) for fingerprint in gone.overflow]
+        args = [crawl, host, BATCH, gone.waiting, gone.later, fingerprints, at]
+        reply = self._calls("drain", {p: to_msgpack(args)})[p]
+        if reply[0] == b"GONE":
+            raise UnknownCrawl(f"crawl {crawl} was deleted")
+        self.activity.set()
+        return part.drained(reply)
 
     def scan(self, crawl: int) -> Totals | None:
         """Counters over all partitions; None (the scan is void) when a node did not answer, or is

@@ -10,6 +10,7 @@ the node.
 ``gc:{p}:c:<crawl>``   hash: state, delay, slots, order, rev, weight
 ``gc:{p}:n:<crawl>``   hash of counters: adm, wait, leased, later, over, fin, stored, dead, retries,
                        bytes, hosts, f:<failure kind>
+``gc:{p}:x:<crawl>``   it was deleted; expires after an hour
 ``gc:{p}:due:<crawl>`` sorted set host → logical ms at which it may be opened
 ``gc:{p}:h:<host>``    a host's record, packed: next, last, till, lvl, busy, ad, rd, od, lat,
                        fail, rob, and q: for each crawl the waiting tasks, if they are few, or
