@@ -11,6 +11,7 @@ from cli.crawl import crawl
 from cli.dead import dead
 from cli.explain import explain
 from cli.export import export
+from cli.operate import delete, pause, purge, resume
 from cli.seed import seed
 from cli.status import status
 from cli.up import up
@@ -28,7 +29,7 @@ def greencrawl() -> None:
     """
 
 
-for _command in (crawl, up, seed, status, explain, dead, export):
+for _command in (crawl, up, seed, status, explain, dead, pause, resume, purge, delete, export):
     greencrawl.add_command(_command)
 
 

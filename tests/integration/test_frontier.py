@@ -484,8 +484,20 @@ def test_deleted_crawl_is_gone_to_everybody_and_leaves_no_key(
     assert frontier.finish([item]) == ["gone"]
     close(frontier, s)
     worker.reconcile()
-    left = [k for k in redis_server.client.keys("gc:{*") if ":ws:" not in k and ":h:" not in k]
-    assert left == []
+    kinds = {key.split(":")[2] for key in redis_server.client.keys("gc:{*")}
+    assert kinds <= {"ws", "h", "x"}, "the last for an hour: that it was deleted"
+
+
+def test_crawl_that_was_deleted_is_not_made_known_again_by_who_has_just_read_it(
+    frontier: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 3))
+    frontier.drop_crawl(crawl.id)
+    frontier.put_crawl(crawl)
+    assert redis_server.client.keys(f"gc:*:c:{crawl.id}") == []
+    with pytest.raises(UnknownCrawl):
+        frontier.admit(crawl.id, urls("h.example", 3))
 
 
 def test_forced_admission_queues_seen_urls_again(frontier: Frontier, store: Store) -> None:

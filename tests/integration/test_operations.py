@@ -104,7 +104,9 @@ def test_deletion_that_a_broker_s_death_cut_short_is_finished_by_the_next(
         redis_server.process.send_signal(signal.SIGSTOP)
         try:
             found = system.call("DELETE", "/v1/crawls/old")
-            assert [one["crawl"] for one in system.call("GET", "/v1/purges")] == ["old"]
+            system.call("DELETE", "/v1/crawls/kept/hosts/kept7.example")
+            under_way = [(one["crawl"], one["host"]) for one in system.call("GET", "/v1/purges")]
+            assert under_way == [("old", ""), ("kept", "kept7.example")]
             system.kill("broker")
         finally:
             redis_server.process.send_signal(signal.SIGCONT)
@@ -114,7 +116,8 @@ def test_deletion_that_a_broker_s_death_cut_short_is_finished_by_the_next(
         number = str(found["id"])
         left = [key for key in keys if number in key.split(":")[2:4] and ":x:" not in key]
         assert left == []
-        assert system.stats("kept")["waiting"] == 1000
+        assert system.stats("kept")["waiting"] == 980
+        assert explain(system, "http://kept7.example/00003", "kept")["state"] == "excluded"
         with pytest.raises(urllib.error.HTTPError, match="404"):
             system.call("GET", "/v1/crawls/old")
 
