@@ -33,6 +33,7 @@ _WHEN: dict[HTTPStatus, str] = {
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is longer than 16 MiB",
     HTTPStatus.REQUEST_URI_TOO_LONG: "The request line is longer than 8 KiB; sent without a body",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is of a kind that is not read here",
+    HTTPStatus.TOO_MANY_REQUESTS: "Redis is near its memory limit; ask again after Retry-After",
     HTTPStatus.SERVICE_UNAVAILABLE: "Redis or the store is away; ask again after Retry-After",
 }
 
@@ -162,7 +163,7 @@ def _responses(
         described: dict[str, Any] = {"description": _WHEN[status], "content": problem}
         if status is HTTPStatus.REQUEST_URI_TOO_LONG:
             del described["content"]  # the server answers it before a request is made of it
-        if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        if status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
             described["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
         responses[str(int(status))] = described
     return responses

@@ -271,6 +271,7 @@ def get_ready(service: Service) -> Health:
 
 _OK, _CREATED, _ACCEPTED = HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.ACCEPTED
 _CONFLICT, _TOO_LONG = HTTPStatus.CONFLICT, HTTPStatus.REQUEST_URI_TOO_LONG
+_FULL = HTTPStatus.TOO_MANY_REQUESTS
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -278,7 +279,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/v1/crawls",
         role=Role.ADMIN,
         run=create_crawl,
-        problems=(_CONFLICT,),
+        problems=(_CONFLICT, _FULL),
         statuses=(_CREATED, _OK),
     ),
     Operation(method="GET", path="/v1/crawls", role=Role.ANY, run=list_crawls),
@@ -303,7 +304,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/v1/crawls/{crawl}/urls",
         role=Role.ADMIN,
         run=seed_urls,
-        problems=(_CONFLICT,),
+        problems=(_CONFLICT, _FULL),
     ),
     Operation(
         method="POST",

@@ -76,8 +76,9 @@ def slowest_text(hosts: Sequence[HostState]) -> str:
 def line(stats: CrawlStats, rate: float, seconds: float) -> str:
     """The plain line: everything that the panel shows but the slowest hosts."""
     return (
-        f"{duration(seconds)}  {stats.stored:,} pages stored, {stats.waiting:,} waiting, "
-        f"{stats.leased:,} in flight, {stats.later:,} to retry, {rate:.1f} pages/s, "
+        f"{duration(seconds)}  {stats.stored:,} pages stored, "
+        f"{stats.waiting + stats.overflow:,} waiting, {stats.leased:,} in flight, "
+        f"{stats.later:,} to retry, {rate:.1f} pages/s, "
         f"{size(stats.bytes)}, failures: {failures_text(stats.failures)}"
     )
 
@@ -91,7 +92,7 @@ def panel(
         table.add_column()
         table.add_column(justify="right")
     table.add_row("pages stored", f"{stats.stored:,}", "pages/s", f"{rate:.1f}")
-    table.add_row("waiting", f"{stats.waiting:,}", "downloaded", size(stats.bytes))
+    table.add_row("waiting", f"{stats.waiting + stats.overflow:,}", "downloaded", size(stats.bytes))
     table.add_row("in flight", f"{stats.leased:,}", "retries later", f"{stats.later:,}")
     table.add_row("hosts", f"{stats.hosts:,}", "dead letters", f"{stats.dead:,}")
     rows: list[RenderableType] = [

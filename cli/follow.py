@@ -130,7 +130,7 @@ def _noted(end: End | None, stats: Stats, seconds: float) -> End:
 
 
 def _only_retries(stats: CrawlStats) -> bool:
-    return stats.later > 0 and not stats.waiting and not stats.leased
+    return 0 < stats.later == stats.open
 
 
 def known_at(broker: BrokerClient, name: str) -> Crawl | None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import click
 
+from broker.client import BrokerClient
 from cli import reach
 from cli.crawlfile import with_scheme
-from schema.records import SeedRequest
+from schema.errors import Refused
+from schema.records import SeedReply, SeedRequest
 
 BATCH = 1000
 """URLs a request."""
+
+TOO_MANY_REQUESTS = 429
+FULL_SECONDS = 5.0
 
 
 @click.command()
@@ -31,13 +37,25 @@ def seed(crawl: str, urls: tuple[str, ...], force: bool, data: str | None) -> No
     broker = reach.required(reach.load(data))
     counts = {"added": 0, "duplicate": 0, "rejected": 0}
     for batch in _batches(map(with_scheme, _given(urls))):
-        reply = broker.seed(crawl, SeedRequest(batch, force=force))
+        reply = _patiently(broker, crawl, SeedRequest(batch, force=force))
         for item in reply.items:
             counts[item.status] += 1
             if item.status == "rejected":
                 click.echo(f"rejected {item.url}: {item.reason}", err=True)
     click.echo(", ".join(f"{number:,} {status}" for status, number in counts.items()))
     click.get_current_context().exit(1 if counts["rejected"] else 0)
+
+
+def _patiently(broker: BrokerClient, crawl: str, request: SeedRequest) -> SeedReply:
+    """Seed a batch, waiting while Redis is near its memory limit."""
+    while True:
+        try:
+            return broker.seed(crawl, request)
+        except Refused as error:
+            if error.status != TOO_MANY_REQUESTS:
+                raise
+            click.echo(f"waiting: {error.problem.get('detail')}", err=True)
+            time.sleep(FULL_SECONDS)
 
 
 def _given(urls: Iterable[str]) -> Iterator[str]:

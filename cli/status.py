@@ -58,13 +58,23 @@ def _console() -> Console:
 def table(stats: Stats) -> RenderableType:
     """A row for each crawl, then the slowest hosts."""
     rows = Table(box=None, pad_edge=False)
-    names = ("crawl", "state", "stored", "waiting", "in flight", "later", "dead", "bytes")
+    names = (
+        "crawl",
+        "state",
+        "stored",
+        "waiting",
+        "overflow",
+        "in flight",
+        "later",
+        "dead",
+        "bytes",
+    )
     for number, name in enumerate(names):
         rows.add_column(name, justify="left" if number < 2 else "right")
     rows.add_column("failures")
     for one in stats.crawls:
         state = f"{one.state} ({one.reason})" if one.reason else one.state
-        counts = (one.stored, one.waiting, one.leased, one.later, one.dead)
+        counts = (one.stored, one.waiting, one.overflow, one.leased, one.later, one.dead)
         numbers = [f"{count:,}" for count in counts]
         cells = (one.crawl, state, *numbers, size(one.bytes), failures_text(one.failures))
         rows.add_row(*map(Text, cells))

@@ -71,7 +71,7 @@ def of_run(
         gone=stats.failures.get("gone", 0),
         dead=stats.dead,
         excluded=stats.failures.get("robots", 0),
-        waiting=stats.waiting + stats.leased + stats.later,
+        waiting=stats.open,
         hosts=stats.hosts,
         slowest_hosts=tuple(
             HostTime(host.host, round(host.latency, 3), 0)

@@ -435,11 +435,7 @@ class Frontier:
 
     def _tell(self, crawl: Crawl, state: str, partitions: Iterable[int]) -> None:
         args = part.crawl_args(crawl.id, state, crawl.options, crawl.revision)
-        for p, reply in self._calls("crawl", dict.fromkeys(partitions, args)).items():
-            if reply[0] == b"GONE":  # it was deleted after the caller had read it
-                self._crawls.pop(crawl.id, None)
-                continue
-            _, due, tend = reply
+        for p, (_, due, tend) in self._calls("crawl", dict.fromkeys(partitions, args)).items():
             self.leasing.note(p, crawl.id, due)
             self.leasing.note(p, 0, tend)
         self.activity.set()

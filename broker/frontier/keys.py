@@ -7,10 +7,10 @@ the node.
 ``gc:owner``           hash: id, frontier, state, epoch, run, offset, tick, clean, rest, owed;
                        budget, host_budget, full (``memory.py``)
 ``gc:wake``            counter of wake-ups, and the name of the channel they are published on
-``gc:{p}:c:<crawl>``   hash: state, delay, slots, order, rev, weight
-``gc:{p}:n:<crawl>``   hash of counters: adm, wait, leased, later, over, fin, stored, dead, retries,
-                       bytes, hosts, f:<failure kind>
-``gc:{p}:x:<crawl>``   it was deleted; expires after an hour
+``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight; counters
+                       adm, wait, leased, later, over, fin, stored, dead, retries, bytes, hosts,
+                       f:<failure kind>; zl, zp, zn and yl, yp, yn: level, pointer and count of
+                       the sets of URLs below; after its deletion, for an hour, gone alone
 ``gc:{p}:due:<crawl>`` sorted set host → logical ms at which it may be opened
 ``gc:{p}:h:<host>``    a host's record, packed: next, last, till, lvl, busy, ad, rd, od, lat,
                        fail, rob, and q: for each crawl the waiting tasks, if they are few, or
@@ -22,8 +22,8 @@ the node.
 ``gc:{p}:sd``          sorted set token → logical ms at which it is reaped
 ``gc:{p}:ws:<worker>`` hash: token → incarnation:sequence, and the worker's watermark #inc, #seq
 ``gc:{p}:later``       sorted set of retries → logical ms
-``gc:{p}:z:<crawl>:<start>``  bucket of the seen-set; ``zs:<crawl>`` hash: level, ptr, count
-``gc:{p}:y:<crawl>:<start>``  the same of what waits in the overflow; ``ys:<crawl>``
+``gc:{p}:z:<crawl>:<start>``  bucket of the seen-set
+``gc:{p}:y:<crawl>:<start>``  the same of what waits in the overflow
 ``gc:{p}:f:<batch>``   set of fingerprints that a forced batch of seeds has queued, expiring
 ``gc:{p}:r:<origin>``  robots.txt as the workers packed it, expiring
 =====================  ==========================================================================

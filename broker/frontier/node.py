@@ -39,7 +39,7 @@ log = logger("frontier")
 LUA = Path(__file__).parent / "lua"
 WRITES_AT_LIMIT = frozenset({"admit", "mark"})
 """Scripts that do not begin with DEL: at the memory limit Redis refuses them, and only them."""
-_INCLUDE = re.compile(r"^-- include (\w+)\n")
+_INCLUDE = re.compile(r"^-- include ([\w ]+)\n")
 
 
 class Restarted(Unavailable):
@@ -63,7 +63,8 @@ def _scripts() -> dict[str, tuple[str, str]]:
         first = "false" if path.stem in WRITES_AT_LIMIT else "true"
         body = path.read_text()
         if included := _INCLUDE.match(body):
-            body = (LUA / "lib" / f"{included[1]}.lua").read_text() + body
+            parts = [(LUA / "lib" / f"{name}.lua").read_text() for name in included[1].split()]
+            body = "".join(parts) + body
         text = f"local DEL_FIRST = {first}\n{common}{body}"
         found[path.stem] = (text, hashlib.sha1(text.encode()).hexdigest())
     return found

@@ -485,7 +485,9 @@ def test_deleted_crawl_is_gone_to_everybody_and_leaves_no_key(
     close(frontier, s)
     worker.reconcile()
     kinds = {key.split(":")[2] for key in redis_server.client.keys("gc:{*")}
-    assert kinds <= {"ws", "h", "x"}, "the last for an hour: that it was deleted"
+    assert kinds <= {"ws", "h", "c"}, "the last for an hour: that it was deleted"
+    records = redis_server.client.keys("gc:{*:c:*")
+    assert all(0 < redis_server.client.ttl(key) <= 3600 for key in records)
 
 
 def test_crawl_that_was_deleted_is_not_made_known_again_by_who_has_just_read_it(
@@ -495,7 +497,8 @@ def test_crawl_that_was_deleted_is_not_made_known_again_by_who_has_just_read_it(
     frontier.admit(crawl.id, urls("h.example", 3))
     frontier.drop_crawl(crawl.id)
     frontier.put_crawl(crawl)
-    assert redis_server.client.keys(f"gc:*:c:{crawl.id}") == []
+    records = redis_server.client.keys(f"gc:*:c:{crawl.id}")
+    assert all(0 < redis_server.client.ttl(key) <= 3600 for key in records)
     with pytest.raises(UnknownCrawl):
         frontier.admit(crawl.id, urls("h.example", 3))
 

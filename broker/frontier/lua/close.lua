@@ -1,3 +1,4 @@
+-- include leases
 -- End the fetching of sessions: free the host, and keep what was learnt of it.
 --
 -- args  {longest block ms, first back-off ms, {token, host, adaptive delay ms, latency ms, robots delay
@@ -18,9 +19,9 @@ for a = 3, #args do
     local only, some = {}, false
     for i = 10, #it do only[it[i]] = true; some = true end
     if some then give_back(token, s, h, only, false) end
-    h.ad, h.dirty = it[3], true
+    put(h, 'ad', it[3])
     if it[4] > 0 then h.lat = it[4] end
-    if it[5] > 0 or it[6] == 1 then h.rd = it[5] end
+    if it[5] > 0 or it[6] == 1 then put(h, 'rd', it[5]) end
     if it[6] == 1 then h.rob = now + ROBOTS_MS end
     if it[7] ~= '' then
       h.fail = num(h.fail) + 1
@@ -34,7 +35,7 @@ for a = 3, #args do
         blocks[#blocks] = h.till
       end
     elseif it[9] > 0 then
-      h.fail, h.lvl = 0, 0
+      h.fail, h.lvl = nil, nil
     elseif it[8] > 0 then -- nobody had time for it: no failure, and its turn comes later
       h.next = math.max(num(h.next), now + math.min(it[8], MAX_BLOCK))
     end

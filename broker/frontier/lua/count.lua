@@ -2,5 +2,11 @@
 --
 -- args  {crawl}
 -- {'OK', now, {field, value …}, next, tend, owed}: owed is 1 until the node was refilled (recovery.py)
-return {'OK', now, redis.call('HGETALL', P .. ':n:' .. args[1]), next_due(args[1]), next_tend(),
-        redis.call('HEXISTS', 'gc:owner', 'owed')}
+local flat = {}
+for field, value in pairs(crawl_of(args[1]) or {}) do
+  if type(value) == 'number' then
+    flat[#flat + 1] = field
+    flat[#flat + 1] = string.format('%.0f', value)
+  end
+end
+return {'OK', now, flat, next_due(args[1]), next_tend(), redis.call('HEXISTS', 'gc:owner', 'owed')}

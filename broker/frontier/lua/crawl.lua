@@ -1,11 +1,14 @@
 -- Make a crawl known to the partition, or change its state and politeness.
 --
 -- args  {crawl, state, delay ms, slots, order, revision, weight}
--- {'OK', now, next, tend}, or {'GONE'} if it was deleted a while ago
-if redis.call('EXISTS', P .. ':x:' .. args[1]) == 1 then return {'GONE'} end
-local c = P .. ':c:' .. args[1]
-redis.call('HSET', c, 'state', args[2], 'delay', args[3], 'slots', args[4], 'order', args[5],
-           'rev', args[6], 'weight', args[7])
-local due = next_due(args[1])
-if args[2] == 'active' and due > 0 then wake(args[1], due) end
-return {'OK', now, args[2] == 'active' and due or 0, next_tend()}
+-- {'OK', now, next, tend}
+local id = tostring(args[1])
+local c = stored_crawl(id) or {}
+if c.gone then return {'OK', now, 0, next_tend()} end
+c.state, c.delay, c.slots, c.order = args[2], args[3], args[4], args[5]
+c.rev, c.weight = args[6], args[7]
+crawls[id], changed[id] = c, true
+save()
+local due = next_due(id)
+if c.state == 'active' and due > 0 then wake(id, due) end
+return {'OK', now, c.state == 'active' and due or 0, next_tend()}

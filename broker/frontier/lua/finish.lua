@@ -1,3 +1,4 @@
+-- include leases
 -- Settle tasks under their session's token.
 --
 -- args  {{token, host, task number, 'done'|'retry'|'dead', kind, wait ms, charge, stored, bytes} …}

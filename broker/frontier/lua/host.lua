@@ -1,3 +1,4 @@
+-- include leases
 -- What is known of a host; an operator's delay and block are set first where given.
 --
 -- args  {host, delay ms or -1, block ms or -1}
@@ -5,10 +6,10 @@
 -- moves back, but for a block of 0, by which an operator lifts it.
 local h = host_of(args[1])
 if args[2] >= 0 or args[3] >= 0 then
-  h.dirty = true
-  if args[2] >= 0 then h.od = args[2] end
+  if args[2] >= 0 then put(h, 'od', args[2]) end
+  dirty[args[1]] = true
   if args[3] == 0 then
-    h.till, h.lvl = 0, 0
+    h.till, h.lvl = nil, nil
   elseif args[3] > 0 then
     h.till = math.max(num(h.till), now + args[3])
   end
@@ -16,7 +17,7 @@ if args[2] >= 0 or args[3] >= 0 then
   save()
 end
 local flat, waiting = {}, 0
-for _, field in ipairs(NUMBERS) do
+for _, field in ipairs({'next', 'till', 'lvl', 'busy', 'ad', 'rd', 'od', 'lat', 'fail', 'rob'}) do
   flat[#flat + 1] = field
   flat[#flat + 1] = string.format('%.0f', num(h[field]))
 end

@@ -4,21 +4,20 @@
 -- args  {crawl, [fingerprint, host, level character] …flat}
 -- {'OK', now, flags}: '1' where it was not known before. A host that has tasks here takes no more of
 -- that level or worse until its overflow is back (admit.lua, level.lua).
-local crawl = args[1]
-if not crawl_of(crawl) then return {'GONE'} end
-local id = tostring(crawl)
-local seen, spilled, flags = urlset('z', crawl), urlset('y', crawl), {}
+local id = tostring(args[1])
+if not crawl_of(id) then return {'GONE'} end
+local seen, spilled, flags = urlset('z', id), urlset('y', id), {}
 spilled.grow((#args - 1) / 3)
 for i = 2, #args, 3 do
   local fp, host, ch = args[i], args[i + 1], args[i + 2]
   local new = not seen.has(fp) and spilled.add(fp)
   flags[#flags + 1] = new and '1' or '0'
   if new then
-    bump(crawl, 'adm', 1)
-    bump(crawl, 'over', 1)
+    bump(id, 'adm', 1)
+    bump(id, 'over', 1)
     local h = host_of(host)
     local q = h.q[id]
-    if q and (not q.o or ch < q.o) then q.o, h.dirty = ch, true end
+    if q and (not q.o or ch < q.o) then q.o, dirty[host] = ch, true end
   end
 end
 spilled.save()

@@ -1,3 +1,4 @@
+-- include leases
 -- Choose due hosts and open sessions with them.
 --
 -- args  {worker, incarnation, sequence, ttl ms, life ms, longest request ms, tasks a session,
@@ -24,7 +25,7 @@ local rest = math.max(num(node[1]), node[2] and now + OWED_MS or 0)
 local low = node[3] and tonumber(node[3]) / 2
 
 local function answer(token, crawl, revision, h, delay, floor, tasks)
-  local out = {token, tonumber(crawl), revision, h.name, delay, floor, num(h.rob) > now and 1 or 0,
+  local out = {token, tonumber(crawl), revision, name_of[h], delay, floor, num(h.rob) > now and 1 or 0,
                num(h.fail)}
   for _, t in ipairs(tasks) do out[#out + 1] = t end
   sessions[#sessions + 1] = out
@@ -33,14 +34,14 @@ end
 local function open_one(token, id, c, h, delay, floor, max_tasks)
   local want = math.min(per, max_tasks)
   if delay > 0 then want = math.min(want, math.max(1, math.floor(PACED_MS / delay))) end
-  local q = h.q[tostring(id)]
+  local q = h.q[id]
   local tasks = pop(h, id, want)
   if #tasks == 0 then return 0 end
-  if q.o and (not low or bytes_in(q) < low) then
-    redis.call('SADD', P .. ':dry', id .. '\n' .. h.name)
+  if q.o and (not low or q.b < low) then
+    redis.call('SADD', P .. ':dry', id .. '\n' .. name_of[h])
   end
-  h.busy, h.dirty = num(h.busy) + 1, true
-  local s = {'crawl', id, 'host', h.name, 'worker', worker, 'inc', inc, 'seq', seq, 'open', 1,
+  put(h, 'busy', num(h.busy) + 1)
+  local s = {'crawl', id, 'host', name_of[h], 'worker', worker, 'inc', inc, 'seq', seq, 'open', 1,
              'opened', now, 'end', now + life, 'left', #tasks, 'delay', delay, 'floor', floor}
   for i, t in ipairs(tasks) do s[#s + 1] = 't' .. i; s[#s + 1] = t end
   redis.call('HSET', P .. ':s:' .. token, unpack(s))
@@ -52,12 +53,18 @@ local function open_one(token, id, c, h, delay, floor, max_tasks)
   return #tasks
 end
 
+-- The level that is served next of a crawl's queue at a host, '~' for none.
+local function best_level(q)
+  if not q or tasks_in(q) == 0 then return '~' end
+  return string.sub(q.l or q.e[1], 1, 1)
+end
+
 local function candidates(id, c, want)
   local due = P .. ':due:' .. id
   local found = redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0, math.max(want * 2, LOOK))
   if c.order == 'best' and #found > 1 then
     local best = {}
-    for i, host in ipairs(found) do best[host] = {best_level(host_of(host).q[tostring(id)]), i} end
+    for i, host in ipairs(found) do best[host] = {best_level(host_of(host).q[id]), i} end
     table.sort(found, function(a, b)
       local x, y = best[a][1], best[b][1]
       if x ~= y then return x < y end
@@ -69,8 +76,8 @@ end
 
 for a = 9, #args do
   local want = args[a]
-  local id, left, max_tasks = want[1], want[2], want[3]
-  local key, due, taken = tostring(id), P .. ':due:' .. id, 3
+  local id, left, max_tasks = tostring(want[1]), want[2], want[3]
+  local due, taken = P .. ':due:' .. id, 3
   local c = crawl_of(id)
   if again and c then
     for t = 4, #want do
@@ -91,7 +98,7 @@ for a = 9, #args do
       local floor = floor_of(h)
       local delay = math.max(num(h.ad), floor)
       local at = opens_at(h, delay)
-      local function serves() return h.q[key] and tasks_in(h.q[key]) > 0 end
+      local function serves() return h.q[id] and tasks_in(h.q[id]) > 0 end
       if not serves() then
         redis.call('ZREM', due, host)
       elseif at > now then

@@ -1,24 +1,27 @@
--- include urlset
+-- include urlset leases
 -- Delete a crawl, a bounded number of hosts and buckets a call.
 --
 -- args  {crawl, most}
 -- {'OK', now, more}: more is 1 until nothing is left. From the first call on the crawl is GONE to
--- every other script; what is leased or in `later` goes when it is met there. For an hour the
--- partition remembers, so that nobody who has just read it elsewhere makes it known again.
-local crawl, most = args[1], args[2]
-local id = tostring(crawl)
-redis.call('DEL', P .. ':c:' .. crawl, P .. ':n:' .. crawl)
-redis.call('SET', P .. ':x:' .. crawl, 1, 'EX', 3600)
-local due = P .. ':due:' .. crawl
+-- every other script; what is leased or in `later` goes when it is met there. Its record is the last
+-- to go: it says how far the deletion is, and for an hour that there was one, to those who have just
+-- read of the crawl elsewhere.
+local id, most = tostring(args[1]), args[2]
+local c = stored_crawl(id)
+if not c or not c.state then return {'OK', now, 0} end
+c.gone, crawls[id] = true, c
+local seen, spilled = urlset('z', id), urlset('y', id)
+crawls[id] = false
+local due = P .. ':due:' .. id
 local found = redis.call('ZRANGE', due, 0, most - 1)
-for _, host in ipairs(found) do
-  local h = host_of(host)
+for _, name in ipairs(found) do
+  local h = host_of(name)
   forget(h, id)
-  redis.call('ZREM', due, host)
+  redis.call('ZREM', due, name)
   rescore(h)
 end
+local over = #found == 0 and seen.purge(most) and spilled.purge(most)
+crawls[id], changed[id] = c, true
 save()
-if #found > 0 then return {'OK', now, 1} end
-if not urlset('z', crawl).purge(most) then return {'OK', now, 1} end
-if not urlset('y', crawl).purge(most) then return {'OK', now, 1} end
-return {'OK', now, 0}
+if over then redis.call('SET', P .. ':c:' .. id, cmsgpack.pack({gone = true}), 'EX', 3600) end
+return {'OK', now, over and 0 or 1}

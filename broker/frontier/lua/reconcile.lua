@@ -1,3 +1,4 @@
+-- include leases
 -- "Up to (incarnation, sequence) I hold these tokens": release all else of this worker, uncharged.
 --
 -- args  {worker, incarnation, sequence, longest request ms, tokens held, token held …, token idle …}

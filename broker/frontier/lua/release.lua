@@ -1,3 +1,4 @@
+-- include leases
 -- Hand back unfetched tasks, uncharged. The slot stays until close.
 --
 -- args  {{token, host, task number …} …}; no number: all that are left

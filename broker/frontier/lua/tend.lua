@@ -1,3 +1,4 @@
+-- include leases
 -- Reap expired sessions and promote retries that have come due, a bounded number of each.
 --
 -- args  {most}
@@ -22,7 +23,7 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', P .. ':later', '-inf', now, 
   redis.call('ZREM', P .. ':later', member)
   if crawl_of(crawl) then
     local h = host_of(host)
-    push(h, crawl, {value}, true)
+    push(h, crawl, {value}, cost_of(value), true)
     bump(crawl, 'later', -1)
     bump(crawl, 'wait', 1)
     rescore(h)

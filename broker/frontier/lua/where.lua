@@ -1,17 +1,19 @@
--- include urlset
+-- include urlset leases
 -- Where a URL stands in this partition; looks at a bounded number of tasks.
 --
 -- args  {crawl, host, fingerprint, path}
 -- {'OK', now, seen, place, detail …}: place is 'waiting' (position, level char), 'leased' (worker,
 -- number), 'later' (due ms, entry), 'overflow' or ''.
 local crawl, host, fp, path = args[1], args[2], args[3], args[4]
-local seen = urlset('z', crawl).has(fp) and 1 or 0
-if urlset('y', crawl).has(fp) then return {'OK', now, seen, 'overflow', 0, ''} end
+local id = tostring(crawl)
+if not crawl_of(id) then return {'OK', now, 0, '', 0, ''} end
+local seen = urlset('z', id).has(fp) and 1 or 0
+if urlset('y', id).has(fp) then return {'OK', now, seen, 'overflow', 0, ''} end
 local function is(entry)
   local _, _, _, _, p = entry_parts(entry)
   return p == path
 end
-local q = host_of(host).q[tostring(crawl)] or {e = {}}
+local q = host_of(host).q[id] or {e = {}}
 for at, value in ipairs(q.e or {}) do
   if is(string.sub(value, 2)) then return {'OK', now, seen, 'waiting', at, string.sub(value, 1, 1)} end
 end

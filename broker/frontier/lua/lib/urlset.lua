@@ -3,13 +3,12 @@
 -- bucket = top bits, so a split moves the upper half and renames nothing, and buckets stay below the
 -- 512 members up to which Redis keeps an intset. Fingerprints are compared through doubles:
 -- monotone, so consistent. `kind` is 'z' for what was seen, 'y' for what waits in the overflow; the
--- keys are :<kind>:<crawl>:<start> and :<kind>s:<crawl> with level, ptr and count.
-local function urlset(kind, crawl)
+-- keys are :<kind>:<crawl>:<start>, and level, pointer and count are in the crawl's record.
+local function urlset(kind, id)
   local AVERAGE, SPLITS = 200, 8
-  local state, prefix = P .. ':' .. kind .. 's:' .. crawl, P .. ':' .. kind .. ':' .. crawl .. ':'
-  local z = redis.call('HMGET', state, 'level', 'ptr', 'count')
-  local level, ptr, count = num(z[1]), num(z[2]), num(z[3])
-  local size, changed = 2 ^ (32 - level), false
+  local prefix, c = P .. ':' .. kind .. ':' .. id .. ':', crawl_of(id)
+  local level, ptr, count = c[kind .. 'l'] or 0, c[kind .. 'p'] or 0, c[kind .. 'n'] or 0
+  local size, grown = 2 ^ (32 - level), false
   local set = {}
 
   local function top(fp)
@@ -37,7 +36,7 @@ local function urlset(kind, crawl)
     end
     ptr = ptr + 1
     if ptr == 2 ^ level then level, ptr, size = level + 1, 0, size / 2 end
-    changed = true
+    grown = true
   end
 
   -- Make room for so many more: before they are added, since a bucket that once was too large stays
@@ -55,32 +54,30 @@ local function urlset(kind, crawl)
   -- True if it was not there.
   function set.add(fp)
     if redis.call('SADD', bucket_of(fp), fp) == 0 then return false end
-    count, changed = count + 1, true
+    count, grown = count + 1, true
     return true
   end
   -- True if it was there.
   function set.remove(fp)
     if count == 0 or redis.call('SREM', bucket_of(fp), fp) == 0 then return false end
-    count, changed = count - 1, true
+    count, grown = count - 1, true
     return true
   end
+  -- Hand level, pointer and count to the crawl's record.
   function set.save()
-    if changed then redis.call('HSET', state, 'level', level, 'ptr', ptr, 'count', count) end
+    if not grown then return end
+    c[kind .. 'l'], c[kind .. 'p'], c[kind .. 'n'] = level, ptr, count
+    changed[id] = true
   end
   -- Delete up to `most` buckets; true when all are gone.
   function set.purge(most)
-    if not z[1] then return true end
-    local done, total = num(redis.call('HGET', state, 'purged')), 2 ^ level + ptr
-    local last = math.min(done + most, total)
-    for i = done, last - 1 do
+    local total = 2 ^ level + ptr
+    local last = math.min((c[kind .. 'd'] or 0) + most, total)
+    for i = c[kind .. 'd'] or 0, last - 1 do
       redis.call('DEL', name(i < 2 * ptr and i * (size / 2) or (i - ptr) * size))
     end
-    if last < total then
-      redis.call('HSET', state, 'purged', last)
-      return false
-    end
-    redis.call('DEL', state)
-    return true
+    c[kind .. 'd'] = last
+    return last == total
   end
   return set
 end

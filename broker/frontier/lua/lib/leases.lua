@@ -1,0 +1,160 @@
+-- Sessions, and the way of tasks out of a host's queue and back into it.
+
+-- A hash as a table.
+local function record(name)
+  local flat, t = redis.call('HGETALL', name), {}
+  for i = 1, #flat, 2 do t[flat[i]] = flat[i + 1] end
+  return t
+end
+
+local function entry_parts(entry)
+  local head, path = string.match(entry, '^([%d,]+)(.*)$')
+  local d, r, e, n = string.match(head, '^(%d+),?(%d*),?(%d*),?(%d*)$')
+  return num(d), num(r), num(e), num(n), path
+end
+
+local function entry_make(depth, redirects, errors, deliveries, path)
+  if redirects == 0 and errors == 0 and deliveries == 0 then return depth .. path end
+  return depth .. ',' .. redirects .. ',' .. errors .. ',' .. deliveries .. path
+end
+
+-- A field of a record: nothing where it is 0.
+local function put(h, field, value)
+  h[field] = value ~= 0 and value or nil
+  dirty[name_of[h]] = true
+end
+
+-- Take up to `want` values of a crawl's queue at a host, the best first. The caller counts them.
+local function pop(h, id, want)
+  local q, got, name = h.q[id], {}, name_of[h]
+  if not q or tasks_in(q) == 0 then return got end
+  dirty[name] = true
+  if q.l then
+    local levels = q.l
+    while #got < want and #levels > 0 do
+      local ch = string.sub(levels, 1, 1)
+      local from = redis.call('LPOP', list_key(id, name, ch), want - #got) or {}
+      for _, entry in ipairs(from) do got[#got + 1] = ch .. entry end
+      if #got < want then levels = string.sub(levels, 2) end
+    end
+    -- a list that was emptied exactly is noticed here: `l` never names one without tasks
+    if #levels > 0 and redis.call('EXISTS', list_key(id, name, string.sub(levels, 1, 1))) == 0 then
+      levels = string.sub(levels, 2)
+    end
+    q.l, q.n = levels, q.n - #got
+  else
+    local e = q.e
+    local left = #e - want
+    if left <= 0 then
+      got, q.e = e, {}
+    else
+      for i = 1, want do got[i] = e[i] end
+      for i = 1, left do e[i] = e[i + want] end
+      for i = left + 1, left + want do e[i] = nil end
+    end
+  end
+  for _, value in ipairs(got) do q.b = q.b - cost_of(value) end
+  if q.l == '' then
+    if q.n ~= 0 then -- lists that were lost leave no count behind
+      bump(id, 'wait', -q.n)
+      metered = metered - q.b
+      q.b = 0
+    end
+    q.l, q.n, q.e = nil, nil, {}
+  end
+  if tasks_in(q) == 0 then
+    bump(id, 'hosts', -1)
+    metered = metered - HOST_BYTES
+    if not q.o then h.q[id] = nil end
+  end
+  return got
+end
+
+-- Forget what a deleted crawl left at a host.
+local function forget(h, id)
+  local q, name = h.q[id], name_of[h]
+  if not q then return end
+  if tasks_in(q) > 0 then metered = metered - q.b - HOST_BYTES end
+  for i = 1, #(q.l or '') do redis.call('DEL', list_key(id, name, string.sub(q.l, i, i))) end
+  redis.call('ZREM', P .. ':due:' .. id, name)
+  redis.call('SREM', P .. ':dry', id .. '\n' .. name)
+  h.q[id], dirty[name] = nil, true
+end
+
+-- Put the host where it belongs in the due set of each of its crawls.
+local function rescore(h)
+  local gone, name = {}, name_of[h]
+  for id in pairs(h.q) do
+    if not crawl_of(id) then gone[#gone + 1] = id end
+  end
+  for _, id in ipairs(gone) do forget(h, id) end
+  local delay = delay_of(h)
+  local score = math.max(opens_at(h, delay), 1)
+  for id, q in pairs(h.q) do
+    local c, due = crawl_of(id), P .. ':due:' .. id
+    if tasks_in(q) > 0 and num(h.busy) < capacity(h, c.slots, delay) then
+      redis.call('ZADD', due, score, name)
+      if c.state == 'active' and redis.call('ZRANGE', due, 0, 0)[1] == name then wake(id, score) end
+    else
+      redis.call('ZREM', due, name)
+    end
+  end
+end
+
+-- The tasks that a session still holds, in order of their numbers: {number, value}.
+local function held(s)
+  local found = {}
+  for f, v in pairs(s) do
+    local n = string.match(f, '^t(%d+)$')
+    if n then found[#found + 1] = {tonumber(n), v} end
+  end
+  table.sort(found, function(a, b) return a[1] < b[1] end)
+  return found
+end
+
+local function drop_session(token, s)
+  redis.call('DEL', P .. ':s:' .. token)
+  redis.call('ZREM', P .. ':sd', token)
+  redis.call('HDEL', P .. ':ws:' .. s.worker, token)
+end
+
+-- Give a session's tasks back. only: a set of numbers, or nil for all. charge: count a delivery.
+local function give_back(token, s, h, only, charge)
+  local back, fields, bytes = {}, {}, 0
+  for _, t in ipairs(held(s)) do
+    if not only or only[t[1]] then
+      local value = t[2]
+      bytes = bytes + cost_of(value)
+      if charge then
+        local d, r, e, n, path = entry_parts(string.sub(value, 2))
+        value = string.sub(value, 1, 1) .. entry_make(d, r, e, n + 1, path)
+      end
+      back[#back + 1] = value
+      fields[#fields + 1] = 't' .. t[1]
+      s['t' .. t[1]] = nil
+    end
+  end
+  if #fields == 0 then return 0 end
+  redis.call('HDEL', P .. ':s:' .. token, unpack(fields))
+  s.left = redis.call('HINCRBY', P .. ':s:' .. token, 'left', -#fields)
+  if crawl_of(s.crawl) then
+    push(h, s.crawl, back, bytes, true)
+    bump(s.crawl, 'leased', -#back)
+    bump(s.crawl, 'wait', #back)
+  else
+    metered = metered - bytes
+  end
+  return #fields
+end
+
+-- Free the slot that a session holds. Its fetching ended at `ended` at the latest (0: it sent nothing);
+-- the host rests from then for its delay.
+local function free_slot(token, s, h, ended)
+  s.open = '0'
+  redis.call('HSET', P .. ':s:' .. token, 'open', 0)
+  put(h, 'busy', math.max(num(h.busy) - 1, 0))
+  if ended > 0 then
+    h.last = math.max(num(h.last), ended)
+    h.next = math.max(num(h.next), ended + math.max(delay_of(h), num(s.delay)))
+  end
+end

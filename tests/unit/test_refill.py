@@ -1,0 +1,114 @@
+"""Which hosts a round of refilling brings tasks back to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import gevent
+import pytest
+
+from broker.frontier.frontier import Room
+from broker.refill import HOSTS, Refill
+from broker.service import Service
+from schema.records import Admission, CrawlOptions, Overflow
+from store import open_store
+from store.base import Store
+from tests.support.queue_double import QueueDouble
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = open_store(f"sqlite:///{tmp_path / 'c.sqlite'}")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def queue() -> QueueDouble:
+    return QueueDouble()
+
+
+@pytest.fixture
+def service(store: Store, queue: QueueDouble) -> Service:
+    return Service(queue, store)
+
+
+def put(store: Store, crawl: int, *hosts: str, partition: int = 7) -> None:
+    items = [
+        Overflow(n, partition, Admission(f"http://{host}/")) for n, host in enumerate(hosts, 1)
+    ]
+    store.put_overflow(crawl, items)
+
+
+@pytest.fixture
+def crawl(store: Store) -> int:
+    return store.put_crawl("a", CrawlOptions(), []).id
+
+
+def test_hosts_that_run_low_come_first_then_those_that_wait(
+    service: Service, store: Store, queue: QueueDouble, crawl: int
+) -> None:
+    put(store, crawl, "a.org", "b.org")
+    queue.rooms[7] = Room(used=10, budget=100, full=False, dry=[(crawl, "z.org")])
+    assert Refill(service).step(store.overflow_places()) == 3
+    assert queue.refilled == [(crawl, 7, "z.org"), (crawl, 7, "a.org"), (crawl, 7, "b.org")]
+
+
+def test_partition_above_half_of_its_budget_takes_on_no_new_host(
+    service: Service, store: Store, queue: QueueDouble, crawl: int
+) -> None:
+    put(store, crawl, "a.org")
+    queue.rooms[7] = Room(used=60, budget=100, full=False, dry=[(crawl, "z.org")])
+    Refill(service).step(store.overflow_places())
+    assert queue.refilled == [(crawl, 7, "z.org")]
+
+
+def test_node_near_its_limit_is_left_alone(
+    service: Service, store: Store, queue: QueueDouble, crawl: int
+) -> None:
+    put(store, crawl, "a.org")
+    queue.rooms[7] = Room(used=0, budget=100, full=True, dry=[(crawl, "z.org")])
+    assert Refill(service).step(store.overflow_places()) == 0
+    assert queue.refilled == []
+
+
+def test_hosts_are_visited_in_turn(
+    service: Service, store: Store, queue: QueueDouble, crawl: int
+) -> None:
+    names = [f"h{n:03d}.org" for n in range(2 * HOSTS + 5)]
+    put(store, crawl, *names)
+    refill = Refill(service)
+    for _ in range(4):
+        refill.step(store.overflow_places())
+    visited = [host for _, _, host in queue.refilled]
+    assert visited == names + names[:HOSTS], "each once, then from the beginning"
+
+
+def test_it_looks_into_sql_when_it_starts_and_ends_when_told(
+    service: Service, store: Store, queue: QueueDouble, crawl: int
+) -> None:
+    put(store, crawl, "a.org")
+    refill = Refill(service)
+    refill.start()
+    with gevent.Timeout(5):
+        while not queue.refilled:
+            gevent.sleep(0.01)
+        service.stopping.set()
+        refill.stop()
+
+
+def test_redis_that_is_away_is_waited_for(
+    service: Service, store: Store, queue: QueueDouble, crawl: int
+) -> None:
+    put(store, crawl, "a.org")
+    queue.away = True
+    refill = Refill(service)
+    refill.start()
+    gevent.sleep(0.1)
+    queue.away = False
+    with gevent.Timeout(5):
+        while not queue.refilled:
+            gevent.sleep(0.01)
+        service.stopping.set()
+        refill.stop()
