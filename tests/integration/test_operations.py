@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 import urllib.error
 from itertools import count
 from pathlib import Path
@@ -13,7 +16,7 @@ import pytest
 from tests.support.redis_server import RedisServer
 from tests.support.site_server import Answer, Request, SiteServer
 from tests.support.sites import html
-from tests.support.system import System, wait_until
+from tests.support.system import ROOT, System, wait_until
 
 SLOW = {"delay": 60}
 
@@ -196,3 +199,35 @@ def test_bad_name_of_a_crawl_is_refused_in_words(tmp_path: Path, redis_server: R
         assert "name" in note
         assert "lower-case letters" in note
         assert "^[a-z0-9]" not in note
+
+
+def greencrawl(system: System, *arguments: str) -> tuple[int, str]:
+    environment = {**os.environ, "GREENCRAWL_BROKER": f"http://127.0.0.1:{system.port}"}
+    done = subprocess.run(
+        [sys.executable, "-m", "cli", *arguments],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_crawl_is_paused_resumed_purged_and_deleted_by_command(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    with System(tmp_path, [redis_server.url]) as system:
+        system.start_broker()
+        system.crawl([], scope="any", **SLOW)
+        seed(system, "h.example", 50)
+        seed(system, "other.example", 5)
+        assert greencrawl(system, "pause") == (0, "test: paused\n")
+        assert system.stats()["state"] == "paused"
+        assert greencrawl(system, "resume", "test") == (0, "test: active\n")
+        code, said = greencrawl(system, "purge", "test", "h.example")
+        assert (code, said.splitlines()[-1]) == (0, "deleted")
+        assert system.stats()["waiting"] == 5
+        code, said = greencrawl(system, "purge", "test", "no host")
+        assert code == 1
+        code, said = greencrawl(system, "delete", "test", "--yes")
+        assert (code, said.splitlines()[-1]) == (0, "deleted")
+        assert system.call("GET", "/v1/crawls") == []
+        code, said = greencrawl(system, "delete", "test", "--yes")
+        assert (code, "no crawl is named 'test'" in said) == (1, True)

@@ -53,6 +53,7 @@ if #args[6] > 0 then
   spilled.save()
 end
 rescore(h)
+if not h.q[id] then redis.call('ZREM', P .. ':due:' .. id, host) end
 save()
 
 local waiting, later, at = {}, {}, args[7]
