@@ -222,12 +222,12 @@ def test_crawl_is_paused_resumed_purged_and_deleted_by_command(
         assert system.stats()["state"] == "paused"
         assert greencrawl(system, "resume", "test") == (0, "test: active\n")
         code, said = greencrawl(system, "purge", "test", "h.example")
-        assert (code, said.splitlines()[-1]) == (0, "deleted")
+        assert (code, "deleted" in said.splitlines()) == (0, True)
         assert system.stats()["waiting"] == 5
         code, said = greencrawl(system, "purge", "test", "no host")
         assert code == 1
         code, said = greencrawl(system, "delete", "test", "--yes")
-        assert (code, said.splitlines()[-1]) == (0, "deleted")
+        assert (code, "deleted" in said.splitlines()) == (0, True)
         assert system.call("GET", "/v1/crawls") == []
         code, said = greencrawl(system, "delete", "test", "--yes")
         assert (code, "no crawl is named 'test'" in said) == (1, True)
