@@ -3,7 +3,7 @@
 
 SHOWS := show-1 show-2 show-3 show-4 show-5 show-6 show-7 show-8 show-9
 
-.PHONY: bench shows $(SHOWS)
+.PHONY: bench bench-frontier faults shows $(SHOWS)
 
 bench: show-5  ## Pages a second and CPU a page beside Scrapy, in one interleaved run
 
@@ -12,6 +12,8 @@ shows: $(SHOWS)  ## Prove each claim of the release: show-1 … show-9
 $(SHOWS): show-%: setup-dev packages
 	@$(PYTHON) -m bench $*
 
-.PHONY: bench-frontier
 bench-frontier: setup-dev  ## Memory, ingest, lease + finish and admission of the frontier
 	@$(PYTHON) -m bench.frontier
+
+faults: setup-dev packages  ## Kill, cut off, empty and fill everything under a crawl; ROWS="1 5"
+	@$(PYTHON) -m bench.faults $(ROWS)

@@ -15,7 +15,7 @@ import msgspec
 from geventhttpclient.connectionpool import ConnectionPool, SSLConnectionPool
 from geventhttpclient.response import HTTPParseError, HTTPSocketPoolResponse
 
-from broker.messages import DeadReply, RequeueRequest
+from broker.messages import DeadReply, RepairReply, RepairRequest, RequeueRequest
 from schema.errors import InvalidConfig, Refused, Unavailable
 from schema.records import (
     CloseRequest,
@@ -163,6 +163,13 @@ class BrokerClient:
         """``added`` says how many dead letters were queued again."""
         request = RequeueRequest(crawl)
         return self._call("POST", "/v1/dead/requeue", request, SeedReply, SEED_SECONDS)
+
+    def repair(self, everything: bool) -> RepairReply:
+        """Begin to refill Redis from the store; :meth:`repairs` says how far it is."""
+        return self._call("POST", "/v1/repair", RepairRequest(everything), RepairReply)
+
+    def repairs(self) -> RepairReply:
+        return self._call("GET", "/v1/repair", None, RepairReply)
 
     def ready(self) -> bool:
         """Whether some broker is ready: it reaches Redis and the store."""

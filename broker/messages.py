@@ -9,7 +9,7 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
-from schema.records import Count, CrawlName, Final, Url
+from schema.records import Count, CrawlName, Final, NodeRepair, Url
 
 T = TypeVar("T")
 
@@ -53,6 +53,18 @@ class RequeueRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/dead/requeue``: the crawl whose dead letters are tried again."""
 
     crawl: CrawlName
+
+
+class RepairRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/repair``. ``all``: everything, not only what Redis may have missed."""
+
+    all: bool = False
+
+
+class RepairReply(Struct, frozen=True):
+    """How far each Redis node is refilled from the store."""
+
+    nodes: tuple[NodeRepair, ...]
 
 
 class Health(Struct, frozen=True):

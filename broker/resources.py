@@ -20,6 +20,8 @@ from broker.messages import (
     DeadQuery,
     DeadReply,
     Health,
+    RepairReply,
+    RepairRequest,
     RequeueRequest,
     SeedQuery,
     StatsQuery,
@@ -154,7 +156,8 @@ def seed_urls(service: Service, crawl: str, body: SeedRequest, query: SeedQuery)
 def lease(service: Service, body: LeaseRequest) -> LeaseReply:
     """Lease sessions with due hosts. Waits up to ``wait`` seconds until there are some.
 
-    Not idempotent: after a lost answer, reconcile. An empty answer is no error: ask again.
+    A copy of a worker's latest lease shares its answer. After a lost answer, reconcile. An empty
+    answer is no error: ask again.
     """
     reply = service.lease(body)
     if reply.sessions:
@@ -247,6 +250,22 @@ def requeue_dead(service: Service, body: RequeueRequest) -> SeedReply:
     return SeedReply(added=added, duplicate=0, rejected=0, items=())
 
 
+def repair(service: Service, body: RepairRequest) -> RepairReply:
+    """Give Redis again what the store's log holds since its last tick, or ``all`` of it.
+
+    Goes on in the background; ask by GET how far it is. Idempotent: what is under way is joined.
+    Admitting and finishing go on, and no session opens meanwhile. Where the store lost data only
+    ``all`` is possible, and empties Redis first.
+    """
+    service.frontier.repair(body.all)
+    return get_repair(service)
+
+
+def get_repair(service: Service) -> RepairReply:
+    """How far each Redis node is refilled, by this broker or as the last that it did."""
+    return RepairReply(tuple(service.frontier.repairs()))
+
+
 def get_stats(service: Service, query: StatsQuery) -> Stats:
     """Counters of one crawl or of all, and the slowest hosts. Counters only: nothing is scanned."""
     store = service.store
@@ -337,6 +356,8 @@ OPERATIONS: tuple[Operation, ...] = (
         run=requeue_dead,
         problems=(_CONFLICT,),
     ),
+    Operation(method="POST", path="/v1/repair", role=Role.ADMIN, run=repair, statuses=(_ACCEPTED,)),
+    Operation(method="GET", path="/v1/repair", role=Role.ADMIN, run=get_repair),
     Operation(method="GET", path="/v1/stats", role=Role.ANY, run=get_stats),
     Operation(method="GET", path="/healthz", role=Role.OPEN, run=get_health),
     Operation(method="GET", path="/readyz", role=Role.OPEN, run=get_ready),

@@ -17,7 +17,7 @@ from broker.frontier.partition import Mode
 from broker.problems import HttpProblem
 from broker.service import Service
 from schema import faults
-from schema.errors import InvalidConfig, InvalidUrl, UnknownCrawl
+from schema.errors import InvalidConfig, InvalidUrl, Unavailable, UnknownCrawl
 from schema.records import (
     Admission,
     Crawl,
@@ -141,12 +141,15 @@ def admit(
         if crawl.state == "done":  # the log has made it active again
             service.frontier.put_crawl(service.store.crawl(crawl.id))
         mode = Mode.FORCE if force else Mode.NEW
-        flags = service.frontier.admit(crawl.id, admissions, mode=mode, batch=batch)
+        admitted = service.frontier.admit(crawl.id, admissions, mode=mode, batch=batch)
         faults.point("broker.after_seed_admit")
-        service.store.seeds_admitted(batch)
+        if not service.store.seeds_admitted(batch, admitted.tick, admitted.epochs):
+            _admit_again(
+                service, SeedBatch(id=batch, crawl=crawl.id, urls=tuple(admissions), force=force)
+            )
     finally:
         service.admitting.discard(batch)
-    return flags
+    return admitted
 
 
 def settle(service: Service, batch: SeedBatch) -> None:
@@ -156,12 +159,23 @@ def settle(service: Service, batch: SeedBatch) -> None:
     """
     try:
         service.frontier.put_crawl(service.store.crawl(batch.crawl))
-        mode = Mode.FORCE if batch.force else Mode.NEW
-        service.frontier.admit(batch.crawl, batch.urls, mode=mode, batch=batch.id)
+        _admit_again(service, batch)
     except UnknownCrawl:
         service.store.seeds_admitted(batch.id)
-        return
-    service.store.seeds_admitted(batch.id)
+
+
+def _admit_again(service: Service, batch: SeedBatch) -> None:
+    """Admit a batch under a new stamp: what it had before may be out of a recovery's window.
+
+    Raises Unavailable, and the batch stays pending.
+    """
+    mode = Mode.FORCE if batch.force else Mode.NEW
+    stamp = service.store.restamp_seeds(batch.id)
+    admitted = service.frontier.admit(
+        batch.crawl, batch.urls, mode=mode, batch=batch.id, stamp=stamp
+    )
+    if not service.store.seeds_admitted(batch.id, admitted.tick, admitted.epochs):
+        raise Unavailable("the seeds are logged, and will be queued in time")
 
 
 def _with_roots(service: Service, crawl: Crawl, seeds: Sequence[Seed]) -> Crawl:

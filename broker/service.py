@@ -12,8 +12,9 @@ import gevent
 import greenlet
 from gevent.event import Event
 
-from broker.frontier.frontier import Room
+from broker.frontier.frontier import Admitted, Room
 from broker.frontier.partition import Drain, Drained, Mode
+from broker.repeats import Leases
 from schema.clock import Clock, monotonic
 from schema.errors import Unavailable
 from schema.records import (
@@ -28,10 +29,12 @@ from schema.records import (
     ItemStatus,
     LeaseReply,
     LeaseRequest,
+    NodeRepair,
     Purge,
     ReconcileReply,
     ReconcileRequest,
     ReleaseItem,
+    Stamp,
     UrlState,
 )
 from store.base import Store
@@ -66,8 +69,14 @@ class Queue(Protocol):
     def fingerprint(self, url: str) -> int: ...
     def partition_of(self, host: str) -> int: ...
     def admit(
-        self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW, batch: int = 0
-    ) -> list[bool]: ...
+        self,
+        crawl: int,
+        items: Sequence[Admission],
+        *,
+        mode: Mode = Mode.NEW,
+        batch: int = 0,
+        stamp: Stamp | None = None,
+    ) -> Admitted: ...
     def room(self, partition: int, most: int = 50) -> Room: ...
     def refill(self, crawl: int, partition: int, host: str) -> int: ...
     def watch_memory(self) -> None: ...
@@ -89,6 +98,9 @@ class Queue(Protocol):
     def patch_host(self, host: str, patch: HostPatch) -> HostState: ...
     def slowest(self, limit: int = 5) -> list[HostState]: ...
     def where(self, crawl: Crawl, url: str) -> UrlState: ...
+    def tick(self, stamp: Stamp) -> None: ...
+    def repair(self, everything: bool) -> None: ...
+    def repairs(self) -> list[NodeRepair]: ...
     def ready(self) -> str | None: ...
     def metrics(self) -> dict[str, float]: ...
 
@@ -105,14 +117,15 @@ class Service:
         """Set whenever something was asked to be deleted here."""
         self.admitting: set[int] = set()
         """Seed batches that a request is admitting right now."""
+        self._leases = Leases(clock)
         self._polls: set[greenlet.greenlet] = set()
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
-        """Lease; a call that waits is ended by :meth:`end_polls`."""
+        """Lease, once for each number; a call that waits is ended by :meth:`end_polls`."""
         poll = gevent.getcurrent()
         self._polls.add(poll)
         try:
-            return self.frontier.lease(request)
+            return self._leases.once(request, self.frontier.lease)
         finally:
             self._polls.discard(poll)
 

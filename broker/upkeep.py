@@ -49,6 +49,8 @@ class Upkeep:
         self._quiet: dict[int, _Quiet] = {}
         self._stopped: set[int] = set()
         self._ticked = -TICK_SECONDS
+        self._clock = 0
+        """The log's clock as this broker has last seen or left it; 0: not yet."""
         self._greenlet: Greenlet[[], None] | None = None
 
     def start(self) -> None:
@@ -98,9 +100,22 @@ class Upkeep:
     def _tick(self, in_use: bool) -> None:
         now = self._service.clock()
         if in_use and now - self._ticked >= TICK_SECONDS:
-            self._service.store.tick()
+            self._raise_clock()
             self._service.frontier.watch_memory()
             self._ticked = now
+
+    def _raise_clock(self) -> None:
+        """Write the log's clock to the nodes, then raise it; one of several brokers does.
+
+        In this order a tick is a value that no later row falls behind. Who finds that the clock
+        rose by itself since the last look leaves it to the others.
+        """
+        stamp = self._service.store.clock()
+        self._service.frontier.tick(stamp)
+        if self._clock and stamp.clock > self._clock:
+            self._clock = stamp.clock
+        else:
+            self._clock = self._service.store.tick()
 
     def _admit_pending(self) -> set[int]:
         """Settle batches that a crash or an outage left; returns crawls that still have some."""

@@ -12,6 +12,7 @@ from cli.dead import dead
 from cli.explain import explain
 from cli.export import export
 from cli.operate import delete, pause, purge, resume
+from cli.repair import repair
 from cli.seed import seed
 from cli.status import status
 from cli.up import up
@@ -29,7 +30,10 @@ def greencrawl() -> None:
     """
 
 
-for _command in (crawl, up, seed, status, explain, dead, pause, resume, purge, delete, export):
+_COMMANDS = (
+    crawl, up, seed, status, explain, dead, pause, resume, purge, delete, repair, export
+)  # fmt: skip
+for _command in _COMMANDS:
     greencrawl.add_command(_command)
 
 

@@ -724,6 +724,39 @@ class SeedBatch(Struct, frozen=True, kw_only=True):
     crawl: int
     urls: tuple[Admission, ...]
     force: bool = False
+    stamp: int = 0
+
+
+class Stamp(Struct, frozen=True):
+    """What a transaction read of the log: the value of its clock, and node → epoch."""
+
+    clock: int
+    epochs: dict[str, int]
+
+
+class Mark(Struct, frozen=True):
+    """A settled URL, for a Redis that is told of the past: Stored, Dead, or settled Otherwise."""
+
+    crawl: int
+    url: str
+    kind: Literal["S", "D", "O"]
+    bytes: int = 0
+
+
+class NodeRepair(Struct, frozen=True, kw_only=True):
+    """How far a Redis node is refilled from the store's log.
+
+    ``done`` and ``total`` count rows of the log: pages twice (as marks and for their links), final
+    states and batches of seeds. ``detail`` says why it waits.
+    """
+
+    node: str
+    phase: Literal["none", "elsewhere", "emptying", "marks", "seeds", "links", "blocks", "done"]
+    everything: bool = False
+    done: int = 0
+    total: int = 0
+    seconds: float = 0.0
+    detail: str = ""
 
 
 class FrontierIdentity(Struct, frozen=True, kw_only=True):

@@ -197,7 +197,12 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         _choice("debug", "info", "warning", "error"),
         "debug, info, warning or error",
     ),
-    "FAULT": ("", _text, "For tests: POINT[:N] kills the process at the Nth pass of that point"),
+    "FAULT": (
+        "",
+        _text,
+        "For tests: POINT[:N][@FILE] kills the process at the Nth pass of that point, "
+        "counted while FILE exists",
+    ),
 }
 """Variable without prefix → (default, parser, meaning)."""
 

@@ -7,7 +7,7 @@ A store may be used from many greenlets; blocking work runs off the hub.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from schema.records import (
@@ -19,11 +19,16 @@ from schema.records import (
     CrawlState,
     Final,
     FrontierIdentity,
+    Mark,
     Overflow,
     Purge,
     SeedBatch,
+    Stamp,
     StoredPage,
 )
+
+MARGIN = 10
+"""Steps of the log's clock that an admission may come after its row: recovery goes so far back."""
 
 
 class Store(Protocol):
@@ -38,6 +43,12 @@ class Store(Protocol):
 
     def tick(self) -> int:
         """Raise the log's clock by one and return it. Rows carry its value as their stamp."""
+
+    def clock(self) -> Stamp:
+        """The log's clock and the epochs of the nodes, read together."""
+
+    def raise_epoch(self, node: str, known: int, epoch: int) -> bool:
+        """Set a node's epoch (at first 0) if it still is ``known``; whether it was."""
 
     # -- crawls
     def put_crawl(self, name: str, options: CrawlOptions, roots: Sequence[str]) -> Crawl:
@@ -100,14 +111,40 @@ class Store(Protocol):
     def add_seeds(self, crawl: int, urls: Sequence[Admission], *, force: bool = False) -> int:
         """Log a batch as pending; returns its id. A crawl that was done becomes active again."""
 
-    def seeds_admitted(self, batch: int) -> None:
-        """The batch is in every partition: it is pending no longer. Idempotent."""
+    def seeds_admitted(
+        self, batch: int, tick: int = 0, epochs: Mapping[str, int] | None = None
+    ) -> bool:
+        """The batch is in every partition: it is pending no longer. Idempotent.
+
+        False, and it stays pending, if it was stamped more than MARGIN before ``tick`` (of the
+        nodes, when they admitted it), or if one of these nodes has a higher epoch now than in
+        ``epochs``: restamp it, and admit it again.
+        """
+
+    def restamp_seeds(self, batch: int) -> Stamp:
+        """Give a batch the present stamp, and return it; the batch is pending, if again."""
 
     def pending_seeds(self, limit: int = 100) -> list[SeedBatch]:
         """Batches still pending, oldest first."""
 
     def seeds(self, crawl: int) -> Iterator[SeedBatch]:
-        """Stream all logged batches, oldest first: what a lost Redis is refilled from."""
+        """Stream all logged batches, oldest first."""
+
+    # -- reading the log, to refill a Redis: what was stamped ``since`` or later, in that order
+    def log_size(self, since: int) -> tuple[int, int, int]:
+        """Pages, final states and batches of seeds."""
+
+    def log_marks(self, since: int) -> Iterator[list[Mark]]:
+        """Stream what is settled, in chunks: pages, then final states."""
+
+    def log_links(self, since: int) -> Iterator[list[tuple[int, list[Admission]]]]:
+        """Stream (crawl, links) of pages, in chunks."""
+
+    def log_seeds(self, since: int, *, force: bool) -> Iterator[SeedBatch]:
+        """Stream batches that are forced, or that are not; pending ones too."""
+
+    def stamps(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, int]:
+        """Fingerprint → the latest stamp of its page and its final state, if it has either."""
 
     # -- the overflow: URLs beyond the frontier's memory budget
     def put_overflow(self, crawl: int, items: Sequence[Overflow]) -> None:
@@ -119,10 +156,11 @@ class Store(Protocol):
     def overflow_in_memory(self, crawl: int, partition: int, host: str) -> list[Overflow]:
         """A host's rows that were taken, and have neither a page nor a final state yet."""
 
-    def overflow_taken(self, crawl: int, items: Sequence[Overflow], node: str, epoch: int) -> None:
+    def overflow_taken(self, items: Sequence[Overflow], node: str, epoch: int) -> None:
         """``node`` has these in memory since its ``epoch``: they wait no more.
 
-        A row goes when its page or final state is committed; those that have one already go now.
+        Changes nothing once the node's epoch is a higher one. A row goes when its page or final
+        state is committed; those that have one already go now.
         """
 
     def overflow_hosts(self, crawl: int, partition: int, after: str, limit: int) -> list[str]:
@@ -138,8 +176,9 @@ class Store(Protocol):
         """Rows that a node had in memory (since an epoch ``below`` that) wait again."""
 
     # -- the worker's commit
-    def commit(self, work: Commit) -> int:
-        """Write pages, attempts and finals in one transaction; returns its stamp.
+    def commit(self, work: Commit) -> Stamp:
+        """Write pages, attempts and finals in one transaction; returns its stamp, which the
+        same records get anew when they are written again.
 
         A page or final of the same (crawl, fingerprint) is replaced by a newer one, and left
         alone by an older (``fetched_ms``/``at_ms``); a page removes the URL's final state and the

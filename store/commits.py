@@ -19,8 +19,8 @@ from gevent.lock import BoundedSemaphore
 
 from schema import faults
 from schema.errors import GreencrawlError
-from schema.records import Attempt, Commit, Final, StoredPage
-from store import overflow, rows
+from schema.records import Attempt, Commit, Final, Stamp, StoredPage
+from store import log, overflow, rows
 from store.connection import Lane, transaction, translate
 from store.errors import Unstorable
 from store.rows import Codec, Prepared, Row
@@ -100,14 +100,15 @@ def _chunks(items: Sequence[Row]) -> Iterable[Sequence[Row]]:
     return (items[start : start + ROWS] for start in range(0, len(items), ROWS))
 
 
-def write(connection: sqlite3.Connection, works: Sequence[Prepared]) -> int:
+def write(connection: sqlite3.Connection, works: Sequence[Prepared]) -> Stamp:
     """Write ``works`` in one transaction and return its stamp. Raises sqlite3.Error.
 
     Rows of a crawl that was deleted meanwhile are left out: its number is never used again, so
     nobody could ask for them.
     """
     with transaction(connection):
-        (stamp,) = connection.execute("SELECT value FROM clock").fetchone()
+        now = log.clock(connection)
+        stamp = now.clock
         alive = {row[0] for row in connection.execute("SELECT id FROM crawls WHERE deleted = 0")}
         _write_pages(connection, [r for w in works for r in w.pages if r[0] in alive], stamp)
         for chunk in _chunks([r for w in works for r in w.finals if r[0] in alive]):
@@ -117,7 +118,7 @@ def write(connection: sqlite3.Connection, works: Sequence[Prepared]) -> int:
         overflow.settled(connection, (r[:2] for w in works for r in chain(w.pages, w.finals)))
         faults.point("store.before_commit")
     faults.point("store.after_commit")
-    return int(stamp)
+    return now
 
 
 def _write_pages(connection: sqlite3.Connection, pages: Sequence[Row], stamp: int) -> None:
@@ -136,7 +137,7 @@ class _Waiting:
         self.work = work
         self.size = len(work.pages) + len(work.attempts) + len(work.finals)
         self.rows: Prepared | None = None
-        self.outcome: int | BaseException | None = None
+        self.outcome: Stamp | BaseException | None = None
 
 
 class Committer:
@@ -155,7 +156,7 @@ class Committer:
         self._turn = BoundedSemaphore(1)
         self._queue: deque[_Waiting] = deque()
 
-    def commit(self, work: Commit) -> int:
+    def commit(self, work: Commit) -> Stamp:
         """Write ``work``; returns its stamp. Raises Unavailable, Damaged, Unstorable, Closed."""
         mine = _Waiting(work)
         self._queue.append(mine)

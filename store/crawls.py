@@ -147,9 +147,9 @@ def add_seeds(db: sqlite3.Connection, crawl: int, blob: bytes, force: bool) -> i
 
 
 def pending_rows(db: sqlite3.Connection, limit: int) -> list[Row]:
-    """(id, crawl, forced, blob) of pending batches, oldest first; none of a deleted crawl."""
+    """(id, crawl, forced, blob, stamp) of what is pending, oldest first; no deleted crawl's."""
     return db.execute(
-        "SELECT id, crawl, forced, urls FROM seed_batches WHERE pending = 1 "
+        "SELECT id, crawl, forced, urls, stamp FROM seed_batches WHERE pending = 1 "
         "AND EXISTS (SELECT 1 FROM crawls WHERE id = seed_batches.crawl AND deleted = 0) "
         "ORDER BY id LIMIT ?",
         (limit,),
@@ -170,9 +170,9 @@ def count_time(db: sqlite3.Connection, crawl: int, now_ms: int, most_ms: int) ->
 
 
 def seed_rows(db: sqlite3.Connection, crawl: int, after: int) -> list[Row]:
-    """(id, crawl, forced, blob) of a crawl's batches after ``after``, a few at a time."""
+    """(id, crawl, forced, blob, stamp) of a crawl's batches after ``after``, a few at a time."""
     return db.execute(
-        "SELECT id, crawl, forced, urls FROM seed_batches WHERE crawl = ? AND id > ? "
+        "SELECT id, crawl, forced, urls, stamp FROM seed_batches WHERE crawl = ? AND id > ? "
         "ORDER BY id LIMIT 20",
         (crawl, after),
     ).fetchall()
@@ -198,7 +198,8 @@ def requeue_dead(db: sqlite3.Connection, codec: Codec, crawl: int, limit: int) -
     db.execute(
         "DELETE FROM finals WHERE crawl = ? AND state = 'dead' AND id <= ?", (crawl, found[-1][0])
     )
-    return SeedBatch(id=batch, crawl=crawl, urls=urls, force=True)
+    (stamp,) = db.execute("SELECT stamp FROM seed_batches WHERE id = ?", (batch,)).fetchone()
+    return SeedBatch(id=batch, crawl=crawl, urls=urls, force=True, stamp=stamp)
 
 
 def counts(db: sqlite3.Connection, crawl: int) -> dict[str, int]:

@@ -107,8 +107,13 @@ def page(
     return [(row[0], _overflow(row[1:])) for row in found]
 
 
-def taken(db: sqlite3.Connection, crawl: int, items: Sequence[Overflow], epoch: int) -> None:
-    """The node has these in memory under ``epoch``; those that were fetched already go."""
+def taken(db: sqlite3.Connection, items: Sequence[Overflow], node: str, epoch: int) -> None:
+    """The node has these in memory under ``epoch``; those that were fetched already go.
+
+    Nothing is noted under an epoch that is over: the node may have forgotten them since.
+    """
+    if db.execute("SELECT 1 FROM nodes WHERE id = ? AND epoch > ?", (node, epoch)).fetchone():
+        return
     for start in range(0, len(items), _NAMED):
         ids = [one.id for one in items[start : start + _NAMED]]
         marks = ", ".join("?" * len(ids))

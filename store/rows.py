@@ -7,7 +7,7 @@ so that nothing behind it (SQL, JSON, a terminal) can stumble over them. NUL cha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 import zstandard
@@ -248,6 +248,13 @@ def final(row: Row) -> Final:
         crawl=crawl, fingerprint=fingerprint, url=url, state=cast(Any, state), kind=kind,
         detail=detail, code=code, depth=depth, level=level, at_ms=at_ms,
     )  # fmt: skip
+
+
+def mark_kind(word: int | str) -> Literal["S", "D", "O"]:
+    """How a page of this status, or a final state of this name, counts."""
+    if isinstance(word, int):
+        return "S" if 200 <= word < 300 else "O"
+    return "D" if word == "dead" else "O"
 
 
 class Prepared(msgspec.Struct):

@@ -7,7 +7,7 @@ an export does not hold up a question. Open one store per process, after any for
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -24,12 +24,15 @@ from schema.records import (
     CrawlState,
     Final,
     FrontierIdentity,
+    Mark,
     Overflow,
     Purge,
     SeedBatch,
+    Stamp,
     StoredPage,
 )
-from store import crawls, overflow, purges, rows
+from store import crawls, log, overflow, purges, rows
+from store.base import MARGIN
 from store.commits import Committer
 from store.connection import Lane, connect, opening, transaction, translated
 from store.migrate import migrate
@@ -96,6 +99,14 @@ class SqliteStore:
         """See :class:`store.base.Store`."""
         sql = "UPDATE clock SET value = value + 1 RETURNING value"
         return int(self._write(lambda db: db.execute(sql).fetchall())[0][0])
+
+    def clock(self) -> Stamp:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(lambda db: log.clock(db))
+
+    def raise_epoch(self, node: str, known: int, epoch: int) -> bool:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: log.raise_epoch(db, node, known, epoch))
 
     # -- crawls
 
@@ -164,33 +175,79 @@ class SqliteStore:
             lambda db: crawls.add_seeds(db, crawl, self._commits.codec.pack(plain), force)
         )
 
-    def seeds_admitted(self, batch: int) -> None:
+    def seeds_admitted(
+        self, batch: int, tick: int = 0, epochs: Mapping[str, int] | None = None
+    ) -> bool:
         """See :class:`store.base.Store`."""
-        sql = "UPDATE seed_batches SET pending = 0 WHERE id = ?"
-        self._write(lambda db: db.execute(sql, (batch,)).rowcount)
+        return self._write(lambda db: log.settle_seeds(db, batch, tick - MARGIN, epochs or {}))
+
+    def restamp_seeds(self, batch: int) -> Stamp:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: log.restamp_seeds(db, batch))
 
     def pending_seeds(self, limit: int = 100) -> list[SeedBatch]:
         """See :class:`store.base.Store`."""
         found = self._questions.run(lambda db: crawls.pending_rows(db, limit))
-        return [
-            SeedBatch(
-                id=number, crawl=crawl, urls=tuple(self._codec.links(blob)), force=bool(forced)
-            )
-            for number, crawl, forced, blob in found
-        ]
+        return [self._batch(*row) for row in found]
+
+    def _batch(self, number: int, crawl: int, forced: int, blob: bytes, stamp: int) -> SeedBatch:
+        urls = tuple(self._codec.links(blob))
+        return SeedBatch(id=number, crawl=crawl, urls=urls, force=bool(forced), stamp=stamp)
 
     def seeds(self, crawl: int) -> Iterator[SeedBatch]:
         """See :class:`store.base.Store`."""
         after = 0
         while found := self._scans.run(partial(crawls.seed_rows, crawl=crawl, after=after)):
-            for number, _, forced, blob in found:
-                urls = tuple(self._codec.links(blob))
-                yield SeedBatch(id=number, crawl=crawl, urls=urls, force=bool(forced))
+            for row in found:
+                yield self._batch(*row)
             after = found[-1][0]
 
     def requeue_dead(self, crawl: int, limit: int = 10_000) -> SeedBatch | None:
         """See :class:`store.base.Store`. Raises UnknownCrawl."""
         return self._write(lambda db: crawls.requeue_dead(db, self._commits.codec, crawl, limit))
+
+    # -- reading the log
+
+    def log_size(self, since: int) -> tuple[int, int, int]:
+        """See :class:`store.base.Store`."""
+        return self._scans.run(lambda db: log.size(db, since))
+
+    def _window(self, sql: str, since: int) -> Iterator[list[Row]]:
+        """Chunks of rows that begin with (stamp, id)."""
+        at = (since, -1)
+        while chunk := self._scans.run(partial(_chunk, sql=sql, values=at)):
+            yield chunk
+            at = chunk[-1][:2]
+
+    def log_marks(self, since: int) -> Iterator[list[Mark]]:
+        """See :class:`store.base.Store`."""
+        for sql in log.MARKS.values():
+            for chunk in self._window(sql, since):
+                yield [
+                    Mark(crawl, url, rows.mark_kind(word), size)
+                    for _, _, crawl, url, word, size in chunk
+                ]
+
+    def log_links(self, since: int) -> Iterator[list[tuple[int, list[Admission]]]]:
+        """See :class:`store.base.Store`."""
+        for chunk in self._window(log.LINKS, since):
+            yield [(crawl, self._codec.links(blob)) for _, _, crawl, blob in chunk]
+
+    def log_seeds(self, since: int, *, force: bool) -> Iterator[SeedBatch]:
+        """See :class:`store.base.Store`."""
+        for chunk in self._window(log.SEEDS.format(forced=force), since):
+            for stamp, number, crawl, forced, blob in chunk:
+                yield self._batch(number, crawl, forced, blob, stamp)
+
+    def stamps(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, int]:
+        """See :class:`store.base.Store`."""
+        latest: dict[int, int] = {}
+        for start in range(0, len(fingerprints), log.TOGETHER):
+            some = fingerprints[start : start + log.TOGETHER]
+            ask = partial(log.stamps, crawl=crawl, fingerprints=some)
+            for number, stamp in self._scans.run(ask):
+                latest[number] = max(stamp, latest.get(number, stamp))
+        return latest
 
     # -- the overflow
 
@@ -206,9 +263,9 @@ class SqliteStore:
         """See :class:`store.base.Store`."""
         return self._scans.run(lambda db: overflow.in_memory(db, crawl, partition, host))
 
-    def overflow_taken(self, crawl: int, items: Sequence[Overflow], node: str, epoch: int) -> None:
+    def overflow_taken(self, items: Sequence[Overflow], node: str, epoch: int) -> None:
         """See :class:`store.base.Store`."""
-        self._write(lambda db: overflow.taken(db, crawl, items, epoch))
+        self._write(lambda db: overflow.taken(db, items, node, epoch))
 
     def overflow_hosts(self, crawl: int, partition: int, after: str, limit: int) -> list[str]:
         """See :class:`store.base.Store`."""
@@ -245,7 +302,7 @@ class SqliteStore:
 
     # -- the worker's commit
 
-    def commit(self, work: Commit) -> int:
+    def commit(self, work: Commit) -> Stamp:
         """See :class:`store.base.Store`; "newer" also holds between a page and a final state.
 
         Commits of several greenlets share a transaction. Records of a deleted crawl are left out.

@@ -18,6 +18,7 @@ from gevent.event import Event
 from gevent.lock import BoundedSemaphore
 from msgspec import Struct, field
 
+from broker.frontier.frontier import Admitted
 from schema import faults
 from schema.errors import UnknownCrawl
 from schema.log import logger
@@ -30,10 +31,12 @@ from schema.records import (
     Final,
     FinishItem,
     Outcome,
+    Stamp,
     StoredPage,
 )
+from store.base import MARGIN
 from store.errors import Unstorable
-from worker.backoff import persist
+from worker.backoff import delays, persist
 from worker.outbox import Outbox
 from worker.sessions import Held, Sessions
 
@@ -94,13 +97,15 @@ class Result(Struct, kw_only=True):
 class Committer(Protocol):
     """The part of a store that is needed here; see ``store.base.Store``."""
 
-    def commit(self, work: Commit) -> int: ...
+    def commit(self, work: Commit) -> Stamp: ...
 
 
 class Admitter(Protocol):
     """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
 
-    def admit(self, crawl_id: int, items: Sequence[Admission]) -> list[bool]: ...
+    def admit(
+        self, crawl_id: int, items: Sequence[Admission], *, stamp: Stamp | None
+    ) -> Admitted: ...
 
 
 class Recent:
@@ -208,9 +213,14 @@ class Writer:
 
     def _write(self, batch: list[Result]) -> None:
         size = sum(result.bytes for result in batch)
-        self._commit(batch)
-        faults.point("worker.after_store")
-        self._admit([result.page for result in batch if result.page is not None])
+        for delay in delays():
+            stamp = self._commit(batch)
+            faults.point("worker.after_store")
+            pages = [result.page for result in batch if result.page is not None]
+            if stamp is None or self._admit(pages, stamp):
+                break
+            log.info("committed again", pages=len(pages), stamp=stamp.clock)
+            gevent.sleep(delay)
         faults.point("worker.after_admit")
         for result in batch:
             session = result.held.session
@@ -228,8 +238,11 @@ class Writer:
         if not self._bytes:
             self._idle.set()
 
-    def _commit(self, batch: Sequence[Result]) -> None:
-        """Make the batch durable; what cannot be stored becomes a dead letter."""
+    def _commit(self, batch: Sequence[Result]) -> Stamp | None:
+        """Make the batch durable; what cannot be stored becomes a dead letter.
+
+        Returns the stamp of its rows, None if it has none.
+        """
         while True:
             work = Commit()
             for result in batch:
@@ -238,17 +251,20 @@ class Writer:
                 work.attempts += result.attempts
                 work.finals += result.finals
             if not (work.pages or work.attempts or work.finals):
-                return
+                return None
             try:
-                persist(partial(self._store.commit, work), "store")
+                return persist(partial(self._store.commit, work), "store")
             except Unstorable as error:
                 log.warning("cannot be stored", url=error.url, reason=error.reason)
                 if not any(result.bury(error) for result in batch):
                     raise
-                continue
-            return
 
-    def _admit(self, pages: Sequence[StoredPage]) -> None:
+    def _admit(self, pages: Sequence[StoredPage], stamp: Stamp) -> bool:
+        """Admit the links of pages whose rows carry ``stamp``; False if it is too old for that.
+
+        It is when a node's tick has passed it by the margin: a recovery of that node would not
+        read these rows.
+        """
         links: dict[int, list[Admission]] = {}
         for page in pages:
             if page.links:
@@ -259,8 +275,12 @@ class Writer:
             if not fresh:
                 continue
             try:
-                persist(partial(self._frontier.admit, crawl, fresh), "frontier")
+                call = partial(self._frontier.admit, crawl, fresh, stamp=stamp)
+                admitted = persist(call, "frontier")
             except UnknownCrawl:
                 log.info("crawl was deleted: its links are dropped", crawl=crawl)
                 continue
+            if admitted.tick - stamp.clock > MARGIN:
+                return False
             recent.add(fresh)
+        return True

@@ -9,7 +9,7 @@ since scripts are idempotent under their fingerprints and tokens.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,23 +17,18 @@ import gevent
 import msgspec
 from gevent.event import Event
 
-from broker.frontier import keys, memory, recovery
+from broker.frontier import keys, memory
 from broker.frontier import partition as part
-from broker.frontier.leasing import Leasing
+from broker.frontier.leasing import TEND_MOST, Leasing
 from broker.frontier.node import Full, Moved, Node, Restarted
 from broker.frontier.partition import Mode
+from broker.frontier.recovery import Recovery, mark_clean
 from broker.frontier.ring import assemble
 from broker.frontier.totals import total
 from broker.frontier.waking import Waking
 from schema import urls
 from schema.clock import epoch_ms, monotonic
-from schema.errors import (
-    FrontierMismatch,
-    GreencrawlError,
-    InvalidConfig,
-    Unavailable,
-    UnknownCrawl,
-)
+from schema.errors import GreencrawlError, Unavailable, UnknownCrawl
 from schema.log import logger
 from schema.records import (
     Admission,
@@ -47,11 +42,14 @@ from schema.records import (
     ItemStatus,
     LeaseReply,
     LeaseRequest,
+    Mark,
+    NodeRepair,
     Overflow,
     ReconcileReply,
     ReconcileRequest,
     ReleaseItem,
     Session,
+    Stamp,
     Totals,
     UrlState,
 )
@@ -60,8 +58,11 @@ from store.base import Store
 
 log = logger("frontier")
 
-BATCH = 256
-"""URLs or items a script call: 3 µs of the server each, and no stall to speak of."""
+BATCH = 128
+"""URLs or tasks a script call: some 10 µs of the server each, so that none stalls it for long."""
+FEW = 32
+"""The same for sessions and hosts, which may bring dozens of tasks each."""
+_BY_TASK = frozenset({"finish", "extend"})
 BUDGET_SECONDS = 0.2
 """How long what is left under ``max_pages`` is kept: at a limit a look must not cost a scan."""
 KNOWN_SECONDS = 2.0
@@ -70,7 +71,7 @@ SLOWEST = 64
 _NEW, _BEYOND = b"12"
 """Flags of ``lua/admit.lua``."""
 
-Row = tuple[int, str, Admission]
+Row = tuple[int, str, Any]
 """(fingerprint, host, item)."""
 
 
@@ -86,6 +87,18 @@ class Room(NamedTuple):
 
 
 Item = TypeVar("Item", bound=FinishItem | CloseItem | ExtendItem | ReleaseItem)
+
+
+class Admitted(list[bool]):
+    """True for each URL that was not seen before.
+
+    ``tick`` is the largest of the nodes that were asked, ``epochs`` those under which they were.
+    """
+
+    def __init__(self, new: Iterable[bool], tick: int, epochs: Mapping[str, int]) -> None:
+        super().__init__(new)
+        self.tick = tick
+        self.epochs = epochs
 
 
 class Frontier:
@@ -111,6 +124,7 @@ class Frontier:
         self._create = create
         self._request_ms = round(request_seconds * 1000)
         self.longest_hold_ms = round(lease_seconds * 1000) + self._request_ms
+        self.gap_ms = round(min(15.0, lease_seconds / 2) * 1000)
         nodes = [Node(address) for address in addresses]
         self.identity, self.nodes = assemble(nodes, store, partitions, create=create)
         self._node_of = [self.nodes[i] for i in self.identity.placement]
@@ -130,9 +144,13 @@ class Frontier:
             self._spend,
             request_seconds,
         )
+        self.recovery = Recovery(self, store)
+        self._waking = Waking(
+            self._calls, self._run, self.leasing, store, self.nodes, self.recovery.reopen
+        )
         if create:
             for node in self.nodes:
-                recovery.open_node(self, node, store)
+                self.recovery.meet(node)
             self.watch_memory()
 
     # -- identity
@@ -194,6 +212,7 @@ class Frontier:
         return found
 
     def _run(self, node: Node, script: str, calls: list[tuple[int, bytes]]) -> list[list[Any]]:
+        self.recovery.check(node)
         try:
             return node.run(script, calls)
         except Moved:  # another broker has reopened it
@@ -201,22 +220,16 @@ class Frontier:
             raise
         except Restarted:
             if self._create:
-                self._reopen(node)
+                self.recovery.reopen(node)
             else:
                 node.adopt(node.owner())
             raise
-
-    def _reopen(self, node: Node) -> None:
-        """Open a node that was restarted, or go on with a replay that was cut short."""
-        try:
-            recovery.open_node(self, node, self._store)
-        except (InvalidConfig, FrontierMismatch) as error:  # for a person to mend; we wait
-            raise Unavailable(str(error)) from error
 
     def _batched(
         self, script: str, head: list[Any], items: Sequence[Item], row: Callable[[Item], list[Any]]
     ) -> tuple[list[Any], list[tuple[int, list[Any]]]]:
         """Send items by partition in batches; returns statuses in order, and the replies."""
+        size = BATCH if script in _BY_TASK else FEW
         by_partition: dict[int, list[int]] = {}
         statuses: list[Any] = ["stale"] * len(items)
         for i, item in enumerate(items):
@@ -225,8 +238,8 @@ class Frontier:
                 by_partition.setdefault(p, []).append(i)
         replies: list[tuple[int, list[Any]]] = []
         while by_partition:
-            batch = {p: due[:BATCH] for p, due in by_partition.items()}
-            by_partition = {p: d[BATCH:] for p, d in by_partition.items() if len(d) > BATCH}
+            batch = {p: due[:size] for p, due in by_partition.items()}
+            by_partition = {p: d[size:] for p, d in by_partition.items() if len(d) > size}
             calls: dict[int, bytes] = {}
             for p, numbers in batch.items():
                 calls[p] = to_msgpack([*head, *(row(items[i]) for i in numbers)])
@@ -239,17 +252,33 @@ class Frontier:
     # -- used by workers too
 
     def admit(
-        self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW, batch: int = 0
-    ) -> list[bool]:
-        """Queue what is new of ``items`` (canonical URLs); True for each that was not seen before.
+        self,
+        crawl: int,
+        items: Sequence[Admission],
+        *,
+        mode: Mode = Mode.NEW,
+        batch: int = 0,
+        stamp: Stamp | None = None,
+    ) -> Admitted:
+        """Queue what is new of ``items`` (canonical URLs).
 
-        What is beyond the memory budget waits in the store's overflow instead. Idempotent; FORCE is
-        so only for a ``batch`` (its number in the log of seeds). Raises UnknownCrawl when the crawl
+        What is beyond the memory budget waits in the store's overflow instead.
+        ``stamp`` is that of their rows in the log: a node is asked only under an epoch that is not
+        below the one read with it. The caller compares it with the tick returned: if that is more
+        than MARGIN ahead it has to write the rows again, and admit again. Idempotent; FORCE is so
+        only for a ``batch`` (its number in the log of seeds). Raises UnknownCrawl when the crawl
         was deleted.
         """
-        new = [False] * len(items)
+        grouped = self._grouped(items)
+        asked = {node.id: node for node in map(self._node_of.__getitem__, grouped)}
+        if stamp is not None:
+            for name, node in asked.items():
+                node.follow(stamp.epochs.get(name, 0))
+        epochs = {name: int(node.epoch or 0) for name, node in asked.items()}
+        new, newest = [False] * len(items), 0
         beyond: list[tuple[int, Row]] = []
-        for rows, flags in self._admit(crawl, items, mode, batch):
+        for rows, flags, tick in self._admit(crawl, grouped, mode, batch):
+            newest = max(newest, tick)
             for (i, row), flag in zip(rows, flags, strict=True):
                 new[i] = flag == _NEW
                 if flag == _BEYOND:
@@ -258,13 +287,20 @@ class Frontier:
             for (i, _), fresh in zip(beyond, self._overflow(crawl, beyond), strict=True):
                 new[i] = fresh
         self.activity.set()
-        return new
+        return Admitted(new, newest, epochs)
+
+    def mark_settled(self, crawl: int, marks: Sequence[Mark]) -> None:
+        """Count as seen and finished what a node is told of the past; idempotent.
+
+        Raises UnknownCrawl when the crawl was deleted.
+        """
+        for _ in self._admit(crawl, self._grouped(marks), Mode.MARK, 0):
+            pass
 
     def _admit(
-        self, crawl: int, items: Sequence[Admission], mode: Mode, batch: int
-    ) -> Iterator[tuple[list[tuple[int, Row]], bytes]]:
-        """Call the script in batches; yields (item's index, row) with the flags of each reply."""
-        grouped = self._grouped(items)
+        self, crawl: int, grouped: dict[int, list[tuple[int, Row]]], mode: Mode, batch: int
+    ) -> Iterator[tuple[list[tuple[int, Row]], bytes, int]]:
+        """Call the script in batches; yields (index, row) with a reply's flags and tick."""
         while grouped:
             round_ = {p: rows[:BATCH] for p, rows in grouped.items()}
             grouped = {p: rows[BATCH:] for p, rows in grouped.items() if len(rows) > BATCH}
@@ -279,16 +315,23 @@ class Frontier:
                     raise
                 log.warning("overflowing", reason=str(error))
                 for rows in round_.values():
-                    yield rows, bytes([_BEYOND]) * len(rows)
+                    yield rows, bytes([_BEYOND]) * len(rows), 0
                 continue
             for p, reply in replies.items():
                 if reply[0] == b"GONE":
+                    self._refuse_untold(self._node_of[p])
                     raise UnknownCrawl(f"crawl {crawl} was deleted")
                 if self._create:
                     self.leasing.note(p, crawl, reply[3])
-                yield round_[p], reply[2]
+                yield round_[p], reply[2], reply[1]
 
-    def _grouped(self, items: Sequence[Admission]) -> dict[int, list[tuple[int, Row]]]:
+    @staticmethod
+    def _refuse_untold(node: Node) -> None:
+        """A node that is being refilled may not have been told of its crawls yet."""
+        if node.command("HEXISTS", keys.OWNER, "owed"):
+            raise Unavailable(f"Redis at {node.shown} is being refilled")
+
+    def _grouped(self, items: Sequence[Admission | Mark]) -> dict[int, list[tuple[int, Row]]]:
         """(index, row) of each item by partition."""
         grouped: dict[int, list[tuple[int, Row]]] = {}
         for i, item in enumerate(items):
@@ -328,6 +371,7 @@ class Frontier:
                 continue
             for p, reply in replies.items():
                 if reply[0] == b"GONE":
+                    self._refuse_untold(self._node_of[p])
                     raise UnknownCrawl(f"crawl {crawl} was deleted")
                 for i, flag in zip(round_[p], reply[1], strict=True):
                     fresh[i] = flag == _NEW
@@ -371,10 +415,11 @@ class Frontier:
         while brought < most:
             found = self._store.overflow(crawl, partition, host, BATCH)
             items = [row.item for row in found]
-            flags = b"".join(flags for _, flags in self._admit(crawl, items, Mode.REFILL, 0))
+            admitting = self._admit(crawl, self._grouped(items), Mode.REFILL, 0)
+            flags = b"".join(flags for _, flags, _ in admitting)
             taken = [row for row, flag in zip(found, flags, strict=True) if flag != _BEYOND]
             if taken:
-                self._store.overflow_taken(crawl, taken, node.id, epoch)
+                self._store.overflow_taken(taken, node.id, epoch)
             brought += len(taken)
             if len(taken) < len(found) or len(found) < BATCH:
                 left = [row for row, flag in zip(found, flags, strict=True) if flag == _BEYOND]
@@ -433,6 +478,10 @@ class Frontier:
         self._budgets.pop(crawl.id, None)
         self._tell(crawl, crawl.state, self.partitions)
 
+    def tell(self, crawl: Crawl, node: Node) -> None:
+        """:meth:`put_crawl` on one node only."""
+        self._tell(crawl, crawl.state, self.partitions_on(node))
+
     def _tell(self, crawl: Crawl, state: str, partitions: Iterable[int]) -> None:
         args = part.crawl_args(crawl.id, state, crawl.options, crawl.revision)
         for p, (_, due, tend) in self._calls("crawl", dict.fromkeys(partitions, args)).items():
@@ -447,7 +496,7 @@ class Frontier:
     def drop_crawl(self, crawl: int) -> None:
         """Delete a crawl in bounded steps; from the first on it is gone to everybody."""
         self._crawls.pop(crawl, None)
-        args = to_msgpack([crawl, BATCH])
+        args = to_msgpack([crawl, FEW])
         left = set(self.partitions)
         while left:
             replies = self._calls("purge", dict.fromkeys(left, args))
@@ -475,10 +524,11 @@ class Frontier:
             totals, owed = self._sum(crawl)
             for index in owed:
                 if self._create:
-                    self._reopen(self.nodes[index])  # unless somebody is at it
+                    self.recovery.reopen(self.nodes[index])  # unless somebody is at it
         except Unavailable as error:
             log.info("scan_void", reason=str(error))
             return None
+        self._waking.scanned(crawl, totals.leased)
         return None if owed else totals
 
     def _sum(self, crawl: int) -> tuple[Totals, set[int]]:
@@ -519,6 +569,7 @@ class Frontier:
 
     def _spend(self, session: Session) -> None:
         """Take a session just opened off its crawl's budget."""
+        self._waking.opened(session.crawl)
         if session.crawl in self._budgets:
             at, left = self._budgets[session.crawl]
             self._budgets[session.crawl] = (at, left - len(session.tasks))
@@ -531,15 +582,22 @@ class Frontier:
                 request.incarnation,
                 request.sequence,
                 self._request_ms,
+                FEW,
                 len(request.holding),
                 *request.holding,
                 *request.idle,
             ]
         )
         sessions = tasks = 0
-        for reply in self._calls("reconcile", dict.fromkeys(self.partitions, args)).values():
-            if reply[0] != b"OLD":
-                sessions, tasks = sessions + reply[1], tasks + reply[2]
+        left = set(self.partitions)
+        while left:
+            replies = self._calls("reconcile", dict.fromkeys(left, args))
+            left.clear()
+            for p, reply in replies.items():
+                if reply[0] != b"OLD":
+                    sessions, tasks = sessions + reply[1], tasks + reply[2]
+                    if reply[3]:
+                        left.add(p)
         return ReconcileReply(sessions, tasks)
 
     def extend(self, items: Sequence[ExtendItem], ttl: float) -> list[ItemStatus]:
@@ -646,26 +704,54 @@ class Frontier:
 
     def start(self) -> None:
         """Begin leasing: make the crawls known, look at all partitions, listen for wake-ups."""
-        for crawl in self._store.crawls():
-            self.put_crawl(crawl)
-        for p, (_, _, _, tend) in self._calls(
-            "tend", dict.fromkeys(self.partitions, to_msgpack([100]))
-        ).items():
-            self.leasing.note(p, 0, tend)
+        if not self.recovery.refused:  # a repair tells nodes of the crawls
+            for crawl in self._store.crawls():
+                self.put_crawl(crawl)
+            for p, (_, _, _, tend) in self._calls(
+                "tend", dict.fromkeys(self.partitions, to_msgpack([TEND_MOST]))
+            ).items():
+                self.leasing.note(p, 0, tend)
         self._greenlets = [gevent.spawn(self.leasing.run)]
-        waking = Waking(self._calls, self.leasing, self._store)
-        self._greenlets += [
-            gevent.spawn(waking.listen, node, self.partitions_on(node)) for node in self.nodes
-        ]
+        for node in self.nodes:
+            self._greenlets += [
+                gevent.spawn(self._waking.listen, node, self.partitions_on(node)),
+                gevent.spawn(self._waking.beats, node, self.partitions_on(node)),
+            ]
 
     def stop(self, *, clean: bool = False) -> None:
         """End. ``clean``: this process is about to stop Redis in order, which is noted there."""
         gevent.killall(self._greenlets)
+        self.recovery.stop()
         for node in self.nodes:
             if clean:
                 with suppress(Unavailable):  # then it is not clean
-                    recovery.mark_clean(node)
+                    mark_clean(node)
             node.close()
+
+    def tick(self, stamp: Stamp) -> None:
+        """Write the log's clock, just read, to every node as its tick, and follow the epochs.
+
+        A node that does not answer is left out. Raises nothing.
+        """
+        for node in self.nodes:
+            on = self.partitions_on(node)
+            try:
+                self.recovery.compare(node, stamp)
+                self._waking.beat(node, on[0] if on else 0, stamp.clock)
+            except Unavailable as error:
+                log.info("no_tick", node=node.shown, reason=str(error))
+
+    def repair(self, everything: bool) -> None:
+        """Give the nodes again what the store's log holds since their ticks, or all of it.
+
+        Goes on in the background; see :meth:`repairs`. Raises Unavailable.
+        """
+        for node in self.nodes:
+            self.recovery.repair(node, everything)
+
+    def repairs(self) -> list[NodeRepair]:
+        """What this process does or did to refill each node."""
+        return [self.recovery.report(node) for node in self.nodes]
 
     def ready(self) -> str | None:
         """None, or why the frontier cannot serve now."""

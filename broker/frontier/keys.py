@@ -4,7 +4,8 @@
 the node.
 
 =====================  ==========================================================================
-``gc:owner``           hash: id, frontier, state, epoch, run, offset, tick, clean, rest, owed;
+``gc:owner``           hash: id, frontier, state, epoch, run, tick, clean, rest, owed
+                       (``recovery.py``); offset, used, gap, jumps, parts (``lua/clock.lua``);
                        budget, host_budget, full (``memory.py``)
 ``gc:wake``            counter of wake-ups, and the name of the channel they are published on
 ``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight; counters
@@ -41,6 +42,10 @@ WAKE = "gc:wake"
 def partition(number: int) -> str:
     """Prefix of all keys of a partition: KEYS[1] of every script."""
     return f"gc:{{{number}}}"
+
+
+NIL = "gc:nil"
+"""Never exists: what begins with deleting it goes on at the memory limit."""
 
 
 def absent(number: int) -> str:

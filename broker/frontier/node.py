@@ -39,11 +39,33 @@ log = logger("frontier")
 LUA = Path(__file__).parent / "lua"
 WRITES_AT_LIMIT = frozenset({"admit", "mark"})
 """Scripts that do not begin with DEL: at the memory limit Redis refuses them, and only them."""
+UNTIMED = frozenset({"admit", "mark"})
+"""Scripts that workers call too: they act on no time, and are no sign that a broker lives."""
 _INCLUDE = re.compile(r"^-- include ([\w ]+)\n")
+
+
+TOLERANCE_MS = 2000
+"""Logical time may be so far from what a caller expects; as in ``lua/common.lua``."""
+
+_SET_CLOCK = f"""
+redis.call('DEL', '{keys.NIL}')
+local o = redis.call('HMGET', KEYS[1], 'offset', 'jumps')
+local t = redis.call('TIME')
+local offset = tonumber(o[1] or 0)
+local off = tonumber(ARGV[1]) - (t[1] * 1000 + math.floor(t[2] / 1000) + offset)
+if tonumber(o[2] or 0) ~= tonumber(ARGV[2]) or math.abs(off) <= tonumber(ARGV[3]) then return 0 end
+redis.call('HSET', KEYS[1], 'offset', offset + off)
+return off
+"""
+"""ARGV: logical ms expected, jumps known, ms of tolerance. Returns the ms it was moved by."""
 
 
 class Restarted(Unavailable):
     """Raised when the server runs under another run_id than the owner's: it must be reopened."""
+
+
+class Fenced(Unavailable):
+    """Raised when the store knows a higher epoch of the node than its owner record: an old one."""
 
 
 class Full(Unavailable):
@@ -54,18 +76,23 @@ class Moved(Unavailable):
     """Raised when a partition's epoch is not the caller's: read the placement again."""
 
 
+CLOCK = (LUA / "clock.lua").read_text()
+"""Logical time, for scripts that are not in :data:`SCRIPTS`."""
+
+
 def _scripts() -> dict[str, tuple[str, str]]:
-    common = (LUA / "common.lua").read_text()
+    common = CLOCK + (LUA / "common.lua").read_text()
     found = {}
     for path in sorted(LUA.glob("*.lua")):
-        if path.stem == "common":
+        if path.stem in ("clock", "common"):
             continue
         first = "false" if path.stem in WRITES_AT_LIMIT else "true"
+        beats = "false" if path.stem in UNTIMED else "true"
         body = path.read_text()
         if included := _INCLUDE.match(body):
             parts = [(LUA / "lib" / f"{name}.lua").read_text() for name in included[1].split()]
             body = "".join(parts) + body
-        text = f"local DEL_FIRST = {first}\n{common}{body}"
+        text = f"local DEL_FIRST, BEATS = {first}, {beats}\n{common}{body}"
         found[path.stem] = (text, hashlib.sha1(text.encode()).hexdigest())
     return found
 
@@ -82,12 +109,22 @@ class Node:
         self.shown = mask_url(address)
         self.id = ""
         self.epoch = ""
+        self.gap_seconds = 15.0
+        """The longest pause between two calls of brokers that is no outage."""
+        self.tick = 0
+        """The last that was seen of the node's tick."""
+        self.owed = False
+        """Whether a replay was not through when the node was last heard."""
         self.full = False
         """Near its memory limit, as :mod:`broker.frontier.memory` has found last."""
         self._timeout = timeout_seconds
         self._idle: LifoQueue[tuple[AbstractConnection, str]] = LifoQueue(pool)
+        self._generation = 0
+        """Rises with :meth:`close`: connections from before are not used again."""
         self._base_ms: float | None = None
         """Logical ms minus this machine's monotonic ms."""
+        self._jumps = 0
+        """Those of the node's clock that this process knows."""
 
     # -- connections
 
@@ -121,14 +158,14 @@ class Node:
                 held = self._connect(self._timeout)
         except (RedisError, OSError, StopIteration) as error:
             raise Unavailable(f"Redis at {self.shown} is away: {error}") from error
-        whole = False
+        whole, generation = False, self._generation
         try:
             yield held
             whole = True
         except (RedisError, OSError) as error:
             raise Unavailable(f"Redis at {self.shown} is away: {error}") from error
         finally:
-            if whole and not self._idle.full():
+            if whole and generation == self._generation and not self._idle.full():
                 self._idle.put_nowait(held)
             else:
                 held[0].disconnect()
@@ -161,7 +198,8 @@ class Node:
             connection.disconnect()
 
     def close(self) -> None:
-        """Close idle connections; those in use close when they come back to a full pool."""
+        """Close idle connections; those in use close when they come back."""
+        self._generation += 1
         while True:
             try:
                 self._idle.get_nowait()[0].disconnect()
@@ -170,21 +208,27 @@ class Node:
 
     # -- scripts
 
-    def run(
-        self, script: str, calls: Sequence[tuple[int, bytes]], *, timed: bool = True
-    ) -> list[list[Any]]:
+    def run(self, script: str, calls: Sequence[tuple[int, bytes]]) -> list[list[Any]]:
         """Run ``script`` once for each (partition, msgpack arguments), in one round trip.
 
         Replies come without their leading 'OK': ``[now, …]``; GONE and OLD come as
-        ``[b'GONE']`` and ``[b'OLD', now]``. ``timed`` calls carry the logical time expected and
-        are repeated once after the node's clock was set right. Raises Restarted, Moved,
-        Unavailable; a call that raises may have been carried out: scripts are idempotent under
-        their tokens and fingerprints.
+        ``[b'GONE']`` and ``[b'OLD', now]``. Calls but for :data:`UNTIMED` ones carry the logical
+        time expected, and are repeated once after the clocks were brought together. Raises
+        Restarted, Moved, Unavailable; a call that raises may have been carried out: scripts are
+        idempotent under their tokens and fingerprints.
         """
+        timed = script not in UNTIMED
+        if timed:
+            self.now_ms()  # reads the jumps as well, if they are not known yet
+        jumps = self._jumps
         replies = self._pipeline(script, calls, timed)
         late = [i for i, reply in enumerate(replies) if reply[0] == b"CLOCK"]
         if late:
-            self._set_clock(replies[late[0]][1])
+            _, shown, met = replies[late[0]]
+            if met != jumps:
+                self._take_clock(shown, met)
+            else:
+                self._set_clock(met)
             again = self._pipeline(script, [calls[i] for i in late], timed)
             for i, reply in zip(late, again, strict=True):
                 replies[i] = reply
@@ -229,6 +273,7 @@ class Node:
         timed: bool,
     ) -> list[Any]:
         expected = f"{self.now_ms():.0f}" if timed else ""
+        jumps = str(self._jumps)
         connection.send_packed_command(
             [
                 _packed(
@@ -241,6 +286,7 @@ class Node:
                     run,
                     expected,
                     args,
+                    jumps,
                 )
                 for p, args in calls
             ]
@@ -258,23 +304,29 @@ class Node:
     def now_ms(self) -> float:
         """Logical time of this node as this process expects it, in ms."""
         if self._base_ms is None:
+            offset, jumps = self.command("HMGET", keys.OWNER, "offset", "jumps")
             seconds, micros = self.command("TIME")
-            offset = int(self.command("HGET", keys.OWNER, "offset") or 0)
-            self._base_ms = int(seconds) * 1000 + int(micros) / 1000 + offset - monotonic() * 1000
+            self._jumps = int(jumps or 0)
+            now = int(seconds) * 1000 + int(micros) / 1000 + int(offset or 0)
+            self._base_ms = now - monotonic() * 1000
         return self._base_ms + monotonic() * 1000
 
-    def _set_clock(self, shown_ms: int) -> None:
-        """Make logical time what this process expects, by compare-and-set on the offset."""
-        offset = self.command("HGET", keys.OWNER, "offset") or b"0"
-        wanted = int(offset) + round(self.now_ms() - shown_ms)
-        changed = self.command(
-            "EVAL",
-            "if redis.call('HGET', KEYS[1], 'offset') == ARGV[1] then "
-            "redis.call('HSET', KEYS[1], 'offset', ARGV[2]) return 1 end return 0",
-            1, keys.OWNER, offset, wanted,
-        )  # fmt: skip
-        log.warning("clock_set", node=self.shown, jump_ms=wanted - int(offset), mine=bool(changed))
-        if not changed:  # another broker was first: take the time it set
+    def _take_clock(self, shown_ms: int, jumps: int) -> None:
+        """Go by the node's time: it stood still for an outage that is over."""
+        wait = round(self.now_ms() - shown_ms)
+        log.warning("clock_stood_still", node=self.shown, ms=wait, jumps=jumps)
+        self._base_ms, self._jumps = shown_ms - monotonic() * 1000, jumps
+
+    def _set_clock(self, jumps: int) -> None:
+        """Make logical time what this process expects, unless it is by now.
+
+        Looked at and set in one step: of two that find it wrong only one corrects it.
+        """
+        set_ms = self.command(
+            "EVAL", _SET_CLOCK, 1, keys.OWNER, f"{self.now_ms():.0f}", jumps, TOLERANCE_MS
+        )
+        log.warning("clock_set", node=self.shown, jump_ms=set_ms)
+        if not set_ms:  # another was first: take the time it set
             self._base_ms = None
 
     def owner(self) -> dict[str, str]:
@@ -288,7 +340,20 @@ class Node:
         if not owner:
             raise Unavailable(f"Redis at {self.shown} is empty: waiting for a broker to open it")
         self.id, self.epoch = owner["id"], owner["epoch"]
+        self.gap_seconds = int(owner.get("gap", 15_000)) / 1000
+        self.tick = int(owner["tick"])
         self._base_ms = None
+
+    def follow(self, epoch: int) -> None:
+        """See that this is the server which the store's ``epoch`` of the node belongs to.
+
+        Raises Fenced while it is one from before: it may hold nothing that counts any more.
+        """
+        if int(self.epoch or 0) < epoch:
+            self.close()
+            self.adopt(self.owner())
+            if int(self.epoch) < epoch:
+                raise Fenced(f"Redis at {self.shown} is not the one of epoch {epoch} (yet)")
 
 
 AWAY = ("LOADING", "BUSY", "READONLY", "MISCONF", "NOREPLICAS", "TRYAGAIN", "CLUSTERDOWN")

@@ -17,6 +17,7 @@ from schema.records import (
     Done,
     FinishItem,
     HostState,
+    Mark,
     ReleaseItem,
     Retry,
     Session,
@@ -87,21 +88,18 @@ class Mode(IntEnum):
     FORCE = 1
     MARK = 2
     REFILL = 3
-    MARK_STORED = 4
 
 
 def admit_args(
-    crawl: int, mode: Mode, batch: int, rows: Iterable[tuple[int, str, Admission]]
+    crawl: int, mode: Mode, batch: int, rows: Iterable[tuple[int, str, Admission | Mark]]
 ) -> bytes:
     """Rows are (fingerprint, host, item). Fingerprints travel as decimal strings."""
-    if mode in (Mode.MARK, Mode.MARK_STORED):
-        flat: list[Any] = [crawl, int(Mode.MARK), batch]
-        for fingerprint, host, _ in rows:
-            flat += (str(fingerprint), host, "S" if mode is Mode.MARK_STORED else "O", "0")
-        return to_msgpack(flat)
-    flat = [crawl, int(mode), batch]
+    flat: list[Any] = [crawl, int(mode), batch]
     for fingerprint, host, item in rows:
-        flat += (str(fingerprint), host, chr(LEVEL_A + item.level), entry_of(item))
+        if isinstance(item, Mark):
+            flat += (str(fingerprint), host, item.kind, str(item.bytes))
+        else:
+            flat += (str(fingerprint), host, chr(LEVEL_A + item.level), entry_of(item))
     return to_msgpack(flat)
 
 

@@ -1,74 +1,541 @@
 """Opening a node: when a frontier is new, after a clean stop, and after Redis came back otherwise.
 
-A server that runs under another run_id than its owner record's may have lost its last writes. It is
-given everything that SQL holds again: final states first, as marks, then the links of pages, then
-seeds. All of that is idempotent. While it goes on the node is *owed*: no crawl ends meanwhile, and
-whoever finds that nobody is at it any more begins again, so a crash in between costs a repetition.
-Sessions that the node forgot may still be fetching: it opens no new one until the longest lease and
-the longest request are over.
+A server that runs under another run_id than its owner record's may have lost its last writes. Its
+epoch is raised in the store first: whoever commits afterwards knows that an older server of this
+node counts no more, and what was committed before is read in the replay. Then the node is claimed
+under that epoch, and given what the log holds since MARGIN before its *tick*, a value of the log's
+clock that it kept; a node without one is given everything. Marks of what is settled come first,
+then seeds, the links of pages, and blocks. All of that is idempotent.
+
+While it goes on the node is *owed*: admitting and finishing go on, but no session opens, no scan
+counts, and no tick is written, so that a replay which is cut short begins at the same place again.
+Who finds that nobody has been at it for a while goes on with it. Sessions that the node forgot may
+still be fetching: it opens no new one until the longest lease and the longest request are over.
+
+A tick ahead of the log's clock means that the store lost data: it is refused until a person says
+``greencrawl repair --all``, which empties the node and gives it what the store still holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import gevent
 
 from broker.frontier import keys
-from broker.frontier.node import Node
+from broker.frontier.node import CLOCK, Fenced, Full, Node
 from broker.frontier.partition import Mode
 from broker.frontier.ring import settle
+from schema.clock import epoch_ms, monotonic
 from schema.errors import FrontierMismatch, InvalidConfig, Unavailable, UnknownCrawl
 from schema.log import logger
-from schema.records import Admission
-from store.base import Store
+from schema.records import Admission, Mark, NodeRepair, SeedBatch, Stamp
+from schema.urls import host_of
+from store.base import MARGIN, Store
 
 if TYPE_CHECKING:
     from broker.frontier.frontier import Frontier
 
 log = logger("recovery")
 
-CHUNK = 2000
-STALLED_MS = 30_000
+CHUNK = 8192
+"""Rows put in together: enough that each of many partitions gets some in a call."""
+STALLED_MS = 10_000
 """A replay that put nothing in for so long is taken over."""
+FENCED_SECONDS = 30.0
+"""So long an epoch that was raised may stay without a node that was claimed under it."""
+LOOK_SECONDS = 5.0
+"""Between two looks at a node that is refused, and between two lines about a replay."""
 
-_CLAIM = """
-local o = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'run', 'clean')
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000) + (redis.call('HGET', KEYS[1], 'offset') or 0)
-if o[1] == 'open' and o[3] == ARGV[1] then
-  redis.call('HDEL', KEYS[1], 'clean')
-  local owed = redis.call('HGET', KEYS[1], 'owed')
-  if not owed or tonumber(owed) > now then return 'open' end
-  redis.call('HSET', KEYS[1], 'owed', now + ARGV[4])
-  return 'owed'
-end
-if o[2] ~= ARGV[2] then return 'moved' end
-local how = (o[1] == 'new' and 'new') or (o[4] == '1' and 'clean') or 'lost'
-local epoch = redis.call('HINCRBY', KEYS[1], 'epoch', 1)
-redis.call('HSET', KEYS[1], 'state', 'open', 'run', ARGV[1])
-redis.call('HDEL', KEYS[1], 'clean')
-if how == 'lost' then redis.call('HSET', KEYS[1], 'rest', now + ARGV[3]) end
-if how ~= 'clean' then redis.call('HSET', KEYS[1], 'owed', now + ARGV[4]) end
-return how
+_FIELDS = "'state', 'epoch', 'clean', 'owed', 'offset', 'used', 'gap', 'jumps', 'parts', 'run'"
+_NOW = f"""{CLOCK}
+redis.call('DEL', '{keys.NIL}')
+local o = redis.call('HMGET', KEYS[1], {_FIELDS})
+local now = node_time(o[5], o[6], o[7], o[8], o[9], true)
 """
 
-_SETTLE = """
-if redis.call('HGET', KEYS[1], 'run') ~= ARGV[1] then return 0 end
-if ARGV[2] == 'done' then return redis.call('HDEL', KEYS[1], 'owed') end
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000) + (redis.call('HGET', KEYS[1], 'offset') or 0)
-redis.call('HSET', KEYS[1], 'owed', now + ARGV[2])
+_CLAIM = f"""{_NOW}
+local run, epoch, clean, hold, stalled = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+if tonumber(o[2]) >= tonumber(epoch) then return 'moved' end
+local how = 'lost'
+if o[1] == 'emptying' or o[1] == 'new' then how = o[1]
+elseif o[3] == clean and not o[4] then how = 'clean' end
+if how == 'emptying' and o[4] and tonumber(o[4]) > now then return 'busy' end
+redis.call('HSET', KEYS[1], 'run', run, 'epoch', epoch, 'gap', ARGV[6], 'parts', ARGV[7])
+redis.call('HINCRBY', KEYS[1], 'jumps', 1)
+redis.call('HDEL', KEYS[1], 'clean')
+if how ~= 'emptying' then redis.call('HSET', KEYS[1], 'state', 'open') end
+if how == 'lost' or how == 'emptying' then redis.call('HSET', KEYS[1], 'rest', now + hold) end
+if how ~= 'clean' then redis.call('HSET', KEYS[1], 'owed', now + stalled) end
+return how
+"""
+"""ARGV: run_id, epoch, epoch of a valid clean stop, longest hold ms, ms after which it is taken
+over, gap ms, partitions. Epochs only rise."""
+
+_HOLD = f"""{_NOW}
+if o[10] ~= ARGV[1] or o[2] ~= ARGV[2] then return 0 end
+if ARGV[3] == 'done' then redis.call('HDEL', KEYS[1], 'owed') return 1 end
+redis.call('HSET', KEYS[1], 'owed', now + ARGV[3])
+if ARGV[4] == 'everything' then redis.call('HSET', KEYS[1], 'tick', 0) end
+return 1
+"""
+"""Go on owing the node a replay for some ms, or be done. ARGV: run_id, epoch, ms or 'done'."""
+
+_EMPTY = f"""{_NOW}
+if tonumber(o[2]) >= tonumber(ARGV[2]) then return 0 end
+redis.call('HSET', KEYS[1], 'state', 'emptying', 'run', ARGV[1], 'epoch', ARGV[2], 'tick', 0,
+           'owed', now + ARGV[3], 'rest', now + ARGV[4])
+redis.call('HDEL', KEYS[1], 'clean')
+return 1
+"""
+"""Close the node to be emptied. ARGV: run_id, epoch, ms until it is taken over, longest hold ms."""
+
+_EMPTIED = f"""
+redis.call('DEL', '{keys.NIL}')
+local o = redis.call('HMGET', KEYS[1], 'state', 'run', 'epoch')
+if o[1] ~= 'emptying' or o[2] ~= ARGV[1] or o[3] ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], 'state', 'open', 'tick', 0)
 return 1
 """
 
 
-def open_node(frontier: Frontier, node: Node, store: Store) -> None:
-    """Open ``node`` for this run of its server, replaying the log where writes may be missing.
+_CLEAN = f"""
+redis.call('DEL', '{keys.NIL}')
+return redis.call('HSET', KEYS[1], 'clean', ARGV[1])
+"""
 
-    Raises Unavailable; InvalidConfig if the server would evict keys, FrontierMismatch if another
-    one stands at this address now.
+
+class Behind(Unavailable):
+    """Raised when the store's log is older than what a node has seen of it: it lost data."""
+
+
+class _Over(Unavailable):
+    """Raised in a replay when its node was restarted, or claimed by another broker."""
+
+
+class _Job:
+    """One replay: what it is about, how far it is, and its greenlet."""
+
+    def __init__(self, node: Node, run: str, *, emptying: bool = False) -> None:
+        self.node = node
+        self.run = run
+        self.epoch = node.epoch
+        self.emptying = emptying
+        self.everything = emptying
+        self.phase: Any = "emptying" if emptying else "marks"
+        self.done = self.total = 0
+        self.began = monotonic()
+        self.seconds = 0.0
+        self.detail = ""
+        self.greenlet: gevent.Greenlet[..., Any] | None = None
+        self._said = self.began
+
+    @property
+    def running(self) -> bool:
+        return self.greenlet is not None and not self.greenlet.ready()
+
+    def hold(self, what: int | str = STALLED_MS) -> None:
+        """Keep the node owed, or say that it no longer is. Raises Unavailable."""
+        script = (_HOLD, 1, keys.OWNER, self.run, self.epoch, what, "")
+        if not self.node.command("EVAL", *script):
+            raise _Over(f"Redis at {self.node.shown} was restarted again, or taken over")
+        self.seconds = monotonic() - self.began
+        if monotonic() - self._said > LOOK_SECONDS:
+            self._said = monotonic()
+            rate = round(self.done / max(self.seconds, 0.001))
+            log.info(
+                "replay", node=self.node.shown, phase=self.phase, done=self.done,
+                total=self.total, per_second=rate,
+            )  # fmt: skip
+
+    def report(self) -> NodeRepair:
+        return NodeRepair(
+            node=self.node.shown, phase=self.phase, everything=self.everything, done=self.done,
+            total=self.total, seconds=self.seconds, detail=self.detail,
+        )  # fmt: skip
+
+
+class Recovery:
+    """The opening and refilling of one broker's nodes."""
+
+    def __init__(self, frontier: Frontier, store: Store) -> None:
+        self._frontier = frontier
+        self._store = store
+        self._jobs: dict[str, _Job] = {}
+        self._opening: set[str] = set()
+        self._fenced: dict[str, float] = {}
+        self._looked = 0.0
+        self.refused: dict[str, str] = {}
+        """Node → why nothing may be asked of it."""
+
+    # -- opening
+
+    def meet(self, node: Node) -> None:
+        """Open a node at the start of a broker, which may have to wait for a person.
+
+        Raises Unavailable; InvalidConfig if the server would evict keys, FrontierMismatch if
+        another one stands at this address now.
+        """
+        try:
+            self._open(node)
+        except (Behind, Fenced) as error:
+            log.warning("node_refused", node=node.shown, reason=str(error))
+
+    def reopen(self, node: Node) -> None:
+        """Open a node that was restarted, or go on with a replay that was cut short.
+
+        Raises Unavailable, also where a person has to mend something first.
+        """
+        try:
+            self._open(node)
+        except (InvalidConfig, FrontierMismatch) as error:
+            raise Unavailable(str(error)) from error
+
+    def check(self, node: Node) -> None:
+        """Raises Unavailable while a node is refused; looks now and then whether it still is."""
+        if node.id in self.refused:
+            if monotonic() - self._looked > LOOK_SECONDS:
+                self._looked = monotonic()
+                self.reopen(node)
+            if node.id in self.refused:
+                raise Unavailable(self.refused[node.id])
+
+    def compare(self, node: Node, stamp: Stamp) -> None:
+        """Look at a node with the log's clock and the epochs just read. Raises Unavailable."""
+        if node.tick > stamp.clock:
+            self._refuse_behind(node, node.owner())  # in the order that counts
+        try:
+            node.follow(stamp.epochs.get(node.id, 0))
+        except Fenced:
+            self.reopen(node)
+
+    @contextmanager
+    def _alone(self, node: Node) -> Iterator[None]:
+        if node.id in self._opening:
+            raise Unavailable(f"Redis at {node.shown} is being opened")
+        self._opening.add(node.id)
+        try:
+            yield
+        finally:
+            self._opening.discard(node.id)
+
+    def _await_turn(self, node: Node) -> None:
+        limit = monotonic() + LOOK_SECONDS
+        while node.id in self._opening and monotonic() < limit:
+            gevent.sleep(0.02)
+
+    def _open(self, node: Node) -> None:
+        with self._alone(node):
+            _refuse_eviction(node)
+            run = node.run_id()
+            owner = self._owner(node)
+            self._refuse_behind(node, owner)
+            epoch = self._store.clock().epochs.get(node.id, 0)
+            if owner["state"] == "open" and owner["run"] == run:
+                if int(owner["epoch"]) >= epoch:
+                    self._take(node)
+                    if node.id not in self._jobs or not self._jobs[node.id].running:
+                        self._go_on(node, owner, run)
+                    return
+                self._refuse_fenced(node, epoch)
+            how = self._claim(node, run, epoch, max(epoch, int(owner["epoch"])) + 1)
+            self._take(node)
+            log.info("node_opened", node=node.shown, after=how, epoch=node.epoch)
+            if how != "clean":
+                self._start(_Job(node, run, emptying=how == "emptying"))
+
+    def _owner(self, node: Node) -> dict[str, str]:
+        identity = self._frontier.identity
+        owner = node.owner() or settle(node, identity.id, node.id, "lost")
+        if owner.get("frontier") != identity.id or owner.get("id") != node.id:
+            raise FrontierMismatch(f"Redis at {node.shown} is not the node that stood there before")
+        return owner
+
+    def _take(self, node: Node) -> None:
+        node.adopt(node.owner())
+        self.refused.pop(node.id, None)
+        self._fenced.pop(node.id, None)
+
+    def _refuse_behind(self, node: Node, owner: dict[str, str]) -> None:
+        """The owner record was read before the clock, so its tick cannot be ahead of it."""
+        tick, clock = int(owner["tick"]), self._store.clock().clock
+        if tick > clock:
+            why = (
+                f"the store has lost what Redis at {node.shown} has seen of it (clock {clock}, "
+                f"tick {tick}): was an older copy restored? Give the right store, or go on with "
+                "this one by `greencrawl repair --all`"
+            )
+            self.refused[node.id] = why
+            raise Behind(why)
+
+    def _refuse_fenced(self, node: Node, epoch: int) -> None:
+        """Leave it to whoever raised the epoch to claim the node, for a while."""
+        if monotonic() - self._fenced.setdefault(node.id, monotonic()) < FENCED_SECONDS:
+            why = f"Redis at {node.shown} is not the one of epoch {epoch} (yet)"
+            self.refused[node.id] = why
+            raise Fenced(why)
+
+    def _claim(self, node: Node, run: str, known: int, epoch: int) -> str:
+        if not self._store.raise_epoch(node.id, known, epoch):
+            raise Unavailable(f"another broker is opening Redis at {node.shown}")
+        frontier = self._frontier
+        claim = (
+            _CLAIM, 1, keys.OWNER, run, epoch, known, frontier.longest_hold_ms, STALLED_MS,
+            frontier.gap_ms, frontier.identity.partitions,
+        )  # fmt: skip
+        how: str = node.command("EVAL", *claim).decode()
+        if how in ("moved", "busy"):
+            raise Unavailable(f"another broker is at Redis at {node.shown}")
+        return how
+
+    def _go_on(self, node: Node, owner: dict[str, str], run: str) -> None:
+        """Take over a replay that nobody has been at for a while."""
+        if "owed" in owner and float(owner["owed"]) <= node.now_ms():
+            self._start(_Job(node, run))
+
+    # -- on demand
+
+    def repair(self, node: Node, everything: bool) -> None:
+        """Begin a replay of the window, or of everything, unless one that does is under way.
+
+        A node that is ahead of the store is emptied first, if everything is asked for. Raises
+        Unavailable, Behind, InvalidConfig, FrontierMismatch.
+        """
+        owner = self._owner(node)
+        stamp = self._store.clock()
+        self._await_turn(node)
+        if int(owner["tick"]) > stamp.clock and everything:
+            with self._alone(node):
+                self._begin_emptying(node, owner, stamp)
+            return
+        self._open(node)
+        job = self._jobs.get(node.id)
+        if job is not None and job.running:
+            if job.everything or not everything:
+                return
+            job.greenlet.kill()  # type: ignore[union-attr]
+        job = _Job(node, node.run_id())
+        what = (job.run, job.epoch, STALLED_MS, "everything" if everything else "")
+        if not node.command("EVAL", _HOLD, 1, keys.OWNER, *what):
+            raise Unavailable(f"Redis at {node.shown} was restarted")
+        self._start(job)
+
+    def _begin_emptying(self, node: Node, owner: dict[str, str], stamp: Stamp) -> None:
+        known, run = stamp.epochs.get(node.id, 0), node.run_id()
+        epoch = max(known, int(owner["epoch"])) + 1
+        if not self._store.raise_epoch(node.id, known, epoch):
+            raise Unavailable(f"another broker is opening Redis at {node.shown}")
+        what = (run, epoch, STALLED_MS, self._frontier.longest_hold_ms)
+        if not node.command("EVAL", _EMPTY, 1, keys.OWNER, *what):
+            raise Unavailable(f"another broker is at Redis at {node.shown}")
+        self._take(node)
+        self._start(_Job(node, run, emptying=True))
+
+    def report(self, node: Node) -> NodeRepair:
+        """How a node stands. Raises nothing."""
+        if node.id in self.refused:
+            return NodeRepair(node=node.shown, phase="none", detail=self.refused[node.id])
+        job = self._jobs.get(node.id)
+        if job is not None and job.phase != "done":
+            return job.report()
+        try:
+            if node.command("HEXISTS", keys.OWNER, "owed"):
+                return NodeRepair(node=node.shown, phase="elsewhere")
+        except Unavailable as error:
+            return NodeRepair(node=node.shown, phase="none", detail=str(error))
+        return job.report() if job is not None else NodeRepair(node=node.shown, phase="none")
+
+    def stop(self) -> None:
+        """End what is under way; the next broker begins it again."""
+        for job in self._jobs.values():
+            if job.greenlet is not None and not job.greenlet.ready():
+                job.greenlet.kill()
+                with suppress(Unavailable):
+                    job.hold(0)
+
+    # -- the replay
+
+    def _start(self, job: _Job) -> None:
+        """Refill in the background, unless there is nothing yet."""
+        self._jobs[job.node.id] = job
+        if not job.emptying and not self._store.crawls():
+            job.hold("done")
+            job.phase = "done"
+            return
+        job.greenlet = gevent.spawn(self._refill, job)
+
+    def _refill(self, job: _Job) -> None:
+        pause = 0.5
+        while True:
+            try:
+                if job.emptying:
+                    self._empty(job)
+                self._replay(job)
+            except _Over as error:
+                job.phase, job.detail = "none", str(error)
+                log.info("replay_over", node=job.node.shown, reason=str(error))
+                return
+            except Unavailable as error:
+                job.detail = str(error)
+                log.warning("replay_waits", node=job.node.shown, reason=str(error))
+            except Exception as error:  # a defect here must not end all hope
+                job.detail = repr(error)
+                log.exception("replay_failed", node=job.node.shown)
+            else:
+                return
+            gevent.sleep(pause)
+            pause = min(pause * 2, STALLED_MS / 2000)
+
+    def _empty(self, job: _Job) -> None:
+        """Delete the frontier's keys in bounded steps, then open the node."""
+        cursor = b"0"
+        while True:
+            cursor, found = job.node.command("SCAN", cursor, "MATCH", "gc:{*", "COUNT", 1000)
+            if found:
+                job.done += job.node.command("UNLINK", *found)
+            job.hold()
+            if cursor == b"0":
+                break
+        if not job.node.command("EVAL", _EMPTIED, 1, keys.OWNER, job.run, job.epoch):
+            raise _Over(f"Redis at {job.node.shown} was restarted again, or taken over")
+        job.emptying = False
+
+    def _replay(self, job: _Job) -> None:
+        node, store = job.node, self._store
+        job.detail = ""
+        job.hold()
+        since = max(int(node.command("HGET", keys.OWNER, "tick") or 0) - MARGIN, 0)
+        job.everything = since == 0
+        pages, finals, batches = store.log_size(since)
+        job.done, job.total = 0, 2 * pages + finals + batches
+        self._frontier.watch_memory()  # budgets go with the owner record
+        crawls = {crawl.id: crawl for crawl in store.crawls()}
+        for crawl in crawls.values():
+            self._frontier.tell(crawl, node)
+        self._frontier.respill(node)
+        put = _Putter(self._frontier, job, set(crawls))
+        log.info("replay_begins", node=node.shown, since=since, rows=job.total)
+        job.phase = "marks"
+        for marks in store.log_marks(since):
+            put.marks(marks)
+            job.done += len(marks)
+        job.phase, job.done = "seeds", pages + finals
+        for force in (True, False):  # what is forced comes first, and is then queued once
+            for batch in store.log_seeds(since, force=force):
+                self._seeds(put, batch, everything=job.everything)
+                job.done += 1
+            put.flush()
+        job.phase, job.done = "links", pages + finals + batches
+        for chunk in store.log_links(since):
+            for crawl_id, links in chunk:
+                put.collect(crawl_id, links)
+            job.done += len(chunk)
+        put.flush()
+        job.phase = "blocks"
+        for host, until_ms, _ in store.blocks(epoch_ms()):
+            if put.here(host):
+                self._frontier.block_until(host, until_ms)
+        job.hold("done")
+        job.phase, job.done = "done", job.total
+        for crawl in crawls.values():  # what is due is asked for now
+            with suppress(Unavailable):
+                self._frontier.tell(crawl, node)
+        log.info(
+            "node_refilled", node=node.shown, since=since, rows=job.total,
+            seconds=round(job.seconds, 3),
+        )  # fmt: skip
+
+    def _seeds(self, put: _Putter, batch: SeedBatch, *, everything: bool) -> None:
+        """A forced batch queues again what was seen; of the whole past, what was not fetched since.
+
+        A node that has its data knows by the number of the batch what it has queued of it.
+        """
+        urls, forced = list(batch.urls), []
+        if batch.force and everything:
+            number = {item.url: self._frontier.fingerprint(item.url) for item in urls}
+            latest = self._store.stamps(batch.crawl, list(number.values()))
+            forced = [item for item in urls if latest.get(number[item.url], 0) <= batch.stamp]
+            owed = {item.url for item in forced}
+            urls = [item for item in urls if item.url not in owed]
+        elif batch.force:
+            urls, forced = forced, urls
+        put.collect(batch.crawl, urls)
+        try:
+            put.admissions(batch.crawl, forced, batch=batch.id)
+        except Full:  # sessions have to open before there is room: it is pending until then
+            self._store.restamp_seeds(batch.id)
+
+
+class _Putter:
+    """Puts rows of the log into one node, as far as they belong there."""
+
+    def __init__(self, frontier: Frontier, job: _Job, crawls: set[int]) -> None:
+        self._frontier = frontier
+        self._job = job
+        self._crawls = crawls
+        self._on = set(frontier.partitions_on(job.node))
+        self._all = len(self._on) == len(frontier.partitions)
+        self._collected: dict[int, list[Admission]] = {}
+
+    def here(self, host: str) -> bool:
+        """Whether the node holds the host's partition."""
+        return self._all or self._frontier.partition_of(host) in self._on
+
+    def marks(self, marks: Iterable[Mark]) -> None:
+        by_crawl: dict[int, list[Mark]] = {}
+        for mark in marks:
+            if self._all or self.here(host_of(mark.url)):
+                by_crawl.setdefault(mark.crawl, []).append(mark)
+        for crawl, some in by_crawl.items():
+            self._put(crawl, some, self._mark)
+
+    def _mark(self, crawl: int, marks: list[Mark]) -> None:
+        with suppress(Full):  # what is not marked is at worst fetched again
+            self._frontier.mark_settled(crawl, marks)
+
+    def collect(self, crawl: int, items: list[Admission]) -> None:
+        """Queue what is new, now or at the latest at :meth:`flush`."""
+        collected = self._collected.setdefault(crawl, [])
+        collected += items
+        if len(collected) >= CHUNK:
+            self.admissions(crawl, self._collected.pop(crawl))
+
+    def flush(self) -> None:
+        """Put in what was collected."""
+        while self._collected:
+            self.admissions(*self._collected.popitem())
+
+    def admissions(self, crawl: int, items: list[Admission], batch: int = 0) -> None:
+        """Queue what is new; all, with the number of a forced batch."""
+        mode = Mode.FORCE if batch else Mode.NEW
+        some = items if self._all else [item for item in items if self.here(host_of(item.url))]
+        self._put(
+            crawl, some, lambda c, chunk: self._frontier.admit(c, chunk, mode=mode, batch=batch)
+        )
+
+    def _put(self, crawl: int, items: list[Any], put: Callable[[int, list[Any]], object]) -> None:
+        for start in range(0, len(items), CHUNK):
+            if crawl not in self._crawls:
+                return  # deleted, perhaps just now
+            try:
+                put(crawl, items[start : start + CHUNK])
+            except UnknownCrawl:
+                self._crawls.discard(crawl)
+            self._job.hold()
+
+
+def mark_clean(node: Node) -> None:
+    """Note that this server is about to be stopped in order, with nothing lost.
+
+    The epoch says which stop it was: opening raises it, so that a server which was put back to
+    before that is not taken for a clean one.
     """
+    node.command("EVAL", _CLEAN, 1, keys.OWNER, node.epoch)
+
+
+def _refuse_eviction(node: Node) -> None:
     policy = node.command("CONFIG", "GET", "maxmemory-policy")
     if policy and policy[1] != b"noeviction":
         raise InvalidConfig(
@@ -80,87 +547,3 @@ def open_node(frontier: Frontier, node: Node, store: Store) -> None:
                 )
             ]
         )
-    owner = node.owner() or settle(node, frontier.identity.id, node.id, "lost")
-    run = node.run_id()
-    if owner.get("frontier") != frontier.identity.id or owner.get("id") != node.id:
-        raise FrontierMismatch(f"Redis at {node.shown} is not the node that stood there before")
-    claim = (_CLAIM, 1, keys.OWNER, run, owner["epoch"], frontier.longest_hold_ms, STALLED_MS)
-    how = node.command("EVAL", *claim).decode()
-    node.adopt(node.owner())
-    if how in ("new", "lost", "owed"):
-        try:
-            replay(frontier, node, store, run)
-            node.command("EVAL", _SETTLE, 1, keys.OWNER, run, "done")
-        except BaseException:
-            with suppress(Unavailable):
-                node.command("EVAL", _SETTLE, 1, keys.OWNER, run, 0)  # for the next to begin again
-            raise
-    if how != "open":
-        log.info("node_opened", node=node.shown, after=how, epoch=node.epoch)
-
-
-def mark_clean(node: Node) -> None:
-    """Note that this server is about to be stopped in order, with nothing lost."""
-    node.command("HSET", keys.OWNER, "clean", 1)
-
-
-def replay(frontier: Frontier, node: Node, store: Store, run: str) -> None:
-    """Put all that SQL holds of unfinished and finished crawls into a node again.
-
-    Raises Unavailable, also when this run of the server is over.
-    """
-
-    def put(crawl: int, items: Iterator[Admission], mode: Mode) -> int:
-        count = 0
-        for chunk in _chunks(items):
-            frontier.admit(crawl, chunk, mode=mode)
-            count += len(chunk)
-            if not node.command("EVAL", _SETTLE, 1, keys.OWNER, run, STALLED_MS):
-                raise Unavailable(f"Redis at {node.shown} was restarted again")
-        return count
-
-    for crawl in store.crawls():
-        frontier.put_crawl(crawl)
-    frontier.respill(node)
-    for crawl in store.crawls():
-        try:
-            stored = put(crawl.id, _stored(store, crawl.id), Mode.MARK_STORED)
-            settled = put(crawl.id, _settled(store, crawl.id), Mode.MARK)
-            owed = put(crawl.id, _owed(store, crawl.id), Mode.NEW)
-        except UnknownCrawl:
-            continue  # deleted meanwhile
-        log.info("replay", crawl=crawl.name, stored=stored, settled=settled, known=owed)
-    for host, until_ms, _ in store.blocks(0):
-        frontier.block_until(host, until_ms)
-
-
-def _stored(store: Store, crawl: int) -> Iterator[Admission]:
-    for _, page in store.pages(crawl):
-        if 200 <= page.status < 300:
-            yield Admission(page.url)
-
-
-def _settled(store: Store, crawl: int) -> Iterator[Admission]:
-    for _, page in store.pages(crawl):
-        if not 200 <= page.status < 300:
-            yield Admission(page.url)
-    for final in store.finals(crawl):
-        yield Admission(final.url)
-
-
-def _owed(store: Store, crawl: int) -> Iterator[Admission]:
-    for _, page in store.pages(crawl):
-        yield from page.links
-    for batch in store.seeds(crawl):
-        yield from batch.urls
-
-
-def _chunks(items: Iterator[Admission]) -> Iterator[list[Admission]]:
-    chunk: list[Admission] = []
-    for item in items:
-        chunk.append(item)
-        if len(chunk) == CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk

@@ -1,16 +1,23 @@
-"""Wake-ups: what scripts publish when a partition becomes due earlier, and what was missed of it.
+"""Wake-ups and signs of life: what became due earlier, what was missed of it, and outages.
 
-Messages can be lost. After a reconnect, and every few seconds while someone waits, the number of
-messages published is compared with those heard, which costs one command.
+Scripts publish when a partition becomes due earlier. Messages can be lost: after a reconnect, and
+every few seconds while someone waits, the number of messages published is compared with those
+heard. While sessions are out a broker calls each node three times within the longest pause that is
+no outage; by that the node knows one (``lua/clock.lua``). With none out nothing has to be said, and
+an idle system costs Redis the cheap looks of those who wait.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import gevent
 
 from broker.frontier import keys
 from broker.frontier.leasing import Calls, Leasing
 from broker.frontier.node import Node
+from schema.clock import monotonic
 from schema.errors import Unavailable
 from schema.log import logger
 from schema.wire import to_msgpack
@@ -19,15 +26,100 @@ from store.base import Store
 log = logger("frontier")
 
 LOOK_SECONDS = 5.0
+BEATS = 3
+"""Calls within the longest pause that is no outage."""
+UNKNOWN = 0
+"""Stands for the crawls of sessions that were out before this process began."""
+
+Run = Callable[[Node, str, list[tuple[int, bytes]]], list[list[Any]]]
 
 
 class Waking:
-    """Tells ``leasing`` what became due. One ``listen`` greenlet a node."""
+    """Tells ``leasing`` what became due. A ``listen`` and a ``beats`` greenlet a node."""
 
-    def __init__(self, calls: Calls, leasing: Leasing, store: Store) -> None:
+    def __init__(
+        self,
+        calls: Calls,
+        run: Run,
+        leasing: Leasing,
+        store: Store,
+        nodes: Sequence[Node],
+        owed: Callable[[Node], None],
+    ) -> None:
+        """``owed`` is told of a node whose replay is not through."""
         self._calls = calls
+        self._run = run
         self._leasing = leasing
         self._store = store
+        self._nodes = nodes
+        self._owed = owed
+        self._heard: dict[str, int] = {}
+        self._looked: dict[str, float] = {}
+        self._out = {UNKNOWN}
+        """Crawls that may have sessions out."""
+        self._opened = 0
+        self._none_at: dict[str, int] = {}
+        """Node → sessions opened here when it was last seen to have none out."""
+
+    # -- sessions out
+
+    def opened(self, crawl: int) -> None:
+        """A session was opened through this process."""
+        self._out.add(crawl)
+        self._opened += 1
+
+    def scanned(self, crawl: int, leased: int) -> None:
+        """A scan found so many tasks of the crawl leased."""
+        (self._out.add if leased else self._out.discard)(crawl)
+
+    def beat(self, node: Node, partition: int, tick: int = 0) -> int:
+        """Be heard by a node and write its tick, if one is given; returns its count of wake-ups.
+
+        Raises Unavailable.
+        """
+        opened = self._opened
+        ((_, published, out, node.tick, owed),) = self._run(
+            node, "beat", [(partition, to_msgpack([tick]))]
+        )
+        self._none_at[node.id] = -1 if out else opened
+        if all(self._none_at.get(one.id) == self._opened for one in self._nodes):
+            self._out.clear()
+        node.owed = bool(owed)
+        if owed:
+            self._owed(node)
+        return int(published)
+
+    def beats(self, node: Node, on: list[int]) -> None:
+        """Beat for ever, and look for messages that were lost; a greenlet's body."""
+        while True:
+            try:
+                self._beat_or_look(node, on)
+            except Unavailable as error:
+                log.info("not_heard", node=node.shown, reason=str(error))
+            except Exception:  # a defect must not be taken for an outage
+                log.exception("beat_failed")
+            gevent.sleep(node.gap_seconds / BEATS)
+
+    def _beat_or_look(self, node: Node, on: list[int]) -> None:
+        heard = self._heard.get(node.id, 0)
+        due = monotonic() - self._looked.get(node.id, 0.0) >= LOOK_SECONDS - 0.1
+        if self._out or node.owed:
+            published = self.beat(node, on[0] if on else 0)
+        elif self._leasing.waiting and due:
+            published = int(node.command("GET", keys.WAKE) or 0)
+        else:
+            return
+        if not (self._leasing.waiting and due):
+            return
+        self._looked[node.id] = monotonic()
+        gevent.sleep(0.05)  # messages on their way
+        now = self._heard.get(node.id, 0)
+        if published > now or published < heard:  # less: Redis was emptied
+            log.info("wake_ups_missed", node=node.shown, missed=published - now)
+            self._heard[node.id] = published
+            self._look(node, on)
+
+    # -- messages
 
     def _look(self, node: Node, on: list[int]) -> None:
         """Learn all due times of a node afresh."""
@@ -40,45 +132,22 @@ class Waking:
                 self._leasing.note(p, 0, tend)
 
     def listen(self, node: Node, on: list[int]) -> None:
-        """Follow a node's wake-ups; after a lost message or connection look at everything."""
+        """Follow a node's wake-ups; after a lost connection look at everything."""
         pause = 0.1
         while True:
-            count = [0]
-            checker = None
             try:
                 for message in node.subscribe(keys.WAKE):
                     if not message:
-                        count[0] = int(node.command("GET", keys.WAKE) or 0)
+                        self._heard[node.id] = int(node.command("GET", keys.WAKE) or 0)
                         self._look(node, on)
-                        checker = gevent.spawn(self._check, node, on, count)
                         pause = 0.1
                         continue
                     p, crawl, ms = message.split()
-                    count[0] += 1
+                    self._heard[node.id] = self._heard.get(node.id, 0) + 1
                     self._leasing.note(int(p), int(crawl), float(ms))
             except Unavailable as error:
                 log.warning("wake_ups_lost", node=node.shown, reason=str(error))
             except Exception:  # a defect must not leave this broker deaf
                 log.exception("wake_ups_failed")
-            finally:
-                if checker is not None:
-                    checker.kill()
             gevent.sleep(pause)
             pause = min(pause * 2, 5.0)
-
-    def _check(self, node: Node, on: list[int], count: list[int]) -> None:
-        """While calls wait, a cheap look every few seconds for messages that were lost."""
-        while True:
-            gevent.sleep(LOOK_SECONDS)
-            if not self._leasing.waiting:
-                continue
-            try:
-                heard = count[0]
-                published = int(node.command("GET", keys.WAKE) or 0)
-                gevent.sleep(0.05)  # messages on their way
-                if published > count[0] or published < heard:  # less: Redis was emptied
-                    log.info("wake_ups_missed", node=node.shown, missed=published - count[0])
-                    count[0] = published
-                    self._look(node, on)
-            except Unavailable:
-                continue  # the listener meets it as well, and waits

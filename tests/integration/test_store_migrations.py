@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import gevent
 import pytest
 
 from schema.errors import InvalidConfig
-from schema.records import CrawlOptions
+from schema.records import Commit, CrawlOptions, Mark, Stamp
 from store.connection import connect
 from store.migrate import SQLITE, load, migrate, statements
 from store.sqlite import SqliteStore
@@ -69,6 +70,27 @@ def test_opening_an_old_database_again_keeps_its_content(path: Path) -> None:
     second = SqliteStore(path)
     assert second.crawls() == [made]
     second.close()
+
+
+def test_a_store_of_the_first_version_is_migrated_and_keeps_its_content(path: Path) -> None:
+    first = path.parent / "first"
+    first.mkdir()
+    shutil.copy(SQLITE / "0001_content.sql", first)
+    connection = connect(path, create=True)
+    assert migrate(connection, first) == 1
+    connection.execute("UPDATE clock SET value = 7")
+    connection.execute(
+        "INSERT INTO pages (crawl, fingerprint, stamp, fetched_ms, elapsed_ms, status, depth, "
+        "body_bytes, truncated, content, url, language, encoding, title, headers, links, text, "
+        "body) VALUES (1, 5, 6, 1, 1, 200, 0, 9, 0, 1, 'http://a/', '', '', '', '{}', '', '', '')"
+    )
+    connection.close()
+    store = SqliteStore(path)
+    assert store.clock() == Stamp(7, {})
+    assert [mark for some in store.log_marks(6) for mark in some] == [Mark(1, "http://a/", "S", 9)]
+    assert store.raise_epoch("n", 0, 1)
+    assert store.commit(Commit()) == Stamp(7, {"n": 1})
+    store.close()
 
 
 def test_a_database_of_a_newer_version_is_refused_untouched(path: Path) -> None:

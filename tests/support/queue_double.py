@@ -8,7 +8,7 @@ from typing import Any
 
 from gevent.event import Event
 
-from broker.frontier.frontier import Room
+from broker.frontier.frontier import Admitted, Room
 from broker.frontier.partition import Mode
 from schema.errors import Unavailable, UnknownCrawl
 from schema.records import (
@@ -19,9 +19,11 @@ from schema.records import (
     HostState,
     LeaseReply,
     LeaseRequest,
+    NodeRepair,
     ReconcileReply,
     ReconcileRequest,
     Session,
+    Stamp,
     UrlState,
 )
 from schema.urls import fingerprint, partition_of
@@ -52,6 +54,8 @@ class QueueDouble:
     seen: dict[int, list[str]] = field(default_factory=dict)
     sums: dict[int, Sums | None] = field(default_factory=dict)
     stopped: list[int] = field(default_factory=list)
+    ticks: list[int] = field(default_factory=list)
+    repaired: list[bool] = field(default_factory=list)
     scans: int = 0
     sessions: tuple[Session, ...] = ()
     last: Any = None
@@ -71,8 +75,14 @@ class QueueDouble:
         return fingerprint(url)
 
     def admit(
-        self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW, batch: int = 0
-    ) -> list[bool]:
+        self,
+        crawl: int,
+        items: Sequence[Admission],
+        *,
+        mode: Mode = Mode.NEW,
+        batch: int = 0,
+        stamp: Stamp | None = None,
+    ) -> Admitted:
         self._check()
         crawl_id, force = crawl, mode is Mode.FORCE
         if crawl_id not in self.crawls:
@@ -86,7 +96,7 @@ class QueueDouble:
         before = self.sums.get(crawl_id) or Sums()
         self.sums[crawl_id] = replace(before, admitted=len(seen), waiting=len(seen))
         self.activity.set()
-        return flags
+        return Admitted(flags, self.ticks[-1] if self.ticks else 0, {})
 
     def room(self, partition: int, most: int = 50) -> Room:
         self._check()
@@ -170,6 +180,16 @@ class QueueDouble:
         return UrlState(
             crawl=crawl.name, url=url, state="waiting" if waiting else "unseen", why=why
         )
+
+    def tick(self, stamp: Stamp) -> None:
+        self.ticks.append(stamp.clock)
+
+    def repair(self, everything: bool) -> None:
+        self._check()
+        self.repaired.append(everything)
+
+    def repairs(self) -> list[NodeRepair]:
+        return [NodeRepair(node="redis://a", phase="done" if self.repaired else "none")]
 
     def ready(self) -> str | None:
         return "redis://a is away" if self.away else None

@@ -36,6 +36,8 @@ class RedisServer:
         self.binary = binary or binaries()[-1]
         self.options = options
         self.port = free_port()
+        self.environment: dict[str, str] | None = None
+        """Of the server's process; None: ours."""
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -66,6 +68,7 @@ class RedisServer:
                 *self.options,
             ],
             stdout=subprocess.DEVNULL,
+            env=self.environment,
         )
         limit = time.monotonic() + 15
         while True:

@@ -80,7 +80,7 @@ class SiteServer:
 
     def start(self) -> SiteServer:
         """Listen. Raises OSError when no port is free on all addresses after some tries."""
-        for listener in _listeners(self.addresses):
+        for listener in listeners(self.addresses):
             server = StreamServer(listener, self._serve)
             server.start()
             self._servers.append(server)
@@ -113,7 +113,7 @@ class SiteServer:
             while True:
                 arrived = time.monotonic() if buffer else 0.0
                 while (end := buffer.find(b"\r\n\r\n")) < 0:
-                    chunk, at = _receive(sock)
+                    chunk, at = arrival(sock)
                     if not chunk or len(buffer) > MAX_HEAD_BYTES:
                         return
                     arrived = arrived or at
@@ -150,18 +150,30 @@ class SiteServer:
         return headers.get("connection", "").lower() != "close" and status != 405
 
 
-def _receive(sock: socket.socket) -> tuple[bytes, float]:
+def arrival(sock: socket.socket) -> tuple[bytes, float]:
     """Bytes, and when they came in by ``time.monotonic()``.
 
     The kernel stamps packets as they arrive (SO_TIMESTAMPNS, socket(7)), by the wall clock.
+    Raises OSError.
     """
     data, ancillary, _, _ = sock.recvmsg(65536, socket.CMSG_SPACE(_TIMESPEC.size))
-    now = time.monotonic()
     for level, kind, value in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS):
             seconds, nanoseconds = _TIMESPEC.unpack_from(value)
-            return data, now - (time.time() - seconds - nanoseconds / 1e9)
-    return data, now
+            return data, seconds + nanoseconds / 1e9 + _monotonic_minus_wall()
+    return data, time.monotonic()
+
+
+def _monotonic_minus_wall() -> float:
+    """Seconds between the two clocks; not distorted when this process is preempted meanwhile."""
+    best, difference = float("inf"), 0.0
+    for _ in range(10):
+        before, wall, after = time.monotonic(), time.time(), time.monotonic()
+        if after - before < best:
+            best, difference = after - before, (before + after) / 2 - wall
+        if best < 20e-6:
+            break
+    return difference
 
 
 def _render(answer: Answer, *, with_body: bool) -> bytes:
@@ -172,7 +184,7 @@ def _render(answer: Answer, *, with_body: bool) -> bytes:
     return head + answer.body if with_body else head
 
 
-def _listeners(addresses: Sequence[str], tries: int = 20) -> list[socket.socket]:
+def listeners(addresses: Sequence[str], tries: int = 20) -> list[socket.socket]:
     """Listening sockets on one port that is free on every address."""
     for attempt in range(tries):
         bound: list[socket.socket] = []

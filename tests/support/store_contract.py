@@ -25,7 +25,7 @@ from schema.records import (
     Overflow,
     StoredPage,
 )
-from store.base import Store
+from store.base import MARGIN, Store
 
 Opener = Callable[[], Store]
 
@@ -113,10 +113,90 @@ class StoreContract:
         self, store: Store, crawl: int
     ) -> None:
         tick = store.tick()
-        assert store.commit(Commit(pages=[page(crawl, 1)])) == tick
-        assert store.commit(Commit(pages=[page(crawl, 1)])) == tick
+        assert store.commit(Commit(pages=[page(crawl, 1)])).clock == tick
+        assert store.commit(Commit(pages=[page(crawl, 1)])).clock == tick
         tick = store.tick()
-        assert store.commit(Commit()) == tick
+        assert store.commit(Commit()).clock == tick
+
+    def test_a_commit_and_the_clock_tell_the_epochs_which_rise_by_compare_and_set(
+        self, store: Store, crawl: int
+    ) -> None:
+        assert store.clock().epochs == {}
+        assert store.raise_epoch("a", 0, 1)
+        assert not store.raise_epoch("a", 0, 2)
+        assert store.raise_epoch("a", 1, 5)
+        assert store.raise_epoch("b", 0, 1)
+        assert store.commit(Commit([page(crawl, 1)])).epochs == {"a": 5, "b": 1}
+        assert store.clock() == store.commit(Commit())
+
+    # -- reading the log
+
+    def test_a_window_of_the_log_holds_what_was_stamped_in_it_and_skips_the_rest(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.commit(Commit([page(crawl, 1, links=links("http://a/"))], finals=[final(crawl, 2)]))
+        store.add_seeds(crawl, links("http://old/"))
+        since = store.tick()
+        store.commit(
+            Commit(
+                [page(crawl, 3, links=links("http://b/")), page(crawl, 4, status=404)],
+                finals=[final(crawl, 5), final(crawl, 6, state="gone")],
+            )
+        )
+        batch = store.add_seeds(crawl, links("http://new/"), force=True)
+        store.seeds_admitted(batch)
+        assert store.log_size(since) == (2, 2, 1)
+        assert store.log_size(0) == (3, 3, 2)
+        marks = [mark for chunk in store.log_marks(since) for mark in chunk]
+        assert [(m.kind, m.crawl) for m in marks] == [(kind, crawl) for kind in "SODO"]
+        assert marks[0].url == page(crawl, 3).url
+        assert marks[0].bytes == len(page(crawl, 3).body)
+        found = [row for chunk in store.log_links(since) for row in chunk]
+        assert found == [(crawl, list(links("http://b/")))]
+        assert list(store.log_seeds(since, force=False)) == []
+        (seeds,) = store.log_seeds(since, force=True)
+        assert (seeds.id, seeds.urls, seeds.force, seeds.stamp) == (
+            batch, tuple(links("http://new/")), True, since,
+        )  # fmt: skip
+
+    def test_a_long_window_is_read_whole_though_one_stamp_is_in_many_chunks(
+        self, store: Store, crawl: int
+    ) -> None:
+        for start in range(0, 1200, 400):
+            store.commit(Commit([page(crawl, n) for n in range(start, start + 400)]))
+            if start:
+                store.tick()
+        marks = [mark.url for chunk in store.log_marks(0) for mark in chunk]
+        assert sorted(marks) == sorted(page(crawl, n).url for n in range(1200))
+
+    def test_written_again_a_row_has_the_later_stamp(self, store: Store, crawl: int) -> None:
+        work = Commit([page(crawl, 1, links=links("http://a/"))], finals=[final(crawl, 2)])
+        store.commit(work)
+        batch = store.add_seeds(crawl, links("http://s/"))
+        since = store.tick()
+        assert store.log_size(since) == (0, 0, 0)
+        assert store.commit(work).clock == since
+        assert store.restamp_seeds(batch).clock == since
+        assert store.log_size(since) == (1, 1, 1)
+        number = page(crawl, 1).fingerprint
+        assert store.stamps(crawl, [number, final(crawl, 2).fingerprint, 77]) == {
+            number: since,
+            final(crawl, 2).fingerprint: since,
+        }
+
+    def test_a_batch_that_was_admitted_too_late_or_under_an_old_epoch_stays_pending(
+        self, store: Store, crawl: int
+    ) -> None:
+        batch = store.add_seeds(crawl, links("http://s/"))
+        stamp = store.clock().clock
+        assert not store.seeds_admitted(batch, stamp + MARGIN + 1)
+        store.raise_epoch("n", 0, 3)
+        assert not store.seeds_admitted(batch, stamp, {"n": 2})
+        assert [b.id for b in store.pending_seeds()] == [batch]
+        assert store.seeds_admitted(batch, stamp + MARGIN, {"n": 3})
+        assert store.pending_seeds() == []
+        assert store.seeds_admitted(batch, stamp), "again"
+        assert store.seeds_admitted(batch + 1, stamp), "of a deleted crawl"
 
     # -- crawls
 
@@ -440,7 +520,7 @@ class StoreContract:
         self, store: Store, crawl: int
     ) -> None:
         store.put_overflow(crawl, beyond([3, 3], host="a.org"))
-        store.overflow_taken(crawl, store.overflow(crawl, 7, "a.org", 10), "n", 1)
+        store.overflow_taken(store.overflow(crawl, 7, "a.org", 10), "n", 1)
         assert store.overflow(crawl, 7, "a.org", 10) == []
         assert store.overflow_places() == []
         store.put_overflow(crawl, beyond([1], host="a.org", first=11))
@@ -453,11 +533,22 @@ class StoreContract:
     ) -> None:
         store.put_overflow(crawl, beyond([3, 3, 3], host="a.org"))
         rows = store.overflow(crawl, 7, "a.org", 10)
-        store.overflow_taken(crawl, rows[:2], "n", 1)
+        store.overflow_taken(rows[:2], "n", 1)
         assert store.overflow(crawl, 7, "a.org", 10) == rows[2:]
         assert [r for _, some in store.overflow_of(7) for r in some] == rows, "it is not fetched"
         store.free_overflow(7)
         assert store.overflow(crawl, 7, "a.org", 10) == rows
+
+    def test_overflow_taken_under_an_epoch_that_is_over_waits_on(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.put_overflow(crawl, beyond([3], host="a.org"))
+        rows = store.overflow(crawl, 7, "a.org", 10)
+        store.raise_epoch("n", 0, 2)
+        store.overflow_taken(rows, "n", 1)
+        assert store.overflow(crawl, 7, "a.org", 10) == rows
+        store.overflow_taken(rows, "n", 2)
+        assert store.overflow(crawl, 7, "a.org", 10) == []
 
     def test_overflow_goes_with_the_page_or_final_state(self, store: Store, crawl: int) -> None:
         store.put_overflow(crawl, beyond([3, 3, 3, 3], host="a.org"))
@@ -466,7 +557,7 @@ class StoreContract:
         assert store.overflow(crawl, 7, "a.org", 10) == rows[2:]
         store.commit(Commit(pages=[page(crawl, 50)]))
         store.put_overflow(crawl, beyond([0], host="a.org", first=50))
-        store.overflow_taken(crawl, store.overflow(crawl, 7, "a.org", 10), "n", 1)
+        store.overflow_taken(store.overflow(crawl, 7, "a.org", 10), "n", 1)
         assert [r for _, some in store.overflow_of(7) for r in some] == rows[2:], "fetched already"
 
     def test_overflow_of_a_deleted_crawl_goes_with_it(self, store: Store, crawl: int) -> None:

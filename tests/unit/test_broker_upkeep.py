@@ -180,6 +180,28 @@ def test_the_logs_clock_steps_once_a_second_and_only_in_use(house: House) -> Non
     assert house.store.tick() == first + 3
 
 
+def test_two_brokers_raise_the_logs_clock_once_a_second_and_one_goes_on_alone(house: House) -> None:
+    other = Upkeep(house.service)
+    for upkeep in (house.upkeep, other):
+        upkeep.step()
+    first = house.store.clock().clock
+    for _ in range(5):
+        house.now += 0.5
+        house.upkeep.step()
+        house.now += 0.5
+        other.step()
+    assert house.store.clock().clock in (first + 5, first + 4)
+    for _ in range(5):
+        house.now += 1.0
+        other.step()
+    assert house.store.clock().clock >= first + 8
+
+
+def test_the_tick_is_a_value_read_before_the_clock_is_raised(house: House) -> None:
+    house.upkeep.step()
+    assert house.queue.ticks == [house.store.clock().clock - 1]
+
+
 def test_without_an_active_crawl_the_frontier_is_not_asked(house: House) -> None:
     crawl = house.crawl()
     house.store.set_state(crawl.id, "paused")

@@ -78,17 +78,33 @@ def test_secrets_never_appear_in_what_is_logged_or_refused() -> None:
 
 
 def test_a_fault_point_kills_at_its_nth_pass_without_clean_up() -> None:
-    program = (
+    ended = _run(
         "import atexit\nfrom schema import faults\natexit.register(print, 'cleaned up')\n"
         "faults.arm('there:2')\nfaults.point('elsewhere')\nfaults.point('there')\n"
         "print('once', flush=True)\nfaults.point('there')\nprint('alive', flush=True)\n"
     )
-    ended = subprocess.run(
+    assert ended.returncode == -signal.SIGKILL
+    assert ended.stdout == "once\n"
+
+
+def test_passes_of_a_fault_point_count_only_while_its_file_exists(tmp_path: Path) -> None:
+    file = tmp_path / "armed"
+    ended = _run(
+        "from pathlib import Path\nfrom schema import faults\n"
+        f"file = Path({str(file)!r})\n"
+        "faults.arm(f'there:2@{file}')\nfaults.point('there')\nfaults.point('there')\n"
+        "file.touch()\nfaults.point('there')\n"
+        "print('once', flush=True)\nfaults.point('there')\nprint('alive', flush=True)\n"
+    )
+    assert ended.returncode == -signal.SIGKILL
+    assert ended.stdout == "once\n"
+
+
+def _run(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "PYTHONPATH": "."},
     )
-    assert ended.returncode == -signal.SIGKILL
-    assert ended.stdout == "once\n"

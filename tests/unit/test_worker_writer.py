@@ -10,6 +10,7 @@ import gevent
 import pytest
 from gevent.event import Event
 
+from broker.frontier import Admitted
 from schema.errors import Refused, Unavailable, UnknownCrawl
 from schema.records import (
     Admission,
@@ -20,6 +21,7 @@ from schema.records import (
     ItemsReply,
     ItemStatus,
     Session,
+    Stamp,
     StoredPage,
 )
 from store.errors import Unstorable
@@ -63,6 +65,8 @@ class World:
     unstorable: str = ""
     gate: Event | None = None
     statuses: ItemStatus = "ok"
+    clock: int = 0
+    ticks: list[int] = field(default_factory=list)
 
     def _meet(self, part: str) -> None:
         if self.away.get(part, 0) > 0:
@@ -70,7 +74,7 @@ class World:
             self.log.append(f"{part} away")
             raise Unavailable(part)
 
-    def commit(self, work: Commit) -> int:
+    def commit(self, work: Commit) -> Stamp:
         self._meet("store")
         if self.gate is not None:
             self.gate.wait()
@@ -80,14 +84,16 @@ class World:
         self.log.append(
             ("commit", sorted(p.url for p in work.pages), [f.state for f in work.finals])
         )
-        return 1
+        self.clock += 1
+        return Stamp(self.clock, {"n": self.clock})
 
-    def admit(self, crawl_id: int, items: Sequence[Admission]) -> list[bool]:
+    def admit(self, crawl_id: int, items: Sequence[Admission], *, stamp: Stamp | None) -> Admitted:
         self._meet("frontier")
         if crawl_id in self.deleted:
             raise UnknownCrawl(str(crawl_id))
         self.log.append(("admit", crawl_id, sorted(item.url for item in items)))
-        return [True] * len(items)
+        assert stamp == Stamp(self.clock, {"n": self.clock}), "of the commit before"
+        return Admitted([True] * len(items), self.ticks.pop(0) if self.ticks else 0, {})
 
     def finish(self, items: Sequence[FinishItem]) -> ItemsReply:
         self._meet("broker")
@@ -134,6 +140,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
             yield 0.001
 
     monkeypatch.setattr("worker.backoff.delays", delays)
+    monkeypatch.setattr("worker.writer.delays", delays)
     monkeypatch.setattr(outbox_module, "delays", delays)
 
 
@@ -160,6 +167,16 @@ def test_part_that_is_away_is_waited_for_in_order(rig: Rig, part: str) -> None:
     log = rig.drain()
     assert log.count(f"{part} away") == 3
     assert [entry[0] for entry in log if isinstance(entry, tuple)] == ["commit", "admit", "finish"]
+
+
+@pytest.mark.parametrize(("tick", "commits"), [(11, 1), (12, 2)])
+def test_page_whose_links_came_too_late_for_its_stamp_is_committed_again_before_it_is_finished(
+    rig: Rig, tick: int, commits: int
+) -> None:
+    rig.world.ticks = [tick]  # the stamp is 1, and the margin 10
+    rig.put(1, page("http://h/a", "http://h/b"))
+    steps = [entry[0] for entry in rig.drain()]
+    assert steps == [*["commit", "admit"] * commits, "finish"]
 
 
 def test_pages_that_end_together_share_one_commit_and_one_admit(rig: Rig) -> None:

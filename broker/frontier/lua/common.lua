@@ -1,22 +1,28 @@
--- Shared by every script; each file is sent as common.lua .. file.
+-- Shared by every script; each file is sent as clock.lua .. common.lua .. file.
 --
 -- KEYS  1 prefix of the partition, gc:{p}     2 a key of the same tag that never exists
 -- ARGV  1 epoch of the node   2 run_id read on this connection   3 logical ms expected, or ''
---       4 the script's own arguments, msgpack
+--       4 the script's own arguments, msgpack   5 the jumps of the clock that the caller knows
 --
 -- Answers: {'WAIT'} node not open, or another process of Redis than the owner's: nothing was done
 --          {'MOVED'} another epoch: nothing was done
---          {'CLOCK', now} logical time is not what the caller expects: nothing was done
+--          {'CLOCK', now, jumps} nothing was done: there were other jumps than the caller knows, and it
+--            takes the node's time; or none, and it sets the clock, which is off by more than 2 s
 --          {'GONE'} the crawl does not exist (any more)
 --          {'OK', now, …} as the script says
+--
+-- BEATS: whether the script is a broker's (see clock.lua). DEL_FIRST: whether it must go on at the
+-- memory limit.
 local P = KEYS[1]
 if DEL_FIRST then redis.call('DEL', KEYS[2]) end
-local owner = redis.call('HMGET', 'gc:owner', 'state', 'epoch', 'run', 'offset', 'tick')
+local owner = redis.call('HMGET', 'gc:owner', 'state', 'epoch', 'run', 'offset', 'tick',
+                         'used', 'gap', 'jumps', 'parts')
 if owner[1] ~= 'open' or owner[3] ~= ARGV[2] then return {'WAIT'} end
 if owner[2] ~= ARGV[1] then return {'MOVED'} end
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000) + tonumber(owner[4])
-if ARGV[3] ~= '' and math.abs(now - tonumber(ARGV[3])) > 2000 then return {'CLOCK', now} end
+local now, jumps = node_time(owner[4], owner[6], owner[7], owner[8], owner[9], BEATS)
+if ARGV[3] ~= '' and (jumps ~= tonumber(ARGV[5]) or math.abs(now - tonumber(ARGV[3])) > 2000) then
+  return {'CLOCK', now, jumps}
+end
 local args = cmsgpack.unpack(ARGV[4])
 local ROBOTS_MS = 86400000
 local INLINE_TASKS, INLINE_BYTES = 8, 640 -- queues up to this size stay inside their host's record

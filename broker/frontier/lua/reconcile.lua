@@ -1,11 +1,14 @@
 -- include leases
 -- "Up to (incarnation, sequence) I hold these tokens": release all else of this worker, uncharged.
 --
--- args  {worker, incarnation, sequence, longest request ms, tokens held, token held …, token idle …}
--- {'OK', now, sessions released, tasks released}, or {'OLD', now} from an incarnation before the
--- last. An older incarnation died: its tasks were delivered once more without an outcome, and hosts
--- rest for the longest request, since one may still be running at the server, but for those where
--- none was (idle).
+-- args  {worker, incarnation, sequence, longest request ms, most, tokens held, token held …,
+--        token idle …}
+-- {'OK', now, sessions released, tasks released, more}: more is 1 if it stopped at `most` sessions.
+-- {'OLD', now}: from an incarnation before the last.
+--
+-- An older incarnation died: its tasks were delivered once more without an outcome, and its hosts rest
+-- for the longest request, since one may still be running at the server, but for those where none was
+-- (idle).
 local worker, inc, seq, longest = args[1], args[2], args[3], args[4]
 local ws = P .. ':ws:' .. worker
 local all = record(ws)
@@ -14,13 +17,14 @@ if inc > num(all['#inc']) or seq > num(all['#seq']) then
   redis.call('HSET', ws, '#inc', inc, '#seq', seq)
 end
 local keep, idle = {}, {}
-for i = 6, #args do
-  if i < 6 + args[5] then keep[args[i]] = true else idle[args[i]] = true end
+for i = 7, #args do
+  if i < 7 + args[6] then keep[args[i]] = true else idle[args[i]] = true end
 end
-local sessions, tasks = 0, 0
+local sessions, tasks, more = 0, 0, 0
 for token, mark in pairs(all) do
   local i, n = string.match(mark, '^(%d+):(%d+)$')
   if i and not keep[token] and (num(i) < inc or num(n) <= seq) then
+    if sessions >= args[5] then more = 1; break end
     local s = record(P .. ':s:' .. token)
     if s.host then
       local h = host_of(s.host)
@@ -36,4 +40,4 @@ for token, mark in pairs(all) do
   end
 end
 save()
-return {'OK', now, sessions, tasks}
+return {'OK', now, sessions, tasks, more}

@@ -75,7 +75,7 @@ local function forget(h, id)
   local q, name = h.q[id], name_of[h]
   if not q then return end
   if tasks_in(q) > 0 then metered = metered - q.b - HOST_BYTES end
-  for i = 1, #(q.l or '') do redis.call('DEL', list_key(id, name, string.sub(q.l, i, i))) end
+  for i = 1, #(q.l or '') do redis.call('UNLINK', list_key(id, name, string.sub(q.l, i, i))) end
   redis.call('ZREM', P .. ':due:' .. id, name)
   redis.call('SREM', P .. ':dry', id .. '\n' .. name)
   h.q[id], dirty[name] = nil, true

@@ -1,0 +1,12 @@
+-- A sign of life of a broker, which is what an outage is measured by, and the node's tick.
+--
+-- args  {tick or 0}: a value of the log's clock, read before this call. It is kept unless the node is
+--       owed a replay, and never lowered.
+-- {'OK', now, wake-ups published, sessions out (0 or 1), tick, owed (0 or 1)}
+local o = redis.call('HMGET', 'gc:owner', 'tick', 'owed', 'parts')
+local tick = num(o[1])
+if not o[2] and args[1] > tick then
+  tick = args[1]
+  redis.call('HSET', 'gc:owner', 'tick', tick)
+end
+return {'OK', now, num(redis.call('GET', 'gc:wake')), sessions_out(num(o[3])), tick, o[2] and 1 or 0}

@@ -1,0 +1,39 @@
+-- Logical time: Redis' TIME and an offset that the owner record keeps. Sent before common.lua, and
+-- before the scripts of recovery.py.
+--
+-- `used` is the TIME of the last call of a broker, `gap` the longest pause between two that is no
+-- outage, both in ms. A longer one is made up for while sessions are out: logical time then stood
+-- still, so deadlines move with it and nothing is charged. So is a TIME that went back. Without
+-- sessions time simply passed. `jumps` counts these changes of the offset.
+
+-- 1 if any of the node's partitions has a session out, else 0.
+local function sessions_out(partitions)
+  local names = {}
+  for p = 0, partitions - 1 do
+    names[#names + 1] = 'gc:{' .. p .. '}:sd'
+    if #names == 1000 or p == partitions - 1 then
+      if redis.call('EXISTS', unpack(names)) > 0 then return 1 end
+      names = {}
+    end
+  end
+  return 0
+end
+
+-- Logical ms now, and the number of jumps, from these fields of the owner record. beat: the caller is
+-- a broker, whose calls are what `used` tells; others read the same time and write nothing.
+local function node_time(offset, used, gap, jumps, partitions, beat)
+  local t = redis.call('TIME')
+  local real = t[1] * 1000 + math.floor(t[2] / 1000)
+  offset, used, jumps = tonumber(offset or 0), tonumber(used or 0), tonumber(jumps or 0)
+  gap = tonumber(gap or 15000)
+  local away = real - used
+  if used > 0 and math.abs(away) > gap then
+    if away < 0 or sessions_out(tonumber(partitions or 0)) == 1 then
+      offset, jumps = offset - away, jumps + 1
+    end
+    if beat then redis.call('HSET', 'gc:owner', 'offset', offset, 'jumps', jumps, 'used', real) end
+  elseif beat and math.abs(away) >= math.min(1000, gap / 3) then
+    redis.call('HSET', 'gc:owner', 'used', real)
+  end
+  return real + offset, jumps
+end

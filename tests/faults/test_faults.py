@@ -1,0 +1,30 @@
+"""The first rows of ``make faults`` at 5,000 URLs: nothing is lost, whatever is killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.faultrig import LEAST_LEASES
+from tests.support.faultrows import QUICK, ROWS
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(1, id="kill -9 a worker"),
+        pytest.param(2, id="SIGTERM a worker"),
+        pytest.param(3, id="kill -9 the broker"),
+        pytest.param(4, id="kill -9 Redis"),
+        pytest.param(5, id="power cut"),
+        pytest.param(6, id="data folder deleted"),
+    ],
+)
+def test_a_fault_loses_nothing(tmp_path: Path, row: int) -> None:
+    result = ROWS[row](tmp_path, print, True)
+    assert "\n".join(result.why_not) == ""
+    assert result.urls == QUICK
+    assert result.leases_out >= LEAST_LEASES
+    assert result.uncommitted > 0
+    assert result.lost == 0

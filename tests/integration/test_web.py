@@ -1,0 +1,80 @@
+"""The synthetic web of ``make faults`` is what it says, and its log tells what happened."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import time
+from collections import Counter
+from pathlib import Path
+
+from tests.support import oracle
+from tests.support.system import wait_until
+from tests.support.walk import http_fetch, walk
+from tests.support.web import ABANDONED, Web, WebSpec
+
+
+def test_exactly_the_expected_pages_can_be_reached_from_the_first(tmp_path: Path) -> None:
+    with Web(WebSpec(hosts=7, pages=300), tmp_path / "log") as web:
+        hosts = [web.url(page) for page in range(7)]  # the walk stays on the hosts it starts at
+        found = walk(hosts, http_fetch(), agent="walk")
+        requests = oracle.requests_of(web.hits(), web.port)
+    assert found.pages == web.expected()
+    assert found.missing | found.other | found.redirects == set()
+    assert requests == Counter(web.expected())
+
+
+def test_every_page_but_the_first_has_a_parent() -> None:
+    spec = WebSpec(hosts=9, pages=2000, fan_out=5)
+    linked = {target for page in range(spec.pages) for target in spec.links(page)}
+    assert linked | {0} == set(range(spec.pages))
+
+
+def test_a_throttled_host_answers_429_as_often_as_told(tmp_path: Path) -> None:
+    with Web(WebSpec(hosts=2, pages=10), tmp_path / "log") as web:
+        web.throttle([1], retry_after=7, requests=2)
+        fetch = http_fetch()
+        answers = [fetch(web.url(1)) for _ in range(3)]
+        assert [status for status, _, _ in answers] == [429, 429, 200]
+        assert answers[0][1]["retry-after"] == "7"
+        assert fetch(web.url(0))[0] == 200
+        assert Counter(hit.status for hit in web.hits()) == {429: 2, 200: 2}
+
+
+def test_a_tarpit_sends_a_byte_at_a_time(tmp_path: Path) -> None:
+    with Web(WebSpec(hosts=1, pages=1, tarpits=1, drip_seconds=0.01), tmp_path / "log") as web:
+        (url,) = web.tarpit_urls()
+        began = time.monotonic()
+        status, _, body = http_fetch()(url)
+        assert (status, body) == (200, b"<title>tar</title>")
+        (hit,) = web.hits()
+    assert began <= hit.arrived < hit.ended
+    assert hit.ended - hit.arrived >= 0.01 * len(body)
+
+
+def test_the_log_has_a_request_whose_client_went_away_and_when(tmp_path: Path) -> None:
+    with Web(WebSpec(hosts=1, pages=1, answer_seconds=30), tmp_path / "log") as web:
+        sent = time.monotonic()
+        with socket.create_connection((web.spec.addresses[0], web.port)) as client:
+            client.sendall(b"GET /p/0 HTTP/1.1\r\nHost: x\r\n\r\n")
+            time.sleep(0.2)
+        closed = time.monotonic()
+        wait_until(web.requests, 5, "the request is in the log")
+        (hit,) = web.hits()
+    assert hit.status == ABANDONED
+    assert sent <= hit.arrived <= hit.ended
+    assert hit.ended >= closed - 0.001
+
+
+def test_an_answer_ends_in_the_log_before_its_client_has_it(tmp_path: Path) -> None:
+    with Web(WebSpec(hosts=1, pages=1, answer_seconds=0.05), tmp_path / "log") as web:
+        client = http.client.HTTPConnection(web.spec.addresses[0], web.port)
+        for _ in range(20):
+            sent = time.monotonic()
+            client.request("GET", "/p/0")
+            client.getresponse().read()
+            had = time.monotonic()
+            wait_until(lambda: web.requests() > 0, 5, "the request is in the log")
+            hit = web.hits()[-1]
+            assert sent <= hit.arrived
+            assert hit.arrived + 0.05 <= hit.ended <= had
