@@ -66,8 +66,6 @@ def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
     if refused:
         raise HttpProblem(400, "; ".join(f"{f}: {why}" for f, why in refused[:5]), refused)
     is_new = wanted.name not in {crawl.name for crawl in service.store.crawls()}
-    if not is_new:
-        service.crawl(wanted.name)  # not while it is being deleted
     crawl = service.store.put_crawl(wanted.name, options, roots)
     service.frontier.put_crawl(crawl)
     if verdicts:
@@ -82,7 +80,7 @@ def seed(service: Service, name: str, urls: Sequence[str | Seed], force: bool) -
     Idempotent: what was seen is a ``duplicate`` (with ``force`` it is queued again). Raises
     UnknownCrawl; Unavailable, and then the batch may be logged, and is queued in time.
     """
-    crawl = service.crawl(name)
+    crawl = service.store.crawl(name)
     check_room(service)
     crawl = _with_roots(service, crawl, urls)
     verdicts = judge(crawl, urls)
@@ -179,8 +177,7 @@ def settle(service: Service, batch: SeedBatch) -> None:
         service.frontier.put_crawl(service.store.crawl(batch.crawl))
         _admit_again(service, batch)
     except UnknownCrawl:
-        if not service.deleting(batch.crawl):
-            service.store.seeds_admitted(batch.id)
+        service.store.seeds_admitted(batch.id)
 
 
 def _admit_again(service: Service, batch: SeedBatch) -> None:

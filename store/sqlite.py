@@ -26,11 +26,12 @@ from schema.records import (
     FrontierIdentity,
     Mark,
     Overflow,
+    Purge,
     SeedBatch,
     Stamp,
     StoredPage,
 )
-from store import crawls, log, overflow, rows
+from store import crawls, log, overflow, purges, rows
 from store.base import MARGIN
 from store.commits import Committer
 from store.connection import Lane, connect, opening, transaction, translated
@@ -136,13 +137,36 @@ class SqliteStore:
         return self._write(lambda db: crawls.count_time(db, crawl, now_ms, most_ms))
 
     def delete_crawl(self, crawl: int) -> None:
-        """See :class:`store.base.Store`. The crawl is unknown at once, its rows go in steps.
-
-        A kill in between leaves rows that nobody sees; the next deletion takes them along.
-        """
+        """See :class:`store.base.Store`. The crawl is unknown at once, its rows go in steps."""
         self._write(lambda db: crawls.mark_deleted(db, crawl))
-        while self._write(crawls.purge_step):
+        while self._write(lambda db: crawls.purge_step(db, crawl)) is not None:
             pass
+
+    # -- deletions in the background
+
+    def purges(self) -> list[Purge]:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(purges.every)
+
+    def add_purge(self, crawl: int, host: str = "") -> Purge:
+        """See :class:`store.base.Store`. Raises UnknownCrawl."""
+        return self._write(lambda db: purges.add(db, crawl, host, epoch_ms()))
+
+    def purge_size(self, purge: Purge) -> int:
+        """See :class:`store.base.Store`."""
+        return self._scans.run(lambda db: purges.size(db, purge))
+
+    def note_purge(self, purge: int, removed: int, total: int = 0) -> None:
+        """See :class:`store.base.Store`."""
+        self._write(lambda db: purges.note(db, purge, removed, total))
+
+    def purge_step(self, purge: Purge) -> bool:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: purges.step(db, purge))
+
+    def end_purge(self, purge: int) -> None:
+        """See :class:`store.base.Store`."""
+        self._write(lambda db: purges.end(db, purge))
 
     # -- the log of seeds
 
@@ -248,6 +272,10 @@ class SqliteStore:
     def overflow(self, crawl: int, partition: int, host: str, limit: int) -> list[Overflow]:
         """See :class:`store.base.Store`."""
         return self._questions.run(lambda db: overflow.best(db, crawl, partition, host, limit))
+
+    def overflow_in_memory(self, crawl: int, partition: int, host: str) -> list[Overflow]:
+        """See :class:`store.base.Store`."""
+        return self._scans.run(lambda db: overflow.in_memory(db, crawl, partition, host))
 
     def overflow_taken(self, items: Sequence[Overflow], node: str, epoch: int) -> None:
         """See :class:`store.base.Store`."""

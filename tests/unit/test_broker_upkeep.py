@@ -213,7 +213,7 @@ def test_without_an_active_crawl_the_frontier_is_not_asked(house: House) -> None
 def test_a_crawl_that_is_being_deleted_is_left_alone(house: House) -> None:
     crawl = house.crawl()
     house.queue.away = True
-    house.service.delete(crawl)
+    house.service.purge(crawl)
     gevent.sleep(0.05)
     house.upkeep.step()
     assert house.queue.scans == 0
