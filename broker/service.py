@@ -14,6 +14,7 @@ from gevent.event import Event
 
 from broker.frontier.frontier import Admitted, Room
 from broker.frontier.partition import Drain, Drained, Mode
+from broker.gathering import Gathering
 from broker.repeats import Leases
 from schema.clock import Clock, monotonic
 from schema.errors import Unavailable
@@ -112,6 +113,7 @@ class Service:
         self.frontier = frontier
         self.store = store
         self.clock = clock
+        self.gathering = Gathering(frontier.admit)
         self.stopping = Event()
         self.purging = Event()
         """Set whenever something was asked to be deleted here."""

@@ -7,7 +7,7 @@ A store may be used from many greenlets; blocking work runs off the hub.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from schema.records import (
@@ -108,8 +108,19 @@ class Store(Protocol):
         """Nothing is left of it; idempotent."""
 
     # -- the log of seeds
-    def add_seeds(self, crawl: int, urls: Sequence[Admission], *, force: bool = False) -> int:
-        """Log a batch as pending; returns its id. A crawl that was done becomes active again."""
+    def add_seeds(
+        self,
+        crawl: int,
+        urls: Sequence[Admission],
+        *,
+        force: bool = False,
+        claim: Callable[[int], None] | None = None,
+    ) -> int:
+        """Log a batch as pending; returns its id. A crawl that was done becomes active again.
+
+        ``claim`` is called with the id before anybody can find the batch pending, perhaps from
+        another thread, and perhaps in vain: the commit may still fail.
+        """
 
     def seeds_admitted(
         self, batch: int, tick: int = 0, epochs: Mapping[str, int] | None = None

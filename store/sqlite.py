@@ -35,6 +35,7 @@ from store import crawls, log, overflow, purges, rows
 from store.base import MARGIN
 from store.commits import Committer
 from store.connection import Lane, connect, opening, transaction, translated
+from store.grouped import Grouped
 from store.migrate import migrate
 from store.rows import Codec, Row
 
@@ -62,6 +63,7 @@ class SqliteStore:
             finally:
                 connection.close()
         self._commits = Committer(self.path)
+        self._seeds = Grouped(self._commits.lane, self.path)
         self._questions = Lane(self.path)
         self._scans = Lane(self.path)
         self._codec = Codec()  # of the thread that asks; the lane of writes has its own
@@ -168,18 +170,30 @@ class SqliteStore:
 
     # -- the log of seeds
 
-    def add_seeds(self, crawl: int, urls: Sequence[Admission], *, force: bool = False) -> int:
+    def add_seeds(
+        self,
+        crawl: int,
+        urls: Sequence[Admission],
+        *,
+        force: bool = False,
+        claim: Callable[[int], None] | None = None,
+    ) -> int:
         """See :class:`store.base.Store`. Raises UnknownCrawl."""
         plain = rows.plain_links(urls)
-        return self._write(
-            lambda db: crawls.add_seeds(db, crawl, self._commits.codec.pack(plain), force)
-        )
+
+        def add(db: sqlite3.Connection) -> int:
+            batch = crawls.add_seeds(db, crawl, self._commits.codec.pack(plain), force)
+            if claim is not None:
+                claim(batch)
+            return batch
+
+        return self._seeds.run(add)
 
     def seeds_admitted(
         self, batch: int, tick: int = 0, epochs: Mapping[str, int] | None = None
     ) -> bool:
         """See :class:`store.base.Store`."""
-        return self._write(lambda db: log.settle_seeds(db, batch, tick - MARGIN, epochs or {}))
+        return self._seeds.run(lambda db: log.settle_seeds(db, batch, tick - MARGIN, epochs or {}))
 
     def restamp_seeds(self, batch: int) -> Stamp:
         """See :class:`store.base.Store`."""
