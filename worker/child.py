@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -238,6 +239,8 @@ def _join(settings: Settings, store: Store) -> Frontier:
 def main(settings: Settings, number: int) -> int:
     """Body of ``python -m worker --child N``: returns the exit status."""
     faults.arm(settings.fault)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a socket a session, and idle ones
     stopping = Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         gevent.signal_handler(signum, stopping.set)

@@ -145,7 +145,7 @@ from worker.alone import Alone
 alone = Alone(60.0)
 alone.read(context(), *page("one"))
 with open(sys.argv[1], "w") as file:
-    file.write(f"{alone.pid}\n")
+    print(alone.pid, file=file)
 alone.read(context(), *page("hang"))
 """
 
