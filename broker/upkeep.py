@@ -14,7 +14,7 @@ from gevent import Greenlet
 from broker import seeding
 from broker.service import Service, Sums
 from schema.clock import epoch_ms
-from schema.errors import Unavailable
+from schema.errors import Unavailable, UnknownCrawl
 from schema.log import logger
 from schema.records import Crawl
 
@@ -90,7 +90,7 @@ class Upkeep:
         self._tick(in_use)
         pending = self._admit_pending()
         crawls = self._service.store.crawls()
-        active = [c for c in crawls if c.state == "active" and not self._service.deleting(c.id)]
+        active = [c for c in crawls if c.state == "active"]
         known = {crawl.id for crawl in active}
         self._quiet = {id_: seen for id_, seen in self._quiet.items() if id_ in known}
         self._stopped &= known
@@ -135,6 +135,12 @@ class Upkeep:
 
     def _look_at(self, crawl: Crawl, pending: bool) -> float:
         """Scan one crawl; returns the seconds until it is worth another look."""
+        try:
+            return self._scan(crawl, pending)
+        except UnknownCrawl:  # it was deleted meanwhile
+            return QUIET_SECONDS
+
+    def _scan(self, crawl: Crawl, pending: bool) -> float:
         sums = self._service.frontier.scan(crawl.id)
         if sums is None or pending:
             self._quiet.pop(crawl.id, None)

@@ -11,7 +11,6 @@ from typing import Protocol
 
 from gevent.event import Event
 
-from schema.clock import monotonic
 from schema.errors import GreencrawlError
 from schema.records import Failure, Fetched, HostReport
 from worker.crawls import CrawlContext
@@ -67,13 +66,10 @@ class Visit:
         Raises VisitOver, and LeaseExpired (of the downloader) when the lease ran out meanwhile.
         """
         self.rest(self._pace.wait_seconds())
-        self.held.asked = monotonic()
-        try:
+        with self.held.waiting(request=True):
             answer = self._fetcher.fetch(
                 url, headers, max_body_bytes=max_body_bytes, deadline=self.held.deadline
             )
-        finally:
-            self.held.asked = 0.0
         self._requests += 1 if isinstance(answer, Fetched) else answer.requests
         self._pace.note(answer)
         return answer

@@ -502,6 +502,20 @@ class Frontier:
             replies = self._calls("purge", dict.fromkeys(left, args))
             left = {p for p, reply in replies.items() if reply[1]}
 
+    def drain(self, crawl: int, host: str, gone: part.Drain, at: int) -> part.Drained:
+        """Let go of tasks of a host that were settled, and name the next; see ``lua/drain.lua``.
+
+        Raises UnknownCrawl and Unavailable.
+        """
+        p = self.partition_of(host)
+        fingerprints = [str(fingerprint) for fingerprint in gone.overflow]
+        args = [crawl, host, BATCH, gone.waiting, gone.later, fingerprints, at]
+        reply = self._calls("drain", {p: to_msgpack(args)})[p]
+        if reply[0] == b"GONE":
+            raise UnknownCrawl(f"crawl {crawl} was deleted")
+        self.activity.set()
+        return part.drained(reply)
+
     def scan(self, crawl: int) -> Totals | None:
         """Counters over all partitions; None (the scan is void) when a node did not answer, or is
         still owed what SQL holds.
@@ -569,7 +583,9 @@ class Frontier:
                 request.sequence,
                 self._request_ms,
                 FEW,
+                len(request.holding),
                 *request.holding,
+                *request.idle,
             ]
         )
         sessions = tasks = 0

@@ -11,7 +11,7 @@ the node.
 ``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight; counters
                        adm, wait, leased, later, over, fin, stored, dead, retries, bytes, hosts,
                        f:<failure kind>; zl, zp, zn and yl, yp, yn: level, pointer and count of
-                       the sets of URLs below
+                       the sets of URLs below; after its deletion, for an hour, gone alone
 ``gc:{p}:due:<crawl>`` sorted set host → logical ms at which it may be opened
 ``gc:{p}:h:<host>``    a host's record, packed: next, last, till, lvl, busy, ad, rd, od, lat,
                        fail, rob, and q: for each crawl the waiting tasks, if they are few, or

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from schema.records import (
     Admission,
@@ -56,6 +56,29 @@ def task_of(number: int, host: str, value: str) -> Task:
         errors=errors,
         deliveries=deliveries + 1,
     )
+
+
+class Drain(NamedTuple):
+    """Tasks of a host to let go of: values as ``drain.lua`` named them, and fingerprints."""
+
+    waiting: Sequence[str] = ()
+    later: Sequence[str] = ()
+    overflow: Sequence[int] = ()
+
+
+class Drained(NamedTuple):
+    """What ``drain.lua`` answers. ``at`` is -1 once all retries have been looked through."""
+
+    removed: int
+    next: Drain
+    at: int
+    left: int
+
+
+def drained(reply: Sequence[Any]) -> Drained:
+    _, removed, waiting, later, at, left = reply
+    following = Drain([value.decode() for value in waiting], [value.decode() for value in later])
+    return Drained(removed, following, at, left)
 
 
 class Mode(IntEnum):

@@ -38,7 +38,8 @@ class House:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.server = RedisServer(folder / "redis").start()
+        # "always": a copy of the disk holds all that was answered before it.
+        self.server = RedisServer(folder / "redis", None, "--appendfsync", "always").start()
         self.store = self.open_store()
         self.frontier = self.broker()
         self.crawl = new_crawl(self.frontier, self.store, delay=0)

@@ -1,12 +1,14 @@
 -- include leases
 -- "Up to (incarnation, sequence) I hold these tokens": release all else of this worker, uncharged.
 --
--- args  {worker, incarnation, sequence, longest request ms, most, token held …}
+-- args  {worker, incarnation, sequence, longest request ms, most, tokens held, token held …,
+--        token idle …}
 -- {'OK', now, sessions released, tasks released, more}: more is 1 if it stopped at `most` sessions.
 -- {'OLD', now}: from an incarnation before the last.
 --
--- Hosts of an older incarnation rest for the longest request, since one may still be running at the
--- server.
+-- An older incarnation died: its tasks were delivered once more without an outcome, and its hosts rest
+-- for the longest request, since one may still be running at the server, but for those where none was
+-- (idle).
 local worker, inc, seq, longest = args[1], args[2], args[3], args[4]
 local ws = P .. ':ws:' .. worker
 local all = record(ws)
@@ -14,8 +16,10 @@ if inc < num(all['#inc']) then return {'OLD', now} end
 if inc > num(all['#inc']) or seq > num(all['#seq']) then
   redis.call('HSET', ws, '#inc', inc, '#seq', seq)
 end
-local keep = {}
-for i = 6, #args do keep[args[i]] = true end
+local keep, idle = {}, {}
+for i = 7, #args do
+  if i < 7 + args[6] then keep[args[i]] = true else idle[args[i]] = true end
+end
 local sessions, tasks, more = 0, 0, 0
 for token, mark in pairs(all) do
   local i, n = string.match(mark, '^(%d+):(%d+)$')
@@ -24,9 +28,10 @@ for token, mark in pairs(all) do
     local s = record(P .. ':s:' .. token)
     if s.host then
       local h = host_of(s.host)
-      tasks = tasks + give_back(token, s, h, nil, false)
+      tasks = tasks + give_back(token, s, h, nil, num(i) < inc)
       sessions = sessions + 1
-      if s.open == '1' then free_slot(token, s, h, num(i) < inc and now + longest or now) end
+      local running = num(i) < inc and not idle[token]
+      if s.open == '1' then free_slot(token, s, h, running and now + longest or now) end
       drop_session(token, s)
       rescore(h)
     else
