@@ -418,7 +418,7 @@ def test_an_epoch_that_nobody_claimed_a_node_under_is_claimed_after_a_while(
 def test_seeds_that_were_admitted_too_long_after_their_stamp_are_stamped_again(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service, real = Service(house.frontier, house.store), house.frontier.admit
+    real = house.frontier.admit
     house.tick()
     stamps = []
 
@@ -430,6 +430,7 @@ def test_seeds_that_were_admitted_too_long_after_their_stamp_are_stamped_again(
         return real(*given, **more)
 
     monkeypatch.setattr(house.frontier, "admit", late)
+    service = Service(house.frontier, house.store)
     assert seeding.admit(service, house.crawl, urls("h.example", 2), force=False) == [True, True]
     assert stamps[1] - stamps[0] == MARGIN + 2
     assert house.store.pending_seeds() == []
