@@ -33,11 +33,12 @@ FIRST_BACKOFF_SECONDS = 30
 LEVEL_A = ord("A")
 
 
-def entry_of(item: Admission) -> str:
-    """An entry of a waiting list: ``depth[,redirects,errors,deliveries]path``."""
+def value_of(item: Admission) -> str:
+    """What is queued: the character of the level, then ``depth[,redirects,errors,deliveries]path``.
+    """
     if item.redirects:
-        return f"{item.depth},{item.redirects},0,0{task_path(item.url)}"
-    return f"{item.depth}{task_path(item.url)}"
+        return f"{chr(LEVEL_A + item.level)}{item.depth},{item.redirects},0,0{task_path(item.url)}"
+    return f"{chr(LEVEL_A + item.level)}{item.depth}{task_path(item.url)}"
 
 
 def task_of(number: int, host: str, value: str) -> Task:
@@ -97,9 +98,9 @@ def admit_args(
     flat: list[Any] = [crawl, int(mode), batch]
     for fingerprint, host, item in rows:
         if isinstance(item, Mark):
-            flat += (str(fingerprint), host, item.kind, str(item.bytes))
+            flat += (str(fingerprint), host, f"{item.kind}{item.bytes}")
         else:
-            flat += (str(fingerprint), host, chr(LEVEL_A + item.level), entry_of(item))
+            flat += (str(fingerprint), host, value_of(item))
     return to_msgpack(flat)
 
 
