@@ -52,9 +52,7 @@ class Copy:
             pipe.dump(name)
             pipe.pttl(name)
         flat = pipe.execute()
-        return cls(
-            dict(zip(names, zip(flat[::2], flat[1::2], strict=True), strict=True)), shift
-        )
+        return cls(dict(zip(names, zip(flat[::2], flat[1::2], strict=True), strict=True)), shift)
 
     def put_back(self, server: redis.Redis) -> None:
         pipe = server.pipeline(transaction=True)
