@@ -170,8 +170,8 @@ class Store(Protocol):
     def overflow_taken(self, items: Sequence[Overflow], node: str, epoch: int) -> None:
         """``node`` has these in memory since its ``epoch``: they wait no more.
 
-        Changes nothing once the node's epoch is a higher one. A row goes when its page or final
-        state is committed; those that have one already go now.
+        Changes nothing once the node's epoch is a higher one. From then on a row goes when its page
+        or final state is committed; those that have one already go now.
         """
 
     def overflow_hosts(self, crawl: int, partition: int, after: str, limit: int) -> list[str]:

@@ -139,7 +139,11 @@ def free(db: sqlite3.Connection, partition: int, below: int | None = None) -> in
 
 
 def settled(db: sqlite3.Connection, keys: Iterable[tuple[int, int]]) -> None:
-    """Pages or final states of these (crawl, fingerprint) were just written: their rows go."""
+    """Pages or final states of these (crawl, fingerprint) were just written: their rows go.
+
+    Those that wait stay until a node has taken them (:func:`taken`): it knows them as waiting
+    here, and would wait for them for ever. The page came from a session that the node forgot.
+    """
     if db.execute("SELECT 1 FROM overflow LIMIT 1").fetchone() is None:
         return
     for chunk in _chunks(list(keys)):
@@ -147,7 +151,7 @@ def settled(db: sqlite3.Connection, keys: Iterable[tuple[int, int]]) -> None:
         db.execute(
             f"WITH done (crawl, fingerprint) AS (VALUES {values}) DELETE FROM overflow WHERE id IN "
             "(SELECT overflow.id FROM done CROSS JOIN overflow ON overflow.crawl = done.crawl "
-            "AND overflow.fingerprint = done.fingerprint)",
+            "AND overflow.fingerprint = done.fingerprint AND overflow.queued <> 0)",
             list(chain.from_iterable(chunk)),
         )
 

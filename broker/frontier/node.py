@@ -330,10 +330,15 @@ class Node:
             self._base_ms = None
 
     def owner(self) -> dict[str, str]:
-        """The node's owner record; empty for a server that holds no frontier."""
+        """The node's owner record; empty for a server that holds no frontier.
+
+        A record without an id is what those left who wrote a budget or a time into the one that
+        they knew, while the server came back empty: none.
+        """
         flat = self.command("HGETALL", keys.OWNER)
         text = [part.decode() for part in flat]
-        return dict(zip(text[::2], text[1::2], strict=True))
+        owner = dict(zip(text[::2], text[1::2], strict=True))
+        return owner if "id" in owner else {}
 
     def adopt(self, owner: dict[str, str]) -> None:
         """Take id and epoch from an owner record. Raises Unavailable if there is none (yet)."""

@@ -111,7 +111,8 @@ def settle(node: Node, frontier: str, node_id: str, state: str) -> dict[str, str
     """
     node.command(
         "EVAL",
-        "if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('HSET', KEYS[1], 'id', ARGV[1], "
+        "if redis.call('HEXISTS', KEYS[1], 'id') == 0 then redis.call('DEL', KEYS[1]) "
+        "redis.call('HSET', KEYS[1], 'id', ARGV[1], "
         "'frontier', ARGV[2], 'state', ARGV[3], 'epoch', 0, 'run', '', 'offset', 0, 'tick', 0) end",
         1, keys.OWNER, node_id, frontier, state,
     )  # fmt: skip

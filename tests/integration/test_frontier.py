@@ -198,6 +198,27 @@ def test_operator_slows_blocks_and_frees_a_host(frontier: Frontier, store: Store
     assert session.delay == session.floor == 7.5
 
 
+def test_no_slot_opens_beside_a_session_that_keeps_a_delay(
+    frontier: Frontier, store: Store
+) -> None:
+    """Though the crawl that asks for the delay has nothing waiting there any more."""
+    slow = new_crawl(frontier, store, "slow", delay=5)
+    fast = new_crawl(frontier, store, "fast", delay=0, slots=3)
+    frontier.admit(slow.id, urls("h.example", 1))
+    (s,) = Worker(frontier).lease()
+    assert close(frontier, s, 1, robots=True) == "ok"
+    pass_time(frontier, 10)
+    frontier.leasing.note(frontier.partition_of("h.example"), slow.id, 1)
+    (s,) = Worker(frontier, "v").lease()
+    frontier.admit(fast.id, urls("h.example", 6))
+    assert Worker(frontier).lease(tasks=1) == (), "the one that is open has its delay to keep"
+    assert close(frontier, s) == "ok"
+    pass_time(frontier, 10)
+    finish_all(frontier, s)
+    frontier.leasing.note(frontier.partition_of("h.example"), fast.id, 1)
+    assert len(Worker(frontier).lease(tasks=1)) == 3
+
+
 def test_slots_wait_for_known_robots(frontier: Frontier, store: Store) -> None:
     crawl = new_crawl(frontier, store, delay=0, slots=4)
     frontier.admit(crawl.id, urls("h.example", 20))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.frontier import Frontier, keys
-from schema.records import Admission, Done, FinishItem, Overflow
+from schema.records import Admission, Commit, Done, FinishItem, Overflow, StoredPage
 from store import open_store
 from store.base import Store
 from tests.integration.test_frontier import Worker, close, finish_all, new_crawl
@@ -135,6 +135,32 @@ def test_refill_that_was_overtaken_is_harmless(frontier: Frontier, store: Store)
     totals = frontier.scan(crawl.id)
     assert totals is not None
     assert (totals.admitted, totals.waiting, totals.overflow) == (1, 1, 0)
+
+
+def test_a_page_of_what_waits_in_sql_leaves_no_count_behind(
+    frontier: Frontier, store: Store
+) -> None:
+    """Of a session that Redis forgot when it came back older: its worker may commit any time."""
+    crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
+    frontier.admit(crawl.id, urls(12))
+    late = waiting(store, crawl.id, p)
+    assert late
+    for url in late:
+        page = StoredPage(
+            crawl=crawl.id, fingerprint=frontier.fingerprint(url), url=url, status=200, body=b"x"
+        )
+        store.commit(Commit([page]))
+    worker = Worker(frontier)
+    for _ in range(20):
+        for s in worker.lease(tasks=8, wait=0):
+            finish_all(frontier, s)
+            close(frontier, s)
+        frontier.refill(crawl.id, p, HOST)
+    totals = frontier.scan(crawl.id)
+    assert totals is not None
+    assert (totals.open, totals.finished) == (0, 12)
+    assert store.set_state(crawl.id, "done").state == "done"
+    assert not list(store.overflow_of(p)), "no row outlives its task"
 
 
 def test_a_crawl_is_not_done_while_urls_wait_in_sql(frontier: Frontier, store: Store) -> None:

@@ -262,6 +262,25 @@ def test_settled_forced_seeds_are_forced_again_only_if_they_were_not_fetched_sin
 # -- clean stops
 
 
+@pytest.mark.parametrize("who", ["memory", "replay"])
+def test_what_is_written_into_an_emptied_redis_keeps_it_closed_to_nobody(
+    house: House, who: str
+) -> None:
+    """A budget, or a sign of life of a replay, on its way while Redis came back empty."""
+    house.seed("h.example/a")
+    node = house.frontier.nodes[0]
+    job = house.frontier.recovery._jobs[node.id]
+    house.server.client.flushall()
+    if who == "memory":
+        house.frontier.watch_memory()
+    else:
+        with pytest.raises(Unavailable):
+            job.hold()
+    assert house.server.client.hgetall(keys.OWNER), "as it is written"
+    assert house.refilled().admitted == 1
+    house.broker().stop()
+
+
 def test_a_clean_stop_is_believed_only_at_the_epoch_it_was_made_in(house: House) -> None:
     house.seed("h.example/")
     house.tick(MARGIN + 3)

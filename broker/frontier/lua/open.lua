@@ -41,6 +41,7 @@ local function open_one(token, id, c, h, delay, floor, max_tasks)
     redis.call('SADD', P .. ':dry', id .. '\n' .. h.name)
   end
   put(h, 'busy', num(h.busy) + 1)
+  if delay > 0 then put(h, 'sole', 1) end
   local s = {'crawl', id, 'host', h.name, 'worker', worker, 'inc', inc, 'seq', seq, 'open', 1,
              'opened', now, 'end', now + life, 'left', #tasks, 'delay', delay, 'floor', floor}
   for i, t in ipairs(tasks) do s[#s + 1] = 't' .. i; s[#s + 1] = t end
@@ -109,6 +110,7 @@ for a = 9, #args do
           local n = open_one(want[taken + 1], id, c, h, delay, floor, max_tasks)
           if n == 0 then break end
           taken, left, max_tasks = taken + 1, left - 1, max_tasks - n
+          cap = capacity(h, c.slots, delay)
         end
         if num(h.busy) >= cap or not serves() then redis.call('ZREM', due, host) end
       end

@@ -153,6 +153,7 @@ local function free_slot(token, s, h, ended)
   s.open = '0'
   redis.call('HSET', P .. ':s:' .. token, 'open', 0)
   put(h, 'busy', math.max(num(h.busy) - 1, 0))
+  if h.busy == nil then h.sole = nil end
   if ended > 0 then
     h.last = math.max(num(h.last), ended)
     h.next = math.max(num(h.next), ended + math.max(delay_of(h), num(s.delay)))

@@ -1,0 +1,151 @@
+"""Greenlets that go one step at a time, and a clock that a test turns.
+
+A *paced* greenlet stops before each call of the store or of Redis until it is told to go on. So one
+greenlet runs at a time, and a test draws the interleaving: any two calls may have others between
+them, and a greenlet that is ended where it stands is a process that died between two calls, or one
+whose answer was lost.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gevent
+from gevent.event import Event
+
+from broker.frontier.node import Node
+from schema import clock
+
+STUCK_SECONDS = 30.0
+
+
+class Paced:
+    """One greenlet. It begins with :meth:`step`."""
+
+    def __init__(self, pace: Pace, name: str, work: Callable[[], Any]) -> None:
+        self.name = name
+        self.owner: Any = None
+        self.result: Any = None
+        self.error: Exception | None = None
+        self._go, self._stands = Event(), Event()
+        self._work, self._pace = work, pace
+        self.greenlet = gevent.spawn(self._run)
+        pace.known[self.greenlet] = self
+
+    def _run(self) -> None:
+        self.stand()
+        try:
+            self.result = self._work()
+        except Exception as error:  # noqa: BLE001 - raised in `step`; gevent would print it
+            self.error = error
+
+    def stand(self) -> None:
+        self._stands.set()
+        self._go.wait()
+        self._go.clear()
+
+    @property
+    def over(self) -> bool:
+        return bool(self.greenlet.ready())
+
+    def step(self, steps: int) -> bool:
+        """Let up to so many calls go out; True when it is through. Raises what it raised."""
+        for _ in range(steps):
+            self._wait()
+            if self.over:
+                break
+            self._stands.clear()
+            self._go.set()
+            self._wait()
+        if self.error is not None:
+            raise self.error
+        return self.over
+
+    def _wait(self) -> None:
+        gevent.wait([self._stands, self.greenlet], timeout=STUCK_SECONDS, count=1)
+        assert self._stands.is_set() or self.over, f"{self.name} is stuck"
+
+    def kill(self) -> None:
+        self._wait()  # at a call, never within one
+        self.greenlet.kill()
+
+
+class Pace:
+    """All paced greenlets of a test, and the turned clock."""
+
+    def __init__(self) -> None:
+        self.known: dict[Any, Paced] = {}
+        self.shift_ms = 0.0
+
+    def begin(self, name: str, work: Callable[[], Any]) -> Paced:
+        return Paced(self, name, work)
+
+    def gate(self) -> None:
+        """Where a paced greenlet stands; others pass."""
+        paced = self.known.get(gevent.getcurrent())
+        if paced is not None:
+            paced.stand()
+
+    def living(self) -> list[Paced]:
+        """In the order in which they began."""
+        self.known = {g: paced for g, paced in self.known.items() if not paced.over}
+        return list(self.known.values())
+
+    # -- what is paced
+
+    def node(self, node: Node) -> None:
+        """Stop before each round trip to this server."""
+        plain = node.connection
+
+        @contextmanager
+        def connection() -> Iterator[Any]:
+            self.gate()
+            with plain() as held:
+                yield held
+
+        node.connection = connection  # type: ignore[method-assign]
+
+    def gevent(self) -> Any:
+        """Stands for the module where it spawns and sleeps: what it spawns is paced."""
+
+        def spawn(work: Callable[..., Any], *args: Any) -> Any:
+            return self.begin(work.__name__, lambda: work(*args)).greenlet
+
+        return types.SimpleNamespace(spawn=spawn, sleep=lambda _: self.gate())
+
+    # -- time
+
+    def monotonic(self) -> float:
+        return clock.monotonic() + self.shift_ms / 1000
+
+    def epoch_ms(self) -> int:
+        return clock.epoch_ms() + round(self.shift_ms)
+
+    def now_ms(self) -> float:
+        """True time of the test."""
+        return self.monotonic() * 1000
+
+
+class PacedStore:
+    """A store whose every call, and every chunk of a stream, is a step."""
+
+    def __init__(self, pace: Pace, store: Any) -> None:
+        self._pace, self._store = pace, store
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._store, name)
+
+        def paced(*args: Any, **more: Any) -> Any:
+            self._pace.gate()
+            found = call(*args, **more)
+            return self._chunks(found) if isinstance(found, Iterator) else found
+
+        return paced
+
+    def _chunks(self, found: Iterator[Any]) -> Iterator[Any]:
+        for chunk in found:
+            yield chunk
+            self._pace.gate()

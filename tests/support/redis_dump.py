@@ -1,0 +1,129 @@
+"""What a frontier's Redis holds: read out, recounted, copied and put back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import redis
+
+from broker.frontier import partition as part
+from schema.urls import task_path
+
+Key = tuple[int, str]
+"""(crawl, URL)."""
+
+
+def unpacked(packed: str) -> dict[str, Any]:
+    """A record, read as Latin-1."""
+    record: dict[str, Any] = msgspec.msgpack.decode(packed.encode("latin-1"))
+    return record
+
+
+def dump(raw: redis.Redis, pattern: str = "gc:{*") -> dict[str, Any]:
+    """All keys and values but the expiries; ``raw`` decodes as Latin-1."""
+    names = sorted(raw.keys(pattern))
+    pipe = raw.pipeline(transaction=False)
+    for key in names:
+        pipe.type(key)
+    for key, kind in zip(names, pipe.execute(), strict=True):
+        {
+            "hash": pipe.hgetall, "set": pipe.smembers, "string": pipe.get,
+            "list": lambda k: pipe.lrange(k, 0, -1),
+            "zset": lambda k: pipe.zrange(k, 0, -1, withscores=True),
+        }[kind](key)  # fmt: skip
+    return dict(zip(names, pipe.execute(), strict=True))
+
+
+@dataclass
+class Copy:
+    """All keys of the frontier as they were once; ``shift`` is the test's business."""
+
+    keys: dict[bytes, tuple[bytes, int]]
+    shift: float
+
+    @classmethod
+    def of(cls, server: redis.Redis, shift: float) -> Copy:
+        names = sorted(server.keys("gc:*"))
+        pipe = server.pipeline(transaction=False)
+        for name in names:
+            pipe.dump(name)
+            pipe.pttl(name)
+        flat = pipe.execute()
+        return cls(dict(zip(names, zip(flat[::2], flat[1::2], strict=True), strict=True)), shift)
+
+    def put_back(self, server: redis.Redis) -> None:
+        pipe = server.pipeline(transaction=True)
+        pipe.flushall()
+        for name, (value, left) in self.keys.items():
+            pipe.restore(name, max(left, 0), value)
+        pipe.execute()
+
+
+@dataclass
+class Contents:
+    """Where each URL stands by a dump, and the members of the sets."""
+
+    places: Counter[Key] = field(default_factory=Counter)
+    at: dict[Key, str] = field(default_factory=dict)
+    counts: Counter[tuple[int, int, str]] = field(default_factory=Counter)
+    """(partition, crawl, place) → tasks."""
+    bytes: Counter[int] = field(default_factory=Counter)
+    """Partition → bytes of the tasks' paths and entries, and of hosts with waiting ones."""
+    seen: dict[int, set[int]] = field(default_factory=dict)
+    spilled: dict[int, set[int]] = field(default_factory=dict)
+    crawls: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+    hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    waits: set[tuple[int, int, str]] = field(default_factory=set)
+
+
+TASK_BYTES, HOST_BYTES = 24, 240
+"""As in ``lua/common.lua``."""
+
+
+def contents(found: dict[str, Any]) -> Contents:
+    """Read a dump. Raises AssertionError for a fingerprint that stands in two buckets."""
+    out = Contents()
+
+    def met(p: int, crawl: int, host: str, entry: str, place: str) -> None:
+        url = part.task_of(0, host, "A" + entry).url
+        out.places[(crawl, url)] += 1
+        out.at[(crawl, url)] = place
+        out.counts[(p, crawl, place)] += 1
+        out.bytes[p] += len(task_path(url)) + TASK_BYTES
+        if place == "waiting":
+            out.waits.add((p, crawl, host))
+
+    for key, value in found.items():
+        p = int(key[4 : key.index("}")])
+        kind, *rest = key.split("}:", 1)[1].split(":", 2)
+        if kind == "h":
+            host = ":".join(rest)
+            out.hosts[host] = unpacked(value)
+            for crawl, queue in out.hosts[host].get("q", {}).items():
+                for entry in queue.get("e", ()):
+                    met(p, int(crawl), host, entry[1:], "waiting")
+        elif kind == "w":
+            for entry in value:
+                met(p, int(rest[0]), rest[1].rpartition(":")[0], entry, "waiting")
+        elif kind == "s":
+            for name, entry in value.items():
+                if name[0] == "t":
+                    met(p, int(value["crawl"]), value["host"], entry[1:], "leased")
+            assert int(value["left"]) == sum(name[0] == "t" for name in value)
+        elif kind == "later":
+            for member, _ in value:
+                crawl, host, entry = member.split("\n")
+                met(p, int(crawl), host, entry[1:], "later")
+        elif kind in "zy":
+            sets = (out.seen if kind == "z" else out.spilled).setdefault(int(rest[0]), set())
+            numbers = {int(one) for one in value}
+            assert not sets & numbers, "a fingerprint stands in two buckets"
+            sets |= numbers
+        elif kind == "c":
+            out.crawls[(p, int(rest[0]))] = unpacked(value)
+    for p, _, _ in out.waits:
+        out.bytes[p] += HOST_BYTES
+    return out
