@@ -223,17 +223,17 @@ class Rig:
         self, times: float = 1.0, after: float | None = None, seconds: float = 60
     ) -> None:
         """Wait until what :class:`Fault` says of ``after`` and ``least_leases`` holds: with
-        ``times`` so many leases, where some will be gone when the blow falls.
+        ``times`` so many leases, where some will be gone when the blow falls. A quarter of them
+        must not be in SQL, for the same reason.
         """
         pages = (self.fault.after if after is None else after) * self.fault.web.pages
         least = self.fault.least_leases * times
 
         def enough() -> bool:
-            return (
-                self.web.requests() >= pages
-                and len(self.leased()) >= least
-                and bool(self.uncommitted())
-            )
+            if self.web.requests() < pages:
+                return False
+            leased = self.leased()
+            return len(leased) >= least and len(self.uncommitted(leased)) >= least / 4
 
         wait_until(enough, seconds, "enough is at stake", every=0.02)
 
