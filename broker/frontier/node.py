@@ -163,6 +163,7 @@ class Node:
             yield held
             whole = True
         except (RedisError, OSError) as error:
+            self.close()  # the server has gone: so have the idle ones
             raise Unavailable(f"Redis at {self.shown} is away: {error}") from error
         finally:
             if whole and generation == self._generation and not self._idle.full():
