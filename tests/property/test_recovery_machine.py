@@ -614,6 +614,95 @@ class RecoveryMachine(RuleBasedStateMachine):
         self.jumped += seconds * 1000
         self.move_clock(seconds * 1000, silent=True)
 
+    # -- moves that are likelier together than by chance
+
+    def reopened(self, broker: int) -> None:
+        """The node is met, and what it is owed is given to it, if nobody else is at it."""
+        at = self.brokers[broker]
+        self.work("recover", 999, lambda: at.frontier.recovery.reopen(at.node), at)
+        for task in self.pace.living():
+            if self.job_of(at, task):
+                task.step(999)
+
+    @rule(
+        broker=st.sampled_from([0, 1]), p=st.sampled_from([0, 1]), order=st.booleans(),
+        after=st.sampled_from([0.0, 12.0, 29.0, 31.0]),
+    )  # fmt: skip
+    def forget_sessions(self, broker: int, p: int, order: bool, after: float) -> None:
+        """What was leased is forgotten, and asked for again while it may be fetched."""
+        self.reopened(broker)
+        self.copy()
+        crawls = [1, 2] if order else [2, 1]
+        self.lease(int(order), broker, "v", p, 3, 2, False, 999)
+        self.roll_back(0, False)
+        self.reopened(broker)
+        self.time_passes(after, True)
+        self.work("tend", 999, lambda: self.tend_now(self.brokers[broker]))
+        self.lease(crawls[0], broker, "w", p, 3, 2, False, 999)
+
+    @rule(
+        which=WHICH, broker=st.sampled_from([0, 1]), p=st.sampled_from([0, 1]),
+        close=st.booleans(), copy=st.booleans(), steps=STEPS,
+    )  # fmt: skip
+    def crawl_on(
+        self, which: int, broker: int, p: int, close: bool, copy: bool, steps: int
+    ) -> None:
+        """What workers do all the time; the last message may be on its way for long."""
+        at = self.brokers[broker]
+        self.reopened(broker)
+        self.time_passes(31.0, True)
+        self.work("tend", 999, lambda: self.tend_now(at), at)
+        self.work("refill", 999, lambda: self.refill_now(at), at)
+        known = len(self.held)
+        self.lease(which, broker, "vw"[which % 2], p, 3, 1 + which % 4, False, 999)
+        if copy:
+            self.copy()
+        for held in self.held[known:]:
+            for task in held.session.tasks:
+                work = partial(self.through, broker, held, task.number, "page")
+                self.work("settle", steps, work)
+            if close:
+                self.close(0, broker, 0.0, False, 999)
+
+    @rule(
+        which=WHICH, broker=st.sampled_from([0, 1]), before=st.sampled_from([0, 4, 10, 12]),
+        after=st.sampled_from([0, 1, 12]), lost=st.booleans(),
+    )  # fmt: skip
+    def admit_late(self, which: int, broker: int, before: int, after: int, lost: bool) -> None:
+        """A page's links are admitted some steps of the log's clock after they were committed."""
+        for held in some(self.fetching(), which):
+            (task,) = some(held.session.tasks, which // 7)
+            settling = self.work(
+                "settle", 2, partial(self.through, broker, held, task.number, "page")
+            )
+            self.tick(broker, before, 999)
+            self.copy()
+            settling.step(999)
+            self.tick(broker, after, 999)
+            if lost:
+                self.roll_back(0, False)
+                self.reopened(broker)
+
+    @rule(
+        crawl=st.sampled_from([1, 2]), host=st.integers(0, 2), broker=st.sampled_from([0, 1]),
+        first=st.sampled_from([1, 2, 3, 5, 999]), then=st.sampled_from([1, 2, 3, 999]),
+    )  # fmt: skip
+    def roll_back_amid_overflow(
+        self, crawl: int, host: int, broker: int, first: int, then: int
+    ) -> None:
+        """More than fits, brought back in part, and forgotten on the way."""
+        at = self.brokers[broker]
+        self.seed(crawl, [(host, n) for n in range(PATHS)], False, broker, 999)
+        p = at.frontier.partition_of(HOSTS[host])
+        self.lease(crawl, broker, "v", p, 2, 4, False, 999)
+        self.copy()
+        self.work("refill", first, lambda: self.refill_now(at), at)
+        self.roll_back(0, False)
+        self.reopened(1 - broker)
+        for task in self.pace.living():
+            if task.name == "refill":
+                task.step(then)
+
     # -- properties
 
     def log(self) -> tuple[set[Key], set[Key], dict[Key, set[Key]]]:
