@@ -669,36 +669,47 @@ class RecoveryMachine(RuleBasedStateMachine):
         after=st.sampled_from([0, 1, 12]), lost=st.booleans(),
     )  # fmt: skip
     def admit_late(self, which: int, broker: int, before: int, after: int, lost: bool) -> None:
-        """A page's links are admitted some steps of the log's clock after they were committed."""
+        """Seeds and a page's links are admitted some steps of the log's clock after their rows."""
+        self.reopened(broker)
+        at, found = self.brokers[broker], [(which % 3, which // 3)]
+        self.seed(1 + which % 2, found, False, broker, 2)
+        under_way = self.pace.living()[-1:]
         for held in some(self.fetching(), which):
             (task,) = some(held.session.tasks, which // 7)
-            settling = self.work(
-                "settle", 2, partial(self.through, broker, held, task.number, "page")
-            )
-            self.tick(broker, before, 999)
-            self.copy()
-            settling.step(999)
-            self.tick(broker, after, 999)
-            if lost:
-                self.roll_back(0, False)
-                self.reopened(broker)
+            work = partial(self.through, broker, held, task.number, "page")
+            under_way.append(self.work("settle", 2, work))
+        self.tick(broker, before, 999)
+        self.copy()
+        for task in under_way:
+            task.step(999)
+        self.tick(broker, after, 999)
+        if lost:
+            self.roll_back(0, False)
+            self.reopened(1 - broker)
+            self.work("upkeep", 999, lambda: at.upkeep.step(in_use=False), at)
 
     @rule(
         crawl=st.sampled_from([1, 2]), host=st.integers(0, 2), broker=st.sampled_from([0, 1]),
         first=st.sampled_from([1, 2, 3, 5, 999]), then=st.sampled_from([1, 2, 3, 999]),
+        steps=STEPS,
     )  # fmt: skip
     def roll_back_amid_overflow(
-        self, crawl: int, host: int, broker: int, first: int, then: int
+        self, crawl: int, host: int, broker: int, first: int, then: int, steps: int
     ) -> None:
         """More than fits, brought back in part, and forgotten on the way."""
         at = self.brokers[broker]
-        self.seed(crawl, [(host, n) for n in range(PATHS)], False, broker, 999)
+        self.reopened(broker)
+        self.seed(crawl, [(host, n) for n in range(PATHS)], False, broker, steps)
+        self.holds()
+        self.time_passes(31.0, True)
         p = at.frontier.partition_of(HOSTS[host])
-        self.lease(crawl, broker, "v", p, 2, 4, False, 999)
+        self.lease(crawl + 1, broker, "v", p, 2, 4, False, 999)
         self.copy()
         self.work("refill", first, lambda: self.refill_now(at), at)
+        self.holds()
         self.roll_back(0, False)
         self.reopened(1 - broker)
+        self.holds()
         for task in self.pace.living():
             if task.name == "refill":
                 task.step(then)
