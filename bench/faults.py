@@ -29,7 +29,7 @@ from bench.report import RESULTS  # noqa: E402
 from tests.support import faultrows  # noqa: E402
 from tests.support.faultrig import Result, Row  # noqa: E402
 
-ROWS: dict[int, Row] = dict(sorted({**faultrows.ROWS, **faults_environment.ROWS}.items()))
+ROWS: dict[int, Row] = dict(sorted((faultrows.ROWS | faults_environment.ROWS).items()))
 END_ROW = 16
 """The end of the crawl: judged in every row, summed up in the last."""
 

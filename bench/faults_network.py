@@ -124,6 +124,7 @@ FROZEN = Fault(
 THROTTLED = 10
 """Hosts that answer once with 429, so that there are retries to be counted twice by mistake."""
 QUOTA = 700
+SHOWN = ("stored", "attempts", "retries", "requests", "sessions left", "state")
 SETTLE_SECONDS = 3.0
 """For the copies still under way when the crawl is done; only long polls last longer."""
 
@@ -222,14 +223,11 @@ def triple(folder: Path, say: Say, small: bool) -> Result:
             rig.until_done()
             if not quota:
                 result = rig.judge()
-                result.notes |= {
-                    "delivered": dict(repeat.proxy.delivered),
-                    "statuses": dict(repeat.proxy.statuses),
-                    "unanswered": dict(repeat.proxy.failed),
-                }
+                result.notes["copies delivered"] = repeat.proxy.delivered.total()
+                result.why_not += [f"unanswered: {why}" for why in repeat.proxy.failed]
             repeat.proxy.settle(SETTLE_SECONDS)
             found = account(rig)
-        result.notes[kind] = found
+        result.notes[kind] = ", ".join(f"{name} {found.get(name)}" for name in SHOWN)
         result.why_not += [
             f"{kind}: {name} is {found.get(name)}, of a clean run {expected.get(name)}"
             for name in sorted(expected.keys() | found.keys())

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import psutil
 import redis
 from gevent import monkey
 
-from broker.frontier import Frontier, keys, node
+from broker.frontier import Frontier, node
 from schema.records import Crawl, CrawlOptions, CreateCrawl
 from store import Store, open_store
 from tests.support.broker_process import ROOT, BrokerProcess
@@ -43,7 +43,7 @@ def on_core(core: int) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def calm(most_seconds: float = 3.0, busy_percent: float = 15.0) -> None:
+def calm(most_seconds: float = 1.0, busy_percent: float = 15.0) -> None:
     """Wait until the machine is nearly idle for half a second, so that others spoil less."""
     until = time.monotonic() + most_seconds
     while time.monotonic() < until and psutil.cpu_percent(0.5) > busy_percent:
@@ -51,27 +51,28 @@ def calm(most_seconds: float = 3.0, busy_percent: float = 15.0) -> None:
 
 
 class Spent:
-    """CPU seconds of a process, and the seconds for which it waited for its core."""
+    """CPU seconds that a process has taken between ``begin()`` and ``end()``."""
 
     def __init__(self, pid: int) -> None:
         self._process = psutil.Process(pid)
-        self._pid = pid
-        self.cpu, self.waited = 0.0, 0.0
+        self.cpu = 0.0
         self.begin()
 
-    def _read(self) -> tuple[float, float]:
+    def _read(self) -> float:
         times = self._process.cpu_times()
-        waited = 0
-        for thread in Path(f"/proc/{self._pid}/task").iterdir():
-            waited += int((thread / "schedstat").read_text().split()[1])
-        return times.user + times.system, waited / 1e9
+        return float(times.user + times.system)
 
     def begin(self) -> None:
         self._at = self._read()
 
     def end(self) -> None:
-        now = self._read()
-        self.cpu, self.waited = now[0] - self._at[0], now[1] - self._at[1]
+        self.cpu = self._read() - self._at
+
+
+def _busy() -> float:
+    """CPU seconds that all cores have worked."""
+    times = psutil.cpu_times()
+    return float(sum(times[:8]) - times.idle - times.iowait)
 
 
 class Client:
@@ -123,43 +124,42 @@ class Bare:
 
     def __init__(self, frontier: Frontier, port: int) -> None:
         self.seconds = 0.0
-        self.calls = 0
+        self._replies: list[Any] = []
         self._connection = _socket()
         self._connection.connect(("127.0.0.1", port))
-        for served in frontier.nodes:
-            served._send = self._send  # type: ignore[method-assign]
-            self._node = served
+        (self._node,) = frontier.nodes
+        for text, _ in node.SCRIPTS.values():
+            self._node.command("SCRIPT", "LOAD", text)
+        send = self._node._send
+        self._node._send = lambda _, *given: send(self, *given)  # type: ignore
 
-    def _send(
-        self,
-        connection: object,
-        sha: str,
-        run: str,
-        calls: Sequence[tuple[int, bytes]],
-        timed: bool,
-    ) -> list[Any]:
-        expected = f"{self._node.now_ms():.0f}" if timed else ""
-        head = ("EVALSHA", sha, "2")
-        tail = (self._node.epoch, run, expected)
-        data = b"".join(
-            [
-                node._packed(*head, keys.partition(p), keys.absent(p), *tail, args)
-                for p, args in calls
-            ]
-        )
+    # -- in place of the driver's connection
+
+    def send_packed_command(self, commands: list[bytes]) -> None:
+        """Send the commands, and read all their replies."""
+        data = b"".join(commands)
         reader = hiredis.Reader()
         replies: list[Any] = []
         began = time.perf_counter()
         self._connection.sendall(data)
-        while len(replies) < len(calls):
+        while len(replies) < len(commands):
             reader.feed(self._connection.recv(1 << 20))
             while (reply := reader.gets()) is not False:
                 replies.append(reply)
         self.seconds += time.perf_counter() - began
-        self.calls += len(calls)
-        return replies
+        self._replies = replies[::-1]
 
-    def close(self) -> None:
+    def read_response(self) -> Any:
+        reply = self._replies.pop()
+        assert not isinstance(reply, Exception), reply
+        return reply
+
+    def __enter__(self) -> Bare:
+        calm()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del self._node._send  # the class's own again
         self._connection.close()
 
 
@@ -227,7 +227,8 @@ class Rig:
         """
         options = CrawlOptions(scope="any", delay=0)
         if self.broker is None:
-            assert self.store is not None and self.frontier is not None
+            assert self.store is not None
+            assert self.frontier is not None
             made = self.store.put_crawl(name, options, [])
             self.frontier.put_crawl(made)
             return made
@@ -241,7 +242,7 @@ class Rig:
     # -- clients
 
     def feed(self, crawl: int, count: int, hosts: int, run: int, **more: Any) -> dict[str, float]:
-        """Admit URLs 0 … ``count`` − 1 by processes on the broker's core; the time of the slower."""
+        """Admit ``count`` URLs by two processes on the broker's core; the slower's time counts."""
         processes = more.pop("processes", 2)
         first, step = more.pop("first", 0), -(-count // processes)
         task = {"batch": 16384, "greenlets": 1, "mode": 0, "prepared": False, **more}
@@ -267,26 +268,36 @@ class Rig:
         return self._run([client])
 
     def _run(self, clients: list[Client]) -> dict[str, float]:
-        parts = [self.redis, *([self.served] if self.broker is not None else [])]
+        parts = {"redis": self.redis}
+        if self.broker is not None:
+            parts["broker"] = self.served
         try:
             for client in clients:
                 client.ready()
             calm()
-            for part in parts:
+            self.server.client.slowlog_reset()
+            for part in parts.values():
                 part.begin()
+            busy, mine, began = _busy(), time.process_time(), time.monotonic()
             for client in clients:
                 client.go()
             found = [client.figures() for client in clients]
-            for part in parts:
+            for part in parts.values():
                 part.end()
+            busy, mine = _busy() - busy, time.process_time() - mine
+            passed = time.monotonic() - began
         finally:
             for client in clients:
                 client.stop()
-        return {
+        figures = {
             "done": sum(f["done"] for f in found),
             "seconds": max(f["seconds"] for f in found),
-            "cpu": sum(f["cpu"] for f in found),
+            "client cpu": sum(f["cpu"] for f in found),
         }
+        figures |= {f"{name} cpu": part.cpu for name, part in parts.items()}
+        ours = mine + sum(value for name, value in figures.items() if name.endswith(" cpu"))
+        figures["others"] = max(busy - ours, 0.0) / passed
+        return figures
 
     # -- what Redis says
 
@@ -295,7 +306,7 @@ class Rig:
         return int(self.server.client.info("memory")["used_memory"])
 
     def slowest(self) -> tuple[float, int, str]:
-        """(ms, how many took over a ms, name) of the slowest script so far."""
+        """(ms, how many took over a ms, name) of the slowest script since the last client began."""
         names = {sha.encode(): name for name, (_, sha) in node.SCRIPTS.items()}
         entries = redis.Redis(port=self.server.port).slowlog_get(-1)
         slow = [

@@ -15,6 +15,7 @@ from broker.frontier.embedded import EmbeddedRedis
 from broker.frontier.frontier import Frontier
 from broker.security import Guard, check_settings
 from broker.service import Service
+from broker.purge import Purging
 from broker.refill import Refill
 from broker.upkeep import Upkeep
 from schema import faults, log
@@ -51,18 +52,19 @@ def run(settings: Settings) -> None:
             )
             frontier.start()
             service = Service(frontier, store)
-            upkeep, refill = Upkeep(service), Refill(service)
+            upkeep, refill, purging = Upkeep(service), Refill(service), Purging(service)
             face = Face(service, Guard(settings.worker_token, settings.admin_token))
             server = Server(face, listening, context)
             upkeep.start()
             refill.start()
+            purging.start()
             server.start()
             log.logger("broker").info("listening", host=settings.bind[0], port=server.port)
             stop.wait()
             server.stop()
             upkeep.stop()
             refill.stop()
-            service.stop()
+            purging.stop()
             frontier.stop(clean=embedded is not None)
         finally:
             store.close()

@@ -28,6 +28,7 @@ from schema.records import (
     ItemsReply,
     LeaseReply,
     LeaseRequest,
+    Purge,
     ReconcileReply,
     ReconcileRequest,
     ReleaseRequest,
@@ -130,8 +131,17 @@ class BrokerClient:
         return self._call("POST", f"/v1/crawls/{quote(name, safe='')}/resume", None, Crawl)
 
     def delete(self, name: str) -> Crawl:
-        """Its rows are deleted in the background; repeat until it is Refused with 404."""
+        """Its rows are deleted in the background: see :meth:`purges`."""
         return self._call("DELETE", f"/v1/crawls/{quote(name, safe='')}", None, Crawl)
+
+    def purge_host(self, name: str, host: str) -> Purge:
+        """Drop what waits of a host in a crawl, in the background."""
+        path = f"/v1/crawls/{quote(name, safe='')}/hosts/{quote(host, safe='')}"
+        return self._call("DELETE", path, None, Purge)
+
+    def purges(self) -> list[Purge]:
+        """Deletions under way."""
+        return self._call("GET", "/v1/purges", None, list[Purge])
 
     def stats(self, crawl: str | None = None) -> Stats:
         return self._call("GET", "/v1/stats" + _query(crawl=crawl), None, Stats)

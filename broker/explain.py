@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from broker.purge import PURGED
 from broker.service import Service
 from schema.errors import InvalidUrl
 from schema.records import Crawl, Final, StoredPage, UrlState
@@ -32,7 +33,7 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
     page = service.store.page(crawl.id, fingerprint)
     final = service.store.final(crawl.id, fingerprint)
     state = service.frontier.where(crawl, url)
-    if state.state in ("waiting", "leased", "later"):
+    if state.state in ("waiting", "leased", "later", "overflow"):
         why = state.why
         if crawl.state != "active":
             why = f"the crawl is {crawl.state}{_because(crawl)}; {why}"
@@ -62,6 +63,8 @@ def _of_page(page: StoredPage) -> str:
 
 
 def _of_final(final: Final) -> str:
+    if final.kind == PURGED:
+        return f"dropped unfetched at {_moment(final.at_ms)}, purged: {final.detail}"
     says = {
         "dead": "given up",
         "gone": "settled as gone",

@@ -15,6 +15,7 @@ import msgspec
 
 from broker.messages import FieldError, Problem
 from schema.errors import GreencrawlError, InvalidConfig, InvalidUrl, Unavailable, UnknownCrawl
+from schema.records import CRAWL_NAME, KIND, SESSION_ID, TOKEN, WORKER_ID
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -22,6 +23,17 @@ RETRY_AFTER = {"Retry-After": "1"}
 """Seconds; what is away is looked for again soon, since nothing is lost by asking."""
 
 _PATH = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<path>.*)`)?$", re.DOTALL)
+_PATTERN = re.compile(r"^Expected `str` matching regex (?P<quote>['\"])(?P<pattern>.*)(?P=quote)$")
+_WORDS = {
+    CRAWL_NAME: "must be 1 to 64 lower-case letters, digits, dots, hyphens or underscores, "
+    "beginning with a letter or digit",
+    TOKEN: "must be 16 hexadecimal digits (0-9, a-f)",
+    SESSION_ID: "must be a partition's number, a slash and a host",
+    WORKER_ID: "must be 1 to 100 letters, digits, dots, hyphens or underscores, "
+    "beginning with a letter or digit",
+    KIND: "must be at most 40 lower-case letters or underscores",
+}
+"""What people are told instead of a regular expression."""
 _NAMED = re.compile(r"(?:unknown|missing required) field `(?P<name>[^`]*)`")
 
 
@@ -56,6 +68,8 @@ def invalid(error: msgspec.DecodeError, prefix: str = "") -> HttpProblem:
     """
     found = _PATH.match(str(error))
     what, path = (found["what"], found["path"] or "") if found else (str(error), "")
+    if pattern := _PATTERN.match(what):
+        what = _WORDS.get(pattern["pattern"], what)
     named = _NAMED.search(what)
     parts = [part for part in (prefix, path, named["name"] if named else "") if part]
     field = ".".join(parts)

@@ -97,8 +97,6 @@ class Refill:
         return sum(self._refill(crawl, partition, host) for host in hosts)
 
     def _refill(self, crawl: int, partition: int, host: str) -> int:
-        if self._service.deleting(crawl):
-            return 0
         try:
             return self._service.frontier.refill(crawl, partition, host)
         except UnknownCrawl:

@@ -44,6 +44,7 @@ from schema.records import (
     ItemsReply,
     LeaseReply,
     LeaseRequest,
+    Purge,
     ReconcileReply,
     ReconcileRequest,
     ReleaseRequest,
@@ -98,18 +99,33 @@ def get_crawl(service: Service, crawl: str) -> Crawl:
 
 
 def delete_crawl(service: Service, crawl: str) -> Crawl:
-    """Delete a crawl with all its content, in the background. Idempotent.
+    """Delete a crawl with all its content, in the background.
 
-    Repeat it until the answer is 404 to be sure that no crash has cut the deletion short.
+    It is unknown from now on, and its name free. ``/v1/purges`` says how far the deletion is; a
+    broker that dies leaves the rest to the next.
     """
     found = service.store.crawl(crawl)
-    service.delete(found)
+    service.purge(found)
     return found
+
+
+def purge_host(service: Service, crawl: str, host: str) -> Purge:
+    """Drop what waits of a host in a crawl, in the background. Idempotent.
+
+    Each URL becomes excluded, by the kind ``purged``. Pages that are stored stay; what is leased is
+    finished; URLs found later are queued as ever.
+    """
+    return service.purge(service.store.crawl(crawl), _host(host))
+
+
+def list_purges(service: Service) -> list[Purge]:
+    """Deletions under way, oldest first, and how far they are."""
+    return service.store.purges()
 
 
 def pause_crawl(service: Service, crawl: str) -> Crawl:
     """Lease no more URLs of this crawl; what is leased is finished. Idempotent."""
-    found = service.crawl(crawl)
+    found = service.store.crawl(crawl)
     if found.state == "done":
         raise HttpProblem(409, f"crawl {crawl} is done ({found.reason}); there is nothing to pause")
     return _set_state(service, found, "paused")
@@ -117,7 +133,7 @@ def pause_crawl(service: Service, crawl: str) -> Crawl:
 
 def resume_crawl(service: Service, crawl: str) -> Crawl:
     """Lease URLs of this crawl again, also after a limit was raised. Idempotent."""
-    return _set_state(service, service.crawl(crawl), "active")
+    return _set_state(service, service.store.crawl(crawl), "active")
 
 
 def _set_state(service: Service, crawl: Crawl, state: CrawlState) -> Crawl:
@@ -226,7 +242,7 @@ def list_dead(service: Service, query: DeadQuery) -> DeadReply:
 
 def requeue_dead(service: Service, body: RequeueRequest) -> SeedReply:
     """Try all dead letters of a crawl again, with their errors forgotten. ``items`` is empty."""
-    crawl = service.crawl(body.crawl)
+    crawl = service.store.crawl(body.crawl)
     added = 0
     while (batch := service.store.requeue_dead(crawl.id)) is not None:
         seeding.settle(service, batch)
@@ -294,6 +310,14 @@ OPERATIONS: tuple[Operation, ...] = (
         run=delete_crawl,
         statuses=(_ACCEPTED,),
     ),
+    Operation(
+        method="DELETE",
+        path="/v1/crawls/{crawl}/hosts/{host}",
+        role=Role.ADMIN,
+        run=purge_host,
+        statuses=(_ACCEPTED,),
+    ),
+    Operation(method="GET", path="/v1/purges", role=Role.ANY, run=list_purges),
     Operation(
         method="POST",
         path="/v1/crawls/{crawl}/urls",

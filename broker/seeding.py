@@ -37,12 +37,11 @@ BREATH = 1000
 """Seeds judged between two looks at other requests."""
 
 
-class Verdict(Struct, frozen=True):
-    """What a crawl's rules say of one given URL: an admission, or the reason for its rejection."""
+class Refusal(Struct, frozen=True):
+    """A given URL that a crawl's rules keep out, and why."""
 
     url: str
-    admission: Admission | None = None
-    reason: str = ""
+    reason: str
 
 
 def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
@@ -63,16 +62,14 @@ def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
     roots = tuple(dict.fromkeys(root_of(options.scope, canonicalise(s.url)) for s in seeds))
     draft = Crawl(id=0, name=wanted.name, state="active", options=options, roots=roots)
     verdicts = judge(draft, seeds)
-    refused = [(f"seeds[{i}]", v.reason) for i, v in enumerate(verdicts) if not v.admission]
+    refused = [(f"seeds[{i}]", v.reason) for i, v in enumerate(verdicts) if type(v) is Refusal]
     if refused:
         raise HttpProblem(400, "; ".join(f"{f}: {why}" for f, why in refused[:5]), refused)
     is_new = wanted.name not in {crawl.name for crawl in service.store.crawls()}
-    if not is_new:
-        service.crawl(wanted.name)  # not while it is being deleted
     crawl = service.store.put_crawl(wanted.name, options, roots)
     service.frontier.put_crawl(crawl)
     if verdicts:
-        admit(service, crawl, [v.admission for v in verdicts if v.admission], force=False)
+        admit(service, crawl, _admissions(verdicts), force=False)
     return service.store.crawl(crawl.id), is_new
 
 
@@ -83,20 +80,16 @@ def seed(service: Service, name: str, urls: Sequence[str | Seed], force: bool) -
     Idempotent: what was seen is a ``duplicate`` (with ``force`` it is queued again). Raises
     UnknownCrawl; Unavailable, and then the batch may be logged, and is queued in time.
     """
-    crawl = service.crawl(name)
+    crawl = service.store.crawl(name)
     check_room(service)
-    seeds = [Seed(given) if isinstance(given, str) else given for given in urls]
-    crawl = _with_roots(service, crawl, seeds)
-    verdicts = judge(crawl, seeds)
-    wanted: dict[str, Admission] = {}
-    for verdict in verdicts:
-        if verdict.admission:
-            wanted.setdefault(verdict.admission.url, verdict.admission)
-    fresh: dict[str, bool] = {}
+    crawl = _with_roots(service, crawl, urls)
+    verdicts = judge(crawl, urls)
+    wanted = _admissions(verdicts)
+    fresh: set[str] = set()
     if wanted:
-        flags = admit(service, crawl, list(wanted.values()), force=force)
-        fresh = dict(zip(wanted, flags, strict=True))
-    return _reply(verdicts, fresh)
+        flags = admit(service, crawl, wanted, force=force)
+        fresh = {item.url for item, new in zip(wanted, flags, strict=True) if new}
+    return _reply(urls, verdicts, fresh)
 
 
 def check_room(service: Service) -> None:
@@ -110,47 +103,68 @@ def check_room(service: Service) -> None:
         )
 
 
-def judge(crawl: Crawl, seeds: Sequence[Seed]) -> list[Verdict]:
+def judge(crawl: Crawl, seeds: Sequence[str | Seed]) -> list[Admission | Refusal]:
     """Canonicalise each seed and ask the crawl's rules (``schema.scope``) about it."""
-    rules = compile(crawl)
+    excluded_by = compile(crawl).excluded_by
     order = crawl.options.order
-    verdicts: list[Verdict] = []
+    verdicts: list[Admission | Refusal] = []
+    depth = level = 0
     for number, given in enumerate(seeds, start=1):
         if number % BREATH == 0:
             gevent.sleep(0)  # a large batch must not stop the leases of others
+        if isinstance(given, str):
+            text, depth, level = given, 0, 0
+        else:
+            text, depth, level = given.url, given.depth, given.level
         try:
-            url = canonicalise(given.url)
+            url = canonicalise(text)
         except InvalidUrl as error:
-            verdicts.append(Verdict(given.url, reason=f"invalid: {error.reason}"))
+            verdicts.append(Refusal(text, f"invalid: {error.reason}"))
             continue
-        reason = rules.excluded_by(url, given.depth, seed=True)
+        reason = excluded_by(url, depth, True)
         if reason:
-            verdicts.append(Verdict(given.url, reason=reason))
+            verdicts.append(Refusal(text, reason))
             continue
-        level = given.level or level_for(order, given.depth, None, url)
-        verdicts.append(Verdict(given.url, Admission(url, depth=given.depth, level=level)))
+        level = level or level_for(order, depth, None, url)
+        verdicts.append(Admission(url, depth, level))
     return verdicts
+
+
+def _admissions(verdicts: Sequence[Admission | Refusal]) -> list[Admission]:
+    """What is to be admitted, each URL once, as it came first."""
+    found: dict[str, Admission] = {}
+    for verdict in verdicts:
+        if type(verdict) is Admission and verdict.url not in found:
+            found[verdict.url] = verdict
+    return list(found.values())
 
 
 def admit(
     service: Service, crawl: Crawl, admissions: Sequence[Admission], *, force: bool
 ) -> list[bool]:
     """Log a batch, admit it, settle it. True where a URL was new to the frontier."""
-    batch = service.store.add_seeds(crawl.id, admissions, force=force)
-    service.admitting.add(batch)
+    claimed: list[int] = []
+
+    def claim(batch: int) -> None:  # before it is there to be found by the upkeep
+        claimed.append(batch)
+        service.admitting.add(batch)
+
     try:
+        batch = service.store.add_seeds(crawl.id, admissions, force=force, claim=claim)
         faults.point("broker.after_seed_log")
         if crawl.state == "done":  # the log has made it active again
             service.frontier.put_crawl(service.store.crawl(crawl.id))
-        mode = Mode.FORCE if force else Mode.NEW
-        admitted = service.frontier.admit(crawl.id, admissions, mode=mode, batch=batch)
+        if force:  # what it has queued is kept under its own number
+            admitted = service.frontier.admit(crawl.id, admissions, mode=Mode.FORCE, batch=batch)
+        else:
+            admitted = service.gathering.admit(crawl.id, admissions)
         faults.point("broker.after_seed_admit")
         if not service.store.seeds_admitted(batch, admitted.tick, admitted.epochs):
             _admit_again(
                 service, SeedBatch(id=batch, crawl=crawl.id, urls=tuple(admissions), force=force)
             )
     finally:
-        service.admitting.discard(batch)
+        service.admitting.difference_update(claimed)
     return admitted
 
 
@@ -163,8 +177,7 @@ def settle(service: Service, batch: SeedBatch) -> None:
         service.frontier.put_crawl(service.store.crawl(batch.crawl))
         _admit_again(service, batch)
     except UnknownCrawl:
-        if not service.deleting(batch.crawl):
-            service.store.seeds_admitted(batch.id)
+        service.store.seeds_admitted(batch.id)
 
 
 def _admit_again(service: Service, batch: SeedBatch) -> None:
@@ -181,13 +194,14 @@ def _admit_again(service: Service, batch: SeedBatch) -> None:
         raise Unavailable("the seeds are logged, and will be queued in time")
 
 
-def _with_roots(service: Service, crawl: Crawl, seeds: Sequence[Seed]) -> Crawl:
+def _with_roots(service: Service, crawl: Crawl, seeds: Sequence[str | Seed]) -> Crawl:
     if crawl.roots or crawl.options.scope == "any":
         return crawl
     roots: dict[str, None] = {}
     for given in seeds:
+        text = given if isinstance(given, str) else given.url
         try:
-            roots[root_of(crawl.options.scope, canonicalise(given.url))] = None
+            roots[root_of(crawl.options.scope, canonicalise(text))] = None
         except InvalidUrl:
             continue  # its own verdict says so
     if not roots:
@@ -197,16 +211,21 @@ def _with_roots(service: Service, crawl: Crawl, seeds: Sequence[Seed]) -> Crawl:
     return widened
 
 
-def _reply(verdicts: Sequence[Verdict], fresh: dict[str, bool]) -> SeedReply:
+def _reply(
+    urls: Sequence[str | Seed], verdicts: Sequence[Admission | Refusal], fresh: set[str]
+) -> SeedReply:
+    """An item for each URL given; of one that is new and was given twice the second is known."""
     items: list[SeedItem] = []
-    counts = {"added": 0, "duplicate": 0, "rejected": 0}
-    for verdict in verdicts:
-        if verdict.admission is None:
-            item = SeedItem(verdict.url, "rejected", verdict.reason)
-        elif fresh.pop(verdict.admission.url, False):
-            item = SeedItem(verdict.url, "added")
+    added = rejected = 0
+    for given, verdict in zip(urls, verdicts, strict=True):
+        text = given if isinstance(given, str) else given.url
+        if type(verdict) is Refusal:
+            rejected += 1
+            items.append(SeedItem(text, "rejected", verdict.reason))
+        elif verdict.url in fresh:
+            fresh.discard(verdict.url)
+            added += 1
+            items.append(SeedItem(text, "added"))
         else:
-            item = SeedItem(verdict.url, "duplicate")
-        counts[item.status] += 1
-        items.append(item)
-    return SeedReply(counts["added"], counts["duplicate"], counts["rejected"], tuple(items))
+            items.append(SeedItem(text, "duplicate"))
+    return SeedReply(added, len(items) - added - rejected, rejected, tuple(items))

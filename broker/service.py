@@ -11,15 +11,13 @@ from typing import Protocol
 import gevent
 import greenlet
 from gevent.event import Event
-from gevent.pool import Group
 
 from broker.frontier.frontier import Admitted, Room
-from broker.frontier.partition import Mode
-from broker.problems import HttpProblem
+from broker.frontier.partition import Drain, Drained, Mode
+from broker.gathering import Gathering
 from broker.repeats import Leases
 from schema.clock import Clock, monotonic
-from schema.errors import Unavailable, UnknownCrawl
-from schema.log import logger
+from schema.errors import Unavailable
 from schema.records import (
     Admission,
     CloseItem,
@@ -33,6 +31,7 @@ from schema.records import (
     LeaseReply,
     LeaseRequest,
     NodeRepair,
+    Purge,
     ReconcileReply,
     ReconcileRequest,
     ReleaseItem,
@@ -40,10 +39,6 @@ from schema.records import (
     UrlState,
 )
 from store.base import Store
-
-log = logger("broker")
-
-DELETE_BACKOFF_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class Sums(Protocol):
@@ -73,6 +68,7 @@ class Queue(Protocol):
     """Set when something waits in the overflow, as far as this process knows."""
 
     def fingerprint(self, url: str) -> int: ...
+    def partition_of(self, host: str) -> int: ...
     def admit(
         self,
         crawl: int,
@@ -89,6 +85,7 @@ class Queue(Protocol):
     def full(self) -> bool: ...
     def put_crawl(self, crawl: Crawl) -> None: ...
     def drop_crawl(self, crawl: int) -> None: ...
+    def drain(self, crawl: int, host: str, gone: Drain, at: int) -> Drained: ...
     def stop_leasing(self, crawl: Crawl) -> None: ...
     def scan(self, crawl: int) -> Sums | None: ...
     def lease(self, request: LeaseRequest) -> LeaseReply: ...
@@ -110,18 +107,19 @@ class Queue(Protocol):
 
 
 class Service:
-    """One broker process: its frontier and store, and the crawls it is deleting."""
+    """One broker process: its frontier and store, and what is going on in it."""
 
     def __init__(self, frontier: Queue, store: Store, clock: Clock = monotonic) -> None:
         self.frontier = frontier
         self.store = store
         self.clock = clock
+        self.gathering = Gathering(frontier.admit)
         self.stopping = Event()
+        self.purging = Event()
+        """Set whenever something was asked to be deleted here."""
         self.admitting: set[int] = set()
         """Seed batches that a request is admitting right now."""
         self._leases = Leases(clock)
-        self._deleting: set[int] = set()
-        self._work = Group()
         self._polls: set[greenlet.greenlet] = set()
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
@@ -138,53 +136,16 @@ class Service:
         for poll in list(self._polls):
             gevent.kill(poll, Unavailable("this broker is stopping"))
 
-    def crawl(self, name: str) -> Crawl:
-        """A crawl that may be changed. Raises UnknownCrawl; a 409 while it is being deleted."""
-        found = self.store.crawl(name)
-        if self.deleting(found.id):
-            raise HttpProblem(409, f"crawl {name} is being deleted")
-        return found
+    def purge(self, crawl: Crawl, host: str = "") -> Purge:
+        """Have the crawl, or what waits of a host in it, deleted in the background. Idempotent.
 
-    def deleting(self, crawl: int) -> bool:
-        """Whether this process is deleting the crawl right now."""
-        return crawl in self._deleting
-
-    def delete(self, crawl: Crawl) -> None:
-        """Delete the crawl in the background: first from the frontier, then its rows.
-
-        Repeating it is harmless; after a crash half-way the caller deletes again.
+        From now on the crawl is unknown. Raises UnknownCrawl and Unavailable.
         """
-        if crawl.id not in self._deleting:
-            self._deleting.add(crawl.id)
-            self._work.spawn(self._delete, crawl)
+        asked = self.store.add_purge(crawl.id, host)
+        self.purging.set()
+        return asked
 
-    def _delete(self, crawl: Crawl) -> None:
-        waits = list(DELETE_BACKOFF_SECONDS)
-        try:
-            while not self.stopping.is_set():
-                try:
-                    self.frontier.drop_crawl(crawl.id)
-                    self.store.delete_crawl(crawl.id)
-                except Unavailable as error:
-                    wait = waits.pop(0) if len(waits) > 1 else waits[0]
-                    log.warning("deleting a crawl waits", crawl=crawl.name, error=str(error))
-                    self.stopping.wait(wait)
-                else:
-                    log.info("crawl deleted", crawl=crawl.name)
-                    return
-        except UnknownCrawl:
-            log.info("crawl was deleted already", crawl=crawl.name)
-        finally:
-            self._deleting.discard(crawl.id)
-
-    def settled(self, seconds: float) -> bool:
-        """Wait for deletions in the background; False if some are not through by then."""
-        self._work.join(timeout=seconds)
-        return not self._deleting
-
-    def stop(self, seconds: float = 10.0) -> None:
-        """End background work; a deletion that is not through is for the caller to repeat."""
+    def stop(self) -> None:
+        """Background work is to end; what is not through is for the next broker."""
         self.stopping.set()
-        if not self.settled(seconds):
-            log.warning("a deletion was cut short; delete again", crawls=len(self._deleting))
-            self._work.kill()
+        self.purging.set()

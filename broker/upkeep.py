@@ -14,7 +14,7 @@ from gevent import Greenlet
 from broker import seeding
 from broker.service import Service, Sums
 from schema.clock import epoch_ms
-from schema.errors import Unavailable
+from schema.errors import Unavailable, UnknownCrawl
 from schema.log import logger
 from schema.records import Crawl
 
@@ -49,6 +49,8 @@ class Upkeep:
         self._quiet: dict[int, _Quiet] = {}
         self._stopped: set[int] = set()
         self._ticked = -TICK_SECONDS
+        self._clock = 0
+        """The log's clock as this broker has last seen or left it; 0: not yet."""
         self._greenlet: Greenlet[[], None] | None = None
 
     def start(self) -> None:
@@ -88,7 +90,7 @@ class Upkeep:
         self._tick(in_use)
         pending = self._admit_pending()
         crawls = self._service.store.crawls()
-        active = [c for c in crawls if c.state == "active" and not self._service.deleting(c.id)]
+        active = [c for c in crawls if c.state == "active"]
         known = {crawl.id for crawl in active}
         self._quiet = {id_: seen for id_, seen in self._quiet.items() if id_ in known}
         self._stopped &= known
@@ -98,11 +100,22 @@ class Upkeep:
     def _tick(self, in_use: bool) -> None:
         now = self._service.clock()
         if in_use and now - self._ticked >= TICK_SECONDS:
-            # Before it is raised: a tick is a value that no later row can have fallen behind.
-            self._service.frontier.tick(self._service.store.clock())
-            self._service.store.tick()
+            self._raise_clock()
             self._service.frontier.watch_memory()
             self._ticked = now
+
+    def _raise_clock(self) -> None:
+        """Write the log's clock to the nodes, then raise it; one of several brokers does.
+
+        In this order a tick is a value that no later row falls behind. Who finds that the clock
+        rose by itself since the last look leaves it to the others.
+        """
+        stamp = self._service.store.clock()
+        self._service.frontier.tick(stamp)
+        if self._clock and stamp.clock > self._clock:
+            self._clock = stamp.clock
+        else:
+            self._clock = self._service.store.tick()
 
     def _admit_pending(self) -> set[int]:
         """Settle batches that a crash or an outage left; returns crawls that still have some."""
@@ -122,6 +135,12 @@ class Upkeep:
 
     def _look_at(self, crawl: Crawl, pending: bool) -> float:
         """Scan one crawl; returns the seconds until it is worth another look."""
+        try:
+            return self._scan(crawl, pending)
+        except UnknownCrawl:  # it was deleted meanwhile
+            return QUIET_SECONDS
+
+    def _scan(self, crawl: Crawl, pending: bool) -> float:
         sums = self._service.frontier.scan(crawl.id)
         if sums is None or pending:
             self._quiet.pop(crawl.id, None)

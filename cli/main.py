@@ -11,6 +11,7 @@ from cli.crawl import crawl
 from cli.dead import dead
 from cli.explain import explain
 from cli.export import export
+from cli.operate import delete, pause, purge, resume
 from cli.repair import repair
 from cli.seed import seed
 from cli.status import status
@@ -29,7 +30,10 @@ def greencrawl() -> None:
     """
 
 
-for _command in (crawl, up, seed, status, explain, dead, export, repair):
+_COMMANDS = (
+    crawl, up, seed, status, explain, dead, pause, resume, purge, delete, repair, export
+)  # fmt: skip
+for _command in _COMMANDS:
     greencrawl.add_command(_command)
 
 

@@ -17,16 +17,21 @@ Scope = Literal["host", "domain", "prefix", "any"]
 Order = Literal["breadth", "depth", "best"]
 CrawlState = Literal["active", "paused", "done"]
 
-CrawlName = Annotated[
-    str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="Name of a crawl")
-]
+CRAWL_NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
+TOKEN = r"^[0-9a-f]{16}$"
+SESSION_ID = r"^[0-9]{1,5}/.{1,300}$"
+WORKER_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+KIND = r"^[a-z_]+$"
+"""Patterns; what a person is told of them stands in ``broker.problems``."""
+
+CrawlName = Annotated[str, Meta(pattern=CRAWL_NAME, description="Name of a crawl")]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Url = Annotated[str, Meta(min_length=1, max_length=8192)]
 Pattern = Annotated[str, Meta(min_length=1, max_length=1024)]
-Token = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}$", description="Fencing token of a session")]
-SessionId = Annotated[str, Meta(pattern=r"^[0-9]{1,5}/.{1,300}$", description="partition/host")]
-WorkerId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+Token = Annotated[str, Meta(pattern=TOKEN, description="Fencing token of a session")]
+SessionId = Annotated[str, Meta(pattern=SESSION_ID, description="partition/host")]
+WorkerId = Annotated[str, Meta(pattern=WORKER_ID)]
 
 LEVELS = 32
 """Priority levels of a host's waiting queue; 0 is served first."""
@@ -35,6 +40,9 @@ LEVELS = 32
 ROBOTS_ASKED = 64
 """From here on ``redirects`` of a task says that it is no page: it asks, for another host that
 redirects its robots.txt there, what stands at this URL; the rest counts the redirects so far."""
+
+SUSPECT_DELIVERIES = 3
+"""A task that was handed out so often without an outcome is a suspect: its page is read alone."""
 
 
 # --- a crawl ---------------------------------------------------------------------------------
@@ -207,6 +215,11 @@ class Task(Struct, frozen=True):
     errors: int = 0
     deliveries: int = 1
 
+    @property
+    def suspect(self) -> bool:
+        """Whether it may be what killed or hung the processes that had it."""
+        return self.deliveries > SUSPECT_DELIVERIES
+
 
 class Session(Struct, frozen=True, kw_only=True):
     """A lease on one host. ``delay`` in seconds is in force when it opens.
@@ -253,13 +266,16 @@ class LeaseReply(Struct, frozen=True):
 class ReconcileRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """ "Up to (incarnation, sequence) I hold these": all else of this worker is released.
 
-    Leases with a lower or equal sequence that are still on their way will open nothing.
+    Leases with a lower or equal sequence that are still on their way will open nothing. ``idle``
+    are sessions of older incarnations of which it is known that no request was under way when the
+    process died: only the others' hosts have to rest until one would have ended.
     """
 
     worker: WorkerId
     incarnation: Count
     sequence: Count
     holding: Annotated[tuple[Token, ...], Meta(max_length=10_000)] = ()
+    idle: Annotated[tuple[Token, ...], Meta(max_length=10_000)] = ()
 
 
 class ReconcileReply(Struct, frozen=True):
@@ -277,21 +293,21 @@ class Done(Struct, frozen=True, tag="done", forbid_unknown_fields=True):
 
     stored: bool = False
     bytes: Count = 0
-    kind: Annotated[str, Meta(max_length=40, pattern=r"^[a-z_]+$")] = "ok"
+    kind: Annotated[str, Meta(max_length=40, pattern=KIND)] = "ok"
 
 
 class Retry(Struct, frozen=True, tag="retry", forbid_unknown_fields=True):
     """Try again, not before ``wait`` seconds from now. ``charge`` adds one to the URL's errors."""
 
     wait: Seconds
-    kind: Annotated[str, Meta(max_length=40, pattern=r"^[a-z_]+$")]
+    kind: Annotated[str, Meta(max_length=40, pattern=KIND)]
     charge: bool = True
 
 
 class Dead(Struct, frozen=True, tag="dead", forbid_unknown_fields=True):
     """No further try: a dead letter, already committed to the store by the worker."""
 
-    kind: Annotated[str, Meta(max_length=40, pattern=r"^[a-z_]+$")]
+    kind: Annotated[str, Meta(max_length=40, pattern=KIND)]
 
 
 Outcome = Done | Retry | Dead
@@ -313,6 +329,7 @@ class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ``robots_delay`` robots.txt's crawl-delay;
     ``robots`` says that robots were read (or found absent) in this session; ``block`` asks for a
     block of that many seconds (0 with ``failed``: the host's own back-off, doubling a block).
+    ``block`` without ``failed`` and ``requests``: the worker had no room; the host rests so long.
     """
 
     delay: Seconds = 0.0
@@ -469,6 +486,22 @@ class HostPatch(Struct, frozen=True, forbid_unknown_fields=True):
 
     delay: Seconds | None = None
     block: Annotated[float, Meta(ge=0, le=7 * 86_400)] | None = None
+
+
+class Purge(Struct, frozen=True, kw_only=True):
+    """A deletion under way: of a crawl, or of what waits of one host in it.
+
+    ``instance`` is the crawl's id: its name may belong to another by now. ``total`` counts stored
+    rows, or tasks of the host, when it began (0: not counted yet); ``removed`` is how far it is.
+    """
+
+    id: int
+    crawl: str
+    instance: int
+    host: str = ""
+    asked_ms: int = 0
+    total: int = 0
+    removed: int = 0
 
 
 class Stats(Struct, frozen=True):

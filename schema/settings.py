@@ -167,7 +167,8 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "GREENLETS": (
         "300",
         _number(int, 1, 10_000),
-        "Hosts that one worker process fetches from at once",
+        "Hosts that one worker process fetches from at once, "
+        "beside up to twice as many whose answers take longer than two seconds",
     ),
     "PARTITIONS": (
         "64",

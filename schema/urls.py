@@ -56,6 +56,12 @@ _PLAIN = re.compile(
 )
 
 
+# What the standard leaves exactly as it stands: an absolute URL of the plainest kind.
+_CANONICAL = re.compile(
+    r"https?://(?:[a-z0-9_-]+\.)+[a-z]{2,}/[A-Za-z0-9/_~.-]*(?:\?[A-Za-z0-9&=_~.%+-]*)?\Z"
+).match
+
+
 def canonicalise(url: str, base: str | None = None, encoding: str = "utf-8") -> str:
     """The canonical form of ``url``, resolved against ``base`` if one is given.
 
@@ -64,6 +70,8 @@ def canonicalise(url: str, base: str | None = None, encoding: str = "utf-8") -> 
     Idempotent. Raises :class:`InvalidUrl` for what is not http(s), cannot be parsed, or is longer
     than ``MAX_URL``.
     """
+    if base is None and len(url) <= MAX_URL and "/." not in url and _CANONICAL(url):
+        return url
     given = url
     if len(url) > _MAX_INPUT:
         raise InvalidUrl(given, "too long")

@@ -7,7 +7,7 @@ A store may be used from many greenlets; blocking work runs off the hub.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from schema.records import (
@@ -21,6 +21,7 @@ from schema.records import (
     FrontierIdentity,
     Mark,
     Overflow,
+    Purge,
     SeedBatch,
     Stamp,
     StoredPage,
@@ -84,9 +85,42 @@ class Store(Protocol):
     def delete_crawl(self, crawl: int) -> None:
         """Delete the crawl and all its rows, in bounded steps; idempotent."""
 
+    # -- deletions in the background
+    def purges(self) -> list[Purge]:
+        """What is being deleted, oldest first."""
+
+    def add_purge(self, crawl: int, host: str = "") -> Purge:
+        """Ask for the deletion of what waits of ``host``, or of the whole crawl.
+
+        The latter is unknown from now on, and its name free. Idempotent. Raises UnknownCrawl.
+        """
+
+    def purge_size(self, purge: Purge) -> int:
+        """Rows that are to go: of the crawl, or of the host's overflow."""
+
+    def note_purge(self, purge: int, removed: int, total: int = 0) -> None:
+        """Progress; ``total`` counts the first time it is given."""
+
+    def purge_step(self, purge: Purge) -> bool:
+        """Delete some rows of a crawl that is to go, noting progress; False when none is left."""
+
+    def end_purge(self, purge: int) -> None:
+        """Nothing is left of it; idempotent."""
+
     # -- the log of seeds
-    def add_seeds(self, crawl: int, urls: Sequence[Admission], *, force: bool = False) -> int:
-        """Log a batch as pending; returns its id. A crawl that was done becomes active again."""
+    def add_seeds(
+        self,
+        crawl: int,
+        urls: Sequence[Admission],
+        *,
+        force: bool = False,
+        claim: Callable[[int], None] | None = None,
+    ) -> int:
+        """Log a batch as pending; returns its id. A crawl that was done becomes active again.
+
+        ``claim`` is called with the id before anybody can find the batch pending, perhaps from
+        another thread, and perhaps in vain: the commit may still fail.
+        """
 
     def seeds_admitted(
         self, batch: int, tick: int = 0, epochs: Mapping[str, int] | None = None
@@ -99,7 +133,7 @@ class Store(Protocol):
         """
 
     def restamp_seeds(self, batch: int) -> Stamp:
-        """Give a batch the present stamp, and return it."""
+        """Give a batch the present stamp, and return it; the batch is pending, if again."""
 
     def pending_seeds(self, limit: int = 100) -> list[SeedBatch]:
         """Batches still pending, oldest first."""
@@ -129,6 +163,9 @@ class Store(Protocol):
 
     def overflow(self, crawl: int, partition: int, host: str, limit: int) -> list[Overflow]:
         """A host's waiting rows, the best first: by level, then in order of arrival."""
+
+    def overflow_in_memory(self, crawl: int, partition: int, host: str) -> list[Overflow]:
+        """A host's rows that were taken, and have neither a page nor a final state yet."""
 
     def overflow_taken(self, items: Sequence[Overflow], node: str, epoch: int) -> None:
         """``node`` has these in memory since its ``epoch``: they wait no more.

@@ -114,18 +114,20 @@ def mark_deleted(db: sqlite3.Connection, crawl: int) -> None:
     db.execute("UPDATE crawls SET deleted = 1 WHERE id = ?", (rows.bounded(crawl),))
 
 
-def purge_step(db: sqlite3.Connection) -> bool:
-    """Delete some rows of a crawl marked as deleted; False when nothing is left of any."""
-    found = db.execute("SELECT id FROM crawls WHERE deleted = 1 ORDER BY id LIMIT 1").fetchone()
-    if found is None:
-        return False
+def purge_step(db: sqlite3.Connection, crawl: int) -> int | None:
+    """Delete some rows of a crawl marked as deleted; returns how many, None if nothing is left."""
+    marked = "SELECT 1 FROM crawls WHERE id = ? AND deleted = 1"
+    if db.execute(marked, (rows.bounded(crawl),)).fetchone() is None:
+        return None
     for table, count in PURGE_ROWS.items():
         some = f"SELECT id FROM {table} WHERE crawl = ? LIMIT {count}"
-        if db.execute(f"DELETE FROM {table} WHERE id IN ({some})", found).rowcount:
-            return True
-    db.execute("DELETE FROM hosts WHERE crawl = ?", found)
-    db.execute("DELETE FROM crawls WHERE id = ?", found)
-    return True
+        removed = db.execute(f"DELETE FROM {table} WHERE id IN ({some})", (crawl,)).rowcount
+        if removed:
+            return removed
+    db.execute("DELETE FROM hosts WHERE crawl = ?", (crawl,))
+    db.execute("DELETE FROM purges WHERE crawl = ?", (crawl,))
+    db.execute("DELETE FROM crawls WHERE id = ?", (crawl,))
+    return None
 
 
 def add_seeds(db: sqlite3.Connection, crawl: int, blob: bytes, force: bool) -> int:

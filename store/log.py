@@ -70,7 +70,7 @@ def settle_seeds(db: sqlite3.Connection, batch: int, least: int, under: Mapping[
 def restamp_seeds(db: sqlite3.Connection, batch: int) -> Stamp:
     """See ``Store.restamp_seeds``."""
     now = clock(db)
-    db.execute("UPDATE seed_batches SET stamp = ? WHERE id = ?", (now.clock, batch))
+    db.execute("UPDATE seed_batches SET stamp = ?, pending = 1 WHERE id = ?", (now.clock, batch))
     return now
 
 

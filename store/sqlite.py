@@ -26,14 +26,16 @@ from schema.records import (
     FrontierIdentity,
     Mark,
     Overflow,
+    Purge,
     SeedBatch,
     Stamp,
     StoredPage,
 )
-from store import crawls, log, overflow, rows
+from store import crawls, log, overflow, purges, rows
 from store.base import MARGIN
 from store.commits import Committer
 from store.connection import Lane, connect, opening, transaction, translated
+from store.grouped import Grouped
 from store.migrate import migrate
 from store.rows import Codec, Row
 
@@ -61,6 +63,7 @@ class SqliteStore:
             finally:
                 connection.close()
         self._commits = Committer(self.path)
+        self._seeds = Grouped(self._commits.lane, self.path)
         self._questions = Lane(self.path)
         self._scans = Lane(self.path)
         self._codec = Codec()  # of the thread that asks; the lane of writes has its own
@@ -134,28 +137,63 @@ class SqliteStore:
         return self._write(lambda db: crawls.count_time(db, crawl, now_ms, most_ms))
 
     def delete_crawl(self, crawl: int) -> None:
-        """See :class:`store.base.Store`. The crawl is unknown at once, its rows go in steps.
-
-        A kill in between leaves rows that nobody sees; the next deletion takes them along.
-        """
+        """See :class:`store.base.Store`. The crawl is unknown at once, its rows go in steps."""
         self._write(lambda db: crawls.mark_deleted(db, crawl))
-        while self._write(crawls.purge_step):
+        while self._write(lambda db: crawls.purge_step(db, crawl)) is not None:
             pass
+
+    # -- deletions in the background
+
+    def purges(self) -> list[Purge]:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(purges.every)
+
+    def add_purge(self, crawl: int, host: str = "") -> Purge:
+        """See :class:`store.base.Store`. Raises UnknownCrawl."""
+        return self._write(lambda db: purges.add(db, crawl, host, epoch_ms()))
+
+    def purge_size(self, purge: Purge) -> int:
+        """See :class:`store.base.Store`."""
+        return self._scans.run(lambda db: purges.size(db, purge))
+
+    def note_purge(self, purge: int, removed: int, total: int = 0) -> None:
+        """See :class:`store.base.Store`."""
+        self._write(lambda db: purges.note(db, purge, removed, total))
+
+    def purge_step(self, purge: Purge) -> bool:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: purges.step(db, purge))
+
+    def end_purge(self, purge: int) -> None:
+        """See :class:`store.base.Store`."""
+        self._write(lambda db: purges.end(db, purge))
 
     # -- the log of seeds
 
-    def add_seeds(self, crawl: int, urls: Sequence[Admission], *, force: bool = False) -> int:
+    def add_seeds(
+        self,
+        crawl: int,
+        urls: Sequence[Admission],
+        *,
+        force: bool = False,
+        claim: Callable[[int], None] | None = None,
+    ) -> int:
         """See :class:`store.base.Store`. Raises UnknownCrawl."""
         plain = rows.plain_links(urls)
-        return self._write(
-            lambda db: crawls.add_seeds(db, crawl, self._commits.codec.pack(plain), force)
-        )
+
+        def add(db: sqlite3.Connection) -> int:
+            batch = crawls.add_seeds(db, crawl, self._commits.codec.pack(plain), force)
+            if claim is not None:
+                claim(batch)
+            return batch
+
+        return self._seeds.run(add)
 
     def seeds_admitted(
         self, batch: int, tick: int = 0, epochs: Mapping[str, int] | None = None
     ) -> bool:
         """See :class:`store.base.Store`."""
-        return self._write(lambda db: log.settle_seeds(db, batch, tick - MARGIN, epochs or {}))
+        return self._seeds.run(lambda db: log.settle_seeds(db, batch, tick - MARGIN, epochs or {}))
 
     def restamp_seeds(self, batch: int) -> Stamp:
         """See :class:`store.base.Store`."""
@@ -234,6 +272,10 @@ class SqliteStore:
     def overflow(self, crawl: int, partition: int, host: str, limit: int) -> list[Overflow]:
         """See :class:`store.base.Store`."""
         return self._questions.run(lambda db: overflow.best(db, crawl, partition, host, limit))
+
+    def overflow_in_memory(self, crawl: int, partition: int, host: str) -> list[Overflow]:
+        """See :class:`store.base.Store`."""
+        return self._scans.run(lambda db: overflow.in_memory(db, crawl, partition, host))
 
     def overflow_taken(self, items: Sequence[Overflow], node: str, epoch: int) -> None:
         """See :class:`store.base.Store`."""

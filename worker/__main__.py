@@ -1,11 +1,12 @@
-"""``python -m worker``: the supervisor of a worker host; ``--child N`` is one of its processes.
+"""``python -m worker``: the supervisor of a worker host.
 
-The supervisor is plain Python on purpose (signals, waitpid); only children are made of greenlets.
+``--child N`` is one of its processes, ``--alone`` the one in which a child has suspects read. The
+supervisor is plain Python on purpose (signals, waitpid); only these are made of greenlets.
 """
 
 import sys
 
-if "--child" in sys.argv:
+if "--child" in sys.argv or "--alone" in sys.argv:
     from gevent import monkey
 
     monkey.patch_all()
@@ -27,10 +28,19 @@ def _child(settings: Settings, number: int) -> int:
         return supervisor.EX_CONFIG
 
 
+def _alone(settings: Settings, descriptor: int, parent: int) -> int:
+    from worker import alone
+
+    log.configure("worker-alone", settings.log_level)
+    return alone.main(descriptor, parent)
+
+
 def main(arguments: list[str]) -> int:
     """Returns the exit status: 2 for bad arguments or settings, 1 when the worker gave up."""
-    is_child = arguments[:1] == ["--child"] and len(arguments) == 2 and arguments[1].isdigit()
-    if arguments and not is_child:
+    numbers = [int(text) for text in arguments[1:] if text.isdigit()]
+    is_child = arguments[:1] == ["--child"] and len(arguments) == 2 and len(numbers) == 1
+    is_alone = arguments[:1] == ["--alone"] and len(arguments) == 3 and len(numbers) == 2
+    if arguments and not (is_child or is_alone):
         print("usage: python -m worker (settings: GREENCRAWL_*)", file=sys.stderr)
         return 2
     try:
@@ -38,9 +48,11 @@ def main(arguments: list[str]) -> int:
     except InvalidConfig as error:
         print(f"worker: {error}", file=sys.stderr)
         return 2
+    if is_alone:
+        return _alone(settings, numbers[0], numbers[1])
     log.configure(f"worker-{arguments[1]}" if is_child else "worker", settings.log_level)
     if is_child:
-        return _child(settings, int(arguments[1]))
+        return _child(settings, numbers[0])
     log.logger("supervisor").info("settings", **masked(settings))
     try:
         return supervisor.Supervisor(settings).run()

@@ -16,7 +16,7 @@ T = TypeVar("T")
 log = logger("worker")
 
 
-def delays(first: float = 0.1, most: float = 10.0) -> Iterator[float]:
+def delays(first: float = 0.1, most: float = 2.0) -> Iterator[float]:
     """Seconds to wait before try after try: doubling from ``first`` up to ``most``, full jitter
     in the upper half, so that workers do not come back together."""
     ceiling = first

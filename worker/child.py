@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -30,10 +31,12 @@ from schema.records import (
 from schema.settings import Settings
 from store import Store, open_store
 from worker import retry
+from worker.alone import Alone
 from worker.auth import Anonymous, Authenticator, load
 from worker.backoff import persist
 from worker.download import Downloader
 from worker.engine import Engine, Limits
+from worker.flights import Flights
 from worker.journal import Journal
 from worker.marker import Marker, Suspect
 from worker.outbox import Outbox
@@ -43,6 +46,8 @@ from worker.supervisor import folder
 from worker.writer import Writer
 
 log = logger("worker")
+
+_DID = {FailureKind.PROCESS_DEATH: "killed", FailureKind.STALLED: "hung"}
 
 
 def next_incarnation(path: Path) -> int:
@@ -77,9 +82,11 @@ class Worker:
         self._store = persist(lambda: open_store(settings.store_url), "store")
         self._frontier = persist(lambda: _join(settings, self._store), "frontier")
         self._broker = BrokerClient(settings.broker, settings.worker_token, ca=settings.tls_ca)
-        self._sessions = Sessions()
+        self._flights = Flights(base / f"{name}.flights")
+        self._sessions = Sessions(self._flights)
         self._journal = Journal(name)
         self._downloader = Downloader(settings.allow_networks, settings.request_seconds)
+        self._alone = Alone(settings.stall_seconds)
         self._build(name, next_incarnation(base / f"{name}.incarnation"))
 
     def _build(self, name: str, incarnation: int) -> None:
@@ -112,6 +119,7 @@ class Worker:
             writer=self._writer,
             journal=self._journal,
             marker=self._marker,
+            alone=self._alone,
             stopping=self._stopping,
         )
         self._engine = Engine(
@@ -129,6 +137,7 @@ class Worker:
             (finishing, closing),
             closing,
             self._marker,
+            flights=self._flights,
             stopping=self._stopping,
         )
         log.info("worker up", worker=name, incarnation=incarnation, pid=os.getpid())
@@ -149,15 +158,18 @@ class Worker:
             charging.get()
             return self._engine.run(self._settings.request_seconds + 10.0)
         finally:
+            self._alone.close()
             self._downloader.close()
             self._store.close()
 
     def _charge(self) -> None:
         """Charge the page that killed or hung our predecessor, and that page alone.
 
-        This comes before the first reconcile, which releases the session's other tasks uncharged.
-        If the broker has reaped the session already, the outcome is stale and the page is merely
-        fetched once more; its attempt is in the journal all the same.
+        Others may have had a part in it, so it is no dead letter yet: from now on the page is
+        read alone (``worker.alone``), and what it does there is the proof. This comes before the
+        first reconcile, which releases the session's other tasks uncharged. If the broker has
+        reaped the session already, the outcome is stale and the page is merely fetched once more;
+        its attempt is in the journal all the same.
         """
         verdict = self._marker.verdict()
         if verdict is None:
@@ -176,8 +188,8 @@ class Worker:
         except UnknownCrawl:
             return
         task = Task(suspect.task, suspect.url, suspect.depth, suspect.level, errors=suspect.errors)
-        failure = Failure(cause, f"the process that parsed it: {cause}")
-        decision = retry.decide(failure, suspect.errors, crawl.options.tries)
+        failure = Failure(cause, f"{_DID[cause]} the process that read it; next it is read alone")
+        decision = retry.decide(failure, suspect.errors, crawl.options.tries, proven=False)
         held = Held(_session_of(suspect), 0.0)
         result = self._pipeline.failed(held, suspect.crawl, task, failure, decision)
         log.warning(
@@ -227,6 +239,8 @@ def _join(settings: Settings, store: Store) -> Frontier:
 def main(settings: Settings, number: int) -> int:
     """Body of ``python -m worker --child N``: returns the exit status."""
     faults.arm(settings.fault)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a socket a session, and idle ones
     stopping = Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         gevent.signal_handler(signum, stopping.set)

@@ -8,14 +8,12 @@ worker reconciles before it leases again, so that nothing waits out a lease nobo
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import gevent
 from gevent.event import Event
-from gevent.lock import BoundedSemaphore
 
 from schema.clock import Clock, monotonic
 from schema.errors import Refused, Unavailable
@@ -32,8 +30,10 @@ from schema.records import (
     Session,
 )
 from worker.backoff import delays
+from worker.flights import Flights
 from worker.outbox import Outbox
 from worker.sessions import Held, Sessions
+from worker.share import Share, refusal
 from worker.writer import Writer
 
 log = logger("worker")
@@ -41,9 +41,8 @@ log = logger("worker")
 WAIT_SECONDS = 20.0
 PAUSE_SECONDS = 0.005
 """Between two leases, so that hosts that fall due together come in one answer."""
-SLOW_SECONDS = 5.0
-"""A host whose answers took longer last time counts as slow."""
-_SLOW_HOSTS = 10_000
+LOOK_AROUND_SECONDS = 0.25
+"""Between two looks at who crawls (``worker.share``)."""
 _EXTEND_BATCH = 1000
 LOOK_SECONDS = 1.0
 AWAY_LOOKS = 3
@@ -88,26 +87,6 @@ class Limits:
     tasks_per_session: int = 32
 
 
-class Slow:
-    """Hosts that failed or crawled last time, and the share of greenlets that they may have."""
-
-    def __init__(self, share: int) -> None:
-        self._hosts: OrderedDict[str, None] = OrderedDict()
-        self.slots = BoundedSemaphore(max(1, share))
-        self.parked = 0
-
-    def __contains__(self, host: str) -> bool:
-        return host in self._hosts
-
-    def note(self, host: str, close: CloseItem) -> None:
-        """Remember how the session that ends with ``close`` went."""
-        self._hosts.pop(host, None)
-        if close.report.failed or close.report.latency > SLOW_SECONDS:
-            self._hosts[host] = None
-            if len(self._hosts) > _SLOW_HOSTS:
-                self._hosts.popitem(last=False)
-
-
 class Engine:
     """See the module's text. :meth:`run` is the life of the process."""
 
@@ -122,6 +101,7 @@ class Engine:
         closing: Outbox[CloseItem],
         heart: Heart,
         *,
+        flights: Flights | None = None,
         stopping: Event,
         clock: Clock = monotonic,
     ) -> None:
@@ -133,11 +113,12 @@ class Engine:
         self._outboxes = outboxes
         self._closing = closing
         self._heart = heart
+        self._flights = flights
         self._stopping = stopping
         self._clock = clock
         self._sequence = 0
         self._freed = Event()
-        self._slow = Slow(limits.greenlets // 2)
+        self._share = Share(limits.greenlets)
         self._failed = False
 
     def spawn(self, body: Callable[..., object], *args: object) -> gevent.Greenlet[..., Any]:
@@ -162,7 +143,7 @@ class Engine:
         services = [self.spawn(self._beat), self.spawn(self._writer.run)]
         services += [self.spawn(outbox.run) for outbox in self._outboxes]
         leasing = self.spawn(self._lease_loop)
-        services.append(self.spawn(self._extend_loop))
+        services += [self.spawn(self._extend_loop), self.spawn(self._look_around)]
         self._stopping.wait()
         leasing.kill()
         if not self._failed:
@@ -200,7 +181,9 @@ class Engine:
     # -- leasing
 
     def _lease_loop(self) -> None:
-        self._reconcile()
+        self._reconcile(idle=self._flights.left() if self._flights else ())
+        if self._flights is not None:
+            self._flights.begin()
         self._heart.set_ready()
         backoff = delays()
         while True:
@@ -223,12 +206,14 @@ class Engine:
             gevent.sleep(PAUSE_SECONDS)
 
     def _free(self) -> int:
-        """Greenlets without work.
+        """Greenlets that have nothing to do, those not counted whose session crawls."""
+        return self._limits.greenlets - self._sessions.fetching + self._share.crawling
 
-        Parked sessions have one that does nothing: half of those are lent again, so that at most
-        one and a half times as many sessions as greenlets are held when every host is slow.
-        """
-        return self._limits.greenlets - self._sessions.fetching + self._slow.parked // 2
+    def _look_around(self) -> None:
+        while True:
+            gevent.sleep(LOOK_AROUND_SECONDS)
+            if self._share.look(self._sessions.holding(), self._clock()):
+                self._freed.set()
 
     def _lease(self, free: int) -> LeaseReply:
         self._sequence += 1
@@ -244,8 +229,11 @@ class Engine:
             )
         )
 
-    def _reconcile(self) -> None:
-        """Tell what is held, so that all else is released; waits for a broker."""
+    def _reconcile(self, idle: tuple[str, ...] = ()) -> None:
+        """Tell what is held, so that all else is released; waits for a broker.
+
+        ``idle``: what a process before this one held without a request under way.
+        """
         for delay in delays():
             self._sequence += 1
             request = ReconcileRequest(
@@ -253,6 +241,7 @@ class Engine:
                 incarnation=self._limits.incarnation,
                 sequence=self._sequence,
                 holding=tuple(held.session.token for held in self._sessions.holding()),
+                idle=idle,
             )
             try:
                 reply = self._broker.reconcile(request)
@@ -268,34 +257,26 @@ class Engine:
 
     def _start(self, session: Session, deadline: float) -> None:
         held = self._sessions.hold(session, deadline)
-        if held is not None:
+        if held is None:
+            return
+        if self._share.admits(held):
             self.spawn(self._session, held)
+        else:
+            self._end(held, refusal(session))
 
     def _session(self, held: Held) -> None:
-        host = held.session.host
         close: CloseItem | None = None
         try:
-            run = self._parked if host in self._slow else self._runner.run
-            close = run(held)
-            if close is not None:
-                self._slow.note(host, close)
+            close = self._runner.run(held)
         finally:
-            self._sessions.fetched(held, closing=close is not None)
-            if close is not None:
-                self._closing.put(close)
-            self._freed.set()
+            self._share.ended(held, close)
+            self._end(held, close)
 
-    def _parked(self, held: Held) -> CloseItem | None:
-        """Run a slow host's session within the share of greenlets that slow hosts may have."""
-        self._slow.parked += 1
-        try:
-            self._slow.slots.acquire()
-        finally:
-            self._slow.parked -= 1
-        try:
-            return self._runner.run(held)
-        finally:
-            self._slow.slots.release()
+    def _end(self, held: Held, close: CloseItem | None) -> None:
+        self._sessions.fetched(held, closing=close is not None)
+        if close is not None:
+            self._closing.put(close)
+        self._freed.set()
 
     def _extend_loop(self) -> None:
         """Extend what is held every third of a lease; deadlines guard whom this does not reach."""

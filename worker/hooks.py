@@ -10,7 +10,8 @@
 ``links`` returns those of the page's links to follow, perhaps with a ``score`` each; scope and the
 seen-check come afterwards. ``request`` returns the headers to send. They run between the network
 calls of one page, one page at a time in a process: one that never returns is killed, and the page
-charged.
+charged. Its page is then tried once more in a process of its own (``worker.alone``), which imports
+the module anew: what a function keeps in memory for others to read is not there.
 
 An error in a function, even an exit, is a :class:`HookError` here; the pipeline journals it with
 the URL and goes on as though the function were not there. What a function changes in its arguments
@@ -56,12 +57,13 @@ class Request(Protocol):
 class HookError(GreencrawlError):
     """Raised when a user's function raises, or returns what it must not.
 
-    ``function`` names it; the message ends with the exception's own.
+    ``function`` names it; the message ends with ``what``, the exception's own.
     """
 
     def __init__(self, function: str, what: str) -> None:
         super().__init__(f"{function}: {what}"[:1000])
         self.function = function
+        self.what = what
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """The life of a task, and the only place that knows the order of the stages.
 
-robots → authentication → hook ``request`` → download → verdict on the status → extraction → hooks
-``on_page`` and ``links`` → link checker → journal → writer. A session's tasks go through it one
-after the other; the writer stores and settles them behind our back, in batches.
+robots → authentication → hook ``request`` → download → verdict on the status → reading (extraction
+→ hooks ``on_page`` and ``links`` → link checker) → journal → writer. A session's tasks go through
+it one after the other; the writer stores and settles them behind our back, in batches. What runs
+the user's code and libxml is done under the marker, or, for a suspect, in a process of its own.
 """
 
 from __future__ import annotations
@@ -23,23 +24,24 @@ from schema.records import (
     Failure,
     FailureKind,
     Fetched,
-    Page,
     StoredPage,
     Task,
 )
 from schema.scope import redirect_root
 from schema.urls import canonicalise
 from worker import retry
+from worker.alone import DiedAlone, NoProcess
 from worker.auth import Authenticator
 from worker.backoff import persist
-from worker.crawls import Crawls, CrawlSource
+from worker.crawls import CrawlContext, Crawls, CrawlSource
 from worker.download import LeaseExpired
-from worker.extract import extract, is_html
+from worker.extract import is_html
 from worker.gate import RobotsCache, RobotsGate
 from worker.hooks import HookError
 from worker.journal import Journal
 from worker.links import redirect_problem
 from worker.marker import Marker, Suspect
+from worker.reading import Reading, read
 from worker.sessions import Held
 from worker.visit import Fetcher, Visit, VisitOver
 from worker.writer import Result, Writer
@@ -59,6 +61,16 @@ class Fingerprinter(RobotsCache, Protocol):
     def fingerprint(self, url: str) -> int: ...
 
 
+class Reader(Protocol):
+    """The part of ``worker.alone.Alone`` that is needed here."""
+
+    def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading: ...
+
+    def request_headers(
+        self, context: CrawlContext, task: Task, headers: dict[str, str]
+    ) -> dict[str, str]: ...
+
+
 class Pipeline:
     """The stages of one process, put together. :meth:`run` is the body of a session's greenlet."""
 
@@ -72,6 +84,7 @@ class Pipeline:
         writer: Writer,
         journal: Journal,
         marker: Marker,
+        alone: Reader,
         stopping: Event,
     ) -> None:
         self._store = store
@@ -81,6 +94,7 @@ class Pipeline:
         self._writer = writer
         self._journal = journal
         self._marker = marker
+        self._alone = alone
         self._stopping = stopping
         self._crawls = Crawls(store)
         self._gate = RobotsGate(frontier)
@@ -141,6 +155,11 @@ class Pipeline:
             self._task(visit, task)
         except (LeaseExpired, VisitOver):
             raise
+        except DiedAlone as error:
+            self._fail(visit, task, Failure(error.kind, str(error)))
+        except NoProcess as error:  # no fault of the task's
+            log.warning("suspects cannot be read", reason=str(error))
+            raise VisitOver("no process to read a suspect in") from error
         except Exception as error:
             log.exception("page failed", url=task.url)
             self._fail(visit, task, Failure(FailureKind.PARSE, f"{type(error).__name__}: {error}"))
@@ -180,11 +199,18 @@ class Pipeline:
         headers = {**context.headers, **self._authenticator.headers(task.url)}
         if context.hooks.request is not None:
             try:
-                with self._marker.parsing(_suspect(visit, task)):
-                    headers = context.hooks.request_headers(task, headers)
+                headers = self._asked_headers(visit, task, headers)
             except HookError as error:
-                notes.append(self._hook_note(visit, task, error))
+                notes.append(self._hook_note(visit, task, str(error)))
         return visit.get(task.url, headers, context.options.max_body_bytes)
+
+    def _asked_headers(self, visit: Visit, task: Task, headers: dict[str, str]) -> dict[str, str]:
+        """Headers by the user's own function. Raises HookError; DiedAlone of a suspect."""
+        if task.suspect:
+            with visit.held.waiting(request=False):
+                return self._alone.request_headers(visit.context, task, headers)
+        with self._marker.parsing(_suspect(visit, task)):
+            return visit.context.hooks.request_headers(task, headers)
 
     def _answer_robots(self, visit: Visit, task: Task) -> None:
         """Another host's robots.txt leads to this one. No row is written: it is no page."""
@@ -282,42 +308,21 @@ class Pipeline:
     def _page(self, visit: Visit, task: Task, fetched: Fetched, notes: list[Attempt]) -> None:
         row = self._row(visit, task, fetched)
         if is_html(fetched.content_type, fetched.body[:1024]):
-            with self._marker.parsing(_suspect(visit, task)):
-                page = extract(
-                    fetched.body,
-                    task.url,
-                    fetched.content_type,
-                    agent=visit.context.agent,
-                    robots_tag=fetched.headers.get("x-robots-tag", ""),
-                )
-                self._read(visit, task, fetched, page, row, notes)
+            reading = self._read(visit, task, fetched)
+            row.title, row.text, row.language = reading.title, reading.text, reading.language
+            row.encoding, row.fields, row.links = reading.encoding, reading.fields, reading.links
+            notes += [self._hook_note(visit, task, problem) for problem in reading.problems]
         elif not is_text(fetched):
             row.body = b""
         self._store_page(visit, task, fetched, row, notes, stored=bool(fetched.body))
 
-    def _read(
-        self,
-        visit: Visit,
-        task: Task,
-        fetched: Fetched,
-        page: Page,
-        row: StoredPage,
-        notes: list[Attempt],
-    ) -> None:
-        """Take over into ``row`` what extraction, the user's hooks and the checker made."""
-        hooks = visit.context.hooks
-        links = page.links
-        try:
-            row.fields = hooks.page_fields(page, fetched)
-        except HookError as error:
-            notes.append(self._hook_note(visit, task, error))
-        try:
-            links = hooks.chosen_links(page)
-        except HookError as error:
-            notes.append(self._hook_note(visit, task, error))
-        row.title, row.text, row.language = page.title, page.text, page.language
-        row.encoding = page.encoding
-        row.links = visit.context.checker.check(page, links, task.depth)
+    def _read(self, visit: Visit, task: Task, fetched: Fetched) -> Reading:
+        """Read a page here, under the marker, or alone. Raises DiedAlone of a suspect."""
+        if task.suspect:
+            with visit.held.waiting(request=False):
+                return self._alone.read(visit.context, task, fetched)
+        with self._marker.parsing(_suspect(visit, task)):
+            return read(visit.context, task, fetched)
 
     def _store_page(
         self,
@@ -361,12 +366,12 @@ class Pipeline:
             content=digest - (1 << 64) if digest >> 63 else digest,
         )
 
-    def _hook_note(self, visit: Visit, task: Task, error: HookError) -> Attempt:
+    def _hook_note(self, visit: Visit, task: Task, problem: str) -> Attempt:
         return self._journal.attempt(
             visit.context.crawl.id,
             self._frontier.fingerprint(task.url),
             task,
-            Failure(FailureKind.HOOK, str(error)),
+            Failure(FailureKind.HOOK, problem),
             errors=task.errors,
         )
 

@@ -16,6 +16,10 @@ back. The block is what it asked for, and such a try weighs a :data:`PATIENCE`-t
 the usual five tries a URL is asked for up to twenty times. It still counts, so that a crawl ends
 even where the answer never changes. This is the one row that may go beyond the crawl's ``tries``.
 
+**Proof.** A page that was being read when its process died or stood still is under suspicion only:
+it is always tried once more, in a process of its own, and becomes a dead letter by what it does
+there. With ``tries`` = 1 this is a second try.
+
 **Request or no request.** What never left for the host (a name that does not exist, an address
 that is forbidden) costs the host nothing and does not block it: its URLs fail one by one, from the
 resolver's memory.
@@ -119,10 +123,10 @@ TABLE: Mapping[FailureKind, Policy] = MappingProxyType(
             "host", 5, 10 * _MINUTE, 12 * _HOUR, "dead", "robots.txt cannot be read: all disallowed"
         ),
         _K.PROCESS_DEATH: Policy(
-            "url", 3, _MINUTE, _HOUR, "dead", "the page killed the process that parsed it"
+            "url", 3, 5, 10 * _MINUTE, "dead", "the page killed the process that read it"
         ),
         _K.STALLED: Policy(
-            "url", 3, _MINUTE, _HOUR, "dead", "the page hung the process that parsed it"
+            "url", 3, 5, 10 * _MINUTE, "dead", "the page hung the process that read it"
         ),
         _K.HOOK: _final("dead", "the user's own function raised; requeue once it is mended"),
         _K.PARSE: _final("dead", "extraction raised"),
@@ -195,10 +199,11 @@ def _epoch_seconds(date: str) -> float | None:
         return None
 
 
-def decide(failure: Failure, errors: int, max_tries: int) -> Decision:
+def decide(failure: Failure, errors: int, max_tries: int, *, proven: bool = True) -> Decision:
     """What follows from ``failure`` of a URL that had ``errors`` errors before.
 
-    ``max_tries`` is the crawl's own bound on every row. Pure.
+    ``max_tries`` is the crawl's own bound on every row. What is not ``proven`` is never the last
+    word. Pure.
     """
     policy = TABLE[failure.kind]
     kind = str(failure.kind)
@@ -208,7 +213,7 @@ def decide(failure: Failure, errors: int, max_tries: int) -> Decision:
     tries = min(policy.tries, max_tries)
     if asked and failure.kind in (_K.RATE_LIMITED, _K.UNAVAILABLE):
         tries *= PATIENCE
-    if errors >= tries:
+    if errors >= tries and proven:
         outcome = Dead(kind) if policy.final == "dead" else Done(kind=kind)
         return Decision(outcome, errors, None, policy.final, block)
     # A host that names its wait is believed; the table's own wait is for those that do not.

@@ -7,11 +7,14 @@ broker would hand its finished tasks out again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from schema.clock import Clock, monotonic
+from schema.clock import monotonic
 from schema.records import ItemStatus, Session
+from worker.flights import Flights
 
 End = Literal["", "stop", "stale", "gone"]
 
@@ -20,8 +23,9 @@ End = Literal["", "stop", "stale", "gone"]
 class Held:
     """One session. ``deadline`` is on ``schema.clock.monotonic``: no request may leave after it.
 
-    ``ended`` says that the broker wants it to end: "stop" soon and properly; "stale" or "gone" at
-    once and without a word, since its tasks are not ours any more.
+    ``ended`` says that it is to end: "stop" soon and properly; "stale" or "gone" at once and
+    without a word, since its tasks are not ours any more. ``since`` is when that began which it
+    waits for – a request, or a suspect that is read alone – or None; ``row`` is its in ``flights``.
     """
 
     session: Session
@@ -30,6 +34,23 @@ class Held:
     closing: bool = False
     unsettled: int = 0
     ended: End = ""
+    since: float | None = None
+    flights: Flights | None = None
+    row: int | None = None
+
+    @contextmanager
+    def waiting(self, *, request: bool) -> Iterator[None]:
+        """Note for as long as the body runs that it waits; ``request``: for its host."""
+        busy = request and self.flights is not None and self.row is not None
+        if busy:
+            self.flights.set_busy(self.row, True)  # type: ignore[union-attr,arg-type]
+        self.since = monotonic()
+        try:
+            yield
+        finally:
+            self.since = None
+            if busy:
+                self.flights.set_busy(self.row, False)  # type: ignore[union-attr,arg-type]
 
     @property
     def lost(self) -> bool:
@@ -40,8 +61,8 @@ class Held:
 class Sessions:
     """All of this process. Not locked: its methods never yield to the hub."""
 
-    def __init__(self, clock: Clock = monotonic) -> None:
-        self._clock = clock
+    def __init__(self, flights: Flights | None = None) -> None:
+        self._flights = flights
         self._held: dict[str, Held] = {}
         self._fetching = 0
 
@@ -58,6 +79,8 @@ class Sessions:
         if session.token in self._held:
             return None
         held = Held(session, deadline)
+        if self._flights is not None:
+            held.flights, held.row = self._flights, self._flights.take(session.token)
         self._held[session.token] = held
         self._fetching += 1
         return held
@@ -108,3 +131,6 @@ class Sessions:
     def _drop_if_over(self, held: Held) -> None:
         if not (held.fetching or held.closing or held.unsettled):
             self._held.pop(held.session.token, None)
+            if self._flights is not None and held.row is not None:
+                self._flights.free(held.row)
+                held.row = None

@@ -1,8 +1,8 @@
 """The parent of a worker host's processes: it starts them, watches them, and never crawls itself.
 
-Life of a child: started → ready (it has reconciled with a broker) → gone. A child that died is
-started again after a back-off, and if the page that it was parsing is known from the shared marker,
-its successor charges that page alone. A child whose hub stood still for ``stall_seconds`` is killed
+Life of a child: started → ready (it has reconciled with a broker) → gone. If the page that it was
+reading is known from the shared marker, it is started again at once, and charges that page alone;
+else after a back-off. A child whose hub stood still for ``stall_seconds`` is killed
 and treated likewise. Children that die again and again before they are ready are given up, with the
 reason on the last line of the log. A child cannot outlive its parent: the kernel kills it
 (PR_SET_PDEATHSIG).
@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 from schema.errors import GreencrawlError
@@ -142,7 +143,9 @@ class Supervisor:
     # -- signals
 
     def _wait(self) -> None:
-        received = signal.sigtimedwait(_WATCHED, self._look)
+        absent = [child.start_at for child in self._children if child.process is None]
+        until_start = min(absent, default=inf) - self._clock()
+        received = signal.sigtimedwait(_WATCHED, max(0.0, min(self._look, until_start)))
         if received is None or received.si_signo == signal.SIGCHLD:
             return
         if self._stopping_since is None:
@@ -156,7 +159,7 @@ class Supervisor:
         self._stopping_since = self._clock()
         self._status = status
         for child in self._children:
-            child.start_at = float("inf")
+            child.start_at = inf
             if child.process:
                 child.process.send_signal(signal.SIGTERM)
 
@@ -229,7 +232,9 @@ class Supervisor:
                 log.warning("child did not stop cleanly", child=child.number, status=status)
             return
         suspect = child.marker.convict(child.cause)
-        child.deaths = 0 if self._clock() - child.started > 60 else child.deaths + 1
+        explained = suspect is not None  # the same page will not do it again: it is read alone
+        long_ago = self._clock() - child.started > 60
+        child.deaths = 0 if long_ago or explained else child.deaths + 1
         child.false_starts = 0 if child.marker.ready else child.false_starts + 1
         log.error(
             "child died",
@@ -243,7 +248,7 @@ class Supervisor:
             self._stop(1)
             return
         wait = _BACKOFF_SECONDS[min(max(child.deaths, 1), len(_BACKOFF_SECONDS)) - 1]
-        child.start_at = self._clock() + wait
+        child.start_at = self._clock() + (0.0 if explained else wait)
 
 
 def _bind_to_parent(parent: int) -> None:

@@ -66,9 +66,10 @@ class Visit:
         Raises VisitOver, and LeaseExpired (of the downloader) when the lease ran out meanwhile.
         """
         self.rest(self._pace.wait_seconds())
-        answer = self._fetcher.fetch(
-            url, headers, max_body_bytes=max_body_bytes, deadline=self.held.deadline
-        )
+        with self.held.waiting(request=True):
+            answer = self._fetcher.fetch(
+                url, headers, max_body_bytes=max_body_bytes, deadline=self.held.deadline
+            )
         self._requests += 1 if isinstance(answer, Fetched) else answer.requests
         self._pace.note(answer)
         return answer

@@ -19,7 +19,7 @@ from gevent.event import Event
 
 from broker.frontier import keys, memory
 from broker.frontier import partition as part
-from broker.frontier.leasing import Leasing
+from broker.frontier.leasing import TEND_MOST, Leasing
 from broker.frontier.node import Full, Moved, Node, Restarted
 from broker.frontier.partition import Mode
 from broker.frontier.recovery import Recovery, mark_clean
@@ -58,8 +58,11 @@ from store.base import Store
 
 log = logger("frontier")
 
-BATCH = 256
-"""URLs or items a script call: 3 µs of the server each, and no stall to speak of."""
+BATCH = 128
+"""URLs or tasks a script call: some 10 µs of the server each, so that none stalls it for long."""
+FEW = 32
+"""The same for sessions and hosts, which may bring dozens of tasks each."""
+_BY_TASK = frozenset({"finish", "extend"})
 BUDGET_SECONDS = 0.2
 """How long what is left under ``max_pages`` is kept: at a limit a look must not cost a scan."""
 KNOWN_SECONDS = 2.0
@@ -226,6 +229,7 @@ class Frontier:
         self, script: str, head: list[Any], items: Sequence[Item], row: Callable[[Item], list[Any]]
     ) -> tuple[list[Any], list[tuple[int, list[Any]]]]:
         """Send items by partition in batches; returns statuses in order, and the replies."""
+        size = BATCH if script in _BY_TASK else FEW
         by_partition: dict[int, list[int]] = {}
         statuses: list[Any] = ["stale"] * len(items)
         for i, item in enumerate(items):
@@ -234,8 +238,8 @@ class Frontier:
                 by_partition.setdefault(p, []).append(i)
         replies: list[tuple[int, list[Any]]] = []
         while by_partition:
-            batch = {p: due[:BATCH] for p, due in by_partition.items()}
-            by_partition = {p: d[BATCH:] for p, d in by_partition.items() if len(d) > BATCH}
+            batch = {p: due[:size] for p, due in by_partition.items()}
+            by_partition = {p: d[size:] for p, d in by_partition.items() if len(d) > size}
             calls: dict[int, bytes] = {}
             for p, numbers in batch.items():
                 calls[p] = to_msgpack([*head, *(row(items[i]) for i in numbers)])
@@ -492,11 +496,25 @@ class Frontier:
     def drop_crawl(self, crawl: int) -> None:
         """Delete a crawl in bounded steps; from the first on it is gone to everybody."""
         self._crawls.pop(crawl, None)
-        args = to_msgpack([crawl, BATCH])
+        args = to_msgpack([crawl, FEW])
         left = set(self.partitions)
         while left:
             replies = self._calls("purge", dict.fromkeys(left, args))
             left = {p for p, reply in replies.items() if reply[1]}
+
+    def drain(self, crawl: int, host: str, gone: part.Drain, at: int) -> part.Drained:
+        """Let go of tasks of a host that were settled, and name the next; see ``lua/drain.lua``.
+
+        Raises UnknownCrawl and Unavailable.
+        """
+        p = self.partition_of(host)
+        fingerprints = [str(fingerprint) for fingerprint in gone.overflow]
+        args = [crawl, host, BATCH, gone.waiting, gone.later, fingerprints, at]
+        reply = self._calls("drain", {p: to_msgpack(args)})[p]
+        if reply[0] == b"GONE":
+            raise UnknownCrawl(f"crawl {crawl} was deleted")
+        self.activity.set()
+        return part.drained(reply)
 
     def scan(self, crawl: int) -> Totals | None:
         """Counters over all partitions; None (the scan is void) when a node did not answer, or is
@@ -564,13 +582,22 @@ class Frontier:
                 request.incarnation,
                 request.sequence,
                 self._request_ms,
+                FEW,
+                len(request.holding),
                 *request.holding,
+                *request.idle,
             ]
         )
         sessions = tasks = 0
-        for reply in self._calls("reconcile", dict.fromkeys(self.partitions, args)).values():
-            if reply[0] != b"OLD":
-                sessions, tasks = sessions + reply[1], tasks + reply[2]
+        left = set(self.partitions)
+        while left:
+            replies = self._calls("reconcile", dict.fromkeys(left, args))
+            left.clear()
+            for p, reply in replies.items():
+                if reply[0] != b"OLD":
+                    sessions, tasks = sessions + reply[1], tasks + reply[2]
+                    if reply[3]:
+                        left.add(p)
         return ReconcileReply(sessions, tasks)
 
     def extend(self, items: Sequence[ExtendItem], ttl: float) -> list[ItemStatus]:
@@ -681,7 +708,7 @@ class Frontier:
             for crawl in self._store.crawls():
                 self.put_crawl(crawl)
             for p, (_, _, _, tend) in self._calls(
-                "tend", dict.fromkeys(self.partitions, to_msgpack([100]))
+                "tend", dict.fromkeys(self.partitions, to_msgpack([TEND_MOST]))
             ).items():
                 self.leasing.note(p, 0, tend)
         self._greenlets = [gevent.spawn(self.leasing.run)]

@@ -4,13 +4,14 @@
 the node.
 
 =====================  ==========================================================================
-``gc:owner``           hash: id, frontier, state, epoch, run, offset, tick, clean, rest, owed;
+``gc:owner``           hash: id, frontier, state, epoch, run, tick, clean, rest, owed
+                       (``recovery.py``); offset, used, gap, jumps, parts (``lua/clock.lua``);
                        budget, host_budget, full (``memory.py``)
 ``gc:wake``            counter of wake-ups, and the name of the channel they are published on
 ``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight; counters
                        adm, wait, leased, later, over, fin, stored, dead, retries, bytes, hosts,
                        f:<failure kind>; zl, zp, zn and yl, yp, yn: level, pointer and count of
-                       the sets of URLs below
+                       the sets of URLs below; after its deletion, for an hour, gone alone
 ``gc:{p}:due:<crawl>`` sorted set host → logical ms at which it may be opened
 ``gc:{p}:h:<host>``    a host's record, packed: next, last, till, lvl, busy, sole, ad, rd, od, lat,
                        fail, rob, and q: for each crawl the waiting tasks, if they are few, or
@@ -41,6 +42,10 @@ WAKE = "gc:wake"
 def partition(number: int) -> str:
     """Prefix of all keys of a partition: KEYS[1] of every script."""
     return f"gc:{{{number}}}"
+
+
+NIL = "gc:nil"
+"""Never exists: what begins with deleting it goes on at the memory limit."""
 
 
 def absent(number: int) -> str:

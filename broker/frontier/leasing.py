@@ -29,7 +29,9 @@ log = logger("leasing")
 
 SESSION_LIFE_SECONDS = 1800.0
 """A session's absolute life, however often it is extended."""
-TEND_MOST = 100
+TEND_MOST = 32
+SESSIONS_A_CALL = 32
+"""Most that one script opens: a partition may have thousands of hosts."""
 LIMITED_RECHECK_SECONDS = 0.25
 AWAY_RECHECK_SECONDS = 0.5
 UNLIMITED = 1 << 30
@@ -284,7 +286,7 @@ class Leasing:
             partitions = (partitions[start:] + partitions[:start])[:wanted]
         base, extra = divmod(wanted, len(partitions))
         shares = self._by_weight(
-            {p: base + (i < extra) for i, p in enumerate(partitions)},
+            {p: min(base + (i < extra), SESSIONS_A_CALL) for i, p in enumerate(partitions)},
             due,
             request.tasks_per_session,
         )

@@ -47,7 +47,8 @@ _INCLUDE = re.compile(r"^-- include ([\w ]+)\n")
 TOLERANCE_MS = 2000
 """Logical time may be so far from what a caller expects; as in ``lua/common.lua``."""
 
-_SET_CLOCK = """
+_SET_CLOCK = f"""
+redis.call('DEL', '{keys.NIL}')
 local o = redis.call('HMGET', KEYS[1], 'offset', 'jumps')
 local t = redis.call('TIME')
 local offset = tonumber(o[1] or 0)
@@ -162,6 +163,7 @@ class Node:
             yield held
             whole = True
         except (RedisError, OSError) as error:
+            self.close()  # the server has gone: so have the idle ones
             raise Unavailable(f"Redis at {self.shown} is away: {error}") from error
         finally:
             if whole and generation == self._generation and not self._idle.full():

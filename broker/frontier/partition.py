@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from schema.records import (
     Admission,
@@ -33,11 +33,11 @@ FIRST_BACKOFF_SECONDS = 30
 LEVEL_A = ord("A")
 
 
-def entry_of(item: Admission) -> str:
-    """An entry of a waiting list: ``depth[,redirects,errors,deliveries]path``."""
+def value_of(item: Admission) -> str:
+    """What is queued: the character of the level, then ``depth[,redirects,errors,deliveries]path``."""
     if item.redirects:
-        return f"{item.depth},{item.redirects},0,0{task_path(item.url)}"
-    return f"{item.depth}{task_path(item.url)}"
+        return f"{chr(LEVEL_A + item.level)}{item.depth},{item.redirects},0,0{task_path(item.url)}"
+    return f"{chr(LEVEL_A + item.level)}{item.depth}{task_path(item.url)}"
 
 
 def task_of(number: int, host: str, value: str) -> Task:
@@ -58,6 +58,29 @@ def task_of(number: int, host: str, value: str) -> Task:
     )
 
 
+class Drain(NamedTuple):
+    """Tasks of a host to let go of: values as ``drain.lua`` named them, and fingerprints."""
+
+    waiting: Sequence[str] = ()
+    later: Sequence[str] = ()
+    overflow: Sequence[int] = ()
+
+
+class Drained(NamedTuple):
+    """What ``drain.lua`` answers. ``at`` is -1 once all retries have been looked through."""
+
+    removed: int
+    next: Drain
+    at: int
+    left: int
+
+
+def drained(reply: Sequence[Any]) -> Drained:
+    _, removed, waiting, later, at, left = reply
+    following = Drain([value.decode() for value in waiting], [value.decode() for value in later])
+    return Drained(removed, following, at, left)
+
+
 class Mode(IntEnum):
     """What admit does with a batch; see ``lua/admit.lua``."""
 
@@ -74,9 +97,9 @@ def admit_args(
     flat: list[Any] = [crawl, int(mode), batch]
     for fingerprint, host, item in rows:
         if isinstance(item, Mark):
-            flat += (str(fingerprint), host, item.kind, str(item.bytes))
+            flat += (str(fingerprint), host, f"{item.kind}{item.bytes}")
         else:
-            flat += (str(fingerprint), host, chr(LEVEL_A + item.level), entry_of(item))
+            flat += (str(fingerprint), host, value_of(item))
     return to_msgpack(flat)
 
 

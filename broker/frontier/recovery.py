@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import gevent
 
 from broker.frontier import keys
-from broker.frontier.node import CLOCK, Fenced, Node
+from broker.frontier.node import CLOCK, Fenced, Full, Node
 from broker.frontier.partition import Mode
 from broker.frontier.ring import settle
 from schema.clock import epoch_ms, monotonic
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 log = logger("recovery")
 
-CHUNK = 2000
+CHUNK = 8192
+"""Rows put in together: enough that each of many partitions gets some in a call."""
 STALLED_MS = 10_000
 """A replay that put nothing in for so long is taken over."""
 FENCED_SECONDS = 30.0
@@ -50,6 +51,7 @@ LOOK_SECONDS = 5.0
 
 _FIELDS = "'state', 'epoch', 'clean', 'owed', 'offset', 'used', 'gap', 'jumps', 'parts', 'run'"
 _NOW = f"""{CLOCK}
+redis.call('DEL', '{keys.NIL}')
 local o = redis.call('HMGET', KEYS[1], {_FIELDS})
 local now = node_time(o[5], o[6], o[7], o[8], o[9], true)
 """
@@ -90,11 +92,18 @@ return 1
 """
 """Close the node to be emptied. ARGV: run_id, epoch, ms until it is taken over, longest hold ms."""
 
-_EMPTIED = """
+_EMPTIED = f"""
+redis.call('DEL', '{keys.NIL}')
 local o = redis.call('HMGET', KEYS[1], 'state', 'run', 'epoch')
 if o[1] ~= 'emptying' or o[2] ~= ARGV[1] or o[3] ~= ARGV[2] then return 0 end
 redis.call('HSET', KEYS[1], 'state', 'open', 'tick', 0)
 return 1
+"""
+
+
+_CLEAN = f"""
+redis.call('DEL', '{keys.NIL}')
+return redis.call('HSET', KEYS[1], 'clean', ARGV[1])
 """
 
 
@@ -417,11 +426,13 @@ class Recovery:
             for batch in store.log_seeds(since, force=force):
                 self._seeds(put, batch, everything=job.everything)
                 job.done += 1
+            put.flush()
         job.phase, job.done = "links", pages + finals + batches
         for chunk in store.log_links(since):
             for crawl_id, links in chunk:
-                put.admissions(crawl_id, links)
+                put.collect(crawl_id, links)
             job.done += len(chunk)
+        put.flush()
         job.phase = "blocks"
         for host, until_ms, _ in store.blocks(epoch_ms()):
             if put.here(host):
@@ -450,8 +461,11 @@ class Recovery:
             urls = [item for item in urls if item.url not in owed]
         elif batch.force:
             urls, forced = forced, urls
-        put.admissions(batch.crawl, urls)
-        put.admissions(batch.crawl, forced, batch=batch.id)
+        put.collect(batch.crawl, urls)
+        try:
+            put.admissions(batch.crawl, forced, batch=batch.id)
+        except Full:  # sessions have to open before there is room: it is pending until then
+            self._store.restamp_seeds(batch.id)
 
 
 class _Putter:
@@ -463,6 +477,7 @@ class _Putter:
         self._crawls = crawls
         self._on = set(frontier.partitions_on(job.node))
         self._all = len(self._on) == len(frontier.partitions)
+        self._collected: dict[int, list[Admission]] = {}
 
     def here(self, host: str) -> bool:
         """Whether the node holds the host's partition."""
@@ -474,7 +489,23 @@ class _Putter:
             if self._all or self.here(host_of(mark.url)):
                 by_crawl.setdefault(mark.crawl, []).append(mark)
         for crawl, some in by_crawl.items():
-            self._put(crawl, some, self._frontier.mark_settled)
+            self._put(crawl, some, self._mark)
+
+    def _mark(self, crawl: int, marks: list[Mark]) -> None:
+        with suppress(Full):  # what is not marked is at worst fetched again
+            self._frontier.mark_settled(crawl, marks)
+
+    def collect(self, crawl: int, items: list[Admission]) -> None:
+        """Queue what is new, now or at the latest at :meth:`flush`."""
+        collected = self._collected.setdefault(crawl, [])
+        collected += items
+        if len(collected) >= CHUNK:
+            self.admissions(crawl, self._collected.pop(crawl))
+
+    def flush(self) -> None:
+        """Put in what was collected."""
+        while self._collected:
+            self.admissions(*self._collected.popitem())
 
     def admissions(self, crawl: int, items: list[Admission], batch: int = 0) -> None:
         """Queue what is new; all, with the number of a forced batch."""
@@ -501,7 +532,7 @@ def mark_clean(node: Node) -> None:
     The epoch says which stop it was: opening raises it, so that a server which was put back to
     before that is not taken for a clean one.
     """
-    node.command("HSET", keys.OWNER, "clean", node.epoch)
+    node.command("EVAL", _CLEAN, 1, keys.OWNER, node.epoch)
 
 
 def _refuse_eviction(node: Node) -> None:

@@ -6,6 +6,7 @@ short here.
 
 from __future__ import annotations
 
+import os
 import signal
 import urllib.error
 from collections.abc import Callable
@@ -42,11 +43,24 @@ def _frozen(server: RedisServer) -> None:
     server.process.send_signal(signal.SIGCONT)
 
 
+def _cut_back(server: RedisServer) -> None:
+    """A power cut: the last two seconds of the append-only file never reached the disk."""
+    sizes = {file: file.stat().st_size for file in server.folder.rglob("*.aof")}
+    gevent.sleep(2)
+    server.kill()
+    lost = 0
+    for file, size in sizes.items():
+        lost += file.stat().st_size - size
+        os.truncate(file, size)
+    assert lost > 0
+    server.start()
+
+
 def _scripts_gone(server: RedisServer) -> None:
     server.client.script_flush()
 
 
-@pytest.mark.parametrize("harm", [_killed, _emptied, _frozen, _scripts_gone])
+@pytest.mark.parametrize("harm", [_killed, _cut_back, _emptied, _frozen, _scripts_gone])
 def test_a_crawl_survives_what_happens_to_redis(
     tmp_path: Path, redis_server: RedisServer, harm: Callable[[RedisServer], None]
 ) -> None:

@@ -240,15 +240,10 @@ def test_a_deleted_crawl_is_gone_and_may_be_made_again(broker: BrokerProcess) ->
     client = broker.client()
     old = client.put_crawl(CreateCrawl(name="t", seeds=("https://a.example/",)))
     client.delete("t")
-
-    def gone() -> bool:
-        try:
-            client.crawl("t")
-        except Refused as refused:
-            return refused.status == 404
-        return False
-
-    wait_until(gone, 10, "the crawl is gone")
+    with pytest.raises(Refused) as refused:
+        client.crawl("t")
+    assert refused.value.status == 404
+    wait_until(lambda: client.purges() == [], 10, "nothing is left of it")
     assert lease(client, wait=0.3) == ()
     new = client.put_crawl(CreateCrawl(name="t", seeds=("https://a.example/",)))
     assert new.id != old.id

@@ -75,9 +75,13 @@ class Worker:
         )  # fmt: skip
         return self.frontier.lease(request).sessions
 
-    def reconcile(self, *holding: str) -> int:
+    def reconcile(self, *holding: str, idle: tuple[str, ...] = ()) -> int:
         request = ReconcileRequest(
-            worker=self.name, incarnation=self.incarnation, sequence=self.sequence, holding=holding
+            worker=self.name,
+            incarnation=self.incarnation,
+            sequence=self.sequence,
+            holding=holding,
+            idle=idle,
         )
         return self.frontier.reconcile(request).tasks
 
@@ -99,8 +103,9 @@ def finish_all(frontier: Frontier, s: Session) -> None:
 
 def pass_time(frontier: Frontier, seconds: float) -> None:
     for node in frontier.nodes:
-        node.command("HINCRBY", keys.OWNER, "offset", round(seconds * 1000))
-        node._base_ms = None
+        # in one step: who finds a jump that it does not know takes the node's time as it is
+        both = "for i = 1, 4, 2 do redis.call('HINCRBY', KEYS[1], ARGV[i], ARGV[i + 1]) end"
+        node.command("EVAL", both, 1, keys.OWNER, "offset", round(seconds * 1000), "jumps", 1)
 
 
 def until(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
@@ -292,6 +297,52 @@ def test_reconcile_frees_what_a_dead_worker_held_and_rests_its_hosts(
     assert Worker(frontier, incarnation=1).lease() == (), "an older incarnation opens nothing"
 
 
+def test_task_of_a_page_that_took_its_process_along_stays_a_suspect(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 1))
+    worker = Worker(frontier)
+    suspects = []
+    for kind in ("reset", "process_death", "timeout"):
+        (s,) = worker.lease(wait=3)
+        suspects.append(s.tasks[0].suspect)
+        outcome = Retry(wait=0.1, kind=kind)
+        item = FinishItem(session=s.session, token=s.token, task=1, outcome=outcome)
+        assert frontier.finish([item]) == ["ok"]
+        close(frontier, s)
+    (s,) = worker.lease(wait=3)
+    assert [*suspects, s.tasks[0].suspect] == [False, False, True, True]
+    assert s.tasks[0].errors == 3
+
+
+def test_host_without_a_request_under_way_need_not_rest_when_its_worker_died(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, [*urls("idle.example", 1), *urls("busy.example", 1)])
+    found = {s.host: s for s in Worker(frontier, incarnation=1).lease()}
+    restarted = Worker(frontier, incarnation=2)
+    assert restarted.reconcile(idle=(found["idle.example"].token,)) == 2
+    assert [s.host for s in restarted.lease()] == ["idle.example"]
+    assert frontier.host("busy.example").next_in > 4
+
+
+def test_task_whose_workers_die_again_and_again_becomes_a_suspect(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 1))
+    suspects, idle = [], ()
+    for number in range(1, 5):
+        worker = Worker(frontier, incarnation=number)
+        worker.reconcile(idle=idle)
+        (s,) = worker.lease(wait=3)
+        suspects.append(s.tasks[0].suspect)
+        idle = (s.token,)
+    assert suspects == [False, False, False, True]
+
+
 def test_retry_waits_and_counts_errors(frontier: Frontier, store: Store) -> None:
     crawl = new_crawl(frontier, store, delay=0)
     frontier.admit(crawl.id, urls("h.example", 1))
@@ -307,6 +358,21 @@ def test_retry_waits_and_counts_errors(frontier: Frontier, store: Store) -> None
     assert "failed 1 time" in state.why
     (again,) = worker.lease(wait=3)
     assert (again.tasks[0].errors, again.tasks[0].deliveries) == (1, 1)
+
+
+def test_host_that_found_no_room_rests_and_has_not_failed(frontier: Frontier, store: Store) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 2))
+    worker = Worker(frontier)
+    (s,) = worker.lease()
+    item = CloseItem(
+        session=s.session, token=s.token, release=(1, 2), report=HostReport(block=30.0)
+    )
+    assert frontier.close_sessions([item]) == ["ok"]
+    state = frontier.host("h.example")
+    assert 29 < state.next_in <= 30
+    assert (state.blocked_in, state.failures, state.waiting) == (0, 0, 2)
+    assert worker.lease() == ()
 
 
 # -- order and fairness
@@ -423,6 +489,19 @@ def test_retry_finished_at_a_broker_that_is_gone_is_promoted_by_the_others(
     assert len(worker.lease(wait=2)) == 1, "sooner than by the look for lost messages"
 
 
+def test_reconcile_releases_more_sessions_than_one_script_does(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    hosts = [f"h{n}.example.org" for n in range(80)]  # of one domain: one partition
+    frontier.admit(crawl.id, [item for host in hosts for item in urls(host, 2)])
+    worker = Worker(frontier)
+    held = [s for _ in range(6) for s in worker.lease(sessions=80, wait=0)]
+    assert len(held) == 80
+    assert worker.reconcile(held[0].token) == 2 * 79
+    assert worker.reconcile() == 2
+
+
 # -- crawls
 
 
@@ -440,8 +519,23 @@ def test_deleted_crawl_is_gone_to_everybody_and_leaves_no_key(
     assert frontier.finish([item]) == ["gone"]
     close(frontier, s)
     worker.reconcile()
-    left = [k for k in redis_server.client.keys("gc:{*") if ":ws:" not in k and ":h:" not in k]
-    assert left == []
+    kinds = {key.split(":")[2] for key in redis_server.client.keys("gc:{*")}
+    assert kinds <= {"ws", "h", "c"}, "the last for an hour: that it was deleted"
+    records = redis_server.client.keys("gc:{*:c:*")
+    assert all(0 < redis_server.client.ttl(key) <= 3600 for key in records)
+
+
+def test_crawl_that_was_deleted_is_not_made_known_again_by_who_has_just_read_it(
+    frontier: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 3))
+    frontier.drop_crawl(crawl.id)
+    frontier.put_crawl(crawl)
+    records = redis_server.client.keys(f"gc:*:c:{crawl.id}")
+    assert all(0 < redis_server.client.ttl(key) <= 3600 for key in records)
+    with pytest.raises(UnknownCrawl):
+        frontier.admit(crawl.id, urls("h.example", 3))
 
 
 def test_forced_admission_queues_seen_urls_again(frontier: Frontier, store: Store) -> None:

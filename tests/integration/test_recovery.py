@@ -38,7 +38,8 @@ class House:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.server = RedisServer(folder / "redis").start()
+        # "always": a copy of the disk holds all that was answered before it.
+        self.server = RedisServer(folder / "redis", None, "--appendfsync", "always").start()
         self.store = self.open_store()
         self.frontier = self.broker()
         self.crawl = new_crawl(self.frontier, self.store, delay=0)
@@ -321,6 +322,7 @@ def test_sessions_wait_for_the_replay_while_admitting_and_finishing_go_on(
     until(lambda: house.frontier.repairs()[0].phase == "links")
     house.seed("i.example/2")
     finish_all(house.frontier, held)
+    assert close(house.frontier, held) == "ok"
     before = house.frontier.nodes[0].tick
     house.tick(3)
     gevent.sleep(2.2)  # the longest lease and request are over
@@ -329,7 +331,8 @@ def test_sessions_wait_for_the_replay_while_admitting_and_finishing_go_on(
     assert house.frontier.nodes[0].tick == before, "a tick would shorten the next replay"
     go_on.set()
     house.refilled()
-    assert house.waiting() == ["i.example/1", "i.example/2"]
+    others = {"h.example/1", "i.example/1", "i.example/2"} - {f"{held.host}/1"}
+    assert set(house.waiting()) == others
     house.tick()
     assert house.frontier.nodes[0].tick > before
 
@@ -346,6 +349,27 @@ def test_a_hosts_delay_counts_from_the_last_request_of_sessions_that_were_forgot
     client, p = house.server.client, house.frontier.partition_of("h.example")
     opened = client.hget(f"gc:{{{p}}}:s:{session.token}", "opened")
     assert float(opened) >= float(client.hget(keys.OWNER, "rest")) + 2000
+
+
+def test_a_crawl_that_a_node_was_not_told_of_yet_is_not_taken_for_deleted(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker would drop the links, a broker the seeds."""
+    go_on, real = Event(), house.frontier.tell
+
+    def slow(*given: Any) -> None:
+        go_on.wait(10)
+        real(*given)
+
+    monkeypatch.setattr(house.frontier, "tell", slow)
+    house.server.client.flushall()
+    _quietly(lambda: house.frontier.scan(house.crawl.id))
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            house.frontier.admit(house.crawl.id, urls("h.example", 1))
+    go_on.set()
+    house.refilled()
+    assert house.frontier.admit(house.crawl.id, urls("h.example", 1)) == [True]
 
 
 def test_a_replay_that_its_broker_left_is_taken_over(
@@ -427,7 +451,7 @@ def test_an_epoch_that_nobody_claimed_a_node_under_is_claimed_after_a_while(
 def test_seeds_that_were_admitted_too_long_after_their_stamp_are_stamped_again(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service, real = Service(house.frontier, house.store), house.frontier.admit
+    real = house.frontier.admit
     house.tick()
     stamps = []
 
@@ -439,6 +463,7 @@ def test_seeds_that_were_admitted_too_long_after_their_stamp_are_stamped_again(
         return real(*given, **more)
 
     monkeypatch.setattr(house.frontier, "admit", late)
+    service = Service(house.frontier, house.store)
     assert seeding.admit(service, house.crawl, urls("h.example", 2), force=False) == [True, True]
     assert stamps[1] - stamps[0] == MARGIN + 2
     assert house.store.pending_seeds() == []
@@ -523,6 +548,24 @@ def test_repair_of_a_healthy_node_changes_nothing(house: House, everything: bool
     (report,) = house.frontier.repairs()
     assert report.everything is everything
     assert (report.total > 0) is everything
+
+
+def test_a_redis_at_its_memory_limit_is_refilled_as_far_as_it_goes_and_opens(
+    house: House,
+) -> None:
+    house.seed("h.example/a", "h.example/b")
+    house.store_page("h.example/a", "h.example/c")
+    house.tick(2)
+    batch = house.seed("h.example/a", force=True)
+    client = house.server.client
+    client.delete(*client.keys("gc:{*"))
+    client.config_set("maxmemory", "100kb")
+    house.frontier.repair(everything=True)
+    until(lambda: house.frontier.repairs()[0].phase == "done")
+    assert [pending.id for pending in house.store.pending_seeds()] == [batch]
+    client.config_set("maxmemory", 0)
+    places = house.store.overflow_places()
+    assert places, "what did not fit waits in the store"
 
 
 def test_repair_all_mends_a_redis_that_lost_keys_unnoticed(house: House) -> None:

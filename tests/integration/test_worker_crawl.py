@@ -38,7 +38,10 @@ def targets(server: SiteServer) -> Counter[str]:
 def test_page_that_kills_its_process_is_charged_alone(
     tmp_path: Path, redis_server: RedisServer, mode: str, kind: str
 ) -> None:
-    """tries = 1: the first death is the last, so the other deadly pages are left out of scope."""
+    """Its first strike takes the process along, the second one only the process it is read in.
+
+    tries = 1: the death in company is no proof, the death alone is the last word.
+    """
     others = [f"{path}$" for path in DEADLY if path != f"/{mode}"]
     with (
         SiteServer(menu_site) as server,
@@ -57,8 +60,65 @@ def test_page_that_kills_its_process_is_charged_alone(
         stored = read_stored(tmp_path / "data")
         assert stored.pages == {server.url(path) for path in ["/", *PAGES]}
         assert stored.dead == {server.url(f"/{mode}")}
-        assert system.stats()["failures"] == {kind: 1}
-        assert targets(server)[f"/{mode}"] == 1
+        stats = system.stats()
+        assert (stats["failures"], stats["retries"]) == ({kind: 2}, 1)
+        assert system.call("GET", "/v1/dead?crawl=test")["items"][0]["letter"]["kind"] == kind
+        assert targets(server)[f"/{mode}"] == 2
+        log = (tmp_path / "worker.log").read_text()
+        assert log.count("child died") == 1
+        assert log.count("reading alone") >= 1
+
+
+def test_request_hook_that_kills_is_charged_alone(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    def site(request: Request) -> Answer:
+        if request.target == "/":
+            return Answer(body=html("menu", [*PAGES, "/request-kill"]))
+        return menu_site(request)
+
+    with SiteServer(site) as server, System(tmp_path, [redis_server.url]).start() as system:
+        system.crawl([server.url("/")], delay=0, tries=1, hook="tests.support.deadly_hook")
+        system.wait_done(60)
+        stored = read_stored(tmp_path / "data")
+        assert stored.pages == {server.url(path) for path in ["/", *PAGES]}
+        assert stored.dead == {server.url("/request-kill")}
+        assert targets(server)["/request-kill"] == 0
+        assert (tmp_path / "worker.log").read_text().count("child died") == 1
+
+
+def test_hosts_without_a_request_under_way_go_on_at_once_when_a_page_kills(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    """The longest request is a minute, and so is the rest of hosts that had one under way."""
+    hosts = tuple(f"127.0.0.{number}" for number in range(2, 8))
+
+    def site(request: Request) -> Answer:
+        if request.target == "/" and request.address == hosts[0]:
+            return Answer(body=html("menu", ["/kill"]))
+        if request.target == "/kill":  # so that the others are between two requests by then
+            return Answer(body=html("kill", []), wait=1.0)
+        return menu_site(request)
+
+    with SiteServer(site, hosts) as server, System(tmp_path, [redis_server.url]).start() as system:
+        system.crawl(
+            [server.url("/", host) for host in hosts],
+            delay=2,
+            exclude=["/hang$", "/wait$"],
+            hook="tests.support.deadly_hook",
+            name="test",
+        )
+        log = tmp_path / "worker.log"
+        wait_until(lambda: "child died" in log.read_text(), 30, "the page kills")
+        before = {hit.address: len(server.hits) for hit in server.hits}
+        assert set(before) == set(hosts)
+        count = len(server.hits)
+
+        def gone_on() -> set[str]:
+            return {hit.address for hit in server.hits[count:]}
+
+        wait_until(lambda: len(gone_on()) >= len(hosts) - 1, 20, "the others go on")
+        system.call("DELETE", "/v1/crawls/test")
 
 
 def test_sigterm_hands_back_what_was_not_fetched(tmp_path: Path, redis_server: RedisServer) -> None:

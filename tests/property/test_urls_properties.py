@@ -140,6 +140,19 @@ def test_plain_references_agree_with_the_parser(reference: str) -> None:
     assert resolved == canonical_or_none(reference, base)
 
 
+@given(
+    st.from_regex(
+        r"https?://(xn--)?[a-z0-9_.-]{1,8}\.[a-z0-9]{2,4}(:80)?/[A-Za-z0-9/._~%-]{0,12}"
+        r"(\?[a-z=%./]{0,8})?[#\n]?",
+        fullmatch=True,
+    )
+)
+@settings(max_examples=400, deadline=None)
+def test_plain_urls_agree_with_the_parser(url: str) -> None:
+    """Beside a base every URL goes through the parser."""
+    assert canonical_or_none(url) == canonical_or_none(url, "https://example.org/a")
+
+
 @given(URLS)
 @settings(deadline=None)
 def test_task_path_and_host_rebuild_the_url(url: str) -> None:

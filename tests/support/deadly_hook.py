@@ -1,4 +1,4 @@
-"""A user's hook that kills, hangs or freezes its process on certain pages."""
+"""A user's hook that kills, hangs or freezes its process on certain pages and requests."""
 
 from __future__ import annotations
 
@@ -6,13 +6,26 @@ import os
 import signal
 import time
 
-from schema.records import Fetched, Page
+from schema.records import Fetched, Page, Task
 
 
-def on_page(page: Page, fetched: Fetched) -> None:
-    if "kill" in page.title:
+def on_page(page: Page, fetched: Fetched) -> dict[str, int]:
+    _do(page.title)
+    return {"pid": os.getpid()}
+
+
+def request(task: Task, headers: dict[str, str]) -> dict[str, str]:
+    if "/request-" in task.url:
+        _do(task.url)
+    return headers
+
+
+def _do(word: str) -> None:
+    if "kill" in word:
         os.kill(os.getpid(), signal.SIGKILL)
-    while "hang" in page.title:
+    while "hang" in word:
         continue
-    while "wait" in page.title:
+    while "wait" in word:
         time.sleep(1)  # gevent's: the hub goes on turning
+    if "exit" in word:
+        os._exit(3)

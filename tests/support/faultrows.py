@@ -58,13 +58,18 @@ class KillWorkers:
         self.points = WORKER_POINTS * times
 
     def __call__(self, rig: Rig) -> None:
-        died = "any moment"
-        for number, point in enumerate((*self.points, ""), 1):
+        died, left = "any moment", list(self.points)
+        while True:
             rig.system.kill("worker")
             with rig.blow(f"kill -9 a worker at {died}"):
+                if died in WORKER_POINTS and rig.must_repeat():
+                    left.insert(0, died)
+                point = left.pop(0) if left else ""
                 rig.system.start_worker(rig.armed(point))
-            if point:
-                rig.die(rig.system.children()[0], after=0.9 * number / (len(self.points) + 1))
+            if not point:
+                return
+            share = 0.9 * (1 - (len(left) + 1) / (len(self.points) + 1))
+            rig.die(rig.system.children()[0], after=share)
             died = point
 
 
@@ -73,11 +78,11 @@ KILL_WORKERS = Fault(
     KillWorkers(times=10),
     "commit, then admit, then finish, all idempotent; a new incarnation reconciles",
     rows=(1,),
-    web=WebSpec(hosts=200, pages=100_000),
+    web=WebSpec(hosts=250, pages=100_000),
     seeds=400,
     after=0.01,
     delay=0.01,
-    settings=LONG_LEASE,
+    settings={**LONG_LEASE, "greenlets": "150"},
 )
 
 
@@ -119,16 +124,21 @@ BROKER_POINTS = (
 
 def kill_brokers(rig: Rig) -> None:
     """kill -9 twice at any moment, and at each of :data:`BROKER_POINTS`."""
-    died, shares = "", iter((0.1, 0.2, 0.3, 0.4, 0.5))
-    for point in ("", *BROKER_POINTS, ""):
+    died, left = "", ["", *BROKER_POINTS]
+    while True:
         if not died:
-            rig.until_at_stake(2, next(shares))
+            rig.until_at_stake(2, after=0.1 * (5 - len(left)))
         rig.system.kill("broker")
         with rig.blow(f"kill -9 the broker at {died or 'any moment'}"):
+            if died and rig.must_repeat():
+                left.insert(0, died)
+            point = left.pop(0) if left else ""
             rig.system.start_broker(rig.armed(point))
+        if not (point or left):
+            return
         if point:
             assert rig.system.broker is not None
-            rig.die(psutil.Process(rig.system.broker.pid), next(shares))
+            rig.die(psutil.Process(rig.system.broker.pid), after=0.1 * (5 - len(left)))
         died = point
 
 
@@ -185,7 +195,7 @@ def kill_redis(rig: Rig) -> None:
 KILL_REDIS = Fault(
     "kill -9 Redis (everysec) and start it again",
     kill_redis,
-    "another run_id: closed, replayed from SQL, rested for the longest lease and request",
+    "another run_id: SQL's window is replayed; a rest for the longest lease and request",
     rows=(4,),
     web=WebSpec(pages=10_000),
     delay=0.1,
@@ -297,7 +307,7 @@ def _blocks_hold(rig: Rig) -> list[str]:
 POWER_CUT = Fault(
     "power cut: append-only file cut back by 2 s of writes",
     PowerCut(),
-    "as above; unknown tokens are stale; blocks are written through to SQL",
+    "SQL's window is replayed; unknown tokens are stale; blocks are written through to SQL",
     rows=(5,),
     web=WebSpec(pages=10_000),
     delay=0.1,
@@ -318,7 +328,7 @@ def delete_folder(rig: Rig) -> None:
 DELETE_FOLDER = Fault(
     "Redis' data folder deleted",
     delete_folder,
-    "an empty Redis is replayed in full from SQL",
+    "an empty Redis is given all that SQL holds; a rest as for a killed one",
     rows=(6,),
     web=WebSpec(pages=10_000),
     delay=0.1,
@@ -384,7 +394,7 @@ _PROMOTION = Promotion()
 PROMOTE_REPLICA = Fault(
     "a replica promoted while behind",
     _PROMOTION,
-    "another run_id, as above; what the replica lacks is replayed from SQL",
+    "another run_id: what the replica lacks is in SQL's window; a rest as for a killed one",
     rows=(7,),
     web=WebSpec(pages=10_000),
     delay=0.1,

@@ -7,12 +7,14 @@ of them at the end.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import gevent
 import pytest
 
+from schema.clock import monotonic
 from schema.errors import UnknownCrawl
 from schema.records import (
     Admission,
@@ -333,6 +335,30 @@ class StoreContract:
         store.seeds_admitted(first)
         store.seeds_admitted(first)
         assert [batch.id for batch in store.pending_seeds()] == [second]
+
+    def test_a_batch_is_claimed_before_anybody_finds_it_pending(
+        self, store: Store, crawl: int
+    ) -> None:
+        claimed: list[int] = []
+        found: list[int] = []
+
+        def claim(batch: int) -> None:
+            claimed.append(batch)
+            time.sleep(0.1)  # the other looks meanwhile
+            claimed.append(batch)
+
+        seeding = gevent.spawn(store.add_seeds, crawl, links("http://example.org/"), claim=claim)
+        limit = monotonic() + 10
+        while len(claimed) < 2 and monotonic() < limit:
+            pending = store.pending_seeds()
+            if len(claimed) == 1:
+                found.append(len(pending))
+            gevent.sleep(0.01)
+        batch = seeding.get(timeout=10)
+        assert claimed == [batch, batch]
+        assert found, "nobody looked while the batch was claimed and not committed"
+        assert not any(found)
+        assert [one.id for one in store.pending_seeds()] == [batch]
 
     def test_an_empty_batch_is_a_batch(self, store: Store, crawl: int) -> None:
         batch = store.add_seeds(crawl, [])

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from broker import bodies
+from broker.purge import Purging
+from schema.errors import Unavailable
 from tests.unit.test_broker_http import FORM, JSON, NDJSON, Api, fields
 
 PATH = "/v1/crawls/test/urls"
@@ -160,20 +162,26 @@ def test_a_crawl_is_paused_and_resumed_here_and_in_the_frontier(api: Api) -> Non
     assert api.call("POST", "/v1/crawls/test/pause").status_code == 409
 
 
-def test_a_crawl_is_deleted_in_the_background_and_busy_until_then(api: Api) -> None:
+def test_a_crawl_is_unknown_at_once_and_deleted_in_the_background(api: Api) -> None:
+    purging = Purging(api.service)
     api.queue.away = True  # the deletion has to wait
     assert api.call("DELETE", "/v1/crawls/test").status_code == 202
-    assert api.call("DELETE", "/v1/crawls/test").status_code == 202
+    with pytest.raises(Unavailable):
+        purging.work()
+    (under_way,) = api.call("GET", "/v1/purges").json
+    assert (under_way["crawl"], under_way["instance"], under_way["host"]) == ("test", 1, "")
     for method, path, body in [
+        ("GET", "/v1/crawls/test", None),
+        ("DELETE", "/v1/crawls/test", None),
         ("POST", PATH, {"urls": ["https://a.example/"]}),
-        ("POST", "/v1/crawls", {"name": "test"}),
         ("POST", "/v1/crawls/test/resume", None),
     ]:
-        assert api.call(method, path, body).status_code == 409
+        assert api.call(method, path, body).status_code == 404
     api.queue.away = False
-    api.service.settled(5.0)
-    assert api.call("GET", "/v1/crawls/test").status_code == 404
+    purging.work()
+    assert api.call("GET", "/v1/purges").json == []
     assert api.queue.crawls == {}
+    assert api.call("POST", "/v1/crawls", {"name": "test"}).json["id"] > 1
 
 
 def test_large_batches_are_judged_in_the_order_given(api: Api) -> None:

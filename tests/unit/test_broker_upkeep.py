@@ -9,6 +9,7 @@ from typing import Any
 import gevent
 import pytest
 
+from broker import seeding
 from broker.service import Service
 from broker.upkeep import BUSY_SECONDS, QUIET_SECONDS, Upkeep, limit_reached
 from schema.errors import Unavailable
@@ -180,6 +181,28 @@ def test_the_logs_clock_steps_once_a_second_and_only_in_use(house: House) -> Non
     assert house.store.tick() == first + 3
 
 
+def test_two_brokers_raise_the_logs_clock_once_a_second_and_one_goes_on_alone(house: House) -> None:
+    other = Upkeep(house.service)
+    for upkeep in (house.upkeep, other):
+        upkeep.step()
+    first = house.store.clock().clock
+    for _ in range(5):
+        house.now += 0.5
+        house.upkeep.step()
+        house.now += 0.5
+        other.step()
+    assert house.store.clock().clock in (first + 5, first + 4)
+    for _ in range(5):
+        house.now += 1.0
+        other.step()
+    assert house.store.clock().clock >= first + 8
+
+
+def test_the_tick_is_a_value_read_before_the_clock_is_raised(house: House) -> None:
+    house.upkeep.step()
+    assert house.queue.ticks == [house.store.clock().clock - 1]
+
+
 def test_without_an_active_crawl_the_frontier_is_not_asked(house: House) -> None:
     crawl = house.crawl()
     house.store.set_state(crawl.id, "paused")
@@ -190,7 +213,7 @@ def test_without_an_active_crawl_the_frontier_is_not_asked(house: House) -> None
 def test_a_crawl_that_is_being_deleted_is_left_alone(house: House) -> None:
     crawl = house.crawl()
     house.queue.away = True
-    house.service.delete(crawl)
+    house.service.purge(crawl)
     gevent.sleep(0.05)
     house.upkeep.step()
     assert house.queue.scans == 0
@@ -250,3 +273,23 @@ def test_a_batch_that_a_request_is_admitting_is_left_to_it(house: House) -> None
     house.service.admitting.discard(batch)
     house.upkeep.step()
     assert house.queue.seen[crawl.id] == ["https://a.example/"]
+
+
+def test_a_batch_is_its_requests_own_from_the_moment_it_can_be_found(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the commit and the requester's turn the upkeep may look."""
+    crawl = house.crawl()
+    add_seeds = house.store.add_seeds
+
+    def slow(*given: Any, **named: Any) -> int:
+        batch = add_seeds(*given, **named)
+        house.upkeep.step()
+        return batch
+
+    monkeypatch.setattr(house.store, "add_seeds", slow)
+    assert seeding.admit(house.service, crawl, [Admission("https://a.example/")], force=False) == [
+        True
+    ]
+    assert house.store.pending_seeds() == []
+    assert house.service.admitting == set()

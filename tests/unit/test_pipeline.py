@@ -30,7 +30,9 @@ from schema.records import (
 )
 from schema.urls import fingerprint
 from worker import hooks, retry, robots
+from worker.alone import DiedAlone, NoProcess
 from worker.auth import Anonymous
+from worker.crawls import CrawlContext
 from worker.download import LeaseExpired
 from worker.gate import ASK_AGAIN_SECONDS, RobotsGate
 from worker.hooks import Hooks
@@ -38,6 +40,7 @@ from worker.journal import Journal
 from worker.links import MAX_REDIRECTS
 from worker.marker import Marker, Suspect
 from worker.pipeline import Pipeline
+from worker.reading import Reading, read
 from worker.sessions import Held
 from worker.writer import Result
 
@@ -136,6 +139,28 @@ class Stopping(Event):
         self.waits.append(round(timeout or 0.0))
 
 
+@dataclass
+class AloneDouble:
+    """Reads like the process of its own does, in this one; ``error`` is raised instead."""
+
+    read_: list[str] = field(default_factory=list)
+    error: Exception | None = None
+
+    def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
+        self.read_.append(task.url)
+        if self.error is not None:
+            raise self.error
+        return read(context, task, fetched)
+
+    def request_headers(
+        self, context: CrawlContext, task: Task, headers: dict[str, str]
+    ) -> dict[str, str]:
+        self.read_.append(task.url)
+        if self.error is not None:
+            raise self.error
+        return context.hooks.request_headers(task, headers)
+
+
 class World:
     """A pipeline on doubles. ``run`` leases URLs of host ``h`` and returns the close."""
 
@@ -143,6 +168,7 @@ class World:
         self.site = Site()
         self.stopping = Stopping()
         self.marker = Marker(folder / "marker")
+        self.alone = AloneDouble()
         self.set(scope="host")
 
     def set(self, **options: Any) -> None:
@@ -161,6 +187,7 @@ class World:
             writer=self.stores,  # type: ignore[arg-type]
             journal=Journal("w-0", clock=lambda: 1000),
             marker=self.marker,
+            alone=self.alone,
             stopping=self.stopping,
         )
         numbered = tuple(
@@ -567,7 +594,7 @@ def test_extraction_that_raises_is_charged_to_its_page_alone(
     def extract(*_: Any, **__: Any) -> Any:
         raise RuntimeError("tree")
 
-    monkeypatch.setattr("worker.pipeline.extract", extract)
+    monkeypatch.setattr("worker.reading.extract", extract)
     world.site.answers["http://h/a"] = html("x")
     world.run("http://h/a", "http://h/b")
     first, second = world.stores.results
@@ -655,3 +682,46 @@ def test_store_that_is_away_is_waited_for(world: World) -> None:
     world.stores.away = 3
     world.run("http://h/a")
     assert world.outcomes == [Done(kind="gone")]
+
+
+SUSPECT = Task(1, "http://h/s", deliveries=4)
+
+
+def test_suspect_is_read_alone_and_not_under_the_marker(
+    world: World, use: Callable[..., None]
+) -> None:
+    seen: list[Suspect | None] = []
+    use(
+        on_page=lambda page, fetched: seen.append(world.marker.suspect()),
+        request=lambda task, headers: {**headers, "x-own": "1"},
+    )
+    world.site.answers |= {url: html("<title>T</title>") for url in ("http://h/s", "http://h/b")}
+    world.run(SUSPECT, "http://h/b")
+    assert world.alone.read_ == ["http://h/s", "http://h/s"], "its headers, then its page"
+    assert seen[0] is None
+    assert seen[1] is not None
+    assert world.site.headers[-1]["x-own"] == "1"
+    assert [result.page.title for result in world.stores.results if result.page] == ["T", "T"]
+
+
+@pytest.mark.parametrize("hook", [True, False])
+def test_suspect_that_dies_alone_is_charged_and_the_session_goes_on(
+    world: World, use: Callable[..., None], hook: bool
+) -> None:
+    if hook:
+        use(request=lambda task, headers: headers)
+    world.alone.error = DiedAlone(FailureKind.STALLED, "read alone, it did not end within 30 s")
+    world.site.answers |= {url: html() for url in ("http://h/s", "http://h/b")}
+    world.run(msgspec.structs.replace(SUSPECT, errors=2), Task(2, "http://h/b"))
+    assert world.outcomes == [Dead("stalled"), Done(stored=False, bytes=0)]
+    assert world.stores.results[0].finals[0].detail.startswith("read alone")
+    assert world.site.pages == (["http://h/b"] if hook else ["http://h/s", "http://h/b"])
+
+
+def test_suspect_goes_back_uncharged_when_there_is_no_process_to_read_it(world: World) -> None:
+    world.alone.error = NoProcess("cannot be started")
+    world.site.answers["http://h/s"] = html()
+    close = world.run(SUSPECT, Task(2, "http://h/b"))
+    assert world.outcomes == []
+    assert close is not None
+    assert close.release == (1, 2)

@@ -31,7 +31,7 @@ from worker.sessions import Held, Sessions
 from worker.writer import Writer
 
 
-def session(number: int) -> Session:
+def session(number: int, robots_known: bool = True) -> Session:
     return Session(
         session=f"1/h{number}",
         token=f"{number:016x}",
@@ -41,7 +41,7 @@ def session(number: int) -> Session:
         ttl=60,
         delay=0,
         floor=0,
-        robots_known=True,
+        robots_known=robots_known,
         tasks=(),
     )
 
@@ -87,8 +87,8 @@ class Broker:
     def ready(self) -> bool:
         return not self.down
 
-    def add(self, *numbers: int) -> None:
-        self.sessions += [session(number) for number in numbers]
+    def add(self, *numbers: int, robots_known: bool = True) -> None:
+        self.sessions += [session(number, robots_known) for number in numbers]
         self.some.set()
 
     def calls(self, kind: type) -> list[Any]:
@@ -138,7 +138,9 @@ class Rig:
         self, greenlets: int = 4, lease_seconds: float = 60.0, grace_seconds: float = 0.5
     ) -> None:
         self.broker, self.runner, self.heart = Broker(), Runner(), Heart()
-        self.sessions, self.stopping, self.closed = Sessions(), Event(), []  # type: ignore[var-annotated]
+        self.sessions, self.stopping = Sessions(), Event()
+        self.closed: list[str] = []
+        self.closes: list[CloseItem] = []
         closing: Outbox[CloseItem] = Outbox(
             "close", self._close, lambda item, _: self.sessions.closed(item.token), linger=0.001
         )
@@ -161,6 +163,7 @@ class Rig:
 
     def _close(self, items: Any) -> ItemsReply:
         self.closed += [item.session for item in items]
+        self.closes += items
         return ItemsReply(tuple("ok" for _ in items))
 
     def until(self, holds: Callable[[], object]) -> None:
@@ -263,19 +266,75 @@ def test_held_sessions_are_extended(rig: Rig) -> None:
     assert quick.end() == 0
 
 
-def test_slow_hosts_get_half_of_the_greenlets_and_the_others_go_on(rig: Rig) -> None:
-    rig.runner.reports = {f"h{i}": HostReport(latency=9.0) for i in range(4)}
-    rig.runner.release.set()
+def crawl_along(rig: Rig) -> None:
+    """Whoever runs has been waiting for an answer for longer than a good host takes."""
+    for held in rig.runner.running.values():
+        held.since = held.since or 100.0 - 3.0
+
+
+def test_place_of_a_session_that_crawls_is_lent_to_another_host(rig: Rig) -> None:
     rig.broker.add(0, 1, 2, 3)
-    rig.until(lambda: len(rig.closed) == 4)
-    rig.runner.release.clear()
-    rig.broker.add(0, 1, 2, 3)
-    rig.until(lambda: len(rig.runner.running) == 2)
+    rig.until(lambda: len(rig.runner.running) == 4)
     rig.broker.add(7)
+    gevent.sleep(0.05)
+    assert "h7" not in rig.runner.running
+    crawl_along(rig)
     rig.until(lambda: "h7" in rig.runner.running)
-    assert len(rig.runner.running) == 3
+
+
+def test_strangers_find_room_for_twice_the_greenlets_and_good_hosts_go_on(rig: Rig) -> None:
+    """Five hundred hosts that never answer, four greenlets, and a few good hosts."""
+    rig.broker.add(*range(1000, 1500), robots_known=False)
+    rig.until(lambda: len(rig.runner.running) == 4)
+    crawl_along(rig)
+    rig.until(lambda: len(rig.runner.running) == 8)
+    crawl_along(rig)
+    rig.until(lambda: len(rig.closes) == 500 - 8)
+    assert all(item.report.block > 0 and not item.report.failed for item in rig.closes)
+    for number in range(4):
+        rig.broker.add(number)
+        rig.until(lambda number=number: f"h{number}" in rig.runner.running)
+    assert len(rig.runner.running) == 12, "bounded"
+
+
+def test_host_that_is_known_to_be_slow_leaves_half_of_the_room_to_strangers(rig: Rig) -> None:
+    rig.runner.reports = {f"h{i}": HostReport(latency=9.0) for i in range(6)}
     rig.runner.release.set()
-    rig.until(lambda: len(rig.closed) == 9)
+    rig.broker.add(*range(6))
+    rig.until(lambda: len(rig.closed) == 6)
+    rig.runner.release.clear()
+    rig.broker.add(*range(6))
+    rig.until(lambda: len(rig.runner.running) == 4)
+    crawl_along(rig)
+    rig.until(lambda: len(rig.closed) == 8)
+    assert {item.report.block > 0 for item in rig.closes[6:]} == {True}
+    rig.broker.add(7, robots_known=False)
+    rig.until(lambda: "h7" in rig.runner.running)
+
+
+def test_sessions_that_crawl_are_to_end_soon_when_others_found_no_room(rig: Rig) -> None:
+    rig.broker.add(*range(8), robots_known=False)
+    rig.until(lambda: len(rig.runner.running) == 4)
+    crawl_along(rig)
+    rig.until(lambda: len(rig.runner.running) == 8)
+    assert {held.ended for held in rig.runner.running.values()} == {""}
+    crawl_along(rig)
+    rig.broker.add(9, robots_known=False)
+    rig.until(lambda: {held.ended for held in rig.runner.running.values()} == {"stop"})
+
+
+def test_host_that_answers_soon_again_is_slow_no_more(rig: Rig) -> None:
+    rig.runner.release.set()
+    for latency in (9.0, 0.1):
+        rig.runner.reports = {f"h{i}": HostReport(latency=latency) for i in range(5)}
+        rig.broker.add(*range(5))
+        rig.until(lambda: rig.broker.sessions == [] and len(rig.sessions) == 0)
+    rig.runner.release.clear()
+    rig.broker.add(*range(4))
+    rig.until(lambda: len(rig.runner.running) == 4)
+    crawl_along(rig)
+    rig.broker.add(4)
+    rig.until(lambda: "h4" in rig.runner.running)
 
 
 def test_stopping_waits_for_sessions_and_reconciles_at_the_end(rig: Rig) -> None:
@@ -343,7 +402,7 @@ def test_stopping_does_not_wait_for_a_charge_that_cannot_be_settled() -> None:
     class Stuck(Worker):
         def __init__(self) -> None:
             self._stopping = Event()
-            self._downloader = self._store = Part()  # type: ignore[assignment]
+            self._alone = self._downloader = self._store = Part()  # type: ignore[assignment]
 
         def _charge(self) -> None:
             self._stopping.set()
@@ -354,4 +413,4 @@ def test_stopping_does_not_wait_for_a_charge_that_cannot_be_settled() -> None:
 
     with gevent.Timeout(5):
         assert Stuck().run() == 0
-    assert events == ["let go", "closed", "closed"]
+    assert events == ["let go", "closed", "closed", "closed"]

@@ -1,7 +1,7 @@
 -- include urlset
 -- Seen-check and enqueue of a batch of URLs of one crawl.
 --
--- args  {crawl, mode, batch, [fingerprint, host, level character, entry] …flat}
+-- args  {crawl, mode, batch, [fingerprint, host, level character .. entry] …flat}
 -- {'OK', now, tick, flags, next}: a flag for each URL: '1' new and queued, '0' known, '2' beyond the
 -- budget: nothing was done, the caller commits it to the overflow and then marks it (mark.lua). next is
 -- the head of the crawl's due set, 0 if this call added nothing to it.
@@ -9,8 +9,8 @@
 -- mode 0  queue what is new
 --      1  queue again what was seen, whatever the budget, once for each batch (a number of the log of
 --         seeds; 0: each time)
---      2  only mark as seen and count as finished what a lost node is told of the past: in the slot
---         of the level 'S' (stored), 'D' (dead) or 'O', in that of the entry the body's bytes
+--      2  only mark as seen and count as finished what a lost node is told of the past: 'S' (stored),
+--         'D' (dead) or 'O' and the body's bytes instead of level and entry
 --      3  refill: what comes back from the overflow
 local id, mode, batch = tostring(args[1]), args[2], args[3]
 local NEW, FORCE, MARK, REFILL = 0, 1, 2, 3
@@ -18,7 +18,7 @@ local FORCED_MS = 7 * 86400000
 local c = crawl_of(id)
 if not c then return {'GONE'} end
 local seen, spilled = urlset('z', id), urlset('y', id)
-seen.grow((#args - 3) / 4)
+seen.grow((#args - 3) / 3)
 
 local limits = redis.call('HMGET', 'gc:owner', 'full', 'budget', 'host_budget')
 local full, budget, host_budget = limits[1] == '1', tonumber(limits[2]), tonumber(limits[3])
@@ -26,11 +26,11 @@ local bytes = budget and num(redis.call('GET', P .. ':b'))
 local taken, added = {}, 0
 
 -- Whether a value still fits into the budgets of its host and its partition.
-local function fits(name, cost, ch)
+local function fits(name, cost, value)
   if full then return false end
   local h = host_of(name)
   local q = h.q[id]
-  if mode == NEW and q and q.o and ch >= q.o then return false end
+  if mode == NEW and q and q.o and string.sub(value, 1, 1) >= q.o then return false end
   local at_host, extra = taken[name], 0
   if not at_host then
     at_host = 0
@@ -45,27 +45,29 @@ end
 
 local flags, groups, arrivals, queued, returned = {}, {}, {}, 0, 0
 local done = mode == FORCE and batch > 0 and P .. ':f:' .. string.format('%.0f', batch)
-for i = 4, #args, 4 do
-  local fp, host, ch, entry = args[i], args[i + 1], args[i + 2], args[i + 3]
+local n = 0
+for i = 4, #args, 3 do
+  local fp, host, value = args[i], args[i + 1], args[i + 2]
   local flag, queue, cost = '0', false, 0
   if mode == MARK then
     if seen.add(fp) then
       flag = '1'
       if spilled.remove(fp) then bump(id, 'over', -1) else bump(id, 'adm', 1) end
       bump(id, 'fin', 1)
-      if ch == 'S' then bump(id, 'stored', 1) elseif ch == 'D' then bump(id, 'dead', 1) end
-      bump(id, 'bytes', tonumber(entry) or 0)
+      local kind = string.sub(value, 1, 1)
+      if kind == 'S' then bump(id, 'stored', 1) elseif kind == 'D' then bump(id, 'dead', 1) end
+      bump(id, 'bytes', tonumber(string.sub(value, 2)) or 0)
     end
   elseif mode == FORCE then
     if not spilled.has(fp) then
       flag = seen.add(fp) and '1' or '0'
       queue = not done or redis.call('SADD', done, fp) == 1
-      cost = cost_of(ch .. entry)
+      cost = cost_of(value)
     end
   elseif mode == REFILL or not spilled.has(fp) then
     if seen.add(fp) then
-      cost = cost_of(ch .. entry)
-      if fits(host, cost, ch) then
+      cost = cost_of(value)
+      if fits(host, cost, value) then
         flag, queue = '1', true
       else
         seen.remove(fp)
@@ -73,11 +75,12 @@ for i = 4, #args, 4 do
       end
     end
   end
-  flags[#flags + 1] = flag
+  n = n + 1
+  flags[n] = flag
   if queue then
     local g = groups[host]
     if not g then g = {bytes = 0}; groups[host] = g; arrivals[#arrivals + 1] = host end
-    g[#g + 1] = ch .. entry
+    g[#g + 1] = value
     g.bytes = g.bytes + cost
     queued = queued + 1
     if mode == REFILL and spilled.remove(fp) then returned = returned + 1 end

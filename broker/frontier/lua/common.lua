@@ -80,14 +80,15 @@ local function list_key(crawl, host, ch) return P .. ':w:' .. crawl .. ':' .. ho
 -- A host's record. Fields that are 0 are absent. `q` has for each crawl with tasks there
 -- {b = bytes, e = values in order} or, for a long queue, {b, n = tasks, l = levels} and a list a level;
 -- `o` is the best level that waits in the overflow.
-local hosts, name_of, dirty = {}, {}, {}
+local hosts, dirty = {}, {}
 local function host_of(name)
   local h = hosts[name]
   if not h then
     local packed = redis.call('GET', P .. ':h:' .. name)
     h = packed and cmsgpack.unpack(packed) or {}
     h.q = h.q or {}
-    hosts[name], name_of[h] = h, name
+    h.name = name
+    hosts[name] = h
   end
   return h
 end
@@ -99,7 +100,7 @@ local function tasks_in(q) return q.l and q.n or #q.e end
 local function push(h, id, values, bytes, front)
   local q = h.q[id]
   if not q then q = {b = 0, e = {}}; h.q[id] = q end
-  local name = name_of[h]
+  local name = h.name
   dirty[name] = true
   local count = #values
   if count > 0 and tasks_in(q) == 0 then
@@ -179,11 +180,12 @@ local function wake(crawl, ms)
   redis.call('PUBLISH', 'gc:wake', string.match(P, '{(%d+)}') .. ' ' .. crawl .. ' ' .. string.format('%.0f', ms))
 end
 
--- Write what changed. A host's record without task and session goes once all its times are past, but
+-- Write what changed; records that were written are not to be used any more. A host's record without task and session goes once all its times are past, but
 -- for one that an operator has set a delay in.
 local function save()
   for name in pairs(dirty) do
     local h, key = hosts[name], P .. ':h:' .. name
+    h.name = nil
     if next(h.q) then
       redis.call('SET', key, cmsgpack.pack(h))
     else

@@ -6,7 +6,7 @@
 --
 -- A task that killed or hung a process comes back as one delivered SUSPECT times without outcome: it
 -- is tried alone from then on.
-local SUSPECT = 3
+local SUSPECT = 3 -- schema.records.SUSPECT_DELIVERIES
 local statuses, sessions, earlier = {}, {}, nil
 local before = next_tend()
 for a = 1, #args do
@@ -33,9 +33,9 @@ for a = 1, #args do
       if it[5] ~= 'ok' then bump(s.crawl, 'f:' .. it[5], 1) end
       local over = it[4] ~= 'retry'
       if it[4] == 'retry' then
-        local d, r, e, _, path = entry_parts(string.sub(value, 2))
-        local fatal = it[5] == 'process_death' or it[5] == 'stalled'
-        local entry = entry_make(d, r, e + it[7], fatal and SUSPECT or 0, path)
+        local d, r, e, n, path = entry_parts(string.sub(value, 2))
+        local suspect = n >= SUSPECT or it[5] == 'process_death' or it[5] == 'stalled'
+        local entry = entry_make(d, r, e + it[7], suspect and SUSPECT or 0, path)
         local at = now + it[6]
         local member = s.crawl .. '\n' .. s.host .. '\n' .. string.sub(value, 1, 1) .. entry
         -- the same URL, queued twice by force, may wait there already: this one ends here

@@ -26,7 +26,7 @@ local rest = math.max(num(node[1]), node[2] and now + OWED_MS or 0)
 local low = node[3] and tonumber(node[3]) / 2
 
 local function answer(token, crawl, revision, h, delay, floor, tasks)
-  local out = {token, tonumber(crawl), revision, name_of[h], delay, floor, num(h.rob) > now and 1 or 0,
+  local out = {token, tonumber(crawl), revision, h.name, delay, floor, num(h.rob) > now and 1 or 0,
                num(h.fail)}
   for _, t in ipairs(tasks) do out[#out + 1] = t end
   sessions[#sessions + 1] = out
@@ -39,11 +39,11 @@ local function open_one(token, id, c, h, delay, floor, max_tasks)
   local tasks = pop(h, id, want)
   if #tasks == 0 then return 0 end
   if q.o and (not low or q.b < low) then
-    redis.call('SADD', P .. ':dry', id .. '\n' .. name_of[h])
+    redis.call('SADD', P .. ':dry', id .. '\n' .. h.name)
   end
   put(h, 'busy', num(h.busy) + 1)
   if delay > 0 then put(h, 'sole', 1) end
-  local s = {'crawl', id, 'host', name_of[h], 'worker', worker, 'inc', inc, 'seq', seq, 'open', 1,
+  local s = {'crawl', id, 'host', h.name, 'worker', worker, 'inc', inc, 'seq', seq, 'open', 1,
              'opened', now, 'end', now + life, 'left', #tasks, 'delay', delay, 'floor', floor}
   for i, t in ipairs(tasks) do s[#s + 1] = 't' .. i; s[#s + 1] = t end
   redis.call('HSET', P .. ':s:' .. token, unpack(s))

@@ -4,10 +4,11 @@
 -- args  {crawl, most}
 -- {'OK', now, more}: more is 1 until nothing is left. From the first call on the crawl is GONE to
 -- every other script; what is leased or in `later` goes when it is met there. Its record is the last
--- to go: it says how far the deletion is.
+-- to go: it says how far the deletion is, and for an hour that there was one, to those who have just
+-- read of the crawl elsewhere.
 local id, most = tostring(args[1]), args[2]
 local c = stored_crawl(id)
-if not c then return {'OK', now, 0} end
+if not c or not c.state then return {'OK', now, 0} end
 c.gone, crawls[id] = true, c
 local seen, spilled = urlset('z', id), urlset('y', id)
 crawls[id] = false
@@ -22,5 +23,5 @@ end
 local over = #found == 0 and seen.purge(most) and spilled.purge(most)
 crawls[id], changed[id] = c, true
 save()
-if over then redis.call('DEL', P .. ':c:' .. id) end
+if over then redis.call('SET', P .. ':c:' .. id, cmsgpack.pack({gone = true}), 'EX', 3600) end
 return {'OK', now, over and 0 or 1}

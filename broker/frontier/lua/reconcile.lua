@@ -1,10 +1,14 @@
 -- include leases
 -- "Up to (incarnation, sequence) I hold these tokens": release all else of this worker, uncharged.
 --
--- args  {worker, incarnation, sequence, longest request ms, token held …}
--- {'OK', now, sessions released, tasks released}, or {'OLD', now} from an incarnation before the
--- last. Hosts of an older incarnation rest for the longest request, since one may still be running
--- at the server.
+-- args  {worker, incarnation, sequence, longest request ms, most, tokens held, token held …,
+--        token idle …}
+-- {'OK', now, sessions released, tasks released, more}: more is 1 if it stopped at `most` sessions.
+-- {'OLD', now}: from an incarnation before the last.
+--
+-- An older incarnation died: its tasks were delivered once more without an outcome, and its hosts rest
+-- for the longest request, since one may still be running at the server, but for those where none was
+-- (idle).
 local worker, inc, seq, longest = args[1], args[2], args[3], args[4]
 local ws = P .. ':ws:' .. worker
 local all = record(ws)
@@ -12,18 +16,22 @@ if inc < num(all['#inc']) then return {'OLD', now} end
 if inc > num(all['#inc']) or seq > num(all['#seq']) then
   redis.call('HSET', ws, '#inc', inc, '#seq', seq)
 end
-local keep = {}
-for i = 5, #args do keep[args[i]] = true end
-local sessions, tasks = 0, 0
+local keep, idle = {}, {}
+for i = 7, #args do
+  if i < 7 + args[6] then keep[args[i]] = true else idle[args[i]] = true end
+end
+local sessions, tasks, more = 0, 0, 0
 for token, mark in pairs(all) do
   local i, n = string.match(mark, '^(%d+):(%d+)$')
   if i and not keep[token] and (num(i) < inc or num(n) <= seq) then
+    if sessions >= args[5] then more = 1; break end
     local s = record(P .. ':s:' .. token)
     if s.host then
       local h = host_of(s.host)
-      tasks = tasks + give_back(token, s, h, nil, false)
+      tasks = tasks + give_back(token, s, h, nil, num(i) < inc)
       sessions = sessions + 1
-      if s.open == '1' then free_slot(token, s, h, num(i) < inc and now + longest or now) end
+      local running = num(i) < inc and not idle[token]
+      if s.open == '1' then free_slot(token, s, h, running and now + longest or now) end
       drop_session(token, s)
       rescore(h)
     else
@@ -32,4 +40,4 @@ for token, mark in pairs(all) do
   end
 end
 save()
-return {'OK', now, sessions, tasks}
+return {'OK', now, sessions, tasks, more}

@@ -21,12 +21,12 @@ end
 -- A field of a record: nothing where it is 0.
 local function put(h, field, value)
   h[field] = value ~= 0 and value or nil
-  dirty[name_of[h]] = true
+  dirty[h.name] = true
 end
 
 -- Take up to `want` values of a crawl's queue at a host, the best first. The caller counts them.
 local function pop(h, id, want)
-  local q, got, name = h.q[id], {}, name_of[h]
+  local q, got, name = h.q[id], {}, h.name
   if not q or tasks_in(q) == 0 then return got end
   dirty[name] = true
   if q.l then
@@ -72,10 +72,10 @@ end
 
 -- Forget what a deleted crawl left at a host.
 local function forget(h, id)
-  local q, name = h.q[id], name_of[h]
+  local q, name = h.q[id], h.name
   if not q then return end
   if tasks_in(q) > 0 then metered = metered - q.b - HOST_BYTES end
-  for i = 1, #(q.l or '') do redis.call('DEL', list_key(id, name, string.sub(q.l, i, i))) end
+  for i = 1, #(q.l or '') do redis.call('UNLINK', list_key(id, name, string.sub(q.l, i, i))) end
   redis.call('ZREM', P .. ':due:' .. id, name)
   redis.call('SREM', P .. ':dry', id .. '\n' .. name)
   h.q[id], dirty[name] = nil, true
@@ -83,7 +83,7 @@ end
 
 -- Put the host where it belongs in the due set of each of its crawls.
 local function rescore(h)
-  local gone, name = {}, name_of[h]
+  local gone, name = {}, h.name
   for id in pairs(h.q) do
     if not crawl_of(id) then gone[#gone + 1] = id end
   end

@@ -14,7 +14,15 @@ local function urlset(kind, id)
   local function top(fp)
     return math.min(math.floor((tonumber(fp) + 9223372036854775808) / 4294967296), 4294967295)
   end
-  local function name(start) return prefix .. string.format('%08x', start) end
+  local names = {}
+  local function name(start)
+    local found = names[start]
+    if not found then
+      found = prefix .. string.format('%08x', start)
+      names[start] = found
+    end
+    return found
+  end
   local function bucket_of(fp)
     local t = top(fp)
     local i = math.floor(t / size)

@@ -1,0 +1,137 @@
+"""Deletions in the background: of whole crawls, and of what waits of one host in a crawl.
+
+What is asked for is a row in the store before the caller is answered, and the row goes when nothing
+is left: whatever dies in between, the next broker goes on. A crawl is unknown from the moment its
+deletion is asked for; first it goes from the frontier, then its rows. Of a host, each URL that was
+waiting gets a final state (excluded: purged) before it is let go of; pages that are stored stay,
+and what is leased is finished. Any number of brokers may do this at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import gevent
+from gevent import Greenlet
+from gevent.event import Event
+
+from broker.frontier import partition as part
+from broker.frontier.frontier import BATCH
+from broker.service import Service
+from schema.clock import epoch_ms
+from schema.errors import Unavailable, UnknownCrawl
+from schema.log import logger
+from schema.records import ROBOTS_ASKED, Admission, Commit, Final, Purge
+
+log = logger("purge")
+
+PURGED = "purged"
+"""The kind of the final state of what waited of a host."""
+LOOK_SECONDS = 10.0
+"""Between two looks when nothing was asked for here: another broker may have died half-way."""
+AWAY_SECONDS = 1.0
+STOP_SECONDS = 5.0
+
+
+class Purging:
+    """One greenlet a broker. ``start()`` it, ``stop()`` it."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._greenlet: Greenlet[[], None] | None = None
+
+    def start(self) -> None:
+        """Begin with what others left."""
+        self._greenlet = gevent.spawn(self._run)
+
+    def stop(self) -> None:
+        """End now, or after :data:`STOP_SECONDS`: to repeat half a step is harmless."""
+        self._service.stop()
+        if self._greenlet is not None:
+            self._greenlet.join(STOP_SECONDS)
+            self._greenlet.kill()
+
+    @property
+    def _asked(self) -> Event:
+        return self._service.purging
+
+    def _run(self) -> None:
+        while not self._service.stopping.is_set():
+            self._asked.clear()
+            wait = LOOK_SECONDS
+            try:
+                self.work()
+            except Unavailable as error:
+                log.warning("deleting waits", error=str(error))
+                wait = AWAY_SECONDS
+            except Exception:
+                log.exception("deleting failed")
+            self._asked.wait(wait)
+
+    def work(self) -> None:
+        """Do all that was asked for, or as much as there is time until the broker stops."""
+        for purge in self._service.store.purges():
+            try:
+                through = self._host(purge) if purge.host else self._crawl(purge)
+            except UnknownCrawl:  # it was deleted as a whole meanwhile
+                continue
+            if through:
+                log.info("deleted", crawl=purge.crawl, host=purge.host)
+
+    def _crawl(self, purge: Purge) -> bool:
+        service = self._service
+        if not purge.total:
+            service.store.note_purge(purge.id, 0, service.store.purge_size(purge))
+        service.frontier.drop_crawl(purge.instance)
+        while service.store.purge_step(purge):
+            if service.stopping.is_set():
+                return False
+        return True
+
+    # -- a host
+
+    def _host(self, purge: Purge) -> bool:
+        """Settle and let go of what waits, until a whole pass finds nothing."""
+        service, crawl, host = self._service, purge.instance, purge.host
+        partition = service.frontier.partition_of(host)
+        gone, at, found = part.Drain(), 0, False
+        while not service.stopping.is_set():
+            spilled = service.store.overflow(crawl, partition, host, BATCH)
+            gone = gone._replace(overflow=[row.fingerprint for row in spilled])
+            reply = service.frontier.drain(crawl, host, gone, at)
+            size = 0
+            if not purge.total:
+                size = reply.removed + reply.left + service.store.purge_size(purge)
+            service.store.note_purge(purge.id, reply.removed, size)
+            gone, at = reply.next, reply.at
+            names = (*gone.waiting, *gone.later)
+            waiting = [part.task_of(0, host, value) for value in names]
+            items = [Admission(t.url, t.depth, t.level, t.redirects) for t in waiting]
+            self._settle(crawl, [*items, *(row.item for row in spilled)])
+            found = found or bool(names or spilled)
+            if names or spilled or at >= 0:
+                continue
+            if not found:
+                break
+            at, found = 0, False
+        else:
+            return False
+        taken = service.store.overflow_in_memory(crawl, partition, host)
+        self._settle(crawl, [row.item for row in taken])
+        service.frontier.refill(crawl, partition, host)  # there is none: newcomers may stay
+        service.store.end_purge(purge.id)
+        return True
+
+    def _settle(self, crawl: int, items: Iterable[Admission]) -> None:
+        frontier = self._service.frontier
+        finals = [
+            Final(
+                crawl=crawl, fingerprint=frontier.fingerprint(item.url), url=item.url,
+                state="excluded", kind=PURGED, detail="what waited of its host was deleted",
+                depth=item.depth, level=item.level, at_ms=epoch_ms(),
+            )
+            for item in items
+            if item.redirects < ROBOTS_ASKED
+        ]  # fmt: skip
+        if finals:
+            self._service.store.commit(Commit(finals=finals))

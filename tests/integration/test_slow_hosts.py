@@ -1,0 +1,72 @@
+"""Hosts that crawl along beside good ones: the good ones must not notice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.support.raw_server import RawServer, drip
+from tests.support.redis_server import RedisServer
+from tests.support.site_server import Answer, Request, SiteServer
+from tests.support.sites import html
+from tests.support.stored import read_stored
+from tests.support.system import System, wait_until
+
+GREENLETS = 8
+PAGES = [f"/{i}" for i in range(12)]
+GOOD = tuple(f"127.0.1.{number}" for number in range(1, 5))
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 90000\r\n\r\n"
+
+
+def good_site(request: Request) -> Answer:
+    if request.target == "/robots.txt":
+        return Answer(404)
+    return Answer(body=html(request.target, PAGES))
+
+
+def tarpits(stack: ExitStack, count: int) -> Sequence[RawServer]:
+    """Servers that answer everything, robots.txt too, at a byte a second."""
+    return [
+        stack.enter_context(RawServer(drip(HEAD + b"x" * 600, 1.0), host=f"127.0.2.{number}"))
+        for number in range(1, count + 1)
+    ]
+
+
+@pytest.mark.parametrize("count", [2 * GREENLETS - 4, 10 * GREENLETS])
+def test_good_hosts_are_fetched_while_others_answer_a_byte_a_second(
+    tmp_path: Path, redis_server: RedisServer, count: int
+) -> None:
+    """With a dozen such hosts for eight greenlets good ones are let in though nobody knows them.
+
+    With eighty they have to be known before: there is no telling strangers apart.
+    """
+    with (
+        ExitStack() as stack,
+        SiteServer(good_site, GOOD) as server,
+        System(tmp_path, [redis_server.url], greenlets=str(GREENLETS)) as system,
+    ):
+        system.start()
+        slow = tarpits(stack, count)
+        crowd = count > 2 * GREENLETS
+        seeds = [server.url("/", host) for host in GOOD]
+        if crowd:
+            system.crawl(seeds, delay=0, depth=0)
+            wait_until(lambda: system.stats()["stored"] == len(GOOD), 30, "good hosts are known")
+        system.crawl([tarpit.url() for tarpit in slow], name="slow", delay=0)
+        wait_until(
+            lambda: sum(tarpit.connections for tarpit in slow) >= GREENLETS, 30, "all are at it"
+        )
+        system.crawl(seeds, delay=0)
+        if crowd:
+            pages = [server.url(page, host) for host in GOOD for page in PAGES]
+            system.call("POST", "/v1/crawls/test/urls", {"urls": pages})
+        want = {server.url(page, host) for host in GOOD for page in ["/", *PAGES]}
+        wait_until(lambda: system.stats()["stored"] == len(want), 40, "good pages are stored")
+        assert system.stats("slow")["failures"] == {}, "no slow host has been given up meanwhile"
+        assert read_stored(tmp_path / "data").pages == want
+        assert sum(tarpit.connections for tarpit in slow) <= 2 * GREENLETS + GREENLETS
+        system.kill("worker")

@@ -1,0 +1,165 @@
+"""The process in which suspects are read: a real one, with pages that kill and hang it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import gevent
+import psutil
+import pytest
+
+from schema.records import Crawl, CrawlOptions, FailureKind, Fetched, Task
+from tests.support.system import ROOT, wait_until
+from tests.support.worker_process import alive
+from worker.alone import Alone, DiedAlone, NoProcess, RaisedAlone
+from worker.crawls import CrawlContext, context_of
+from worker.hooks import HookError
+
+HTML = {"content-type": "text/html"}
+
+
+def page(title: str, url: str = "http://h/x") -> tuple[Task, Fetched]:
+    body = f"<title>{title}</title><a href=/a>a</a><a href=http://o/>o</a>".encode()
+    return Task(1, url, deliveries=4), Fetched(url, 200, dict(HTML), body)
+
+
+def context(hook: str = "tests.support.deadly_hook") -> CrawlContext:
+    options = CrawlOptions(hook=hook)
+    return context_of(Crawl(id=1, name="t", state="active", options=options, roots=("h",)))
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Alone]:
+    monkeypatch.chdir(ROOT)
+    made = Alone(3.0)
+    yield made
+    made.close()
+
+
+def test_page_is_read_in_a_process_of_its_own(alone: Alone) -> None:
+    first = alone.read(context(), *page("one"))
+    second = alone.read(context(), *page("two"))
+    assert (first.title, second.title) == ("one", "two")
+    assert [link.url for link in first.links] == ["http://h/a"], "scope is kept"
+    assert first.fields == second.fields == {"pid": alone.pid}
+    assert alone.pid != os.getpid()
+
+
+@pytest.mark.parametrize(
+    ("title", "kind", "says"),
+    [
+        ("kill", FailureKind.PROCESS_DEATH, "SIGKILL"),
+        ("exit", FailureKind.PROCESS_DEATH, "status 3"),
+        ("hang", FailureKind.STALLED, "3 s"),
+        ("wait", FailureKind.STALLED, "3 s"),
+    ],
+)
+def test_page_that_kills_or_hangs_it_is_named_and_the_next_is_read(
+    alone: Alone, title: str, kind: FailureKind, says: str
+) -> None:
+    alone.read(context(), *page("harmless"))
+    before = alone.pid
+    assert before is not None
+    with pytest.raises(DiedAlone, match=says) as died:
+        alone.read(context(), *page(title))
+    assert died.value.kind is kind
+    assert not alive([before])
+    assert alone.read(context(), *page("harmless")).title == "harmless"
+
+
+def test_request_hook_is_asked_there(alone: Alone) -> None:
+    task, _ = page("")
+    assert alone.request_headers(context(), task, {"a": "b"}) == {"a": "b"}
+    with pytest.raises(DiedAlone):
+        alone.request_headers(context(), page("", "http://h/request-kill")[0], {})
+
+
+def test_hook_error_and_unforeseen_error_come_back(alone: Alone) -> None:
+    given = context("tests.unit.test_alone")
+    with pytest.raises(HookError, match=r"^request: ValueError: no such host$"):
+        alone.request_headers(given, page("")[0], {})
+    options = CrawlOptions(exclude=("(",))  # which no check has seen
+    with pytest.raises(RaisedAlone, match="missing \\)"):
+        alone.read(
+            replace(given, crawl=Crawl(id=2, name="t", state="active", options=options)), *page("")
+        )
+    assert alone.read(given, *page("still")).title == "still"
+
+
+def request(task: Task, headers: dict[str, str]) -> dict[str, str]:
+    raise ValueError("no such host")
+
+
+def test_other_greenlets_go_on_while_a_page_hangs_there(alone: Alone) -> None:
+    hanging = gevent.spawn(alone.read, context(), *page("hang"))
+    turns = 0
+    while not hanging.ready():
+        gevent.sleep(0.01)
+        turns += 1
+    assert turns > 50
+    with pytest.raises(DiedAlone):
+        hanging.get()
+
+
+def test_process_ends_when_it_was_idle_and_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    alone = Alone(10.0, idle_seconds=0.1)
+    alone.read(context(), *page("one"))
+    first = alone.pid
+    assert first is not None
+    with gevent.Timeout(5):
+        while alone.pid is not None:
+            gevent.sleep(0.02)
+    assert not alive([first])
+    assert alone.read(context(), *page("two")).title == "two"
+    alone.close()
+    assert alone.pid is None
+
+
+def test_death_while_idle_is_charged_to_nobody(alone: Alone) -> None:
+    alone.read(context(), *page("one"))
+    assert alone.pid is not None
+    psutil.Process(alone.pid).kill()
+    time.sleep(0.2)
+    assert alone.read(context(), *page("two")).title == "two"
+
+
+def test_process_that_does_not_come_up_is_nobody_s_fault() -> None:
+    for command in ((sys.executable, "-c", "raise SystemExit(1)"), ("/no/such/program",)):
+        with pytest.raises(NoProcess):
+            Alone(1.0, command=command).read(context(), *page("one"))
+
+
+PARENT = """
+import sys
+from gevent import monkey
+monkey.patch_all()
+from tests.unit.test_alone import context, page
+from worker.alone import Alone
+alone = Alone(60.0)
+alone.read(context(), *page("one"))
+with open(sys.argv[1], "w") as file:
+    print(alone.pid, file=file)
+alone.read(context(), *page("hang"))
+"""
+
+
+def test_process_dies_with_its_worker_though_it_hangs(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    worker = subprocess.Popen([sys.executable, "-c", PARENT, str(told)], cwd=ROOT)
+    try:
+        wait_until(lambda: told.exists() and told.read_text().endswith("\n"), 20, "it is there")
+        pid = int(told.read_text())
+        assert alive([pid])
+        worker.kill()
+        worker.wait()
+        wait_until(lambda: not alive([pid]), 5, "it dies too")
+    finally:
+        worker.kill()
+        worker.wait()

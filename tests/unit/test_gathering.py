@@ -1,0 +1,146 @@
+"""Batches of requests in flight travel to the frontier together, and part again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import gevent
+import pytest
+from gevent.event import Event
+
+from broker import gathering
+from broker.frontier import Admitted
+from broker.gathering import ROUNDS, WORTH, Gathering
+from schema.errors import Unavailable, UnknownCrawl
+from schema.records import Admission
+
+
+def urls(*names: str) -> list[Admission]:
+    return [Admission(f"http://{name}.example/") for name in names]
+
+
+class Frontier:
+    """Rounds in the order in which they came; each waits for ``gate`` and fails with ``error``."""
+
+    def __init__(self) -> None:
+        self.rounds: list[tuple[int, list[str]]] = []
+        self.seen: set[str] = set()
+        self.gate = Event()
+        self.error: Exception | None = None
+
+    def admit(self, crawl: int, items: Sequence[Admission]) -> Admitted:
+        self.rounds.append((crawl, [item.url[7:-9] for item in items]))
+        self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        flags = []
+        for item in items:
+            flags.append(item.url not in self.seen)
+            self.seen.add(item.url)
+        return Admitted(flags, len(self.rounds), {"node": 3})
+
+
+@pytest.fixture
+def frontier() -> Frontier:
+    return Frontier()
+
+
+def busy(frontier: Frontier, gathered: Gathering) -> list[gevent.Greenlet[..., Admitted]]:
+    """As many rounds under way as there may be, one batch each."""
+    jobs = [gevent.spawn(gathered.admit, 1, urls("first"))]
+    gevent.sleep(0.01)
+    for number in range(1, ROUNDS):
+        many = [Admission(f"http://many{number}.example/{n}") for n in range(WORTH)]
+        jobs.append(gevent.spawn(gathered.admit, 1, many))
+        gevent.sleep(0.01)
+    assert len(frontier.rounds) == ROUNDS
+    return jobs
+
+
+def test_batches_that_meet_busy_rounds_go_together_and_get_their_own_flags(
+    frontier: Frontier,
+) -> None:
+    gathered = Gathering(frontier.admit)
+    jobs = busy(frontier, gathered)
+    wanted = [urls("a", "b"), urls("b", "first"), urls("c")]
+    later = [gevent.spawn(gathered.admit, 1, batch) for batch in wanted]
+    gevent.sleep(0.01)
+    frontier.gate.set()
+    gevent.joinall(jobs + later, timeout=5)
+    assert frontier.rounds[ROUNDS:] == [(1, ["a", "b", "b", "first", "c"])]
+    found = [job.get() for job in later]
+    assert found == [[True, True], [False, False], [True]]
+    assert {(one.tick, one.epochs["node"]) for one in found} == {(ROUNDS + 1, 3)}
+
+
+def test_few_urls_wait_for_the_round_under_way(frontier: Frontier) -> None:
+    gathered = Gathering(frontier.admit)
+    jobs = []
+    for name in "abc":
+        jobs.append(gevent.spawn(gathered.admit, 1, urls(name)))
+        gevent.sleep(0.01)
+    assert frontier.rounds == [(1, ["a"])]
+    frontier.gate.set()
+    gevent.joinall(jobs, timeout=5)
+    assert frontier.rounds[1:] == [(1, ["b", "c"])]
+
+
+def test_a_failed_round_fails_its_batches_and_no_later_ones(frontier: Frontier) -> None:
+    gathered = Gathering(frontier.admit)
+    jobs = busy(frontier, gathered)
+    jobs += [gevent.spawn(gathered.admit, 1, urls(name)) for name in "ab"]
+    frontier.error = Unavailable("away")
+    frontier.gate.set()
+    gevent.joinall(jobs, timeout=5)
+    assert [type(job.exception) for job in jobs] == [Unavailable] * len(jobs)
+    frontier.error = None
+    assert gathered.admit(1, urls("a")) == [True]
+
+
+def test_crawls_do_not_share_rounds_nor_wait_for_each_other(frontier: Frontier) -> None:
+    gathered = Gathering(frontier.admit)
+    jobs = busy(frontier, gathered)
+    jobs.append(gevent.spawn(gathered.admit, 2, urls("other")))
+    gevent.sleep(0.01)
+    assert frontier.rounds[-1] == (2, ["other"])
+    frontier.gate.set()
+    gevent.joinall(jobs, timeout=5)
+    assert all(job.successful() for job in jobs)
+
+
+def test_a_round_has_a_limit_and_a_larger_batch_goes_alone(
+    frontier: Frontier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathered = Gathering(frontier.admit)
+    jobs = busy(frontier, gathered)
+    monkeypatch.setattr(gathering, "TOGETHER", 3)
+    for names in ("ab", "cd", "efgh", "i"):
+        jobs.append(gevent.spawn(gathered.admit, 1, urls(*names)))
+        gevent.sleep(0)
+    frontier.gate.set()
+    gevent.joinall(jobs, timeout=5)
+    assert sorted(names for _, names in frontier.rounds[ROUNDS:]) == [
+        ["a", "b"],
+        ["c", "d"],
+        ["e", "f", "g", "h"],
+        ["i"],
+    ]
+
+
+def test_a_caller_that_is_killed_takes_nobody_along(frontier: Frontier) -> None:
+    gathered = Gathering(frontier.admit)
+    jobs = busy(frontier, gathered)
+    killed = jobs[0]
+    later = gevent.spawn(gathered.admit, 1, urls("a"))
+    gevent.sleep(0.01)
+    killed.kill()
+    frontier.gate.set()
+    assert later.get(timeout=5) == [True]
+    assert all(jobs[1].get(timeout=5))
+
+
+def test_a_deleted_crawl_is_said_to_all(frontier: Frontier) -> None:
+    frontier.error = UnknownCrawl("crawl 1 was deleted")
+    frontier.gate.set()
+    with pytest.raises(UnknownCrawl):
+        Gathering(frontier.admit).admit(1, urls("a"))
