@@ -610,9 +610,20 @@ class RecoveryMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([3600, -3600]))
     def clock_jumps(self, seconds: int) -> None:
-        """The clock of Redis' machine is set; nobody else's. Looks like an outage to a script."""
+        """The clock of Redis' machine is set; nobody else's. Looks like an outage to a script.
+
+        Brokers that expect another time are what it is noticed by. One that has just come, or that
+        has just met the node restarted, expects none: a jump then is not told from time that
+        passed, so here each has spoken to the node before, and one does next.
+        """
+        for at in self.brokers:
+            self.work("look", 999, partial(at.frontier.host, HOSTS[0]), at)
+            known = self.raw.hget(keys.OWNER, "jumps")
+            if at.node._base_ms is None or self.owed() or int(known or 0) != at.node._jumps:
+                return
         self.jumped += seconds * 1000
         self.move_clock(seconds * 1000, silent=True)
+        self.work("look", 999, partial(self.brokers[0].frontier.host, HOSTS[0]), self.brokers[0])
 
     # -- moves that are likelier together than by chance
 
