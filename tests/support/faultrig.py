@@ -247,7 +247,10 @@ class Rig:
         """Wait for twice the leases needed, and then for the death of what was :meth:`armed`."""
 
         def dead() -> bool:
-            return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+            try:
+                return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+            except psutil.NoSuchProcess:  # gone between the two
+                return True
 
         self.until_at_stake(2, after)
         self._trigger.touch()
