@@ -404,6 +404,11 @@ class Frontier:
         dry = [member.decode().split("\n", 1) for member in members]
         return Room(used, budget, bool(full), [(int(crawl), host) for crawl, host in dry])
 
+    def under(self, partition: int) -> tuple[str, int]:
+        """The node of a partition, and the epoch under which it is asked now."""
+        node = self._node_of[partition]
+        return node.id, int(node.epoch)
+
     def refill(self, crawl: int, partition: int, host: str, most: int = 1024) -> int:
         """Bring tasks of a host back from the overflow, the best first, until ``most`` or no room.
 

@@ -6,9 +6,13 @@ import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
 
+import gevent
 import pytest
 
 from broker.frontier import Frontier, keys
+from broker.frontier.frontier import BATCH
+from broker.purge import Purging
+from broker.service import Service
 from schema.records import Admission, Commit, Done, FinishItem, Overflow, StoredPage
 from store import open_store
 from store.base import Store
@@ -262,3 +266,23 @@ def test_seeds_are_answered_429_near_the_memory_limit_and_finishing_goes_on(
         assert system.call("POST", "/v1/finish", {"items": [item]})["results"] == ["ok"]
         redis_server.client.config_set("maxmemory", 0)
         wait_until(lambda: not refused(), 10, "seeding is possible again", every=0.3)
+
+
+def test_what_waits_of_a_host_is_deleted_though_no_room_is_left_for_a_refill(
+    frontier: Frontier, store: Store
+) -> None:
+    """Nobody refills here: rows of what was let go of have to go by the deletion itself."""
+    crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
+    frontier.admit(crawl.id, [item for n in range(4) for item in urls(90, level=n)])
+    assert len(waiting(store, crawl.id, p)) > 2 * BATCH
+    service = Service(frontier, store)
+    service.purge(crawl, HOST)
+    with gevent.Timeout(20):
+        Purging(service).work()
+    assert store.purges() == []
+    assert not list(store.overflow_of(p))
+    assert store.counts(crawl.id)["excluded"] == 360
+    totals = frontier.scan(crawl.id)
+    assert totals is not None
+    assert (totals.open, totals.finished) == (0, 360)
+    assert store.set_state(crawl.id, "done").state == "done"

@@ -102,6 +102,9 @@ class QueueDouble:
         self._check()
         return self.rooms.get(partition, Room(0, 0, False, []))
 
+    def under(self, partition: int) -> tuple[str, int]:
+        return "node", 1
+
     def refill(self, crawl: int, partition: int, host: str) -> int:
         self._check()
         self.refilled.append((crawl, partition, host))
