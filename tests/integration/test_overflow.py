@@ -12,8 +12,9 @@ import pytest
 from broker.frontier import Frontier, keys
 from broker.frontier.frontier import BATCH
 from broker.purge import Purging
+from broker.refill import Refill
 from broker.service import Service
-from schema.records import Admission, Commit, Done, FinishItem, Overflow, StoredPage
+from schema.records import Admission, Commit, CrawlState, Done, FinishItem, Overflow, StoredPage
 from store import open_store
 from store.base import Store
 from tests.integration.test_frontier import Worker, close, finish_all, new_crawl
@@ -286,3 +287,43 @@ def test_what_waits_of_a_host_is_deleted_though_no_room_is_left_for_a_refill(
     assert totals is not None
     assert (totals.open, totals.finished) == (0, 360)
     assert store.set_state(crawl.id, "done").state == "done"
+
+
+@pytest.mark.parametrize("share", [0.7, 1.0])
+@pytest.mark.parametrize("state", ["paused", "done"])
+def test_what_a_crawl_at_rest_left_in_memory_stops_no_other(
+    frontier: Frontier, store: Store, redis_server: RedisServer, share: float, state: CrawlState
+) -> None:
+    """Most of the memory, or all of it, is another's, and all of this crawl waits in SQL."""
+    resting = new_crawl(frontier, store, "resting", delay=0)
+    crawl, p = new_crawl(frontier, store, "b", delay=0), frontier.partition_of(HOST)
+    other = next(f"o{n}.example" for n in range(99) if frontier.partition_of(f"o{n}.example") == p)
+    frontier.admit(resting.id, urls(6, host=other))
+    frontier.put_crawl(store.set_state(resting.id, state, "max_pages"))
+    used = frontier.room(p).used
+    redis_server.client.hset(keys.OWNER, "budget", 1)
+    frontier.admit(crawl.id, urls(40))
+    redis_server.client.hset(keys.OWNER, "budget", int(used / share))
+    assert len(waiting(store, crawl.id, p)) == 40
+    service, worker, got = Service(frontier, store), Worker(frontier), 0
+    refill = Refill(service)
+    for _ in range(60):
+        refill.step(store.overflow_places())
+        for s in worker.lease(tasks=8, wait=0):
+            assert s.crawl == crawl.id
+            got += len(s.tasks)
+            finish_all(frontier, s)
+            close(frontier, s)
+    assert got == 40
+
+
+def test_what_a_crawl_at_rest_has_in_the_overflow_stays_there(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
+    frontier.admit(crawl.id, urls(30))
+    assert store.overflow_places() == [(crawl.id, p)]
+    store.set_state(crawl.id, "paused")
+    assert store.overflow_places() == []
+    store.set_state(crawl.id, "active")
+    assert store.overflow_places() == [(crawl.id, p)]
