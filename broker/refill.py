@@ -81,8 +81,9 @@ class Refill:
             room = self._service.frontier.room(partition, HOSTS, crawls)
             if room.full:
                 continue
-            for crawl, host in room.dry:
-                brought += self._refill(crawl, partition, host)
+            if not room.budget or room.used < room.budget:
+                for crawl, host in room.dry:
+                    brought += self._refill(crawl, partition, host)
             low = not room.budget or room.used < room.budget * LOW_SHARE
             for crawl in crawls if low else room.idle:
                 brought += self._walk(crawl, partition, through=low)

@@ -327,3 +327,31 @@ def test_what_a_crawl_at_rest_has_in_the_overflow_stays_there(
     assert store.overflow_places() == []
     store.set_state(crawl.id, "active")
     assert store.overflow_places() == [(crawl.id, p)]
+
+
+def test_a_host_that_ran_low_while_there_was_no_room_is_refilled_once_there_is(
+    frontier: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    """Above half of the budget, and with other hosts to lease: nobody else would think of it."""
+    crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
+    redis_server.client.hset(keys.OWNER, "host_budget", 3000)
+    others = [f"o{n}.example" for n in range(99) if frontier.partition_of(f"o{n}.example") == p]
+    for other in others[:6]:
+        frontier.admit(crawl.id, urls(12, host=other))
+    used = frontier.room(p).used
+    redis_server.client.hset(keys.OWNER, "budget", used + 500)
+    frontier.admit(crawl.id, urls(30))
+    late = len(waiting(store, crawl.id, p))
+    assert late > 20
+    worker, refill = Worker(frontier), Refill(Service(frontier, store))
+    while not (on := [s for s in worker.lease(sessions=1, tasks=30) if s.host == HOST]):
+        pass
+    redis_server.client.hset(keys.OWNER, "budget", frontier.room(p).used)
+    refill.step(store.overflow_places())
+    assert len(waiting(store, crawl.id, p)) == late, "what is leased still takes its memory"
+    redis_server.client.hset(keys.OWNER, "budget", round(frontier.room(p).used * 1.6))
+    frontier.admit(crawl.id, urls(1, host=others[6], level=0))
+    finish_all(frontier, on[0])
+    close(frontier, on[0])
+    refill.step(store.overflow_places())
+    assert len(waiting(store, crawl.id, p)) < late
