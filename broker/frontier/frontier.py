@@ -503,11 +503,14 @@ class Frontier:
         """No further session for this crawl, at every broker (a limit was reached)."""
         self._tell(crawl, "stop", self.partitions)
 
-    def drop_crawl(self, crawl: int) -> None:
-        """Delete a crawl in bounded steps; from the first on it is gone to everybody."""
+    def drop_crawl(self, crawl: int, node: Node | None = None) -> None:
+        """Delete a crawl in bounded steps; from the first on it is gone to everybody.
+
+        ``node``: what one node has of it.
+        """
         self._crawls.pop(crawl, None)
         args = to_msgpack([crawl, FEW])
-        left = set(self.partitions)
+        left = set(self.partitions if node is None else self.partitions_on(node))
         while left:
             replies = self._calls("purge", dict.fromkeys(left, args))
             left = {p for p, reply in replies.items() if reply[1]}
