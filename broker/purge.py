@@ -96,6 +96,7 @@ class Purging:
         partition = service.frontier.partition_of(host)
         gone, at, found = part.Drain(), 0, False
         while not service.stopping.is_set():
+            under = service.frontier.under(partition)
             spilled = service.store.overflow(crawl, partition, host, BATCH)
             gone = gone._replace(overflow=[row.fingerprint for row in spilled])
             reply = service.frontier.drain(crawl, host, gone, at)
@@ -108,6 +109,8 @@ class Purging:
             waiting = [part.task_of(0, host, value) for value in names]
             items = [Admission(t.url, t.depth, t.level, t.redirects) for t in waiting]
             self._settle(crawl, [*items, *(row.item for row in spilled)])
+            if spilled:  # the node no longer knows them as waiting: they go, and others are next
+                service.store.overflow_taken(spilled, *under)
             found = found or bool(names or spilled)
             if names or spilled or at >= 0:
                 continue

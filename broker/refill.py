@@ -1,7 +1,9 @@
 """Bringing tasks back from the overflow before a host runs dry, while there is room in memory.
 
 A host that ran low comes first; then, in a partition at half of its budget or less, every host that
-waits in SQL, in turn. Any number of brokers may do this: refilling is an ordinary admission.
+waits in SQL, in turn. Above that it is the turn of crawls that have nothing to lease there: what
+others hold, paused or blocked, must not stop them. Any number of brokers may do this: refilling is
+an ordinary admission.
 """
 
 from __future__ import annotations
@@ -76,25 +78,35 @@ class Refill:
         for crawl, partition in places:
             by_partition.setdefault(partition, []).append(crawl)
         for partition, crawls in by_partition.items():
-            room = self._service.frontier.room(partition, HOSTS)
+            room = self._service.frontier.room(partition, HOSTS, crawls)
             if room.full:
                 continue
-            for crawl, host in room.dry:
-                brought += self._refill(crawl, partition, host)
-            if not room.budget or room.used < room.budget * LOW_SHARE:
-                for crawl in crawls:
-                    brought += self._walk(crawl, partition)
+            if not room.budget or room.used < room.budget:
+                for crawl, host in room.dry:
+                    brought += self._refill(crawl, partition, host)
+            low = not room.budget or room.used < room.budget * LOW_SHARE
+            for crawl in crawls if low else room.idle:
+                brought += self._walk(crawl, partition, through=low)
         return brought
 
-    def _walk(self, crawl: int, partition: int) -> int:
-        """Refill the next few hosts of a crawl in a partition, in the order of their names."""
+    def _walk(self, crawl: int, partition: int, *, through: bool) -> int:
+        """Refill the next few hosts of a crawl in a partition, in the order of their names.
+
+        ``through``: all of them; else until nothing comes back of one, which is then the last in
+        turn, since that tells that there is no room.
+        """
         key = (crawl, partition)
         hosts = self._service.store.overflow_hosts(*key, self._after.get(key, ""), HOSTS)
+        brought = 0
+        for host in hosts:
+            self._after[key] = host
+            found = self._refill(crawl, partition, host)
+            brought += found
+            if not found and not through:
+                return brought
         if len(hosts) < HOSTS:
             self._after.pop(key, None)
-        else:
-            self._after[key] = hosts[-1]
-        return sum(self._refill(crawl, partition, host) for host in hosts)
+        return brought
 
     def _refill(self, crawl: int, partition: int, host: str) -> int:
         try:

@@ -178,7 +178,7 @@ class Store(Protocol):
         """Names of hosts with waiting rows, in order, beginning after ``after``."""
 
     def overflow_places(self) -> list[tuple[int, int]]:
-        """(crawl, partition) wherever rows wait."""
+        """(crawl, partition) wherever rows of an active crawl wait."""
 
     def overflow_of(self, partition: int) -> Iterator[tuple[int, list[Overflow]]]:
         """Stream all rows of a partition as (crawl, some rows), waiting or not."""

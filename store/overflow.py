@@ -74,12 +74,13 @@ def in_memory(db: sqlite3.Connection, crawl: int, partition: int, host: str) -> 
 
 
 def waiting_crawls(db: sqlite3.Connection) -> list[int]:
-    """Ids of crawls with waiting rows: one look-up a crawl."""
+    """Ids of active crawls with waiting rows: one look-up a crawl."""
     return [
         row[0]
         for row in db.execute(
-            "SELECT id FROM crawls WHERE deleted = 0 AND EXISTS (SELECT 1 FROM overflow "
-            "INDEXED BY overflow_waiting WHERE queued = 0 AND overflow.crawl = crawls.id)"
+            "SELECT id FROM crawls WHERE deleted = 0 AND state = 'active' "
+            "AND EXISTS (SELECT 1 FROM overflow INDEXED BY overflow_waiting "
+            "WHERE queued = 0 AND overflow.crawl = crawls.id)"
         )
     ]
 

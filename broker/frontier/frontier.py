@@ -77,13 +77,15 @@ Row = tuple[int, str, Any]
 
 class Room(NamedTuple):
     """Bytes of tasks in a partition and its budget (0: none); whether its node is near its limit;
-    (crawl, host) of hosts that run low while more of them waits in the overflow.
+    (crawl, host) of hosts that run low while more of them waits in the overflow; crawls that have
+    nothing to lease there now, and could take in something.
     """
 
     used: int
     budget: int
     full: bool
     dry: list[tuple[int, str]]
+    idle: Sequence[int] = ()
 
 
 Item = TypeVar("Item", bound=FinishItem | CloseItem | ExtendItem | ReleaseItem)
@@ -397,12 +399,20 @@ class Frontier:
     def _row(spilled: Overflow) -> Row:
         return (spilled.fingerprint, urls.host_of(spilled.item.url), spilled.item)
 
-    def room(self, partition: int, most: int = 50) -> Room:
-        """What a partition could take from the overflow now. Raises Unavailable."""
-        reply = self._calls("dry", {partition: to_msgpack([most])})[partition]
-        _, used, budget, full, members = reply
+    def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> Room:
+        """What a partition could take from the overflow now, and which of ``crawls`` need it.
+
+        Raises Unavailable.
+        """
+        reply = self._calls("dry", {partition: to_msgpack([most, *crawls])})[partition]
+        _, used, budget, full, members, idle = reply
         dry = [member.decode().split("\n", 1) for member in members]
-        return Room(used, budget, bool(full), [(int(crawl), host) for crawl, host in dry])
+        return Room(used, budget, bool(full), [(int(crawl), host) for crawl, host in dry], idle)
+
+    def under(self, partition: int) -> tuple[str, int]:
+        """The node of a partition, and the epoch under which it is asked now."""
+        node = self._node_of[partition]
+        return node.id, int(node.epoch)
 
     def refill(self, crawl: int, partition: int, host: str, most: int = 1024) -> int:
         """Bring tasks of a host back from the overflow, the best first, until ``most`` or no room.
@@ -493,11 +503,14 @@ class Frontier:
         """No further session for this crawl, at every broker (a limit was reached)."""
         self._tell(crawl, "stop", self.partitions)
 
-    def drop_crawl(self, crawl: int) -> None:
-        """Delete a crawl in bounded steps; from the first on it is gone to everybody."""
+    def drop_crawl(self, crawl: int, node: Node | None = None) -> None:
+        """Delete a crawl in bounded steps; from the first on it is gone to everybody.
+
+        ``node``: what one node has of it.
+        """
         self._crawls.pop(crawl, None)
         args = to_msgpack([crawl, FEW])
-        left = set(self.partitions)
+        left = set(self.partitions if node is None else self.partitions_on(node))
         while left:
             replies = self._calls("purge", dict.fromkeys(left, args))
             left = {p for p, reply in replies.items() if reply[1]}

@@ -437,6 +437,8 @@ class Recovery:
         for host, until_ms, _ in store.blocks(epoch_ms()):
             if put.here(host):
                 self._frontier.block_until(host, until_ms)
+        if not job.everything:
+            self._drop_deleted(job)
         job.hold("done")
         job.phase, job.done = "done", job.total
         for crawl in crawls.values():  # what is due is asked for now
@@ -446,6 +448,20 @@ class Recovery:
             "node_refilled", node=node.shown, since=since, rows=job.total,
             seconds=round(job.seconds, 3),
         )  # fmt: skip
+
+    def _drop_deleted(self, job: _Job) -> None:
+        """Delete crawls that the store no longer has, but the node that came back older has."""
+        cursor = b"0"
+        found: set[int] = set()
+        while True:
+            cursor, names = job.node.command("SCAN", cursor, "MATCH", "gc:{*}:c:*", "COUNT", 1000)
+            ids = (name.rpartition(b":")[2] for name in names)
+            found |= {int(number) for number in ids if number.isdigit()}
+            job.hold()
+            if cursor == b"0":
+                break
+        for crawl in found - {crawl.id for crawl in self._store.crawls()}:
+            self._frontier.drop_crawl(crawl, job.node)
 
     def _seeds(self, put: _Putter, batch: SeedBatch, *, everything: bool) -> None:
         """A forced batch queues again what was seen; of the whole past, what was not fetched since.

@@ -6,10 +6,15 @@ import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
 
+import gevent
 import pytest
 
 from broker.frontier import Frontier, keys
-from schema.records import Admission, Commit, Done, FinishItem, Overflow, StoredPage
+from broker.frontier.frontier import BATCH
+from broker.purge import Purging
+from broker.refill import Refill
+from broker.service import Service
+from schema.records import Admission, Commit, CrawlState, Done, FinishItem, Overflow, StoredPage
 from store import open_store
 from store.base import Store
 from tests.integration.test_frontier import Worker, close, finish_all, new_crawl
@@ -262,3 +267,91 @@ def test_seeds_are_answered_429_near_the_memory_limit_and_finishing_goes_on(
         assert system.call("POST", "/v1/finish", {"items": [item]})["results"] == ["ok"]
         redis_server.client.config_set("maxmemory", 0)
         wait_until(lambda: not refused(), 10, "seeding is possible again", every=0.3)
+
+
+def test_what_waits_of_a_host_is_deleted_though_no_room_is_left_for_a_refill(
+    frontier: Frontier, store: Store
+) -> None:
+    """Nobody refills here: rows of what was let go of have to go by the deletion itself."""
+    crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
+    frontier.admit(crawl.id, [item for n in range(4) for item in urls(90, level=n)])
+    assert len(waiting(store, crawl.id, p)) > 2 * BATCH
+    service = Service(frontier, store)
+    service.purge(crawl, HOST)
+    with gevent.Timeout(20):
+        Purging(service).work()
+    assert store.purges() == []
+    assert not list(store.overflow_of(p))
+    assert store.counts(crawl.id)["excluded"] == 360
+    totals = frontier.scan(crawl.id)
+    assert totals is not None
+    assert (totals.open, totals.finished) == (0, 360)
+    assert store.set_state(crawl.id, "done").state == "done"
+
+
+@pytest.mark.parametrize("share", [0.7, 1.0])
+@pytest.mark.parametrize("state", ["paused", "done"])
+def test_what_a_crawl_at_rest_left_in_memory_stops_no_other(
+    frontier: Frontier, store: Store, redis_server: RedisServer, share: float, state: CrawlState
+) -> None:
+    """Most of the memory, or all of it, is another's, and all of this crawl waits in SQL."""
+    resting = new_crawl(frontier, store, "resting", delay=0)
+    crawl, p = new_crawl(frontier, store, "b", delay=0), frontier.partition_of(HOST)
+    other = next(f"o{n}.example" for n in range(99) if frontier.partition_of(f"o{n}.example") == p)
+    frontier.admit(resting.id, urls(6, host=other))
+    frontier.put_crawl(store.set_state(resting.id, state, "max_pages"))
+    used = frontier.room(p).used
+    redis_server.client.hset(keys.OWNER, "budget", 1)
+    frontier.admit(crawl.id, urls(40))
+    redis_server.client.hset(keys.OWNER, "budget", int(used / share))
+    assert len(waiting(store, crawl.id, p)) == 40
+    service, worker, got = Service(frontier, store), Worker(frontier), 0
+    refill = Refill(service)
+    for _ in range(60):
+        refill.step(store.overflow_places())
+        for s in worker.lease(tasks=8, wait=0):
+            assert s.crawl == crawl.id
+            got += len(s.tasks)
+            finish_all(frontier, s)
+            close(frontier, s)
+    assert got == 40
+
+
+def test_what_a_crawl_at_rest_has_in_the_overflow_stays_there(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
+    frontier.admit(crawl.id, urls(30))
+    assert store.overflow_places() == [(crawl.id, p)]
+    store.set_state(crawl.id, "paused")
+    assert store.overflow_places() == []
+    store.set_state(crawl.id, "active")
+    assert store.overflow_places() == [(crawl.id, p)]
+
+
+def test_a_host_that_ran_low_while_there_was_no_room_is_refilled_once_there_is(
+    frontier: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    """Above half of the budget, and with other hosts to lease: nobody else would think of it."""
+    crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
+    redis_server.client.hset(keys.OWNER, "host_budget", 3000)
+    others = [f"o{n}.example" for n in range(99) if frontier.partition_of(f"o{n}.example") == p]
+    for other in others[:6]:
+        frontier.admit(crawl.id, urls(12, host=other))
+    used = frontier.room(p).used
+    redis_server.client.hset(keys.OWNER, "budget", used + 500)
+    frontier.admit(crawl.id, urls(30))
+    late = len(waiting(store, crawl.id, p))
+    assert late > 20
+    worker, refill = Worker(frontier), Refill(Service(frontier, store))
+    while not (on := [s for s in worker.lease(sessions=1, tasks=30) if s.host == HOST]):
+        pass
+    redis_server.client.hset(keys.OWNER, "budget", frontier.room(p).used)
+    refill.step(store.overflow_places())
+    assert len(waiting(store, crawl.id, p)) == late, "what is leased still takes its memory"
+    redis_server.client.hset(keys.OWNER, "budget", round(frontier.room(p).used * 1.6))
+    frontier.admit(crawl.id, urls(1, host=others[6], level=0))
+    finish_all(frontier, on[0])
+    close(frontier, on[0])
+    refill.step(store.overflow_places())
+    assert len(waiting(store, crawl.id, p)) < late

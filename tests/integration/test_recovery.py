@@ -152,6 +152,23 @@ def test_redis_that_came_back_older_is_given_what_it_missed_and_no_more(house: H
     assert {"new.example/x", "seed.example/"} <= set(house.waiting())
 
 
+def test_a_crawl_deleted_since_does_not_stay_in_a_redis_that_came_back_older(house: House) -> None:
+    other = new_crawl(house.frontier, house.store, "other", delay=0)
+    house.frontier.admit(other.id, urls("h.example", 50))
+    house.seed("h.example/a")
+    house.tick(MARGIN + 3)
+    copy = house.saved()
+    house.frontier.drop_crawl(other.id)
+    house.store.delete_crawl(other.id)
+    house.put_back(copy)
+    assert house.refilled().waiting == 1
+    left = [name for name in house.server.client.keys("gc:*") if f":{other.id}:" in name]
+    assert left == [], "it would take memory for ever"
+    held = sum(house.frontier.room(p).used for p in house.frontier.partitions)
+    house.frontier.drop_crawl(house.crawl.id)
+    assert held > 0 == sum(house.frontier.room(p).used for p in house.frontier.partitions)
+
+
 def test_what_was_finished_in_the_window_counts_as_that(house: House) -> None:
     house.seed("h.example/")
     house.tick(MARGIN + 3)

@@ -98,9 +98,12 @@ class QueueDouble:
         self.activity.set()
         return Admitted(flags, self.ticks[-1] if self.ticks else 0, {})
 
-    def room(self, partition: int, most: int = 50) -> Room:
+    def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> Room:
         self._check()
         return self.rooms.get(partition, Room(0, 0, False, []))
+
+    def under(self, partition: int) -> tuple[str, int]:
+        return "node", 1
 
     def refill(self, crawl: int, partition: int, host: str) -> int:
         self._check()

@@ -64,6 +64,16 @@ def test_partition_above_half_of_its_budget_takes_on_no_new_host(
     assert queue.refilled == [(crawl, 7, "z.org")]
 
 
+def test_crawl_with_nothing_to_lease_gets_what_room_there_is(
+    service: Service, store: Store, queue: QueueDouble, crawl: int
+) -> None:
+    put(store, crawl, "a.org")
+    put(store, store.put_crawl("b", CrawlOptions(), []).id, "b.org")
+    queue.rooms[7] = Room(used=60, budget=100, full=False, dry=[], idle=[crawl])
+    Refill(service).step(store.overflow_places())
+    assert queue.refilled == [(crawl, 7, "a.org")]
+
+
 def test_node_near_its_limit_is_left_alone(
     service: Service, store: Store, queue: QueueDouble, crawl: int
 ) -> None:

@@ -11,7 +11,8 @@
 --         seeds; 0: each time)
 --      2  only mark as seen and count as finished what a lost node is told of the past: 'S' (stored),
 --         'D' (dead) or 'O' and the body's bytes instead of level and entry
---      3  refill: what comes back from the overflow
+--      3  refill: what comes back from the overflow; a few tasks of each crawl fit into any budget,
+--         lest what another holds, which may be paused or over, stops it for ever
 local id, mode, batch = tostring(args[1]), args[2], args[3]
 local NEW, FORCE, MARK, REFILL = 0, 1, 2, 3
 local FORCED_MS = 7 * 86400000
@@ -23,11 +24,12 @@ seen.grow((#args - 3) / 3)
 local limits = redis.call('HMGET', 'gc:owner', 'full', 'budget', 'host_budget')
 local full, budget, host_budget = limits[1] == '1', tonumber(limits[2]), tonumber(limits[3])
 local bytes = budget and num(redis.call('GET', P .. ':b'))
-local taken, added = {}, 0
+local taken, added, queued = {}, 0, 0
 
 -- Whether a value still fits into the budgets of its host and its partition.
 local function fits(name, cost, value)
   if full then return false end
+  if mode == REFILL and tasks_of(c) + queued < LEAST_TASKS then return true end
   local h = host_of(name)
   local q = h.q[id]
   if mode == NEW and q and q.o and string.sub(value, 1, 1) >= q.o then return false end
@@ -43,7 +45,7 @@ local function fits(name, cost, value)
   return true
 end
 
-local flags, groups, arrivals, queued, returned = {}, {}, {}, 0, 0
+local flags, groups, arrivals, returned = {}, {}, {}, 0
 local done = mode == FORCE and batch > 0 and P .. ':f:' .. string.format('%.0f', batch)
 local n = 0
 for i = 4, #args, 3 do

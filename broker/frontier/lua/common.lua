@@ -27,6 +27,7 @@ local args = cmsgpack.unpack(ARGV[4])
 local ROBOTS_MS = 86400000
 local INLINE_TASKS, INLINE_BYTES = 8, 640 -- queues up to this size stay inside their host's record
 local TASK_BYTES, HOST_BYTES = 24, 240 -- what a task and a waiting host cost beside the task's path
+local LEAST_TASKS = 32 -- so many a crawl may have in a partition, whatever others hold there
 local KEEP_MS = 7200000 -- an idle host's record outlives its last time by this
 
 local function num(v) return tonumber(v or 0) or 0 end
@@ -58,6 +59,9 @@ local function bump(id, field, by)
     changed[tostring(id)] = true
   end
 end
+
+-- Tasks of a crawl that take memory in this partition.
+local function tasks_of(c) return num(c.wait) + num(c.leased) + num(c.later) end
 
 -- An entry is "depth[,redirects,errors,deliveries]" and the task's path, which starts with a letter;
 -- a queued value is the character of its level ('A' is level 0) and the entry. What it counts against

@@ -1,7 +1,15 @@
 -- Which hosts run low on tasks while more of them wait in the overflow, and is there room?
 --
--- args  {most}
--- {'OK', now, bytes, budget, full, {crawl .. '\n' .. host …}}; budget is 0 without one
+-- args  {most, crawl …}
+-- {'OK', now, bytes, budget, full, {crawl .. '\n' .. host …}, {crawl …}}; budget is 0 without one.
+-- The crawls are those of the given ones that have nothing to lease now, and could take in some.
 local limits = redis.call('HMGET', 'gc:owner', 'full', 'budget')
-return {'OK', now, num(redis.call('GET', P .. ':b')), num(limits[2]), num(limits[1]),
-        redis.call('SRANDMEMBER', P .. ':dry', args[1])}
+local used, budget, idle = num(redis.call('GET', P .. ':b')), num(limits[2]), {}
+for a = 2, #args do
+  local c, due = crawl_of(args[a]), next_due(args[a])
+  if c and c.state == 'active' and (due == 0 or due > now)
+      and (budget == 0 or used < budget or tasks_of(c) < LEAST_TASKS) then
+    idle[#idle + 1] = args[a]
+  end
+end
+return {'OK', now, used, budget, num(limits[1]), redis.call('SRANDMEMBER', P .. ':dry', args[1]), idle}

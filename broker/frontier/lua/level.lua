@@ -1,10 +1,13 @@
 -- After a host was refilled: the best level that still waits in the overflow.
 --
 -- args  {crawl, host, level character or '' for none}
--- {'OK', now}
+-- {'OK', now}. A host that runs low still, since there was no room, is remembered as such (dry.lua).
 local id, h = tostring(args[1]), host_of(args[2])
 local q = h.q[id]
-redis.call('SREM', P .. ':dry', id .. '\n' .. args[2])
+local low = tonumber(redis.call('HGET', 'gc:owner', 'host_budget') or 0) / 2
+if args[3] == '' or not q or q.b >= low then
+  redis.call('SREM', P .. ':dry', id .. '\n' .. args[2])
+end
 if q then
   q.o, dirty[args[2]] = args[3] ~= '' and args[3] or nil, true
   if not q.o and tasks_in(q) == 0 then h.q[id] = nil end
