@@ -90,9 +90,9 @@ def compile(crawl: Crawl) -> Rules:
 
     Patterns are searched one by one: joined into one alternation they lose the regular expression
     engine's search for a literal prefix, and five of them took 1.3 µs a URL instead of 0.8. A
-    pattern that backtracks for ever costs a worker the URL alone but hangs a
-    broker that is given such a URL as a seed: that is its author's risk. Raises ``re.error`` for
-    an invalid one; :func:`check_options` finds those before a crawl is made.
+    pattern that backtracks for ever costs a worker the URL alone, but hangs a broker that is
+    given such a URL as a seed: its author's risk. Raises ``re.error`` for an invalid one;
+    :func:`check_options` finds those before a crawl is made.
     """
     options = crawl.options
     return Rules(
