@@ -54,6 +54,8 @@ class Widener(CrawlSource, Protocol):
 
     def add_roots(self, crawl: int, roots: list[str]) -> Crawl: ...
 
+    def page(self, crawl: int, fingerprint: int) -> StoredPage | None: ...
+
 
 class Fingerprinter(RobotsCache, Protocol):
     """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
@@ -171,6 +173,8 @@ class Pipeline:
         if task.redirects >= ROBOTS_ASKED:
             self._answer_robots(visit, task)
             return
+        if task.deliveries > 1:
+            self._recall(visit, task)
         context = visit.context
         reason = self._excluded_by(visit, task, task.url)
         if reason is not None:  # the crawl's options have changed since it was admitted
@@ -209,6 +213,16 @@ class Pipeline:
                 return self._alone.excluded_by(visit.context, task, url)
         with self._marker.parsing(_suspect(visit, task)):
             return rules.judge(task, url)
+
+    def _recall(self, visit: Visit, task: Task) -> None:
+        """Admit what an earlier delivery of a task may have logged, but not admitted any more.
+
+        Its process may have died between the two, and this fetch may bring other links, or none.
+        """
+        crawl, fingerprint = visit.context.crawl.id, self._frontier.fingerprint(task.url)
+        page = persist(lambda: self._store.page(crawl, fingerprint), "store")
+        if page is not None and page.links:
+            self._writer.recall(page)
 
     def _download(self, visit: Visit, task: Task, notes: list[Attempt]) -> Fetched | Failure:
         context = visit.context

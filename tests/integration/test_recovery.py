@@ -337,6 +337,20 @@ def test_sessions_wait_for_the_replay_while_admitting_and_finishing_go_on(
     assert house.frontier.nodes[0].tick > before
 
 
+def test_a_hosts_delay_counts_from_the_last_request_of_sessions_that_were_forgotten(
+    house: House,
+) -> None:
+    house.crawl = new_crawl(house.frontier, house.store, "slow", delay=2)
+    house.seed("h.example/")
+    copy = house.saved()
+    assert Worker(house.frontier).lease()
+    house.put_back(copy)
+    (session,) = until(lambda: _lease_or_nothing(Worker(house.frontier, "v")), 10)
+    client, p = house.server.client, house.frontier.partition_of("h.example")
+    opened = client.hget(f"gc:{{{p}}}:s:{session.token}", "opened")
+    assert float(opened) >= float(client.hget(keys.OWNER, "rest")) + 2000
+
+
 def test_a_crawl_that_a_node_was_not_told_of_yet_is_not_taken_for_deleted(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

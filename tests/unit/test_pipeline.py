@@ -27,6 +27,7 @@ from schema.records import (
     Fetched,
     Retry,
     Session,
+    StoredPage,
     Task,
 )
 from schema.urls import fingerprint
@@ -94,6 +95,8 @@ class Stores:
     away: int = 0
     asked: list[Admission] = field(default_factory=list)
     answer: Callable[[Admission], None] | None = None
+    stored: dict[int, StoredPage] = field(default_factory=dict)
+    recalled: list[Admission] = field(default_factory=list)
 
     def crawl(self, name_or_id: str | int) -> Crawl:
         if self.deleted:
@@ -109,6 +112,12 @@ class Stores:
             old, roots=(*old.roots, *roots), revision=old.revision + 1
         )
         return self.crawl_
+
+    def page(self, crawl: int, fingerprint: int) -> StoredPage | None:
+        return self.stored.get(fingerprint)
+
+    def recall(self, page: StoredPage) -> None:
+        self.recalled += page.links
 
     def fingerprint(self, url: str) -> int:
         return fingerprint(url)
@@ -401,6 +410,21 @@ def test_missing_page_is_gone_and_journalled_once(world: World) -> None:
     (attempt,), (final,) = world.result.attempts, world.result.finals
     assert (attempt.code, attempt.kind, attempt.errors, attempt.wait) == (404, "gone", 1, None)
     assert (final.state, final.code) == ("gone", 404)
+    assert world.outcomes == [Done(kind="gone")]
+
+
+@pytest.mark.parametrize("deliveries", [1, 2])
+def test_links_of_an_earlier_delivery_are_admitted_though_the_page_is_gone(
+    world: World, deliveries: int
+) -> None:
+    """A process died between commit and admission; then the page changed."""
+    links = [Admission("http://h/linked", 1)]
+    number = fingerprint("http://h/a")
+    world.stores.stored[number] = StoredPage(
+        crawl=1, fingerprint=number, url="http://h/a", status=200, links=links
+    )
+    world.run(Task(1, "http://h/a", deliveries=deliveries))
+    assert world.stores.recalled == (links if deliveries > 1 else [])
     assert world.outcomes == [Done(kind="gone")]
 
 
