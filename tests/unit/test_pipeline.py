@@ -12,6 +12,7 @@ import pytest
 from gevent.event import Event
 
 from broker.frontier import Mode
+from schema import scope
 from schema.errors import Unavailable, UnknownCrawl
 from schema.records import (
     ROBOTS_ASKED,
@@ -168,6 +169,12 @@ class AloneDouble:
         if self.error is not None:
             raise self.error
         return context.hooks.request_headers(task, headers)
+
+    def excluded_by(self, context: CrawlContext, task: Task, url: str) -> str | None:
+        self.read_.append(url)
+        if self.error is not None:
+            raise self.error
+        return context.rules.judge(task, url)
 
 
 class World:
@@ -749,3 +756,30 @@ def test_suspect_goes_back_uncharged_when_there_is_no_process_to_read_it(world: 
     assert world.outcomes == []
     assert close is not None
     assert close.release == (1, 2)
+
+
+def test_patterns_are_searched_under_the_marker(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Suspect | None] = []
+    search = scope.Rules.excluded_by
+
+    def excluded_by(*args: Any, **named: Any) -> str | None:
+        seen.append(world.marker.suspect())
+        return search(*args, **named)
+
+    monkeypatch.setattr(scope.Rules, "excluded_by", excluded_by)
+    world.set(exclude=("(a+)+$",))
+    world.site.answers["http://h/r"] = status(302, location="/t")
+    world.run("http://h/r")
+    assert [suspect and suspect.url for suspect in seen] == ["http://h/r", "http://h/r"]
+    assert world.result.page is not None
+    assert [link.url for link in world.result.page.links] == ["http://h/t"]
+
+
+def test_patterns_hang_no_suspect_but_alone(world: World) -> None:
+    world.set(exclude=("x",))
+    world.alone.error = DiedAlone(FailureKind.STALLED, "read alone, it did not end within 30 s")
+    world.run(msgspec.structs.replace(SUSPECT, errors=2), "http://h/b")
+    assert world.alone.read_ == ["http://h/s"]
+    assert world.outcomes == [Dead("stalled"), Done(kind="gone")]
