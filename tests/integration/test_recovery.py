@@ -537,6 +537,7 @@ def test_emptying_that_was_cut_short_is_gone_on_with(
     behind: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.frontier.recovery.STALLED_MS", 300)
+    monkeypatch.setattr("broker.frontier.recovery.LOOK_SECONDS", 0.1)
     recovery = behind.frontier.recovery
     with monkeypatch.context() as patch:
         patch.setattr(recovery, "_empty", lambda job: Event().wait())
