@@ -14,6 +14,7 @@ from broker.frontier.frontier import BATCH
 from broker.purge import Purging
 from broker.refill import Refill
 from broker.service import Service
+from schema.clock import epoch_ms
 from schema.records import Admission, Commit, CrawlState, Done, FinishItem, Overflow, StoredPage
 from store import open_store
 from store.base import Store
@@ -355,3 +356,33 @@ def test_a_host_that_ran_low_while_there_was_no_room_is_refilled_once_there_is(
     close(frontier, on[0])
     refill.step(store.overflow_places())
     assert len(waiting(store, crawl.id, p)) < late
+
+
+def test_deletion_leaves_what_is_leased_to_its_worker_though_it_came_from_the_overflow(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
+    frontier.admit(crawl.id, urls(30))
+    worker = Worker(frontier)
+    (s,) = worker.lease(sessions=1, tasks=8)
+    finish_all(frontier, s)
+    close(frontier, s)
+    assert frontier.refill(crawl.id, p, HOST) > 0
+    (s,) = worker.lease(sessions=1, tasks=8)
+    pages = [
+        StoredPage(
+            crawl=crawl.id, fingerprint=frontier.fingerprint(task.url), url=task.url, status=200,
+            fetched_ms=epoch_ms(), body=b"x",
+        )
+        for task in s.tasks
+    ]  # fmt: skip
+    gevent.sleep(0.01)
+    service = Service(frontier, store)
+    service.purge(crawl, HOST)
+    Purging(service).work()
+    store.commit(Commit(pages))
+    finish_all(frontier, s)
+    close(frontier, s)
+    counts = store.counts(crawl.id)
+    assert (counts["pages"], counts["excluded"]) == (len(pages), 30 - 8 - len(pages))
+    assert not list(store.overflow_of(p))
