@@ -73,7 +73,7 @@ def _follow(broker: BrokerClient, instance: int, host: str) -> None:
         while True:
             found = [p for p in broker.purges() if (p.instance, p.host) == (instance, host)]
             if not found:
-                click.echo("deleted")
+                click.echo(f"{host}: purged" if host else "deleted")
                 return
             of = f" of about {found[0].total:,}" if found[0].total else ""
             click.echo(f"{found[0].removed:,}{of} removed", err=True)

@@ -41,6 +41,9 @@ class Store(Protocol):
     def create_frontier(self, identity: FrontierIdentity) -> FrontierIdentity:
         """Record it if none is recorded yet; returns the one in force (perhaps another's)."""
 
+    def put_layout(self, layout: int) -> FrontierIdentity:
+        """Record that Redis holds the frontier in ``layout`` from now on; returns the identity."""
+
     def tick(self) -> int:
         """Raise the log's clock by one and return it. Rows carry its value as their stamp."""
 

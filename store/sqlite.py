@@ -13,6 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from schema import wire
 from schema.clock import epoch_ms
 from schema.records import (
@@ -96,6 +98,17 @@ class SqliteStore:
             return text
 
         return wire.from_json(self._write(create), FrontierIdentity)
+
+    def put_layout(self, layout: int) -> FrontierIdentity:
+        """See :class:`store.base.Store`."""
+
+        def put(db: sqlite3.Connection) -> FrontierIdentity:
+            text: str = db.execute("SELECT identity FROM frontier").fetchone()[0]
+            identity = replace(wire.from_json(text, FrontierIdentity), layout=layout)
+            db.execute("UPDATE frontier SET identity = ?", (wire.to_json(identity).decode(),))
+            return identity
+
+        return self._write(put)
 
     def tick(self) -> int:
         """See :class:`store.base.Store`."""

@@ -1,9 +1,10 @@
 """A process of its own for suspects: pages that may kill or hang whoever reads them.
 
 A task is a suspect once its page was being read when a process died or stood still, or when it was
-handed out several times without an outcome. From then on its page is read here, and its request's
-headers are asked here of the user's module: if this process dies or stands still, that task alone
-is charged, by the worker, which goes on. A page that is harmless costs a process for a minute.
+handed out several times without an outcome. From then on its page is read here, and here the
+crawl's patterns are asked of its URL and the user's module for its request's headers: if this
+process dies or stands still, that task alone is charged, by the worker, which goes on. A page that
+is harmless costs a process for a minute.
 
 The worker starts the process at the first suspect and ends it when it has had none for a while; it
 serves one suspect at a time, at a lower priority than the crawl's. Requests and answers are msgpack
@@ -77,6 +78,14 @@ class HeadersRequest(Struct, frozen=True, tag="headers"):
     headers: dict[str, str]
 
 
+class JudgeRequest(Struct, frozen=True, tag="judge"):
+    """Ask the crawl's patterns whether ``url``, the task's or where it redirects to, is fetched."""
+
+    crawl: Crawl
+    task: Task
+    url: str
+
+
 class ReadAnswer(Struct, frozen=True, tag="read"):
     reading: Reading
 
@@ -88,12 +97,16 @@ class HeadersAnswer(Struct, frozen=True, tag="headers"):
     problem: str = ""
 
 
+class JudgeAnswer(Struct, frozen=True, tag="judge"):
+    reason: str | None
+
+
 class Raised(Struct, frozen=True, tag="raised"):
     what: str
 
 
-Request = ReadRequest | HeadersRequest
-Answer = ReadAnswer | HeadersAnswer | Raised
+Request = ReadRequest | HeadersRequest | JudgeRequest
+Answer = ReadAnswer | HeadersAnswer | JudgeAnswer | Raised
 _REQUEST: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
 _ANSWER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
@@ -139,6 +152,12 @@ class Alone:
         if answer.problem:
             raise HookError("request", answer.problem)
         return answer.headers
+
+    def excluded_by(self, context: CrawlContext, task: Task, url: str) -> str | None:
+        """``Rules.excluded_by`` there. Raises DiedAlone, NoProcess, RaisedAlone."""
+        answer = self._ask(JudgeRequest(context.crawl, task, url))
+        assert isinstance(answer, JudgeAnswer)
+        return answer.reason
 
     def close(self) -> None:
         """End the process, if there is one."""
@@ -282,6 +301,8 @@ def _serve(contexts: dict[int, CrawlContext], request: Request) -> Answer:
             context = contexts[crawl.id] = context_of(crawl)
         if isinstance(request, ReadRequest):
             return ReadAnswer(read(context, request.task, request.fetched))
+        if isinstance(request, JudgeRequest):
+            return JudgeAnswer(context.rules.judge(request.task, request.url))
         try:
             return HeadersAnswer(context.hooks.request_headers(request.task, request.headers))
         except HookError as error:

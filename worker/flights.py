@@ -34,7 +34,7 @@ class Flights:
         size = _HEAD + ROWS * _ROW.size
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.ftruncate(descriptor, size)
+            os.posix_fallocate(descriptor, 0, size)  # a hole on a full disk would be SIGBUS
             self._map = mmap.mmap(descriptor, size)
         finally:
             os.close(descriptor)

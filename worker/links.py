@@ -79,15 +79,10 @@ class Checker:
             for url, link in wanted.items()
         ]
 
-    def redirected(self, task: Task, target: str) -> Admission | None:
-        """What to admit when ``task`` redirects to ``target`` (canonical); None if out of scope.
 
-        A redirect keeps the depth of its source, and a seed's target is as exempt from ``include``
-        as the seed was.
-        """
-        if self._rules.excluded_by(target, task.depth, seed=task.depth == 0) is not None:
-            return None
-        return Admission(target, task.depth, task.level, task.redirects + 1)
+def redirected(task: Task, target: str) -> Admission:
+    """What to admit when ``task`` redirects to ``target`` (canonical, in scope), at its depth."""
+    return Admission(target, task.depth, task.level, task.redirects + 1)
 
 
 def redirect_problem(task: Task, location: str) -> str:

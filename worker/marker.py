@@ -54,7 +54,7 @@ class Marker:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.ftruncate(descriptor, SIZE)
+            os.posix_fallocate(descriptor, 0, SIZE)  # a hole on a full disk would be SIGBUS
             self._map = mmap.mmap(descriptor, SIZE)
         finally:
             os.close(descriptor)

@@ -39,7 +39,7 @@ from worker.extract import is_html
 from worker.gate import RobotsCache, RobotsGate
 from worker.hooks import HookError
 from worker.journal import Journal
-from worker.links import redirect_problem
+from worker.links import redirect_problem, redirected
 from worker.marker import Marker, Suspect
 from worker.reading import Reading, read
 from worker.sessions import Held
@@ -53,6 +53,8 @@ class Widener(CrawlSource, Protocol):
     """The part of a store that is needed here; see ``store.base.Store``."""
 
     def add_roots(self, crawl: int, roots: list[str]) -> Crawl: ...
+
+    def page(self, crawl: int, fingerprint: int) -> StoredPage | None: ...
 
 
 class Fingerprinter(RobotsCache, Protocol):
@@ -69,6 +71,8 @@ class Reader(Protocol):
     def request_headers(
         self, context: CrawlContext, task: Task, headers: dict[str, str]
     ) -> dict[str, str]: ...
+
+    def excluded_by(self, context: CrawlContext, task: Task, url: str) -> str | None: ...
 
 
 class Pipeline:
@@ -169,8 +173,10 @@ class Pipeline:
         if task.redirects >= ROBOTS_ASKED:
             self._answer_robots(visit, task)
             return
+        if task.deliveries > 1:
+            self._recall(visit, task)
         context = visit.context
-        reason = context.rules.excluded_by(task.url, task.depth, seed=task.depth == 0)
+        reason = self._excluded_by(visit, task, task.url)
         if reason is not None:  # the crawl's options have changed since it was admitted
             self._exclude(visit, task, "scope", reason)
             return
@@ -193,6 +199,30 @@ class Pipeline:
             self._redirect(visit, task, answer, notes)
         elif isinstance(answer, Fetched):
             self._page(visit, task, answer, notes)
+
+    def _excluded_by(self, visit: Visit, task: Task, url: str) -> str | None:
+        """What the crawl's rules say of the task's URL, or of where it redirects to.
+
+        A pattern that backtracks for ever hangs the process: as much a charge as a hook's.
+        """
+        rules = visit.context.rules
+        if not rules.patterned:
+            return rules.judge(task, url)
+        if task.suspect:
+            with visit.held.waiting(request=False):
+                return self._alone.excluded_by(visit.context, task, url)
+        with self._marker.parsing(_suspect(visit, task)):
+            return rules.judge(task, url)
+
+    def _recall(self, visit: Visit, task: Task) -> None:
+        """Admit what an earlier delivery of a task may have logged, but not admitted any more.
+
+        Its process may have died between the two, and this fetch may bring other links, or none.
+        """
+        crawl, fingerprint = visit.context.crawl.id, self._frontier.fingerprint(task.url)
+        page = persist(lambda: self._store.page(crawl, fingerprint), "store")
+        if page is not None and page.links:
+            self._writer.recall(page)
 
     def _download(self, visit: Visit, task: Task, notes: list[Attempt]) -> Fetched | Failure:
         context = visit.context
@@ -298,11 +328,11 @@ class Pipeline:
                 log.info("seed redirects: scope widened", crawl=context.crawl.name, root=root)
                 crawl = context.crawl.id
                 widened = persist(lambda: self._store.add_roots(crawl, [root]), "store")
-                context = visit.context = self._crawls.put(widened)
-        admission = context.checker.redirected(task, target)
+                visit.context = self._crawls.put(widened)
+        reason = self._excluded_by(visit, task, target)
         page = self._row(visit, task, fetched)
         page.final_url = target
-        page.links = [admission] if admission else []
+        page.links = [] if reason else [redirected(task, target)]
         self._store_page(visit, task, fetched, page, notes, stored=False)
 
     def _page(self, visit: Visit, task: Task, fetched: Fetched, notes: list[Attempt]) -> None:

@@ -183,6 +183,14 @@ class Writer:
         self._sessions.submitted(result.held)
         self._write([result])
 
+    def recall(self, page: StoredPage) -> None:
+        """Admit the links of a page that was stored before, under a stamp of now."""
+        for delay in delays():
+            stamp = persist(partial(self._store.commit, Commit(pages=[page])), "store")
+            if self._admit([page], stamp):
+                return
+            gevent.sleep(delay)
+
     def join(self, timeout: float | None = None) -> bool:
         """Wait until nothing is under way; False when ``timeout`` seconds were not enough."""
         return bool(self._idle.wait(timeout))

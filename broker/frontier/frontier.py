@@ -717,11 +717,13 @@ class Frontier:
 
     def start(self) -> None:
         """Begin leasing: make the crawls known, look at all partitions, listen for wake-ups."""
-        if not self.recovery.refused:  # a repair tells nodes of the crawls
+        for node in self.nodes:
+            if self.recovery.closed(node):  # a replay tells it of the crawls
+                continue
             for crawl in self._store.crawls():
-                self.put_crawl(crawl)
+                self.tell(crawl, node)
             for p, (_, _, _, tend) in self._calls(
-                "tend", dict.fromkeys(self.partitions, to_msgpack([TEND_MOST]))
+                "tend", dict.fromkeys(self.partitions_on(node), to_msgpack([TEND_MOST]))
             ).items():
                 self.leasing.note(p, 0, tend)
         self._greenlets = [gevent.spawn(self.leasing.run)]

@@ -4,7 +4,7 @@
 the node.
 
 =====================  ==========================================================================
-``gc:owner``           hash: id, frontier, state, epoch, run, tick, clean, rest, owed
+``gc:owner``           hash: id, layout, frontier, state, epoch, run, tick, clean, rest, owed
                        (``recovery.py``); offset, used, gap, jumps, parts (``lua/clock.lua``);
                        budget, host_budget, full (``memory.py``)
 ``gc:wake``            counter of wake-ups, and the name of the channel they are published on
@@ -33,7 +33,8 @@ the node.
 from __future__ import annotations
 
 LAYOUT = 2
-"""Version of the layout above; a frontier made with another is refused."""
+"""Version of the layout above. A node with an older one is emptied and refilled from the store; a
+frontier with a newer one is refused."""
 
 OWNER = "gc:owner"
 WAKE = "gc:wake"

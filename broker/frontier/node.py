@@ -345,10 +345,11 @@ class Node:
         """Take id and epoch from an owner record. Raises Unavailable if there is none (yet)."""
         if not owner:
             raise Unavailable(f"Redis at {self.shown} is empty: waiting for a broker to open it")
+        if (self.id, self.epoch) != (owner["id"], owner["epoch"]):
+            self._base_ms = None  # else it is the one whose time we know, were its clock set since
         self.id, self.epoch = owner["id"], owner["epoch"]
         self.gap_seconds = int(owner.get("gap", 15_000)) / 1000
         self.tick = int(owner["tick"])
-        self._base_ms = None
 
     def follow(self, epoch: int) -> None:
         """See that this is the server which the store's ``epoch`` of the node belongs to.

@@ -34,7 +34,7 @@ LEVEL_A = ord("A")
 
 
 def value_of(item: Admission) -> str:
-    """What is queued: the character of the level, then ``depth[,redirects,errors,deliveries]path``."""
+    """What is queued: the level's character, then ``depth[,redirects,errors,deliveries]path``."""
     if item.redirects:
         return f"{chr(LEVEL_A + item.level)}{item.depth},{item.redirects},0,0{task_path(item.url)}"
     return f"{chr(LEVEL_A + item.level)}{item.depth}{task_path(item.url)}"

@@ -27,7 +27,7 @@ import gevent
 from broker.frontier import keys
 from broker.frontier.node import CLOCK, Fenced, Full, Node
 from broker.frontier.partition import Mode
-from broker.frontier.ring import settle
+from broker.frontier.ring import close_outdated, outdated, settle
 from schema.clock import epoch_ms, monotonic
 from schema.errors import FrontierMismatch, InvalidConfig, Unavailable, UnknownCrawl
 from schema.log import logger
@@ -96,7 +96,7 @@ _EMPTIED = f"""
 redis.call('DEL', '{keys.NIL}')
 local o = redis.call('HMGET', KEYS[1], 'state', 'run', 'epoch')
 if o[1] ~= 'emptying' or o[2] ~= ARGV[1] or o[3] ~= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], 'state', 'open', 'tick', 0)
+redis.call('HSET', KEYS[1], 'state', 'open', 'tick', 0, 'layout', {keys.LAYOUT})
 return 1
 """
 
@@ -202,6 +202,11 @@ class Recovery:
             if node.id in self.refused:
                 raise Unavailable(self.refused[node.id])
 
+    def closed(self, node: Node) -> bool:
+        """Whether nothing can be asked of a node yet: it is refused, or being emptied."""
+        job = self._jobs.get(node.id)
+        return node.id in self.refused or (job is not None and job.running and job.emptying)
+
     def compare(self, node: Node, stamp: Stamp) -> None:
         """Look at a node with the log's clock and the epochs just read. Raises Unavailable."""
         if node.tick > stamp.clock:
@@ -240,6 +245,7 @@ class Recovery:
                         self._go_on(node, owner, run)
                     return
                 self._refuse_fenced(node, epoch)
+            self._refuse_emptied(node, owner)
             how = self._claim(node, run, epoch, max(epoch, int(owner["epoch"])) + 1)
             self._take(node)
             log.info("node_opened", node=node.shown, after=how, epoch=node.epoch)
@@ -251,6 +257,10 @@ class Recovery:
         owner = node.owner() or settle(node, identity.id, node.id, "lost")
         if owner.get("frontier") != identity.id or owner.get("id") != node.id:
             raise FrontierMismatch(f"Redis at {node.shown} is not the node that stood there before")
+        if outdated(owner):  # an upgrade, or a server that was put back to before one
+            log.warning("layout_outdated", node=node.shown, layout=owner.get("layout", "1"))
+            close_outdated(node)
+            owner = node.owner()
         return owner
 
     def _take(self, node: Node) -> None:
@@ -269,6 +279,13 @@ class Recovery:
             )
             self.refused[node.id] = why
             raise Behind(why)
+
+    def _refuse_emptied(self, node: Node, owner: dict[str, str]) -> None:
+        """Leave a node to whoever is emptying it: its epoch is not to be raised meanwhile."""
+        if owner["state"] == "emptying" and float(owner.get("owed", 0)) > node.now_ms():
+            why = f"another broker is emptying Redis at {node.shown}"
+            self.refused[node.id] = why
+            raise Fenced(why)
 
     def _refuse_fenced(self, node: Node, epoch: int) -> None:
         """Leave it to whoever raised the epoch to claim the node, for a while."""

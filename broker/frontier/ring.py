@@ -45,7 +45,8 @@ def _check_rules(identity: FrontierIdentity) -> None:
     ours = {"suffixes": SUFFIXES, "canonicaliser": CANONICALISER, "layout": keys.LAYOUT}
     for name, value in ours.items():
         recorded = getattr(identity, name)
-        if recorded != value:
+        older = name == "layout" and recorded < value  # which is mended, see _bring_up_to_date
+        if recorded != value and not older:
             raise FrontierMismatch(
                 f"this frontier was made with {name} {recorded}, this program has {value}: "
                 "run the version that made it, or start a new data folder"
@@ -57,9 +58,10 @@ def assemble(
 ) -> tuple[FrontierIdentity, list[Node]]:
     """Match the servers to the recorded identity; returns it and the nodes in its order.
 
-    With ``create`` a frontier is made if neither the store nor Redis knows one, and an empty server
-    takes the place of a lost one. Raises FrontierMismatch
-    for another list of nodes or other rules, Unavailable while there is nothing to join.
+    With ``create`` a frontier is made if neither the store nor Redis knows one, an empty server
+    takes the place of a lost one, and one with an older layout is closed, to be emptied and
+    refilled when it is opened. Raises FrontierMismatch for another list of nodes or other rules,
+    Unavailable while there is nothing to join.
     """
     owners = [node.owner() for node in nodes]
     identity = store.frontier()
@@ -101,7 +103,41 @@ def assemble(
             )
         node.adopt(owner)
         placed[owner["id"]] = node
+    if identity.layout < keys.LAYOUT:
+        identity = _bring_up_to_date(identity, nodes, store, create=create)
     return identity, [placed[i] for i in identity.nodes]
+
+
+def _bring_up_to_date(
+    identity: FrontierIdentity, nodes: Sequence[Node], store: Store, *, create: bool
+) -> FrontierIdentity:
+    """Close all nodes first: a server that is open under the new layout must have it."""
+    if not create:
+        raise Unavailable(
+            f"the frontier has layout {identity.layout}: waiting for a broker that brings it to "
+            f"{keys.LAYOUT}"
+        )
+    for node in nodes:
+        close_outdated(node)
+        node.adopt(node.owner())
+    return store.put_layout(keys.LAYOUT)
+
+
+def outdated(owner: dict[str, str]) -> bool:
+    """Whether a server's data has an older layout; what has no number has the first one."""
+    return int(owner.get("layout", 1)) < keys.LAYOUT
+
+
+def close_outdated(node: Node) -> None:
+    """Close a server whose data has an older layout, until that is deleted. Idempotent."""
+    node.command(
+        "EVAL",
+        "local o = redis.call('HMGET', KEYS[1], 'layout', 'state') "
+        "if tonumber(o[1] or 1) < tonumber(ARGV[1]) and o[2] ~= 'emptying' then "
+        "redis.call('HSET', KEYS[1], 'state', 'emptying', 'run', '', 'tick', 0) "
+        "redis.call('HDEL', KEYS[1], 'clean', 'owed') end",
+        1, keys.OWNER, keys.LAYOUT,
+    )  # fmt: skip
 
 
 def settle(node: Node, frontier: str, node_id: str, state: str) -> dict[str, str]:
@@ -113,7 +149,8 @@ def settle(node: Node, frontier: str, node_id: str, state: str) -> dict[str, str
         "EVAL",
         "if redis.call('HEXISTS', KEYS[1], 'id') == 0 then redis.call('DEL', KEYS[1]) "
         "redis.call('HSET', KEYS[1], 'id', ARGV[1], "
-        "'frontier', ARGV[2], 'state', ARGV[3], 'epoch', 0, 'run', '', 'offset', 0, 'tick', 0) end",
-        1, keys.OWNER, node_id, frontier, state,
+        "'frontier', ARGV[2], 'state', ARGV[3], 'epoch', 0, 'run', '', 'offset', 0, 'tick', 0, "
+        "'layout', ARGV[4]) end",
+        1, keys.OWNER, node_id, frontier, state, keys.LAYOUT,
     )  # fmt: skip
     return node.owner()

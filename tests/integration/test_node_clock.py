@@ -201,6 +201,18 @@ def test_a_jump_ends_no_rest_of_an_idle_node(
     assert redis_server.client.ttl(key) > HOUR / 1000, "its record survives a jump forward"
 
 
+def test_a_look_at_a_healthy_node_does_not_take_over_its_jump(
+    redis_server: RedisServer, frontier: Frontier, store: Store
+) -> None:
+    session = leased(frontier, store)
+    finish_all(frontier, session)
+    close(frontier, session, failed="http_429", block=600.0)
+    gevent.sleep(1.2)
+    jump(redis_server, HOUR)
+    frontier.recovery.reopen(frontier.nodes[0])
+    assert 590 < frontier.host("h.example").blocked_in <= 600
+
+
 def test_two_brokers_that_meet_a_jump_correct_it_once(
     redis_server: RedisServer, frontier: Frontier, store: Store
 ) -> None:

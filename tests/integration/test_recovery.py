@@ -354,6 +354,20 @@ def test_sessions_wait_for_the_replay_while_admitting_and_finishing_go_on(
     assert house.frontier.nodes[0].tick > before
 
 
+def test_a_hosts_delay_counts_from_the_last_request_of_sessions_that_were_forgotten(
+    house: House,
+) -> None:
+    house.crawl = new_crawl(house.frontier, house.store, "slow", delay=2)
+    house.seed("h.example/")
+    copy = house.saved()
+    assert Worker(house.frontier).lease()
+    house.put_back(copy)
+    (session,) = until(lambda: _lease_or_nothing(Worker(house.frontier, "v")), 10)
+    client, p = house.server.client, house.frontier.partition_of("h.example")
+    opened = client.hget(f"gc:{{{p}}}:s:{session.token}", "opened")
+    assert float(opened) >= float(client.hget(keys.OWNER, "rest")) + 2000
+
+
 def test_a_crawl_that_a_node_was_not_told_of_yet_is_not_taken_for_deleted(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -531,6 +545,70 @@ def test_emptying_that_was_cut_short_is_gone_on_with(
         gevent.killall([job.greenlet for job in recovery._jobs.values() if job.greenlet])
     assert behind.server.client.hget(keys.OWNER, "state") == "emptying"
     assert behind.refilled().waiting == 1
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_a_broker_may_start_while_a_node_is_being_emptied(
+    behind: House, monkeypatch: pytest.MonkeyPatch, left: bool
+) -> None:
+    monkeypatch.setattr("broker.frontier.recovery.STALLED_MS", 300 if left else 3000)
+    monkeypatch.setattr("broker.frontier.recovery.LOOK_SECONDS", 0.1)
+    recovery = behind.frontier.recovery
+    with monkeypatch.context() as patch:
+        patch.setattr(recovery, "_empty", lambda job: Event().wait())
+        behind.frontier.repair(everything=True)
+        gevent.sleep(0)
+        gevent.killall([job.greenlet for job in recovery._jobs.values() if job.greenlet])
+    if left:
+        gevent.sleep(0.4)
+    second = behind.broker()
+    second.start()
+    try:
+        assert behind.refilled(second).waiting == 1
+    finally:
+        second.stop()
+
+
+# -- an older layout
+
+
+def make_outdated(house: House) -> None:
+    """What an older version left: the same log, and records of another shape in Redis."""
+    redis = house.server.client
+    for key in redis.keys("gc:{*"):
+        redis.delete(key)
+        redis.hset(key, "shape", "another")
+    redis.hdel(keys.OWNER, "layout")
+
+
+def test_data_of_an_older_layout_is_made_anew_from_the_store(house: House) -> None:
+    house.seed("h.example/a", "h.example/b")
+    house.store_page("h.example/a", "h.example/c")
+    house.tick(2 * MARGIN)  # a window would not reach back so far
+    house.frontier.stop()
+    make_outdated(house)
+    house.store.put_layout(keys.LAYOUT - 1)
+    with pytest.raises(Unavailable, match="waiting for a broker"):
+        Frontier([house.server.url], house.store, partitions=8)
+    assert house.server.client.hget(keys.OWNER, "state") == "open", "a worker touches nothing"
+    house.frontier = house.broker()
+    house.frontier.start()
+    totals = house.refilled()
+    assert (totals.admitted, totals.waiting, totals.stored) == (3, 2, 1)
+    assert house.waiting() == ["h.example/b", "h.example/c"]
+    assert house.store.frontier() == house.frontier.identity
+    assert house.frontier.identity.layout == keys.LAYOUT
+    Frontier([house.server.url], house.store, partitions=8).stop()
+
+
+def test_a_redis_put_back_to_before_the_upgrade_is_emptied_too(house: House) -> None:
+    house.seed("h.example/a")
+    house.tick(2 * MARGIN)
+    make_outdated(house)
+    old = house.saved()
+    house.put_back(old)
+    assert house.refilled().waiting == 1
+    assert house.server.client.hget(keys.OWNER, "layout") == str(keys.LAYOUT)
 
 
 # -- on demand

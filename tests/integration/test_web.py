@@ -18,6 +18,7 @@ def test_exactly_the_expected_pages_can_be_reached_from_the_first(tmp_path: Path
     with Web(WebSpec(hosts=7, pages=300), tmp_path / "log") as web:
         hosts = [web.url(page) for page in range(7)]  # the walk stays on the hosts it starts at
         found = walk(hosts, http_fetch(), agent="walk")
+        wait_until(lambda: web.requests() >= 300, 5, "the requests are in the log")
         requests = oracle.requests_of(web.hits(), web.port)
     assert found.pages == web.expected()
     assert found.missing | found.other | found.redirects == set()
@@ -38,6 +39,7 @@ def test_a_throttled_host_answers_429_as_often_as_told(tmp_path: Path) -> None:
         assert [status for status, _, _ in answers] == [429, 429, 200]
         assert answers[0][1]["retry-after"] == "7"
         assert fetch(web.url(0))[0] == 200
+        wait_until(lambda: web.requests() == 4, 5, "the requests are in the log")
         assert Counter(hit.status for hit in web.hits()) == {429: 2, 200: 2}
 
 
@@ -47,6 +49,7 @@ def test_a_tarpit_sends_a_byte_at_a_time(tmp_path: Path) -> None:
         began = time.monotonic()
         status, _, body = http_fetch()(url)
         assert (status, body) == (200, b"<title>tar</title>")
+        wait_until(web.requests, 5, "the request is in the log")
         (hit,) = web.hits()
     assert began <= hit.arrived < hit.ended
     assert hit.ended - hit.arrived >= 0.01 * len(body)
@@ -69,12 +72,12 @@ def test_the_log_has_a_request_whose_client_went_away_and_when(tmp_path: Path) -
 def test_an_answer_ends_in_the_log_before_its_client_has_it(tmp_path: Path) -> None:
     with Web(WebSpec(hosts=1, pages=1, answer_seconds=0.05), tmp_path / "log") as web:
         client = http.client.HTTPConnection(web.spec.addresses[0], web.port)
-        for _ in range(20):
+        for number in range(20):
             sent = time.monotonic()
             client.request("GET", "/p/0")
             client.getresponse().read()
             had = time.monotonic()
-            wait_until(lambda: web.requests() > 0, 5, "the request is in the log")
+            wait_until(lambda n=number: web.requests() > n, 5, "the request is in the log")
             hit = web.hits()[-1]
             assert sent <= hit.arrived
             assert hit.arrived + 0.05 <= hit.ended <= had

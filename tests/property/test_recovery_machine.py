@@ -610,9 +610,140 @@ class RecoveryMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([3600, -3600]))
     def clock_jumps(self, seconds: int) -> None:
-        """The clock of Redis' machine is set; nobody else's. Looks like an outage to a script."""
+        """The clock of Redis' machine is set; nobody else's. Looks like an outage to a script.
+
+        Brokers that expect another time are what it is noticed by. One that has just come, or that
+        has just met the node restarted, expects none: a jump then is not told from time that
+        passed, so here each has spoken to the node before, and one does next.
+        """
+        for at in self.brokers:
+            self.work("look", 999, partial(at.frontier.host, HOSTS[0]), at)
+            known = self.raw.hget(keys.OWNER, "jumps")
+            if at.node._base_ms is None or self.owed() or int(known or 0) != at.node._jumps:
+                return
         self.jumped += seconds * 1000
         self.move_clock(seconds * 1000, silent=True)
+        self.work("look", 999, partial(self.brokers[0].frontier.host, HOSTS[0]), self.brokers[0])
+
+    # -- moves that are likelier together than by chance
+
+    def reopened(self, broker: int) -> None:
+        """The node is met, and what it is owed is given to it, if nobody else is at it."""
+        at = self.brokers[broker]
+        self.work("recover", 999, lambda: at.frontier.recovery.reopen(at.node), at)
+        for task in self.pace.living():
+            if self.job_of(at, task):
+                task.step(999)
+
+    @rule(
+        broker=st.sampled_from([0, 1]), p=st.sampled_from([0, 1]), order=st.booleans(),
+        after=st.sampled_from([0.0, 12.0, 29.0, 31.0]),
+    )  # fmt: skip
+    def forget_sessions(self, broker: int, p: int, order: bool, after: float) -> None:
+        """What was leased is forgotten, and asked for again while it may be fetched."""
+        self.reopened(broker)
+        self.copy()
+        crawls = [1, 2] if order else [2, 1]
+        self.lease(int(order), broker, "v", p, 3, 2, False, 999)
+        self.roll_back(0, False)
+        self.reopened(broker)
+        self.time_passes(after, True)
+        self.work("tend", 999, lambda: self.tend_now(self.brokers[broker]))
+        self.lease(crawls[0], broker, "w", p, 3, 2, False, 999)
+
+    @rule(
+        which=WHICH, broker=st.sampled_from([0, 1]), p=st.sampled_from([0, 1]),
+        close=st.booleans(), copy=st.booleans(), steps=STEPS,
+    )  # fmt: skip
+    def crawl_on(
+        self, which: int, broker: int, p: int, close: bool, copy: bool, steps: int
+    ) -> None:
+        """What workers do all the time; the last message may be on its way for long."""
+        at = self.brokers[broker]
+        self.reopened(broker)
+        self.time_passes(31.0, True)
+        self.work("tend", 999, lambda: self.tend_now(at), at)
+        self.work("refill", 999, lambda: self.refill_now(at), at)
+        known = len(self.held)
+        self.lease(which, broker, "vw"[which % 2], p, 3, 1 + which % 4, False, 999)
+        if copy:
+            self.copy()
+        for held in self.held[known:]:
+            for task in held.session.tasks:
+                work = partial(self.through, broker, held, task.number, "page")
+                self.work("settle", steps, work)
+            if close:
+                self.close(0, broker, 0.0, False, 999)
+
+    @rule(
+        which=WHICH, broker=st.sampled_from([0, 1]), before=st.sampled_from([0, 4, 10, 12]),
+        after=st.sampled_from([0, 1, 12]), lost=st.booleans(),
+    )  # fmt: skip
+    def admit_late(self, which: int, broker: int, before: int, after: int, lost: bool) -> None:
+        """Seeds and a page's links are admitted some steps of the log's clock after their rows."""
+        self.reopened(broker)
+        at, found = self.brokers[broker], [(which % 3, which // 3)]
+        self.seed(1 + which % 2, found, False, broker, 2)
+        under_way = self.pace.living()[-1:]
+        for held in some(self.fetching(), which):
+            (task,) = some(held.session.tasks, which // 7)
+            work = partial(self.through, broker, held, task.number, "page")
+            under_way.append(self.work("settle", 2, work))
+        self.tick(broker, before, 999)
+        self.copy()
+        for task in under_way:
+            task.step(999)
+        self.tick(broker, after, 999)
+        if lost:
+            self.roll_back(0, False)
+            self.reopened(1 - broker)
+            self.work("upkeep", 999, lambda: at.upkeep.step(in_use=False), at)
+
+    @rule(
+        crawl=st.sampled_from([1, 2]), host=st.integers(0, 2), broker=st.sampled_from([0, 1]),
+        first=st.sampled_from([1, 2, 3, 5, 999]), then=st.sampled_from([1, 2, 3, 999]),
+        steps=STEPS,
+    )  # fmt: skip
+    def roll_back_amid_overflow(
+        self, crawl: int, host: int, broker: int, first: int, then: int, steps: int
+    ) -> None:
+        """More than fits, brought back in part, and forgotten on the way."""
+        at = self.brokers[broker]
+        self.reopened(broker)
+        self.seed(crawl, [(host, n) for n in range(PATHS)], False, broker, steps)
+        self.holds()
+        self.time_passes(70.0, True)
+        p = at.frontier.partition_of(HOSTS[host])
+        self.lease(crawl + 1, broker, "v", p, 2, 4, False, 999)
+        self.copy()
+        self.work("refill", first, lambda: self.refill_now(at), at)
+        self.holds()
+        self.roll_back(0, False)
+        self.reopened(1 - broker)
+        self.holds()
+        for task in self.pace.living():
+            if task.name == "refill":
+                task.step(then)
+
+    @rule(broker=st.sampled_from([0, 1]), p=st.sampled_from([0, 1]), steps=STEPS)
+    def forget_a_block(self, broker: int, p: int, steps: int) -> None:
+        """Of which SQL knows; a replay that is slow may not have come to it yet."""
+        self.reopened(broker)
+        self.time_passes(70.0, True)
+        self.copy()
+        known = len(self.held)
+        self.lease(0, broker, "v", p, 3, 2, False, 999)
+        for _ in self.held[known:]:
+            self.close(0, broker, 300.0, False, 999)
+        self.roll_back(0, False)
+        at = self.brokers[broker]
+        self.work("recover", 999, lambda: at.frontier.recovery.reopen(at.node), at)
+        for task in self.pace.living():
+            if self.job_of(at, task):
+                task.step(steps)
+        self.time_passes(70.0, True)
+        self.work("tend", 999, lambda: self.tend_now(at), at)
+        self.lease(1, broker, "w", p, 3, 2, False, 999)
 
     # -- properties
 

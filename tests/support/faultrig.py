@@ -44,7 +44,7 @@ from broker.frontier.partition import task_of
 from tests.support import oracle
 from tests.support.redis_server import RedisServer
 from tests.support.site_server import Hit
-from tests.support.system import System, wait_until
+from tests.support.system import System, alive, wait_until
 from tests.support.web import Web, WebSpec
 
 LEAST_LEASES = 200
@@ -245,14 +245,12 @@ class Rig:
 
     def die(self, process: psutil.Process, after: float | None = None, seconds: float = 60) -> None:
         """Wait for twice the leases needed, and then for the death of what was :meth:`armed`."""
-
-        def dead() -> bool:
-            return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-
         self.until_at_stake(2, after)
         self._trigger.touch()
         try:
-            wait_until(dead, seconds, "a process dies at its point", every=0.005)
+            wait_until(
+                lambda: not alive(process), seconds, "a process dies at its point", every=0.005
+            )
         finally:
             self._trigger.unlink()
 

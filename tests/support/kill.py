@@ -15,7 +15,7 @@ from tests.support import oracle
 from tests.support.site_server import SiteServer
 from tests.support.sites import direct, graph_site
 from tests.support.stored import Stored, read_stored
-from tests.support.system import System, wait_until
+from tests.support.system import System, alive, wait_until
 from tests.support.walk import Walk, walk
 
 REQUEST_SECONDS = 1.5
@@ -99,7 +99,7 @@ def _seed(system: System, urls: list[str]) -> None:
 def _died(system: System, part: str, child: psutil.Process) -> bool:
     if part == "broker":
         return system.broker is not None and system.broker.poll() is not None
-    return not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    return not alive(child)
 
 
 def leased_tasks(client: redis.Redis) -> int:

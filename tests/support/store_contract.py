@@ -13,6 +13,7 @@ from typing import Any
 
 import gevent
 import pytest
+from msgspec.structs import replace
 
 from schema.clock import monotonic
 from schema.errors import UnknownCrawl
@@ -105,6 +106,7 @@ class StoreContract:
         )  # fmt: skip
         assert second.create_frontier(other) == mine
         assert second.frontier() == mine
+        assert second.put_layout(2) == replace(mine, layout=2) == first.frontier()
 
     def test_ticks_of_all_processes_rise_and_never_repeat(self, open_store: Opener) -> None:
         first, second = open_store(), open_store()

@@ -114,7 +114,7 @@ class System:
         if self.worker is None or self.worker.poll() is not None:
             return []
         found = psutil.Process(self.worker.pid).children()
-        return [child for child in found if child.status() != psutil.STATUS_ZOMBIE]
+        return [child for child in found if alive(child)]
 
     def processes(self) -> list[psutil.Process]:
         """Every live process of ours, with its descendants (the embedded Redis among them)."""
@@ -247,6 +247,14 @@ class System:
     def _part_of(self, process: psutil.Process) -> str:
         broker = self.broker is not None and process.pid == self.broker.pid
         return "broker" if broker else "worker"
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether a process is there, and no zombie."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:  # gone between the two
+        return False
 
 
 def signal_child(child: psutil.Process, number: signal.Signals = signal.SIGKILL) -> None:

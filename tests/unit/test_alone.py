@@ -80,6 +80,16 @@ def test_request_hook_is_asked_there(alone: Alone) -> None:
         alone.request_headers(context(), page("", "http://h/request-kill")[0], {})
 
 
+def test_patterns_are_searched_there(alone: Alone) -> None:
+    options = CrawlOptions(exclude=("/(a+)+$",))
+    given = context_of(Crawl(id=3, name="t", state="active", options=options, roots=("h",)))
+    task = page("")[0]
+    assert alone.excluded_by(given, task, "http://h/b") is None
+    assert alone.excluded_by(given, task, "http://h/aa") == "exclude pattern '/(a+)+$'"
+    with pytest.raises(DiedAlone):
+        alone.excluded_by(given, task, f"http://h/{'a' * 60}!")
+
+
 def test_hook_error_and_unforeseen_error_come_back(alone: Alone) -> None:
     given = context("tests.unit.test_alone")
     with pytest.raises(HookError, match=r"^request: ValueError: no such host$"):

@@ -6,7 +6,7 @@ import pytest
 
 from schema import scope
 from schema.records import Admission, Crawl, CrawlOptions, Link, Page, Task
-from worker.links import MAX_LINKS, MAX_REDIRECTS, Checker, redirect_problem
+from worker.links import MAX_LINKS, MAX_REDIRECTS, Checker, redirect_problem, redirected
 
 
 def checker(**options: object) -> Checker:
@@ -88,17 +88,7 @@ def test_depth_first_prefers_what_is_deeper() -> None:
 
 def test_redirect_keeps_depth_and_counts() -> None:
     task = Task(1, "http://h/a", depth=3, level=3, redirects=2)
-    assert checker().redirected(task, "http://h/b") == Admission("http://h/b", 3, 3, 3)
-
-
-def test_redirect_out_of_scope_is_not_followed() -> None:
-    assert checker().redirected(Task(1, "http://h/a"), "http://elsewhere/") is None
-
-
-def test_redirect_of_a_seed_is_as_exempt_from_include_as_the_seed() -> None:
-    made = checker(include=("/articles/",))
-    assert made.redirected(Task(1, "http://h/"), "http://h/start") is not None
-    assert made.redirected(Task(1, "http://h/articles/1", depth=1), "http://h/start") is None
+    assert redirected(task, "http://h/b") == Admission("http://h/b", 3, 3, 3)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from gevent.event import Event
 
 from broker.frontier import Mode
+from schema import scope
 from schema.errors import Unavailable, UnknownCrawl
 from schema.records import (
     ROBOTS_ASKED,
@@ -26,6 +27,7 @@ from schema.records import (
     Fetched,
     Retry,
     Session,
+    StoredPage,
     Task,
 )
 from schema.urls import fingerprint
@@ -93,6 +95,8 @@ class Stores:
     away: int = 0
     asked: list[Admission] = field(default_factory=list)
     answer: Callable[[Admission], None] | None = None
+    stored: dict[int, StoredPage] = field(default_factory=dict)
+    recalled: list[Admission] = field(default_factory=list)
 
     def crawl(self, name_or_id: str | int) -> Crawl:
         if self.deleted:
@@ -108,6 +112,12 @@ class Stores:
             old, roots=(*old.roots, *roots), revision=old.revision + 1
         )
         return self.crawl_
+
+    def page(self, crawl: int, fingerprint: int) -> StoredPage | None:
+        return self.stored.get(fingerprint)
+
+    def recall(self, page: StoredPage) -> None:
+        self.recalled += page.links
 
     def fingerprint(self, url: str) -> int:
         return fingerprint(url)
@@ -159,6 +169,12 @@ class AloneDouble:
         if self.error is not None:
             raise self.error
         return context.hooks.request_headers(task, headers)
+
+    def excluded_by(self, context: CrawlContext, task: Task, url: str) -> str | None:
+        self.read_.append(url)
+        if self.error is not None:
+            raise self.error
+        return context.rules.judge(task, url)
 
 
 class World:
@@ -394,6 +410,21 @@ def test_missing_page_is_gone_and_journalled_once(world: World) -> None:
     (attempt,), (final,) = world.result.attempts, world.result.finals
     assert (attempt.code, attempt.kind, attempt.errors, attempt.wait) == (404, "gone", 1, None)
     assert (final.state, final.code) == ("gone", 404)
+    assert world.outcomes == [Done(kind="gone")]
+
+
+@pytest.mark.parametrize("deliveries", [1, 2])
+def test_links_of_an_earlier_delivery_are_admitted_though_the_page_is_gone(
+    world: World, deliveries: int
+) -> None:
+    """A process died between commit and admission; then the page changed."""
+    links = [Admission("http://h/linked", 1)]
+    number = fingerprint("http://h/a")
+    world.stores.stored[number] = StoredPage(
+        crawl=1, fingerprint=number, url="http://h/a", status=200, links=links
+    )
+    world.run(Task(1, "http://h/a", deliveries=deliveries))
+    assert world.stores.recalled == (links if deliveries > 1 else [])
     assert world.outcomes == [Done(kind="gone")]
 
 
@@ -725,3 +756,30 @@ def test_suspect_goes_back_uncharged_when_there_is_no_process_to_read_it(world: 
     assert world.outcomes == []
     assert close is not None
     assert close.release == (1, 2)
+
+
+def test_patterns_are_searched_under_the_marker(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Suspect | None] = []
+    search = scope.Rules.excluded_by
+
+    def excluded_by(*args: Any, **named: Any) -> str | None:
+        seen.append(world.marker.suspect())
+        return search(*args, **named)
+
+    monkeypatch.setattr(scope.Rules, "excluded_by", excluded_by)
+    world.set(exclude=("(a+)+$",))
+    world.site.answers["http://h/r"] = status(302, location="/t")
+    world.run("http://h/r")
+    assert [suspect and suspect.url for suspect in seen] == ["http://h/r", "http://h/r"]
+    assert world.result.page is not None
+    assert [link.url for link in world.result.page.links] == ["http://h/t"]
+
+
+def test_patterns_hang_no_suspect_but_alone(world: World) -> None:
+    world.set(exclude=("x",))
+    world.alone.error = DiedAlone(FailureKind.STALLED, "read alone, it did not end within 30 s")
+    world.run(msgspec.structs.replace(SUSPECT, errors=2), "http://h/b")
+    assert world.alone.read_ == ["http://h/s"]
+    assert world.outcomes == [Dead("stalled"), Done(kind="gone")]

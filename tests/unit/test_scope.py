@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from schema.records import LEVELS, Crawl, CrawlOptions, Order, Scope
+from schema.records import LEVELS, Crawl, CrawlOptions, Order, Scope, Task
 from schema.scope import Rules, check_options, compile, level_for, redirect_root, root_of
 
 
@@ -174,3 +174,13 @@ def test_options_that_cannot_work_are_all_named() -> None:
 def test_options_that_work_have_no_problems() -> None:
     assert check_options(CrawlOptions()) == []
     assert check_options(CrawlOptions(slots=4, delay=0, seeds=("http://a.org",))) == []
+
+
+def test_target_of_a_redirect_is_judged_like_its_source() -> None:
+    made = rules("host", "h", include=("/articles/",))
+    assert made.judge(Task(1, "http://h/"), "http://h/start") is None, "a seed's"
+    article = Task(2, "http://h/articles/1", depth=1)
+    assert made.judge(article, "http://h/start") == "include: matches none"
+    assert "scope host" in str(made.judge(article, "http://elsewhere/articles/"))
+    assert made.patterned
+    assert not rules("host", "h").patterned

@@ -131,6 +131,15 @@ class Rig:
         return self.world.log
 
 
+def test_recalled_links_are_committed_again_and_admitted(rig: Rig) -> None:
+    rig.world.ticks = [100]
+    rig.writer.recall(page("http://h/p", "http://h/a"))
+    assert rig.world.log == [
+        ("commit", ["http://h/p"], []), ("admit", 1, ["http://h/a"]),
+        ("commit", ["http://h/p"], []), ("admit", 1, ["http://h/a"]),
+    ]  # fmt: skip
+
+
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Back off by milliseconds."""

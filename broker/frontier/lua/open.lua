@@ -19,7 +19,8 @@ if mark[1] and (inc < num(mark[1]) or (inc == num(mark[1]) and seq <= num(mark[2
   return {'OLD', now}
 end
 local sessions, nexts = {}, {}
--- Sessions that a node forgot may be fetching until `rest`; while SQL owes it something none opens.
+-- Sessions that a node forgot may be fetching until `rest`, and the host's delay counts from there;
+-- while SQL owes it something none opens.
 local node = redis.call('HMGET', 'gc:owner', 'rest', 'owed', 'host_budget')
 local rest = math.max(num(node[1]), node[2] and now + OWED_MS or 0)
 local low = node[3] and tonumber(node[3]) / 2
@@ -98,7 +99,7 @@ for a = 9, #args do
       local h = host_of(host)
       local floor = floor_of(h)
       local delay = math.max(num(h.ad), floor)
-      local at = opens_at(h, delay)
+      local at = math.max(opens_at(h, delay), delay > 0 and num(node[1]) + delay or 0)
       local function serves() return h.q[id] and tasks_in(h.q[id]) > 0 end
       if not serves() then
         redis.call('ZREM', due, host)
