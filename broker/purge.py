@@ -69,14 +69,23 @@ class Purging:
             self._asked.wait(wait)
 
     def work(self) -> None:
-        """Do all that was asked for, or as much as there is time until the broker stops."""
+        """Do all that was asked for, or as much as there is time until the broker stops.
+
+        Raises Unavailable after the others, if something has to wait for a node that is away.
+        """
+        away: Unavailable | None = None
         for purge in self._service.store.purges():
             try:
                 through = self._host(purge) if purge.host else self._crawl(purge)
             except UnknownCrawl:  # it was deleted as a whole meanwhile
                 continue
+            except Unavailable as error:
+                away = error
+                continue
             if through:
                 log.info("deleted", crawl=purge.crawl, host=purge.host)
+        if away is not None:
+            raise away
 
     def _crawl(self, purge: Purge) -> bool:
         service = self._service

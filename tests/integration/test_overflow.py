@@ -15,6 +15,7 @@ from broker.purge import Purging
 from broker.refill import Refill
 from broker.service import Service
 from schema.clock import epoch_ms
+from schema.errors import Unavailable
 from schema.records import Admission, Commit, CrawlState, Done, FinishItem, Overflow, StoredPage
 from store import open_store
 from store.base import Store
@@ -386,3 +387,28 @@ def test_deletion_leaves_what_is_leased_to_its_worker_though_it_came_from_the_ov
     counts = store.counts(crawl.id)
     assert (counts["pages"], counts["excluded"]) == (len(pages), 30 - 8 - len(pages))
     assert not list(store.overflow_of(p))
+
+
+def test_a_deletion_that_waits_for_its_node_holds_up_no_other(
+    tmp_path: Path, redis_server: RedisServer, store: Store
+) -> None:
+    second = RedisServer(tmp_path / "second").start()
+    try:
+        frontier = Frontier([redis_server.url, second.url], store, partitions=4, create=True)
+        crawl = new_crawl(frontier, store, delay=0)
+        first, other = frontier.nodes
+        names = [f"h{n}.example" for n in range(99)]
+        on = {frontier.under(frontier.partition_of(name))[0]: name for name in names}
+        for host in on.values():
+            frontier.admit(crawl.id, urls(3, host=host))
+        service = Service(frontier, store)
+        for node in (other, first):
+            service.purge(crawl, on[node.id])
+        second.stop()
+        with pytest.raises(Unavailable):
+            Purging(service).work()
+        assert [purge.host for purge in store.purges()] == [on[other.id]]
+        assert store.counts(crawl.id)["excluded"] == 3
+        frontier.stop()
+    finally:
+        second.stop()
