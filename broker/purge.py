@@ -69,14 +69,23 @@ class Purging:
             self._asked.wait(wait)
 
     def work(self) -> None:
-        """Do all that was asked for, or as much as there is time until the broker stops."""
+        """Do all that was asked for, or as much as there is time until the broker stops.
+
+        Raises Unavailable after the others, if something has to wait for a node that is away.
+        """
+        away: Unavailable | None = None
         for purge in self._service.store.purges():
             try:
                 through = self._host(purge) if purge.host else self._crawl(purge)
             except UnknownCrawl:  # it was deleted as a whole meanwhile
                 continue
+            except Unavailable as error:
+                away = error
+                continue
             if through:
                 log.info("deleted", crawl=purge.crawl, host=purge.host)
+        if away is not None:
+            raise away
 
     def _crawl(self, purge: Purge) -> bool:
         service = self._service
@@ -98,6 +107,7 @@ class Purging:
         while not service.stopping.is_set():
             under = service.frontier.under(partition)
             spilled = service.store.overflow(crawl, partition, host, BATCH)
+            self._settle(crawl, [row.item for row in spilled])
             gone = gone._replace(overflow=[row.fingerprint for row in spilled])
             reply = service.frontier.drain(crawl, host, gone, at)
             size = 0
@@ -108,7 +118,7 @@ class Purging:
             names = (*gone.waiting, *gone.later)
             waiting = [part.task_of(0, host, value) for value in names]
             items = [Admission(t.url, t.depth, t.level, t.redirects) for t in waiting]
-            self._settle(crawl, [*items, *(row.item for row in spilled)])
+            self._settle(crawl, items)
             if spilled:  # the node no longer knows them as waiting: they go, and others are next
                 service.store.overflow_taken(spilled, *under)
             found = found or bool(names or spilled)
@@ -119,8 +129,6 @@ class Purging:
             at, found = 0, False
         else:
             return False
-        taken = service.store.overflow_in_memory(crawl, partition, host)
-        self._settle(crawl, [row.item for row in taken])
         service.frontier.refill(crawl, partition, host)  # there is none: newcomers may stay
         service.store.end_purge(purge.id)
         return True

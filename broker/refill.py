@@ -72,21 +72,38 @@ class Refill:
                 self._overflowing.wait(wait)
 
     def step(self, places: list[tuple[int, int]]) -> int:
-        """One round over (crawl, partition) that have rows; returns how many tasks came back."""
+        """One round over (crawl, partition) that have rows; returns how many tasks came back.
+
+        Nodes that are away are left out. Raises Unavailable if the round ends at that.
+        """
         brought = 0
+        away: dict[str, Unavailable] = {}
         by_partition: dict[int, list[int]] = {}
         for crawl, partition in places:
             by_partition.setdefault(partition, []).append(crawl)
         for partition, crawls in by_partition.items():
-            room = self._service.frontier.room(partition, HOSTS, crawls)
-            if room.full:
+            node, _ = self._service.frontier.under(partition)
+            if node in away:
                 continue
-            if not room.budget or room.used < room.budget:
-                for crawl, host in room.dry:
-                    brought += self._refill(crawl, partition, host)
-            low = not room.budget or room.used < room.budget * LOW_SHARE
-            for crawl in crawls if low else room.idle:
-                brought += self._walk(crawl, partition, through=low)
+            try:
+                brought += self._partition(partition, crawls)
+            except Unavailable as error:
+                away[node] = error
+        if away and not brought:
+            raise next(iter(away.values()))
+        return brought
+
+    def _partition(self, partition: int, crawls: list[int]) -> int:
+        room = self._service.frontier.room(partition, HOSTS, crawls)
+        if room.full:
+            return 0
+        brought = 0
+        if not room.budget or room.used < room.budget:
+            for crawl, host in room.dry:
+                brought += self._refill(crawl, partition, host)
+        low = not room.budget or room.used < room.budget * LOW_SHARE
+        for crawl in crawls if low else room.idle:
+            brought += self._walk(crawl, partition, through=low)
         return brought
 
     def _walk(self, crawl: int, partition: int, *, through: bool) -> int:

@@ -167,9 +167,6 @@ class Store(Protocol):
     def overflow(self, crawl: int, partition: int, host: str, limit: int) -> list[Overflow]:
         """A host's waiting rows, the best first: by level, then in order of arrival."""
 
-    def overflow_in_memory(self, crawl: int, partition: int, host: str) -> list[Overflow]:
-        """A host's rows that were taken, and have neither a page nor a final state yet."""
-
     def overflow_taken(self, items: Sequence[Overflow], node: str, epoch: int) -> None:
         """``node`` has these in memory since its ``epoch``: they wait no more.
 

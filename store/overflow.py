@@ -63,16 +63,6 @@ def hosts(db: sqlite3.Connection, crawl: int, partition: int, after: str, limit:
     return [row[0] for row in found]
 
 
-def in_memory(db: sqlite3.Connection, crawl: int, partition: int, host: str) -> list[Overflow]:
-    """A host's rows that a node has in memory, or had."""
-    found = db.execute(
-        f"SELECT {_READ} FROM overflow INDEXED BY overflow_queued WHERE partition = ? "
-        "AND queued <> 0 AND crawl = ? AND host = ? ORDER BY id",
-        (partition, crawl, host),
-    )
-    return [_overflow(row) for row in found]
-
-
 def waiting_crawls(db: sqlite3.Connection) -> list[int]:
     """Ids of active crawls with waiting rows: one look-up a crawl."""
     return [

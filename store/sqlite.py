@@ -286,10 +286,6 @@ class SqliteStore:
         """See :class:`store.base.Store`."""
         return self._questions.run(lambda db: overflow.best(db, crawl, partition, host, limit))
 
-    def overflow_in_memory(self, crawl: int, partition: int, host: str) -> list[Overflow]:
-        """See :class:`store.base.Store`."""
-        return self._scans.run(lambda db: overflow.in_memory(db, crawl, partition, host))
-
     def overflow_taken(self, items: Sequence[Overflow], node: str, epoch: int) -> None:
         """See :class:`store.base.Store`."""
         self._write(lambda db: overflow.taken(db, items, node, epoch))

@@ -14,6 +14,8 @@ from broker.frontier.frontier import BATCH
 from broker.purge import Purging
 from broker.refill import Refill
 from broker.service import Service
+from schema.clock import epoch_ms
+from schema.errors import Unavailable
 from schema.records import Admission, Commit, CrawlState, Done, FinishItem, Overflow, StoredPage
 from store import open_store
 from store.base import Store
@@ -355,3 +357,58 @@ def test_a_host_that_ran_low_while_there_was_no_room_is_refilled_once_there_is(
     close(frontier, on[0])
     refill.step(store.overflow_places())
     assert len(waiting(store, crawl.id, p)) < late
+
+
+def test_deletion_leaves_what_is_leased_to_its_worker_though_it_came_from_the_overflow(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
+    frontier.admit(crawl.id, urls(30))
+    worker = Worker(frontier)
+    (s,) = worker.lease(sessions=1, tasks=8)
+    finish_all(frontier, s)
+    close(frontier, s)
+    assert frontier.refill(crawl.id, p, HOST) > 0
+    (s,) = worker.lease(sessions=1, tasks=8)
+    pages = [
+        StoredPage(
+            crawl=crawl.id, fingerprint=frontier.fingerprint(task.url), url=task.url, status=200,
+            fetched_ms=epoch_ms(), body=b"x",
+        )
+        for task in s.tasks
+    ]  # fmt: skip
+    gevent.sleep(0.01)
+    service = Service(frontier, store)
+    service.purge(crawl, HOST)
+    Purging(service).work()
+    store.commit(Commit(pages))
+    finish_all(frontier, s)
+    close(frontier, s)
+    counts = store.counts(crawl.id)
+    assert (counts["pages"], counts["excluded"]) == (len(pages), 30 - 8 - len(pages))
+    assert not list(store.overflow_of(p))
+
+
+def test_a_deletion_that_waits_for_its_node_holds_up_no_other(
+    tmp_path: Path, redis_server: RedisServer, store: Store
+) -> None:
+    second = RedisServer(tmp_path / "second").start()
+    try:
+        frontier = Frontier([redis_server.url, second.url], store, partitions=4, create=True)
+        crawl = new_crawl(frontier, store, delay=0)
+        first, other = frontier.nodes
+        names = [f"h{n}.example" for n in range(99)]
+        on = {frontier.under(frontier.partition_of(name))[0]: name for name in names}
+        for host in on.values():
+            frontier.admit(crawl.id, urls(3, host=host))
+        service = Service(frontier, store)
+        for node in (other, first):
+            service.purge(crawl, on[node.id])
+        second.stop()
+        with pytest.raises(Unavailable):
+            Purging(service).work()
+        assert [purge.host for purge in store.purges()] == [on[other.id]]
+        assert store.counts(crawl.id)["excluded"] == 3
+        frontier.stop()
+    finally:
+        second.stop()

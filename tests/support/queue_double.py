@@ -64,6 +64,8 @@ class QueueDouble:
     full: bool = False
     rooms: dict[int, Room] = field(default_factory=dict)
     refilled: list[tuple[int, int, str]] = field(default_factory=list)
+    lost: set[int] = field(default_factory=set)
+    """Partitions of another node, which is away."""
 
     def _check(self) -> None:
         if self.away:
@@ -100,10 +102,12 @@ class QueueDouble:
 
     def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> Room:
         self._check()
+        if partition in self.lost:
+            raise Unavailable("redis is away")
         return self.rooms.get(partition, Room(0, 0, False, []))
 
     def under(self, partition: int) -> tuple[str, int]:
-        return "node", 1
+        return ("away" if partition in self.lost else "node"), 1
 
     def refill(self, crawl: int, partition: int, host: str) -> int:
         self._check()

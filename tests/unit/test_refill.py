@@ -11,6 +11,7 @@ import pytest
 from broker.frontier.frontier import Room
 from broker.refill import HOSTS, Refill
 from broker.service import Service
+from schema.errors import Unavailable
 from schema.records import Admission, CrawlOptions, Overflow
 from store import open_store
 from store.base import Store
@@ -106,6 +107,20 @@ def test_it_looks_into_sql_when_it_starts_and_ends_when_told(
             gevent.sleep(0.01)
         service.stopping.set()
         refill.stop()
+
+
+def test_node_that_is_away_keeps_nothing_from_the_others(
+    service: Service, store: Store, queue: QueueDouble, crawl: int
+) -> None:
+    put(store, crawl, "a.org", partition=3)
+    other = store.put_crawl("b", CrawlOptions(), []).id
+    put(store, other, "b.org")
+    queue.lost.add(3)
+    assert Refill(service).step(store.overflow_places()) == 1
+    assert queue.refilled == [(other, 7, "b.org")]
+    queue.lost.add(7)
+    with pytest.raises(Unavailable):
+        Refill(service).step(store.overflow_places())
 
 
 def test_redis_that_is_away_is_waited_for(

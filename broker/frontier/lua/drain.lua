@@ -1,7 +1,6 @@
 -- include urlset leases
 -- Let go of a host's tasks of one crawl, a bounded number a call: first of those that are named, whose
--- final states are in SQL (or, of the overflow, will be: its rows stay until then); then say which are
--- next.
+-- final states are in SQL; then say which are next. Rows of the overflow go after that.
 --
 -- args  {crawl, host, most, {value waiting …}, {value in later …}, {fingerprint in overflow …}, from}
 -- {'OK', now, removed, {value waiting …}, {value in later …}, from, left}: `from` is how far `later`
