@@ -234,7 +234,7 @@ class Engine:
 
         ``idle``: what a process before this one held without a request under way.
         """
-        for delay in delays():
+        for count, delay in enumerate(delays()):
             self._sequence += 1
             request = ReconcileRequest(
                 worker=self._limits.worker,
@@ -246,7 +246,8 @@ class Engine:
             try:
                 reply = self._broker.reconcile(request)
             except (Unavailable, Refused) as error:
-                log.warning("cannot reconcile", reason=str(error))
+                if count == 0:
+                    log.warning("cannot reconcile", reason=str(error))
                 gevent.sleep(delay)
                 continue
             if reply.sessions:
@@ -281,17 +282,18 @@ class Engine:
     def _extend_loop(self) -> None:
         """Extend what is held every third of a lease; deadlines guard whom this does not reach."""
         backoff = delays()
-        wait = self._limits.lease_seconds / 3
+        third = wait = self._limits.lease_seconds / 3
+        away = False
         while True:
             gevent.sleep(wait)
             try:
                 self._extend()
             except (Unavailable, Refused) as error:
-                log.warning("cannot extend", reason=str(error))
-                wait = min(next(backoff), self._limits.lease_seconds / 3)
+                if not away:
+                    log.warning("cannot extend", reason=str(error))
+                away, wait = True, min(next(backoff), third)
                 continue
-            backoff = delays()
-            wait = self._limits.lease_seconds / 3
+            away, backoff, wait = False, delays(), third
 
     def _extend(self) -> None:
         all_held = [held for held in self._sessions.holding() if not held.lost]
