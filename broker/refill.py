@@ -95,13 +95,11 @@ class Refill:
 
     def _partition(self, partition: int, crawls: list[int]) -> int:
         room = self._service.frontier.room(partition, HOSTS, crawls)
-        if room.full:
-            return 0
         brought = 0
-        if not room.budget or room.used < room.budget:
+        if not room.full and (not room.budget or room.used < room.budget):
             for crawl, host in room.dry:
                 brought += self._refill(crawl, partition, host)
-        low = not room.budget or room.used < room.budget * LOW_SHARE
+        low = not room.full and (not room.budget or room.used < room.budget * LOW_SHARE)
         for crawl in crawls if low else room.idle:
             brought += self._walk(crawl, partition, through=low)
         return brought

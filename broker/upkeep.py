@@ -6,6 +6,7 @@ active only the store is asked, every few seconds: an idle system costs Redis no
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import gevent
@@ -16,7 +17,7 @@ from broker.service import Service, Sums
 from schema.clock import epoch_ms
 from schema.errors import Unavailable, UnknownCrawl
 from schema.log import logger
-from schema.records import Crawl
+from schema.records import Crawl, SeedBatch
 
 log = logger("upkeep")
 
@@ -120,7 +121,7 @@ class Upkeep:
     def _admit_pending(self) -> set[int]:
         """Settle batches that a crash or an outage left; returns crawls that still have some."""
         waiting: set[int] = set()
-        for batch in self._service.store.pending_seeds():
+        for batch in self._pending():
             if batch.id in self._service.admitting:  # its caller wants to know what was new
                 waiting.add(batch.crawl)
                 continue
@@ -133,6 +134,13 @@ class Upkeep:
                 log.info("a pending batch of seeds was admitted", batch=batch.id)
         return waiting
 
+    def _pending(self) -> Iterator[SeedBatch]:
+        """All pending batches, oldest first, some at a time: one that waits holds up no other."""
+        after = 0
+        while found := self._service.store.pending_seeds(after=after):
+            yield from found
+            after = found[-1].id
+
     def _look_at(self, crawl: Crawl, pending: bool) -> float:
         """Scan one crawl; returns the seconds until it is worth another look."""
         try:
@@ -142,9 +150,9 @@ class Upkeep:
 
     def _scan(self, crawl: Crawl, pending: bool) -> float:
         sums = self._service.frontier.scan(crawl.id)
-        if sums is None or pending:
+        if sums is None:
             self._quiet.pop(crawl.id, None)
-            return BUSY_SECONDS if sums is None else QUIET_SECONDS
+            return BUSY_SECONDS
         spent = self._spent_seconds(crawl)
         limit = limit_reached(crawl, sums, spent)
         if limit:
@@ -152,7 +160,7 @@ class Upkeep:
         if crawl.id in self._stopped:  # the limit was raised
             self._service.frontier.put_crawl(crawl)
             self._stopped.discard(crawl.id)
-        if sums.open:
+        if sums.open or pending:
             self._quiet.pop(crawl.id, None)
             return self._until_limit(crawl, spent)
         seen, now = self._quiet.get(crawl.id), _Quiet(sums.admitted, sums.finished)

@@ -138,8 +138,8 @@ class Store(Protocol):
     def restamp_seeds(self, batch: int) -> Stamp:
         """Give a batch the present stamp, and return it; the batch is pending, if again."""
 
-    def pending_seeds(self, limit: int = 100) -> list[SeedBatch]:
-        """Batches still pending, oldest first."""
+    def pending_seeds(self, limit: int = 100, after: int = 0) -> list[SeedBatch]:
+        """Batches still pending, oldest first, beginning after batch ``after``."""
 
     def seeds(self, crawl: int) -> Iterator[SeedBatch]:
         """Stream all logged batches, oldest first."""

@@ -146,13 +146,13 @@ def add_seeds(db: sqlite3.Connection, crawl: int, blob: bytes, force: bool) -> i
     return int(cursor.lastrowid or 0)
 
 
-def pending_rows(db: sqlite3.Connection, limit: int) -> list[Row]:
+def pending_rows(db: sqlite3.Connection, limit: int, after: int) -> list[Row]:
     """(id, crawl, forced, blob, stamp) of what is pending, oldest first; no deleted crawl's."""
     return db.execute(
         "SELECT id, crawl, forced, urls, stamp FROM seed_batches WHERE pending = 1 "
         "AND EXISTS (SELECT 1 FROM crawls WHERE id = seed_batches.crawl AND deleted = 0) "
-        "ORDER BY id LIMIT ?",
-        (limit,),
+        "AND id > ? ORDER BY id LIMIT ?",
+        (after, limit),
     ).fetchall()
 
 

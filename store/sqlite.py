@@ -212,9 +212,9 @@ class SqliteStore:
         """See :class:`store.base.Store`."""
         return self._write(lambda db: log.restamp_seeds(db, batch))
 
-    def pending_seeds(self, limit: int = 100) -> list[SeedBatch]:
+    def pending_seeds(self, limit: int = 100, after: int = 0) -> list[SeedBatch]:
         """See :class:`store.base.Store`."""
-        found = self._questions.run(lambda db: crawls.pending_rows(db, limit))
+        found = self._questions.run(lambda db: crawls.pending_rows(db, limit, after))
         return [self._batch(*row) for row in found]
 
     def _batch(self, number: int, crawl: int, forced: int, blob: bytes, stamp: int) -> SeedBatch:

@@ -334,6 +334,7 @@ class StoreContract:
         assert [batch.force for batch in pending] == [False, True]
         assert pending[0].urls == tuple(seeds)
         assert len(store.pending_seeds(limit=1)) == 1
+        assert [batch.id for batch in store.pending_seeds(limit=1, after=first)] == [second]
         store.seeds_admitted(first)
         store.seeds_admitted(first)
         assert [batch.id for batch in store.pending_seeds()] == [second]

@@ -106,6 +106,25 @@ def test_a_crawl_with_a_pending_batch_is_not_even_tried_to_be_set_done(
     assert len(house.store.pending_seeds()) == 1
 
 
+def test_limit_holds_while_a_batch_is_pending_and_the_crawl_ends_once_it_is_not(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crawl = house.crawl(max_bytes=10)
+
+    def away(*_: object, **__: object) -> list[bool]:
+        raise Unavailable("one partition is away")
+
+    house.store.add_seeds(crawl.id, [Admission("https://a.example/")])
+    with monkeypatch.context() as patch:
+        patch.setattr(house.queue, "admit", away)
+        house.see(crawl, bytes=11)
+        house.see(crawl, bytes=11)
+    assert house.queue.stopped == [crawl.id]
+    assert house.state()[0] == "active"
+    house.see(crawl, bytes=11)
+    assert house.state() == ("done", "max_bytes")
+
+
 def test_seeds_that_come_while_a_crawl_is_set_done_have_the_last_word(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

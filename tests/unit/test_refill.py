@@ -75,13 +75,16 @@ def test_crawl_with_nothing_to_lease_gets_what_room_there_is(
     assert queue.refilled == [(crawl, 7, "a.org")]
 
 
-def test_node_near_its_limit_is_left_alone(
+def test_node_near_its_limit_takes_in_only_for_crawls_that_have_nothing_to_do(
     service: Service, store: Store, queue: QueueDouble, crawl: int
 ) -> None:
     put(store, crawl, "a.org")
     queue.rooms[7] = Room(used=0, budget=100, full=True, dry=[(crawl, "z.org")])
     assert Refill(service).step(store.overflow_places()) == 0
     assert queue.refilled == []
+    queue.rooms[7] = Room(used=0, budget=100, full=True, dry=[(crawl, "z.org")], idle=[crawl])
+    assert Refill(service).step(store.overflow_places()) == 1
+    assert queue.refilled == [(crawl, 7, "a.org")]
 
 
 def test_hosts_are_visited_in_turn(

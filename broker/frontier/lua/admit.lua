@@ -28,8 +28,8 @@ local taken, added, queued = {}, 0, 0
 
 -- Whether a value still fits into the budgets of its host and its partition.
 local function fits(name, cost, value)
-  if full then return false end
   if mode == REFILL and tasks_of(c) + queued < LEAST_TASKS then return true end
+  if full then return false end
   local h = host_of(name)
   local q = h.q[id]
   if mode == NEW and q and q.o and string.sub(value, 1, 1) >= q.o then return false end
