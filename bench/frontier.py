@@ -342,22 +342,11 @@ PARTS: dict[str, Callable[[Run], None]] = {
 }
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the parts; 0 if every claim holds."""
-    parser = argparse.ArgumentParser(prog="python -m bench.frontier")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--quick", action="store_true", help="a tenth of everything, one round")
-    options = parser.parse_args(arguments)
-    unknown = set(options.parts) - set(PARTS)
-    if unknown:
-        parser.error(f"no such part: {', '.join(sorted(unknown))}")
-    log.configure("bench", "error")  # a node is opened, a listener ends: that is how it goes here
-    name = "frontier-quick" if options.quick else "frontier"
-    run = Run(
-        Report(name, "the frontier: memory, ingest, lease + finish, admission"), options.quick
-    )
-    for part in options.parts or PARTS:
-        PARTS[part](run)
+SPEED = {"ingest", "lease", "admit"}
+"""Parts in which scripts are timed."""
+
+
+def _scripts(run: Run) -> None:
     for what, (ms, script) in (
         ("slowest script where the cores were ours", run.worst),
         ("slowest script at all", run.worst_at_all),
@@ -368,6 +357,26 @@ def main(arguments: Sequence[str]) -> int:
     found = f"{script}: {ms:.1f} ms" if ms else "" if run.counted else "the cores were never ours"
     holds = run.counted > 0 and ms < SCRIPT_LIMIT_MS
     run.report.claim(f"no script takes {SCRIPT_LIMIT_MS:g} ms", holds, found)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the parts; 0 if every claim holds."""
+    parser = argparse.ArgumentParser(prog="python -m bench.frontier")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--quick", action="store_true", help="a tenth of everything, one round")
+    options = parser.parse_args(arguments)
+    unknown = set(options.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+    log.configure("bench", "error")  # a node is opened, a listener ends: that is how it goes here
+    name = "-".join(["frontier", *options.parts, *["quick"] * options.quick])
+    run = Run(
+        Report(name, "the frontier: memory, ingest, lease + finish, admission"), options.quick
+    )
+    for part in options.parts or PARTS:
+        PARTS[part](run)
+    if SPEED & set(options.parts or PARTS):
+        _scripts(run)
     return run.report.finish()
 
 
