@@ -155,7 +155,7 @@ class BrokerClient:
     def patch_host(self, host: str, patch: HostPatch) -> HostState:
         return self._call("PATCH", f"/v1/hosts/{quote(host, safe='')}", patch, HostState)
 
-    def dead(self, crawl: str, limit: int = 100, after: int = 0) -> DeadReply:
+    def dead(self, crawl: str, limit: int = 100, after: str = "") -> DeadReply:
         path = "/v1/dead" + _query(crawl=crawl, limit=limit, after=after)
         return self._call("GET", path, None, DeadReply)
 

@@ -38,15 +38,15 @@ class Problem(Struct, frozen=True, omit_defaults=True):
 class DeadLetter(Struct, frozen=True):
     """A URL that was given up; ``id`` orders them and is what ``after`` of the next page takes."""
 
-    id: int
+    id: str
     letter: Final
 
 
 class DeadReply(Struct, frozen=True):
-    """A page of dead letters in the order of their ids; ``next`` is 0 on the last page."""
+    """A page of dead letters in the order of their ids; ``next`` is "" on the last page."""
 
     items: tuple[DeadLetter, ...]
-    next: int = 0
+    next: str = ""
 
 
 class RequeueRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,12 +103,17 @@ class UrlQuery(Struct, frozen=True, forbid_unknown_fields=True):
     crawl: Annotated[CrawlName, Meta(description="One crawl; left out: all")] | None = None
 
 
+Cursor = Annotated[
+    str, Meta(max_length=80, pattern=r"^[A-Za-z0-9.-]*$", description="`next` of the page before")
+]
+
+
 class DeadQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Of the list of dead letters."""
 
     crawl: CrawlName
     limit: Annotated[int, Meta(ge=1, le=1000, description="Dead letters a page")] = 100
-    after: Annotated[Count, Meta(description="`next` of the page before")] = 0
+    after: Cursor = ""
 
 
 class StatsQuery(Struct, frozen=True, forbid_unknown_fields=True):

@@ -236,7 +236,7 @@ def list_dead(service: Service, query: DeadQuery) -> DeadReply:
     full = len(rows) == query.limit
     return DeadReply(
         tuple(DeadLetter(id=number, letter=final) for number, final in rows),
-        next=rows[-1][0] if full else 0,
+        next=rows[-1][0] if full else "",
     )
 
 

@@ -40,7 +40,7 @@ def dead(crawl: str | None, requeue: bool, data: str | None) -> None:
 
 
 def _listed(broker: BrokerClient, crawl: str | None) -> Iterator[Final]:
-    name, after = choose.one(broker.crawls(), crawl).name, 0
+    name, after = choose.one(broker.crawls(), crawl).name, ""
     while True:
         reply = broker.dead(name, PAGE, after)
         yield from (item.letter for item in reply.items)
@@ -51,7 +51,7 @@ def _listed(broker: BrokerClient, crawl: str | None) -> Iterator[Final]:
 
 def _stored(settings: Settings, crawl: str | None) -> Iterator[Final]:
     with reach.store(settings) as store:
-        chosen, after = choose.one(store.crawls(), crawl), 0
+        chosen, after = choose.one(store.crawls(), crawl), ""
         while rows := store.dead(chosen.id, PAGE, after):
             yield from (letter for _, letter in rows)
             after = rows[-1][0]

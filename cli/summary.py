@@ -110,7 +110,7 @@ def of_store(store: Store, crawl: Crawl, url: str, export: str) -> Summary:
     ``seconds`` are those from its first start to its end, 0 while it has none. ``failures`` count
     final states; what is waiting is not known without the frontier (0).
     """
-    failures = Counter(final.kind for final in store.finals(crawl.id))
+    failures = Counter(final.kind for _, final in store.finals(crawl.id))
     ran = crawl.finished_ms - crawl.started_ms
     seconds = ran / 1000 if crawl.started_ms and ran > 0 else 0.0
     counts = store.counts(crawl.id)

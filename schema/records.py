@@ -684,8 +684,8 @@ class Final(Struct, frozen=True, kw_only=True):
 class StoredPage(Struct, kw_only=True):
     """A row of ``pages``. Bodies and texts are plain here; the store compresses them.
 
-    ``content`` is the xxh3 of the body. ``links`` are those admitted: the log that recovery
-    replays.
+    ``digest`` tells bodies apart: the first 16 bytes of the SHA-256 of what was fetched, also where
+    the body itself is not kept. ``links`` are those admitted: the log that recovery replays.
     """
 
     crawl: int
@@ -705,8 +705,35 @@ class StoredPage(Struct, kw_only=True):
     language: str = ""
     encoding: str = ""
     fields: dict[str, Any] | None = None
-    content: int = 0
+    digest: bytes = b""
     links: list[Admission] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        """Names the page in the API and on the command line: crawl, fingerprint in hexadecimal."""
+        return f"{self.crawl}-{self.fingerprint & 0xFFFF_FFFF_FFFF_FFFF:016x}"
+
+
+class Version(Struct, frozen=True, kw_only=True):
+    """One fetch of a page, past or present: when, with what status, and whether it had changed.
+
+    ``digest`` is as in :class:`StoredPage`; the first version of a page is a changed one.
+    """
+
+    fetched_ms: int
+    status: int
+    changed: bool
+    digest: bytes = b""
+    body_bytes: int = 0
+
+
+class PageFilter(Struct, frozen=True, kw_only=True):
+    """Which pages of a crawl are wanted: of a host ("" of all), of a range of statuses (both ends
+    count), fetched at ``since_ms`` (epoch) or later."""
+
+    host: str = ""
+    status: tuple[int, int] = (0, 999)
+    since_ms: int = 0
 
 
 class Commit(Struct):

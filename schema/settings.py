@@ -31,6 +31,8 @@ class Settings:
     broker: tuple[str, ...]
     redis: tuple[str, ...]
     store: str
+    bodies: str
+    log_months: int
     allow_networks: tuple[Network, ...]
     worker_token: str
     admin_token: str
@@ -65,7 +67,7 @@ class Settings:
 
     @property
     def store_url(self) -> str:
-        """URL of the store: ``sqlite:///path``; in the data folder if none is set."""
+        """URL of the store, ``sqlite://…`` or ``mysql://…``; in the data folder if none is set."""
         return self.store or f"sqlite:///{self.data / 'content.sqlite'}"
 
 
@@ -100,8 +102,17 @@ def _addresses(*schemes: str) -> Callable[[str], tuple[str, ...]]:
 
 def _store(value: str) -> str:
     if value.strip() and urlsplit(value).scheme not in ("sqlite", "mysql"):
-        raise ValueError("must start with sqlite:// (mysql:// comes with the MySQL cluster)")
+        raise ValueError("must start with sqlite:// or mysql://")
     return value.strip()
+
+
+def _bodies(value: str) -> str:
+    kind, _, folder = value.strip().partition(":")
+    if kind == "sql" and not folder:
+        return kind
+    if kind != "warc" or not folder.strip():
+        raise ValueError("must be sql, or warc:FOLDER")
+    return f"warc:{_path(folder)}"
 
 
 def _networks(value: str) -> tuple[Network, ...]:
@@ -156,7 +167,23 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         _addresses("redis", "rediss", "unix"),
         "Redis nodes, comma-separated; empty: the embedded one",
     ),
-    "STORE": ("", _store, "sqlite:///PATH; empty: content.sqlite in the data folder"),
+    "STORE": (
+        "",
+        _store,
+        "sqlite:///PATH, or mysql://USER:PASSWORD@MASTER[,MASTER]/DATABASE[?replicas=HOST,…]; "
+        "empty: content.sqlite in the data folder",
+    ),
+    "BODIES": (
+        "sql",
+        _bodies,
+        "Where bodies are kept: sql, or warc:FOLDER for WARC files, whose places SQL keeps; "
+        "the same on all workers and brokers",
+    ),
+    "LOG_MONTHS": (
+        "0",
+        _number(int, 0, 1200),
+        "Months of the log of attempts that are kept beside the present one; 0: all",
+    ),
     "ALLOW_NETWORKS": ("", _networks, "CIDRs that are fetched although private or loopback"),
     "WORKER_TOKEN": ("", _text, "Bearer token of workers; secret"),
     "ADMIN_TOKEN": ("", _text, "Bearer token of administrators: seeding, crawls, hosts; secret"),
@@ -229,7 +256,7 @@ def load(environ: Mapping[str, str] | None = None, **overrides: str) -> Settings
         try:
             values[key.lower()] = parse(text if text.strip() else default)
         except ValueError as error:
-            shown = "***" if key in SECRETS else repr(text)
+            shown = "***" if key in SECRETS or "@" in text else repr(text)
             problems.append((PREFIX + key, f"{shown}: {error}"))
     if bool(values.get("tls_cert")) != bool(values.get("tls_key")):
         problems.append((PREFIX + "TLS_CERT", "needs GREENCRAWL_TLS_KEY, and the other way round"))
@@ -243,10 +270,8 @@ def mask_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.password is None:
         return url
-    netloc = f"{parts.username or ''}:***@{parts.hostname or ''}" + (
-        f":{parts.port}" if parts.port else ""
-    )
-    return urlunsplit(parts._replace(netloc=netloc))
+    _, _, servers = parts.netloc.rpartition("@")  # one, or several with commas between
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{servers}"))
 
 
 def masked(settings: Settings) -> dict[str, str]:

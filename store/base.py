@@ -8,7 +8,7 @@ A store may be used from many greenlets; blocking work runs off the hub.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from schema.records import (
     Admission,
@@ -21,14 +21,22 @@ from schema.records import (
     FrontierIdentity,
     Mark,
     Overflow,
+    PageFilter,
     Purge,
     SeedBatch,
     Stamp,
     StoredPage,
+    Version,
 )
 
 MARGIN = 10
 """Steps of the log's clock that an admission may come after its row: recovery goes so far back."""
+
+Detail = Literal["row", "text", "body"]
+"""How much of a page is read: what a list shows (no headers, fields, text, links), all but the
+body, or all of it."""
+
+EVERY = PageFilter()
 
 
 class Store(Protocol):
@@ -205,16 +213,19 @@ class Store(Protocol):
         """(host, until_ms, reason) of blocks still in force."""
 
     # -- questions
-    def page(self, crawl: int, fingerprint: int) -> StoredPage | None:
-        """The stored page with body, text and links, or None."""
+    def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
+        """The latest version of a page, or None. Raises BodyAway if its file cannot be read."""
+
+    def history(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Version]:
+        """A page's fetches, the latest first; none for a URL without a page."""
 
     def final(self, crawl: int, fingerprint: int) -> Final | None: ...
 
     def attempts(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Attempt]:
         """Latest first."""
 
-    def dead(self, crawl: int, limit: int = 100, after: int = 0) -> list[tuple[int, Final]]:
-        """Dead letters as (row id, final), in row order, beginning after row id ``after``."""
+    def dead(self, crawl: int, limit: int = 100, after: str = "") -> list[tuple[str, Final]]:
+        """Dead letters as (cursor, final), in an order that stays, beginning after a cursor."""
 
     def requeue_dead(self, crawl: int, limit: int = 10_000) -> SeedBatch | None:
         """Turn up to ``limit`` dead letters into one forced, pending seed batch.
@@ -228,12 +239,35 @@ class Store(Protocol):
     def slowest_hosts(self, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
         """(host, mean seconds an answer, answers), slowest first."""
 
+    # -- streams, which may come from a replica: nothing is decided by them
     def pages(
-        self, crawl: int, *, bodies: bool = False, after: int = 0
-    ) -> Iterator[tuple[int, StoredPage]]:
-        """Stream (row id, page) in row order, in constant memory; bodies only when asked for."""
+        self,
+        crawl: int,
+        wanted: PageFilter = EVERY,
+        *,
+        detail: Detail = "text",
+        after: str = "",
+    ) -> Iterator[tuple[str, StoredPage]]:
+        """Stream (cursor, page) in the order of storing, in constant memory, after a cursor.
 
-    def finals(self, crawl: int) -> Iterator[Final]:
-        """Stream all final states."""
+        A page that is stored anew meanwhile may be met again; none stored before is passed over.
+        Cursors are short texts of letters, digits, "-" and ".". Raises ValueError for one that is
+        no cursor, BodyAway for a body whose file cannot be read.
+        """
+
+    def finals(
+        self, crawl: int, since_ms: int = 0, *, after: str = ""
+    ) -> Iterator[tuple[str, Final]]:
+        """Stream (cursor, final) of final states reached at ``since_ms`` or later."""
+
+    # -- the journal by months
+    def prepare_months(self, now_ms: int) -> None:
+        """Make room for attempts of this month (UTC) and the next ones; idempotent and cheap."""
+
+    def drop_months(self, before_ms: int) -> int:
+        """Drop the journal's whole months that ended by ``before_ms``; returns how many.
+
+        Sums over the journal (``counts``, ``slowest_hosts``) stay.
+        """
 
     def close(self) -> None: ...

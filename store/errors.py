@@ -21,5 +21,16 @@ class Damaged(GreencrawlError):
     """Raised when the database file is no database or is corrupt: a person must act."""
 
 
+class BodyAway(GreencrawlError):
+    """Raised when a page's body is in a file that is missing, cut off or not readable from here.
+
+    ``file`` names it.
+    """
+
+    def __init__(self, file: str, reason: str) -> None:
+        super().__init__(f"the body cannot be read ({reason}): {file}")
+        self.file = file
+
+
 class Closed(GreencrawlError):
     """Raised when a store is used after ``close()`` or in a process that did not open it."""

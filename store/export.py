@@ -30,9 +30,9 @@ def export_jsonl(store: Store, crawl: int, out: TextIO | BinaryIO, *, bodies: bo
 
 
 def _lines(store: Store, crawl: int, bodies: bool) -> Iterator[bytes]:
-    for _, page in store.pages(crawl, bodies=bodies):
+    for _, page in store.pages(crawl, detail="body" if bodies else "text"):
         yield wire.to_json(page_object(page, bodies=bodies)) + b"\n"
-    for final in store.finals(crawl):
+    for _, final in store.finals(crawl):
         yield wire.to_json(final_object(final)) + b"\n"
 
 

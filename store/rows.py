@@ -78,11 +78,6 @@ def bounded(number: int) -> int:
     return min(max(number, -_MAX - 1), _MAX)
 
 
-def _wide(number: int) -> int | str:
-    """An unsigned 64-bit hash as it is: decimal text where a signed column cannot hold it."""
-    return number if -_MAX <= number <= _MAX else str(number)
-
-
 def plain_links(links: Sequence[Admission]) -> bytes:
     """msgpack of a log of links, uncompressed; b"" for none."""
     if not links:
@@ -140,7 +135,7 @@ class Codec:
             (
                 page.crawl, page.fingerprint, bounded(page.fetched_ms), bounded(page.elapsed_ms),
                 bounded(page.status), bounded(page.depth), len(page.body), page.truncated,
-                _wide(page.content), clean(page.url),
+                page.digest, clean(page.url),
                 None if page.final_url == page.url else clean(page.final_url),
                 clean(page.language), clean(page.encoding), clean(page.title),
                 _json(page.headers, page.url) if page.headers else "{}",
@@ -173,7 +168,7 @@ class Codec:
             language=language,
             encoding=encoding,
             fields=None if fields is None else wire.from_json(fields, dict[str, Any]),
-            content=int(content),
+            digest=bytes(content),
             links=self.links(links),
         )
 

@@ -28,13 +28,14 @@ from schema.records import (
     FrontierIdentity,
     Mark,
     Overflow,
+    PageFilter,
     Purge,
     SeedBatch,
     Stamp,
     StoredPage,
 )
 from store import crawls, log, overflow, purges, rows
-from store.base import MARGIN
+from store.base import EVERY, MARGIN, Detail
 from store.commits import Committer
 from store.connection import Lane, connect, opening, transaction, translated
 from store.grouped import Grouped
@@ -352,9 +353,10 @@ class SqliteStore:
 
     # -- questions
 
-    def page(self, crawl: int, fingerprint: int) -> StoredPage | None:
+    def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
         """See :class:`store.base.Store`."""
-        sql = f"SELECT {rows.PAGE_READ}, body FROM pages WHERE crawl = ? AND fingerprint = ?"
+        columns = rows.PAGE_READ + (", body" if detail == "body" else "")
+        sql = f"SELECT {columns} FROM pages WHERE crawl = ? AND fingerprint = ?"
         row = self._questions.run(lambda db: db.execute(sql, (crawl, fingerprint)).fetchone())
         return self._codec.page(row) if row else None
 
@@ -375,10 +377,12 @@ class SqliteStore:
         )
         return [rows.attempt(row) for row in found]
 
-    def dead(self, crawl: int, limit: int = 100, after: int = 0) -> list[tuple[int, Final]]:
+    def dead(self, crawl: int, limit: int = 100, after: str = "") -> list[tuple[str, Final]]:
         """See :class:`store.base.Store`."""
-        found = self._questions.run(lambda db: crawls.dead_rows(db, crawl, limit, after))
-        return [(row[0], rows.final(row)) for row in found]
+        found = self._questions.run(
+            lambda db: crawls.dead_rows(db, crawl, limit, int(after or "0"))
+        )
+        return [(str(row[0]), rows.final(row)) for row in found]
 
     def counts(self, crawl: int) -> dict[str, int]:
         """See :class:`store.base.Store`. Reads indexes and sums, not the rows."""
@@ -393,35 +397,44 @@ class SqliteStore:
         return self._scans.run(lambda db: db.execute(sql, (crawl, limit)).fetchall())
 
     def pages(
-        self, crawl: int, *, bodies: bool = False, after: int = 0
-    ) -> Iterator[tuple[int, StoredPage]]:
+        self,
+        crawl: int,
+        wanted: PageFilter = EVERY,
+        *,
+        detail: Detail = "text",
+        after: str = "",
+    ) -> Iterator[tuple[str, StoredPage]]:
         """See :class:`store.base.Store`. No transaction stays open between two chunks."""
-        columns = rows.PAGE_READ + (", body" if bodies else "")
+        columns = rows.PAGE_READ + (", body" if detail == "body" else "")
         sql = f"SELECT {columns} FROM pages WHERE crawl = ? AND id > ? ORDER BY id"
+        last = int(after or "0")
 
         def read(db: sqlite3.Connection) -> list[Row]:
-            return _chunk(db, sql, (crawl, after))
+            return _chunk(db, sql, (crawl, last))
 
         while chunk := self._scans.run(read):
             for row in chunk:
-                yield row[0], self._codec.page(row)
-            after = chunk[-1][0]
+                yield str(row[0]), self._codec.page(row)
+            last = chunk[-1][0]
 
-    def finals(self, crawl: int) -> Iterator[Final]:
+    def finals(
+        self, crawl: int, since_ms: int = 0, *, after: str = ""
+    ) -> Iterator[tuple[str, Final]]:
         """See :class:`store.base.Store`; ordered by fingerprint."""
-        after = -(2**63)
+        last = int(after or -(2**63))
         sql = (
             f"SELECT {rows.FINAL_READ} FROM finals "
             "WHERE crawl = ? AND fingerprint >= ? ORDER BY fingerprint"
         )
 
         def read(db: sqlite3.Connection) -> list[Row]:
-            return _chunk(db, sql, (crawl, after))
+            return _chunk(db, sql, (crawl, last))
 
         while chunk := self._scans.run(read):
-            yield from map(rows.final, chunk)
-            after = chunk[-1][2] + 1
-            if after > 2**63 - 1:
+            for row in chunk:
+                yield str(row[2] + 1), rows.final(row)
+            last = chunk[-1][2] + 1
+            if last > 2**63 - 1:
                 return
 
     def close(self) -> None:

@@ -8,9 +8,9 @@ the user's code and libxml is done under the marker, or, for a suspect, in a pro
 
 from __future__ import annotations
 
+import hashlib
 from typing import Protocol
 
-import xxhash
 from gevent.event import Event
 
 from schema.errors import UnknownCrawl
@@ -29,6 +29,7 @@ from schema.records import (
 )
 from schema.scope import redirect_root
 from schema.urls import canonicalise
+from store.base import Detail
 from worker import retry
 from worker.alone import DiedAlone, NoProcess
 from worker.auth import Authenticator
@@ -54,7 +55,9 @@ class Widener(CrawlSource, Protocol):
 
     def add_roots(self, crawl: int, roots: list[str]) -> Crawl: ...
 
-    def page(self, crawl: int, fingerprint: int) -> StoredPage | None: ...
+    def page(
+        self, crawl: int, fingerprint: int, *, detail: Detail = "body"
+    ) -> StoredPage | None: ...
 
 
 class Fingerprinter(RobotsCache, Protocol):
@@ -220,7 +223,7 @@ class Pipeline:
         Its process may have died between the two, and this fetch may bring other links, or none.
         """
         crawl, fingerprint = visit.context.crawl.id, self._frontier.fingerprint(task.url)
-        page = persist(lambda: self._store.page(crawl, fingerprint), "store")
+        page = persist(lambda: self._store.page(crawl, fingerprint, detail="text"), "store")
         if page is not None and page.links:
             self._writer.recall(page)
 
@@ -380,7 +383,6 @@ class Pipeline:
     # -- rows
 
     def _row(self, visit: Visit, task: Task, fetched: Fetched) -> StoredPage:
-        digest = xxhash.xxh3_64_intdigest(fetched.body)
         return StoredPage(
             crawl=visit.context.crawl.id,
             fingerprint=self._frontier.fingerprint(task.url),
@@ -393,7 +395,7 @@ class Pipeline:
             depth=task.depth,
             body=fetched.body,
             truncated=fetched.truncated,
-            content=digest - (1 << 64) if digest >> 63 else digest,
+            digest=hashlib.sha256(fetched.body).digest()[:16],
         )
 
     def _hook_note(self, visit: Visit, task: Task, problem: str) -> Attempt:

@@ -212,7 +212,7 @@ def test_dead_letters_are_listed_by_page_and_requeued(broker: BrokerProcess) -> 
     finish_all(client, session, Dead("timeout"))
     client.close(CloseRequest((CloseItem(**held(session)),)))
     pages: list[DeadLetter] = []
-    after = 0
+    after = ""
     while True:
         reply = client.dead("t", limit=2, after=after)
         pages += reply.items

@@ -67,12 +67,12 @@ def as_commit(items: Sequence[Record]) -> Commit:
 
 
 def check(store: SqliteStore, crawl: int, model: Model) -> None:
-    stored = {row.fingerprint: row for _, row in store.pages(crawl, bodies=True)}
+    stored = {row.fingerprint: row for _, row in store.pages(crawl, detail="body")}
     assert {number: row.fetched_ms for number, row in stored.items()} == model.pages
     for number, row in stored.items():
         assert (row.title, len(row.body)) == (f"at {row.fetched_ms}", row.fetched_ms)
         assert {link.url: link.depth for link in row.links} == model.links[number]
-    assert {row.fingerprint: row.at_ms for row in store.finals(crawl)} == model.finals
+    assert {row.fingerprint: row.at_ms for _, row in store.finals(crawl)} == model.finals
     counts = store.counts(crawl)
     assert counts["attempts"] == len(model.attempts)
     assert counts["bytes"] == sum(model.pages.values())

@@ -677,14 +677,14 @@ class StoreContract:
         assert [stored.title for _, stored in streamed] == [str(n) for n in range(1200)]
         assert [row for row, _ in streamed] == sorted(row for row, _ in streamed)
         assert {stored.body for _, stored in streamed} == {b""}
-        tail = list(store.pages(crawl, bodies=True, after=streamed[1099][0]))
+        tail = list(store.pages(crawl, detail="body", after=streamed[1099][0]))
         assert [stored.title for _, stored in tail] == [str(n) for n in range(1100, 1200)]
         assert {stored.body for _, stored in tail} == {b"b"}
 
     def test_final_states_stream_completely(self, store: Store, crawl: int) -> None:
         extremes = [-(2**63), 2**63 - 1]
         store.commit(Commit(finals=[final(crawl, n) for n in [*range(-600, 600), *extremes]]))
-        streamed = [row.fingerprint for row in store.finals(crawl)]
+        streamed = [row.fingerprint for _, row in store.finals(crawl)]
         assert sorted(streamed) == sorted([*range(-600, 600), *extremes])
 
     def test_what_one_process_commits_the_next_one_reads(self, open_store: Opener) -> None:

@@ -32,7 +32,7 @@ def read_stored(data: Path, name: str = "test") -> Stored:
             result.rows += 1
             (result.redirects if 300 <= page.status < 400 else result.pages).add(page.url)
         kinds = {"gone": result.gone, "excluded": result.excluded, "dead": result.dead}
-        for final in store.finals(crawl):
+        for _, final in store.finals(crawl):
             kinds[final.state].add(final.url)
             result.tries[final.url] = len(store.attempts(crawl, final.fingerprint, 1000))
     finally:

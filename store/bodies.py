@@ -1,0 +1,35 @@
+"""Bodies outside SQL: the door behind which they are kept in files. SQL holds their places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from typing import NamedTuple, Protocol
+
+from schema.records import StoredPage
+
+
+class Place(NamedTuple):
+    """Where a body is: bytes ``offset`` … ``offset + length`` of ``file`` hold its record."""
+
+    file: str
+    offset: int
+    length: int
+
+
+class Bodies(Protocol):
+    """Files with bodies. Calls may block; a store makes them off the hub, one at a time."""
+
+    def append(self, pages: Sequence[StoredPage], known: Set[tuple[int, bytes]]) -> list[Place]:
+        """Write a record for each page, durable when this returns; gives each one's place.
+
+        ``known`` names the (crawl, digest) that the store has a place for: their bodies are not
+        written again, only that they were met, and their places here are of no use to the store. So
+        it is with a digest that came before in ``pages``. Raises Unavailable (a full disk), after
+        which the records may be there or not, and are written again.
+        """
+
+    def read(self, place: Place) -> bytes:
+        """The body at ``place``. Raises BodyAway."""
+
+    def close(self) -> None:
+        """Finish the files. Idempotent."""

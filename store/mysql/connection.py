@@ -1,0 +1,106 @@
+"""One connection to a server, and its errors in our words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pymysql
+from pymysql.connections import Connection
+from pymysql.cursors import Cursor
+
+from schema.errors import GreencrawlError, InvalidConfig, Unavailable
+from store.mysql.topology import Server, Topology
+
+Db = Cursor
+"""What work is given: a cursor of a connection, in or outside a transaction."""
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 30.0
+LOCK_SECONDS = 10
+"""How long a statement waits for a row that another transaction holds."""
+
+SESSION = (
+    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', "
+    f"innodb_lock_wait_timeout = {LOCK_SECONDS}, foreign_key_checks = 0"
+)
+ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+"""No gap locks: writers of neighbouring keys do not wait for each other."""
+
+AGAIN = frozenset({1062, 1213})
+"""A duplicate key of a race, a deadlock: the same transaction succeeds when it is run again."""
+
+_CONFIG = {
+    1044: "may not use the database",
+    1045: "is refused: check user and password",
+    1049: "names a database that does not exist: CREATE DATABASE it",
+    1142: "lacks a privilege",
+    1146: "has no tables of this version: run greencrawl migrate",
+    1227: "lacks a privilege",
+}
+_BAD_RECORD = frozenset({1153, 1264, 1366, 1367, 1406, 1292})
+
+
+def connect(
+    topology: Topology,
+    server: Server,
+    *,
+    database: bool = True,
+    answer_seconds: float = ANSWER_SECONDS,
+) -> Connection[Cursor]:
+    """Connect in autocommit mode. Raises Unavailable or InvalidConfig.
+
+    A server that accepts and stays silent counts as away after ``answer_seconds``.
+    """
+    tls: dict[str, Any] = {}
+    if topology.ca:
+        tls = {
+            "ssl_ca": topology.ca, "ssl_cert": topology.cert or None,
+            "ssl_key": topology.key or None, "ssl_verify_cert": True, "ssl_verify_identity": True,
+        }  # fmt: skip
+    try:
+        connection: Connection[Cursor] = pymysql.connect(
+            host=server.host,
+            port=server.port,
+            user=topology.user,
+            password=topology.password,
+            database=topology.database if database else None,
+            charset="utf8mb4",
+            autocommit=True,
+            connect_timeout=min(CONNECT_SECONDS, answer_seconds),
+            read_timeout=answer_seconds,
+            write_timeout=answer_seconds,
+            max_allowed_packet=2**30,
+            **tls,
+        )
+        with connection.cursor() as db:
+            db.execute(SESSION)
+            db.execute(ISOLATION)
+    except (pymysql.MySQLError, OSError) as error:
+        raise (translate(error, server) or error) from error
+    return connection
+
+
+def code_of(error: BaseException) -> int:
+    """MySQL's number of an error, 0 for another kind."""
+    number = error.args[0] if isinstance(error, pymysql.MySQLError) and error.args else 0
+    return number if isinstance(number, int) else 0
+
+
+def translate(error: Exception, server: Server) -> GreencrawlError | None:
+    """What ``error`` means to a caller: Unavailable, InvalidConfig, or None (a bad record, a bug).
+
+    All that is not known to be somebody's fault means that the server is away: a full disk, a
+    lock held for too long, a shutdown, a lost connection.
+    """
+    code = code_of(error)
+    if code in _CONFIG:
+        return InvalidConfig([("GREENCRAWL_STORE", f"{server}: {_CONFIG[code]} ({_said(error)})")])
+    if code in _BAD_RECORD or isinstance(error, pymysql.ProgrammingError):
+        return None
+    if isinstance(error, pymysql.MySQLError | OSError):
+        return Unavailable(f"{server}: {_said(error)}")
+    return None
+
+
+def _said(error: Exception) -> str:
+    return str(error.args[-1]) if error.args else type(error).__name__
