@@ -9,7 +9,7 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
-from schema.records import Count, CrawlName, Final, NodeRepair, Url
+from schema.records import CrawlName, Final, NodeRepair, Url
 
 T = TypeVar("T")
 
