@@ -16,9 +16,10 @@ from gevent.lock import RLock
 from pymysql.connections import Connection
 from pymysql.cursors import Cursor, DictCursor
 
-from schema.errors import InvalidConfig, Unavailable
+from schema.clock import monotonic
+from schema.errors import GreencrawlError, InvalidConfig, Unavailable
 from store.mysql import register
-from store.mysql.connection import Db, connect, translate
+from store.mysql.connection import Db, connect, is_gone, translate
 from store.mysql.register import Reign, Vote
 from store.mysql.topology import Server, Topology
 
@@ -26,6 +27,13 @@ T = TypeVar("T")
 
 ANSWER_SECONDS = 2.0
 """A server that is silent for longer counts as away."""
+AWAY_SECONDS = 5.0
+"""For so long a server that was away is not asked again, but by who looks at it."""
+ACT_SECONDS = 20.0
+"""What is done on a server under the lock may take longer: to stop fetching takes seconds where the
+one that is fetched from is dead."""
+APPLIERS = 8
+"""Threads that apply what was fetched; one alone falls behind a writer that commits in groups."""
 ENDLESS_MS = 4_294_967_295
 """Semi-synchronous time-out: a commit waits for its acknowledgement, whatever it takes."""
 
@@ -44,22 +52,37 @@ class Admin:
     Nothing that is written here is replicated, except by :meth:`replicated`.
     """
 
-    def __init__(self, topology: Topology, server: Server) -> None:
+    def __init__(
+        self, topology: Topology, server: Server, *, answer_seconds: float = ANSWER_SECONDS
+    ) -> None:
+        self._answer_seconds = answer_seconds
         self.topology = topology
         self.server = server
         self._connection: Connection[Cursor] | None = None
         self._one = RLock()
+        self._away_until = 0.0
+        self._away = ""
         self._bound = False
         """Whether what was begun on this connection must not go on over another."""
 
+    def probe(self) -> None:
+        """Ask the server again, though it was away a moment ago. Raises Unavailable if it still is.
+
+        Several calls in a row would else wait for a silent server one after the other.
+        """
+        self._away_until = 0.0
+        self.row("SELECT 1")
+
     def run(self, work: Callable[[Db], T]) -> T:
         """``work`` with a cursor in autocommit mode, one at a time."""
+        if monotonic() < self._away_until:
+            raise Unavailable(self._away)
         with self._one, self._translated():
             if self._connection is None:
                 if self._bound:
                     raise Unavailable(f"{self.server}: the connection was lost")
                 self._connection = connect(
-                    self.topology, self.server, database=False, answer_seconds=ANSWER_SECONDS
+                    self.topology, self.server, database=False, answer_seconds=self._answer_seconds
                 )
                 with self._connection.cursor() as db:
                     db.execute("SET SESSION sql_log_bin = 0, innodb_lock_wait_timeout = 1")
@@ -85,15 +108,25 @@ class Admin:
         try:
             yield
         except (pymysql.MySQLError, OSError) as error:
-            if not isinstance(error, pymysql.ProgrammingError):
-                self.close()
+            self.close()  # whatever was begun on it is rolled back
             ours = translate(error, self.server)
             if ours is None:
                 raise
+            if is_gone(error):
+                self._note(ours)
             raise ours from error
+        except GreencrawlError as error:
+            if self._connection is None:
+                self._note(error)
+            self.close()
+            raise
         except BaseException:
             self.close()
             raise
+
+    def _note(self, error: GreencrawlError) -> None:
+        if isinstance(error, Unavailable):
+            self._away, self._away_until = str(error), monotonic() + AWAY_SECONDS
 
     @contextmanager
     def alone(self) -> Iterator[Admin]:
@@ -102,7 +135,7 @@ class Admin:
         They go over a connection of their own, which the lock goes with: when it is lost, the rest
         of what was to be done raises.
         """
-        held = Admin(self.topology, self.server)
+        held = Admin(self.topology, self.server, answer_seconds=ACT_SECONDS)
         try:
             row = held.row("SELECT GET_LOCK(%s, 0)", f"steward of {self.topology.database}"[:64])
             if not row or row[0] != 1:
@@ -255,11 +288,25 @@ class Admin:
             f"MASTER_SSL = {int(bool(tls))}{tls}",
             *account,
         )
+        self.start_following()
+
+    def start_following(self) -> None:
+        """Go on where it stopped."""
+        if not self.slave().get("Slave_SQL_Running") == "Yes":
+            self.set_global(slave_parallel_threads=APPLIERS)
         self.execute("START SLAVE")
 
     def stop_fetching(self) -> None:
         """Acknowledge nothing more; what was fetched is applied all the same."""
         self.execute("STOP SLAVE IO_THREAD")
+
+    def applies(self) -> bool:
+        """Whether any thread is busy with what was fetched."""
+        row = self.row(
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE command = 'Slave_worker' "
+            "AND state <> 'Waiting for work from SQL thread'"
+        )
+        return row is None or row[0] > 0
 
     def stop_following(self) -> None:
         """Forget whom it followed; to be called when all is applied."""

@@ -112,6 +112,7 @@ def observe(admins: Sequence[Admin]) -> list[Observation]:
 
 
 def _look(admin: Admin) -> Observation:
+    admin.probe()
     has = admin.variables(*_VARIABLES)
     semi = admin.status("Rpl_semi_sync_master_%")
     uptime = admin.status("Uptime")

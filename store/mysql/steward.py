@@ -10,7 +10,8 @@ what follows from it can be done again by whoever comes next:
   first moment on nobody takes the partner for complete.
 * **Writer lost, or started anew** → (epoch + 1, partner, alone) → the partner fetches no more, so
   that the old writer, should it live, gets no acknowledgement and its commits hang; the partner
-  applies all that it has fetched, and is opened. A writer that stood alone has no successor.
+  applies all that it has fetched, and is opened. A writer that stood alone has no successor; it is
+  opened again when it is back, under the next epoch.
 * **A master comes back** → it is closed, must hold no transaction that the writer lacks, catches
   up, acknowledges, and only then is it (epoch, writer, partner).
 
@@ -44,6 +45,8 @@ PATIENCE_SECONDS = 20.0
 """A writer that was started anew is opened again without its partner only after so long."""
 DRAIN_SECONDS = 60.0
 """How long a round waits for a server to apply what it has fetched."""
+QUIET_SECONDS = 0.5
+"""A server that has read all that it fetched, and applies nothing for so long, is through."""
 JOIN_SECONDS = 2.0
 """How long a new partner may take to acknowledge: commits wait as long."""
 NEAR = 1000
@@ -94,6 +97,8 @@ class Steward:
                 self.round()
             except GreencrawlError as error:
                 self._say("the cluster was not looked after", error)
+            except Exception:
+                log.exception("the cluster was not looked after")
             gevent.sleep(ROUND_SECONDS)
 
     def look(self) -> Report:
@@ -114,12 +119,8 @@ class Steward:
             raise InvalidConfig([("GREENCRAWL_STORE", report.notes[0])])
         seen = {one.name: one for one in report.servers}
         reign = self._due(report.reign, seen)
-        if reign != report.reign:
-            self._change(report.reign, reign)
-            report = self.look()
-            if report.reign is None:
-                return report
-            reign, seen = report.reign, {one.name: one for one in report.servers}
+        if reign != report.reign and not self._change(report.reign, reign):
+            return report
         steps = [partial(self._replica, reign, seen[str(one)]) for one in self.topology.replicas]
         if seen[reign.writer].up:
             other = seen[self._other_name(reign.writer)]
@@ -144,7 +145,8 @@ class Steward:
         other_lost = self._lasts(f"{other.name} lost", not other.up)
         stuck = self._lasts(f"{writer.name} stuck", self._stuck(reign, writer))
         if not reign.partner:
-            return reign
+            again = writer.up and writer.epoch == reign.epoch and not _takes_writes(writer, reign)
+            return Reign(reign.epoch + 1, writer.name) if again else reign
         taken_over = Reign(reign.epoch + 1, other.name)
         if not writer.up:
             ready = other.up and _copies(other, writer)
@@ -202,7 +204,8 @@ class Steward:
 
     def _masters(self, reign: Reign, writer: Observation, other: Observation) -> None:
         if not _takes_writes(writer, reign):
-            self._open(reign)
+            if not reign.partner:  # what was started anew rules under an epoch of its own
+                self._open(reign)
             return
         self._acknowledgement(reign, writer)
         if other.up:
@@ -236,14 +239,22 @@ class Steward:
             return
         admin.stop_fetching()
         end = self._clock() + DRAIN_SECONDS
+        last: dict[int, int] = {}
+        since = self._clock()
         while True:
             row = admin.slave()
             if row["Slave_SQL_Running"] != "Yes":
                 if row["Last_SQL_Errno"]:
                     raise Unavailable(f"{admin.server} cannot apply: {row['Last_SQL_Error']}")
                 break  # it was started anew: there is nothing fetched that is not applied
-            position = gtid.parse(admin.variables("gtid_slave_pos")["gtid_slave_pos"])
-            if gtid.covers(position, gtid.parse(row["Gtid_IO_Pos"])):
+            applied = _applied(admin)
+            if applied != last:
+                last, since = applied, self._clock()
+            if gtid.covers(applied, gtid.parse(row["Gtid_IO_Pos"])):
+                break
+            # The last transaction may have come in part: nobody acknowledged it, nor ever will.
+            idle = (row["Slave_SQL_Running_State"] or "").startswith("Slave has read all relay log")
+            if idle and self._clock() - since >= QUIET_SECONDS and not admin.applies():
                 break
             if self._clock() > end:
                 raise Unavailable(f"{admin.server} still applies what it fetched")
@@ -285,8 +296,8 @@ class Steward:
             log.info("follows", server=other.name, leader=writer.name)
         elif following.stopped:
             admin.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
-            admin.execute("START SLAVE")
-        elif following.running:
+            admin.start_following()
+        elif following.running and gtid.missing(other.position, writer.position) <= NEAR:
             self._join(reign, other)
 
     def _surplus(self, reign: Reign, other: Observation) -> int:
@@ -298,10 +309,8 @@ class Steward:
         return gtid.missing(writer, has)
 
     def _join(self, reign: Reign, other: Observation) -> None:
-        """Make ``other`` the partner, if it is near and acknowledges at once."""
+        """Make ``other`` the partner, if it acknowledges at once."""
         admin = self._admins[other.name]
-        if gtid.missing(_fetched(admin), _written(self._admins[reign.writer])) > NEAR:
-            return
         with self._admins[reign.writer].alone() as writer:
             if not self._confirmed(reign):
                 return
@@ -331,10 +340,13 @@ class Steward:
     # -- replicas
 
     def _replica(self, reign: Reign, replica: Observation) -> None:
-        """Replicas copy the partner, which has nothing that could be undone; else the writer."""
-        if not replica.up:
+        """Replicas copy the partner: a writer that is killed may undo what it has not answered.
+
+        While there is no partner they stand where they are, and are not read when they lag.
+        """
+        leader, admin = reign.partner, self._admins[replica.name]
+        if not replica.up or not leader:
             return
-        leader, admin = reign.partner or reign.writer, self._admins[replica.name]
         if not replica.read_only:
             admin.execute("SET GLOBAL read_only = ON")
         following = replica.following
@@ -342,7 +354,7 @@ class Steward:
             admin.follow(self._admins[leader].server)
             log.info("follows", server=replica.name, leader=leader)
         elif following.stopped:
-            admin.execute("START SLAVE")
+            admin.start_following()
 
     # -- by hand
 
@@ -413,9 +425,11 @@ class Steward:
     def _end(self, reign: Reign, to: str, *, lose: bool) -> None:
         """End a reign in order: no transaction runs, and ``to`` has fetched them all."""
         old, new = self._admins[reign.writer], self._admins[to]
+        end = self._clock() + (JOIN_SECONDS if lose else DRAIN_SECONDS)
+        while gtid.missing(_applied(new), _written(old)) > NEAR and self._clock() < end:
+            gevent.sleep(0.2)
         old.set_fence(reign.epoch, open_=False)
         target = _written(old)
-        end = self._clock() + (JOIN_SECONDS if lose else DRAIN_SECONDS)
         while not gtid.covers(_fetched(new), target):
             if self._clock() > end:
                 if lose:
@@ -476,6 +490,10 @@ def _fetched(admin: Admin) -> dict[int, int]:
     return gtid.parse(admin.slave().get("Gtid_IO_Pos", ""))
 
 
+def _applied(admin: Admin) -> dict[int, int]:
+    return gtid.parse(admin.variables("gtid_slave_pos")["gtid_slave_pos"])
+
+
 def _written(admin: Admin) -> dict[int, int]:
     return gtid.parse(admin.variables("gtid_binlog_pos")["gtid_binlog_pos"])
 
@@ -519,7 +537,8 @@ def _server_notes(
         )
     elif following is None or not following.running:
         # Who follows may be ahead of our look at the writer for a moment; who does not is not.
-        surplus = gtid.missing(writer.position, one.position) if writer.up else 0
+        opened = writer.up and _takes_writes(writer, reign)
+        surplus = gtid.missing(writer.position, one.position) if opened else 0
         if surplus:
             found.append(
                 f"{one.name} has {surplus} transactions that {writer.name} has not, and stays out: "
