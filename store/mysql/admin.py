@@ -292,7 +292,7 @@ class Admin:
 
     def start_following(self) -> None:
         """Go on where it stopped."""
-        if not self.slave().get("Slave_SQL_Running") == "Yes":
+        if self.slave().get("Slave_SQL_Running") != "Yes":
             self.set_global(slave_parallel_threads=APPLIERS)
         self.execute("START SLAVE")
 

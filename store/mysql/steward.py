@@ -345,12 +345,15 @@ class Steward:
         While there is no partner they stand where they are, and are not read when they lag.
         """
         leader, admin = reign.partner, self._admins[replica.name]
-        if not replica.up or not leader:
+        if not replica.up:
             return
         if not replica.read_only:
             admin.execute("SET GLOBAL read_only = ON")
         following = replica.following
-        if following is None or following.leader != leader:
+        if not leader:
+            if following and following.leader == reign.writer and following.fetching:
+                admin.stop_fetching()
+        elif following is None or following.leader != leader:
             admin.follow(self._admins[leader].server)
             log.info("follows", server=replica.name, leader=leader)
         elif following.stopped:
