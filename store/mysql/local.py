@@ -81,7 +81,7 @@ REPLICA: Options = {**LOGGED, "innodb-flush-log-at-trx-commit": "1"}
 
 STEWARD_PRIVILEGES = (
     "REPLICATION SLAVE, REPLICATION SLAVE ADMIN, REPLICATION MASTER ADMIN, SLAVE MONITOR, "
-    "BINLOG MONITOR, BINLOG ADMIN, READ_ONLY ADMIN, CONNECTION ADMIN"
+    "BINLOG MONITOR, BINLOG ADMIN, READ_ONLY ADMIN, CONNECTION ADMIN, RELOAD"
 )
 """On ``*.*``, beside ALL on the database: to copy and be copied, to look, to set what commits wait
 for, to keep its own rows out of the log, to open a server, to end others' connections."""
