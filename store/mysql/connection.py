@@ -15,7 +15,8 @@ Db = Cursor
 """What work is given: a cursor of a connection, in or outside a transaction."""
 
 CONNECT_SECONDS = 5.0
-ANSWER_SECONDS = 30.0
+ANSWER_SECONDS = 15.0
+"""Longer than a takeover: a commit that waits for an acknowledgement is answered after it."""
 LOCK_SECONDS = 10
 """How long a statement waits for a row that another transaction holds."""
 
