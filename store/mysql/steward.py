@@ -227,11 +227,13 @@ class Steward:
         log.warning("opened for writing", server=reign.writer, epoch=reign.epoch)
 
     def _make_durable(self, admin: Admin) -> None:
-        admin.set_global(
-            innodb_flush_log_at_trx_commit=FLUSHED,
-            sync_binlog=1,
-            rpl_semi_sync_master_timeout=ENDLESS_MS,
-        )
+        wanted = {
+            "innodb_flush_log_at_trx_commit": FLUSHED,  # needs SUPER, unless my.cnf says so
+            "sync_binlog": 1,
+            "rpl_semi_sync_master_timeout": ENDLESS_MS,
+        }
+        has = admin.variables(*wanted)
+        admin.set_global(**{name: to for name, to in wanted.items() if has[name] != to})
 
     def _drain(self, admin: Admin) -> None:
         """Fetch no more, apply what was fetched, follow nobody."""
