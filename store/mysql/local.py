@@ -56,6 +56,8 @@ LOGGED: Options = {
     "sync-binlog": "1",
     "gtid-strict-mode": "ON",
     "log-slave-updates": "ON",
+    "slave-parallel-threads": "8",
+    "slave-net-timeout": "4",
     "read-only": "ON",
     "expire-logs-days": "3",
 }
@@ -296,7 +298,7 @@ class LocalCluster:
                     **PLAIN,
                     **(MASTER if name in MASTERS else REPLICA),
                     "server-id": str(number),
-                    "gtid-domain-id": str(100 + number),
+                    "gtid-domain-id": str(1_000_000 + number),
                     "report-host": name,
                     **(options or {}),
                 },
