@@ -6,22 +6,37 @@ from pathlib import Path
 
 from schema.errors import InvalidConfig
 from store.base import Store
+from store.bodies import Bodies
 from store.sqlite import SqliteStore
+from store.warc.files import WarcFiles
 
 __all__ = ["Store", "open_store"]
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, bodies: str = "sql") -> Store:
     """Open the store at ``url``, ``sqlite:///PATH``; the file is created or migrated.
 
+    ``bodies`` says where bodies are kept: ``sql``, or ``warc:FOLDER``.
     ``sqlite:///data/x.sqlite`` is relative, ``sqlite:////srv/x.sqlite`` absolute. Open it once per
     process. Raises InvalidConfig for another scheme or a database that is not for this version.
     """
+    files = open_bodies(bodies)
     scheme, _, path = url.partition("://")
     if scheme == "sqlite" and len(path) > 1 and path.startswith("/") and ":memory:" not in path:
-        return SqliteStore(Path(path[1:]))
+        file = Path(path[1:])
+        return SqliteStore(file, bodies=files) if files else SqliteStore(file)
     if scheme == "mysql":
         raise InvalidConfig([("GREENCRAWL_STORE", "mysql:// comes with the MySQL cluster")])
     raise InvalidConfig(
         [("GREENCRAWL_STORE", "must be sqlite:///PATH, a file that processes share")]
     )
+
+
+def open_bodies(bodies: str) -> Bodies | None:
+    """The files of ``warc:FOLDER``; None for ``sql``. Raises InvalidConfig."""
+    kind, _, folder = bodies.partition(":")
+    if kind == "warc" and folder:
+        return WarcFiles(Path(folder))
+    if bodies != "sql":
+        raise InvalidConfig([("GREENCRAWL_BODIES", "must be sql, or warc:FOLDER")])
+    return None
