@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import NamedTuple, Protocol
 
 from schema.records import StoredPage
+
+NO_BODY = sha256(b"").digest()[:16]
+"""The digest (see :class:`schema.records.StoredPage`) of a body without a byte."""
+
+
+def has_body(page: StoredPage) -> bool:
+    """Whether a page that was read with its body has it: not where it was not kept."""
+    return bool(page.body) or page.digest in (b"", NO_BODY)
 
 
 class Place(NamedTuple):

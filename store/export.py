@@ -1,4 +1,4 @@
-"""Export of a crawl as JSON Lines: one object a page, then one a final state."""
+"""What an export says of a page and of a final state, and the plain export as JSON Lines."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, TextIO
 from schema import wire
 from schema.records import Final, StoredPage
 from store.base import Store
+from store.bodies import has_body
 
 
 def export_jsonl(store: Store, crawl: int, out: TextIO | BinaryIO, *, bodies: bool = False) -> int:
@@ -37,7 +38,7 @@ def _lines(store: Store, crawl: int, bodies: bool) -> Iterator[bytes]:
 
 
 def page_object(page: StoredPage, *, bodies: bool = False) -> dict[str, Any]:
-    """The JSON object of a page; ``body`` in base64 only with ``bodies``."""
+    """The JSON object of a page; ``body`` in base64 only with ``bodies``, null if not kept."""
     shown: dict[str, Any] = {
         "url": page.url,
         "final_url": page.final_url,
@@ -56,7 +57,7 @@ def page_object(page: StoredPage, *, bodies: bool = False) -> dict[str, Any]:
         "links": [link.url for link in page.links],
     }
     if bodies:
-        shown["body"] = base64.b64encode(page.body).decode("ascii")
+        shown["body"] = base64.b64encode(page.body).decode("ascii") if has_body(page) else None
     return shown
 
 

@@ -17,7 +17,7 @@ from schema.clock import epoch_ms
 from schema.errors import Unavailable
 from schema.log import logger
 from schema.records import StoredPage
-from store.bodies import Place
+from store.bodies import Place, has_body
 from store.errors import BodyAway, Closed
 from store.warc import records
 from store.warc.records import Damage, Origin, Record
@@ -88,7 +88,7 @@ class WarcFiles:
         for page in pages:
             key = (page.crawl, page.digest)
             met = here.get(key)
-            if not page.body and not records.has_body(page):
+            if not page.body and not has_body(page):
                 # Stored before, and committed again without its body: nothing was fetched.
                 places.append(known.get(key) or (met[0] if met else NOWHERE))
                 continue

@@ -14,7 +14,7 @@ import zlib
 from base64 import b32encode
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from hashlib import sha1, sha256
+from hashlib import sha1
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import quote
@@ -23,6 +23,7 @@ from uuid import uuid4
 from schema.clock import epoch_ms
 from schema.records import StoredPage
 from schema.request import header_lines, request_head
+from store.bodies import has_body
 from store.export import iso8601
 
 REVISIT = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
@@ -30,9 +31,6 @@ SPECIFICATION = "http://iipc.github.io/warc-specifications/specifications/warc-f
 SOFTWARE = "Greencrawl"
 LEVEL = 4
 """Of deflate: on HTML two thirds of the time of 6, for 3 % more bytes."""
-
-NO_BODY = sha256(b"").digest()[:16]
-"""The digest (see :class:`schema.records.StoredPage`) of a body without a byte."""
 
 # A gzip header with one subfield, as the drafts of WARC had it: "sl" and the lengths of the member
 # and of the record in it. A file can so be walked without inflating it.
@@ -69,11 +67,6 @@ class Damage(ValueError):
 
 
 # -- writing
-
-
-def has_body(page: StoredPage) -> bool:
-    """Whether the body is at hand; it is not where it was not kept."""
-    return bool(page.body) or page.digest in (b"", NO_BODY)
 
 
 def origin_of(record: Record, page: StoredPage) -> Origin:
