@@ -1,6 +1,7 @@
-"""Options that commands share, and those of ``crawl``, made from :class:`schema.records.CrawlOptions`.
+"""Options that commands share, and those of ``crawl``: the fields of its record.
 
-Names, limits, help texts and defaults are stated in that record alone; this module turns each of
+Of these, names, limits, help texts and defaults are stated in
+:class:`schema.records.CrawlOptions` alone; this module turns each of
 its fields into a click option. An option that was not given is None, so that a value from a TOML
 file or the record's default can stand.
 """
