@@ -1,0 +1,348 @@
+"""What every store must do with versions, equal bodies, filters, cursors and months.
+
+Part of :class:`tests.support.store_contract.StoreContract`, in whose fixtures it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import gevent
+import pytest
+
+from schema.records import Commit, CrawlOptions, PageFilter, StoredPage, Version
+from store.base import Store
+from tests.support.store_records import attempt, digest, final, links, page
+
+Opener = Callable[[], Store]
+
+NO_CURSORS = ("no cursor!", "1 ", " 1", "1;2", "٣", "1_0", "ä", "\0", "x" * 5000, "-", "..")
+LONG = bytes(range(256)) * 300
+
+
+def month(year: int, number: int, day: int = 15) -> int:
+    """Epoch milliseconds of a day at noon."""
+    return int(datetime(year, number, day, 12, tzinfo=UTC).timestamp() * 1000)
+
+
+def version(fetched_ms: int, body: bytes, *, changed: bool, status: int = 200) -> Version:
+    return Version(
+        fetched_ms=fetched_ms, status=status, changed=changed, digest=digest(body),
+        body_bytes=len(body),
+    )  # fmt: skip
+
+
+def body(store: Store, crawl: int, fingerprint: int) -> bytes:
+    stored = store.page(crawl, fingerprint)
+    assert stored is not None
+    return stored.body
+
+
+def resumes(
+    stream: Callable[..., Iterator[tuple[str, Any]]], every: int = 1
+) -> list[tuple[str, Any]]:
+    """What ``stream`` gives, once it is shown to go on after any (each ``every``-th) cursor."""
+    found = list(stream())
+    cursors = [cursor for cursor, _ in found]
+    assert len(set(cursors)) == len(found), "a cursor stands for one place"
+    for n in range(0, len(found), every):
+        cursor = cursors[n]
+        assert all(c.isascii() and (c.isalnum() or c in "-.") for c in cursor), cursor
+        assert list(stream(after=cursor)) == found[n + 1 :]
+    return found
+
+
+class ContentContract:
+    """See the module's text."""
+
+    # -- how much of a page
+
+    def test_a_page_is_read_as_a_row_with_its_text_or_with_its_body(
+        self, store: Store, crawl: int
+    ) -> None:
+        whole = page(
+            crawl, 1, body=LONG, text="some words", headers={"a": "b"}, fields={"n": 1},
+            links=links("http://a/"), title="title", language="en", encoding="utf-8",
+        )  # fmt: skip
+        store.commit(Commit([whole]))
+        text = page(crawl, 1, digest=whole.digest, text="some words", headers={"a": "b"},
+                    fields={"n": 1}, links=links("http://a/"), title="title", language="en",
+                    encoding="utf-8")  # fmt: skip
+        row = page(crawl, 1, digest=whole.digest, title="title", language="en", encoding="utf-8")
+        assert store.page(crawl, 1) == store.page(crawl, 1, detail="body") == whole
+        assert store.page(crawl, 1, detail="text") == text
+        assert store.page(crawl, 1, detail="row") == row
+        assert [one for _, one in store.pages(crawl, detail="body")] == [whole]
+        assert [one for _, one in store.pages(crawl)] == [text]
+        assert [one for _, one in store.pages(crawl, detail="row")] == [row]
+
+    def test_a_page_whose_body_is_not_kept_has_its_digest(self, store: Store, crawl: int) -> None:
+        picture = page(crawl, 1, digest=digest(b"a picture"))
+        store.commit(Commit([page(crawl, 2, body=b"a picture"), picture]))
+        assert store.page(crawl, 1) == picture
+        assert body(store, crawl, 2) == b"a picture"
+        assert store.history(crawl, 1)[0].body_bytes == 0
+
+    # -- versions
+
+    def test_a_page_that_was_fetched_once_has_one_version(self, store: Store, crawl: int) -> None:
+        assert store.history(crawl, 1) == []
+        store.commit(Commit([page(crawl, 1, 1000, body=b"one", status=404)]))
+        assert store.history(crawl, 1) == [version(1000, b"one", changed=True, status=404)]
+        assert store.history(crawl, 2) == []
+
+    def test_history_tells_which_fetches_found_another_body(self, store: Store, crawl: int) -> None:
+        for fetched_ms, text in ((1000, b"a"), (2000, b"a"), (3000, b"b"), (4000, b"a")):
+            store.commit(Commit([page(crawl, 1, fetched_ms, body=text)]))
+        expected = [
+            version(4000, b"a", changed=True),
+            version(3000, b"b", changed=True),
+            version(2000, b"a", changed=False),
+            version(1000, b"a", changed=True),
+        ]
+        assert store.history(crawl, 1) == expected
+        assert store.history(crawl, 1, limit=2) == expected[:2]
+        assert body(store, crawl, 1) == b"a"
+
+    def test_a_result_that_came_late_is_a_version_and_replaces_nothing(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.commit(Commit([page(crawl, 1, 3000, body=b"new", title="new")]))
+        store.commit(Commit([page(crawl, 1, 1000, body=b"old old", status=206)]))
+        stored = store.page(crawl, 1)
+        assert stored is not None
+        assert (stored.title, stored.body, stored.fetched_ms) == ("new", b"new", 3000)
+        found = store.history(crawl, 1)
+        assert [(v.fetched_ms, v.status, v.digest, v.body_bytes) for v in found] == [
+            (3000, 200, digest(b"new"), 3),
+            (1000, 206, digest(b"old old"), 7),
+        ]  # fmt: skip
+        store.commit(Commit([page(crawl, 1, 2000, body=b"between")]))
+        assert [v.fetched_ms for v in store.history(crawl, 1)] == [3000, 2000, 1000]
+        assert body(store, crawl, 1) == b"new"
+
+    def test_versions_of_one_commit_are_all_kept(self, store: Store, crawl: int) -> None:
+        store.commit(Commit([page(crawl, 1, n, body=b"%d" % n) for n in (1000, 3000, 2000)]))
+        assert store.history(crawl, 1) == [
+            version(n, b"%d" % n, changed=True) for n in (3000, 2000, 1000)
+        ]
+        assert body(store, crawl, 1) == b"3000"
+
+    def test_a_commit_that_is_repeated_changes_nothing(self, store: Store, crawl: int) -> None:
+        first = Commit([page(crawl, n, 1000, body=b"one") for n in range(3)])
+        second = Commit([page(crawl, n, 2000, body=b"two") for n in range(3)])
+        for work in (first, first, second, first, second, second, first):
+            store.commit(work)
+        for n in range(3):
+            assert store.history(crawl, n) == [
+                version(2000, b"two", changed=True),
+                version(1000, b"one", changed=True),
+            ]
+            assert body(store, crawl, n) == b"two"
+
+    def test_versions_of_a_deleted_crawl_go_with_it(self, store: Store, crawl: int) -> None:
+        kept = store.put_crawl("kept", CrawlOptions(), []).id
+        for number in (crawl, kept):
+            for fetched_ms in (1000, 2000):
+                store.commit(Commit([page(number, 1, fetched_ms, body=b"%d" % fetched_ms)]))
+        store.delete_crawl(crawl)
+        assert store.history(crawl, 1) == []
+        assert [v.fetched_ms for v in store.history(kept, 1)] == [2000, 1000]
+
+    # -- equal bodies
+
+    def test_pages_with_equal_bodies_each_read_right_after_one_of_them_changed(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.commit(Commit([page(crawl, 1, body=LONG), page(crawl, 2, body=LONG)]))
+        store.commit(Commit([page(crawl, 3, body=LONG)]))
+        assert [body(store, crawl, n) for n in (1, 2, 3)] == [LONG] * 3
+        assert {one.body for _, one in store.pages(crawl, detail="body")} == {LONG}
+        for changed in (1, 2):
+            store.commit(Commit([page(crawl, changed, 2000, body=b"other")]))
+            assert body(store, crawl, changed) == b"other"
+            assert body(store, crawl, 3) == LONG
+        store.commit(Commit([page(crawl, 1, 3000, body=LONG)]))
+        assert [body(store, crawl, n) for n in (1, 2, 3)] == [LONG, b"other", LONG]
+        assert store.counts(crawl)["bytes"] == 2 * len(LONG) + 5
+
+    def test_a_body_outlives_another_crawl_that_had_the_same(
+        self, store: Store, crawl: int
+    ) -> None:
+        other = store.put_crawl("other", CrawlOptions(), []).id
+        store.commit(Commit([page(crawl, 1, body=LONG), page(other, 1, body=LONG)]))
+        store.delete_crawl(crawl)
+        assert store.page(crawl, 1) is None
+        assert body(store, other, 1) == LONG
+        store.commit(Commit([page(other, 2, body=LONG)]))
+        assert body(store, other, 2) == LONG
+
+    def test_a_large_body_that_does_not_compress_comes_back(self, store: Store, crawl: int) -> None:
+        state, noise = 1, bytearray()
+        for _ in range(700_000):
+            state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+            noise += state.to_bytes(8, "little")[4:]
+        store.commit(Commit([page(crawl, n, body=bytes(noise)) for n in range(3)]))
+        assert all(body(store, crawl, n) == noise for n in range(3))
+
+    # -- filters and cursors
+
+    @pytest.fixture
+    def mixed(self, store: Store, crawl: int) -> Sequence[StoredPage]:
+        hosts = ("a.org", "b.org:8080", "www.a.org", "c.org")
+        made = [
+            page(
+                crawl, 1000 - n, fetched_ms=1000 * (n % 50),
+                status=(200, 203, 301, 404, 500)[n % 5], body=b"%d" % (n % 9),
+            )
+            for n in range(600)
+        ]  # fmt: skip
+        for n, one in enumerate(made):
+            one.url = one.final_url = f"http://{hosts[n % 4]}/{n}"
+        other = store.put_crawl("other", CrawlOptions(), []).id
+        for start in range(0, 600, 100):
+            some = made[start : start + 100]
+            store.commit(Commit(some))
+            store.commit(Commit([page(other, n) for n in range(start, start + 100)]))
+        return made
+
+    @pytest.mark.parametrize(
+        "wanted",
+        [
+            PageFilter(),
+            PageFilter(host="a.org"),
+            PageFilter(host="b.org:8080"),
+            PageFilter(host="b.org"),
+            PageFilter(status=(200, 299)),
+            PageFilter(status=(404, 404)),
+            PageFilter(since_ms=48_000),
+            PageFilter(host="c.org", status=(300, 499), since_ms=20_000),
+            PageFilter(host="none.org"),
+        ],
+    )
+    def test_pages_are_chosen_by_host_status_and_time(
+        self, store: Store, crawl: int, mixed: Sequence[StoredPage], wanted: PageFilter
+    ) -> None:
+        low, high = wanted.status
+        expected = {
+            one.url
+            for one in mixed
+            if wanted.host in ("", one.url.split("/")[2])
+            and low <= one.status <= high
+            and one.fetched_ms >= wanted.since_ms
+        }
+        found = resumes(
+            lambda after="": store.pages(crawl, wanted, detail="row", after=after), every=37
+        )
+        assert {one.url for _, one in found} == expected
+        assert len(found) == len(expected)
+
+    def test_a_page_stored_while_others_are_read_makes_no_other_passed_over(
+        self, store: Store, crawl: int, mixed: Sequence[StoredPage]
+    ) -> None:
+        stream = store.pages(crawl, detail="row")
+        met = [next(stream)[1].url for _ in range(10)]
+        new = page(crawl, 5000)
+        again = page(crawl, mixed[0].fingerprint, 90_000)
+        again.url = mixed[0].url
+        store.commit(Commit([new, again]))
+        met += [one.url for _, one in stream]
+        assert {one.url for one in mixed} <= set(met)
+
+    def test_final_states_are_chosen_by_time_and_cursors_go_on_anywhere(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.commit(Commit(finals=[final(crawl, n, 100 * n) for n in range(1, 40)]))
+        store.commit(Commit(finals=[final(crawl, -n, 5000, "gone") for n in range(1, 5)]))
+        every = resumes(lambda after="": store.finals(crawl, after=after))
+        assert {one.fingerprint for _, one in every} == {*range(1, 40), -1, -2, -3, -4}
+        late = resumes(lambda after="": store.finals(crawl, 3000, after=after))
+        assert {one.fingerprint for _, one in late} == {*range(30, 40), -1, -2, -3, -4}
+        dead = resumes(lambda after="": iter(store.dead(crawl, after=after)))
+        assert {one.fingerprint for _, one in dead} == set(range(1, 40))
+
+    @pytest.mark.parametrize("cursor", NO_CURSORS)
+    def test_what_is_no_cursor_is_refused(self, store: Store, crawl: int, cursor: str) -> None:
+        store.commit(Commit([page(crawl, 1)], finals=[final(crawl, 2)]))
+        with pytest.raises(ValueError, match="cursor"):
+            list(store.pages(crawl, after=cursor))
+        with pytest.raises(ValueError, match="cursor"):
+            list(store.finals(crawl, after=cursor))
+        with pytest.raises(ValueError, match="cursor"):
+            store.dead(crawl, after=cursor)
+
+    # -- months
+
+    def test_only_whole_months_of_the_journal_are_dropped_and_sums_stay(
+        self, store: Store, crawl: int
+    ) -> None:
+        times = [month(2031, n, day) for n in (1, 2, 3) for day in (1, 15, 28)]
+        for at in times[::3]:
+            store.prepare_months(at)
+            store.prepare_months(at)
+        store.commit(Commit([page(crawl, 1, times[0])], [attempt(crawl, 1, at) for at in times]))
+        counts, slowest = store.counts(crawl), store.slowest_hosts(crawl)
+        assert counts["attempts"] == 9
+        assert store.drop_months(month(2031, 1, 31)) == 0
+        assert len(store.attempts(crawl, 1)) == 9
+        assert store.drop_months(month(2031, 3, 20)) == 2
+        assert [one.at_ms for one in store.attempts(crawl, 1)] == times[:5:-1]
+        assert store.drop_months(month(2031, 3, 20)) == 0
+        assert (store.counts(crawl), store.slowest_hosts(crawl)) == (counts, slowest)
+        assert store.page(crawl, 1) is not None
+
+    def test_an_attempt_of_a_dropped_month_is_no_error(self, store: Store, crawl: int) -> None:
+        store.prepare_months(month(2031, 1))
+        tries = [attempt(crawl, 1, month(2031, 1)), attempt(crawl, 1, month(2031, 2))]
+        store.commit(Commit(attempts=tries))
+        assert store.drop_months(month(2031, 2, 1)) == 1
+        store.commit(Commit([page(crawl, 2)], [*tries, attempt(crawl, 2, 5)]))
+        assert tries[1] in store.attempts(crawl, 1)
+        assert set(store.attempts(crawl, 1)) <= set(tries)
+        assert store.page(crawl, 2) is not None
+        store.drop_months(month(2031, 2, 1))
+        assert tries[1] in store.attempts(crawl, 1)
+
+    def test_attempts_of_a_month_that_nobody_prepared_are_kept(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.prepare_months(month(2031, 1))
+        far = attempt(crawl, 1, month(2051, 7))
+        store.commit(Commit(attempts=[far]))
+        store.prepare_months(month(2051, 7))
+        assert store.attempts(crawl, 1) == [far]
+        store.drop_months(month(2051, 7, 20))
+        assert store.attempts(crawl, 1) == [far]
+
+    # -- two processes
+
+    def test_two_stores_that_commit_the_same_pages_at_once_lose_no_version(
+        self, open_store: Opener
+    ) -> None:
+        stores = [open_store(), open_store()]
+        crawl = stores[0].put_crawl("a", CrawlOptions(), []).id
+        times = range(1000, 13_000, 1000)
+
+        def fetch(store: Store, own: Sequence[int]) -> None:
+            for fetched_ms in own:
+                order = range(15) if store is stores[0] else range(14, -1, -1)
+                text = b"body %d" % (fetched_ms // 3000)
+                store.commit(
+                    Commit(
+                        [page(crawl, n, fetched_ms, body=text) for n in order],
+                        [attempt(crawl, n, fetched_ms) for n in order],
+                    )
+                )
+
+        shares = (times[::2], times[1::2], times[::3][::-1], times[1::3])
+        jobs = [gevent.spawn(fetch, stores[n % 2], share) for n, share in enumerate(shares)]
+        gevent.joinall(jobs, timeout=120)
+        for job in jobs:
+            job.get(timeout=1)
+        for store in stores:
+            for n in range(15):
+                assert [v.fetched_ms for v in store.history(crawl, n)] == list(times)[::-1]
+                assert body(store, crawl, n) == b"body 4"
+            assert store.counts(crawl)["attempts"] == 15 * len(times)
