@@ -10,10 +10,11 @@ from typing import Any
 
 import click
 
-from cli import choose, filters, reach
-from schema.clock import epoch_ms
-from schema.errors import InvalidConfig
+from cli import choose, reach
+from schema.errors import InvalidConfig, InvalidUrl
+from schema.moments import SINCE, STATUS, since_ms, status_range
 from schema.records import Crawl, PageFilter
+from schema.urls import canonicalise, host_of
 from store.base import Store
 from store.exporting import Position, Resumable, Wanted
 from store.exporting import export as export_all
@@ -33,10 +34,10 @@ _SHOW_SECONDS = 0.2
 )
 @click.option("--crawl", "named", metavar="NAME", help="The crawl; the same as the argument.")
 @click.option(
-    "--since", metavar="TIME", help="Fetched at TIME or later: 2026-03-01[T12:00:00Z], 2h, 3d."
+    "--since", metavar="TIME", help=f"Only what was fetched then or later: {SINCE}.  [default: all]"
 )
 @click.option("--host", metavar="HOST", help="Only of this host, with its port unless 80 or 443.")
-@click.option("--status", metavar="STATUS", help="Only with this status: 200, 4xx or 200-299.")
+@click.option("--status", metavar="STATUS", help=f"Only with {STATUS}.  [default: all]")
 @click.option(
     "-o",
     "--output",
@@ -78,11 +79,7 @@ def export(
         "bodies": bodies or format_ == "warc",
         "pages_only": pages_only,
     }
-    wanted = PageFilter(
-        host=filters.host(host) if host else "",
-        status=filters.status(status) if status else PageFilter().status,
-        since_ms=filters.since(since, epoch_ms()) if since else 0,
-    )
+    wanted = _filter(since, host, status)
     with reach.store(reach.load(data)) as store:
         chosen = Wanted(
             crawl=choose.one(store.crawls(), crawl or named), pages=wanted, pages_only=pages_only
@@ -91,6 +88,28 @@ def export(
             _to_stdout(store, chosen, typed)
         else:
             _to_file(store, chosen, typed, output, restart)
+
+
+def _filter(since: str | None, host: str | None, status: str | None) -> PageFilter:
+    """What is wanted, of what was typed. Raises click.UsageError."""
+    try:
+        return PageFilter(
+            host=_host(host) if host else "",
+            status=status_range(status) if status else PageFilter().status,
+            since_ms=since_ms(since) if since else 0,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _host(text: str) -> str:
+    """A host as the store names it, of ``Example.org`` or ``example.org:8080``."""
+    try:
+        if not any(mark in text for mark in "/?#@\\"):
+            return host_of(canonicalise(f"http://{text.strip()}/"))
+    except InvalidUrl:
+        pass
+    raise ValueError(f"{text[:60]!r} is no host")
 
 
 def _format(typed: Mapping[str, Any], crawl: Crawl, name: str = "") -> Format:
