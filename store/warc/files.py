@@ -147,11 +147,11 @@ class WarcFiles:
         place = Place(self._segment.name, self._end(), len(packed[0]))
         for part in packed:
             self._queue(part)
-        if self._pending_bytes >= _WRITE_BYTES:
-            self._flush()
         return place
 
     def _queue(self, packed: bytes) -> None:
+        if self._pending_bytes + len(packed) > _WRITE_BYTES:
+            self._flush()  # a long record is written alone: see segment.TORN_BYTES
         self._pending.append(packed)
         self._pending_bytes += len(packed)
 
