@@ -107,7 +107,7 @@ class Resumable:
         self._file = self._open()
         try:
             state = None if restart else self._state()
-            self.resumed = state is not None
+            self.resumed = state is not None and state.position.length > 0
             """Whether an earlier run is continued."""
             self.since_ms = state.since_ms if state else since_ms
             """The beginning of the time that is exported: of the earlier run if there was one."""
