@@ -55,7 +55,11 @@ def _finish_alone(path: Path) -> None:
 
 
 def migrate(
-    connection: sqlite3.Connection, folder: Path = FOLDER, *, post: bool = True, told: Told = lambda _: None
+    connection: sqlite3.Connection,
+    folder: Path = FOLDER,
+    *,
+    post: bool = True,
+    told: Told = lambda _: None,
 ) -> int:
     """Apply what is pending; returns how many migrations were applied.
 
