@@ -7,24 +7,33 @@ from pathlib import Path
 from schema.errors import InvalidConfig
 from store.base import Store
 from store.bodies import Bodies
+from store.migrate import Upgrade
 from store.sqlite import SqliteStore
+from store.sqlite_upgrade import SqliteUpgrade
 from store.warc.files import WarcFiles
 
-__all__ = ["Store", "open_store"]
+__all__ = ["Store", "open_store", "open_upgrade"]
 
 
 def open_store(url: str, bodies: str = "sql") -> Store:
     """Open the store at ``url``, ``sqlite:///PATH``; the file is created or migrated.
 
-    ``bodies`` says where bodies are kept: ``sql``, or ``warc:FOLDER``.
-    ``sqlite:///data/x.sqlite`` is relative, ``sqlite:////srv/x.sqlite`` absolute. Open it once per
-    process. Raises InvalidConfig for another scheme or a database that is not for this version.
+    ``sqlite:///data/x.sqlite`` is relative, ``sqlite:////srv/x.sqlite`` absolute. ``bodies`` is as
+    GREENCRAWL_BODIES has it. Open it once per process. Raises InvalidConfig for another scheme or
+    a database that is not for this version.
     """
-    files = open_bodies(bodies)
+    return SqliteStore(_file(url), open_bodies(bodies))
+
+
+def open_upgrade(url: str) -> Upgrade:
+    """The migrations of the store at ``url``. Raises InvalidConfig."""
+    return SqliteUpgrade(_file(url))
+
+
+def _file(url: str) -> Path:
     scheme, _, path = url.partition("://")
     if scheme == "sqlite" and len(path) > 1 and path.startswith("/") and ":memory:" not in path:
-        file = Path(path[1:])
-        return SqliteStore(file, bodies=files) if files else SqliteStore(file)
+        return Path(path[1:])
     if scheme == "mysql":
         raise InvalidConfig([("GREENCRAWL_STORE", "mysql:// comes with the MySQL cluster")])
     raise InvalidConfig(

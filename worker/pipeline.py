@@ -31,6 +31,7 @@ from schema.request import shown
 from schema.scope import redirect_root
 from schema.urls import canonicalise
 from store.base import Detail
+from store.errors import BodyAway
 from worker import retry
 from worker.alone import DiedAlone, NoProcess
 from worker.auth import Authenticator
@@ -225,9 +226,13 @@ class Pipeline:
         """Admit what an earlier delivery of a task may have logged, but not admitted any more.
 
         Its process may have died between the two, and this fetch may bring other links, or none.
+        The page is stored again as it was, so it is read with its body.
         """
         crawl, fingerprint = visit.context.crawl.id, self._frontier.fingerprint(task.url)
-        page = persist(lambda: self._store.page(crawl, fingerprint, detail="text"), "store")
+        try:
+            page = persist(lambda: self._store.page(crawl, fingerprint), "store")
+        except BodyAway:  # it is lost to this page anyway; the links are not to be
+            page = persist(lambda: self._store.page(crawl, fingerprint, detail="text"), "store")
         if page is not None and page.links:
             self._writer.recall(page)
 
