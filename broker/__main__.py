@@ -39,7 +39,7 @@ def run(settings: Settings) -> None:
     if embedded is not None:
         embedded.start()
     try:
-        store = open_store(settings.store_url)
+        store = open_store(settings.store_url, settings.bodies)
         try:
             frontier = Frontier(
                 settings.redis_addresses,

@@ -74,7 +74,7 @@ class MysqlStore:
         self._bodies = bodies
         self._files = ThreadPool(1) if bodies is not None else None
         try:
-            migrations.check(self._cluster)
+            migrations.prepare(self._cluster)
         except BaseException:
             self.close()
             raise
