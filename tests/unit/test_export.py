@@ -145,7 +145,7 @@ def test_a_large_crawl_is_read_in_bounded_chunks(
         return found
 
     monkeypatch.setattr(store._scans, "run", counted)
-    assert len(list(store.pages(crawl, bodies=True))) == 30
+    assert len(list(store.pages(crawl, detail="body"))) == 30
     assert max(sizes) <= 4
 
 
