@@ -540,6 +540,8 @@ class UrlState(Struct, frozen=True, kw_only=True):
     why: str = ""
     """One sentence for a person, naming the rule, line, wait or worker."""
     attempts: tuple[Attempt, ...] = ()
+    versions: tuple[Version, ...] = ()
+    """Its fetches, the latest first, if there was more than one."""
 
 
 # --- fetching --------------------------------------------------------------------------------
