@@ -7,6 +7,7 @@ what comes after the last of them. Altering a table commits, so each step stands
 from __future__ import annotations
 
 import re
+
 from store.months import month_of, start_ms
 from store.mysql.connection import Db
 

@@ -471,13 +471,13 @@ class MysqlStore:
         )
         key = (crawl, fingerprint)
         found = self._cluster.read(lambda db: _all(db, sql, (*key, *key, limit)))
-        digests = [row[2] for row in found]
+        before = [*(row[2] for row in found[1:]), None] if found else []
         return [
             Version(
                 fetched_ms=fetched_ms, status=status, digest=digest, body_bytes=size,
                 changed=digest != older,
             )
-            for (fetched_ms, status, digest, size), older in zip(found, [*digests[1:], None], strict=False)
+            for (fetched_ms, status, digest, size), older in zip(found, before, strict=True)
         ][:limit]  # fmt: skip
 
     def final(self, crawl: int, fingerprint: int) -> Final | None:
