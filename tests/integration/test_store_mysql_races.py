@@ -12,6 +12,7 @@ from schema.errors import Unavailable, UnknownCrawl
 from schema.records import Commit, Stamp
 from store.base import Store
 from store.mysql.connection import connect
+from store.mysql.pages import PAGES
 from store.mysql.store import MysqlStore
 from store.mysql.topology import Topology
 from tests.support.mysql_database import held, rows_of, server, topology
@@ -108,6 +109,34 @@ def test_a_row_taken_while_its_page_is_being_committed_goes(
     assert [row.fingerprint for row in left] == [12]
 
 
+def test_a_row_put_and_taken_while_its_page_is_being_committed_goes(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    with held(topology, "sums"):
+        commit = stopped(store.commit, Commit([page(crawl, 10)]))
+        store.put_overflow(crawl, beyond([3], host="a.org"))  # which the commit cannot see
+        rows = store.overflow(crawl, 7, "a.org", 10)
+        taken = stopped(store.overflow_taken, rows, "n", 1)
+    commit.get(timeout=10)
+    taken.get(timeout=10)
+    assert list(store.overflow_of(7)) == []
+
+
+def test_a_final_state_is_not_kept_if_a_page_came_before_it_was_written(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    with held(topology, "finals"):
+        last = stopped(store.commit, Commit(finals=[final(crawl, 1, 1000), final(crawl, 2, 1000)]))
+        rows_of(
+            topology,
+            f"INSERT INTO pages ({PAGES}) VALUES ({crawl}, 1, 1, 1, 2000, 200, 0, '', 0, 0)",
+        )
+    last.get(timeout=10)
+    assert store.final(crawl, 1) is None
+    assert store.final(crawl, 2) is not None
+    assert store.counts(crawl)["dead"] == 1
+
+
 def test_a_final_state_older_than_a_page_being_committed_is_not_kept(
     store: Store, crawl: int, topology: Topology
 ) -> None:
@@ -135,6 +164,23 @@ def test_the_same_new_page_committed_by_two_is_one_page_with_both_versions(
     assert stored is not None
     assert {link.url for link in stored.links} == {"http://a/", "http://b/"}
     assert rows_of(topology, "SELECT COUNT(*) FROM contents") == [(1,)]
+
+
+def test_a_page_that_two_insert_at_once_is_one_page(
+    open_store: Opener, topology: Topology, store: Store, crawl: int
+) -> None:
+    works = [
+        Commit([page(crawl, 1, 1000 * n, body=b"%d" % n)], [attempt(crawl, n)]) for n in (1, 2)
+    ]
+    with held(topology, "bodies"):  # both have looked for the page, and found none
+        jobs = [
+            stopped(one.commit, work)
+            for one, work in zip((store, open_store()), works, strict=True)
+        ]
+    for job in jobs:
+        job.get(timeout=10)
+    assert [one.fetched_ms for one in store.history(crawl, 1)] == [2000, 1000]
+    assert store.counts(crawl) == store.counts(crawl) | {"pages": 1, "bytes": 1, "attempts": 2}
 
 
 def test_a_stamp_read_early_does_not_lower_one_written_meanwhile(
