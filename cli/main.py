@@ -11,6 +11,7 @@ from cli.crawl import crawl
 from cli.dead import dead
 from cli.explain import explain
 from cli.export import export
+from cli.migrate import migrate
 from cli.operate import delete, pause, purge, resume
 from cli.repair import repair
 from cli.seed import seed
@@ -32,7 +33,8 @@ def greencrawl() -> None:
 
 
 _COMMANDS = (
-    crawl, up, seed, status, explain, dead, pause, resume, purge, delete, repair, export, store
+    crawl, up, seed, status, explain, dead, pause, resume, purge, delete, repair, migrate, export,
+    store,
 )  # fmt: skip
 for _command in _COMMANDS:
     greencrawl.add_command(_command)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
@@ -123,9 +122,7 @@ def prepare(codec: Codec, work: Commit) -> Prepared:
 
 
 def _page(codec: Codec, page: StoredPage) -> Page:
-    digest = page.digest
-    if page.body and not digest:
-        digest = hashlib.sha256(page.body).digest()[:DIGEST_BYTES]
+    digest = page.digest or rows.hash_body(page.body)
     if len(digest) > DIGEST_BYTES:
         raise Unstorable(page.url, f"a digest of {len(digest)} bytes")
     url = rows.clean(page.url)
