@@ -385,3 +385,12 @@ def test_old_months_go_in_bounded_steps_and_what_came_late_goes_with_the_next(
     assert store.drop_months(march) == 2
     assert store.attempts(crawl, 1) == []
     assert store.counts(crawl)["attempts"] == len(times)
+
+
+def test_the_last_cursor_of_all_has_nothing_behind_it(store: SqliteStore, crawl: int) -> None:
+    store.commit(Commit([page(crawl, 1)], finals=[final(crawl, 2**63 - 1)]))
+    last = str(2**63 - 1)
+    assert (store.dead(crawl, after=last), list(store.pages(crawl, after=last))) == ([], [])
+    assert list(store.finals(crawl, after=last)) == []
+    ((cursor, _),) = store.finals(crawl, 1)
+    assert list(store.finals(crawl, 1, after=cursor)) == []
