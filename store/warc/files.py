@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 from schema import faults
@@ -36,6 +37,7 @@ _ORIGINS = 4096
 _HEAD_BYTES = 2048
 _MOST_BYTES = 2**30 + 2**20  # a body at its largest (CrawlOptions.max_body_bytes) and its header
 _NAME = re.compile(r"greencrawl-\d{17}-\d{5}-(?P<host>[A-Za-z0-9_-]+)-\d+\.warc\.gz")
+_numbers = count(1)  # of this process: it may have several stores open
 
 Known = Mapping[tuple[int, bytes], Place]
 
@@ -55,7 +57,6 @@ class WarcFiles:
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._info_bytes = 0
-        self._number = 0
         self._origins: OrderedDict[tuple[int, bytes], Origin] = OrderedDict()
         self._process = os.getpid()
         self._prepared = False
@@ -160,11 +161,10 @@ class WarcFiles:
         return self._segment.size + self._pending_bytes
 
     def _begin(self) -> Segment:
-        self._number += 1
         moment = epoch_ms()
         stamp = time.strftime("%Y%m%d%H%M%S", time.gmtime(moment // 1000))
         name = (
-            f"greencrawl-{stamp}{moment % 1000:03d}-{self._number:05d}-{_host()}-"
+            f"greencrawl-{stamp}{moment % 1000:03d}-{next(_numbers):05d}-{_host()}-"
             f"{self._process}.warc.gz"
         )
         return Segment(self.folder, name)
