@@ -27,14 +27,15 @@ def migrate(post: bool, dry_run: bool, data: str | None) -> None:
     upgrade = open_upgrade(settings.store_url)
     try:
         due = upgrade.pending()
+        left = [] if post or _fresh(due) else [one for one in due if one.post]
         if dry_run:
             for one in due:
-                click.echo(f"{one}: {'would be applied' if post or not one.post else 'waits'}")
+                verdict = "waits" if one in left else "would be applied"
+                click.echo(f"{one}: {verdict}")
         else:
             progress = _Progress()
             upgrade.apply(post=post, told=progress.begin)
             progress.end()
-        left = [one for one in due if one.post and not post] if not _fresh(due) else []
     finally:
         upgrade.close()
     if not due:

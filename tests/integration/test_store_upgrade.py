@@ -281,11 +281,14 @@ def test_a_store_goes_on_beside_a_later_addition(path: Path) -> None:
 
 def test_shipped_migrations_are_those_that_were_shipped_before() -> None:
     known = {
-        "0001": "content", "0002": "epochs", "0003": "overflow", "0004": "purges",
-    }  # fmt: skip
-    shipped = {f"{one.number:04d}": one.name for one in load(FOLDER)}
+        "0001_content": "597ce3eaeecfdac0",
+        "0002_epochs": "6c523e04aaaec07b",
+        "0003_overflow": "5ad3e30bc88af19f",
+        "0004_purges": "8d9660216828aecc",
+    }
+    shipped = {str(one): one.checksum[:16] for one in load(FOLDER)}
     assert shipped.items() >= known.items()
-    later = [name for number, name in shipped.items() if number not in known]
+    later = [one.name for one in load(FOLDER) if str(one) not in known]
     assert all(name.startswith(("pre_", "post_")) for name in later)
 
 
