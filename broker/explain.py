@@ -30,7 +30,7 @@ def explain(service: Service, given: str, crawl: str | None) -> list[UrlState]:
 def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
     fingerprint = service.frontier.fingerprint(url)
     attempts = tuple(service.store.attempts(crawl.id, fingerprint, ATTEMPTS))
-    page = service.store.page(crawl.id, fingerprint)
+    page = service.store.page(crawl.id, fingerprint, detail="row")
     final = service.store.final(crawl.id, fingerprint)
     state = service.frontier.where(crawl, url)
     if state.state in ("waiting", "leased", "later", "overflow"):
@@ -45,7 +45,12 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
     elif state.state == "unseen":
         state = msgspec.structs.replace(state, why=_of_unseen(crawl, url))
     return msgspec.structs.replace(
-        state, crawl=crawl.name, url=url, host=host_of(url), attempts=attempts or state.attempts
+        state,
+        crawl=crawl.name,
+        url=url,
+        host=host_of(url),
+        attempts=attempts or state.attempts,
+        page=page.id if page else "",
     )
 
 

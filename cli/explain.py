@@ -79,7 +79,8 @@ def in_store(store: Store, crawl: Crawl, given: str, secret: int) -> UrlState:
         host=host_of(url),
         attempts=tuple(store.attempts(crawl.id, number)),
     )
-    page, final = store.page(crawl.id, number), store.final(crawl.id, number)
+    page = store.page(crawl.id, number, detail="row")
+    final = store.final(crawl.id, number)
     rules = compile(crawl)
     if page is not None:
         why = f"Stored at {moment(page.fetched_ms)} with status {page.status}"
@@ -88,7 +89,7 @@ def in_store(store: Store, crawl: Crawl, given: str, secret: int) -> UrlState:
             because = f", which the crawl's rules keep out: {kept_out}" if kept_out else ""
             why += f", redirecting to {page.final_url}{because}"
         why += "."
-        return msgspec.structs.replace(known, state="fetched", why=why)
+        return msgspec.structs.replace(known, state="fetched", why=why, page=page.id)
     if final is not None:
         detail = f" ({final.detail})" if final.detail else ""
         why = f"Settled at {moment(final.at_ms)}: {final.kind}{detail}."
