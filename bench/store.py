@@ -102,7 +102,7 @@ def run_bare(folder: Path, batches: Batches) -> None:
     def row(page: StoredPage) -> tuple[object, ...]:
         return (
             page.crawl, page.fingerprint, page.fetched_ms, page.elapsed_ms, page.status, page.depth,
-            len(page.body), page.truncated, page.content, page.url, None, page.language,
+            len(page.body), page.truncated, page.digest, page.url, None, page.language,
             page.encoding, page.title, wire.to_json(page.headers).decode(), None,
             codec.pack(plain_links(page.links)), codec.pack(page.text.encode()),
             codec.pack(page.body),
