@@ -7,7 +7,8 @@ the routes (``broker.app``) and the OpenAPI document (``broker.openapi``) are ma
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -236,10 +237,20 @@ def _host(given: str) -> str:
     return host_of(canonicalise(f"http://{given}/"))
 
 
+@contextmanager
+def _cursor() -> Iterator[None]:
+    """Raises InvalidConfig for what the store says is no cursor."""
+    try:
+        yield
+    except ValueError as error:
+        raise InvalidConfig([("after", str(error))]) from error
+
+
 def list_dead(service: Service, query: DeadQuery) -> DeadReply:
     """Dead letters of a crawl: URLs that were given up, and why. A page at a time."""
     crawl = service.store.crawl(query.crawl)
-    rows = service.store.dead(crawl.id, query.limit, query.after)
+    with _cursor():
+        rows = service.store.dead(crawl.id, query.limit, query.after)
     full = len(rows) == query.limit
     return DeadReply(
         tuple(DeadLetter(id=number, letter=final) for number, final in rows),
@@ -255,10 +266,8 @@ def list_pages(service: Service, query: PagesQuery) -> PagesReply:
     """
     crawl = service.store.crawl(query.crawl)
     wanted, pattern = _wanted(query)
-    try:
+    with _cursor():
         look = service.reader.look(crawl.id, wanted, pattern, limit=query.limit, after=query.after)
-    except ValueError as error:
-        raise InvalidConfig([("after", str(error))]) from error
     return PagesReply(tuple(map(pages.listed, look.pages)), look.next, look.looked_at)
 
 
