@@ -39,7 +39,7 @@ def run(settings: Settings) -> None:
     if embedded is not None:
         embedded.start()
     try:
-        store = open_store(settings.store_url)
+        store = open_store(settings.store_url, settings.bodies)
         try:
             frontier = Frontier(
                 settings.redis_addresses,
@@ -52,7 +52,11 @@ def run(settings: Settings) -> None:
             )
             frontier.start()
             service = Service(frontier, store)
-            upkeep, refill, purging = Upkeep(service), Refill(service), Purging(service)
+            upkeep, refill, purging = (
+                Upkeep(service, settings.log_months),
+                Refill(service),
+                Purging(service),
+            )
             face = Face(service, Guard(settings.worker_token, settings.admin_token))
             server = Server(face, listening, context)
             upkeep.start()

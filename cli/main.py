@@ -11,6 +11,7 @@ from cli.crawl import crawl
 from cli.dead import dead
 from cli.explain import explain
 from cli.export import export
+from cli.migrate import migrate
 from cli.operate import delete, pause, purge, resume
 from cli.pages import page, pages
 from cli.repair import repair
@@ -33,7 +34,7 @@ def greencrawl() -> None:
 
 _COMMANDS = (
     crawl, up, seed, status, pages, page, explain, dead, pause, resume, purge, delete, repair,
-    export,
+    export, migrate,
 )  # fmt: skip
 for _command in _COMMANDS:
     greencrawl.add_command(_command)

@@ -117,7 +117,7 @@ def store(settings: Settings) -> Iterator[Store]:
     path = sqlite_path(settings)
     if path is not None and not path.exists():
         raise GreencrawlError(f"nothing has been crawled into {path.parent} yet; see --data")
-    opened = open_store(settings.store_url)
+    opened = open_store(settings.store_url, settings.bodies)
     try:
         yield opened
     finally:

@@ -535,6 +535,8 @@ class UrlState(Struct, frozen=True, kw_only=True):
     page: str = ""
     """The id of what is stored of it, for ``/v1/pages/{id}``."""
     attempts: tuple[Attempt, ...] = ()
+    versions: tuple[Version, ...] = ()
+    """Its fetches, the latest first, if there was more than one."""
 
 
 # --- fetching --------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from schema import faults
 from schema.errors import GreencrawlError
 from schema.records import Attempt, Commit, Final, Stamp, StoredPage
 from store import contents, log, overflow, rows
-from store.bodies import Bodies
+from store.bodies import Bodies, Place
 from store.connection import Lane, transaction, translate
 from store.contents import Blob, Known, Vanished
 from store.errors import Unstorable
@@ -261,21 +261,17 @@ class Committer:
     ) -> dict[Known, Blob]:
         """Bodies of ``group`` as they are kept; of equal ones the first. Raises Unavailable."""
         found: dict[Known, Blob] = {}
-        if self._bodies is None:
-            for waiting in group:
-                for row in waiting.rows.pages if waiting.rows else ():
-                    found.setdefault((row[0], row[contents.CONTENT]), row[contents.BODY])
-            return found
-        pages = [page for waiting in group for page in waiting.work.pages]
-        names = [
-            (row[0], row[contents.CONTENT])
-            for waiting in group
-            for row in (waiting.rows.pages if waiting.rows else ())
-        ]
-        known = contents.known(connection, set(names))
-        for name, place in zip(names, self._bodies.append(pages, known), strict=True):
-            if name not in known:
-                found.setdefault(name, place)
+        pages = [row for waiting in group if waiting.rows for row in waiting.rows.pages]
+        blobs: Iterable[Blob] = (row[contents.BODY] for row in pages)
+        known: dict[Known, Place] = {}
+        if self._bodies is not None:
+            known = contents.places(connection, {(row[0], row[contents.CONTENT]) for row in pages})
+            records = [page for waiting in group for page in waiting.work.pages]
+            blobs = self._bodies.append(records, known)
+        for row, blob in zip(pages, blobs, strict=True):
+            body = row[0], row[contents.CONTENT]
+            if row[contents.SIZE] and body not in known:  # a page may have a digest and no body
+                found.setdefault(body, blob)
         return found
 
     @staticmethod

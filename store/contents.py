@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, groupby
 from operator import itemgetter
@@ -160,16 +160,23 @@ class Vanished(Exception):
     """Raised when a body that was there when the transaction was prepared has gone since."""
 
 
-def known(db: sqlite3.Connection, bodies: Iterable[Known]) -> set[Known]:
-    """Those of ``bodies`` that are kept."""
-    found: set[Known] = set()
+def places(db: sqlite3.Connection, bodies: Iterable[Known]) -> dict[Known, Place]:
+    """Those of ``bodies`` that are in files, and where."""
+    return {body: Place(*place) for body, _, *place in _rows(db, bodies) if place[0] is not None}
+
+
+def _rows(db: sqlite3.Connection, bodies: Iterable[Known]) -> Iterator[Row]:
+    """(body, row of its content, file, offset, length) of those that are kept."""
     for crawl, group in groupby(sorted(bodies), key=itemgetter(0)):
         digests = [digest for _, digest in group]
         for start in range(0, len(digests), 500):
             some = digests[start : start + 500]
-            sql = f"SELECT digest FROM bodies WHERE crawl = ? AND digest IN ({_marks(len(some))})"
-            found.update((crawl, row[0]) for row in db.execute(sql, (crawl, *some)).fetchall())
-    return found
+            sql = (
+                "SELECT digest, content, file, offset, length FROM bodies "
+                f"WHERE crawl = ? AND digest IN ({_marks(len(some))})"
+            )
+            for digest, *place in db.execute(sql, (crawl, *some)).fetchall():
+                yield ((crawl, digest), *place)
 
 
 def count(db: sqlite3.Connection, uses: Mapping[Known, int], blobs: Mapping[Known, Blob]) -> None:
@@ -177,7 +184,7 @@ def count(db: sqlite3.Connection, uses: Mapping[Known, int], blobs: Mapping[Know
 
     Raises Vanished if a new body is not among ``blobs``.
     """
-    kept = known(db, uses)
+    kept = {row[0] for row in _rows(db, uses)}
     new = [(body, change) for body, change in uses.items() if body not in kept and change > 0]
     if new:
         _insert(db, new, blobs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -58,7 +58,7 @@ class _InTurn:
         self._bodies = bodies
         self._turn: threading.Lock = monkey.get_original("threading", "Lock")()
 
-    def append(self, pages: Sequence[StoredPage], known: Set[Known]) -> list[Place]:
+    def append(self, pages: Sequence[StoredPage], known: Mapping[Known, Place]) -> list[Place]:
         with self._turn:
             return self._bodies.append(pages, known)
 

@@ -133,7 +133,7 @@ def test_an_interrupt_leaves_whole_lines(store: SqliteStore, crawl: int) -> None
 def test_a_large_crawl_is_read_in_bounded_chunks(
     store: SqliteStore, crawl: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("store.sqlite.CHUNK_BYTES", 4000)
+    monkeypatch.setattr("store.listing.CHUNK_BYTES", 4000)
     noise = random.Random(1)
     store.commit(Commit([page(crawl, n, body=noise.randbytes(1500)) for n in range(30)]))
     sizes: list[int] = []
@@ -145,7 +145,7 @@ def test_a_large_crawl_is_read_in_bounded_chunks(
         return found
 
     monkeypatch.setattr(store._scans, "run", counted)
-    assert len(list(store.pages(crawl, bodies=True))) == 30
+    assert len(list(store.pages(crawl, detail="body"))) == 30
     assert max(sizes) <= 4
 
 
