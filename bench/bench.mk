@@ -1,13 +1,13 @@
 # Included by the Makefile. `make show-N` proves item N of what the first release must show; each
 # prints its figures, writes bench/results/, and fails if the claim does not hold.
 
-SHOWS := show-1 show-2 show-3 show-4 show-5 show-6 show-7 show-8 show-9
+SHOWS := show-1 show-2 show-3 show-4 show-5 show-6 show-7 show-8 show-9 show-warc
 
 .PHONY: bench bench-frontier faults shows $(SHOWS)
 
 bench: show-5  ## Pages a second and CPU a page beside Scrapy, in one interleaved run
 
-shows: $(SHOWS)  ## Prove each claim of the release: show-1 … show-9
+shows: $(SHOWS)  ## Prove each claim of the release: show-1 … show-9, show-warc
 
 $(SHOWS): show-%: setup-dev packages
 	@$(PYTHON) -m bench $*

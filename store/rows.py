@@ -66,7 +66,7 @@ def _clean_tree(value: Any) -> Any:
     return value
 
 
-def _json(value: Mapping[str, Any], url: str) -> str:
+def json_text(value: Mapping[str, Any], url: str) -> str:
     """JSON text; NaN becomes null. Raises Unstorable for what JSON cannot say."""
     try:
         try:
@@ -164,8 +164,8 @@ class Codec:
                 page.digest or hash_body(page.body), clean(page.url),
                 None if page.final_url == page.url else clean(page.final_url),
                 clean(page.language), clean(page.encoding), clean(page.title),
-                _json(page.headers, page.url) if page.headers else "{}",
-                None if page.fields is None else _json(page.fields, page.url),
+                json_text(page.headers, page.url) if page.headers else "{}",
+                None if page.fields is None else json_text(page.fields, page.url),
                 *packed[3 * index : 3 * index + 3],
             )
             for index, page in enumerate(pages)

@@ -121,6 +121,7 @@ class Worker:
             marker=self._marker,
             alone=self._alone,
             stopping=self._stopping,
+            keep_all=settings.bodies != "sql",
         )
         self._engine = Engine(
             Limits(

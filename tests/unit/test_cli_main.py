@@ -230,7 +230,7 @@ def test_export_writes_pages_then_what_came_to_none(
     file = tmp_path / "out.jsonl"
     code, _, err = run(capsys, "export", "--data", str(filled), "-o", str(file))
     assert code == 0
-    assert "3 lines" in err
+    assert "2 pages, 1 URLs without a page" in err
     first, moved, last = file.read_text().splitlines()
     assert '"title":"Home"' in first
     assert '"status":301' in moved

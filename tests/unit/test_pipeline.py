@@ -31,6 +31,7 @@ from schema.records import (
     Task,
 )
 from schema.urls import fingerprint
+from store.base import Detail
 from worker import hooks, retry, robots
 from worker.alone import DiedAlone, NoProcess
 from worker.auth import Anonymous
@@ -113,7 +114,7 @@ class Stores:
         )
         return self.crawl_
 
-    def page(self, crawl: int, fingerprint: int, *, detail: str = "body") -> StoredPage | None:
+    def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
         return self.stored.get(fingerprint)
 
     def recall(self, page: StoredPage) -> None:

@@ -1,0 +1,253 @@
+-- The content of every crawl, and what the frontier is rebuilt from, for MariaDB 10.6+ and MySQL 8.
+--
+-- As in the SQLite files: `stamp` is the value of `clock` read in the row's own transaction, times
+-- `*_ms` are epoch milliseconds, blobs are zstd and an empty one stands for empty content. Names
+-- (crawls, hosts, nodes) are VARBINARY, UTF-8: they compare as bytes, also at their ends.
+--
+-- No AUTO_INCREMENT: two masters would have to share its steps. A crawl's id comes from `counters`;
+-- batches, purges, rows of the overflow and places are numbers that the client makes: milliseconds
+-- since 2026 << 22, plus a sequence that begins at random in each millisecond.
+--
+-- Bytes a page, for 100 million pages (InnoDB: 20 bytes of header, transaction and pointer a row;
+-- leaves 69 % full where keys come in random order, 94 % where they come in order):
+--
+--   pages           4+8+8+8+8+2+4+17+4+4 = 67, +20 = 87      / 0.69 = 126   random    12.6 GB
+--     by stamp      4+8+8+8+2+8 = 38, +6 = 44                / 0.94 =  47   in order   4.7 GB
+--     by host       4+4+8+8+8 = 32, +6 = 38                  / 0.75 =  51   by host    5.1 GB
+--   digests         4+17+8+4 = 33, +20 = 53                  / 0.69 =  77   random     7.7 GB
+--   contents        100 + URL 80 + headers 300 + title 60 + links 900 + text 2,500, in order: 400 GB
+--   bodies          60 + body (20 KB of HTML are 5 KB), in order                              500 GB
+--   attempts        110 + URL 80, by month: random within it                        190 + 20 = 21 GB
+--
+-- What is met in random order, and so wants to be in memory, is `pages` and `digests`: 20 GB. The
+-- wide rows are written at the end of their tables and read by the place that the narrow ones name.
+
+-- The last number given, by what is counted.
+CREATE TABLE IF NOT EXISTS counters (
+    name VARBINARY(32) NOT NULL PRIMARY KEY,
+    value BIGINT NOT NULL
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+INSERT IGNORE INTO counters (name, value) VALUES ('crawls', 0);
+
+-- Who this frontier is; one row, written once.
+CREATE TABLE IF NOT EXISTS frontier (
+    only_row TINYINT NOT NULL PRIMARY KEY,
+    identity MEDIUMTEXT NOT NULL          -- JSON of FrontierIdentity
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- The log's clock: a counter, not a time.
+CREATE TABLE IF NOT EXISTS clock (
+    only_row TINYINT NOT NULL PRIMARY KEY,
+    value BIGINT NOT NULL
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+INSERT IGNORE INTO clock (only_row, value) VALUES (1, 1);
+
+-- The epoch of each Redis node of the frontier. Every commit reads all rows under a shared lock, and
+-- raising one locks the row '' first: so it waits for the commits under way, and those that come
+-- after see it, though the node may have had no row before.
+CREATE TABLE IF NOT EXISTS nodes (
+    id VARBINARY(255) NOT NULL PRIMARY KEY,
+    epoch BIGINT NOT NULL
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+INSERT IGNORE INTO nodes (id, epoch) VALUES ('', 0);
+
+-- `living` is the name while the crawl is not deleted, then NULL: names are unique among those.
+CREATE TABLE IF NOT EXISTS crawls (
+    id INT UNSIGNED NOT NULL PRIMARY KEY,
+    name VARBINARY(255) NOT NULL,
+    living VARBINARY(255) NULL,
+    state VARBINARY(16) NOT NULL,
+    reason MEDIUMTEXT NOT NULL,
+    revision INT UNSIGNED NOT NULL DEFAULT 1,
+    created_ms BIGINT NOT NULL,
+    started_ms BIGINT NOT NULL DEFAULT 0,
+    finished_ms BIGINT NOT NULL DEFAULT 0,
+    deleted TINYINT NOT NULL DEFAULT 0,   -- 1 while its rows are being removed in steps
+    options MEDIUMTEXT NOT NULL,          -- JSON of CrawlOptions
+    roots MEDIUMTEXT NOT NULL,            -- JSON list
+    UNIQUE KEY crawls_living (living)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- Time under way, apart from `crawls`: commits share a lock on that row all the time.
+CREATE TABLE IF NOT EXISTS times (
+    crawl INT UNSIGNED NOT NULL PRIMARY KEY,
+    spent_ms BIGINT NOT NULL,             -- without stops and pauses
+    looked_ms BIGINT NOT NULL             -- when it was last counted
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- The current version of each page: what decisions need, and where the rest lies.
+CREATE TABLE IF NOT EXISTS pages (
+    crawl INT UNSIGNED NOT NULL,
+    fingerprint BIGINT NOT NULL,
+    stamp BIGINT NOT NULL,                -- never goes down
+    place BIGINT NOT NULL,                -- of the wide row in `contents`
+    fetched_ms BIGINT NOT NULL,
+    status SMALLINT NOT NULL,
+    body_bytes INT UNSIGNED NOT NULL,     -- before compression; 0: no body is kept
+    digest VARBINARY(16) NOT NULL,
+    host INT UNSIGNED NOT NULL,           -- hash of the host, for lists of one host
+    wide INT UNSIGNED NOT NULL,           -- bytes of the wide row, for chunks of bounded size
+    PRIMARY KEY (crawl, fingerprint),
+    KEY pages_by_stamp (crawl, stamp, place, fingerprint, status, fetched_ms),
+    KEY pages_by_host (crawl, host, stamp, place, fingerprint)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- The wide columns of the current version. A refetch writes a new row and deletes the old one.
+CREATE TABLE IF NOT EXISTS contents (
+    crawl INT UNSIGNED NOT NULL,
+    place BIGINT NOT NULL,
+    fingerprint BIGINT NOT NULL,
+    elapsed_ms BIGINT NOT NULL,
+    depth BIGINT NOT NULL,
+    truncated TINYINT NOT NULL,
+    url MEDIUMTEXT NOT NULL,
+    final_url MEDIUMTEXT NULL,            -- NULL: equal to url
+    language MEDIUMTEXT NOT NULL,
+    encoding MEDIUMTEXT NOT NULL,
+    title MEDIUMTEXT NOT NULL,
+    headers MEDIUMTEXT NOT NULL,          -- JSON object
+    fields MEDIUMTEXT NULL,               -- JSON object of the user's hook, or NULL
+    links LONGBLOB NOT NULL,              -- msgpack list of Admission: the log of what was admitted
+    text LONGBLOB NOT NULL,
+    PRIMARY KEY (crawl, place, fingerprint)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- Versions that are no longer current, or came late. A crawl that fetches once writes none.
+CREATE TABLE IF NOT EXISTS versions (
+    crawl INT UNSIGNED NOT NULL,
+    fingerprint BIGINT NOT NULL,
+    fetched_ms BIGINT NOT NULL,
+    status SMALLINT NOT NULL,
+    body_bytes INT UNSIGNED NOT NULL,
+    digest VARBINARY(16) NOT NULL,
+    PRIMARY KEY (crawl, fingerprint, fetched_ms)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- Equal bodies are kept once a crawl, for as long as the crawl.
+CREATE TABLE IF NOT EXISTS digests (
+    crawl INT UNSIGNED NOT NULL,
+    digest VARBINARY(16) NOT NULL,
+    place BIGINT NOT NULL,                -- of the body in `bodies`
+    bytes INT UNSIGNED NOT NULL,          -- as stored, for chunks of bounded size
+    PRIMARY KEY (crawl, digest)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+CREATE TABLE IF NOT EXISTS bodies (
+    crawl INT UNSIGNED NOT NULL,
+    place BIGINT NOT NULL,
+    digest VARBINARY(16) NOT NULL,
+    file VARBINARY(255) NOT NULL,         -- '': the body is here
+    start BIGINT UNSIGNED NOT NULL,       -- of its record in the file
+    length BIGINT UNSIGNED NOT NULL,
+    body LONGBLOB NOT NULL,
+    PRIMARY KEY (crawl, place, digest)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- A URL's last word where it has no newer page.
+CREATE TABLE IF NOT EXISTS finals (
+    crawl INT UNSIGNED NOT NULL,
+    fingerprint BIGINT NOT NULL,
+    stamp BIGINT NOT NULL,                -- never goes down
+    state VARBINARY(16) NOT NULL,
+    kind MEDIUMTEXT NOT NULL,
+    code BIGINT NOT NULL,
+    depth BIGINT NOT NULL,
+    level BIGINT NOT NULL,
+    at_ms BIGINT NOT NULL,
+    url MEDIUMTEXT NOT NULL,
+    detail MEDIUMTEXT NOT NULL,
+    PRIMARY KEY (crawl, fingerprint),
+    KEY finals_by_state (crawl, state, fingerprint),
+    KEY finals_by_stamp (crawl, stamp, fingerprint)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- The journal: one row a try, in partitions by month (UTC), so that a month goes in no time.
+-- `rest` takes what nobody prepared a month for; it is divided when months are prepared.
+CREATE TABLE IF NOT EXISTS attempts (
+    crawl INT UNSIGNED NOT NULL,
+    fingerprint BIGINT NOT NULL,
+    at_ms BIGINT NOT NULL,
+    code BIGINT NOT NULL,                 -- HTTP status, or 0 where no answer came
+    errors BIGINT NOT NULL,
+    wait DOUBLE NULL,                     -- seconds until the next try, or NULL
+    elapsed_ms BIGINT NOT NULL,
+    kind MEDIUMTEXT NOT NULL,
+    url MEDIUMTEXT NOT NULL,
+    worker MEDIUMTEXT NOT NULL,
+    detail MEDIUMTEXT NOT NULL,
+    PRIMARY KEY (crawl, fingerprint, at_ms)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin
+PARTITION BY RANGE (at_ms) (PARTITION rest VALUES LESS THAN MAXVALUE);
+
+-- Sums, each in up to 16 slots by connection, so that commits side by side do not wait for one row.
+CREATE TABLE IF NOT EXISTS hosts (
+    crawl INT UNSIGNED NOT NULL,
+    host VARBINARY(512) NOT NULL,
+    slot TINYINT UNSIGNED NOT NULL,
+    attempts BIGINT NOT NULL,
+    answers BIGINT NOT NULL,              -- attempts with a code
+    elapsed_ms BIGINT NOT NULL,           -- of the answers
+    PRIMARY KEY (crawl, host, slot)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+CREATE TABLE IF NOT EXISTS sums (
+    crawl INT UNSIGNED NOT NULL,
+    slot TINYINT UNSIGNED NOT NULL,
+    pages BIGINT NOT NULL,                -- with a status of 200 … 299
+    bytes BIGINT NOT NULL,                -- of their bodies
+    dead BIGINT NOT NULL,
+    gone BIGINT NOT NULL,
+    excluded BIGINT NOT NULL,
+    PRIMARY KEY (crawl, slot)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- The log of seeds: a row a batch, its number in order of time and never used again.
+CREATE TABLE IF NOT EXISTS seed_batches (
+    id BIGINT NOT NULL PRIMARY KEY,
+    crawl INT UNSIGNED NOT NULL,
+    stamp BIGINT NOT NULL,
+    pending TINYINT NOT NULL,
+    forced TINYINT NOT NULL,
+    urls LONGBLOB NOT NULL,               -- msgpack list of Admission
+    KEY seed_batches_pending (pending, id),
+    KEY seed_batches_by_crawl (crawl, id),
+    KEY seed_batches_by_stamp (forced, stamp, id)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- Hosts that answered 429 or 503, written through from the frontier.
+CREATE TABLE IF NOT EXISTS blocks (
+    host VARBINARY(512) NOT NULL PRIMARY KEY,
+    until_ms BIGINT NOT NULL,
+    reason MEDIUMTEXT NOT NULL
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- URLs beyond the frontier's memory budget. A row goes when its page or final state is stored, or
+-- when it turns out to have been fetched already.
+CREATE TABLE IF NOT EXISTS overflow (
+    crawl INT UNSIGNED NOT NULL,
+    fingerprint BIGINT NOT NULL,
+    id BIGINT NOT NULL,                   -- order of arrival
+    partition_no INT NOT NULL,
+    queued BIGINT NOT NULL DEFAULT 0,     -- epoch of the node that has it in memory, 0: none
+    level INT NOT NULL,
+    depth BIGINT NOT NULL,
+    redirects BIGINT NOT NULL,
+    host VARBINARY(512) NOT NULL,
+    url MEDIUMTEXT NOT NULL,
+    PRIMARY KEY (crawl, fingerprint),
+    UNIQUE KEY overflow_by_id (partition_no, id),
+    -- A host's best row first; hosts by name; whether a crawl has any (all with queued = 0).
+    KEY overflow_waiting (queued, crawl, partition_no, host, level, id),
+    KEY overflow_queued (partition_no, queued)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- What is being deleted: a whole crawl, or what waits of one host in it.
+CREATE TABLE IF NOT EXISTS purges (
+    id BIGINT NOT NULL PRIMARY KEY,
+    crawl INT UNSIGNED NOT NULL,
+    host VARBINARY(512) NOT NULL DEFAULT '',  -- '': all of the crawl
+    asked_ms BIGINT NOT NULL,
+    total BIGINT NOT NULL DEFAULT 0,      -- rows or tasks at the beginning; 0: not counted yet
+    removed BIGINT NOT NULL DEFAULT 0,
+    UNIQUE KEY purges_by_host (crawl, host)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;

@@ -1,0 +1,141 @@
+"""The log that a Redis node is refilled from, on MySQL; see :mod:`store.log`.
+
+A window is read crawl by crawl, in the order (stamp, place, fingerprint) of an index. A row's stamp
+never goes down, so one that is stamped anew while it is being read is met again, not passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from schema.records import Stamp
+from store.mysql.connection import Db
+from store.mysql.sql import keys
+from store.rows import Row
+
+PACKET_MARGIN = 4096
+"""Bytes of a packet that are not the statement's."""
+SEEDS = "id, crawl, forced, urls, stamp"
+SEED_ROWS = 20
+"""Batches read at a time; one may hold some megabytes."""
+
+
+def begin(db: Db) -> tuple[Stamp, int, int]:
+    """What a commit needs to know: its stamp, the longest statement, the slot of its sums.
+
+    Keeps the epochs of all nodes as they are until the transaction ends.
+    """
+    db.execute("SELECT id, epoch FROM nodes ORDER BY id LOCK IN SHARE MODE")
+    epochs = _epochs(db.fetchall())
+    db.execute("SELECT value, @@max_allowed_packet, CONNECTION_ID() FROM clock")
+    ((value, packet, connection),) = db.fetchall()
+    return Stamp(value, epochs), packet - PACKET_MARGIN, connection % 16
+
+
+def clock(db: Db) -> Stamp:
+    """The log's clock and the epochs, read together."""
+    db.execute("SELECT value, id, epoch FROM clock JOIN nodes")
+    found = db.fetchall()
+    return Stamp(found[0][0], _epochs([row[1:] for row in found]))
+
+
+def tick(db: Db) -> int:
+    """Raise the clock."""
+    db.execute("UPDATE clock SET value = value + 1")
+    db.execute("SELECT value FROM clock")
+    ((value,),) = db.fetchall()
+    return int(value)
+
+
+def _epochs(found: Sequence[Row]) -> dict[str, int]:
+    return {node.decode(): epoch for node, epoch in found if node}
+
+
+def epochs(db: Db) -> dict[str, int]:
+    """Node → its epoch, which stays until the transaction ends."""
+    return begin(db)[0].epochs
+
+
+def raise_epoch(db: Db, node: str, known: int, epoch: int) -> bool:
+    """See ``Store.raise_epoch``. Waits for the commits under way."""
+    db.execute("SELECT id FROM nodes WHERE id = '' FOR UPDATE")
+    db.execute("SELECT epoch FROM nodes WHERE id = %s FOR UPDATE", (node.encode(),))
+    found = db.fetchone()
+    if (found[0] if found else 0) != known:
+        return False
+    db.execute(
+        "INSERT INTO nodes (id, epoch) VALUES (%s, %s) "
+        "ON DUPLICATE KEY UPDATE epoch = VALUES(epoch)",
+        (node.encode(), epoch),
+    )
+    return True
+
+
+def settle_seeds(db: Db, batch: int, least: int, under: Mapping[str, int]) -> bool:
+    """Mark a batch as admitted if it is stamped ``least`` or later and no epoch was raised."""
+    known = epochs(db)
+    if any(known.get(node, 0) > epoch for node, epoch in under.items()):
+        return False
+    db.execute("SELECT stamp, pending FROM seed_batches WHERE id = %s FOR UPDATE", (batch,))
+    found = db.fetchone()
+    if found is None:
+        return True
+    if found[0] < least:
+        return False
+    if found[1]:
+        db.execute("UPDATE seed_batches SET pending = 0 WHERE id = %s", (batch,))
+    return True
+
+
+def restamp_seeds(db: Db, batch: int) -> Stamp:
+    """See ``Store.restamp_seeds``."""
+    now, _, _ = begin(db)
+    db.execute("SELECT crawl FROM seed_batches WHERE id = %s", (batch,))
+    for row in db.fetchall():  # its end must see the batch, or come before
+        db.execute("SELECT id FROM crawls WHERE id = %s LOCK IN SHARE MODE", row)
+    db.execute(
+        "UPDATE seed_batches SET stamp = GREATEST(stamp, %s), pending = 1 WHERE id = %s",
+        (now.clock, batch),
+    )
+    return now
+
+
+def seeds(db: Db, forced: bool, since: int, after: tuple[int, int]) -> list[Row]:
+    """Rows of :data:`SEEDS` stamped ``since`` or later, after (stamp, id)."""
+    found: list[Row] = []
+    sql = f"SELECT {SEEDS} FROM seed_batches FORCE INDEX (seed_batches_by_stamp) WHERE forced = %s"
+    end = f"ORDER BY stamp, id LIMIT {SEED_ROWS}"
+    if after[0] >= since:
+        db.execute(f"{sql} AND stamp = %s AND id > %s {end}", (int(forced), *after))
+        found += db.fetchall()
+        since = after[0] + 1
+    if len(found) < SEED_ROWS:
+        db.execute(f"{sql} AND stamp >= %s {end}", (int(forced), since))
+        found += db.fetchall()
+    return found
+
+
+def stamps(db: Db, crawl: int, fingerprints: Sequence[int]) -> list[Row]:
+    """(fingerprint, stamp) of pages and final states, the latter after the former."""
+    return [
+        row
+        for table in ("pages", "finals")
+        for row in keys(db, f"SELECT fingerprint, stamp FROM {table} WHERE", crawl, fingerprints)
+    ]
+
+
+def size(db: Db, crawls: Sequence[int], since: int) -> tuple[int, int, int]:
+    """Rows of a window: pages, final states, batches of seeds."""
+    pages = finals = 0
+    for crawl in crawls:
+        for table in ("pages", "finals"):
+            db.execute(
+                f"SELECT COUNT(*) FROM {table} FORCE INDEX ({table}_by_stamp) "
+                "WHERE crawl = %s AND stamp >= %s",
+                (crawl, since),
+            )
+            ((count,),) = db.fetchall()
+            pages, finals = (pages + count, finals) if table == "pages" else (pages, finals + count)
+    db.execute("SELECT COUNT(*) FROM seed_batches WHERE forced IN (0, 1) AND stamp >= %s", (since,))
+    ((batches,),) = db.fetchall()
+    return pages, finals, batches

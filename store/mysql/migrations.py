@@ -1,0 +1,126 @@
+"""Migrations on MySQL: the numbered files of ``schema/sql/mysql``, one process at a time.
+
+A statement that changes a table commits by itself, so a file that fails half-way is run again from
+its beginning: each of its statements must be safe to repeat.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import schema
+from schema.clock import epoch_ms
+from schema.errors import Unavailable
+from store.migrate import Applied, Migration, Told, load, pending, refusal
+from store.mysql.cluster import Cluster
+from store.mysql.connection import Db
+from store.mysql.topology import Topology
+
+FOLDER = Path(schema.__file__).parent / "sql" / "mysql"
+LOCK_SECONDS = 20
+"""How long a process waits for another one that migrates."""
+
+_TABLE = """CREATE TABLE IF NOT EXISTS migrations (
+    number INT NOT NULL PRIMARY KEY, name VARBINARY(100) NOT NULL, checksum VARBINARY(64) NOT NULL,
+    applied_ms BIGINT NOT NULL) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4"""
+_CLUSTERS = frozenset({"fence", "votes"})
+"""Tables of the cluster itself, which may be there before any content."""
+
+
+def statements(sql: str) -> Iterator[str]:
+    """Split a script at semicolons that end a line."""
+    for statement in re.split(r";[ \t]*(?:\n|$)", sql):
+        if re.sub(r"--[^\n]*", "", statement).strip():
+            yield statement.strip()
+
+
+def prepare(cluster: Cluster, folder: Path = FOLDER) -> None:
+    """Set up a database without tables, and refuse one of a version before this one.
+
+    Unlike on SQLite nothing else is applied by itself: a change of a large table takes its time,
+    and its moment is for a person to choose. Raises InvalidConfig, Unavailable.
+    """
+    if cluster.read(_tables) <= _CLUSTERS:
+        migrate(cluster, folder)
+    due = pending(load(folder), cluster.read(applied), post=False)
+    if due:
+        raise refusal(
+            f"is of a version before this one (migration {due[0]} is missing): "
+            "run greencrawl migrate"
+        )
+
+
+def migrate(
+    cluster: Cluster,
+    folder: Path = FOLDER,
+    *,
+    post: bool = True,
+    told: Told = lambda _: None,
+) -> int:
+    """Apply what is pending; returns how many files were applied.
+
+    Raises InvalidConfig for a newer, edited or foreign database, Unavailable.
+    """
+    return cluster.write(lambda db: _migrate(db, load(folder), post, told))
+
+
+def _migrate(db: Db, available: list[Migration], post: bool, told: Told) -> int:
+    db.execute("SELECT GET_LOCK(CONCAT('greencrawl.', DATABASE()), %s)", (LOCK_SECONDS,))
+    if db.fetchone() != (1,):
+        raise Unavailable("another process is migrating the database")
+    try:
+        foreign = _tables(db) - _CLUSTERS
+        if foreign and "migrations" not in foreign:
+            raise refusal(f"is another program's database (it has a table {min(foreign)!r})")
+        todo = pending(available, applied(db), post=post)
+        db.execute(_TABLE)
+        for migration in todo:
+            told(migration)
+            for statement in statements(migration.sql):
+                db.execute(statement)
+            db.execute(
+                "INSERT INTO migrations (number, name, checksum, applied_ms) "
+                "VALUES (%s, %s, %s, %s)",
+                (migration.number, migration.name, migration.checksum, epoch_ms()),
+            )
+            db.connection.commit()
+    finally:
+        db.execute("SELECT RELEASE_LOCK(CONCAT('greencrawl.', DATABASE()))")
+    return len(todo)
+
+
+def _tables(db: Db) -> frozenset[str]:
+    db.execute("SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()")
+    return frozenset(row[0] for row in db.fetchall())
+
+
+def applied(db: Db) -> dict[int, Applied]:
+    """Number → what is known of each migration that was applied."""
+    if "migrations" not in _tables(db):
+        return {}
+    db.execute("SELECT number, name, checksum FROM migrations")
+    return {
+        number: Applied(name.decode(), checksum.decode())
+        for number, name, checksum in db.fetchall()
+    }
+
+
+class MysqlUpgrade:
+    """:class:`store.migrate.Upgrade` of the database of a cluster."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._cluster = Cluster(topology)
+
+    def pending(self) -> list[Migration]:
+        """See :class:`store.migrate.Upgrade`."""
+        return pending(load(FOLDER), self._cluster.read(applied))
+
+    def apply(self, *, post: bool, told: Told) -> int:
+        """See :class:`store.migrate.Upgrade`."""
+        return migrate(self._cluster, post=post, told=told)
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._cluster.close()

@@ -1,0 +1,218 @@
+"""Records ⇄ rows of the MySQL tables; what a column holds is as in :mod:`store.rows`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from zlib import crc32
+
+import gevent
+from msgspec import Struct
+
+from schema import wire
+from schema.records import Attempt, Commit, Final, StoredPage
+from schema.urls import host_of
+from store import rows
+from store.errors import Unstorable
+from store.rows import Codec, Row
+
+CONTENTS = (
+    "crawl, place, fingerprint, elapsed_ms, depth, truncated, url, final_url, language, encoding, "
+    "title, headers, fields, links, text"
+)
+ATTEMPTS = "crawl, fingerprint, at_ms, code, errors, wait, elapsed_ms, kind, url, worker, detail"
+FINALS = "crawl, fingerprint, stamp, state, kind, code, depth, level, at_ms, url, detail"
+FINAL_READ = "crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail"
+
+ROW_READ = (
+    "p.fingerprint, p.fetched_ms, p.status, p.digest, p.body_bytes, c.elapsed_ms, c.depth, "
+    "c.truncated, c.url, c.final_url, c.language, c.encoding, c.title"
+)
+"""Columns of :func:`page`, of ``pages p`` and ``contents c``; more follow by the detail."""
+TEXT_READ = ROW_READ + ", c.headers, c.fields, c.links, c.text"
+BODY_READ = TEXT_READ + ", b.body, b.file, b.start, b.length"
+PAGE_FROM = (
+    "FROM pages p STRAIGHT_JOIN contents c ON c.crawl = p.crawl AND c.place = p.place "
+    "AND c.fingerprint = p.fingerprint"
+)
+BODY_FROM = (
+    f"{PAGE_FROM} LEFT JOIN digests d ON p.body_bytes > 0 AND d.crawl = p.crawl "
+    "AND d.digest = p.digest "
+    "LEFT JOIN bodies b ON b.crawl = d.crawl AND b.place = d.place AND b.digest = d.digest"
+)
+READS = {
+    "row": f"SELECT {ROW_READ} {PAGE_FROM}",
+    "text": f"SELECT {TEXT_READ} {PAGE_FROM}",
+    "body": f"SELECT {BODY_READ} {BODY_FROM}",
+}
+
+DIGEST_BYTES = 16
+_PACK_BYTES = 1024 * 1024  # compressed without letting other greenlets run: some milliseconds
+_ROW_BYTES = 300  # of a wide row besides its blobs and JSON, about
+
+
+class Page(Struct):
+    """A page on its way into the tables. ``links`` and ``text`` are packed; the body not yet."""
+
+    crawl: int
+    fingerprint: int
+    fetched_ms: int
+    status: int
+    digest: bytes
+    host: int
+    url: str
+    plain: bytes
+    """The body as fetched."""
+    links: bytes
+    wide: Row
+    """Columns of :data:`CONTENTS` after ``fingerprint`` and before ``links``."""
+    text: bytes
+    packed: bytes | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.crawl, self.fingerprint
+
+    @property
+    def wide_bytes(self) -> int:
+        """Of its wide row, about."""
+        blobs = len(self.links) + len(self.text)
+        return _ROW_BYTES + blobs + sum(len(value) for value in self.wide if type(value) is str)
+
+
+class Prepared(Struct):
+    """A :class:`Commit` as rows, made before the transaction."""
+
+    pages: list[Page]
+    attempts: list[Row]
+    """Of :data:`ATTEMPTS`."""
+    hosts: list[bytes]
+    """Of each attempt."""
+    finals: list[Final]
+
+
+def host_hash(host: str) -> int:
+    """32 bits of a host's name."""
+    return crc32(host.encode("utf-8", "replace"))
+
+
+def host_key(url: str) -> bytes:
+    """Host of a URL as a column holds it; b"" for what is not canonical."""
+    try:
+        return host_of(url).encode()[:512]
+    except (ValueError, IndexError):
+        return b""
+
+
+def prepare(codec: Codec, work: Commit) -> Prepared:
+    """Encode ``work``, letting other greenlets run. Raises Unstorable naming the record."""
+    records: list[StoredPage | Attempt | Final] = [*work.pages, *work.attempts, *work.finals]
+    for record in records:
+        if rows.bounded(record.fingerprint) != record.fingerprint:
+            raise Unstorable(record.url, "a fingerprint is a signed 64-bit integer")
+    pages, done = [], 0
+    for one in work.pages:
+        pages.append(_page(codec, one))
+        done += len(one.text) + 1000
+        if done > _PACK_BYTES:
+            gevent.sleep(0)
+            done = 0
+    attempts = [_attempt(one) for one in work.attempts]
+    return Prepared(pages, attempts, [host_key(row[8]) for row in attempts], work.finals)
+
+
+def _page(codec: Codec, page: StoredPage) -> Page:
+    digest = page.digest or rows.hash_body(page.body)
+    if len(digest) > DIGEST_BYTES:
+        raise Unstorable(page.url, f"a digest of {len(digest)} bytes")
+    url = rows.clean(page.url)
+    return Page(
+        crawl=page.crawl,
+        fingerprint=page.fingerprint,
+        fetched_ms=rows.bounded(page.fetched_ms),
+        status=min(max(page.status, 0), 32_767),
+        digest=digest,
+        host=crc32(host_key(url)),
+        url=url,
+        plain=page.body,
+        links=codec.pack_links(page.links),
+        wide=(
+            rows.bounded(page.elapsed_ms), rows.bounded(page.depth), page.truncated, url,
+            None if page.final_url == page.url else rows.clean(page.final_url),
+            rows.clean(page.language), rows.clean(page.encoding), rows.clean(page.title),
+            rows.json_text(page.headers, page.url) if page.headers else "{}",
+            None if page.fields is None else rows.json_text(page.fields, page.url),
+        ),
+        text=codec.pack(rows.clean(page.text).encode()),
+    )  # fmt: skip
+
+
+def pack_bodies(codec: Codec, pages: Sequence[Page]) -> None:
+    """Compress bodies that are not yet, letting other greenlets run."""
+    done = 0
+    for page in pages:
+        if page.packed is None:
+            page.packed = codec.pack(page.plain)
+            done += len(page.plain)
+        if done > _PACK_BYTES:
+            gevent.sleep(0)
+            done = 0
+
+
+def _attempt(attempt: Attempt) -> Row:
+    return (
+        attempt.crawl, attempt.fingerprint, rows.bounded(attempt.at_ms),
+        rows.bounded(attempt.code), rows.bounded(attempt.errors), attempt.wait,
+        rows.bounded(attempt.elapsed_ms), rows.clean(attempt.kind), rows.clean(attempt.url),
+        rows.clean(attempt.worker), rows.clean(attempt.detail),
+    )  # fmt: skip
+
+
+def attempt(row: Row) -> Attempt:
+    """The attempt of a row of :data:`ATTEMPTS`."""
+    crawl, fingerprint, at_ms, code, errors, wait, elapsed_ms, kind, url, worker, detail = row
+    return Attempt(
+        crawl=crawl, fingerprint=fingerprint, url=url, code=code, kind=kind, errors=errors,
+        wait=wait, detail=detail, at_ms=at_ms, elapsed_ms=elapsed_ms, worker=worker,
+    )  # fmt: skip
+
+
+def final_row(final: Final, stamp: int) -> Row:
+    """A row of :data:`FINALS`."""
+    return (
+        final.crawl, final.fingerprint, stamp, final.state, rows.clean(final.kind),
+        rows.bounded(final.code), rows.bounded(final.depth), rows.bounded(final.level),
+        rows.bounded(final.at_ms), rows.clean(final.url), rows.clean(final.detail),
+    )  # fmt: skip
+
+
+def final(row: Row) -> Final:
+    """The final state of a row of :data:`FINAL_READ`."""
+    crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail = row
+    word: Any = state.decode()
+    return Final(
+        crawl=crawl, fingerprint=fingerprint, url=url, state=word, kind=kind, detail=detail,
+        code=code, depth=depth, level=level, at_ms=at_ms,
+    )  # fmt: skip
+
+
+def page(codec: Codec, crawl: int, row: Row) -> tuple[StoredPage, Row]:
+    """The page of a row of a :data:`READS`, without its body; and what says where that is."""
+    (
+        fingerprint, fetched_ms, status, digest, body_bytes, elapsed_ms, depth, truncated, url,
+        final_url, language, encoding, title, *more,
+    ) = row  # fmt: skip
+    made = StoredPage(
+        crawl=crawl, fingerprint=fingerprint, url=url,
+        final_url=url if final_url is None else final_url, status=status, fetched_ms=fetched_ms,
+        elapsed_ms=elapsed_ms, depth=depth, truncated=bool(truncated), title=title,
+        language=language, encoding=encoding, digest=digest, body_bytes=body_bytes,
+    )  # fmt: skip
+    if not more:
+        return made, ()
+    headers, fields, links, text, *body = more
+    made.headers = wire.from_json(headers, dict[str, str])
+    made.fields = None if fields is None else wire.from_json(fields, dict[str, Any])
+    made.links = codec.links(links)
+    made.text = codec.unpack(text).decode()
+    return made, tuple(body) if body_bytes else ()

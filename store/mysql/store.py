@@ -1,0 +1,574 @@
+"""The store on MySQL or MariaDB, shared by processes of many machines.
+
+Each call takes a connection of a pool and waits for the server as a greenlet. What decides anything
+is asked of the server that takes writes; streams and sums may come from a replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+import pymysql
+from gevent.threadpool import ThreadPool
+from msgspec.structs import replace
+
+from schema import faults, wire
+from schema.clock import epoch_ms
+from schema.records import (
+    Admission,
+    Attempt,
+    Commit,
+    Crawl,
+    CrawlOptions,
+    CrawlState,
+    Final,
+    FrontierIdentity,
+    Mark,
+    Overflow,
+    PageFilter,
+    Purge,
+    SeedBatch,
+    Stamp,
+    StoredPage,
+    Version,
+)
+from store import rows as common
+from store.base import EVERY, MARGIN, Detail
+from store.bodies import Bodies, Place
+from store.errors import BodyAway, Unstorable
+from store.mysql import (
+    commits,
+    crawls,
+    log,
+    migrations,
+    months,
+    overflow,
+    purges,
+    reading,
+    rows,
+)
+from store.mysql.cluster import Cluster
+from store.mysql.connection import Db
+from store.mysql.grouped import Grouped
+from store.mysql.numbers import Numbers
+from store.mysql.topology import Topology
+from store.rows import Codec, Row
+
+T = TypeVar("T")
+
+
+class MysqlStore:
+    """:class:`store.base.Store` on a cluster; a database without tables is set up at opening.
+
+    ``bodies`` keeps bodies in files; without it they are in the database. Raises InvalidConfig for
+    a database of another version or program, Unavailable when no server takes writes.
+    """
+
+    def __init__(self, topology: Topology, bodies: Bodies | None = None) -> None:
+        self._cluster = Cluster(topology)
+        self._seeds = Grouped(self._cluster)
+        self._codec = Codec()
+        self._ids = Numbers()
+        self._bodies = bodies
+        self._files = ThreadPool(1) if bodies is not None else None
+        try:
+            migrations.prepare(self._cluster)
+        except BaseException:
+            self.close()
+            raise
+
+    # -- the frontier's identity and the log's clock
+
+    def frontier(self) -> FrontierIdentity | None:
+        """See :class:`store.base.Store`."""
+        found = self._cluster.read(lambda db: _all(db, "SELECT identity FROM frontier"))
+        return wire.from_json(found[0][0], FrontierIdentity) if found else None
+
+    def create_frontier(self, identity: FrontierIdentity) -> FrontierIdentity:
+        """See :class:`store.base.Store`."""
+
+        def create(db: Db) -> str:
+            db.execute(
+                "INSERT INTO frontier (only_row, identity) VALUES (1, %s) "
+                "ON DUPLICATE KEY UPDATE only_row = 1",
+                (wire.to_json(identity).decode(),),
+            )
+            text: str = _all(db, "SELECT identity FROM frontier")[0][0]
+            return text
+
+        return wire.from_json(self._cluster.write(create), FrontierIdentity)
+
+    def put_layout(self, layout: int) -> FrontierIdentity:
+        """See :class:`store.base.Store`."""
+
+        def put(db: Db) -> FrontierIdentity:
+            text: str = _all(db, "SELECT identity FROM frontier FOR UPDATE")[0][0]
+            identity = replace(wire.from_json(text, FrontierIdentity), layout=layout)
+            db.execute("UPDATE frontier SET identity = %s", (wire.to_json(identity).decode(),))
+            return identity
+
+        return self._cluster.write(put)
+
+    def tick(self) -> int:
+        """See :class:`store.base.Store`."""
+        return self._cluster.write(log.tick)
+
+    def clock(self) -> Stamp:
+        """See :class:`store.base.Store`."""
+        return self._cluster.read(log.clock)
+
+    def raise_epoch(self, node: str, known: int, epoch: int) -> bool:
+        """See :class:`store.base.Store`."""
+        return self._cluster.write(lambda db: log.raise_epoch(db, node, known, epoch))
+
+    # -- crawls
+
+    def put_crawl(self, name: str, options: CrawlOptions, roots: Sequence[str]) -> Crawl:
+        """See :class:`store.base.Store`."""
+        return self._cluster.write(lambda db: crawls.put(db, name, options, roots, epoch_ms()))
+
+    def crawls(self) -> list[Crawl]:
+        """See :class:`store.base.Store`."""
+        return self._cluster.read(crawls.every)
+
+    def crawl(self, name_or_id: str | int) -> Crawl:
+        """See :class:`store.base.Store`."""
+        return self._cluster.read(lambda db: crawls.get(db, name_or_id))
+
+    def add_roots(self, crawl: int, roots: Sequence[str]) -> Crawl:
+        """See :class:`store.base.Store`."""
+        return self._cluster.write(lambda db: crawls.add_roots(db, crawl, roots))
+
+    def set_state(self, crawl: int, state: CrawlState, reason: str = "") -> Crawl:
+        """See :class:`store.base.Store`."""
+        return self._cluster.write(
+            lambda db: crawls.set_state(db, crawl, state, reason, epoch_ms())
+        )
+
+    def count_time(self, crawl: int, now_ms: int, most_ms: int) -> int:
+        """See :class:`store.base.Store`."""
+        return self._cluster.write(lambda db: crawls.count_time(db, crawl, now_ms, most_ms))
+
+    def delete_crawl(self, crawl: int) -> None:
+        """See :class:`store.base.Store`. The crawl is unknown at once, its rows go in steps."""
+        self._cluster.write(lambda db: crawls.mark_deleted(db, crawl))
+        while self._cluster.write(lambda db: crawls.purge_step(db, crawl)) is not None:
+            pass
+
+    # -- deletions in the background
+
+    def purges(self) -> list[Purge]:
+        """See :class:`store.base.Store`."""
+        return self._cluster.read(purges.every)
+
+    def add_purge(self, crawl: int, host: str = "") -> Purge:
+        """See :class:`store.base.Store`. Raises UnknownCrawl."""
+        return self._cluster.write(lambda db: purges.add(db, self._ids, crawl, host, epoch_ms()))
+
+    def purge_size(self, purge: Purge) -> int:
+        """See :class:`store.base.Store`."""
+        return self._cluster.scan(lambda db: purges.size(db, purge))
+
+    def note_purge(self, purge: int, removed: int, total: int = 0) -> None:
+        """See :class:`store.base.Store`."""
+        self._cluster.write(lambda db: purges.note(db, purge, removed, total))
+
+    def purge_step(self, purge: Purge) -> bool:
+        """See :class:`store.base.Store`."""
+        return self._cluster.write(lambda db: purges.step(db, purge))
+
+    def end_purge(self, purge: int) -> None:
+        """See :class:`store.base.Store`."""
+        self._cluster.write(lambda db: purges.end(db, purge))
+
+    # -- the log of seeds
+
+    def add_seeds(
+        self,
+        crawl: int,
+        urls: Sequence[Admission],
+        *,
+        force: bool = False,
+        claim: Callable[[int], None] | None = None,
+    ) -> int:
+        """See :class:`store.base.Store`. Raises UnknownCrawl."""
+        blob = self._codec.pack_links(urls)
+
+        def add(db: Db) -> int:
+            batch = crawls.add_seeds(db, self._ids, crawl, blob, force)
+            if claim is not None:
+                claim(batch)
+            return batch
+
+        return self._seeds.run(add)
+
+    def seeds_admitted(
+        self, batch: int, tick: int = 0, epochs: Mapping[str, int] | None = None
+    ) -> bool:
+        """See :class:`store.base.Store`."""
+        return self._seeds.run(lambda db: log.settle_seeds(db, batch, tick - MARGIN, epochs or {}))
+
+    def restamp_seeds(self, batch: int) -> Stamp:
+        """See :class:`store.base.Store`."""
+        return self._cluster.write(lambda db: log.restamp_seeds(db, batch))
+
+    def pending_seeds(self, limit: int = 100, after: int = 0) -> list[SeedBatch]:
+        """See :class:`store.base.Store`."""
+        found = self._cluster.read(lambda db: crawls.pending_rows(db, limit, after))
+        return [self._batch(*row) for row in found]
+
+    def _batch(self, number: int, crawl: int, forced: int, blob: bytes, stamp: int) -> SeedBatch:
+        urls = tuple(self._codec.links(blob))
+        return SeedBatch(id=number, crawl=crawl, urls=urls, force=bool(forced), stamp=stamp)
+
+    def seeds(self, crawl: int) -> Iterator[SeedBatch]:
+        """See :class:`store.base.Store`."""
+        after = 0
+        while found := self._cluster.scan(partial(crawls.seed_rows, crawl=crawl, after=after)):
+            for row in found:
+                yield self._batch(*row)
+            after = found[-1][0]
+
+    def requeue_dead(self, crawl: int, limit: int = 10_000) -> SeedBatch | None:
+        """See :class:`store.base.Store`. Raises UnknownCrawl."""
+        return self._cluster.write(
+            lambda db: crawls.requeue_dead(db, self._codec, self._ids, crawl, limit)
+        )
+
+    # -- reading the log: it decides what a Redis knows, so it is asked of the writing server
+
+    def log_size(self, since: int) -> tuple[int, int, int]:
+        """See :class:`store.base.Store`."""
+        known = [crawl.id for crawl in self.crawls()]
+        return self._cluster.read(lambda db: log.size(db, known, since))
+
+    def log_marks(self, since: int) -> Iterator[list[Mark]]:
+        """See :class:`store.base.Store`; crawl by crawl."""
+        known = [crawl.id for crawl in self.crawls()]
+        sql = f"SELECT p.fingerprint, c.url, p.status, p.body_bytes {rows.PAGE_FROM}"
+        for crawl in known:
+            for chunk in self._stream(crawl, sql, EVERY, "row", (since - 1, 2**63 - 1, 2**63 - 1)):
+                yield [
+                    Mark(crawl, url, common.mark_kind(status), size)
+                    for _, (_, url, status, size) in chunk
+                ]
+        for crawl in known:
+            at = (-1, 0)
+            while found := self._cluster.read(
+                partial(reading.final_marks, crawl=crawl, since=since, after=at)
+            ):
+                yield [
+                    Mark(crawl, url, common.mark_kind(state.decode()), 0)
+                    for _, _, url, state in found
+                ]
+                at = found[-1][:2]
+
+    def log_links(self, since: int) -> Iterator[list[tuple[int, list[Admission]]]]:
+        """See :class:`store.base.Store`; crawl by crawl."""
+        sql = f"SELECT p.fingerprint, c.links {rows.PAGE_FROM}"
+        for crawl in [crawl.id for crawl in self.crawls()]:
+            for chunk in self._stream(crawl, sql, EVERY, "text", (since - 1, 2**63 - 1, 2**63 - 1)):
+                found = [(crawl, self._codec.links(blob)) for _, (_, blob) in chunk if blob]
+                if found:
+                    yield found
+
+    def _stream(
+        self, crawl: int, sql: str, wanted: PageFilter, detail: Detail, after: reading.At
+    ) -> Iterator[list[tuple[reading.At, Row]]]:
+        read = self._cluster.read
+        return reading.stream(read, read, crawl, sql, wanted, detail, after)
+
+    def log_seeds(self, since: int, *, force: bool) -> Iterator[SeedBatch]:
+        """See :class:`store.base.Store`."""
+        at = (-1, 0)
+        while found := self._cluster.read(partial(log.seeds, forced=force, since=since, after=at)):
+            for row in found:
+                yield self._batch(*row)
+            at = (found[-1][4], found[-1][0])
+
+    def stamps(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, int]:
+        """See :class:`store.base.Store`."""
+        latest: dict[int, int] = {}
+        for number, stamp in self._cluster.read(lambda db: log.stamps(db, crawl, fingerprints)):
+            latest[number] = max(stamp, latest.get(number, stamp))
+        return latest
+
+    # -- the overflow
+
+    def put_overflow(self, crawl: int, items: Sequence[Overflow]) -> None:
+        """See :class:`store.base.Store`."""
+        self._cluster.write(lambda db: overflow.put(db, self._ids, crawl, items))
+
+    def overflow(self, crawl: int, partition: int, host: str, limit: int) -> list[Overflow]:
+        """See :class:`store.base.Store`."""
+        return self._cluster.read(lambda db: overflow.best(db, crawl, partition, host, limit))
+
+    def overflow_taken(self, items: Sequence[Overflow], node: str, epoch: int) -> None:
+        """See :class:`store.base.Store`."""
+        self._cluster.write(lambda db: overflow.taken(db, items, node, epoch))
+
+    def overflow_hosts(self, crawl: int, partition: int, after: str, limit: int) -> list[str]:
+        """See :class:`store.base.Store`."""
+        return self._cluster.read(lambda db: overflow.hosts(db, crawl, partition, after, limit))
+
+    def overflow_places(self) -> list[tuple[int, int]]:
+        """See :class:`store.base.Store`."""
+        return self._cluster.read(overflow.places)
+
+    def overflow_of(self, partition: int) -> Iterator[tuple[int, list[Overflow]]]:
+        """See :class:`store.base.Store`."""
+        after = 0
+        while found := self._cluster.read(
+            partial(overflow.page, partition=partition, after=after, limit=reading.CHUNK_ROWS)
+        ):
+            by_crawl: dict[int, list[Overflow]] = {}
+            for crawl, row in found:
+                by_crawl.setdefault(crawl, []).append(row)
+            yield from by_crawl.items()
+            after = found[-1][1].id
+
+    def free_overflow(self, partition: int, below: int | None = None) -> None:
+        """See :class:`store.base.Store`. In bounded steps."""
+        while (
+            self._cluster.write(lambda db: overflow.free(db, partition, below))
+            == overflow.FREED_ROWS
+        ):
+            pass
+
+    # -- the worker's commit
+
+    def commit(self, work: Commit) -> Stamp:
+        """See :class:`store.base.Store`; "newer" also holds between a page and a final state.
+
+        Records of a deleted crawl are left out. Raises Unstorable for a record that no second try
+        would store, naming its URL.
+        """
+        prepared = rows.prepare(self._codec, work)
+        places = self._keep_bodies(work, prepared)
+        run = partial(self._run, prepared=prepared, places=places)
+        try:
+            stamp = self._cluster.write(run)
+        except pymysql.MySQLError as error:
+            raise self._unstorable(work, error) from error
+        faults.point("store.after_commit")
+        return stamp
+
+    def _run(
+        self, db: Db, prepared: rows.Prepared, places: Mapping[tuple[int, bytes], Place] | None
+    ) -> Stamp:
+        return commits.Write(db, self._codec, self._ids, places).run(prepared)
+
+    def _keep_bodies(
+        self, work: Commit, prepared: rows.Prepared
+    ) -> dict[tuple[int, bytes], Place] | None:
+        """Where bodies are in files; or compress those that are not known, for the database."""
+        digests = {(page.crawl, page.digest) for page in prepared.pages if page.plain}
+        if self._bodies is None or self._files is None:
+            if digests:
+                known = self._cluster.read(lambda db: commits.known_bodies(db, digests))
+                new = [page for page in prepared.pages if (page.crawl, page.digest) not in known]
+                rows.pack_bodies(self._codec, list({page.digest: page for page in new}.values()))
+            return None
+        if not work.pages:
+            return {}
+        digests |= {(page.crawl, page.digest) for page in prepared.pages if page.digest}
+        files = self._cluster.read(lambda db: commits.known_files(db, digests))
+        placed = self._off_hub(partial(self._bodies.append, work.pages, files))
+        for page, place in zip(prepared.pages, placed, strict=True):
+            if page.plain and place.file:
+                files.setdefault((page.crawl, page.digest), place)
+        return files
+
+    def _off_hub(self, work: Callable[[], T]) -> T:
+        """Run ``work`` in the thread of the files; errors return as values, which prints none."""
+
+        def attempt() -> T | _Failed:
+            try:
+                return work()
+            except Exception as error:  # noqa: BLE001 - raised again in the caller's greenlet
+                return _Failed(error)
+
+        assert self._files is not None
+        outcome: T | _Failed = self._files.apply(attempt)
+        if isinstance(outcome, _Failed):
+            raise outcome.error
+        return outcome
+
+    def _unstorable(self, work: Commit, error: pymysql.MySQLError) -> Exception:
+        """Find out whose fault ``error`` is: each record is tried alone, and undone."""
+        single = [
+            *((page.url, Commit(pages=[page])) for page in work.pages),
+            *((tried.url, Commit(attempts=[tried])) for tried in work.attempts),
+            *((last.url, Commit(finals=[last])) for last in work.finals),
+        ]
+        for url, one in single:
+            if len(single) == 1:
+                return Unstorable(url, str(error))
+            prepared = rows.prepare(self._codec, one)
+
+            def probe(db: Db, prepared: rows.Prepared = prepared) -> None:
+                self._run(db, prepared, {} if self._bodies else None)
+                raise _Undo
+
+            try:
+                self._cluster.write(probe)
+            except _Undo:
+                continue
+            except pymysql.MySQLError as its_own:
+                return Unstorable(url, str(its_own))
+        return error
+
+    # -- blocks of hosts
+
+    def put_block(self, host: str, until_ms: int, reason: str) -> None:
+        """See :class:`store.base.Store`."""
+        row = (common.clean(host).encode(), common.bounded(until_ms), common.clean(reason))
+        sql = (
+            "INSERT INTO blocks (host, until_ms, reason) VALUES (%s, %s, %s) "
+            "ON DUPLICATE KEY UPDATE "
+            "reason = IF(VALUES(until_ms) > until_ms, VALUES(reason), reason), "
+            "until_ms = GREATEST(until_ms, VALUES(until_ms))"
+        )
+        self._cluster.write(lambda db: db.execute(sql, row))
+
+    def blocks(self, now_ms: int) -> list[tuple[str, int, str]]:
+        """See :class:`store.base.Store`."""
+        sql = "SELECT host, until_ms, reason FROM blocks WHERE until_ms > %s ORDER BY host"
+        found = self._cluster.read(lambda db: _all(db, sql, (now_ms,)))
+        return [(host.decode(), until_ms, reason) for host, until_ms, reason in found]
+
+    # -- questions
+
+    def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
+        """See :class:`store.base.Store`."""
+        sql = f"{rows.READS[detail]} WHERE p.crawl = %s AND p.fingerprint = %s"
+        found = self._cluster.read(lambda db: _all(db, sql, (crawl, fingerprint)))
+        return self._page(crawl, found[0]) if found else None
+
+    def _page(self, crawl: int, row: Row) -> StoredPage:
+        page, where = rows.page(self._codec, crawl, row)
+        if where:
+            body, file, start, length = where
+            if file and self._bodies is not None:
+                place = Place(file.decode(), start, length)
+                page.body = self._off_hub(partial(self._bodies.read, place))
+            elif file:
+                raise BodyAway(file.decode(), "GREENCRAWL_BODIES names no folder of files")
+            else:
+                page.body = self._codec.unpack(body)
+        return page
+
+    def history(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Version]:
+        """See :class:`store.base.Store`."""
+        columns = "fetched_ms, status, digest, body_bytes"
+        where = "WHERE crawl = %s AND fingerprint = %s"
+        sql = (
+            f"SELECT {columns} FROM pages {where} UNION ALL "
+            f"(SELECT {columns} FROM versions {where} ORDER BY fetched_ms DESC LIMIT %s) "
+            "ORDER BY fetched_ms DESC"
+        )
+        key = (crawl, fingerprint)
+        found = self._cluster.read(lambda db: _all(db, sql, (*key, *key, limit)))
+        before = [*(row[2] for row in found[1:]), None] if found else []
+        return [
+            Version(
+                fetched_ms=fetched_ms, status=status, digest=digest, body_bytes=size,
+                changed=digest != older,
+            )
+            for (fetched_ms, status, digest, size), older in zip(found, before, strict=True)
+        ][:limit]  # fmt: skip
+
+    def final(self, crawl: int, fingerprint: int) -> Final | None:
+        """The final state of a URL, or None."""
+        sql = f"SELECT {rows.FINAL_READ} FROM finals WHERE crawl = %s AND fingerprint = %s"
+        found = self._cluster.read(lambda db: _all(db, sql, (crawl, fingerprint)))
+        return rows.final(found[0]) if found else None
+
+    def attempts(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Attempt]:
+        """See :class:`store.base.Store`."""
+        sql = (
+            f"SELECT {rows.ATTEMPTS} FROM attempts WHERE crawl = %s AND fingerprint = %s "
+            "ORDER BY at_ms DESC LIMIT %s"
+        )
+        found = self._cluster.read(lambda db: _all(db, sql, (crawl, fingerprint, limit)))
+        return [rows.attempt(row) for row in found]
+
+    def dead(self, crawl: int, limit: int = 100, after: str = "") -> list[tuple[str, Final]]:
+        """See :class:`store.base.Store`; ordered by fingerprint."""
+        at = reading.after_number(after)
+        found = self._cluster.read(lambda db: crawls.dead_rows(db, crawl, limit, at))
+        return [(str(row[1]), rows.final(row)) for row in found]
+
+    def counts(self, crawl: int) -> dict[str, int]:
+        """See :class:`store.base.Store`. Reads sums, not the rows."""
+        return self._cluster.read(lambda db: crawls.counts(db, crawl))
+
+    def slowest_hosts(self, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
+        """See :class:`store.base.Store`; an answer is an attempt with a status code."""
+        return self._cluster.scan(lambda db: crawls.slowest(db, crawl, limit))
+
+    # -- streams
+
+    def pages(
+        self,
+        crawl: int,
+        wanted: PageFilter = EVERY,
+        *,
+        detail: Detail = "text",
+        after: str = "",
+    ) -> Iterator[tuple[str, StoredPage]]:
+        """See :class:`store.base.Store`; in order of stamps, then of storing."""
+        scan = self._cluster.scan
+        for chunk in reading.stream(
+            scan, scan, crawl, rows.READS[detail], wanted, detail, reading.after_page(after)
+        ):
+            for at, row in chunk:
+                page = self._page(crawl, row)
+                if not wanted.host or rows.host_key(page.url) == wanted.host.encode():
+                    yield reading.page_cursor(at), page
+
+    def finals(
+        self, crawl: int, since_ms: int = 0, *, after: str = ""
+    ) -> Iterator[tuple[str, Final]]:
+        """See :class:`store.base.Store`; ordered by fingerprint."""
+        at = reading.after_number(after)
+        while found := self._cluster.scan(
+            partial(reading.finals, crawl=crawl, since_ms=since_ms, after=at)
+        ):
+            for row in found:
+                yield str(row[1]), rows.final(row)
+            at = found[-1][1]
+
+    # -- the journal by months
+
+    def prepare_months(self, now_ms: int) -> None:
+        """See :class:`store.base.Store`."""
+        self._cluster.write(lambda db: months.prepare(db, now_ms))
+
+    def drop_months(self, before_ms: int) -> int:
+        """See :class:`store.base.Store`."""
+        return self._cluster.write(lambda db: months.drop(db, before_ms))
+
+    def close(self) -> None:
+        """Close connections and files. Idempotent."""
+        self._cluster.close()
+        if self._bodies is not None and self._files is not None:
+            bodies, self._bodies = self._bodies, None
+            self._files.apply(bodies.close)
+            self._files.kill()
+
+
+class _Failed:
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+class _Undo(Exception):
+    """Raised to roll a trial back."""
+
+
+def _all(db: Db, sql: str, values: Sequence[object] | None = None) -> list[Row]:
+    db.execute(sql, values)
+    return list(db.fetchall())
