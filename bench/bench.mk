@@ -3,11 +3,11 @@
 
 SHOWS := show-1 show-2 show-3 show-4 show-5 show-6 show-7 show-8 show-9 show-warc
 
-.PHONY: bench bench-frontier faults shows $(SHOWS)
+.PHONY: bench bench-pages bench-frontier faults shows $(SHOWS)
 
 bench: show-5  ## Pages a second and CPU a page beside Scrapy, in one interleaved run
 
-shows: $(SHOWS)  ## Prove each claim of the release: show-1 … show-9, show-warc
+shows: $(SHOWS)  ## Prove each claim of the release: show-1 … show-10, show-warc
 
 $(SHOWS): show-%: setup-dev packages
 	@$(PYTHON) -m bench $*
@@ -17,3 +17,6 @@ bench-frontier: setup-dev  ## Memory, ingest, lease + finish and admission of th
 
 faults: setup-dev packages  ## Kill, cut off, empty and fill everything under a crawl; ROWS="1 5"
 	@$(PYTHON) -m bench.faults $(ROWS)
+
+bench-pages: setup-dev packages  ## A million pages: lists and export in constant memory; both stores
+	@$(PYTHON) -m bench.million
