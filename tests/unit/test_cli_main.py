@@ -11,6 +11,8 @@ import click
 import pytest
 from msgspec.structs import replace
 
+from cli import crawl as crawling
+from cli import reach
 from cli.main import greencrawl, main
 from schema.errors import Refused
 from schema.records import (
@@ -306,3 +308,13 @@ def test_migrate_makes_a_store_where_there_is_none_and_refuses_a_newer_one(
     code, _, err = run(capsys, "migrate", "--data", str(folder))
     assert code == 2
     assert "newer version of Greencrawl (migration 9002_post_future" in err
+
+
+def test_the_demo_keeps_its_pages_in_its_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GREENCRAWL_STORE", "mysql://u:p@store.example/pages")
+    settings = crawling._demo_settings(reach.load(str(tmp_path)))
+    own = f"sqlite:///{tmp_path / 'demo' / 'content.sqlite'}"
+    assert settings.store_url == own
+    assert crawling._environment(settings, "http://127.0.0.1:1")["GREENCRAWL_STORE"] == own
