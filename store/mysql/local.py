@@ -341,6 +341,11 @@ class LocalCluster:
         """``GREENCRAWL_STORE_STEWARD``."""
         return f"steward:{self._passwords['steward']}"
 
+    @property
+    def root_password(self) -> str:
+        """Of root, over the sockets."""
+        return self._passwords["root"]
+
     def name_of(self, address: str) -> str:
         """m1 … r3 of ``127.0.0.1:port``. Raises KeyError."""
         return {f"127.0.0.1:{port}": name for name, port in self.ports.items()}[address]
