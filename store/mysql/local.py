@@ -121,15 +121,20 @@ def template(folder: Path) -> Path:
         return data
     made = folder / f"template.{os.getpid()}"
     folder.mkdir(parents=True, exist_ok=True)
+    scratch = folder / f"tmp.{os.getpid()}"
+    scratch.mkdir(exist_ok=True)
     try:
         subprocess.run(
             [program("mariadb-install-db"), "--no-defaults", f"--datadir={made}", "--skip-test-db",
+             f"--tmpdir={scratch}",
              "--auth-root-authentication-method=normal", f"--user={getpass.getuser()}"],
             check=True, capture_output=True, text=True,
         )  # fmt: skip
     except subprocess.CalledProcessError as error:
         shutil.rmtree(made, ignore_errors=True)
         raise Unavailable(f"mariadb-install-db: {(error.stderr or error.stdout)[-500:]}") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
     with suppress(OSError):  # another process was faster
         made.rename(data)
     shutil.rmtree(made, ignore_errors=True)
@@ -194,8 +199,11 @@ class LocalServer:
 
     def write_config(self) -> None:
         """Write ``my.cnf`` as ``options`` are now; the server reads it when it starts."""
+        scratch = self.folder / "tmp"
+        scratch.mkdir(exist_ok=True)
         lines = {
             "datadir": str(self.folder / "data"),
+            "tmpdir": str(scratch),  # a server that starts removes others' files from a shared one
             "socket": str(self.socket),
             "pid-file": str(self.folder / "pid"),
             "port": str(self.port),

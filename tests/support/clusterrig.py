@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ OWN_TABLES = frozenset({"votes", "fence"})
 """Not replicated."""
 POINT = "worker.committed"
 
-_GTID = re.compile(r"GTID (\d+)-(\d+)-(\d+)")
+_GTID = re.compile(rb"GTID (\d+)-(\d+)-(\d+)")
 
 
 class ClusterRig(Rig):
@@ -78,11 +79,11 @@ class ClusterRig(Rig):
     # -- the servers
 
     @contextmanager
-    def asking(self, name: str) -> Iterator[Cursor]:
-        """A cursor as root, over TCP, with a short time-out."""
+    def asking(self, name: str, *, text: bool = True) -> Iterator[Cursor]:
+        """A cursor as root, with a short time-out."""
         connection: Connection[Cursor] = pymysql.connect(
             unix_socket=str(self.cluster.servers[name].socket), user="root",
-            password=self.cluster.root_password, database=DATABASE, autocommit=True,
+            password=self.cluster.root_password, database=DATABASE, autocommit=True, use_unicode=text,
             connect_timeout=ANSWER_SECONDS, read_timeout=ANSWER_SECONDS,
         )  # fmt: skip
         try:
@@ -166,7 +167,7 @@ class ClusterRig(Rig):
         """The longest time from a blow on without an acknowledged commit."""
         began = self.blows[0].at
         times = [began, *(at for at, _ in self.acked() if at > began)]
-        return max((b - a for a, b in zip(times, times[1:], strict=False)), default=None)
+        return max((b - a for a, b in pairwise(times)), default=None)
 
     # -- the verdict
 
@@ -192,11 +193,14 @@ class ClusterRig(Rig):
     def log_of(self, name: str) -> list[tuple[int, int, int]]:
         """(domain, server, sequence) of the transactions in a server's binary log, in order."""
         found = []
-        for file, *_ in self.ask(name, "SHOW BINARY LOGS"):
-            for row in self.ask(name, f"SHOW BINLOG EVENTS IN '{file}'"):
-                match = _GTID.search(str(row[5])) if row[2] == "Gtid" else None
-                if match:
-                    found.append((int(match[1]), int(match[2]), int(match[3])))
+        with self.asking(name, text=False) as db:  # rows are shown as they are: bytes
+            db.execute("SHOW BINARY LOGS")
+            for file, *_ in list(db.fetchall()):
+                db.execute(f"SHOW BINLOG EVENTS IN '{file.decode()}'")
+                for _, _, kind, _, _, text in db.fetchall():
+                    match = _GTID.search(text) if kind == b"Gtid" else None
+                    if match:
+                        found.append((int(match[1]), int(match[2]), int(match[3])))
         return found
 
     def unequal(self, writer: str) -> list[str]:
@@ -264,7 +268,10 @@ def run_on_cluster(fault: Fault, folder: Path, say: Say = print) -> Result:
 
     judged = replace(fault, prepare=prepare, check=check, recovered=fault.recovered or recovered)
     try:
-        return run(judged, folder, say, ClusterRig)
+        result = run(judged, folder, say, ClusterRig)
+        for name in ("store", "store_steward"):  # ports and passwords of this run
+            result.settings.pop(name, None)
+        return result
     except (pymysql.MySQLError, GreencrawlError) as error:
         result = Result(fault.name, fault.rows, fault.mechanism)
         result.why_not.append(f"{type(error).__name__}: {error}")
