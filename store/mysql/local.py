@@ -168,7 +168,7 @@ class LocalServer:
         except (FileNotFoundError, ValueError):
             return None
         said = subprocess.run(
-            ["ps", "-o", "command=", "-p", str(pid)], check=False, capture_output=True, text=True
+            ["ps", "-ww", "-o", "command=", "-p", str(pid)], check=False, capture_output=True, text=True
         )
         return pid if str(self.folder / "my.cnf") in said.stdout else None
 
@@ -384,7 +384,7 @@ class LocalCluster:
                         f"GRANT {what} ON {where} TO %s@'%%' IDENTIFIED BY %s",
                         (account.user, account.password),
                     )
-            db.execute("SET PASSWORD FOR root@localhost = PASSWORD(%s)", self._passwords["root"])
+            db.execute("SET PASSWORD FOR root@localhost = PASSWORD(%s)", (self.root_password,))
         (self.folder / name / "ready").touch()
 
     def root(self, name: str) -> Connection[Cursor]:

@@ -83,8 +83,8 @@ class ClusterRig(Rig):
         """A cursor as root, with a short time-out."""
         connection: Connection[Cursor] = pymysql.connect(
             unix_socket=str(self.cluster.servers[name].socket), user="root",
-            password=self.cluster.root_password, database=DATABASE, autocommit=True, use_unicode=text,
-            connect_timeout=ANSWER_SECONDS, read_timeout=ANSWER_SECONDS,
+            password=self.cluster.root_password, database=DATABASE, autocommit=True,
+            use_unicode=text, connect_timeout=ANSWER_SECONDS, read_timeout=ANSWER_SECONDS,
         )  # fmt: skip
         try:
             with connection.cursor() as db:

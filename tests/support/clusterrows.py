@@ -110,7 +110,8 @@ class Replicas:
             store.close()
 
 
-DISK_BYTES = 400 * 1024 * 1024
+DISK_BYTES = 300 * 1024 * 1024
+LEFT_BYTES = 4 * 1024 * 1024
 FULL_SECONDS = 25.0
 
 
@@ -130,26 +131,35 @@ class FullDisk:
     def __call__(self, rig: Rig) -> None:
         rig = _cluster(rig)
         ballast = rig.folder / "c" / "m1" / "ballast"
+        _fill(ballast, LEFT_BYTES)
+        rig.until_at_stake()
         with rig.blow("disk full under the writing master"):
             _fill(ballast)
             time.sleep(FULL_SECONDS)
-            free = os.statvfs(ballast.parent)
-            rig.notes["bytes free while full"] = free.f_bavail * free.f_bsize
-            quiet = [at for at, _ in rig.acked() if at > time.monotonic() - 5]
-            rig.notes["acknowledged in the last 5 s of it"] = len(quiet)
+            rig.notes["bytes free while full"] = _free(ballast.parent)
+            late = [at for at, _ in rig.acked() if at > time.monotonic() - 5]
+            rig.notes["acknowledged in the last 5 s of it"] = len(late)
+            rig.notes["pages that wait then"] = len(rig.web.expected() - rig.settled())
+            if late or not rig.notes["pages that wait then"]:
+                rig.find("the full disk held up no commit")
             ballast.unlink()
         rig.notes["takes writes then"] = rig.writer()
 
 
-def _fill(path: Path) -> None:
+def _free(folder: Path) -> int:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_bsize
+
+
+def _fill(path: Path, left: int = 0) -> None:
     chunk = b"x" * (1 << 16)
-    with path.open("wb", buffering=0) as file:
-        while True:
+    with path.open("ab", buffering=0) as file:
+        while _free(path.parent) > left:
             try:
                 file.write(chunk)
             except OSError:
                 if len(chunk) == 1:
-                    return
+                    return  # the servers write at the same time
                 chunk = chunk[: len(chunk) // 2]
 
 
@@ -279,9 +289,8 @@ def _row(fault: Fault) -> Row:
 def quick(fault: Fault) -> Fault:
     """Fewer pages, and less patience of the harm."""
     inflict = BothAway(QUICK_AWAY_SECONDS) if fault is AWAY else fault.inflict
-    return replace(
-        fault, inflict=inflict, web=replace(fault.web, pages=QUICK_PAGES), least_leases=100
-    )
+    pages = 2 * QUICK_PAGES if fault is DISK else QUICK_PAGES
+    return replace(fault, inflict=inflict, web=replace(fault.web, pages=pages), least_leases=100)
 
 
 def disk(folder: Path, say: Say, small: bool) -> Result:
