@@ -146,9 +146,11 @@ class FullDisk:
             rig.find("the full disk held up no commit")
         server = rig.cluster.servers["m1"]
         rig.notes["m1 lives"] = server.pid is not None
-        shutil.copy(server.folder / "log", rig.folder / "m1.log")
+        log = (server.folder / "log").read_text(errors="replace").splitlines()
+        said = [line.partition("[ERROR]")[2].strip() for line in log if "[ERROR]" in line]
+        rig.notes["m1 said"] = said[:1]
         if not self._answers(rig):  # it may wait for a minute before it looks for room again
-            rig.notes["m1 was killed and started"] = True
+            rig.notes["m1 was started again"] = True
             server.kill()
             rig.cluster.start(["m1"])
         rig.until_ring()
@@ -275,7 +277,7 @@ REPLICAS = Fault(
 DISK = Fault(
     "disk full under the writing master",
     _DISK,
-    "what does not commit is not acknowledged; workers wait until there is room",
+    "what does not commit is not acknowledged; the other master takes over",
     rows=(4,), web=WEB, delay=0.05, settings=SETTINGS, refetched="any", prepare=_DISK.prepare,
     done_seconds=180,
 )  # fmt: skip
