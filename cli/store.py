@@ -109,7 +109,13 @@ def rejoin(server: str) -> None:
 
 
 @store.command()
-@click.option("--folder", default="data/cluster", metavar="DIR", show_default=True)
+@click.option(
+    "--folder",
+    default="data/cluster",
+    metavar="DIR",
+    show_default=True,
+    help="Where their configuration and data are.",
+)
 @click.option("--stop", is_flag=True, help="Stop the servers; their data stays.")
 def local(folder: str, stop: bool) -> None:
     """Start two masters and three replicas of MariaDB on loopback, to try a cluster.

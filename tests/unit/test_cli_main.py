@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import click
@@ -85,7 +86,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 
 def test_every_command_and_option_explains_itself() -> None:
-    for command in greencrawl.commands.values():
+    commands = list(greencrawl.commands.values())
+    for command in commands:
+        commands += command.commands.values() if isinstance(command, click.Group) else ()
         assert command.help
         options = [one for one in command.params if isinstance(one, click.Option)]
         assert all(option.help for option in options)
@@ -239,3 +242,39 @@ def test_export_to_an_impossible_place_is_one_clear_error(
     code, _, err = run(capsys, "export", "--data", str(filled), "-o", "absent/out.jsonl")
     assert code == 1
     assert "cannot write absent/out.jsonl" in err
+
+
+def test_store_status_of_a_file_shows_its_rows(
+    filled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, "store", "status", "--data", str(filled))
+    assert code == 0
+    assert str(filled / "content.sqlite") in out
+    counts = {line.split()[0]: line.split()[1] for line in out.splitlines()[1:]}
+    assert counts["pages"] == "2"
+    assert counts["finals"] == "1"
+
+
+def test_store_status_of_nothing_creates_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "store", "status", "--data", str(tmp_path / "none"))
+    assert code == 1
+    assert "nothing has been crawled" in err
+    assert not (tmp_path / "none").exists()
+
+
+def test_only_a_ring_is_formed_or_taken_over(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["form"], ["takeover"], ["rejoin", "127.0.0.1:3306"]):
+        code, _, err = run(capsys, "store", *command)
+        assert code == 2
+        assert "names no ring of two masters" in err
+
+
+def test_what_only_the_writer_has_is_given_up_only_on_a_yes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    code, out, _ = run(capsys, "store", "takeover", "--lose")
+    assert code == 130
+    assert "Go on?" in out
