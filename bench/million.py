@@ -210,7 +210,9 @@ def exported(url: str, format_: str, folder: Path) -> dict[str, float]:
     command = [sys.executable, "-m", "cli", "export", CRAWL, "--format", format_, "-o", str(out),
                "--data", str(folder)]  # fmt: skip
     began = time.monotonic()
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     peak = 0
     while process.poll() is None:
         peak = max(peak, _peak_kib(process.pid))
@@ -254,7 +256,9 @@ def run(
         _tell(report, kind, pages, f"export {format_}", found[format_])
     wrong = [name for name, count in EXPECTED.items() if found[name]["count"] != count(pages)]
     wrong += [name for name in ("jsonl", "csv") if not pages <= found[name]["count"] <= pages + 1]
-    report.claim(f"{kind}, {pages:,} pages: each answer has what it should", not wrong, str(wrong))
+    report.claim(
+        f"{kind}, {pages:,} pages: each answer has what it should", not wrong, ", ".join(wrong)
+    )
     return found
 
 

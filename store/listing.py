@@ -69,22 +69,30 @@ def page_sql(detail: Detail) -> str:
     return f"SELECT {named} FROM pages"
 
 
-def pages(run: Run, crawl: int, wanted: PageFilter, detail: Detail, first: int) -> Iterator[Row]:
-    """Rows of :func:`page_sql` in the order of storing, from row ``first`` on."""
+def pages(
+    run: Run, crawl: int, wanted: PageFilter, detail: Detail, first: int, *, indexed: bool
+) -> Iterator[Row]:
+    """Rows of :func:`page_sql` in the order of storing, from row ``first`` on.
+
+    ``indexed``: whether there is an index by host.
+    """
     some = "pages.crawl = ?"
+    more = ""
     given: list[object] = [crawl]
-    if wanted.host:
+    least: list[object] = []
+    if wanted.host and indexed:
         some += f" AND {HOST} = ?"
         given.append(rows.clean(wanted.host) + "/")
-    bounds = more = ""
-    least: list[object] = []
+    elif wanted.host:
+        more = f"AND {HOST} = ? "
+        least.append(rows.clean(wanted.host) + "/")
     low, high = wanted.status
     if wanted.since_ms > 0 or low > 0 or high < 999:
-        bounds = f"SELECT pages.id FROM pages WHERE {some} AND pages.id >= ? ORDER BY pages.id"
-        more = "AND status BETWEEN ? AND ? AND fetched_ms >= ?"
-        least = [rows.bounded(low), rows.bounded(high), rows.bounded(wanted.since_ms)]
+        more += "AND status BETWEEN ? AND ? AND fetched_ms >= ?"
+        least += [rows.bounded(low), rows.bounded(high), rows.bounded(wanted.since_ms)]
+    bounds = f"SELECT pages.id FROM pages WHERE {some} AND pages.id >= ? ORDER BY pages.id"
     sql = f"{page_sql(detail)} WHERE {some} AND pages.id BETWEEN ? AND ? {more} ORDER BY pages.id"
-    return _windows(run, bounds, sql, (given, least), first, 0)
+    return _windows(run, bounds if more else "", sql, (given, least), first, 0)
 
 
 def finals(run: Run, crawl: int, since_ms: int, first: int) -> Iterator[Row]:

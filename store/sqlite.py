@@ -449,7 +449,9 @@ class SqliteStore:
     ) -> Iterator[tuple[str, StoredPage]]:
         """See :class:`store.base.Store`. No transaction stays open between two chunks."""
         first = listing.beyond(after)
-        for row in listing.pages(self._scans.run, crawl, wanted, detail, first):
+        run = self._scans.run
+        indexed = bool(wanted.host) and run(contents.apart)
+        for row in listing.pages(run, crawl, wanted, detail, first, indexed=indexed):
             yield str(row[0]), self._page(row, detail, self._scans)
 
     def finals(

@@ -42,7 +42,9 @@ def prepare(cluster: Cluster, folder: Path = FOLDER) -> None:
     Unlike on SQLite nothing else is applied by itself: a change of a large table takes its time,
     and its moment is for a person to choose. Raises InvalidConfig, Unavailable.
     """
-    if cluster.read(_tables) <= _CLUSTERS:
+    tables = cluster.read(_tables)
+    _refuse_foreign(tables)
+    if tables <= _CLUSTERS:
         migrate(cluster, folder)
     due = pending(load(folder), cluster.read(applied), post=False)
     if due:
@@ -71,9 +73,7 @@ def _migrate(db: Db, available: list[Migration], post: bool, told: Told) -> int:
     if db.fetchone() != (1,):
         raise Unavailable("another process is migrating the database")
     try:
-        foreign = _tables(db) - _CLUSTERS
-        if foreign and "migrations" not in foreign:
-            raise refusal(f"is another program's database (it has a table {min(foreign)!r})")
+        _refuse_foreign(_tables(db))
         todo = pending(available, applied(db), post=post)
         db.execute(_TABLE)
         for migration in todo:
@@ -94,6 +94,12 @@ def _migrate(db: Db, available: list[Migration], post: bool, told: Told) -> int:
 def _tables(db: Db) -> frozenset[str]:
     db.execute("SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()")
     return frozenset(row[0] for row in db.fetchall())
+
+
+def _refuse_foreign(tables: frozenset[str]) -> None:
+    foreign = tables - _CLUSTERS
+    if foreign and "migrations" not in foreign:
+        raise refusal(f"is another program's database (it has a table {min(foreign)!r})")
 
 
 def applied(db: Db) -> dict[int, Applied]:

@@ -50,7 +50,8 @@ path, crawl, writer = Path(sys.argv[1]), *map(int, sys.argv[2:])
 store = SqliteStore(path)
 for fetch in range(writer, 40, 2):
     numbers = range(12) if writer % 2 else range(11, -1, -1)
-    store.commit(Commit([page(crawl, n, fetch, body=b"%d" % (n % 3 + fetch // 8)) for n in numbers]))
+    bodies = [b"%d" % (n % 3 + fetch // 8) for n in range(12)]
+    store.commit(Commit([page(crawl, n, fetch, body=bodies[n]) for n in numbers]))
     print(fetch, flush=True)
 store.close()
 """
