@@ -16,6 +16,7 @@ from cli.operate import delete, pause, purge, resume
 from cli.repair import repair
 from cli.seed import seed
 from cli.status import status
+from cli.store import store
 from cli.up import up
 from schema.errors import GreencrawlError, InvalidConfig, Refused
 
@@ -32,7 +33,8 @@ def greencrawl() -> None:
 
 
 _COMMANDS = (
-    crawl, up, seed, status, explain, dead, pause, resume, purge, delete, repair, export, migrate
+    crawl, up, seed, status, explain, dead, pause, resume, purge, delete, repair, export, store,
+    migrate,
 )  # fmt: skip
 for _command in _COMMANDS:
     greencrawl.add_command(_command)
