@@ -240,13 +240,18 @@ def main(arguments: Sequence[str]) -> int:
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     batches = make_batches(options.pages, options.batch)
     few = batches[: max(8, len(batches) // 8)]  # the yardstick crawls beside a busy hub
-    figures: dict[str, list[tuple[float, float]]] = {name: [] for name in (*SUBJECTS, "again")}
+    figures: dict[str, list[tuple[float, float]]] = {
+        name: [] for name in (*SUBJECTS, "again", "again busy")
+    }
     for _ in range(options.rounds):
         for name, (run, busy) in SUBJECTS.items():
             some = few if busy else batches
             figures[name].append(measure(run, some, options.folder, busy=busy))
         later = refetched(batches)
         figures["again"].append(measure(run_again, later, options.folder, before=batches))
+        figures["again busy"].append(
+            measure(run_again, later[: len(few)], options.folder, busy=True, before=few)
+        )
     medians = {
         name: tuple(statistics.median(column) for column in zip(*found, strict=True))
         for name, found in figures.items()

@@ -47,7 +47,7 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
         state = msgspec.structs.replace(state, why=_of_unseen(crawl, url))
     return msgspec.structs.replace(
         state, crawl=crawl.name, url=url, host=host_of(url), attempts=attempts or state.attempts,
-        versions=versions if len(versions) > 1 else (),
+        versions=versions if len(versions) > 1 else (), page=page.id if page else "",
     )  # fmt: skip
 
 

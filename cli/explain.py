@@ -108,7 +108,7 @@ def in_store(store: Store, crawl: Crawl, given: str, secret: int) -> UrlState:
             because = f", which the crawl's rules keep out: {kept_out}" if kept_out else ""
             why += f", redirecting to {page.final_url}{because}"
         why += "."
-        return msgspec.structs.replace(known, state="fetched", why=why)
+        return msgspec.structs.replace(known, state="fetched", why=why, page=page.id)
     if final is not None:
         detail = f" ({final.detail})" if final.detail else ""
         why = f"Settled at {moment(final.at_ms)}: {final.kind}{detail}."

@@ -140,6 +140,12 @@ def _to_file(
         progress = _Progress(run.position, _total(store, chosen, typed))
         try:
             position = run.run(store, chosen, _format(typed, wanted.crawl, output.name), progress)
+        except KeyboardInterrupt:
+            progress.end()
+            click.echo(
+                f"stopped after {run.position.rows:,} rows: the same command goes on", err=True
+            )
+            raise
         finally:
             progress.end()
     click.echo(_summary(position, typed, output), err=True)

@@ -1,9 +1,8 @@
 """Options that commands share, and those of ``crawl``: the fields of its record.
 
-Of these, names, limits, help texts and defaults are stated in
-:class:`schema.records.CrawlOptions` alone; this module turns each of
-its fields into a click option. An option that was not given is None, so that a value from a TOML
-file or the record's default can stand.
+Of these, names, limits, help texts and defaults are stated in :class:`CrawlOptions` alone; this
+module turns each of its fields into a click option. An option that was not given is None, so that a
+value from a TOML file or the record's default can stand.
 """
 
 from __future__ import annotations

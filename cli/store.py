@@ -14,6 +14,7 @@ from rich.text import Text
 
 from cli import reach
 from cli.display import printable, size
+from schema import log
 from schema.errors import GreencrawlError, InvalidConfig
 from schema.settings import Settings, mask_url
 from store.mysql import topology
@@ -33,6 +34,7 @@ def store() -> None:
     Brokers look after a ring of masters by themselves; `form` is needed once, the others after a
     loss (docs/operations.md).
     """
+    log.configure("store", "error")
 
 
 @store.command()
@@ -107,7 +109,13 @@ def rejoin(server: str) -> None:
 
 
 @store.command()
-@click.option("--folder", default="data/cluster", metavar="DIR", show_default=True)
+@click.option(
+    "--folder",
+    default="data/cluster",
+    metavar="DIR",
+    show_default=True,
+    help="Where their configuration and data are.",
+)
 @click.option("--stop", is_flag=True, help="Stop the servers; their data stays.")
 def local(folder: str, stop: bool) -> None:
     """Start two masters and three replicas of MariaDB on loopback, to try a cluster.

@@ -539,6 +539,8 @@ class UrlState(Struct, frozen=True, kw_only=True):
     ] = "unseen"
     why: str = ""
     """One sentence for a person, naming the rule, line, wait or worker."""
+    page: str = ""
+    """The id of what is stored of it, for ``/v1/pages/{id}``."""
     attempts: tuple[Attempt, ...] = ()
     versions: tuple[Version, ...] = ()
     """Its fetches, the latest first, if there was more than one."""
@@ -710,6 +712,8 @@ class StoredPage(Struct, kw_only=True):
     elapsed_ms: int = 0
     depth: int = 0
     body: bytes = b""
+    body_bytes: int = 0
+    """The body's length, also where it is not read along."""
     truncated: bool = False
     title: str = ""
     text: str = ""
@@ -720,6 +724,9 @@ class StoredPage(Struct, kw_only=True):
     links: list[Admission] = field(default_factory=list)
     request: dict[str, str] = field(default_factory=dict)
     """Header fields that were sent, without credentials: for the archive, not kept in SQL."""
+
+    def __post_init__(self) -> None:
+        self.body_bytes = self.body_bytes or len(self.body)
 
     @property
     def id(self) -> str:

@@ -242,7 +242,7 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "",
         _text,
         "For tests: POINT[:N][@FILE] kills the process at the Nth pass of that point, "
-        "counted while FILE exists",
+        "counted while FILE exists; POINT>FILE notes what passes there",
     ),
 }
 """Variable without prefix → (default, parser, meaning)."""

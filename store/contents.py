@@ -188,10 +188,21 @@ def count(db: sqlite3.Connection, uses: Mapping[Known, int], blobs: Mapping[Know
     new = [(body, change) for body, change in uses.items() if body not in kept and change > 0]
     if new:
         _insert(db, new, blobs)
-    changed = [(change, *body) for body, change in uses.items() if body in kept]
-    if changed:
-        db.executemany("UPDATE bodies SET uses = uses + ? WHERE crawl = ? AND digest = ?", changed)
-    _drop(db, [row[1:] for row in changed if row[0] < 0])
+    for crawl, group in groupby(sorted(kept), key=itemgetter(0)):
+        digests = [digest for _, digest in group]
+        changes = chain.from_iterable((digest, uses[crawl, digest]) for digest in digests)
+        db.execute(_uses_sql(len(digests)), [*changes, crawl])
+        _drop(db, crawl, [digest for digest in digests if uses[crawl, digest] < 0])
+
+
+@lru_cache(maxsize=256)
+def _uses_sql(rows: int) -> str:
+    values = ", ".join(["(?, ?)"] * rows)
+    return (
+        f"WITH change (digest, number) AS (VALUES {values}) "
+        "UPDATE bodies SET uses = uses + change.number FROM change "
+        "WHERE bodies.crawl = ? AND bodies.digest = change.digest"
+    )
 
 
 def _insert(
@@ -225,15 +236,12 @@ def _bodies_sql(rows: int) -> str:
     )
 
 
-def _drop(db: sqlite3.Connection, bodies: Sequence[Known]) -> None:
-    """Remove those of ``bodies`` that no page has any more."""
-    for body in bodies:
-        db.execute(
-            "DELETE FROM contents WHERE id = (SELECT content FROM bodies "
-            "WHERE crawl = ? AND digest = ? AND uses <= 0)",
-            body,
-        )
-        db.execute("DELETE FROM bodies WHERE crawl = ? AND digest = ? AND uses <= 0", body)
+def _drop(db: sqlite3.Connection, crawl: int, digests: Sequence[bytes]) -> None:
+    """Remove those of a crawl's bodies that no page has any more."""
+    if digests:
+        some = f"FROM bodies WHERE crawl = ? AND digest IN ({_marks(len(digests))}) AND uses <= 0"
+        db.execute(f"DELETE FROM contents WHERE id IN (SELECT content {some})", (crawl, *digests))
+        db.execute(f"DELETE {some}", (crawl, *digests))
 
 
 def purge(db: sqlite3.Connection, crawl: int, rows: int) -> int:

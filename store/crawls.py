@@ -183,12 +183,12 @@ def seed_rows(db: sqlite3.Connection, crawl: int, after: int) -> list[Row]:
     ).fetchall()
 
 
-def dead_rows(db: sqlite3.Connection, crawl: int, limit: int, after: int = 0) -> list[Row]:
-    """Rows of ``rows.FINAL_READ`` of dead letters in row order, beginning after row ``after``."""
+def dead_rows(db: sqlite3.Connection, crawl: int, limit: int, first: int = 0) -> list[Row]:
+    """Rows of ``rows.FINAL_READ`` of dead letters in row order, from row ``first`` on."""
     return db.execute(
         f"SELECT {rows.FINAL_READ} FROM finals "
-        "WHERE crawl = ? AND state = 'dead' AND id > ? ORDER BY id LIMIT ?",
-        (crawl, after, limit),
+        "WHERE crawl = ? AND state = 'dead' AND id >= ? ORDER BY id LIMIT ?",
+        (crawl, first, limit),
     ).fetchall()
 
 

@@ -229,6 +229,7 @@ class Resumable:
 
     def _stop(self) -> None:
         """Leave part and state as of the last whole records; an older state will do as well."""
+        self.position = self._safe
         with suppress(OSError):
             self._file.truncate(self._safe.length)
             self._checkpoint()

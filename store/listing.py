@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from schema.records import PageFilter
@@ -23,6 +23,8 @@ CHUNK_BYTES = 8 * 1024 * 1024
 WINDOW = 20_000
 """Rows that a filtered step looks at."""
 
+LAST = 2**63 - 1
+
 HOST = (
     "replace(replace(substr(url, instr(url, '://') + 3, "
     "instr(substr(url, instr(url, '://') + 3), '/')), ':80/', '/'), ':443/', '/')"
@@ -32,14 +34,16 @@ HOST = (
 Run = Callable[[Callable[[sqlite3.Connection], list[Row]]], list[Row]]
 
 
-def number(cursor: str, least: int = 0) -> int:
-    """The number that a cursor is. Raises ValueError."""
+def beyond(cursor: str, least: int = 0) -> int:
+    """The first number beyond a cursor; ``least`` is the first of all. Raises ValueError."""
+    if not cursor:
+        return least
     if len(cursor) > 20 or not re.fullmatch(r"-?[0-9]+", cursor):
         raise ValueError(f"no cursor: {cursor[:40]!r}")
     found = int(cursor)
-    if not least <= found < 2**63:
+    if not least <= found <= LAST:
         raise ValueError(f"no cursor: {cursor!r}")
-    return found
+    return found + 1
 
 
 def chunk(db: sqlite3.Connection, sql: str, values: tuple[object, ...]) -> list[Row]:
@@ -65,72 +69,81 @@ def page_sql(detail: Detail) -> str:
     return f"SELECT {named} FROM pages"
 
 
-def pages(run: Run, crawl: int, wanted: PageFilter, detail: Detail, after: int) -> Iterator[Row]:
-    """Rows of :func:`page_sql` in the order of storing, beyond row ``after``."""
-    where, values = "pages.crawl = ?", [crawl]
-    some = where + (f" AND {HOST} = ?" if wanted.host else "") + " AND pages.id > ?"
-    bounds = f"SELECT pages.id FROM pages WHERE {some} ORDER BY pages.id LIMIT 1 OFFSET {WINDOW}"
+def pages(
+    run: Run, crawl: int, wanted: PageFilter, detail: Detail, first: int, *, indexed: bool
+) -> Iterator[Row]:
+    """Rows of :func:`page_sql` in the order of storing, from row ``first`` on.
+
+    ``indexed``: whether there is an index by host.
+    """
+    some = "pages.crawl = ?"
+    more = ""
+    given: list[object] = [crawl]
+    least: list[object] = []
+    if wanted.host and indexed:
+        some += f" AND {HOST} = ?"
+        given.append(rows.clean(wanted.host) + "/")
+    elif wanted.host:
+        more = f"AND {HOST} = ? "
+        least.append(rows.clean(wanted.host) + "/")
     low, high = wanted.status
-    picky = wanted.since_ms > 0 or low > 0 or high < 999
-    more = " AND status BETWEEN ? AND ? AND fetched_ms >= ?" if picky else ""
-    sql = f"{page_sql(detail)} WHERE {some} AND pages.id <= ?{more} ORDER BY pages.id"
-    host = (rows.clean(wanted.host) + "/",) if wanted.host else ()
-    least = (rows.bounded(low), rows.bounded(high), rows.bounded(wanted.since_ms))
-    upper: list[int | None] = [None]
-
-    def window(db: sqlite3.Connection) -> list[Row]:
-        found = db.execute(bounds, (*values, *host, after)).fetchone() if picky else None
-        upper[0] = found[0] if found else None
-        return read(db)
-
-    def read(db: sqlite3.Connection) -> list[Row]:
-        top = 2**63 - 1 if upper[0] is None else upper[0]
-        return chunk(db, sql, (*values, *host, after, top, *(least if picky else ())))
-
-    while True:
-        found = run(window)
-        while found:
-            for row in found:
-                after = row[0]
-                yield row
-            found = run(read)
-        if upper[0] is None:
-            return
-        after = upper[0]
+    if wanted.since_ms > 0 or low > 0 or high < 999:
+        more += "AND status BETWEEN ? AND ? AND fetched_ms >= ?"
+        least += [rows.bounded(low), rows.bounded(high), rows.bounded(wanted.since_ms)]
+    bounds = f"SELECT pages.id FROM pages WHERE {some} AND pages.id >= ? ORDER BY pages.id"
+    sql = f"{page_sql(detail)} WHERE {some} AND pages.id BETWEEN ? AND ? {more} ORDER BY pages.id"
+    return _windows(run, bounds if more else "", sql, (given, least), first, 0)
 
 
-def finals(run: Run, crawl: int, since_ms: int, after: str) -> Iterator[Row]:
-    """Rows of ``rows.FINAL_READ`` by fingerprint, beyond fingerprint ``after``."""
-    last = number(after, -(2**63)) if after else -(2**63)
-    beyond = ">" if after else ">="
-    some = "crawl = ? AND fingerprint {} ?"
-    order = "ORDER BY fingerprint"
-    upper: list[int | None] = [None]
-    bounds = f"SELECT fingerprint FROM finals WHERE {some} {order} LIMIT 1 OFFSET {WINDOW}"
+def finals(run: Run, crawl: int, since_ms: int, first: int) -> Iterator[Row]:
+    """Rows of ``rows.FINAL_READ`` by fingerprint, from ``first`` on."""
+    bounds = more = ""
+    least: list[object] = []
+    if since_ms > 0:
+        bounds = (
+            "SELECT fingerprint FROM finals WHERE crawl = ? AND fingerprint >= ? "
+            "ORDER BY fingerprint"
+        )
+        more, least = "AND at_ms >= ?", [rows.bounded(since_ms)]
     sql = (
-        f"SELECT {rows.FINAL_READ} FROM finals WHERE {some} AND fingerprint <= ? "
-        f"AND at_ms >= ? {order}"
+        f"SELECT {rows.FINAL_READ} FROM finals WHERE crawl = ? AND fingerprint BETWEEN ? AND ? "
+        f"{more} ORDER BY fingerprint"
     )
+    return _windows(run, bounds, sql, ([crawl], least), first, 2)
+
+
+def _windows(
+    run: Run,
+    bounds: str,
+    sql: str,
+    given: tuple[Sequence[object], Sequence[object]],
+    first: int,
+    column: int,
+) -> Iterator[Row]:
+    """Rows of ``sql`` from the number ``first`` on; the number is in ``column``.
+
+    ``sql`` takes the first of ``given``, the two ends of a window, and the second. Where it is to
+    look at :data:`WINDOW` rows at most ``bounds`` lists their numbers; it takes the first of
+    ``given`` and a beginning.
+    """
+    last = LAST
 
     def window(db: sqlite3.Connection) -> list[Row]:
+        nonlocal last
         found = None
-        if since_ms > 0:
-            found = db.execute(bounds.format(beyond), (crawl, last)).fetchone()
-        upper[0] = found[0] if found else None
+        if bounds:
+            sought = f"{bounds} LIMIT 1 OFFSET {WINDOW}"
+            found = db.execute(sought, (*given[0], first)).fetchone()
+        last = found[0] if found else LAST
         return read(db)
 
     def read(db: sqlite3.Connection) -> list[Row]:
-        top = 2**63 - 1 if upper[0] is None else upper[0]
-        since = rows.bounded(since_ms) if since_ms > 0 else -(2**63)
-        return chunk(db, sql.format(beyond), (crawl, last, top, since))
+        return chunk(db, sql, (*given[0], first, last, *given[1]))
 
-    while True:
+    while first <= LAST:
         found = run(window)
         while found:
-            for row in found:
-                last, beyond = row[2], ">"
-                yield row
-            found = run(read)
-        if upper[0] is None:
-            return
-        last, beyond = upper[0], ">"
+            yield from found
+            first = found[-1][column] + 1
+            found = run(read) if first <= last else []
+        first = last + 1

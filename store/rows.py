@@ -27,8 +27,8 @@ PAGE = (
 """Columns of :meth:`Codec.page_rows`, in order; the stamp is known only in the transaction."""
 
 PAGE_READ = (
-    "id, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, truncated, content, url, "
-    "final_url, language, encoding, title, headers, fields, links, text"
+    "id, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated, "
+    "content, url, final_url, language, encoding, title, headers, fields, links, text"
 )
 """Columns of :meth:`Codec.page`; a column ``body`` may follow."""
 
@@ -174,8 +174,8 @@ class Codec:
     def page(self, row: Row) -> StoredPage:
         """The page of a row of :data:`PAGE_READ`, with or without a body at its end."""
         (
-            _, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, truncated, content, url,
-            final_url, language, encoding, title, headers, fields, links, text, *body,
+            _, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated,
+            content, url, final_url, language, encoding, title, headers, fields, links, text, *body,
         ) = row  # fmt: skip
         plain = self.unpack(body[0]) if body else b""
         return StoredPage(
@@ -189,6 +189,7 @@ class Codec:
             elapsed_ms=elapsed_ms,
             depth=depth,
             body=plain,
+            body_bytes=body_bytes,
             truncated=bool(truncated),
             title=title,
             text=self.unpack(text).decode(),

@@ -421,8 +421,10 @@ class SqliteStore:
 
     def dead(self, crawl: int, limit: int = 100, after: str = "") -> list[tuple[str, Final]]:
         """See :class:`store.base.Store`."""
-        last = listing.number(after or "0")
-        found = self._questions.run(lambda db: crawls.dead_rows(db, crawl, limit, last))
+        first = listing.beyond(after)
+        if first > listing.LAST:
+            return []
+        found = self._questions.run(lambda db: crawls.dead_rows(db, crawl, limit, first))
         return [(str(row[0]), rows.final(row)) for row in found]
 
     def counts(self, crawl: int) -> dict[str, int]:
@@ -446,15 +448,18 @@ class SqliteStore:
         after: str = "",
     ) -> Iterator[tuple[str, StoredPage]]:
         """See :class:`store.base.Store`. No transaction stays open between two chunks."""
-        last = listing.number(after) if after else -(2**63)
-        for row in listing.pages(self._scans.run, crawl, wanted, detail, last):
+        first = listing.beyond(after)
+        run = self._scans.run
+        indexed = bool(wanted.host) and run(contents.apart)
+        for row in listing.pages(run, crawl, wanted, detail, first, indexed=indexed):
             yield str(row[0]), self._page(row, detail, self._scans)
 
     def finals(
         self, crawl: int, since_ms: int = 0, *, after: str = ""
     ) -> Iterator[tuple[str, Final]]:
         """See :class:`store.base.Store`; ordered by fingerprint."""
-        for row in listing.finals(self._scans.run, crawl, since_ms, after):
+        first = listing.beyond(after, -(2**63))
+        for row in listing.finals(self._scans.run, crawl, since_ms, first):
             yield str(row[2]), rows.final(row)
 
     # -- the journal by months

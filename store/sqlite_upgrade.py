@@ -27,12 +27,11 @@ def prepare(path: Path) -> None:
     with opening(path):
         connection = connect(path, create=True)
         try:
-            due = pending(load(FOLDER), applied(connection), post=True)
-            if due:
-                migrate(connection, post=False)
+            migrate(connection, post=False)
+            left = pending(load(FOLDER), applied(connection))
         finally:
             connection.close()
-        if any(one.post for one in due):
+        if left:
             _finish_alone(path)
 
 

@@ -211,10 +211,11 @@ class Pipeline:
     def _excluded_by(self, visit: Visit, task: Task, url: str) -> str | None:
         """What the crawl's rules say of the task's URL, or of where it redirects to.
 
-        A pattern that backtracks for ever hangs the process: as much a charge as a hook's.
+        An old crawl's pattern that backtracks for ever hangs the process: as much a charge as a
+        hook's.
         """
         rules = visit.context.rules
-        if not rules.patterned:
+        if not rules.backtracks:
             return rules.judge(task, url)
         if task.suspect:
             with visit.held.waiting(request=False):

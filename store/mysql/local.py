@@ -56,6 +56,8 @@ LOGGED: Options = {
     "sync-binlog": "1",
     "gtid-strict-mode": "ON",
     "log-slave-updates": "ON",
+    "slave-parallel-threads": "8",
+    "slave-net-timeout": "4",
     "read-only": "ON",
     "expire-logs-days": "3",
 }
@@ -121,15 +123,20 @@ def template(folder: Path) -> Path:
         return data
     made = folder / f"template.{os.getpid()}"
     folder.mkdir(parents=True, exist_ok=True)
+    scratch = folder / f"tmp.{os.getpid()}"
+    scratch.mkdir(exist_ok=True)
     try:
         subprocess.run(
             [program("mariadb-install-db"), "--no-defaults", f"--datadir={made}", "--skip-test-db",
+             f"--tmpdir={scratch}",
              "--auth-root-authentication-method=normal", f"--user={getpass.getuser()}"],
             check=True, capture_output=True, text=True,
         )  # fmt: skip
     except subprocess.CalledProcessError as error:
         shutil.rmtree(made, ignore_errors=True)
         raise Unavailable(f"mariadb-install-db: {(error.stderr or error.stdout)[-500:]}") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
     with suppress(OSError):  # another process was faster
         made.rename(data)
     shutil.rmtree(made, ignore_errors=True)
@@ -163,7 +170,10 @@ class LocalServer:
         except (FileNotFoundError, ValueError):
             return None
         said = subprocess.run(
-            ["ps", "-o", "command=", "-p", str(pid)], check=False, capture_output=True, text=True
+            ["ps", "-ww", "-o", "command=", "-p", str(pid)],
+            check=False,
+            capture_output=True,
+            text=True,
         )
         return pid if str(self.folder / "my.cnf") in said.stdout else None
 
@@ -194,8 +204,11 @@ class LocalServer:
 
     def write_config(self) -> None:
         """Write ``my.cnf`` as ``options`` are now; the server reads it when it starts."""
+        scratch = self.folder / "tmp"
+        scratch.mkdir(exist_ok=True)
         lines = {
             "datadir": str(self.folder / "data"),
+            "tmpdir": str(scratch),  # a server that starts removes others' files from a shared one
             "socket": str(self.socket),
             "pid-file": str(self.folder / "pid"),
             "port": str(self.port),
@@ -296,7 +309,7 @@ class LocalCluster:
                     **PLAIN,
                     **(MASTER if name in MASTERS else REPLICA),
                     "server-id": str(number),
-                    "gtid-domain-id": str(100 + number),
+                    "gtid-domain-id": str(1_000_000 + number),
                     "report-host": name,
                     **(options or {}),
                 },
@@ -341,6 +354,11 @@ class LocalCluster:
         """``GREENCRAWL_STORE_STEWARD``."""
         return f"steward:{self._passwords['steward']}"
 
+    @property
+    def root_password(self) -> str:
+        """Of root, over the sockets."""
+        return self._passwords["root"]
+
     def name_of(self, address: str) -> str:
         """m1 … r3 of ``127.0.0.1:port``. Raises KeyError."""
         return {f"127.0.0.1:{port}": name for name, port in self.ports.items()}[address]
@@ -371,7 +389,7 @@ class LocalCluster:
                         f"GRANT {what} ON {where} TO %s@'%%' IDENTIFIED BY %s",
                         (account.user, account.password),
                     )
-            db.execute("SET PASSWORD FOR root@localhost = PASSWORD(%s)", self._passwords["root"])
+            db.execute("SET PASSWORD FOR root@localhost = PASSWORD(%s)", (self.root_password,))
         (self.folder / name / "ready").touch()
 
     def root(self, name: str) -> Connection[Cursor]:

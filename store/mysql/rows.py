@@ -206,7 +206,7 @@ def page(codec: Codec, crawl: int, row: Row) -> tuple[StoredPage, Row]:
         crawl=crawl, fingerprint=fingerprint, url=url,
         final_url=url if final_url is None else final_url, status=status, fetched_ms=fetched_ms,
         elapsed_ms=elapsed_ms, depth=depth, truncated=bool(truncated), title=title,
-        language=language, encoding=encoding, digest=digest,
+        language=language, encoding=encoding, digest=digest, body_bytes=body_bytes,
     )  # fmt: skip
     if not more:
         return made, ()

@@ -8,6 +8,7 @@ were read, and fields that hold secrets were never stored.
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 import zlib
@@ -18,7 +19,7 @@ from hashlib import sha1
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import quote
-from uuid import uuid4
+from uuid import UUID
 
 from schema.clock import epoch_ms
 from schema.records import StoredPage
@@ -154,7 +155,7 @@ def asked(page: StoredPage, answer: Record, headers: Mapping[str, str]) -> Recor
 
 
 def _record(kind: str, fields: Sequence[tuple[str, str]], *block: bytes) -> Record:
-    number = f"<urn:uuid:{uuid4()}>"
+    number = _new_id()
     text = "".join([f"{name}: {value}\r\n" for name, value in fields])
     length = sum(map(len, block))
     head = (
@@ -162,6 +163,21 @@ def _record(kind: str, fields: Sequence[tuple[str, str]], *block: bytes) -> Reco
         f"Content-Length: {length}\r\n\r\n"
     )
     return Record(number, (head.encode(), *block, _END))
+
+
+def _new_id() -> str:
+    """A random UUID. Many are drawn at once: asking the system gives up the GIL."""
+    try:
+        drawn = _drawn.pop()
+    except IndexError:
+        many = os.urandom(16 * 128)
+        _drawn.extend(many[at : at + 16] for at in range(16, len(many), 16))
+        drawn = many[:16]
+    return f"<urn:uuid:{UUID(bytes=drawn, version=4)}>"
+
+
+_drawn: list[bytes] = []
+os.register_at_fork(after_in_child=_drawn.clear)
 
 
 def http_head(page: StoredPage, length: int) -> bytes:
@@ -209,7 +225,10 @@ def _bytes(line: str) -> bytes:
 
 @lru_cache(maxsize=256)
 def _cached_lines(headers: tuple[tuple[str, str], ...]) -> bytes:
-    return header_lines(dict(headers))
+    try:
+        return header_lines(dict(headers))
+    except ValueError:  # a crawl's options of today, which no request could have had
+        return header_lines({})
 
 
 def _lines(headers: Mapping[str, str]) -> bytes:

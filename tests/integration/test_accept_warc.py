@@ -7,9 +7,13 @@ from pathlib import Path
 
 from bench.report import Report
 from bench.show_warc import archive_site
+from store import open_store
+from tests.support.archive import Archive, check
 from tests.support.redis_server import RedisServer
 from tests.support.site_server import Answer, Request, SiteServer
-from tests.support.sites import HTML, html
+from tests.support.sites import HTML, direct, graph_site, html
+from tests.support.system import System, wait_until
+from tests.support.walk import walk
 
 PICTURE = bytes(range(256)) * 40
 
@@ -49,3 +53,42 @@ def test_a_crawl_into_files_and_an_export_replay_what_the_site_serves(tmp_path: 
     assert report.figures["export"]["revisit"] == 1
     assert report.figures["export"]["response"] == 6
     assert report.figures["files of the crawl, compared"]["pages"] == 6
+
+
+def test_a_crawl_whose_workers_are_killed_between_file_and_sql_is_whole(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    pages, folder = graph_site(80), tmp_path / "warc"
+    with (
+        SiteServer(pages) as server,
+        System(
+            tmp_path, [redis_server.url], request_seconds="1.5", lease_seconds="5",
+            bodies=f"warc:{folder}",
+        ) as system,
+    ):  # fmt: skip
+        start = server.url("/p/0")
+        expected = walk([start], direct(pages), agent="greencrawl")
+        system.start_broker()
+        system.start_worker(fault="warc.after_sync:2")
+        system.crawl([start], delay=0, slots=4)
+        # Each child dies with its second batch in the file and not in SQL; its successor mends.
+        wait_until(lambda: len(list(folder.glob("*"))) >= 3, 60, "three children wrote files")
+        system.kill("worker")
+        system.start_worker()
+        system.wait_done(90)
+        system.stop()
+    files = sorted(folder.glob("*.warc.gz"))
+    assert not list(folder.glob("*.open"))
+    assert check(files) == ""
+    store = open_store(f"sqlite:///{tmp_path / 'data' / 'content.sqlite'}", f"warc:{folder}")
+    stored = {
+        page.url: page.body
+        for _, page in store.pages(store.crawl("test").id, detail="body")
+        if page.status == 200
+    }
+    store.close()
+    assert set(stored) == expected.pages
+    fetch = direct(pages)
+    assert [url for url, body in stored.items() if fetch(url)[2] != body] == []
+    answers = Archive(files).answers
+    assert [url for url, body in stored.items() if answers[url].body != body] == []

@@ -22,6 +22,7 @@ from store.exporting import OptionsDiffer, Position, Resumable, Wanted
 from store.formats import Csv, Format, Jsonl, Warc
 from tests.support.archive import Archive, check
 from tests.support.store_records import final, page
+from tests.support.system import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = 300
@@ -115,6 +116,33 @@ def test_a_killed_export_goes_on_and_is_as_if_nothing_had_happened(
         assert len(answers) == PAGES
     else:
         assert out.read_bytes() == whole.read_bytes()
+
+
+def test_ctrl_c_stops_at_once_and_the_same_command_goes_on(data: Path, tmp_path: Path) -> None:
+    out, whole = tmp_path / "out.csv", tmp_path / "whole.csv"
+    slow = EXPORT.replace(
+        "faults.arm", "import time; from store import formats; fast = formats.Csv.page\n"
+        "formats.Csv.page = lambda self, page: (time.sleep(0.01), fast(self, page))[1]\nfaults.arm",
+    )  # fmt: skip
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
+    process = subprocess.Popen(
+        [sys.executable, "-c", slow, "--format", "csv", "-o", str(out), "--data", str(data)],
+        env=environment | {"PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    part = out.with_name("out.csv.part")
+    wait_until(lambda: part.exists() and part.stat().st_size > 6000, 30, "some rows are written")
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "the same command goes on" in said
+    assert not out.exists()
+    done = export(data, "--format", "csv", "-o", out)
+    assert "continuing after" in done.stderr
+    export(data, "--format", "csv", "-o", whole)
+    assert out.read_bytes() == whole.read_bytes()
 
 
 def test_other_options_are_refused_until_it_is_restarted(data: Path, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from schema.errors import InvalidConfig
-from schema.records import Admission, Commit, Stamp
+from schema.records import Admission, Commit, PageFilter, Stamp
+from store import listing
 from store.migrate import Applied, Migration, load, pending
 from store.sqlite import SqliteStore
 from store.sqlite_upgrade import FOLDER, SqliteUpgrade, applied
@@ -176,7 +177,7 @@ def test_a_database_of_each_version_is_upgraded_and_reads_right(
 
 
 def test_old_and_new_processes_write_on_side_by_side_and_read_each_others_rows(
-    path: Path,
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(path, 4)
     old = OldProcess(path)
@@ -214,6 +215,12 @@ def test_old_and_new_processes_write_on_side_by_side_and_read_each_others_rows(
         (1000, True),
     ]
     assert old.page(crawl, 1)["body"] == b"newer" * 400
+
+    monkeypatch.setattr(listing, "WINDOW", 1)
+    for host, found in (("example.org", {1, 2, 3}), ("other.org", set())):
+        wanted = PageFilter(host=host)
+        assert {one.fingerprint for _, one in new.pages(crawl, wanted)} == found
+    monkeypatch.undo()
 
     old.close()
     upgrade = SqliteUpgrade(path)

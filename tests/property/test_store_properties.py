@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from schema.records import Admission, Attempt, Commit, CrawlOptions, Final, StoredPage
 from store.sqlite import SqliteStore
+from tests.support.body_uses import check_uses
 from tests.support.store_records import attempt, digest, final, page
 
 Record = StoredPage | Final | Attempt
@@ -67,20 +67,6 @@ def as_commit(items: Sequence[Record]) -> Commit:
         [item for item in items if isinstance(item, Attempt)],
         [item for item in items if isinstance(item, Final)],
     )
-
-
-def check_uses(store: SqliteStore, crawl: int) -> None:
-    """Each body is there as long as pages have it, counted right; nothing else is."""
-
-    def counted(db: sqlite3.Connection) -> tuple[dict[bytes, int], dict[bytes, int], int]:
-        pages = "SELECT content, COUNT(*) FROM pages WHERE body_bytes > 0 AND crawl = ? GROUP BY 1"
-        uses = "SELECT digest, uses FROM bodies WHERE crawl = ?"
-        (kept,) = db.execute("SELECT COUNT(*) FROM contents").fetchone()
-        return dict(db.execute(pages, (crawl,))), dict(db.execute(uses, (crawl,))), kept
-
-    pages, uses, kept = store._questions.run(counted)
-    assert uses == pages
-    assert kept == len(pages)
 
 
 def check(store: SqliteStore, crawl: int, model: Model) -> None:

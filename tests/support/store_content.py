@@ -69,8 +69,9 @@ class ContentContract:
         store.commit(Commit([whole]))
         text = page(crawl, 1, digest=whole.digest, text="some words", headers={"a": "b"},
                     fields={"n": 1}, links=links("http://a/"), title="title", language="en",
-                    encoding="utf-8")  # fmt: skip
-        row = page(crawl, 1, digest=whole.digest, title="title", language="en", encoding="utf-8")
+                    encoding="utf-8", body_bytes=len(LONG))  # fmt: skip
+        row = page(crawl, 1, digest=whole.digest, title="title", language="en", encoding="utf-8",
+                   body_bytes=len(LONG))  # fmt: skip
         assert store.page(crawl, 1) == store.page(crawl, 1, detail="body") == whole
         assert store.page(crawl, 1, detail="text") == text
         assert store.page(crawl, 1, detail="row") == row

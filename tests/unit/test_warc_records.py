@@ -79,6 +79,13 @@ def test_a_request_shows_what_was_sent_and_no_credentials(tmp_path: Path) -> Non
     assert b"c2VjcmV0" not in gzip.decompress(packed)
 
 
+def test_options_that_could_not_be_sent_harm_no_export(tmp_path: Path) -> None:
+    one = page()
+    answer = ours.response(one)
+    _, asked = written(tmp_path, answer, ours.asked(one, answer, {"user-agent": "新/1"}))
+    assert "user-agent" not in asked.http
+
+
 def test_a_revisit_names_the_record_that_has_the_body(tmp_path: Path) -> None:
     first, second = page(), page("http://example.org/b", fetched_ms=1_772_366_500_000)
     answer = ours.response(first)
