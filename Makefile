@@ -5,7 +5,7 @@ SEED ?=
 export PYTHON3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev packages crawl test lint docs clean
+.PHONY: help setup setup-dev packages crawl cluster cluster-stop test test-cluster lint docs clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 14
@@ -22,8 +22,17 @@ packages:
 crawl: setup  ## Crawl the shipped site, or SEED="https://…"
 	@./greencrawl crawl $(if $(SEED),"$(SEED)",--demo)
 
+cluster: setup  ## Start two masters and three replicas of MariaDB in data/cluster
+	@./greencrawl store local
+
+cluster-stop: setup  ## Stop them; their data stays
+	@./greencrawl store local --stop
+
 test: setup-dev packages  ## Run all tests; ARGS="…" goes to pytest
 	@$(PYTHON) -m pytest $(ARGS)
+
+test-cluster: setup-dev packages  ## Tests on five servers only; ARGS="…" goes to pytest
+	@$(PYTHON) -m pytest tests/cluster $(ARGS)
 
 lint: setup-dev  ## ruff, mypy --strict, import-linter
 	@.venv/bin/ruff check .

@@ -1,9 +1,10 @@
 # Included by the Makefile. `make show-N` proves item N of what the first release must show; each
 # prints its figures, writes bench/results/, and fails if the claim does not hold.
 
-SHOWS := show-1 show-2 show-3 show-4 show-5 show-6 show-7 show-8 show-9 show-10 show-warc
+SHOWS := show-1 show-2 show-3 show-4 show-5 show-6 show-7 show-8 show-9 show-10 show-mysql \
+	show-warc
 
-.PHONY: bench bench-pages bench-frontier faults shows $(SHOWS)
+.PHONY: bench bench-pages bench-frontier faults cluster-faults shows $(SHOWS)
 
 bench: show-5  ## Pages a second and CPU a page beside Scrapy, in one interleaved run
 
@@ -20,3 +21,6 @@ faults: setup-dev packages  ## Kill, cut off, empty and fill everything under a 
 
 bench-pages: setup-dev packages  ## A million pages: lists and export in constant memory; both stores
 	@$(PYTHON) -m bench.million
+
+cluster-faults: setup-dev packages  ## The same for a cluster of five MariaDB servers; ROWS="1 5"
+	@$(PYTHON) -m bench.cluster_faults $(ROWS)

@@ -19,7 +19,7 @@ import shutil  # noqa: E402
 import sys  # noqa: E402
 import tempfile  # noqa: E402
 import time  # noqa: E402
-from collections.abc import Sequence  # noqa: E402
+from collections.abc import Mapping, Sequence  # noqa: E402
 from dataclasses import asdict  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
@@ -45,25 +45,25 @@ HEADS = (
 )
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], rows: Mapping[int, Row] = ROWS, name: str = "faults") -> int:
     """Run the rows named, or all; the exit code: 0 if all passed."""
-    parser = argparse.ArgumentParser(prog="python -m bench.faults")
-    parser.add_argument("rows", nargs="*", type=int, metavar="ROW", choices=[[], *ROWS, END_ROW])
+    parser = argparse.ArgumentParser(prog=f"python -m bench.{name.replace('-', '_')}")
+    parser.add_argument("rows", nargs="*", type=int, metavar="ROW", choices=[[], *rows, END_ROW])
     parser.add_argument("--quick", action="store_true", help="smaller webs")
     given = parser.parse_args(arguments)
-    numbers = [number for number in given.rows if number != END_ROW] or list(ROWS)
+    numbers = [number for number in given.rows if number != END_ROW] or list(rows)
     began = time.monotonic()
-    results = {number: _run(number, quick=given.quick) for number in numbers}
+    results = {number: _run(rows[number], number, quick=given.quick) for number in numbers}
     seconds = time.monotonic() - began
     end = _end(list(results.values()))
     _print_table(results, end, seconds)
     passed = all(result.passed for result in results.values())
-    if set(numbers) == set(ROWS) and not given.quick:
-        _keep(results, end, seconds, passed)
+    if set(numbers) == set(rows) and not given.quick:
+        _keep(name, results, end, seconds, passed)
     return 0 if passed else 1
 
 
-def _run(number: int, *, quick: bool) -> Result:
+def _run(row: Row, number: int, *, quick: bool) -> Result:
     folder = Path(tempfile.mkdtemp(prefix=f"fault-{number}-"))
     began = time.monotonic()
     print(f"\n== {number}", flush=True)
@@ -71,7 +71,7 @@ def _run(number: int, *, quick: bool) -> Result:
     def say(text: str) -> None:
         print(f"   {time.monotonic() - began:6.1f}  {text}", flush=True)
 
-    result = ROWS[number](folder, say, quick)
+    result = row(folder, say, quick)
     result.seconds = time.monotonic() - began
     print(_line(number, result), flush=True)
     for reason in result.why_not:
@@ -135,9 +135,11 @@ def _print_table(results: dict[int, Result], end: list[str], seconds: float) -> 
     )
 
 
-def _keep(results: dict[int, Result], end: list[str], seconds: float, passed: bool) -> None:
+def _keep(
+    name: str, results: dict[int, Result], end: list[str], seconds: float, passed: bool
+) -> None:
     record: dict[str, Any] = {
-        "show": "faults",
+        "show": name,
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": f"{os.cpu_count()} cores, Python {platform.python_version()}",
         "seconds": round(seconds, 1),
@@ -148,7 +150,7 @@ def _keep(results: dict[int, Result], end: list[str], seconds: float, passed: bo
         },
         "crawl end": end or "never announced early, always announced",
     }
-    path = RESULTS / "faults.json"
+    path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     print(f"== {path}", flush=True)
 

@@ -19,12 +19,16 @@ from broker.purge import Purging
 from broker.refill import Refill
 from broker.upkeep import Upkeep
 from schema import faults, log
-from schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig
+from schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig, Unavailable
 from schema.settings import Settings, load, masked
-from store import open_store
+from store import Store, open_store
+from store.steward import steward_of
 
 USAGE, FAILURE = 2, 1
 """Exit codes: wrong settings, and what could not be reached."""
+
+STORE_SECONDS = 1.0
+"""Between two attempts to open a store that is away."""
 
 
 def run(settings: Settings) -> None:
@@ -39,7 +43,9 @@ def run(settings: Settings) -> None:
     if embedded is not None:
         embedded.start()
     try:
-        store = open_store(settings.store_url, settings.bodies)
+        steward = steward_of(settings.store_url, settings.store_steward)
+        looking = gevent.spawn(steward.run) if steward is not None else None
+        store = _opened(settings, stop)
         try:
             frontier = Frontier(
                 settings.redis_addresses,
@@ -72,9 +78,25 @@ def run(settings: Settings) -> None:
             frontier.stop(clean=embedded is not None)
         finally:
             store.close()
+            if looking is not None:
+                looking.kill()
     finally:
         if embedded is not None:
             embedded.stop()
+
+
+def _opened(settings: Settings, stop: Event) -> Store:
+    """The store, waiting for it: what our steward does may be what it needs."""
+    said = False
+    while True:
+        try:
+            return open_store(settings.store_url, settings.bodies)
+        except Unavailable as error:
+            if not said:
+                log.logger("broker").warning("waiting", what="store", reason=str(error))
+            said = True
+            if stop.wait(STORE_SECONDS):
+                raise
 
 
 def main(arguments: list[str]) -> int:

@@ -25,7 +25,7 @@ from cli.site_server import Site, serve
 from cli.stopping import on_signals
 from cli.summary import Summary
 from schema.records import Crawl, CreateCrawl
-from schema.settings import Settings
+from schema.settings import Settings, mask_url
 from worker import hooks
 
 DEMO_DELAY_SECONDS = 0.02
@@ -179,7 +179,7 @@ def _of_end(job: Job, end: End | None) -> Summary | None:
         return None
     made = end.summary()
     with reach.store(job.settings) as store:
-        url, export = job.settings.store_url, export_hint(made.crawl, job.settings.data)
+        url, export = mask_url(job.settings.store_url), export_hint(made.crawl, job.settings.data)
         return summary.with_store(made, store, url, export)
 
 
@@ -193,7 +193,7 @@ def _stored(job: Job) -> tuple[Crawl, Summary] | None:
         if not known:
             return None
         hint = export_hint(known[0].name, job.settings.data)
-        return known[0], summary.of_store(store, known[0], job.settings.store_url, hint)
+        return known[0], summary.of_store(store, known[0], mask_url(job.settings.store_url), hint)
 
 
 def export_hint(name: str, data: Path) -> str:

@@ -17,6 +17,7 @@ from cli.pages import page, pages
 from cli.repair import repair
 from cli.seed import seed
 from cli.status import status
+from cli.store import store
 from cli.up import up
 from schema.errors import GreencrawlError, InvalidConfig, Refused
 
@@ -34,7 +35,7 @@ def greencrawl() -> None:
 
 _COMMANDS = (
     crawl, up, seed, status, pages, page, explain, dead, pause, resume, purge, delete, repair,
-    export, migrate,
+    export, migrate, store,
 )  # fmt: skip
 for _command in _COMMANDS:
     greencrawl.add_command(_command)

@@ -1,5 +1,7 @@
 """Named points at which a test makes a process die, as a power cut would: no clean-up runs.
 
+Or write down what passed there, so that a test knows what a process took for done.
+
 Without ``GREENCRAWL_FAULT`` a point costs one comparison.
 """
 
@@ -7,19 +9,29 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from collections.abc import Iterable
 from pathlib import Path
 
 _armed = ""
 _left = 0
 _while = ""
+_noted = -1
 
 
 def arm(spec: str) -> None:
     """Arm ``POINT[:N][@FILE]``: the Nth pass of that point kills the process. "" disarms.
 
-    Passes count only while FILE exists: whoever creates it chooses the moment.
+    Passes count only while FILE exists: whoever creates it chooses the moment. ``POINT>FILE``
+    kills nothing: what passes at :func:`note` of that point is appended to FILE.
     """
-    global _armed, _left, _while
+    global _armed, _left, _while, _noted
+    if _noted >= 0:
+        os.close(_noted)
+        _noted = -1
+    spec, noting, path = spec.partition(">")
+    if noting:
+        _noted = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     place, _, _while = spec.partition("@")
     _armed, _, count = place.partition(":")
     _left = int(count or 1)
@@ -28,8 +40,15 @@ def arm(spec: str) -> None:
 def point(name: str) -> None:
     """Die here by SIGKILL if this point is armed and its count is up."""
     global _left
-    if name != _armed or (_while and not Path(_while).exists()):
+    if name != _armed or _noted >= 0 or (_while and not Path(_while).exists()):
         return
     _left -= 1
     if _left <= 0:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def note(name: str, texts: Iterable[str]) -> None:
+    """Append a line ``monotonic seconds, tab, text`` for each, if this point is armed for that."""
+    if _noted >= 0 and name == _armed:
+        now = time.monotonic()
+        os.write(_noted, "".join(f"{now:.3f}\t{text}\n" for text in texts).encode())

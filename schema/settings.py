@@ -31,6 +31,7 @@ class Settings:
     broker: tuple[str, ...]
     redis: tuple[str, ...]
     store: str
+    store_steward: str
     bodies: str
     log_months: int
     allow_networks: tuple[Network, ...]
@@ -106,6 +107,13 @@ def _store(value: str) -> str:
     return value.strip()
 
 
+def _account(value: str) -> str:
+    user, colon, _ = value.strip().partition(":")
+    if value.strip() and not (user and colon):
+        raise ValueError("must be USER:PASSWORD")
+    return value.strip()
+
+
 def _bodies(value: str) -> str:
     kind, _, folder = value.strip().partition(":")
     if kind == "sql" and not folder:
@@ -147,7 +155,7 @@ def _worker_id(value: str) -> str:
     return "".join(c if c.isalnum() or c in "._-" else "-" for c in name)[:80]
 
 
-SECRETS = frozenset({"WORKER_TOKEN", "ADMIN_TOKEN"})
+SECRETS = frozenset({"STORE_STEWARD", "WORKER_TOKEN", "ADMIN_TOKEN"})
 
 KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "DATA": ("data", _path, "Folder for the embedded Redis and SQLite, sockets and locks"),
@@ -172,6 +180,12 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         _store,
         "sqlite:///PATH, or mysql://USER:PASSWORD@MASTER[,MASTER]/DATABASE[?replicas=HOST,…]; "
         "empty: content.sqlite in the data folder",
+    ),
+    "STORE_STEWARD": (
+        "",
+        _account,
+        "USER:PASSWORD with which brokers and `greencrawl store` look after a ring of masters; "
+        "empty: that of GREENCRAWL_STORE; workers need none; secret",
     ),
     "BODIES": (
         "sql",
@@ -228,7 +242,7 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "",
         _text,
         "For tests: POINT[:N][@FILE] kills the process at the Nth pass of that point, "
-        "counted while FILE exists",
+        "counted while FILE exists; POINT>FILE notes what passes there",
     ),
 }
 """Variable without prefix → (default, parser, meaning)."""

@@ -9,7 +9,7 @@ that fetch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -261,7 +261,9 @@ class Writer:
             if not (work.pages or work.attempts or work.finals):
                 return None
             try:
-                return persist(partial(self._store.commit, work), "store")
+                stamp = persist(partial(self._store.commit, work), "store")
+                faults.note("worker.committed", _urls(work))
+                return stamp
             except Unstorable as error:
                 log.warning("cannot be stored", url=error.url, reason=error.reason)
                 if not any(result.bury(error) for result in batch):
@@ -292,3 +294,9 @@ class Writer:
                 return False
             recent.add(fresh)
         return True
+
+
+def _urls(work: Commit) -> Iterator[str]:
+    """What a commit settles."""
+    yield from (page.url for page in work.pages)
+    yield from (final.url for final in work.finals)

@@ -1,36 +1,48 @@
 """Where a statement goes: to the server that takes writes, or to a replica that is near enough.
 
 With one master there is nothing to choose. With two, the one whose ``fence`` row is open under the
-highest epoch takes writes, and every transaction reads that row under a shared lock: after a
-takeover has closed it, whoever still believed in it is refused and looks again.
+highest epoch takes writes, and every transaction reads that row under a shared lock: a takeover in
+order waits for those that run, and whoever still believes in the old writer is refused and looks
+again. Where a takeover could not reach the old writer, its commits get no acknowledgement.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from itertools import count
+from typing import NamedTuple, TypeVar
 
 import pymysql
 from gevent.lock import BoundedSemaphore
 from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
-from schema.errors import Unavailable
+from schema import faults
+from schema.clock import monotonic
+from schema.errors import GreencrawlError, Unavailable
 from store.errors import Closed
+from store.mysql import gtid
 from store.mysql.connection import AGAIN, Db, code_of, connect, translate
+from store.mysql.near import Notes
+from store.mysql.observe import together
 from store.mysql.topology import Server, Topology
 
 T = TypeVar("T")
 
 CONNECTIONS = 8
 """To one server from one process, at most."""
-IDLE_SECONDS = 60.0
+IDLE_SECONDS = 30.0
 """A connection that rested for longer is asked whether it lives before it is used."""
+LOOK_SECONDS = 2.0
+"""A server that is silent for longer is no candidate when the writer is looked for."""
+NEAR_SECONDS = 1.0
+"""For so long a replica that was near is taken to be near."""
 TRIES = 8
 """Runs of a transaction that meets others' locks."""
+
+_FENCE = "SELECT epoch, open, @@global.read_only, @@session.gtid_domain_id FROM fence"
 
 
 class Pool:
@@ -41,6 +53,7 @@ class Pool:
         self.server = server
         self._places = BoundedSemaphore(CONNECTIONS)
         self._idle: list[tuple[float, Connection[Cursor]]] = []
+        self._generation = 0
         self._process = os.getpid()
         self._closed = False
 
@@ -53,21 +66,22 @@ class Pool:
         if self._closed or self._process != os.getpid():
             raise Closed("the store is closed, or was opened by another process")
         with self._places:
+            generation = self._generation
             connection = self._take()
             try:
                 yield connection
             except BaseException:
                 _drop(connection)
                 raise
-            if self._closed:
+            if self._closed or generation != self._generation:
                 _drop(connection)
             else:
-                self._idle.append((time.monotonic(), connection))
+                self._idle.append((monotonic(), connection))
 
     def _take(self) -> Connection[Cursor]:
         while self._idle:
             since, connection = self._idle.pop()
-            if time.monotonic() - since < IDLE_SECONDS:
+            if monotonic() - since < IDLE_SECONDS:
                 return connection
             try:
                 connection.ping(reconnect=False)
@@ -78,7 +92,8 @@ class Pool:
         return connect(self._topology, self.server)
 
     def forget(self) -> None:
-        """Close all that rest: the server may have been started anew."""
+        """Use none of the present connections again: the server was started anew, or changed."""
+        self._generation += 1
         while self._idle:
             _drop(self._idle.pop()[1])
 
@@ -91,12 +106,30 @@ def _drop(connection: Connection[Cursor]) -> None:
     connection._force_close()  # type: ignore[attr-defined]  # close() would wait for the server
 
 
+class Route(NamedTuple):
+    """Who takes writes, and of which epoch; 0 where there is one master and no fence."""
+
+    server: Server
+    epoch: int
+
+
+class _Fenced(Unavailable):
+    """The route is not the one any more."""
+
+
 class Cluster:
     """The servers of a store. Work is a function of a cursor; it is run again after a deadlock."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         self._pools = {server: Pool(topology, server) for server in topology.servers}
+        self._found: Route | None = None
+        self._looking = BoundedSemaphore(1)
+        self._turn = count()
+        self._notes = Notes()
+        self._near_since: dict[Server, float] = {}
+
+    # -- work
 
     def write(self, work: Callable[[Db], T]) -> T:
         """Run ``work`` in a transaction of the server that takes writes; durable on return.
@@ -106,51 +139,161 @@ class Cluster:
         """
         for left in reversed(range(TRIES)):
             try:
-                return self._write(self.topology.masters[0], work)
+                return self._write(self._route(), work)
+            except _Fenced:
+                if not left:
+                    raise
             except pymysql.MySQLError as error:
                 if code_of(error) not in AGAIN or not left:
                     raise
         raise AssertionError("unreachable")
 
-    def _write(self, server: Server, work: Callable[[Db], T]) -> T:
-        with self._translated(server), self._pools[server].connection() as connection:
+    def _write(self, route: Route, work: Callable[[Db], T]) -> T:
+        with self._checked(route), self._pools[route.server].connection() as connection:
             connection.begin()
             try:
                 with connection.cursor() as db:
+                    self._check(db, route, " LOCK IN SHARE MODE")
                     result = work(db)
+                faults.point("store.before_commit")
                 connection.commit()
-            except Exception:
-                connection.rollback()
+            except (pymysql.MySQLError, GreencrawlError, ValueError, LookupError):
+                if connection.open:
+                    connection.rollback()
                 raise
+        faults.point("store.after_commit")
         return result
 
     def read(self, work: Callable[[Db], T]) -> T:
         """Run ``work``, which changes nothing, on the server that takes writes."""
-        return self._read(self.topology.masters[0], work)
+        try:
+            return self._read(self._route(), work)
+        except _Fenced:
+            return self._read(self._route(), work)
 
     def scan(self, work: Callable[[Db], T]) -> T:
         """Run ``work`` on a replica within the lag bound, or else where :meth:`read` does."""
+        for server in self._near_replicas():
+            try:
+                return self._read(Route(server, 0), work)
+            except Unavailable:
+                self._near_since.pop(server, None)
         return self.read(work)
 
-    def _read(self, server: Server, work: Callable[[Db], T]) -> T:
+    def _read(self, route: Route, work: Callable[[Db], T]) -> T:
         with (
-            self._translated(server),
-            self._pools[server].connection() as connection,
+            self._checked(route),
+            self._pools[route.server].connection() as connection,
             connection.cursor() as db,
         ):
+            self._check(db, route, "")
             return work(db)
 
     @contextmanager
-    def _translated(self, server: Server) -> Iterator[None]:
+    def _checked(self, route: Route) -> Iterator[None]:
+        """Errors in our words; what means that the server is away lets the writer be looked for."""
         try:
             yield
+        except Unavailable:
+            self._lost(route)
+            raise
         except (pymysql.MySQLError, OSError) as error:
-            ours = None if code_of(error) in AGAIN else translate(error, server)
+            ours = None if code_of(error) in AGAIN else translate(error, route.server)
             if ours is None:
                 raise
             if isinstance(ours, Unavailable):
-                self._pools[server].forget()
+                self._lost(route)
             raise ours from error
+
+    def _lost(self, route: Route) -> None:
+        self._pools[route.server].forget()
+        if self._found == route:
+            self._found = None
+
+    # -- who takes writes
+
+    def _check(self, db: Db, route: Route, lock: str) -> None:
+        """Raises _Fenced if the server does not take writes of the route's epoch any more."""
+        if not route.epoch:
+            return
+        db.execute(_FENCE + lock)
+        row = db.fetchone()
+        if row is None or not row[1] or row[2] or row[0] != route.epoch:
+            raise _Fenced(f"{route.server} takes no writes of epoch {route.epoch} any more")
+        if row[3] != route.epoch:  # a session keeps the domain that was set when it began
+            raise _Fenced(f"a connection to {route.server} is older than epoch {route.epoch}")
+
+    def _route(self) -> Route:
+        """Raises Unavailable if no master takes writes."""
+        if not self.topology.ring:
+            return Route(self.topology.masters[0], 0)
+        with self._looking:
+            if self._found is None:
+                self._found = self._look()
+            return self._found
+
+    def _look(self) -> Route:
+        def ask(server: Server) -> Route:
+            connection = connect(self.topology, server, answer_seconds=LOOK_SECONDS)
+            try:
+                with connection.cursor() as db:
+                    db.execute(_FENCE)
+                    row = db.fetchone()
+            except (pymysql.MySQLError, OSError) as error:
+                raise (translate(error, server) or error) from error
+            finally:
+                _drop(connection)
+            if row is None or not row[1] or row[2]:
+                raise Unavailable(f"{server} takes no writes")
+            return Route(server, row[0])
+
+        masters = self.topology.masters
+        found = together([lambda one=one: ask(one) for one in masters])  # type: ignore[misc]
+        routes = [one for one in found if isinstance(one, Route)]
+        if routes:
+            route = max(routes, key=lambda one: one.epoch)
+            self._pools[route.server].forget()
+            return route
+        for one in found:
+            if isinstance(one, BaseException) and not isinstance(one, Unavailable):
+                raise one
+        raise Unavailable(
+            "; ".join(str(one) for one in found) + " (greencrawl store status says why)"
+        )
+
+    # -- replicas
+
+    def _near_replicas(self) -> Iterator[Server]:
+        """Replicas within the lag bound, in turn."""
+        replicas = self.topology.replicas
+        start = next(self._turn)
+        for index in range(len(replicas)):
+            server = replicas[(start + index) % len(replicas)]
+            if monotonic() - self._near_since.get(server, -NEAR_SECONDS) < NEAR_SECONDS:
+                yield server
+                continue
+            try:
+                near = self._is_near(server)
+            except Unavailable:
+                continue
+            if near:
+                self._near_since[server] = monotonic()
+                yield server
+
+    def _is_near(self, server: Server) -> bool:
+        def position(names: str) -> Callable[[Db], dict[int, int]]:
+            def ask(db: Db) -> dict[int, int]:
+                db.execute(f"SELECT {names}")
+                row = db.fetchone()
+                return gtid.parse(str(row[0])) if row else {}
+
+            return ask
+
+        if self._notes.age_seconds() > NEAR_SECONDS / 2:
+            self._notes.add(self.read(position("@@global.gtid_binlog_pos")))
+        here = self._read(Route(server, 0), position("@@global.gtid_slave_pos"))
+        lag = self._notes.lag_seconds(here)
+        return lag is not None and lag <= self.topology.lag_seconds
 
     def close(self) -> None:
         """Close all connections. Idempotent."""

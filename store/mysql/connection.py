@@ -15,7 +15,8 @@ Db = Cursor
 """What work is given: a cursor of a connection, in or outside a transaction."""
 
 CONNECT_SECONDS = 5.0
-ANSWER_SECONDS = 30.0
+ANSWER_SECONDS = 10.0
+"""Longer than a takeover: a commit that waits for an acknowledgement is answered after it."""
 LOCK_SECONDS = 10
 """How long a statement waits for a row that another transaction holds."""
 
@@ -84,6 +85,13 @@ def code_of(error: BaseException) -> int:
     """MySQL's number of an error, 0 for another kind."""
     number = error.args[0] if isinstance(error, pymysql.MySQLError) and error.args else 0
     return number if isinstance(number, int) else 0
+
+
+def is_gone(error: BaseException) -> bool:
+    """Whether the server did not answer at all: it is not that it refused something."""
+    return isinstance(error, OSError) or (
+        isinstance(error, pymysql.MySQLError) and (code_of(error) == 0 or code_of(error) >= 2000)
+    )
 
 
 def translate(error: Exception, server: Server) -> GreencrawlError | None:

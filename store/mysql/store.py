@@ -14,7 +14,7 @@ import pymysql
 from gevent.threadpool import ThreadPool
 from msgspec.structs import replace
 
-from schema import faults, wire
+from schema import wire
 from schema.clock import epoch_ms
 from schema.records import (
     Admission,
@@ -279,8 +279,7 @@ class MysqlStore:
     def _stream(
         self, crawl: int, sql: str, wanted: PageFilter, detail: Detail, after: reading.At
     ) -> Iterator[list[tuple[reading.At, Row]]]:
-        read = self._cluster.read
-        return reading.stream(read, read, crawl, sql, wanted, detail, after)
+        return reading.stream(self._cluster.read, crawl, sql, wanted, detail, after)
 
     def log_seeds(self, since: int, *, force: bool) -> Iterator[SeedBatch]:
         """See :class:`store.base.Store`."""
@@ -350,11 +349,9 @@ class MysqlStore:
         prepared = rows.prepare(self._codec, work)
         write = self._writing(work, prepared)
         try:
-            stamp = self._cluster.write(lambda db: write.run(db, prepared))
+            return self._cluster.write(lambda db: write.run(db, prepared))
         except pymysql.MySQLError as error:
             raise self._unstorable(work, error) from error
-        faults.point("store.after_commit")
-        return stamp
 
     def _writing(self, work: Commit, prepared: rows.Prepared) -> commits.Write:
         """What writes ``work``; its bodies are compressed now, or put into files, if they are new.
@@ -522,10 +519,9 @@ class MysqlStore:
         after: str = "",
     ) -> Iterator[tuple[str, StoredPage]]:
         """See :class:`store.base.Store`; in order of stamps, then of storing."""
-        scan = self._cluster.scan
-        for chunk in reading.stream(
-            scan, scan, crawl, rows.READS[detail], wanted, detail, reading.after_page(after)
-        ):
+        sql = rows.READS[detail]
+        at = reading.after_page(after)
+        for chunk in reading.stream(self._cluster.scan, crawl, sql, wanted, detail, at):
             for at, row in chunk:
                 page = self._page(crawl, row)
                 if not wanted.host or rows.host_key(page.url) == wanted.host.encode():

@@ -66,6 +66,7 @@ def test_a_url_opens_a_file_and_makes_its_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
+        ("mysql://u:p@h", "names no database"),
         ("sqlite://host/x", "sqlite:///PATH"),
         ("sqlite:///", "sqlite:///PATH"),
         ("sqlite:///:memory:", "sqlite:///PATH"),

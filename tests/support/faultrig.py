@@ -214,10 +214,14 @@ class Rig:
         self.system = self.stack.enter_context(
             System(self.folder, self.addresses or [self.redis.url], **given)
         )
-        self.system.start()
+        self.start_system()
         extra = fault.seeds_extra(self) if fault.seeds_extra is not None else ()
         options: dict[str, Any] = {"delay": fault.delay, "scope": "any", **fault.crawl_options}
         self.system.crawl([*self.web.seeds(fault.seeds), *extra], **options)
+
+    def start_system(self) -> None:
+        """Broker and worker."""
+        self.system.start()
 
     def until_at_stake(
         self, times: float = 1.0, after: float | None = None, seconds: float = 60
@@ -494,9 +498,9 @@ Row = Callable[[Path, Say, bool], Result]
 """Runs a row of the table in a folder, telling how it goes; True: with a smaller web."""
 
 
-def run(fault: Fault, folder: Path, say: Say = print) -> Result:
+def run(fault: Fault, folder: Path, say: Say = print, rig_type: type[Rig] = Rig) -> Result:
     """Run one fault in ``folder``. What goes wrong in the rig itself counts against the fault."""
-    with Rig(fault, folder, say) as rig:
+    with rig_type(fault, folder, say) as rig:
         try:
             rig.start()
             rig.until_at_stake()

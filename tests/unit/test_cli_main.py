@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 import sqlite3
 from pathlib import Path
@@ -92,7 +93,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 
 def test_every_command_and_option_explains_itself() -> None:
-    for command in greencrawl.commands.values():
+    commands = list(greencrawl.commands.values())
+    for command in commands:
+        commands += command.commands.values() if isinstance(command, click.Group) else ()
         assert command.help
         options = [one for one in command.params if isinstance(one, click.Option)]
         assert all(option.help for option in options)
@@ -318,3 +321,39 @@ def test_the_demo_keeps_its_pages_in_its_own_folder(
     own = f"sqlite:///{tmp_path / 'demo' / 'content.sqlite'}"
     assert settings.store_url == own
     assert crawling._environment(settings, "http://127.0.0.1:1")["GREENCRAWL_STORE"] == own
+
+
+def test_store_status_of_a_file_shows_its_rows(
+    filled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, "store", "status", "--data", str(filled))
+    assert code == 0
+    assert str(filled / "content.sqlite") in out
+    counts = {line.split()[0]: line.split()[1] for line in out.splitlines()[1:]}
+    assert counts["pages"] == "2"
+    assert counts["finals"] == "1"
+
+
+def test_store_status_of_nothing_creates_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "store", "status", "--data", str(tmp_path / "none"))
+    assert code == 1
+    assert "nothing has been crawled" in err
+    assert not (tmp_path / "none").exists()
+
+
+def test_only_a_ring_is_formed_or_taken_over(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["form"], ["takeover"], ["rejoin", "127.0.0.1:3306"]):
+        code, _, err = run(capsys, "store", *command)
+        assert code == 2
+        assert "names no ring of two masters" in err
+
+
+def test_what_only_the_writer_has_is_given_up_only_on_a_yes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    code, out, _ = run(capsys, "store", "takeover", "--lose")
+    assert code == 130
+    assert "Go on?" in out

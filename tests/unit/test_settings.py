@@ -65,6 +65,8 @@ def test_secrets_never_appear_in_what_is_logged_or_refused() -> None:
         {
             "GREENCRAWL_ADMIN_TOKEN": "s3cret-a",
             "GREENCRAWL_WORKER_TOKEN": "s3cret-w",
+            "GREENCRAWL_STORE": "mysql://user:s3cret-m@m1,m2/db?replicas=r1",
+            "GREENCRAWL_STORE_STEWARD": "steward:s3cret-s",
             "GREENCRAWL_REDIS": "redis://user:s3cret-r@db.example:6380/1",
             "GREENCRAWL_BIND": "0.0.0.0:80",
         }
@@ -74,6 +76,10 @@ def test_secrets_never_appear_in_what_is_logged_or_refused() -> None:
     assert shown["ADMIN_TOKEN"] == "***"
     assert shown["REDIS"] == "redis://user:***@db.example:6380/1"
     assert shown["BIND"] == "0.0.0.0:80"
+    assert shown["STORE"] == "mysql://user:***@m1,m2/db?replicas=r1"
+    with pytest.raises(InvalidConfig) as refused:
+        load({"GREENCRAWL_STORE_STEWARD": "s3cret-without-a-user"})
+    assert "s3cret" not in str(refused.value)
     assert mask_url("redis://db.example") == "redis://db.example"
 
 
@@ -98,6 +104,18 @@ def test_passes_of_a_fault_point_count_only_while_its_file_exists(tmp_path: Path
     )
     assert ended.returncode == -signal.SIGKILL
     assert ended.stdout == "once\n"
+
+
+def test_what_passes_at_a_point_is_noted_and_kills_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "noted"
+    ended = _run(
+        "from schema import faults\n"
+        "faults.note('there', ['too soon'])\n"
+        f"faults.arm('there>{file}')\nfaults.point('there')\n"
+        "faults.note('elsewhere', ['no'])\nfaults.note('there', ['one', 'two'])\n"
+    )
+    assert ended.returncode == 0
+    assert [line.partition("\t")[2] for line in file.read_text().splitlines()] == ["one", "two"]
 
 
 def _run(program: str) -> subprocess.CompletedProcess[str]:

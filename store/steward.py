@@ -1,0 +1,22 @@
+"""Whether a store wants to be looked after, and who does it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from store.mysql import topology
+from store.mysql.steward import Steward
+
+
+def steward_of(url: str, account: str = "") -> Steward | None:
+    """The steward of a ring of masters; None for any other store.
+
+    ``account`` is ``USER:PASSWORD``, "" for that of ``url``. Raises InvalidConfig.
+    """
+    if not url.startswith("mysql://"):
+        return None
+    servers = topology.parse(url)
+    if not servers.ring:
+        return None
+    user, _, password = account.partition(":")
+    return Steward(replace(servers, user=user, password=password) if user else servers)

@@ -1,0 +1,29 @@
+"""Two rows of ``make cluster-faults`` with few pages: no writer is lost for long, nothing ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.clusterrig import old_epochs
+from tests.support.clusterrows import ROWS
+
+
+@pytest.mark.parametrize(
+    "row", [pytest.param(1, id="kill -9 the writing master"), pytest.param(6, id="partition")]
+)
+def test_a_fault_of_the_cluster_loses_nothing(tmp_path: Path, row: int) -> None:
+    result = ROWS[row](tmp_path, print, True)
+    assert "\n".join(result.why_not) == ""
+    assert result.uncommitted > 0
+    assert result.lost == 0
+    assert result.notes["acknowledged and missing"] == 0
+    assert result.notes["rows under an old epoch"] == 0
+
+
+def test_a_transaction_of_an_old_epoch_is_found() -> None:
+    good = [(1, 1, 1), (1, 1, 2), (2, 2, 1), (3, 1, 1)]
+    assert old_epochs(good) == []
+    assert old_epochs([*good, (2, 2, 2)]) == ["2-2-2 was written after epoch 3 had begun"]
+    assert old_epochs([(1, 1, 1), (1, 2, 2)]) == ["1-2-2: epoch 1 began on server 1"]

@@ -1,0 +1,176 @@
+"""The five servers of ``make cluster``, and what MariaDB does that the takeover relies on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import gevent
+import pymysql
+import pytest
+
+from cli.main import main
+from store.mysql.local import DATABASE, NAMES, LocalCluster, LocalServer, Missing
+from store.steward import steward_of
+from tests.support.system import wait_until
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    """Formed; m1 takes writes, m2 acknowledges."""
+    made = LocalCluster(tmp_path / "c")
+    try:
+        made.start()
+        steward = steward_of(made.url(), made.steward)
+        assert steward is not None
+        steward.form()
+        steward.close()
+        yield made
+    finally:
+        made.stop()
+
+
+def application(
+    cluster: LocalCluster, name: str
+) -> pymysql.connections.Connection[pymysql.cursors.Cursor]:
+    """A connection as what GREENCRAWL_STORE names."""
+    password = cluster.url().split(":")[2].partition("@")[0]
+    return pymysql.connect(
+        host="127.0.0.1", port=cluster.ports[name], user=DATABASE, password=password,
+        database=DATABASE, autocommit=True, read_timeout=30,
+    )  # fmt: skip
+
+
+def rows(cluster: LocalCluster, name: str) -> list[int]:
+    with cluster.root(name) as connection, connection.cursor() as db:
+        db.execute(f"SELECT a FROM {DATABASE}.probe ORDER BY a")
+        return [a for (a,) in db.fetchall()]
+
+
+def probe(cluster: LocalCluster) -> None:
+    """A table with one acknowledged row, on all servers."""
+    with application(cluster, "m1") as connection, connection.cursor() as db:
+        db.execute("CREATE TABLE probe (a INT PRIMARY KEY) ENGINE = InnoDB")
+        db.execute("INSERT INTO probe VALUES (1)")
+
+    def everywhere() -> bool:
+        try:
+            return all(rows(cluster, name) == [1] for name in NAMES)
+        except pymysql.MySQLError:
+            return False  # the table is not there yet
+
+    wait_until(everywhere, 20, "all servers have the row", every=0.05)
+
+
+def test_a_commit_that_nobody_acknowledged_is_rolled_back_when_the_killed_master_starts(
+    cluster: LocalCluster,
+) -> None:
+    probe(cluster)
+    cluster.servers["m2"].freeze()
+
+    def write() -> str:
+        try:
+            with application(cluster, "m1") as connection, connection.cursor() as db:
+                db.execute("INSERT INTO probe VALUES (2)")
+        except pymysql.MySQLError:
+            return "lost"
+        return "answered"
+
+    writing = gevent.spawn(write)
+    with cluster.root("m1") as connection, connection.cursor() as db:
+
+        def hangs() -> bool:
+            db.execute("SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_master_wait_sessions'")
+            return (db.fetchone() or ("", "0"))[1] == "1"
+
+        wait_until(hangs, 20, "the commit waits for its acknowledgement")
+        db.execute("SELECT @@global.gtid_binlog_pos")
+        assert "1-1-3" in str(db.fetchone())
+    cluster.servers["m1"].kill()
+    assert writing.get(timeout=20) == "lost"
+    cluster.servers["m1"].start()
+    assert rows(cluster, "m1") == [1]
+    with cluster.root("m1") as connection, connection.cursor() as db:
+        db.execute("SELECT @@global.gtid_binlog_pos, @@global.read_only")
+        position, read_only = db.fetchone() or ("", 0)
+        assert position == "1-1-2"
+        assert read_only == 1
+
+
+@pytest.mark.parametrize("name", ["m2", "r1"])
+def test_the_application_cannot_write_where_it_is_not_to(cluster: LocalCluster, name: str) -> None:
+    probe(cluster)
+    with application(cluster, name) as connection, connection.cursor() as db:
+        with pytest.raises(pymysql.OperationalError, match="read-only"):
+            db.execute("INSERT INTO probe VALUES (3)")
+        with pytest.raises(pymysql.OperationalError, match="READ_ONLY ADMIN"):
+            db.execute("SET GLOBAL read_only = OFF")
+
+
+def test_another_process_finds_the_servers_and_stops_them(cluster: LocalCluster) -> None:
+    pids = {name: server.pid for name, server in cluster.servers.items()}
+    again = LocalCluster(cluster.folder)
+    again.start()
+    assert {name: server.pid for name, server in again.servers.items()} == pids
+    assert again.url() == cluster.url()
+    again.stop()
+    wait_until(
+        lambda: all(server.pid is None for server in cluster.servers.values()),
+        20,
+        "who started them has noticed",
+    )
+
+
+def test_a_pid_file_of_a_process_that_is_something_else_now_stops_nobody(tmp_path: Path) -> None:
+    server = LocalServer(tmp_path, 1, {})
+    (tmp_path / "pid").write_text("1")
+    assert server.pid is None
+
+
+def test_what_is_missing_is_named_with_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name, path=None: None)
+    with pytest.raises(Missing, match="mariadb-server"):
+        LocalCluster(tmp_path / "c").start()
+    assert main(["store", "local", "--folder", str(tmp_path / "c")]) == 1
+    assert "apt-get install mariadb-server" in capsys.readouterr().err
+
+
+def test_the_command_starts_shows_hands_over_and_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(tmp_path / "c")
+    monkeypatch.chdir(tmp_path)
+    cluster = LocalCluster(tmp_path / "c")
+    try:
+        assert main(["store", "local", "--folder", folder]) == 0
+        said = capsys.readouterr().out
+        assert f"export GREENCRAWL_STORE='{cluster.url()}'" in said
+        monkeypatch.setenv("GREENCRAWL_STORE", cluster.url())
+        monkeypatch.setenv("GREENCRAWL_STORE_STEWARD", cluster.steward)
+        assert main(["store", "status"]) == 0
+        said = capsys.readouterr().out
+        m1, m2 = (f"127.0.0.1:{cluster.ports[name]}" for name in ("m1", "m2"))
+        assert f"{m1} takes writes since epoch 1, acknowledged by {m2}" in said
+        assert main(["store", "takeover"]) == 0
+        assert f"{m2} takes writes since epoch 2" in capsys.readouterr().out
+        cluster.servers["r3"].kill()
+        assert main(["store", "status"]) == 1
+        said = capsys.readouterr().out
+        assert f"127.0.0.1:{cluster.ports['r3']}  replica" in said
+        assert "away" in said
+        assert main(["store", "takeover", "127.0.0.1:1"]) == 2
+    finally:
+        assert main(["store", "local", "--folder", folder, "--stop"]) == 0
+    ended = [server for server in cluster.servers.values() if server.pid is None]
+    assert len(ended) == len(NAMES)
+
+
+def test_without_the_servers_the_status_says_that_nobody_may_decide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = LocalCluster(tmp_path / "c")
+    monkeypatch.setenv("GREENCRAWL_STORE", cluster.url())
+    assert main(["store", "status"]) == 1
+    assert "nobody may decide: 0 of 5" in capsys.readouterr().out
