@@ -17,6 +17,8 @@ SHOWS = {
     "7": ("show_memory", "300 busy greenlets in under 150 MB"),
     "8": ("show_nodes", "three Redis nodes give the same result"),
     "9": ("show_gbk", "queries of a GBK page go out as a browser sends them"),
+    "10": ("show_store", "a real site through MySQL equals the same through SQLite"),
+    "warc": ("show_warc", "a crawled site as WARC equals the site, byte for byte"),
 }
 
 

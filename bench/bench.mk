@@ -1,13 +1,13 @@
 # Included by the Makefile. `make show-N` proves item N of what the first release must show; each
 # prints its figures, writes bench/results/, and fails if the claim does not hold.
 
-SHOWS := show-1 show-2 show-3 show-4 show-5 show-6 show-7 show-8 show-9
+SHOWS := show-1 show-2 show-3 show-4 show-5 show-6 show-7 show-8 show-9 show-10 show-warc
 
-.PHONY: bench bench-frontier faults cluster-faults shows $(SHOWS)
+.PHONY: bench bench-pages bench-frontier faults cluster-faults shows $(SHOWS)
 
 bench: show-5  ## Pages a second and CPU a page beside Scrapy, in one interleaved run
 
-shows: $(SHOWS)  ## Prove each claim of the release: show-1 … show-9
+shows: $(SHOWS)  ## Prove each claim of the release: show-1 … show-10, show-warc
 
 $(SHOWS): show-%: setup-dev packages
 	@$(PYTHON) -m bench $*
@@ -17,6 +17,9 @@ bench-frontier: setup-dev  ## Memory, ingest, lease + finish and admission of th
 
 faults: setup-dev packages  ## Kill, cut off, empty and fill everything under a crawl; ROWS="1 5"
 	@$(PYTHON) -m bench.faults $(ROWS)
+
+bench-pages: setup-dev packages  ## A million pages: lists and export in constant memory; both stores
+	@$(PYTHON) -m bench.million
 
 cluster-faults: setup-dev packages  ## The same for a cluster of five MariaDB servers; ROWS="1 5"
 	@$(PYTHON) -m bench.cluster_faults $(ROWS)

@@ -1,11 +1,14 @@
 """Rows a second and CPU a page of the SQLite store, beside a bare ``executemany``.
 
-Both write the same pages with the same durability (WAL, synchronous=FULL, a commit a batch), in
-turn, in one run; the median of the rounds is shown.
+Both write the same bytes into the same tables with the same indexes and the same durability (WAL,
+synchronous=FULL, a commit a batch), in turn, in one run on one core; the median of the rounds is
+shown.
 
-* ``bare``: one table with one unique index; pages are compressed one call at a time, then written
-  by ``executemany``.
-* ``store``: the same pages, and besides their journal, three more indexes, outlived final states.
+* ``bare``: pages are compressed one call at a time; then an ``executemany`` a table (pages, bodies,
+  contents, attempts), and nothing is looked up.
+* ``store``: the store, which also finds out what replaces what, which bodies are there already,
+  and which final states and overflow rows go.
+* ``again``: the store, when all pages are there already: a refetch that found half of them changed.
 * ``store x8``: eight greenlets commit at a time.
 * ``… busy``: beside a greenlet that computes without a pause, as a worker that parses does.
 
@@ -15,7 +18,9 @@ turn, in one run; the median of the rounds is shown.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import os
 import random
 import sqlite3
 import statistics
@@ -27,14 +32,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import gevent
+from msgspec.structs import replace
 
 from schema import wire
 from schema.records import Admission, Attempt, Commit, CrawlOptions, StoredPage
-from store.connection import Lane, connect, transaction
-from store.rows import PAGE, Codec, plain_links
+from schema.urls import host_of
+from store.connection import Lane, transaction
+from store.rows import ATTEMPT, PAGE, Codec, plain_links
 from store.sqlite import SqliteStore
+from store.sqlite_upgrade import prepare
 
 Batches = Sequence[Commit]
+Run = Callable[[Path, Batches], None]
 
 
 def make_batches(pages: int, batch: int) -> list[Commit]:
@@ -44,6 +53,7 @@ def make_batches(pages: int, batch: int) -> list[Commit]:
 
     def one(number: int) -> tuple[StoredPage, Attempt]:
         url = f"http://site{number % 50}.example.org/{number}.html"
+        body = " ".join(f"<p>{word}</p>" for word in rng.choices(words, k=1500)).encode()[:20_000]
         page = StoredPage(
             crawl=1,
             fingerprint=rng.getrandbits(63),
@@ -52,9 +62,8 @@ def make_batches(pages: int, batch: int) -> list[Commit]:
             status=200,
             headers={"content-type": "text/html", "server": "bench"},
             fetched_ms=number,
-            body=" ".join(f"<p>{word}</p>" for word in rng.choices(words, k=1500)).encode()[
-                :20_000
-            ],
+            body=body,
+            digest=_hash(body),
             text=" ".join(rng.choices(words, k=700))[:5000],
             title=" ".join(rng.choices(words, k=6)),
             language="en",
@@ -88,33 +97,77 @@ def run_store(folder: Path, batches: Batches, greenlets: int = 1) -> None:
     store.close()
 
 
+def run_again(folder: Path, batches: Batches) -> None:
+    """Our store, for pages that are there already."""
+    store = SqliteStore(folder / "content.sqlite")
+    for work in batches:
+        store.commit(work)
+    store.close()
+
+
+def refetched(batches: Batches) -> list[Commit]:
+    """The same pages an hour later; each other one has changed."""
+    return [
+        Commit(
+            [
+                replace(page, fetched_ms=page.fetched_ms + 3_600_000, body=body, digest=_hash(body))
+                for n, page in enumerate(work.pages)
+                for body in [page.body if n % 2 else b"<!-- new -->" + page.body]
+            ],
+            [replace(tried, at_ms=tried.at_ms + 3_600_000) for tried in work.attempts],
+        )
+        for work in batches
+    ]
+
+
+def _hash(body: bytes) -> bytes:
+    return hashlib.sha256(body).digest()[:16]
+
+
+def insertion(table: str, columns: str) -> str:
+    return f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(columns.split(', ')))})"
+
+
 def run_bare(folder: Path, batches: Batches) -> None:
     """The yardstick: ``executemany`` from a thread of the same kind."""
-    connect(folder / "bare.sqlite", create=True).close()
-    lane = Lane(folder / "bare.sqlite")
-    marks = ", ".join("?" * len(PAGE.split(", ")))
+    prepare(folder / "content.sqlite")
+    lane = Lane(folder / "content.sqlite")
     codec = Codec()
-
-    def create(db: sqlite3.Connection) -> None:
-        db.execute(f"CREATE TABLE pages (id INTEGER PRIMARY KEY, {PAGE})")
-        db.execute("CREATE UNIQUE INDEX pages_by_url ON pages (crawl, fingerprint)")
+    number = 0
 
     def row(page: StoredPage) -> tuple[object, ...]:
         return (
-            page.crawl, page.fingerprint, page.fetched_ms, page.elapsed_ms, page.status, page.depth,
-            len(page.body), page.truncated, page.content, page.url, None, page.language,
-            page.encoding, page.title, wire.to_json(page.headers).decode(), None,
-            codec.pack(plain_links(page.links)), codec.pack(page.text.encode()),
-            codec.pack(page.body),
+            1, page.crawl, page.fingerprint, page.fetched_ms, page.elapsed_ms, page.status,
+            page.depth, len(page.body), page.truncated, page.digest, page.url, None,
+            page.language, page.encoding, page.title, wire.to_json(page.headers).decode(), None,
+            codec.pack(plain_links(page.links)), codec.pack(page.text.encode()), b"",
         )  # fmt: skip
 
-    lane.run(create)
+    def tried(one: Attempt) -> tuple[object, ...]:
+        return (
+            one.crawl, one.fingerprint, one.at_ms, one.code, one.errors, one.wait, one.elapsed_ms,
+            host_of(one.url), one.kind, one.url, one.worker, one.detail,
+        )  # fmt: skip
+
     for work in batches:
 
-        def insert(db: sqlite3.Connection, pages: Sequence[StoredPage] = work.pages) -> None:
-            rows = [row(page) for page in pages]
+        def insert(db: sqlite3.Connection, work: Commit = work) -> None:
+            nonlocal number
+            pages = [row(page) for page in work.pages]
+            contents = [
+                (number + n, codec.pack(page.body)) for n, page in enumerate(work.pages, start=1)
+            ]
+            bodies = [
+                (page.crawl, page.digest, 1, number + n)
+                for n, page in enumerate(work.pages, start=1)
+            ]
+            number += len(pages)
+            attempts = [tried(one) for one in work.attempts]
             with transaction(db):
-                db.executemany(f"INSERT INTO pages ({PAGE}) VALUES ({marks})", rows)
+                db.executemany(insertion("pages", f"stamp, {PAGE}"), pages)
+                db.executemany(insertion("contents", "id, body"), contents)
+                db.executemany(insertion("bodies", "crawl, digest, uses, content"), bodies)
+                db.executemany(insertion("attempts", ATTEMPT), attempts)
 
         lane.run(insert)
     lane.close()
@@ -144,11 +197,16 @@ def busy_hub() -> Iterator[Callable[[], float]]:
 
 
 def measure(
-    run: Callable[[Path, Batches], None], batches: Batches, place: str | None, busy: bool
+    run: Run, batches: Batches, place: str | None, *, busy: bool = False, before: Batches = ()
 ) -> tuple[float, float]:
-    """(pages a second, CPU µs a page) of one run; the busy greenlet's own CPU is left out."""
+    """(pages a second, CPU µs a page) of one run; the busy greenlet's own CPU is left out.
+
+    ``before`` is stored first.
+    """
     pages = sum(len(work.pages) for work in batches)
     with tempfile.TemporaryDirectory(dir=place) as folder:
+        if before:
+            run_store(Path(folder), before)
         wall, cpu, spent = time.perf_counter(), time.process_time(), 0.0
         if busy:
             with busy_hub() as taken:
@@ -160,7 +218,7 @@ def measure(
     return pages / wall, cpu / pages * 1e6
 
 
-SUBJECTS: dict[str, tuple[Callable[[Path, Batches], None], bool]] = {
+SUBJECTS: dict[str, tuple[Run, bool]] = {
     "bare": (run_bare, False),
     "store": (run_store, False),
     "store x8": (lambda folder, batches: run_store(folder, batches, 8), False),
@@ -179,12 +237,21 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--folder", help="where the databases are written")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     options = parser.parse_args(arguments)
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     batches = make_batches(options.pages, options.batch)
     few = batches[: max(8, len(batches) // 8)]  # the yardstick crawls beside a busy hub
-    figures: dict[str, list[tuple[float, float]]] = {name: [] for name in SUBJECTS}
+    figures: dict[str, list[tuple[float, float]]] = {
+        name: [] for name in (*SUBJECTS, "again", "again busy")
+    }
     for _ in range(options.rounds):
         for name, (run, busy) in SUBJECTS.items():
-            figures[name].append(measure(run, few if busy else batches, options.folder, busy))
+            some = few if busy else batches
+            figures[name].append(measure(run, some, options.folder, busy=busy))
+        later = refetched(batches)
+        figures["again"].append(measure(run_again, later, options.folder, before=batches))
+        figures["again busy"].append(
+            measure(run_again, later[: len(few)], options.folder, busy=True, before=few)
+        )
     medians = {
         name: tuple(statistics.median(column) for column in zip(*found, strict=True))
         for name, found in figures.items()

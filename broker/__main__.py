@@ -58,7 +58,11 @@ def run(settings: Settings) -> None:
             )
             frontier.start()
             service = Service(frontier, store)
-            upkeep, refill, purging = Upkeep(service), Refill(service), Purging(service)
+            upkeep, refill, purging = (
+                Upkeep(service, settings.log_months),
+                Refill(service),
+                Purging(service),
+            )
             face = Face(service, Guard(settings.worker_token, settings.admin_token))
             server = Server(face, listening, context)
             upkeep.start()
@@ -86,7 +90,7 @@ def _opened(settings: Settings, stop: Event) -> Store:
     said = False
     while True:
         try:
-            return open_store(settings.store_url)
+            return open_store(settings.store_url, settings.bodies)
         except Unavailable as error:
             if not said:
                 log.logger("broker").warning("waiting", what="store", reason=str(error))

@@ -134,6 +134,7 @@ class Face:
             response.status, result = result.status, result.value
         if isinstance(result, Text):
             response.content_type, response.data = result.media_type, result.body
+            response.set_headers(result.headers)
         else:
             response.data = to_json(result)
         response.set_header("Cache-Control", "no-store")

@@ -15,7 +15,14 @@ import msgspec
 from geventhttpclient.connectionpool import ConnectionPool, SSLConnectionPool
 from geventhttpclient.response import HTTPParseError, HTTPSocketPoolResponse
 
-from broker.messages import DeadReply, RepairReply, RepairRequest, RequeueRequest
+from broker.messages import (
+    DeadReply,
+    PageReply,
+    PagesReply,
+    RepairReply,
+    RepairRequest,
+    RequeueRequest,
+)
 from schema.errors import InvalidConfig, Refused, Unavailable
 from schema.records import (
     CloseRequest,
@@ -159,6 +166,38 @@ class BrokerClient:
         path = "/v1/dead" + _query(crawl=crawl, limit=limit, after=after)
         return self._call("GET", path, None, DeadReply)
 
+    def pages(
+        self,
+        crawl: str,
+        *,
+        host: str = "",
+        status: str = "",
+        since: str = "",
+        grep: str = "",
+        limit: int = 100,
+        after: str = "",
+        seconds: float | None = None,
+    ) -> PagesReply:
+        """Some of the stored pages; ask again with its ``next`` until that is "", though it has
+        few of them or none."""
+        named = {"host": host, "status": status, "since": since, "grep": grep, "after": after}
+        query = _query(crawl=crawl, limit=limit, **{k: v for k, v in named.items() if v})
+        return self._call("GET", "/v1/pages" + query, None, PagesReply, seconds)
+
+    def page(self, page_id: str) -> PageReply:
+        """What is stored of a page, and its history."""
+        return self._call("GET", f"/v1/pages/{quote(page_id, safe='')}", None, PageReply)
+
+    def page_text(self, page_id: str) -> str:
+        """A page's text."""
+        path = f"/v1/pages/{quote(page_id, safe='')}/text"
+        return _content(self._send("GET", path)).decode("utf-8", "replace")
+
+    def page_body(self, page_id: str) -> bytes:
+        """A page's body, as it was fetched."""
+        path = f"/v1/pages/{quote(page_id, safe='')}/body"
+        return _content(self._send("GET", path))
+
     def requeue(self, crawl: str) -> SeedReply:
         """``added`` says how many dead letters were queued again."""
         request = RequeueRequest(crawl)
@@ -184,6 +223,11 @@ class BrokerClient:
     def _call(
         self, method: str, path: str, body: Any, reply: type[T], seconds: float | None = None
     ) -> T:
+        return _decode(self._send(method, path, body, seconds), reply)
+
+    def _send(
+        self, method: str, path: str, body: Any = None, seconds: float | None = None
+    ) -> _Reply:
         payload = b"" if body is None else to_json(body)
         failures: list[str] = []
         for step in range(len(self._addresses)):
@@ -192,7 +236,7 @@ class BrokerClient:
             answer = address.send(method, path, payload, self._token, seconds or self._timeout)
             if isinstance(answer, _Reply) and answer.status < 500:
                 self._current = index
-                return _decode(answer, reply)
+                return answer
             failures.append(f"{address.url}: {_why(answer)}")
             sent = not isinstance(answer, _Lost) or answer.sent
             if sent and method not in IDEMPOTENT:
@@ -277,10 +321,14 @@ def _problem(answer: _Reply) -> dict[str, object]:
         }
 
 
-def _decode(answer: _Reply, reply: type[T]) -> T:
+def _content(answer: _Reply) -> bytes:
     if answer.status >= 400:
         raise Refused(answer.status, _problem(answer))
+    return answer.body
+
+
+def _decode(answer: _Reply, reply: type[T]) -> T:
     try:
-        return from_json(answer.body, reply)
+        return from_json(_content(answer), reply)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Unavailable(f"not a broker's answer: {error}") from error

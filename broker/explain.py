@@ -30,7 +30,8 @@ def explain(service: Service, given: str, crawl: str | None) -> list[UrlState]:
 def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
     fingerprint = service.frontier.fingerprint(url)
     attempts = tuple(service.store.attempts(crawl.id, fingerprint, ATTEMPTS))
-    page = service.store.page(crawl.id, fingerprint)
+    page = service.store.page(crawl.id, fingerprint, detail="row")
+    versions = tuple(service.store.history(crawl.id, fingerprint, ATTEMPTS)) if page else ()
     final = service.store.final(crawl.id, fingerprint)
     state = service.frontier.where(crawl, url)
     if state.state in ("waiting", "leased", "later", "overflow"):
@@ -45,8 +46,9 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
     elif state.state == "unseen":
         state = msgspec.structs.replace(state, why=_of_unseen(crawl, url))
     return msgspec.structs.replace(
-        state, crawl=crawl.name, url=url, host=host_of(url), attempts=attempts or state.attempts
-    )
+        state, crawl=crawl.name, url=url, host=host_of(url), attempts=attempts or state.attempts,
+        versions=versions if len(versions) > 1 else (), page=page.id if page else "",
+    )  # fmt: skip
 
 
 def _because(crawl: Crawl) -> str:

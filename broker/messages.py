@@ -5,10 +5,11 @@ What other rooms share as well stands in ``schema.records``.
 
 from __future__ import annotations
 
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
+from schema.moments import SINCE, STATUS
 from schema.records import CrawlName, Final, NodeRepair, Url
 
 T = TypeVar("T")
@@ -49,6 +50,64 @@ class DeadReply(Struct, frozen=True):
     next: str = ""
 
 
+PageId = Annotated[str, Meta(pattern=r"^[0-9]{1,18}-[0-9a-f]{16}$", description="Id of a page")]
+
+
+class ListedPage(Struct, frozen=True, kw_only=True):
+    """A stored page as a list shows it. ``target`` is where a redirect leads, else ""."""
+
+    id: str
+    url: str
+    status: int
+    fetched_ms: int
+    body_bytes: int
+    title: str = ""
+    target: str = ""
+
+
+class PagesReply(Struct, frozen=True):
+    """Pages in the order of storing. ``next`` is "" when there are no more.
+
+    A request looks at a bounded number of pages, so that ``next`` may come with few of them or
+    none; ``looked_at`` says how many that were.
+    """
+
+    items: tuple[ListedPage, ...]
+    next: str = ""
+    looked_at: int = 0
+
+
+class PageVersion(Struct, frozen=True, kw_only=True):
+    """One fetch of a page. ``digest`` is half of the body's SHA-256 in hexadecimal."""
+
+    fetched_ms: int
+    status: int
+    changed: bool
+    digest: str = ""
+    body_bytes: int = 0
+
+
+class PageReply(ListedPage, frozen=True, kw_only=True):
+    """All that is stored of a page but its text and its body; the latest version comes first.
+
+    ``fields`` is what the crawl's hook made of it; ``links`` are those that were queued.
+    """
+
+    crawl: str
+    host: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    elapsed_ms: int = 0
+    depth: int = 0
+    truncated: bool = False
+    language: str = ""
+    encoding: str = ""
+    fields: dict[str, Any] | None = None
+    digest: str = ""
+    text_chars: int = 0
+    links: tuple[str, ...] = ()
+    versions: tuple[PageVersion, ...] = ()
+
+
 class RequeueRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/dead/requeue``: the crawl whose dead letters are tried again."""
 
@@ -85,6 +144,7 @@ class Text(Struct, frozen=True):
 
     media_type: str
     body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 # --- queries: parameters after the question mark ------------------------------------------------
@@ -113,6 +173,26 @@ class DeadQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     crawl: CrawlName
     limit: Annotated[int, Meta(ge=1, le=1000, description="Dead letters a page")] = 100
+    after: Cursor = ""
+
+
+class PagesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the list of pages."""
+
+    crawl: CrawlName
+    host: Annotated[str, Meta(max_length=300, description="Only pages of this host")] = ""
+    status: Annotated[str, Meta(max_length=20, description=f"Only pages with {STATUS}")] = ""
+    since: Annotated[
+        str, Meta(max_length=60, description=f"Only pages fetched then or later: {SINCE}")
+    ] = ""
+    grep: Annotated[
+        str,
+        Meta(
+            max_length=1024,
+            description="Only pages whose URL, title or text this regular expression (RE2) matches",
+        ),
+    ] = ""
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Pages an answer, at most")] = 100
     after: Cursor = ""
 
 

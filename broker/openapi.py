@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 
 from broker import problems
-from broker.messages import Answer, Problem, Text
+from broker.messages import Answer, PageId, Problem, Text
 from broker.resources import Operation
 from broker.security import Role
 from schema.records import CrawlName, Seed, Url
@@ -20,6 +20,7 @@ REF = "#/components/schemas/{name}"
 
 PATH_PARAMETERS: dict[str, tuple[Any, str]] = {
     "crawl": (CrawlName, "Name of a crawl"),
+    "id": (PageId, "Id of a page, as lists of pages show it"),
     "host": (str, "Host name or address, with :port unless that is 80 or 443"),
 }
 
@@ -27,7 +28,7 @@ _WHEN: dict[HTTPStatus, str] = {
     HTTPStatus.BAD_REQUEST: "The request is wrong; `errors` names the fields",
     HTTPStatus.UNAUTHORIZED: "No token, or one that is not known",
     HTTPStatus.FORBIDDEN: "The token's role may not do this, or the request came from a web page",
-    HTTPStatus.NOT_FOUND: "No crawl of this name",
+    HTTPStatus.NOT_FOUND: "No crawl of this name, or no page of this id",
     HTTPStatus.REQUEST_TIMEOUT: "The body did not arrive in time",
     HTTPStatus.CONFLICT: "The crawl's state does not allow this",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is longer than 16 MiB",
@@ -152,6 +153,8 @@ def _responses(
         content = {"text/plain": {"schema": {"type": "string"}}}
         if operation.path.endswith(".json"):
             content = {"application/json": {"schema": {"type": "object"}}}
+        elif operation.path.endswith("/body"):
+            content = {"application/octet-stream": {"schema": {"type": "string"}}}
     else:
         content = {"application/json": {"schema": schema_of[repr(reply)]}}
     responses: dict[str, Any] = {
@@ -175,7 +178,7 @@ def problem_statuses(operation: Operation, found: dict[str, Any]) -> set[HTTPSta
     statuses.add(HTTPStatus.FORBIDDEN)
     if operation.role is not Role.OPEN:
         statuses.add(HTTPStatus.UNAUTHORIZED)
-    if "crawl" in _path_names(operation) or _names_crawl(found):
+    if {"crawl", "id"} & set(_path_names(operation)) or _names_crawl(found):
         statuses.add(HTTPStatus.NOT_FOUND)
     if "body" in found:
         statuses |= {

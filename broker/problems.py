@@ -14,8 +14,16 @@ import falcon
 import msgspec
 
 from broker.messages import FieldError, Problem
-from schema.errors import GreencrawlError, InvalidConfig, InvalidUrl, Unavailable, UnknownCrawl
+from schema.errors import (
+    GreencrawlError,
+    InvalidConfig,
+    InvalidUrl,
+    Unavailable,
+    UnknownCrawl,
+    UnknownPage,
+)
 from schema.records import CRAWL_NAME, KIND, SESSION_ID, TOKEN, WORKER_ID
+from store.errors import BodyAway
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -86,6 +94,10 @@ def of(error: Exception) -> HttpProblem | None:
             return HttpProblem(503, f"try again: {error}", headers=RETRY_AFTER)
         case UnknownCrawl():
             return HttpProblem(404, str(error) or "no such crawl")
+        case UnknownPage():
+            return HttpProblem(404, str(error))
+        case BodyAway():
+            return HttpProblem(503, str(error), headers=RETRY_AFTER)
         case InvalidConfig():
             return HttpProblem(400, str(error), list(error.problems))
         case InvalidUrl():

@@ -7,31 +7,38 @@ the routes (``broker.app``) and the OpenAPI document (``broker.openapi``) are ma
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
 from msgspec import Struct
 
-from broker import explain, seeding
+from broker import explain, pages, seeding
 from broker.messages import (
     Answer,
     DeadLetter,
     DeadQuery,
     DeadReply,
     Health,
+    PageReply,
+    PagesQuery,
+    PagesReply,
     RepairReply,
     RepairRequest,
     RequeueRequest,
     SeedQuery,
     StatsQuery,
+    Text,
     UrlQuery,
 )
 from broker.problems import HttpProblem
 from broker.security import Role
 from broker.service import Service
 from schema import faults
-from schema.errors import InvalidUrl, Unavailable
+from schema.errors import InvalidConfig, InvalidUrl, Unavailable
+from schema.moments import since_ms, status_range
+from schema.patterns import Pattern
 from schema.records import (
     CloseRequest,
     Crawl,
@@ -44,6 +51,7 @@ from schema.records import (
     ItemsReply,
     LeaseReply,
     LeaseRequest,
+    PageFilter,
     Purge,
     ReconcileReply,
     ReconcileRequest,
@@ -229,15 +237,89 @@ def _host(given: str) -> str:
     return host_of(canonicalise(f"http://{given}/"))
 
 
+@contextmanager
+def _cursor() -> Iterator[None]:
+    """Raises InvalidConfig for what the store says is no cursor."""
+    try:
+        yield
+    except ValueError as error:
+        raise InvalidConfig([("after", str(error))]) from error
+
+
 def list_dead(service: Service, query: DeadQuery) -> DeadReply:
     """Dead letters of a crawl: URLs that were given up, and why. A page at a time."""
     crawl = service.store.crawl(query.crawl)
-    rows = service.store.dead(crawl.id, query.limit, query.after)
+    with _cursor():
+        rows = service.store.dead(crawl.id, query.limit, query.after)
     full = len(rows) == query.limit
     return DeadReply(
         tuple(DeadLetter(id=number, letter=final) for number, final in rows),
         next=rows[-1][0] if full else "",
     )
+
+
+def list_pages(service: Service, query: PagesQuery) -> PagesReply:
+    """Stored pages of a crawl, in the order of storing. Some at a time.
+
+    A request with ``grep`` looks at a bounded number of pages: ``next`` may come with few of them,
+    or none.
+    """
+    crawl = service.store.crawl(query.crawl)
+    wanted, pattern = _wanted(query)
+    with _cursor():
+        look = service.reader.look(crawl.id, wanted, pattern, limit=query.limit, after=query.after)
+    return PagesReply(tuple(map(pages.listed, look.pages)), look.next, look.looked_at)
+
+
+def _wanted(query: PagesQuery) -> tuple[PageFilter, Pattern | None]:
+    """What a query asks for. Raises InvalidConfig that names every parameter which is wrong."""
+    problems: list[tuple[str, str]] = []
+
+    def read(name: str, parse: Callable[[str], Any], nothing: Any) -> Any:
+        given = getattr(query, name)
+        try:
+            return parse(given) if given else nothing
+        except ValueError as error:
+            problems.append((name, str(error)))
+
+    wanted = PageFilter(
+        host=read("host", _host, ""),
+        status=read("status", status_range, PageFilter().status),
+        since_ms=read("since", since_ms, 0),
+    )
+    pattern = read("grep", Pattern, None)
+    if problems:
+        raise InvalidConfig(problems)
+    return wanted, pattern
+
+
+def get_page(service: Service, id: str) -> PageReply:
+    """What is stored of a page, and the history of its fetches, the latest first."""
+    return pages.reply(service.store, id)
+
+
+def get_page_text(service: Service, id: str) -> Text:
+    """The text that was found in a page."""
+    page = pages.stored(service.store, id, body=False)
+    return Text("text/plain; charset=utf-8", page.text.encode("utf-8", "replace"), _INERT)
+
+
+def get_page_body(service: Service, id: str) -> Text:
+    """A page's body as it was fetched, as a file to download and never as a page to show.
+
+    What it is, its own headers say: see the page.
+    """
+    page = pages.stored(service.store, id, body=True)
+    attachment = {"Content-Disposition": f'attachment; filename="{page.id}.bin"'}
+    return Text("application/octet-stream", page.body, {**_INERT, **attachment})
+
+
+_INERT = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "sandbox; default-src 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""With what strangers' content leaves: no browser runs it under the broker's name."""
 
 
 def requeue_dead(service: Service, body: RequeueRequest) -> SeedReply:
@@ -349,6 +431,12 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(method="GET", path="/v1/hosts/{host}", role=Role.ANY, run=get_host),
     Operation(method="PATCH", path="/v1/hosts/{host}", role=Role.ADMIN, run=patch_host),
     Operation(method="GET", path="/v1/dead", role=Role.ANY, run=list_dead),
+    Operation(
+        method="GET", path="/v1/pages", role=Role.ADMIN, run=list_pages, problems=(_TOO_LONG,)
+    ),
+    Operation(method="GET", path="/v1/pages/{id}", role=Role.ADMIN, run=get_page),
+    Operation(method="GET", path="/v1/pages/{id}/text", role=Role.ADMIN, run=get_page_text),
+    Operation(method="GET", path="/v1/pages/{id}/body", role=Role.ADMIN, run=get_page_body),
     Operation(
         method="POST",
         path="/v1/dead/requeue",

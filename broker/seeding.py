@@ -17,6 +17,7 @@ from broker.frontier.partition import Mode
 from broker.problems import HttpProblem
 from broker.service import Service
 from schema import faults
+from schema.clock import monotonic
 from schema.errors import InvalidConfig, InvalidUrl, Unavailable, UnknownCrawl
 from schema.records import (
     Admission,
@@ -33,8 +34,8 @@ from schema.urls import canonicalise
 
 FULL_RETRY_SECONDS = 5
 """For a client that was told 429: memory is looked at once a second."""
-BREATH = 1000
-"""Seeds judged between two looks at other requests."""
+BREATH_SECONDS = 0.005
+"""Of judging seeds between two looks at other requests."""
 
 
 class Refusal(Struct, frozen=True):
@@ -109,9 +110,11 @@ def judge(crawl: Crawl, seeds: Sequence[str | Seed]) -> list[Admission | Refusal
     order = crawl.options.order
     verdicts: list[Admission | Refusal] = []
     depth = level = 0
-    for number, given in enumerate(seeds, start=1):
-        if number % BREATH == 0:
-            gevent.sleep(0)  # a large batch must not stop the leases of others
+    breath = monotonic()
+    for given in seeds:
+        if monotonic() - breath > BREATH_SECONDS:
+            gevent.sleep(0)  # a large batch, or slow patterns, must not stop the leases of others
+            breath = monotonic()
         if isinstance(given, str):
             text, depth, level = given, 0, 0
         else:

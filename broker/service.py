@@ -15,6 +15,7 @@ from gevent.event import Event
 from broker.frontier.frontier import Admitted, Room
 from broker.frontier.partition import Drain, Drained, Mode
 from broker.gathering import Gathering
+from broker.pages import Reader
 from broker.repeats import Leases
 from schema.clock import Clock, monotonic
 from schema.errors import Unavailable
@@ -115,6 +116,7 @@ class Service:
         self.store = store
         self.clock = clock
         self.gathering = Gathering(frontier.admit)
+        self.reader = Reader(store)
         self.stopping = Event()
         self.purging = Event()
         """Set whenever something was asked to be deleted here."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 from rich.console import Console
 
 from cli import crawlfile, reach, summary
@@ -96,6 +97,8 @@ def crawl(
             hooks.load(wanted.hook)
             code, result = _here(Job(wanted, settings, fresh), wipe=demo)
     if result is not None:
+        if demo and os.environ.get("GREENCRAWL_STORE"):
+            result = msgspec.structs.replace(result, export=f"GREENCRAWL_STORE= {result.export}")
         summary.show(result, Console(width=None if sys.stdout.isatty() else 160))
         if summary_file is not None:
             summary.write(result, summary_file)
@@ -112,10 +115,15 @@ def _advice(result: Summary) -> str:
 
 
 def _demo_settings(settings: Settings) -> Settings:
-    """A folder of its own inside the data folder; the site's address allowed."""
+    """A folder of its own inside the data folder, emptied each time, so with its own store; the
+    site's address allowed.
+    """
     networks = [*map(str, settings.allow_networks), "127.0.0.1/32"]
+    folder = settings.data / "demo"
     return reach.load(
-        str(settings.data / "demo"),
+        str(folder),
+        store=f"sqlite:///{folder / 'content.sqlite'}",
+        bodies="sql",
         processes=str(settings.processes),
         allow_networks=",".join(dict.fromkeys(networks)),
     )
@@ -210,6 +218,8 @@ def _environment(settings: Settings, address: str) -> dict[str, str]:
         data=str(settings.data),
         bind=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
         broker=address,
+        store=settings.store_url,
+        bodies=settings.bodies,
         processes=str(settings.processes),
         allow_networks=",".join(map(str, settings.allow_networks)),
     )

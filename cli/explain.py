@@ -11,7 +11,7 @@ from cli import choose, reach
 from cli.crawlfile import with_scheme
 from cli.display import printable
 from schema.errors import GreencrawlError, InvalidUrl
-from schema.records import Attempt, Crawl, UrlState
+from schema.records import Attempt, Crawl, UrlState, Version
 from schema.scope import compile
 from schema.settings import Settings
 from schema.urls import canonicalise, fingerprint, host_of
@@ -26,8 +26,9 @@ def explain(url: str, crawl: str | None, data: str | None) -> None:
     """Say where a URL is, and why.
 
     Fetched, waiting, held back, excluded by which rule, given up: one sentence for each crawl,
-    then the tries so far, the latest first. Asks the running broker; when none answers, the
-    store, which does not know what is waiting.
+    then the tries so far, the latest first, and the versions of a page that was fetched more
+    than once. Asks the running broker; when none answers, the store, which does not know what is
+    waiting.
     """
     settings = reach.load(data)
     broker = reach.answering(settings)
@@ -39,6 +40,8 @@ def explain(url: str, crawl: str | None, data: str | None) -> None:
         click.echo(printable(f"{state.crawl}: {state.state}. {state.why}".rstrip()))
         for attempt in state.attempts:
             click.echo(printable(f"  {attempt_line(attempt)}"))
+        for version in state.versions:
+            click.echo(f"  {version_line(version)}")
     if broker is None:
         click.echo("no broker is running: this is what the store knows", err=True)
 
@@ -49,6 +52,22 @@ def attempt_line(attempt: Attempt) -> str:
     detail = f": {attempt.detail}" if attempt.detail else ""
     at = moment(attempt.at_ms)
     return f"{at}  {attempt.code or '-'} {attempt.kind}{detail}, errors {attempt.errors}{wait}"
+
+
+def version_line(version: Version) -> str:
+    """One fetch of a page on one line: when, status, size, digest, and whether it had changed."""
+    changed = "changed" if version.changed else "unchanged"
+    digest = version.digest.hex()[:12] or "-"
+    return (
+        f"{moment(version.fetched_ms)}  version {digest}, {changed}, "
+        f"status {version.status}, {version.body_bytes} bytes"
+    )
+
+
+def versions(store: Store, crawl: int, number: int) -> tuple[Version, ...]:
+    """A page's history as :class:`UrlState` has it."""
+    found = store.history(crawl, number)
+    return tuple(found) if len(found) > 1 else ()
 
 
 def moment(ms: int) -> str:
@@ -78,8 +97,9 @@ def in_store(store: Store, crawl: Crawl, given: str, secret: int) -> UrlState:
         url=url,
         host=host_of(url),
         attempts=tuple(store.attempts(crawl.id, number)),
+        versions=versions(store, crawl.id, number),
     )
-    page, final = store.page(crawl.id, number), store.final(crawl.id, number)
+    page, final = store.page(crawl.id, number, detail="row"), store.final(crawl.id, number)
     rules = compile(crawl)
     if page is not None:
         why = f"Stored at {moment(page.fetched_ms)} with status {page.status}"
@@ -88,7 +108,7 @@ def in_store(store: Store, crawl: Crawl, given: str, secret: int) -> UrlState:
             because = f", which the crawl's rules keep out: {kept_out}" if kept_out else ""
             why += f", redirecting to {page.final_url}{because}"
         why += "."
-        return msgspec.structs.replace(known, state="fetched", why=why)
+        return msgspec.structs.replace(known, state="fetched", why=why, page=page.id)
     if final is not None:
         detail = f" ({final.detail})" if final.detail else ""
         why = f"Settled at {moment(final.at_ms)}: {final.kind}{detail}."

@@ -11,7 +11,9 @@ from cli.crawl import crawl
 from cli.dead import dead
 from cli.explain import explain
 from cli.export import export
+from cli.migrate import migrate
 from cli.operate import delete, pause, purge, resume
+from cli.pages import page, pages
 from cli.repair import repair
 from cli.seed import seed
 from cli.status import status
@@ -32,7 +34,8 @@ def greencrawl() -> None:
 
 
 _COMMANDS = (
-    crawl, up, seed, status, explain, dead, pause, resume, purge, delete, repair, export, store
+    crawl, up, seed, status, pages, page, explain, dead, pause, resume, purge, delete, repair,
+    export, migrate, store,
 )  # fmt: skip
 for _command in _COMMANDS:
     greencrawl.add_command(_command)

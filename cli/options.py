@@ -1,8 +1,8 @@
-"""The options of ``crawl``, made from :class:`schema.records.CrawlOptions`.
+"""Options that commands share, and those of ``crawl``: the fields of its record.
 
-Names, limits, help texts and defaults are stated in that record alone; this module turns each of
-its fields into a click option. An option that was not given is None, so that a value from a TOML
-file or the record's default can stand.
+Of these, names, limits, help texts and defaults are stated in :class:`CrawlOptions` alone; this
+module turns each of its fields into a click option. An option that was not given is None, so that a
+value from a TOML file or the record's default can stand.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import click
 import msgspec.inspect as inspect
 
+from schema.moments import SINCE, STATUS, since_ms, status_range
 from schema.records import CrawlOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -85,6 +86,41 @@ def crawl_options(function: F) -> F:
             help=f"{description}{more}.  [default: {default_text(field)}]",
         )(function)
     return function
+
+
+class _Parsed(click.ParamType[Any]):
+    """An option whose text a function reads, which raises ValueError."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+since = click.option(
+    "--since",
+    type=_Parsed("time", since_ms),
+    default=0,
+    metavar="TIME",
+    help=f"Only what was fetched then or later: {SINCE}.  [default: all]",
+)
+"""Gives the command ``since``: epoch milliseconds, 0 for all."""
+
+status = click.option(
+    "--status",
+    type=_Parsed("status", status_range),
+    default=(0, 999),
+    metavar="STATUS",
+    help=f"Only pages with {STATUS}.  [default: all]",
+)
+"""Gives the command ``status``: the lowest and the highest that is wanted."""
 
 
 def _metavar(kind: inspect.Type) -> str | None:

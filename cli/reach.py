@@ -13,7 +13,7 @@ import click
 from broker.client import BrokerClient
 from cli.datafolder import running
 from schema import settings as configuration
-from schema.errors import GreencrawlError, Refused
+from schema.errors import GreencrawlError, Refused, Unavailable
 from schema.settings import Settings
 from store import open_store
 from store.base import Store
@@ -117,7 +117,13 @@ def store(settings: Settings) -> Iterator[Store]:
     path = sqlite_path(settings)
     if path is not None and not path.exists():
         raise GreencrawlError(f"nothing has been crawled into {path.parent} yet; see --data")
-    opened = open_store(settings.store_url)
+    try:
+        opened = open_store(settings.store_url, settings.bodies)
+    except Unavailable as error:
+        if path is not None:
+            raise
+        ask = "`greencrawl store status` says which servers answer"
+        raise Unavailable(f"{error}; {ask}") from error
     try:
         yield opened
     finally:

@@ -47,6 +47,10 @@ class UnknownCrawl(GreencrawlError, LookupError):
     """Raised when no crawl of that name or id exists (it may have been deleted)."""
 
 
+class UnknownPage(GreencrawlError, LookupError):
+    """Raised when nothing is stored under a page's id (its crawl may have been deleted)."""
+
+
 class Refused(GreencrawlError):
     """Raised by the broker's client when the broker answered a 4xx.
 

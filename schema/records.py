@@ -95,6 +95,13 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         int,
         Meta(ge=1024, le=2**30, description="Cut off a page's decoded body after this many bytes"),
     ] = 10 * 1024 * 1024
+    bodies: Annotated[
+        Literal["text", "all"],
+        Meta(
+            description="Whose bodies are kept: of pages, text, XML and JSON (text), or of every "
+            "type (all); with GREENCRAWL_BODIES=warc:… all are"
+        ),
+    ] = "text"
     delay: Annotated[
         Seconds,
         Meta(
@@ -532,7 +539,11 @@ class UrlState(Struct, frozen=True, kw_only=True):
     ] = "unseen"
     why: str = ""
     """One sentence for a person, naming the rule, line, wait or worker."""
+    page: str = ""
+    """The id of what is stored of it, for ``/v1/pages/{id}``."""
     attempts: tuple[Attempt, ...] = ()
+    versions: tuple[Version, ...] = ()
+    """Its fetches, the latest first, if there was more than one."""
 
 
 # --- fetching --------------------------------------------------------------------------------
@@ -588,6 +599,7 @@ class Fetched(Struct):
 
     ``headers`` have lower-case names; repeated ones are joined by ", ". ``elapsed_ms`` runs from
     the first byte sent to the last byte read; ``wire_bytes`` is the body as transferred.
+    ``request`` are header fields that were sent, those that can hold credentials left out.
     """
 
     url: str
@@ -599,6 +611,7 @@ class Fetched(Struct):
     wire_bytes: int = 0
     truncated: bool = False
     address: str = ""
+    request: dict[str, str] = field(default_factory=dict)
 
     @property
     def content_type(self) -> str:
@@ -699,6 +712,8 @@ class StoredPage(Struct, kw_only=True):
     elapsed_ms: int = 0
     depth: int = 0
     body: bytes = b""
+    body_bytes: int = 0
+    """The body's length, also where it is not read along."""
     truncated: bool = False
     title: str = ""
     text: str = ""
@@ -707,6 +722,11 @@ class StoredPage(Struct, kw_only=True):
     fields: dict[str, Any] | None = None
     digest: bytes = b""
     links: list[Admission] = field(default_factory=list)
+    request: dict[str, str] = field(default_factory=dict)
+    """Header fields that were sent, without credentials: for the archive, not kept in SQL."""
+
+    def __post_init__(self) -> None:
+        self.body_bytes = self.body_bytes or len(self.body)
 
     @property
     def id(self) -> str:

@@ -6,25 +6,42 @@ from pathlib import Path
 
 from schema.errors import InvalidConfig
 from store.base import Store
+from store.bodies import Bodies
+from store.migrate import Upgrade
 from store.mysql import topology
+from store.mysql.migrations import MysqlUpgrade
 from store.mysql.store import MysqlStore
 from store.sqlite import SqliteStore
+from store.sqlite_upgrade import SqliteUpgrade
+from store.warc.files import WarcFiles
 
-__all__ = ["Store", "open_store"]
+__all__ = ["Store", "open_store", "open_upgrade"]
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, bodies: str = "sql") -> Store:
     """Open the store at ``url``: ``sqlite:///PATH`` or ``mysql://…`` (see ``store.mysql``).
 
     A SQLite file is created or migrated; ``sqlite:///data/x.sqlite`` is relative,
-    ``sqlite:////srv/x.sqlite`` absolute. Open it once per process. Raises InvalidConfig for another
-    scheme or a database that is not for this version, Unavailable when no server takes writes.
+    ``sqlite:////srv/x.sqlite`` absolute. An empty MySQL database is set up. ``bodies`` is as
+    GREENCRAWL_BODIES has it. Open it once per process. Raises InvalidConfig for another scheme or
+    a database that is not for this version, Unavailable when no server takes writes.
     """
+    if url.startswith("mysql://"):
+        return MysqlStore(topology.parse(url), open_bodies(bodies))
+    return SqliteStore(_file(url), open_bodies(bodies))
+
+
+def open_upgrade(url: str) -> Upgrade:
+    """The migrations of the store at ``url``. Raises InvalidConfig, Unavailable."""
+    if url.startswith("mysql://"):
+        return MysqlUpgrade(topology.parse(url))
+    return SqliteUpgrade(_file(url))
+
+
+def _file(url: str) -> Path:
     scheme, _, path = url.partition("://")
     if scheme == "sqlite" and len(path) > 1 and path.startswith("/") and ":memory:" not in path:
-        return SqliteStore(Path(path[1:]))
-    if scheme == "mysql":
-        return MysqlStore(topology.parse(url))
+        return Path(path[1:])
     raise InvalidConfig(
         [
             (
@@ -34,3 +51,13 @@ def open_store(url: str) -> Store:
             )
         ]
     )
+
+
+def open_bodies(bodies: str) -> Bodies | None:
+    """The files of ``warc:FOLDER``; None for ``sql``. Raises InvalidConfig."""
+    kind, _, folder = bodies.partition(":")
+    if kind == "warc" and folder:
+        return WarcFiles(Path(folder))
+    if bodies != "sql":
+        raise InvalidConfig([("GREENCRAWL_BODIES", "must be sql, or warc:FOLDER")])
+    return None

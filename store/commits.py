@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -20,8 +20,10 @@ from gevent.lock import BoundedSemaphore
 from schema import faults
 from schema.errors import GreencrawlError
 from schema.records import Attempt, Commit, Final, Stamp, StoredPage
-from store import log, overflow, rows
+from store import contents, log, overflow, rows
+from store.bodies import Bodies, Place
 from store.connection import Lane, transaction, translate
+from store.contents import Blob, Known, Vanished
 from store.errors import Unstorable
 from store.rows import Codec, Prepared, Row
 
@@ -64,7 +66,6 @@ _LATE_PAGE = (
     "UPDATE pages SET links = merge_links(links, ?), stamp = ? "
     "WHERE crawl = ? AND fingerprint = ? AND fetched_ms > ?"
 )
-_LINKS = rows.PAGE.split(", ").index("links")
 
 
 def _outlived_sql(count: int) -> str:
@@ -100,17 +101,25 @@ def _chunks(items: Sequence[Row]) -> Iterable[Sequence[Row]]:
     return (items[start : start + ROWS] for start in range(0, len(items), ROWS))
 
 
-def write(connection: sqlite3.Connection, works: Sequence[Prepared]) -> Stamp:
+def write(
+    connection: sqlite3.Connection,
+    codec: Codec,
+    works: Sequence[Prepared],
+    blobs: Mapping[Known, Blob] | None,
+) -> Stamp:
     """Write ``works`` in one transaction and return its stamp. Raises sqlite3.Error.
 
-    Rows of a crawl that was deleted meanwhile are left out: its number is never used again, so
-    nobody could ask for them.
+    ``blobs`` are bodies that are kept apart from pages; None leaves all of them in the rows. Rows
+    of a crawl that was deleted meanwhile are left out: its number is never used again, so nobody
+    could ask for them. Raises Vanished if a body was taken for known that is there no more.
     """
     with transaction(connection):
         now = log.clock(connection)
         stamp = now.clock
         alive = {row[0] for row in connection.execute("SELECT id FROM crawls WHERE deleted = 0")}
-        _write_pages(connection, [r for w in works for r in w.pages if r[0] in alive], stamp)
+        pages = [r for w in works for r in w.pages if r[0] in alive]
+        for some in _chunks(pages):
+            _write_pages(connection, codec, some, blobs, stamp)
         for chunk in _chunks([r for w in works for r in w.finals if r[0] in alive]):
             connection.execute(_finals_sql(len(chunk)), [stamp, *chain.from_iterable(chunk)])
         for chunk in _chunks([r for w in works for r in w.attempts if r[0] in alive]):
@@ -121,13 +130,36 @@ def write(connection: sqlite3.Connection, works: Sequence[Prepared]) -> Stamp:
     return now
 
 
-def _write_pages(connection: sqlite3.Connection, pages: Sequence[Row], stamp: int) -> None:
-    for chunk in _chunks(pages):
-        found = connection.execute(_pages_sql(len(chunk)), [stamp, *chain.from_iterable(chunk)])
-        if found.rowcount < len(chunk):  # some page there is newer
-            connection.executemany(_LATE_PAGE, [(row[_LINKS], stamp, *row[:3]) for row in chunk])
-        keys = chain.from_iterable(row[:3] for row in chunk)
-        connection.execute(_outlived_sql(len(chunk)), list(keys))
+def _write_pages(
+    connection: sqlite3.Connection,
+    codec: Codec,
+    pages: Sequence[Row],
+    blobs: Mapping[Known, Blob] | None,
+    stamp: int,
+) -> None:
+    settled = contents.settle(connection, codec, pages, rest=blobs is not None)
+    if settled.newer:
+        columns = settled.newer
+        if blobs is not None:
+            columns = [(*row[: contents.BODY], b"") for row in columns]
+        else:
+            columns = [_old_row(row) for row in columns]
+        connection.execute(_pages_sql(len(columns)), [stamp, *chain.from_iterable(columns)])
+    if settled.late:
+        late = [(row[contents.LINKS], stamp, *row[:3]) for row in settled.late]
+        connection.executemany(_LATE_PAGE, late)
+    if settled.versions:
+        contents.put_versions(connection, settled.versions)
+    if settled.uses and blobs is not None:
+        contents.count(connection, settled.uses, blobs)
+    keys = chain.from_iterable(row[:3] for row in pages)
+    connection.execute(_outlived_sql(len(pages)), list(keys))
+
+
+def _old_row(row: Row) -> Row:
+    """The row as programs before :data:`contents.APART` read it: with a number for a digest."""
+    digest = rows.decimal_digest(row[contents.CONTENT])
+    return (*row[: contents.CONTENT], digest, *row[contents.CONTENT + 1 :])
 
 
 class _Waiting:
@@ -137,6 +169,7 @@ class _Waiting:
         self.work = work
         self.size = len(work.pages) + len(work.attempts) + len(work.finals)
         self.rows: Prepared | None = None
+        """Rows of pages have their bodies unless these go to files."""
         self.outcome: Stamp | BaseException | None = None
 
 
@@ -147,8 +180,9 @@ class Committer:
     that happen to travel with it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, bodies: Bodies | None = None) -> None:
         self._path = path
+        self._bodies = bodies
         self.codec = Codec()
         """Of the lane's thread."""
         self.lane = Lane(path, self._prepare)
@@ -181,18 +215,22 @@ class Committer:
             waiting = self._queue.popleft()
             size += waiting.size
             group.append(waiting)
+        apart = contents.apart(connection)
+        in_rows = self._bodies is None or not apart
         for waiting in group:
             try:
-                waiting.rows = rows.prepare(self.codec, waiting.work)
+                waiting.rows = rows.prepare(self.codec, waiting.work, bodies=in_rows)
             except Exception as error:  # noqa: BLE001 - raised again in its caller
                 waiting.outcome = error
-        self._write(connection, [waiting for waiting in group if waiting.outcome is None])
+        self._write(connection, [one for one in group if one.outcome is None], apart)
 
-    def _write(self, connection: sqlite3.Connection, group: Sequence[_Waiting]) -> None:
+    def _write(
+        self, connection: sqlite3.Connection, group: Sequence[_Waiting], apart: bool
+    ) -> None:
         if not group:
             return
         try:
-            stamp = write(connection, [waiting.rows for waiting in group if waiting.rows])
+            stamp = self._try(connection, group, apart)
         except sqlite3.Error as error:
             ours = translate(error, self._path)
             if ours is not None:
@@ -201,13 +239,40 @@ class Committer:
             if len(group) == 1:
                 self._fail(group, _unstorable(group[0].work, error), error)
             for waiting in group if len(group) > 1 else ():  # a row at fault: find out whose
-                self._write(connection, [waiting])
+                self._write(connection, [waiting], apart)
         except BaseException as error:
             self._fail(group, error, error)
             raise
         else:
             for waiting in group:
                 waiting.outcome = stamp
+
+    def _try(self, connection: sqlite3.Connection, group: Sequence[_Waiting], apart: bool) -> Stamp:
+        works = [waiting.rows for waiting in group if waiting.rows]
+        while True:
+            blobs = self._blobs(connection, group) if apart else None
+            try:
+                return write(connection, self.codec, works, blobs)
+            except Vanished:  # another process removed a body that we took for known
+                continue
+
+    def _blobs(
+        self, connection: sqlite3.Connection, group: Sequence[_Waiting]
+    ) -> dict[Known, Blob]:
+        """Bodies of ``group`` as they are kept; of equal ones the first. Raises Unavailable."""
+        found: dict[Known, Blob] = {}
+        pages = [row for waiting in group if waiting.rows for row in waiting.rows.pages]
+        blobs: Iterable[Blob] = (row[contents.BODY] for row in pages)
+        known: dict[Known, Place] = {}
+        if self._bodies is not None:
+            known = contents.places(connection, {(row[0], row[contents.CONTENT]) for row in pages})
+            records = [page for waiting in group for page in waiting.work.pages]
+            blobs = self._bodies.append(records, known)
+        for row, blob in zip(pages, blobs, strict=True):
+            body = row[0], row[contents.CONTENT]
+            if row[contents.SIZE] and body not in known:  # a page may have a digest and no body
+                found.setdefault(body, blob)
+        return found
 
     @staticmethod
     def _fail(group: Sequence[_Waiting], ours: BaseException, cause: BaseException) -> None:

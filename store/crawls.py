@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from schema import wire
 from schema.errors import UnknownCrawl
 from schema.records import Admission, Crawl, CrawlOptions, CrawlState, SeedBatch
-from store import rows
+from store import contents, rows
 from store.rows import Codec, Row
 
 PURGE_ROWS = {
-    "pages": 200, "finals": 2000, "attempts": 2000, "seed_batches": 20, "overflow": 2000
+    "pages": 200, "bodies": 200, "versions": 2000, "finals": 2000, "attempts": 2000,
+    "seed_batches": 20, "overflow": 2000,
 }  # fmt: skip
 """Table → rows deleted in one step, so that a step holds the write lock for milliseconds."""
 
@@ -120,8 +121,12 @@ def purge_step(db: sqlite3.Connection, crawl: int) -> int | None:
     if db.execute(marked, (rows.bounded(crawl),)).fetchone() is None:
         return None
     for table, count in PURGE_ROWS.items():
-        some = f"SELECT id FROM {table} WHERE crawl = ? LIMIT {count}"
-        removed = db.execute(f"DELETE FROM {table} WHERE id IN ({some})", (crawl,)).rowcount
+        if table == "bodies":
+            removed = contents.purge(db, crawl, count)
+        else:
+            key = "(crawl, fingerprint, fetched_ms)" if table == "versions" else "id"
+            some = f"SELECT {key.strip('()')} FROM {table} WHERE crawl = ? LIMIT {count}"
+            removed = db.execute(f"DELETE FROM {table} WHERE {key} IN ({some})", (crawl,)).rowcount
         if removed:
             return removed
     db.execute("DELETE FROM hosts WHERE crawl = ?", (crawl,))
@@ -178,12 +183,12 @@ def seed_rows(db: sqlite3.Connection, crawl: int, after: int) -> list[Row]:
     ).fetchall()
 
 
-def dead_rows(db: sqlite3.Connection, crawl: int, limit: int, after: int = 0) -> list[Row]:
-    """Rows of ``rows.FINAL_READ`` of dead letters in row order, beginning after row ``after``."""
+def dead_rows(db: sqlite3.Connection, crawl: int, limit: int, first: int = 0) -> list[Row]:
+    """Rows of ``rows.FINAL_READ`` of dead letters in row order, from row ``first`` on."""
     return db.execute(
         f"SELECT {rows.FINAL_READ} FROM finals "
-        "WHERE crawl = ? AND state = 'dead' AND id > ? ORDER BY id LIMIT ?",
-        (crawl, after, limit),
+        "WHERE crawl = ? AND state = 'dead' AND id >= ? ORDER BY id LIMIT ?",
+        (crawl, first, limit),
     ).fetchall()
 
 

@@ -1,43 +1,17 @@
-"""Export of a crawl as JSON Lines: one object a page, then one a final state."""
+"""What an export says of a page and of a final state."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, BinaryIO, TextIO
+from typing import Any
 
-from schema import wire
 from schema.records import Final, StoredPage
-from store.base import Store
-
-
-def export_jsonl(store: Store, crawl: int, out: TextIO | BinaryIO, *, bodies: bool = False) -> int:
-    """Write the crawl to ``out`` and return the number of lines; memory does not grow with it.
-
-    Pages come first, in the order in which they were first stored, then final states (with a
-    ``state`` of dead, gone or excluded) by fingerprint. Each line is one ``write`` of whole lines
-    in UTF-8, so that an interrupt leaves none half written unless ``out`` itself splits writes.
-    Raises UnknownCrawl, Unavailable, and what ``out`` raises.
-    """
-    store.crawl(crawl)
-    text = hasattr(out, "encoding")
-    lines = 0
-    for line in _lines(store, crawl, bodies):
-        out.write(line.decode() if text else line)  # type: ignore[arg-type]
-        lines += 1
-    return lines
-
-
-def _lines(store: Store, crawl: int, bodies: bool) -> Iterator[bytes]:
-    for _, page in store.pages(crawl, detail="body" if bodies else "text"):
-        yield wire.to_json(page_object(page, bodies=bodies)) + b"\n"
-    for _, final in store.finals(crawl):
-        yield wire.to_json(final_object(final)) + b"\n"
+from store.bodies import has_body
 
 
 def page_object(page: StoredPage, *, bodies: bool = False) -> dict[str, Any]:
-    """The JSON object of a page; ``body`` in base64 only with ``bodies``."""
+    """The JSON object of a page; ``body`` in base64 only with ``bodies``, null if not kept."""
     shown: dict[str, Any] = {
         "url": page.url,
         "final_url": page.final_url,
@@ -56,7 +30,7 @@ def page_object(page: StoredPage, *, bodies: bool = False) -> dict[str, Any]:
         "links": [link.url for link in page.links],
     }
     if bodies:
-        shown["body"] = base64.b64encode(page.body).decode("ascii")
+        shown["body"] = base64.b64encode(page.body).decode("ascii") if has_body(page) else None
     return shown
 
 

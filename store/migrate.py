@@ -1,7 +1,12 @@
-"""Migrations: numbered SQL files, applied once each, in order, in one transaction.
+"""Migrations: numbered SQL files, applied once each, in order; the rules, whatever the database.
 
-A file that was applied must not change afterwards: its checksum is kept beside its number. A
-database with a number that this version does not have was written by a newer one.
+A file that was applied must not change afterwards: its checksum is kept beside its number.
+
+* ``NNNN_pre_name.sql`` only adds what processes of the version before can ignore. It is applied
+  when a process of the new version opens the store, while those of the old one go on.
+* ``NNNN_post_name.sql`` needs that none of them is left; until then the new version does without.
+* An empty database gets everything. A version goes on with a later ``pre_`` that it does not know,
+  and refuses a database with a later ``post_``, or with a file of another name.
 """
 
 from __future__ import annotations
@@ -9,20 +14,11 @@ from __future__ import annotations
 import hashlib
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-import schema
-from schema.clock import epoch_ms
 from schema.errors import InvalidConfig
-from store.connection import transaction
-
-SQLITE = Path(schema.__file__).parent / "sql" / "sqlite"
-
-_TABLE = """CREATE TABLE IF NOT EXISTS migrations (
-    number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL,
-    applied_ms INTEGER NOT NULL)"""
 
 
 class Migration(NamedTuple):
@@ -32,6 +28,40 @@ class Migration(NamedTuple):
     name: str
     sql: str
     checksum: str
+
+    @property
+    def post(self) -> bool:
+        """Whether it has to wait until no process of an older version is left."""
+        return self.name.startswith("post_")
+
+    def __str__(self) -> str:
+        return f"{self.number:04d}_{self.name}"
+
+
+class Applied(NamedTuple):
+    """What a database remembers of a migration."""
+
+    name: str
+    checksum: str
+
+
+Told = Callable[[Migration], None]
+
+
+class Upgrade(Protocol):
+    """The migrations of one database, as ``greencrawl migrate`` drives them."""
+
+    def pending(self) -> list[Migration]:
+        """What is still to apply, both kinds, in order. Raises InvalidConfig, Unavailable."""
+
+    def apply(self, *, post: bool, told: Told) -> int:
+        """Apply what is pending, ``post_`` files only with ``post`` or to an empty database.
+
+        ``told`` is called before each; returns how many there were. Safe when several processes do
+        it at once. Raises InvalidConfig, Unavailable.
+        """
+
+    def close(self) -> None: ...
 
 
 def load(folder: Path) -> list[Migration]:
@@ -46,25 +76,31 @@ def load(folder: Path) -> list[Migration]:
     return found
 
 
-def pending(available: Sequence[Migration], applied: Mapping[int, str]) -> list[Migration]:
-    """Those still to apply; ``applied`` maps number to checksum.
+def pending(
+    available: Sequence[Migration], applied: Mapping[int, Applied], *, post: bool = True
+) -> list[Migration]:
+    """Those still to apply; without ``post`` no ``post_`` file unless nothing is applied at all.
 
-    Raises InvalidConfig if a newer version wrote the database, or if an applied file was edited.
+    Raises InvalidConfig if a newer version changed the database for good, or if an applied file
+    was edited.
     """
     known = {migration.number: migration for migration in available}
-    unknown = sorted(set(applied) - set(known))
-    if unknown:
-        raise _refusal(
-            f"was written by a newer version of Greencrawl (migration {unknown[-1]:04d}; this one "
-            f"knows up to {max(known, default=0):04d}): upgrade, or use another store"
-        )
-    for number, checksum in sorted(applied.items()):
-        if known[number].checksum != checksum:
-            raise _refusal(
-                f"migration {number:04d}_{known[number].name} was edited after it had been "
-                "applied: restore the file, and put changes into a new one"
+    for number, (name, checksum) in sorted(applied.items(), reverse=True):
+        if number not in known and not name.startswith("pre_"):
+            raise refusal(
+                f"was written by a newer version of Greencrawl (migration {number:04d}_{name}; "
+                f"this one knows up to {max(known, default=0):04d}): upgrade, or use another store"
             )
-    return [migration for migration in available if migration.number not in applied]
+        if number in known and known[number].checksum != checksum:
+            raise refusal(
+                f"migration {known[number]} was edited after it had been applied: restore the "
+                "file, and put changes into a new one"
+            )
+    return [
+        one
+        for one in available
+        if one.number not in applied and (post or not one.post or not applied)
+    ]
 
 
 def statements(sql: str) -> Iterator[str]:
@@ -82,43 +118,6 @@ def statements(sql: str) -> Iterator[str]:
         raise ValueError(f"no semicolon ends: {statement.strip()[:100]!r}")
 
 
-def migrate(connection: sqlite3.Connection, folder: Path = SQLITE) -> int:
-    """Bring a SQLite database up to date; returns how many migrations were applied.
-
-    Safe when several processes start at once: what is pending is looked up under the write lock.
-    Raises InvalidConfig for a newer, edited or foreign database, sqlite3.Error if SQL fails, which
-    leaves the database as it was.
-    """
-    available = load(folder)
-    if not pending(available, _applied(connection)):
-        return 0
-    with transaction(connection):
-        applied = _applied(connection)
-        if not applied:
-            _refuse_foreign(connection)
-        connection.execute(_TABLE)
-        todo = pending(available, applied)
-        for migration in todo:
-            for statement in statements(migration.sql):
-                connection.execute(statement)
-            connection.execute(
-                "INSERT INTO migrations (number, name, checksum, applied_ms) VALUES (?, ?, ?, ?)",
-                (migration.number, migration.name, migration.checksum, epoch_ms()),
-            )
-    return len(todo)
-
-
-def _applied(connection: sqlite3.Connection) -> dict[int, str]:
-    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'migrations'").fetchone():
-        return {}
-    return dict(connection.execute("SELECT number, checksum FROM migrations").fetchall())
-
-
-def _refuse_foreign(connection: sqlite3.Connection) -> None:
-    found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchone()
-    if found and found[0] != "migrations":
-        raise _refusal(f"is another program's database (it has a table {found[0]!r})")
-
-
-def _refusal(what: str) -> InvalidConfig:
+def refusal(what: str) -> InvalidConfig:
+    """The store is not for this version, and why."""
     return InvalidConfig([("GREENCRAWL_STORE", what)])

@@ -6,6 +6,7 @@ so that nothing behind it (SQL, JSON, a terminal) can stumble over them. NUL cha
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
@@ -26,10 +27,13 @@ PAGE = (
 """Columns of :meth:`Codec.page_rows`, in order; the stamp is known only in the transaction."""
 
 PAGE_READ = (
-    "id, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, truncated, content, url, "
-    "final_url, language, encoding, title, headers, fields, links, text"
+    "id, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated, "
+    "content, url, final_url, language, encoding, title, headers, fields, links, text"
 )
 """Columns of :meth:`Codec.page`; a column ``body`` may follow."""
+
+PAGE_ROW = PAGE_READ.removesuffix("headers, fields, links, text") + "'{}', NULL, x'', x''"
+"""The same for a list: without headers, fields, links and text."""
 
 ATTEMPT = (
     "crawl, fingerprint, at_ms, code, errors, wait, elapsed_ms, host, kind, url, worker, detail"
@@ -76,6 +80,27 @@ def json_text(value: Mapping[str, Any], url: str) -> str:
 def bounded(number: int) -> int:
     """``number`` cut to what a 64-bit column can hold."""
     return min(max(number, -_MAX - 1), _MAX)
+
+
+def digest_of(content: bytes | int | str) -> bytes:
+    """The digest in a column ``content``: as it is, or in decimal where older programs read it.
+
+    b"" if the column has none: versions before noted another hash, of up to 64 bits.
+    """
+    if isinstance(content, bytes):
+        return content
+    number = int(content)
+    return number.to_bytes(16, "big") if number >> 64 > 0 else b""
+
+
+def hash_body(body: bytes) -> bytes:
+    """The digest of a body, as in ``StoredPage``; b"" of none."""
+    return hashlib.sha256(body).digest()[:16] if body else b""
+
+
+def decimal_digest(digest: bytes) -> str:
+    """What :func:`digest_of` reads where programs expect a number."""
+    return str(int.from_bytes(digest, "big"))
 
 
 def plain_links(links: Sequence[Admission]) -> bytes:
@@ -125,17 +150,18 @@ class Codec:
                 chosen, total = [], 0
         return packed
 
-    def page_rows(self, pages: Sequence[StoredPage]) -> list[Row]:
-        """One row of :data:`PAGE` each. Raises Unstorable."""
+    def page_rows(self, pages: Sequence[StoredPage], *, bodies: bool = True) -> list[Row]:
+        """One row of :data:`PAGE` each, with an empty body unless ``bodies``. Raises Unstorable."""
         plain: list[bytes] = []
         for page in pages:
-            plain += (plain_links(page.links), clean(page.text).encode(), page.body)
+            body = page.body if bodies else b""
+            plain += (plain_links(page.links), clean(page.text).encode(), body)
         packed = self._pack_all(plain)
         return [
             (
                 page.crawl, page.fingerprint, bounded(page.fetched_ms), bounded(page.elapsed_ms),
                 bounded(page.status), bounded(page.depth), len(page.body), page.truncated,
-                page.digest, clean(page.url),
+                page.digest or hash_body(page.body), clean(page.url),
                 None if page.final_url == page.url else clean(page.final_url),
                 clean(page.language), clean(page.encoding), clean(page.title),
                 json_text(page.headers, page.url) if page.headers else "{}",
@@ -148,9 +174,10 @@ class Codec:
     def page(self, row: Row) -> StoredPage:
         """The page of a row of :data:`PAGE_READ`, with or without a body at its end."""
         (
-            _, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, truncated, content, url,
-            final_url, language, encoding, title, headers, fields, links, text, *body,
+            _, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated,
+            content, url, final_url, language, encoding, title, headers, fields, links, text, *body,
         ) = row  # fmt: skip
+        plain = self.unpack(body[0]) if body else b""
         return StoredPage(
             crawl=crawl,
             fingerprint=fingerprint,
@@ -161,14 +188,15 @@ class Codec:
             fetched_ms=fetched_ms,
             elapsed_ms=elapsed_ms,
             depth=depth,
-            body=self.unpack(body[0]) if body else b"",
+            body=plain,
+            body_bytes=body_bytes,
             truncated=bool(truncated),
             title=title,
             text=self.unpack(text).decode(),
             language=language,
             encoding=encoding,
             fields=None if fields is None else wire.from_json(fields, dict[str, Any]),
-            digest=bytes(content),
+            digest=digest_of(content) or hash_body(plain),
             links=self.links(links),
         )
 
@@ -260,14 +288,14 @@ class Prepared(msgspec.Struct):
     finals: list[Row]
 
 
-def prepare(codec: Codec, work: Commit) -> Prepared:
+def prepare(codec: Codec, work: Commit, *, bodies: bool = True) -> Prepared:
     """Encode and compress ``work``. Raises Unstorable naming the record at fault."""
     records: list[StoredPage | Attempt | Final] = [*work.pages, *work.attempts, *work.finals]
     for record in records:
         if not -_MAX - 1 <= record.fingerprint <= _MAX:
             raise Unstorable(record.url, "a fingerprint is a signed 64-bit integer")
     return Prepared(
-        pages=codec.page_rows(work.pages),
+        pages=codec.page_rows(work.pages, bodies=bodies),
         attempts=[attempt_row(item) for item in work.attempts],
         finals=[final_row(item) for item in work.finals],
     )

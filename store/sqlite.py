@@ -7,12 +7,13 @@ an export does not hold up a question. Open one store per process, after any for
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
+from gevent import monkey
 from msgspec.structs import replace
 
 from schema import wire
@@ -33,43 +34,63 @@ from schema.records import (
     SeedBatch,
     Stamp,
     StoredPage,
+    Version,
 )
-from store import crawls, log, overflow, purges, rows
+from store import contents, crawls, journal, listing, log, overflow, purges, rows
 from store.base import EVERY, MARGIN, Detail
+from store.bodies import Bodies, Place
 from store.commits import Committer
-from store.connection import Lane, connect, opening, transaction, translated
+from store.connection import Lane, transaction, translated
+from store.contents import Known
+from store.errors import BodyAway
 from store.grouped import Grouped
-from store.migrate import migrate
+from store.listing import CHUNK_ROWS
 from store.rows import Codec, Row
+from store.sqlite_upgrade import prepare
 
 T = TypeVar("T")
 
-CHUNK_ROWS = 500
-CHUNK_BYTES = 8 * 1024 * 1024
-"""A streamed chunk ends at so many rows or so many (compressed) bytes, whichever comes first."""
+
+class _InTurn:
+    """Files with bodies, used from the threads of several lanes, one at a time."""
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies = bodies
+        self._turn: threading.Lock = monkey.get_original("threading", "Lock")()
+
+    def append(self, pages: Sequence[StoredPage], known: Mapping[Known, Place]) -> list[Place]:
+        with self._turn:
+            return self._bodies.append(pages, known)
+
+    def read(self, place: Place) -> bytes:
+        with self._turn:
+            return self._bodies.read(place)
+
+    def close(self) -> None:
+        with self._turn:
+            self._bodies.close()
 
 
 class SqliteStore:
     """:class:`store.base.Store` on the file ``path``, which is created or migrated at opening.
 
-    Raises InvalidConfig for a file of a newer version or of another program, Unavailable when it
-    cannot be opened, Damaged when it is no database.
+    Bodies are kept in the file, or in ``bodies``, which is closed with the store; those that are
+    there already are found in either. Raises InvalidConfig for a file of a newer version or of
+    another program, Unavailable when it cannot be opened, Damaged when it is no database.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, bodies: Bodies | None = None) -> None:
         self.path = path.absolute()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with translated(self.path), opening(self.path):
-            connection = connect(self.path, create=True)
-            try:
-                migrate(connection)
-            finally:
-                connection.close()
-        self._commits = Committer(self.path)
+        with translated(self.path):
+            prepare(self.path)
+        self._bodies = None if bodies is None else _InTurn(bodies)
+        self._commits = Committer(self.path, self._bodies)
         self._seeds = Grouped(self._commits.lane, self.path)
         self._questions = Lane(self.path)
         self._scans = Lane(self.path)
         self._codec = Codec()  # of the thread that asks; the lane of writes has its own
+        self._asking = Codec()  # of the lane of questions
 
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def write(connection: sqlite3.Connection) -> T:
@@ -243,9 +264,9 @@ class SqliteStore:
     def _window(self, sql: str, since: int) -> Iterator[list[Row]]:
         """Chunks of rows that begin with (stamp, id)."""
         at = (since, -1)
-        while chunk := self._scans.run(partial(_chunk, sql=sql, values=at)):
-            yield chunk
-            at = chunk[-1][:2]
+        while found := self._scans.run(partial(listing.chunk, sql=sql, values=at)):
+            yield found
+            at = found[-1][:2]
 
     def log_marks(self, since: int) -> Iterator[list[Mark]]:
         """See :class:`store.base.Store`."""
@@ -355,10 +376,31 @@ class SqliteStore:
 
     def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
         """See :class:`store.base.Store`."""
-        columns = rows.PAGE_READ + (", body" if detail == "body" else "")
-        sql = f"SELECT {columns} FROM pages WHERE crawl = ? AND fingerprint = ?"
+        sql = f"{listing.page_sql(detail)} WHERE pages.crawl = ? AND pages.fingerprint = ?"
         row = self._questions.run(lambda db: db.execute(sql, (crawl, fingerprint)).fetchone())
-        return self._codec.page(row) if row else None
+        return self._page(row, detail, self._questions) if row else None
+
+    def _page(self, row: Row, detail: Detail, lane: Lane) -> StoredPage:
+        """The page of a row of ``listing.page_sql``. Raises BodyAway."""
+        if detail != "body":
+            return self._codec.page(row)
+        *columns, size, inline, content, file, offset, length = row
+        page = self._codec.page((*columns, inline or content or b""))
+        if file is not None:
+            if self._bodies is None:
+                raise BodyAway(file, "GREENCRAWL_BODIES names no folder of files")
+            place, read = Place(file, offset, length), self._bodies.read
+            page.body = lane.run(lambda _: read(place))
+        elif size and not page.body:
+            raise BodyAway(page.url, "the store does not have it")
+        return page
+
+    def history(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Version]:
+        """See :class:`store.base.Store`."""
+        codec = self._asking
+        return self._questions.run(
+            lambda db: contents.history(db, codec, crawl, fingerprint, limit)
+        )
 
     def final(self, crawl: int, fingerprint: int) -> Final | None:
         """The final state of a URL, or None."""
@@ -379,9 +421,10 @@ class SqliteStore:
 
     def dead(self, crawl: int, limit: int = 100, after: str = "") -> list[tuple[str, Final]]:
         """See :class:`store.base.Store`."""
-        found = self._questions.run(
-            lambda db: crawls.dead_rows(db, crawl, limit, int(after or "0"))
-        )
+        first = listing.beyond(after)
+        if first > listing.LAST:
+            return []
+        found = self._questions.run(lambda db: crawls.dead_rows(db, crawl, limit, first))
         return [(str(row[0]), rows.final(row)) for row in found]
 
     def counts(self, crawl: int) -> dict[str, int]:
@@ -405,53 +448,35 @@ class SqliteStore:
         after: str = "",
     ) -> Iterator[tuple[str, StoredPage]]:
         """See :class:`store.base.Store`. No transaction stays open between two chunks."""
-        columns = rows.PAGE_READ + (", body" if detail == "body" else "")
-        sql = f"SELECT {columns} FROM pages WHERE crawl = ? AND id > ? ORDER BY id"
-        last = int(after or "0")
-
-        def read(db: sqlite3.Connection) -> list[Row]:
-            return _chunk(db, sql, (crawl, last))
-
-        while chunk := self._scans.run(read):
-            for row in chunk:
-                yield str(row[0]), self._codec.page(row)
-            last = chunk[-1][0]
+        first = listing.beyond(after)
+        run = self._scans.run
+        indexed = bool(wanted.host) and run(contents.apart)
+        for row in listing.pages(run, crawl, wanted, detail, first, indexed=indexed):
+            yield str(row[0]), self._page(row, detail, self._scans)
 
     def finals(
         self, crawl: int, since_ms: int = 0, *, after: str = ""
     ) -> Iterator[tuple[str, Final]]:
         """See :class:`store.base.Store`; ordered by fingerprint."""
-        last = int(after or -(2**63))
-        sql = (
-            f"SELECT {rows.FINAL_READ} FROM finals "
-            "WHERE crawl = ? AND fingerprint >= ? ORDER BY fingerprint"
-        )
+        first = listing.beyond(after, -(2**63))
+        for row in listing.finals(self._scans.run, crawl, since_ms, first):
+            yield str(row[2]), rows.final(row)
 
-        def read(db: sqlite3.Connection) -> list[Row]:
-            return _chunk(db, sql, (crawl, last))
+    # -- the journal by months
 
-        while chunk := self._scans.run(read):
-            for row in chunk:
-                yield str(row[2] + 1), rows.final(row)
-            last = chunk[-1][2] + 1
-            if last > 2**63 - 1:
-                return
+    def prepare_months(self, now_ms: int) -> None:
+        """Nothing to do: one table holds all months."""
+
+    def drop_months(self, before_ms: int) -> int:
+        """See :class:`store.base.Store`. In bounded steps."""
+        sweep = journal.Sweep(before_ms)
+        while self._write(sweep.step):
+            pass
+        return len(sweep.months)
 
     def close(self) -> None:
         """Finish what is under way and free threads and files. Idempotent."""
         for lane in (self._commits.lane, self._questions, self._scans):
             lane.close()
-
-
-def _chunk(db: sqlite3.Connection, sql: str, values: tuple[int, int]) -> list[Row]:
-    """The next rows, up to the limits of a chunk: memory does not grow with the crawl."""
-    chunk: list[Row] = []
-    size = 0
-    cursor = db.execute(sql + " LIMIT ?", (*values, CHUNK_ROWS))
-    for row in cursor:
-        chunk.append(row)
-        size += sum(len(value) for value in chain(row) if isinstance(value, bytes | str))
-        if size >= CHUNK_BYTES:
-            break
-    cursor.close()
-    return chunk
+        if self._bodies is not None:
+            self._bodies.close()

@@ -79,7 +79,7 @@ class Worker:
         self._settings = settings
         self._stopping = stopping
         self._marker = Marker(base / f"{name}.marker")
-        self._store = persist(lambda: open_store(settings.store_url), "store")
+        self._store = persist(lambda: open_store(settings.store_url, settings.bodies), "store")
         self._frontier = persist(lambda: _join(settings, self._store), "frontier")
         self._broker = BrokerClient(settings.broker, settings.worker_token, ca=settings.tls_ca)
         self._flights = Flights(base / f"{name}.flights")
@@ -121,6 +121,7 @@ class Worker:
             marker=self._marker,
             alone=self._alone,
             stopping=self._stopping,
+            keep_all=settings.bodies != "sql",
         )
         self._engine = Engine(
             Limits(

@@ -13,9 +13,6 @@ from typing import NamedTuple
 import brotli
 import zstandard
 
-ACCEPTED = "gzip, deflate, br, zstd"
-"""What is sent as Accept-Encoding."""
-
 MAX_STACKED = 2
 MAX_MEMBERS = 16
 """Members of one gzip body: a million empty ones would cost seconds and yield nothing."""

@@ -11,13 +11,12 @@ from schema import scope
 from schema.errors import InvalidConfig
 from schema.log import logger
 from schema.records import Crawl, CrawlOptions
+from schema.request import crawl_headers
 from worker import hooks
 from worker.backoff import persist
 from worker.hooks import Hooks
 from worker.links import Checker
 from worker.robots import product_token
-
-ACCEPT = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.5"
 
 log = logger("worker")
 
@@ -55,10 +54,7 @@ def context_of(crawl: Crawl) -> CrawlContext:
         checker=Checker(crawl, rules),
         hooks=_hooks(options.hook),
         agent=product_token(agent),
-        headers={
-            "user-agent": f"{agent} (+{options.contact})" if options.contact else agent,
-            "accept": ACCEPT,
-        },
+        headers=crawl_headers(options),
     )
 
 

@@ -19,9 +19,10 @@ from gevent import ssl
 from schema.clock import Clock, epoch_ms, monotonic
 from schema.errors import GreencrawlError, InvalidUrl
 from schema.records import Failure, FailureKind, Fetched
+from schema.request import header_lines, request_head
 from worker.addresses import BAD_PORTS, Lookup, Network, Resolver, system_lookup
 from worker.answer import Answer
-from worker.codings import ACCEPTED, decode, encoded_cap
+from worker.codings import decode, encoded_cap
 from worker.connections import (
     CONNECT_SECONDS,
     IDLE_SECONDS,
@@ -41,9 +42,6 @@ _PORTS = {"http": 80, "https": 443}
 _ORIGIN = re.compile(
     r"(https?)://(?:[^/?#@\s]*@)?(\[[0-9a-fA-F:.]+\]|[^/?#@:\[\]\s]+)(?::(\d{1,5}))?"
 )
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-_OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "te", "upgrade"})
 
 
 class LeaseExpired(GreencrawlError):
@@ -121,7 +119,7 @@ class Downloader:
         )
         if isinstance(connection, Failure):
             return connection
-        head = b"GET %b HTTP/1.1\r\nHost: %b\r\n%b" % (target, origin.authority, fields)
+        head = request_head(target, origin.authority, fields)
         return self._exchange(connection, _Request(url, head, max_body_bytes, until, deadline))
 
     @property
@@ -260,19 +258,11 @@ def _origin(text: str) -> Origin:
 
 @lru_cache(maxsize=256)
 def _render(headers: tuple[tuple[str, str], ...]) -> bytes | Failure:
-    """Header lines and the empty line after them; a Failure for what HTTP does not allow.
+    """Header lines; a Failure for what HTTP does not allow.
 
     Beside the configuration only a user's hook makes headers, so the failure is the hook's.
     """
-    lines = dict(_DEFAULTS)
-    for name, value in headers:
-        if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value) or name.lower() in _OURS:
-            return Failure(FailureKind.HOOK, f"header {name!r} cannot be sent so", requests=0)
-        lines[name.lower()] = f"{name}: {value}\r\n"
-    return "".join(lines.values()).encode("latin-1") + b"\r\n"
-
-
-_DEFAULTS = {
-    "accept": "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n",
-    "accept-encoding": f"Accept-Encoding: {ACCEPTED}\r\n",
-}
+    try:
+        return header_lines(dict(headers))
+    except ValueError as error:
+        return Failure(FailureKind.HOOK, str(error), requests=0)

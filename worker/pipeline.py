@@ -27,9 +27,11 @@ from schema.records import (
     StoredPage,
     Task,
 )
+from schema.request import shown
 from schema.scope import redirect_root
 from schema.urls import canonicalise
 from store.base import Detail
+from store.errors import BodyAway
 from worker import retry
 from worker.alone import DiedAlone, NoProcess
 from worker.auth import Authenticator
@@ -93,7 +95,10 @@ class Pipeline:
         marker: Marker,
         alone: Reader,
         stopping: Event,
+        keep_all: bool = False,
     ) -> None:
+        """``keep_all``: bodies of every type are kept, whatever the crawls' options say."""
+        self._keep_all = keep_all
         self._store = store
         self._frontier = frontier
         self._fetcher = fetcher
@@ -206,10 +211,11 @@ class Pipeline:
     def _excluded_by(self, visit: Visit, task: Task, url: str) -> str | None:
         """What the crawl's rules say of the task's URL, or of where it redirects to.
 
-        A pattern that backtracks for ever hangs the process: as much a charge as a hook's.
+        An old crawl's pattern that backtracks for ever hangs the process: as much a charge as a
+        hook's.
         """
         rules = visit.context.rules
-        if not rules.patterned:
+        if not rules.backtracks:
             return rules.judge(task, url)
         if task.suspect:
             with visit.held.waiting(request=False):
@@ -221,9 +227,13 @@ class Pipeline:
         """Admit what an earlier delivery of a task may have logged, but not admitted any more.
 
         Its process may have died between the two, and this fetch may bring other links, or none.
+        The page is stored again as it was, so it is read with its body.
         """
         crawl, fingerprint = visit.context.crawl.id, self._frontier.fingerprint(task.url)
-        page = persist(lambda: self._store.page(crawl, fingerprint, detail="text"), "store")
+        try:
+            page = persist(lambda: self._store.page(crawl, fingerprint), "store")
+        except BodyAway:  # it is lost to this page anyway; the links are not to be
+            page = persist(lambda: self._store.page(crawl, fingerprint, detail="text"), "store")
         if page is not None and page.links:
             self._writer.recall(page)
 
@@ -235,7 +245,10 @@ class Pipeline:
                 headers = self._asked_headers(visit, task, headers)
             except HookError as error:
                 notes.append(self._hook_note(visit, task, str(error)))
-        return visit.get(task.url, headers, context.options.max_body_bytes)
+        answer = visit.get(task.url, headers, context.options.max_body_bytes)
+        if isinstance(answer, Fetched):
+            answer.request = shown(headers)
+        return answer
 
     def _asked_headers(self, visit: Visit, task: Task, headers: dict[str, str]) -> dict[str, str]:
         """Headers by the user's own function. Raises HookError; DiedAlone of a suspect."""
@@ -340,12 +353,13 @@ class Pipeline:
 
     def _page(self, visit: Visit, task: Task, fetched: Fetched, notes: list[Attempt]) -> None:
         row = self._row(visit, task, fetched)
+        options = visit.context.options
         if is_html(fetched.content_type, fetched.body[:1024]):
             reading = self._read(visit, task, fetched)
             row.title, row.text, row.language = reading.title, reading.text, reading.language
             row.encoding, row.fields, row.links = reading.encoding, reading.fields, reading.links
             notes += [self._hook_note(visit, task, problem) for problem in reading.problems]
-        elif not is_text(fetched):
+        elif not self._keep_all and options.bodies == "text" and not is_text(fetched):
             row.body = b""
         self._store_page(visit, task, fetched, row, notes, stored=bool(fetched.body))
 
@@ -396,6 +410,7 @@ class Pipeline:
             body=fetched.body,
             truncated=fetched.truncated,
             digest=hashlib.sha256(fetched.body).digest()[:16],
+            request=fetched.request,
         )
 
     def _hook_note(self, visit: Visit, task: Task, problem: str) -> Attempt:

@@ -276,8 +276,11 @@ class Admin:
 
         return self.run(ask)
 
-    def follow(self, leader: Server) -> None:
-        """Fetch from ``leader`` from now on, beginning where this server is."""
+    def follow(self, leader: Server, *, until: str = "") -> None:
+        """Fetch from ``leader`` from now on, beginning where this server is.
+
+        With ``until``, a GTID position, it stops there.
+        """
         account = self.topology.user, self.topology.password
         self.execute("STOP SLAVE")
         tls = f", MASTER_SSL_CA = '{_quoted(self.topology.ca)}'" if self.topology.ca else ""
@@ -288,13 +291,15 @@ class Admin:
             f"MASTER_SSL = {int(bool(tls))}{tls}",
             *account,
         )
-        self.start_following()
+        self.start_following(until)
 
-    def start_following(self) -> None:
+    def start_following(self, until: str = "") -> None:
         """Go on where it stopped."""
         if self.slave().get("Slave_SQL_Running") != "Yes":
             self.set_global(slave_parallel_threads=APPLIERS)
-        self.execute("START SLAVE")
+        self.execute(
+            f"START SLAVE UNTIL master_gtid_pos = '{_quoted(until)}'" if until else "START SLAVE"
+        )
 
     def stop_fetching(self) -> None:
         """Acknowledge nothing more; what was fetched is applied all the same."""

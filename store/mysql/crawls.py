@@ -15,6 +15,7 @@ from store import rows as common
 from store.mysql import log, rows
 from store.mysql.connection import Db
 from store.mysql.numbers import Numbers
+from store.mysql.running import SLOTS
 from store.mysql.sql import chunks, literal, numbers, raw
 from store.rows import Codec, Row
 
@@ -240,7 +241,7 @@ def requeue_dead(db: Db, codec: Codec, ids: Numbers, crawl: int, limit: int) -> 
     for some in chunks([row[1] for row in found]):
         sql = b"DELETE FROM finals WHERE crawl = %d AND fingerprint IN (%b)"
         raw(db, sql % (crawl, numbers(some)))
-    _, _, slot = log.begin(db)
+    slot = log.begin(db).connection % SLOTS
     db.execute(
         "INSERT INTO sums (crawl, slot, pages, bytes, dead, gone, excluded) "
         "VALUES (%s, %s, 0, 0, %s, 0, 0) ON DUPLICATE KEY UPDATE dead = dead + VALUES(dead)",

@@ -56,6 +56,8 @@ LOGGED: Options = {
     "sync-binlog": "1",
     "gtid-strict-mode": "ON",
     "log-slave-updates": "ON",
+    "slave-parallel-threads": "8",
+    "slave-net-timeout": "4",
     "read-only": "ON",
     "expire-logs-days": "3",
 }
@@ -168,7 +170,10 @@ class LocalServer:
         except (FileNotFoundError, ValueError):
             return None
         said = subprocess.run(
-            ["ps", "-ww", "-o", "command=", "-p", str(pid)], check=False, capture_output=True, text=True
+            ["ps", "-ww", "-o", "command=", "-p", str(pid)],
+            check=False,
+            capture_output=True,
+            text=True,
         )
         return pid if str(self.folder / "my.cnf") in said.stdout else None
 
@@ -304,7 +309,7 @@ class LocalCluster:
                     **PLAIN,
                     **(MASTER if name in MASTERS else REPLICA),
                     "server-id": str(number),
-                    "gtid-domain-id": str(100 + number),
+                    "gtid-domain-id": str(1_000_000 + number),
                     "report-host": name,
                     **(options or {}),
                 },

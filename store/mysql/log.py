@@ -7,6 +7,7 @@ never goes down, so one that is stamped anew while it is being read is met again
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from schema.records import Stamp
 from store.mysql.connection import Db
@@ -20,16 +21,34 @@ SEED_ROWS = 20
 """Batches read at a time; one may hold some megabytes."""
 
 
-def begin(db: Db) -> tuple[Stamp, int, int]:
-    """What a commit needs to know: its stamp, the longest statement, the slot of its sums.
+class Begun(NamedTuple):
+    """What a writing transaction knows at its beginning, and keeps from changing."""
 
-    Keeps the epochs of all nodes as they are until the transaction ends.
-    """
-    db.execute("SELECT id, epoch FROM nodes ORDER BY id LOCK IN SHARE MODE")
-    epochs = _epochs(db.fetchall())
-    db.execute("SELECT value, @@max_allowed_packet, CONNECTION_ID() FROM clock")
-    ((value, packet, connection),) = db.fetchall()
-    return Stamp(value, epochs), packet - PACKET_MARGIN, connection % 16
+    stamp: Stamp
+    alive: frozenset[int]
+    """Those of the crawls asked for that are not deleted."""
+    most_bytes: int
+    """Of a statement, by ``max_allowed_packet``."""
+    connection: int
+
+
+def begin(db: Db, crawls: Sequence[int] = ()) -> Begun:
+    """Share locks on the epochs of all nodes and on ``crawls``, and read the clock."""
+    some = ", ".join(f"{crawl:d}" for crawl in crawls) or "0"
+    # Only the epochs and crawls are locked: a clause of the outer statement holds for no inner one.
+    db.execute(
+        "SELECT nodes.id, nodes.epoch, crawls.id, (SELECT value FROM clock), "
+        "@@max_allowed_packet, CONNECTION_ID() FROM nodes "
+        f"LEFT JOIN crawls ON crawls.id IN ({some}) AND crawls.deleted = 0 LOCK IN SHARE MODE"
+    )
+    found = db.fetchall()
+    _, _, _, value, packet, connection = found[0]
+    return Begun(
+        stamp=Stamp(value, _epochs([row[:2] for row in found])),
+        alive=frozenset(row[2] for row in found if row[2] is not None),
+        most_bytes=packet - PACKET_MARGIN,
+        connection=connection,
+    )
 
 
 def clock(db: Db) -> Stamp:
@@ -53,7 +72,7 @@ def _epochs(found: Sequence[Row]) -> dict[str, int]:
 
 def epochs(db: Db) -> dict[str, int]:
     """Node → its epoch, which stays until the transaction ends."""
-    return begin(db)[0].epochs
+    return begin(db).stamp.epochs
 
 
 def raise_epoch(db: Db, node: str, known: int, epoch: int) -> bool:
@@ -89,7 +108,7 @@ def settle_seeds(db: Db, batch: int, least: int, under: Mapping[str, int]) -> bo
 
 def restamp_seeds(db: Db, batch: int) -> Stamp:
     """See ``Store.restamp_seeds``."""
-    now, _, _ = begin(db)
+    now = begin(db).stamp
     db.execute("SELECT crawl FROM seed_batches WHERE id = %s", (batch,))
     for row in db.fetchall():  # its end must see the batch, or come before
         db.execute("SELECT id FROM crawls WHERE id = %s LOCK IN SHARE MODE", row)

@@ -12,62 +12,72 @@ from pathlib import Path
 
 import schema
 from schema.clock import epoch_ms
-from schema.errors import InvalidConfig, Unavailable
-from store.migrate import load, pending
+from schema.errors import Unavailable
+from store.migrate import Applied, Migration, Told, load, pending, refusal
 from store.mysql.cluster import Cluster
 from store.mysql.connection import Db
+from store.mysql.topology import Topology
 
-MYSQL = Path(schema.__file__).parent / "sql" / "mysql"
+FOLDER = Path(schema.__file__).parent / "sql" / "mysql"
 LOCK_SECONDS = 20
+"""How long a process waits for another one that migrates."""
 
 _TABLE = """CREATE TABLE IF NOT EXISTS migrations (
     number INT NOT NULL PRIMARY KEY, name VARBINARY(100) NOT NULL, checksum VARBINARY(64) NOT NULL,
     applied_ms BIGINT NOT NULL) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4"""
-_OURS = frozenset({"fence", "votes"})
-"""Tables of the cluster, which may be there before any content."""
+_CLUSTERS = frozenset({"fence", "votes"})
+"""Tables of the cluster itself, which may be there before any content."""
 
 
 def statements(sql: str) -> Iterator[str]:
     """Split a script at semicolons that end a line."""
-    for statement in re.split(r";[ \t]*\n", sql):
+    for statement in re.split(r";[ \t]*(?:\n|$)", sql):
         if re.sub(r"--[^\n]*", "", statement).strip():
             yield statement.strip()
 
 
-def check(cluster: Cluster, folder: Path = MYSQL) -> None:
-    """Set up a database without tables, and refuse one that is not of this version.
+def prepare(cluster: Cluster, folder: Path = FOLDER) -> None:
+    """Set up a database without tables, and refuse one of a version before this one.
 
-    Raises InvalidConfig, Unavailable.
+    Unlike on SQLite nothing else is applied by itself: a change of a large table takes its time,
+    and its moment is for a person to choose. Raises InvalidConfig, Unavailable.
     """
-    if cluster.read(_tables) <= _OURS:
+    tables = cluster.read(_tables)
+    _refuse_foreign(tables)
+    if tables <= _CLUSTERS:
         migrate(cluster, folder)
-    missing = pending(load(folder), cluster.read(_applied))
-    if missing:
-        raise _refusal(
-            f"is of an earlier version (migration {missing[0].number:04d} is missing): "
+    due = pending(load(folder), cluster.read(applied), post=False)
+    if due:
+        raise refusal(
+            f"is of a version before this one (migration {due[0]} is missing): "
             "run greencrawl migrate"
         )
 
 
-def migrate(cluster: Cluster, folder: Path = MYSQL) -> int:
-    """Bring the database up to date; returns how many files were applied.
+def migrate(
+    cluster: Cluster,
+    folder: Path = FOLDER,
+    *,
+    post: bool = True,
+    told: Told = lambda _: None,
+) -> int:
+    """Apply what is pending; returns how many files were applied.
 
     Raises InvalidConfig for a newer, edited or foreign database, Unavailable.
     """
-    return cluster.write(lambda db: _migrate(db, folder))
+    return cluster.write(lambda db: _migrate(db, load(folder), post, told))
 
 
-def _migrate(db: Db, folder: Path) -> int:
+def _migrate(db: Db, available: list[Migration], post: bool, told: Told) -> int:
     db.execute("SELECT GET_LOCK(CONCAT('greencrawl.', DATABASE()), %s)", (LOCK_SECONDS,))
     if db.fetchone() != (1,):
         raise Unavailable("another process is migrating the database")
     try:
-        foreign = _tables(db) - _OURS
-        if foreign and "migrations" not in foreign:
-            raise _refusal(f"is another program's database (it has a table {min(foreign)!r})")
-        todo = pending(load(folder), _applied(db))
+        _refuse_foreign(_tables(db))
+        todo = pending(available, applied(db), post=post)
         db.execute(_TABLE)
         for migration in todo:
+            told(migration)
             for statement in statements(migration.sql):
                 db.execute(statement)
             db.execute(
@@ -86,12 +96,37 @@ def _tables(db: Db) -> frozenset[str]:
     return frozenset(row[0] for row in db.fetchall())
 
 
-def _applied(db: Db) -> dict[int, str]:
+def _refuse_foreign(tables: frozenset[str]) -> None:
+    foreign = tables - _CLUSTERS
+    if foreign and "migrations" not in foreign:
+        raise refusal(f"is another program's database (it has a table {min(foreign)!r})")
+
+
+def applied(db: Db) -> dict[int, Applied]:
+    """Number → what is known of each migration that was applied."""
     if "migrations" not in _tables(db):
         return {}
-    db.execute("SELECT number, checksum FROM migrations")
-    return {number: checksum.decode() for number, checksum in db.fetchall()}
+    db.execute("SELECT number, name, checksum FROM migrations")
+    return {
+        number: Applied(name.decode(), checksum.decode())
+        for number, name, checksum in db.fetchall()
+    }
 
 
-def _refusal(what: str) -> InvalidConfig:
-    return InvalidConfig([("GREENCRAWL_STORE", what)])
+class MysqlUpgrade:
+    """:class:`store.migrate.Upgrade` of the database of a cluster."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._cluster = Cluster(topology)
+
+    def pending(self) -> list[Migration]:
+        """See :class:`store.migrate.Upgrade`."""
+        return pending(load(FOLDER), self._cluster.read(applied))
+
+    def apply(self, *, post: bool, told: Told) -> int:
+        """See :class:`store.migrate.Upgrade`."""
+        return migrate(self._cluster, post=post, told=told)
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._cluster.close()

@@ -7,30 +7,20 @@ what comes after the last of them. Altering a table commits, so each step stands
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
 
+from store.months import month_of, start_ms
 from store.mysql.connection import Db
 
 AHEAD = 2
 """Months after this one that have a partition."""
+
+_LAST_MONTH = 9999 * 12 + 10  # of the calendar, so that the next one has a first day
 
 _PARTITIONS = (
     "SELECT partition_name, partition_description FROM information_schema.partitions "
     "WHERE table_schema = DATABASE() AND table_name = 'attempts' "
     "ORDER BY partition_ordinal_position"
 )
-_LAST_MONTH = 9999 * 12 + 10  # of the calendar, so that the next one has a first day
-
-
-def _number(at_ms: int) -> int:
-    """Months since year 0."""
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=max(at_ms, 0))
-    return moment.year * 12 + moment.month - 1
-
-
-def _first_ms(month: int) -> int:
-    moment = datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC)
-    return int(moment.timestamp()) * 1000
 
 
 def partitions(db: Db) -> list[tuple[str, int]]:
@@ -45,12 +35,12 @@ def prepare(db: Db, now_ms: int) -> None:
     """See ``Store.prepare_months``. Rows in ``rest`` are copied to where they belong."""
     there = partitions(db)
     end = there[-1][1] if there else 0
-    month = min(_number(now_ms), _LAST_MONTH - AHEAD)
-    wanted = [one for one in range(month, month + AHEAD + 1) if _first_ms(one + 1) > end]
+    month = min(month_of(now_ms), _LAST_MONTH - AHEAD)
+    wanted = [one for one in range(month, month + AHEAD + 1) if start_ms(one + 1) > end]
     if not wanted:
         return
     made = ", ".join(
-        f"PARTITION m{one // 12:04d}{one % 12 + 1:02d} VALUES LESS THAN ({_first_ms(one + 1)})"
+        f"PARTITION m{one // 12:04d}{one % 12 + 1:02d} VALUES LESS THAN ({start_ms(one + 1)})"
         for one in wanted
     )
     db.execute(

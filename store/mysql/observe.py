@@ -21,6 +21,9 @@ _VARIABLES = (
 )  # fmt: skip
 
 
+_LACKING = 1236
+
+
 class Following(Struct, frozen=True, kw_only=True):
     """Whom a server copies: ``fetched`` is as far as it has, its own position as far as applied."""
 
@@ -32,6 +35,10 @@ class Following(Struct, frozen=True, kw_only=True):
     behind_seconds: float | None = None
     """Seconds, None while not connected."""
     error: str = ""
+    until: bool = False
+    """Whether it is to stop at some position."""
+    lacking: bool = False
+    """Whether the leader's log lacks what comes next here."""
     fetched: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -152,5 +159,7 @@ def _following(row: Any) -> Following | None:
         stopped="No" in (row["Slave_IO_Running"], row["Slave_SQL_Running"]),
         behind_seconds=None if behind is None else float(behind),
         error=row["Last_SQL_Error"] or row["Last_IO_Error"],
+        until=row["Until_Condition"] == "Gtid",
+        lacking=row["Last_IO_Errno"] == _LACKING,
         fetched=gtid.parse(row["Gtid_IO_Pos"]),
     )

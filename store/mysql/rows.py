@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
@@ -123,9 +122,7 @@ def prepare(codec: Codec, work: Commit) -> Prepared:
 
 
 def _page(codec: Codec, page: StoredPage) -> Page:
-    digest = page.digest
-    if page.body and not digest:
-        digest = hashlib.sha256(page.body).digest()[:DIGEST_BYTES]
+    digest = page.digest or rows.hash_body(page.body)
     if len(digest) > DIGEST_BYTES:
         raise Unstorable(page.url, f"a digest of {len(digest)} bytes")
     url = rows.clean(page.url)
@@ -209,7 +206,7 @@ def page(codec: Codec, crawl: int, row: Row) -> tuple[StoredPage, Row]:
         crawl=crawl, fingerprint=fingerprint, url=url,
         final_url=url if final_url is None else final_url, status=status, fetched_ms=fetched_ms,
         elapsed_ms=elapsed_ms, depth=depth, truncated=bool(truncated), title=title,
-        language=language, encoding=encoding, digest=digest,
+        language=language, encoding=encoding, digest=digest, body_bytes=body_bytes,
     )  # fmt: skip
     if not more:
         return made, ()

@@ -7,6 +7,7 @@ backslash mean something, since no character of UTF-8 beyond ASCII holds a byte 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ def literal(value: Any) -> bytes:
     if kind is bool:
         return b"1" if value else b"0"
     if kind is float:
-        return repr(value).encode()
+        return repr(value).encode() if math.isfinite(value) else b"NULL"
     return b"_binary'%b'" % bytes(value).replace(b"\\", b"\\\\").replace(b"'", b"\\'")
 
 

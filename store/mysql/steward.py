@@ -304,11 +304,8 @@ class Steward:
 
     def _surplus(self, reign: Reign, other: Observation) -> int:
         """Transactions that ``other`` has and the writer has not; the writer is asked last."""
-        has, writer = (
-            gtid.later(*map(gtid.parse, self._admins[name].variables(*_POSITIONS).values()))
-            for name in (other.name, reign.writer)
-        )
-        return gtid.missing(writer, has)
+        has = _applied(self._admins[other.name])
+        return gtid.missing(_applied(self._admins[reign.writer]), has)
 
     def _join(self, reign: Reign, other: Observation) -> None:
         """Make ``other`` the partner, if it acknowledges at once."""
@@ -355,9 +352,17 @@ class Steward:
         if not leader:
             if following and following.leader == reign.writer and following.fetching:
                 admin.stop_fetching()
+        elif following and following.leader == reign.writer and following.until:
+            if following.stopped:  # it is as far as the partner's log goes back
+                admin.follow(self._admins[leader].server)
         elif following is None or following.leader != leader:
             admin.follow(self._admins[leader].server)
             log.info("follows", server=replica.name, leader=leader)
+        elif following.lacking:
+            # The partner was made anew, and its log begins later. What it has cannot be undone.
+            until = self._admins[leader].variables("gtid_binlog_pos")["gtid_binlog_pos"]
+            admin.follow(self._admins[reign.writer].server, until=until)
+            log.info("catches up", server=replica.name, leader=reign.writer)
         elif following.stopped:
             admin.start_following()
 
@@ -496,7 +501,8 @@ def _fetched(admin: Admin) -> dict[int, int]:
 
 
 def _applied(admin: Admin) -> dict[int, int]:
-    return gtid.parse(admin.variables("gtid_slave_pos")["gtid_slave_pos"])
+    """As far as a server has applied or written itself."""
+    return gtid.later(*map(gtid.parse, admin.variables(*_POSITIONS).values()))
 
 
 def _written(admin: Admin) -> dict[int, int]:
@@ -549,6 +555,13 @@ def _server_notes(
                 f"{one.name} has {surplus} transactions that {writer.name} has not, and stays out: "
                 "save them with mariadb-binlog if you want them, then make it anew from a copy "
                 "(docs/operations.md)"
+            )
+    if following and one.name == reign.partner:
+        backlog = gtid.missing(one.position, following.fetched)
+        if backlog > NEAR:
+            found.append(
+                f"{one.name} has yet to apply {backlog} transactions that it acknowledged: if "
+                f"{writer.name} died now, writing would wait for that"
             )
     if following and following.error:
         found.append(f"{one.name} does not follow {following.leader}: {following.error}")

@@ -39,6 +39,7 @@ from store.base import EVERY, MARGIN, Detail
 from store.bodies import Bodies, Place
 from store.errors import BodyAway, Unstorable
 from store.mysql import (
+    bodies,
     commits,
     crawls,
     log,
@@ -49,6 +50,7 @@ from store.mysql import (
     reading,
     rows,
 )
+from store.mysql.bodies import Body
 from store.mysql.cluster import Cluster
 from store.mysql.connection import Db
 from store.mysql.grouped import Grouped
@@ -62,19 +64,19 @@ T = TypeVar("T")
 class MysqlStore:
     """:class:`store.base.Store` on a cluster; a database without tables is set up at opening.
 
-    ``bodies`` keeps bodies in files; without it they are in the database. Raises InvalidConfig for
+    ``files`` keep the bodies; without them they are in the database. Raises InvalidConfig for
     a database of another version or program, Unavailable when no server takes writes.
     """
 
-    def __init__(self, topology: Topology, bodies: Bodies | None = None) -> None:
+    def __init__(self, topology: Topology, files: Bodies | None = None) -> None:
         self._cluster = Cluster(topology)
         self._seeds = Grouped(self._cluster)
         self._codec = Codec()
         self._ids = Numbers()
-        self._bodies = bodies
-        self._files = ThreadPool(1) if bodies is not None else None
+        self._bodies = files
+        self._files = ThreadPool(1) if files is not None else None
         try:
-            migrations.check(self._cluster)
+            migrations.prepare(self._cluster)
         except BaseException:
             self.close()
             raise
@@ -346,40 +348,37 @@ class MysqlStore:
         would store, naming its URL.
         """
         prepared = rows.prepare(self._codec, work)
-        places = self._keep_bodies(work, prepared)
-        run = partial(self._run, prepared=prepared, places=places)
+        write = self._writing(work, prepared)
         try:
-            stamp = self._cluster.write(run)
+            stamp = self._cluster.write(lambda db: write.run(db, prepared))
         except pymysql.MySQLError as error:
             raise self._unstorable(work, error) from error
         faults.point("store.after_commit")
         return stamp
 
-    def _run(
-        self, db: Db, prepared: rows.Prepared, places: Mapping[tuple[int, bytes], Place] | None
-    ) -> Stamp:
-        return commits.Write(db, self._codec, self._ids, places).run(prepared)
+    def _writing(self, work: Commit, prepared: rows.Prepared) -> commits.Write:
+        """What writes ``work``; its bodies are compressed now, or put into files, if they are new.
 
-    def _keep_bodies(
-        self, work: Commit, prepared: rows.Prepared
-    ) -> dict[tuple[int, bytes], Place] | None:
-        """Where bodies are in files; or compress those that are not known, for the database."""
-        digests = {(page.crawl, page.digest) for page in prepared.pages if page.plain}
-        if self._bodies is None or self._files is None:
-            if digests:
-                known = self._cluster.read(lambda db: commits.known_bodies(db, digests))
-                new = [page for page in prepared.pages if (page.crawl, page.digest) not in known]
-                rows.pack_bodies(self._codec, list({page.digest: page for page in new}.values()))
-            return None
-        if not work.pages:
-            return {}
-        digests |= {(page.crawl, page.digest) for page in prepared.pages if page.digest}
-        files = self._cluster.read(lambda db: commits.known_files(db, digests))
+        Raises Unavailable.
+        """
+        named = {(page.crawl, page.digest) for page in prepared.pages if page.digest}
+        known: dict[Body, int] = {}
+        if named:
+            known = self._cluster.read(lambda db: bodies.known(db, named))
+        if self._bodies is None or not work.pages:
+            new = {
+                page.digest: page
+                for page in prepared.pages
+                if page.plain and (page.crawl, page.digest) not in known
+            }
+            rows.pack_bodies(self._codec, list(new.values()))
+            return commits.Write(self._codec, self._ids, known.keys(), {})
+        files = self._cluster.read(lambda db: bodies.files(db, known)) if known else {}
         placed = self._off_hub(partial(self._bodies.append, work.pages, files))
         for page, place in zip(prepared.pages, placed, strict=True):
             if page.plain and place.file:
                 files.setdefault((page.crawl, page.digest), place)
-        return files
+        return commits.Write(self._codec, self._ids, known.keys(), files)
 
     def _off_hub(self, work: Callable[[], T]) -> T:
         """Run ``work`` in the thread of the files; errors return as values, which prints none."""
@@ -407,9 +406,12 @@ class MysqlStore:
             if len(single) == 1:
                 return Unstorable(url, str(error))
             prepared = rows.prepare(self._codec, one)
+            write = commits.Write(self._codec, self._ids, frozenset(), {})
 
-            def probe(db: Db, prepared: rows.Prepared = prepared) -> None:
-                self._run(db, prepared, {} if self._bodies else None)
+            def probe(
+                db: Db, prepared: rows.Prepared = prepared, write: commits.Write = write
+            ) -> None:
+                write.run(db, prepared)
                 raise _Undo
 
             try:
@@ -471,13 +473,13 @@ class MysqlStore:
         )
         key = (crawl, fingerprint)
         found = self._cluster.read(lambda db: _all(db, sql, (*key, *key, limit)))
-        digests = [row[2] for row in found]
+        before = [*(row[2] for row in found[1:]), None] if found else []
         return [
             Version(
                 fetched_ms=fetched_ms, status=status, digest=digest, body_bytes=size,
                 changed=digest != older,
             )
-            for (fetched_ms, status, digest, size), older in zip(found, [*digests[1:], None], strict=False)
+            for (fetched_ms, status, digest, size), older in zip(found, before, strict=True)
         ][:limit]  # fmt: skip
 
     def final(self, crawl: int, fingerprint: int) -> Final | None:
@@ -555,8 +557,8 @@ class MysqlStore:
         """Close connections and files. Idempotent."""
         self._cluster.close()
         if self._bodies is not None and self._files is not None:
-            bodies, self._bodies = self._bodies, None
-            self._files.apply(bodies.close)
+            files, self._bodies = self._bodies, None
+            self._files.apply(files.close)
             self._files.kill()
 
 

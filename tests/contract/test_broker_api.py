@@ -20,7 +20,7 @@ from broker.client import BrokerClient
 from broker.resources import OPERATIONS, Operation
 from broker.security import Guard
 from broker.service import Service
-from schema.records import CreateCrawl
+from schema.records import Commit, CreateCrawl, StoredPage
 from store import open_store
 from tests.support.broker_process import BrokerProcess
 from tests.support.queue_double import QueueDouble
@@ -32,7 +32,10 @@ TOKEN = "admin-secret"
 LONGEST_QUERY = 6000
 """Beyond 8 KiB of request line the server itself answers 414, whatever is wrong besides."""
 
-GIVEN = {"crawl": "kept", "host": "a.example"}
+PAGE = StoredPage(
+    crawl=1, fingerprint=-1, url="https://a.example/", status=200, body=b"<p>Hi", text="Hi"
+)
+GIVEN = {"crawl": "kept", "host": "a.example", "id": PAGE.id}
 """Path parameters that exist; without them nearly every answer would be a 404."""
 
 
@@ -41,6 +44,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     folder = tmp_path_factory.mktemp("broker")
     process = BrokerProcess(folder, worker_token="worker-secret", admin_token=TOKEN).start()
     process.client().put_crawl(CreateCrawl(name="kept", seeds=("https://a.example/",)))
+    store = open_store(f"sqlite:///{folder / 'content.sqlite'}")
+    store.commit(Commit([PAGE]))
+    store.close()
     yield process
     process.stop()
 

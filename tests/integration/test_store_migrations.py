@@ -12,8 +12,9 @@ import pytest
 from schema.errors import InvalidConfig
 from schema.records import Commit, CrawlOptions, Mark, Stamp
 from store.connection import connect
-from store.migrate import SQLITE, load, migrate, statements
+from store.migrate import load, statements
 from store.sqlite import SqliteStore
+from store.sqlite_upgrade import FOLDER, migrate
 from tests.integration.test_store_processes import run
 
 TRIGGER = """-- two tables; one of them sums
@@ -75,7 +76,7 @@ def test_opening_an_old_database_again_keeps_its_content(path: Path) -> None:
 def test_a_store_of_the_first_version_is_migrated_and_keeps_its_content(path: Path) -> None:
     first = path.parent / "first"
     first.mkdir()
-    shutil.copy(SQLITE / "0001_content.sql", first)
+    shutil.copy(FOLDER / "0001_content.sql", first)
     connection = connect(path, create=True)
     assert migrate(connection, first) == 1
     connection.execute("UPDATE clock SET value = 7")
@@ -140,7 +141,7 @@ def test_a_script_splits_into_statements() -> None:
 
 
 def test_shipped_migrations_are_numbered_without_gaps() -> None:
-    assert [migration.number for migration in load(SQLITE)] == list(range(1, len(load(SQLITE)) + 1))
+    assert [migration.number for migration in load(FOLDER)] == list(range(1, len(load(FOLDER)) + 1))
 
 
 def test_stores_opened_by_greenlets_at_once_do_not_block_each_other(path: Path) -> None:

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
+import random
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
+import gevent
 import pytest
+from msgspec.structs import replace
 
-from store.base import Store
+from schema.errors import InvalidConfig, Unavailable, UnknownCrawl
+from schema.records import Commit, CrawlOptions
+from store.base import EVERY, Store
+from store.errors import BodyAway, Unstorable
+from store.mysql import reading
+from store.mysql.migrations import MysqlUpgrade
+from store.mysql.numbers import BITS, SINCE_MS, Numbers
 from store.mysql.store import MysqlStore
-from store.mysql.topology import Topology, parse
-from tests.support.mariadb import MariaDb
+from store.mysql.topology import Server, Topology
+from store.warc.files import WarcFiles
+from tests.support.mysql_database import rows_of, server, topology
+from tests.support.redis_server import free_port
+from tests.support.store_content import month
 from tests.support.store_contract import Opener, StoreContract, crawl, store
+from tests.support.store_records import attempt, beyond, final, links, page
 
-__all__ = ["crawl", "store"]  # fixtures
-
-_names = count(1)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
-    running = MariaDb(tmp_path_factory.mktemp("mariadb") / "one").start()
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def topology(server: MariaDb) -> Iterator[Topology]:
-    name = f"t{next(_names)}"
-    with server.root() as connection, connection.cursor() as db:
-        db.execute(f"CREATE DATABASE {name}")
-    yield parse(server.url.rpartition("/")[0] + f"/{name}")
-    with server.root() as connection, connection.cursor() as db:
-        db.execute(f"DROP DATABASE {name}")
+__all__ = ["crawl", "server", "store", "topology"]  # fixtures
 
 
 @pytest.fixture
@@ -51,3 +45,237 @@ def open_store(topology: Topology) -> Iterator[Opener]:
 
 class TestMysql(StoreContract):
     pass
+
+
+# -- opening
+
+
+def test_stores_that_open_an_empty_database_at_once_set_it_up_once(topology: Topology) -> None:
+    jobs = [gevent.spawn(MysqlStore, topology) for _ in range(5)]
+    gevent.joinall(jobs, timeout=60)
+    stores = [job.get(timeout=1) for job in jobs]
+    assert stores[0].tick() + 1 == stores[4].tick()
+    for one in stores:
+        one.close()
+
+
+def test_an_earlier_database_is_refused_until_it_is_migrated(
+    topology: Topology, store: Store
+) -> None:
+    tick = store.tick()
+    rows_of(topology, "DELETE FROM migrations")
+    with pytest.raises(InvalidConfig, match=r"0001_pre_content is missing\): run greencrawl migr"):
+        MysqlStore(topology)
+    upgrade = MysqlUpgrade(topology)
+    told: list[str] = []
+    assert [str(one) for one in upgrade.pending()] == ["0001_pre_content"]
+    assert upgrade.apply(post=False, told=lambda one: told.append(str(one))) == 1
+    assert upgrade.apply(post=True, told=lambda one: told.append(str(one))) == 0
+    assert told == ["0001_pre_content"]
+    upgrade.close()
+    again = MysqlStore(topology)
+    assert again.tick() == tick + 1, "what is repeated changes nothing that was there"
+    again.close()
+
+
+def test_a_database_of_another_program_is_refused(topology: Topology) -> None:
+    rows_of(topology, "CREATE TABLE customers (id INT)")
+    with pytest.raises(InvalidConfig, match="has a table 'customers'"):
+        MysqlStore(topology)
+    with pytest.raises(InvalidConfig, match="has a table 'customers'"):
+        MysqlUpgrade(topology).apply(post=True, told=lambda _: None)
+
+
+def test_no_server_is_unavailable_and_a_wrong_password_a_mistake(topology: Topology) -> None:
+    with pytest.raises(InvalidConfig, match="check user and password"):
+        MysqlStore(dataclasses.replace(topology, password="wrong"))
+    nobody = dataclasses.replace(topology, masters=(Server("127.0.0.1", free_port()),))
+    with pytest.raises(Unavailable):
+        MysqlStore(nobody)
+
+
+# -- what a row can hold
+
+
+def test_quotes_backslashes_and_every_byte_come_back(store: Store, crawl: int) -> None:
+    text = "".join(map(chr, range(256))) + "'\\'\"%s`;--\n漢字😀\\"
+    body = bytes(range(256)) * 3 + b"\\'"
+    written = page(
+        crawl, 1, body=body, title=text, text=text, language=text, encoding=text,
+        headers={text: text}, fields={text: [text]}, links=links(f"http://a/{text}"),
+    )  # fmt: skip
+    written.url = written.final_url = f"http://example.org/{text}"
+    last = replace(final(crawl, 2), url=written.url, detail=text, kind=text)
+    tried = attempt(crawl, 3, url=written.url, kind=text, worker=text, detail=text)
+    store.commit(Commit([written], [tried], [last]))
+    assert store.page(crawl, 1) == written
+    assert store.final(crawl, 2) == last
+    assert store.attempts(crawl, 3) == [tried]
+
+
+def test_names_are_compared_as_bytes(store: Store) -> None:
+    store.put_crawl("news", CrawlOptions(), [])
+    for name in ("NEWS", "news ", "ñews"):
+        with pytest.raises(UnknownCrawl):
+            store.crawl(name)
+    for host in ("a.org", "A.org", "a.org ", "á.org"):
+        store.put_block(host, 2000, host)
+    assert [name for name, _, _ in store.blocks(0)] == ["A.org", "a.org", "a.org ", "á.org"]
+
+
+def test_a_number_that_is_none_is_noted_as_none(store: Store, crawl: int) -> None:
+    store.commit(Commit(attempts=[attempt(crawl, 1, n, wait=float(w)) for n, w in WAITS]))
+    assert [one.wait for one in store.attempts(crawl, 1)] == [1e300, None, None]
+
+
+WAITS = ((1, "nan"), (2, "inf"), (3, "1e300"))
+
+
+def test_a_record_larger_than_a_packet_is_named_and_fails_alone(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    ((before,),) = rows_of(topology, "SELECT @@global.max_allowed_packet")
+    rows_of(topology, "SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        other = MysqlStore(topology)  # a session keeps what it began with
+        noise = random.Random(1).randbytes(1_200_000)
+        big = page(crawl, 2, body=noise)
+        small = [page(crawl, n, body=noise[n : n + 90_000]) for n in range(10, 40)]
+        with pytest.raises(Unstorable, match="max_allowed_packet") as caught:
+            other.commit(Commit([*small, big]))
+        assert caught.value.url == big.url
+        assert other.counts(crawl)["pages"] == 0
+        other.commit(Commit(small))  # 2.7 MB, in several statements
+        assert {one.body for _, one in other.pages(crawl, detail="body")} == {
+            one.body for one in small
+        }
+        other.close()
+    finally:
+        rows_of(topology, f"SET GLOBAL max_allowed_packet = {before}")
+
+
+def test_a_record_that_the_server_refuses_is_named(store: Store, crawl: int) -> None:
+    bad = page(crawl, 2, title="t" * 17_000_000)  # a column holds 16 MB
+    with pytest.raises(Unstorable, match="too long") as caught:
+        store.commit(Commit([page(crawl, 1), bad, page(crawl, 3)], [attempt(crawl, 1)]))
+    assert caught.value.url == bad.url
+    assert store.counts(crawl)["pages"] == 0
+    with pytest.raises(Unstorable, match="17 bytes") as caught:
+        store.commit(Commit([page(crawl, 1, digest=b"x" * 17)]))
+    assert caught.value.url == page(crawl, 1).url
+
+
+# -- sums, bodies, months
+
+
+def test_sums_are_exact_after_repetitions_and_replacements(store: Store, crawl: int) -> None:
+    work = Commit(
+        [page(crawl, n, body=b"%d" % n) for n in range(10)],
+        [attempt(crawl, n) for n in range(10)],
+        [final(crawl, n, state="gone") for n in range(20, 25)],
+    )
+    for _ in range(3):
+        store.commit(work)
+    store.commit(Commit([page(crawl, n, 2000, status=404) for n in range(3)]))
+    store.commit(Commit([page(crawl, 20, 2000)], finals=[final(crawl, 21, 3000, "dead")]))
+    assert store.counts(crawl) == {
+        "pages": 8, "bytes": 7, "attempts": 10, "hosts": 1, "dead": 1, "gone": 3, "excluded": 0,
+    }  # fmt: skip
+    assert store.requeue_dead(crawl) is not None
+    assert store.counts(crawl)["dead"] == 0
+    assert store.requeue_dead(crawl) is None
+
+
+def test_equal_bodies_take_one_row_and_a_refetch_replaces_the_wide_row(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    for fetched_ms in (1000, 2000, 3000):
+        store.commit(Commit([page(crawl, n, fetched_ms, body=b"same") for n in range(20)]))
+    tables = ("pages", "contents", "bodies", "digests", "versions")
+    counted = {name: rows_of(topology, f"SELECT COUNT(*) FROM {name}")[0][0] for name in tables}
+    assert counted == {"pages": 20, "contents": 20, "bodies": 1, "digests": 1, "versions": 40}
+
+
+def test_a_purge_counts_the_rows_that_it_removes(store: Store, crawl: int) -> None:
+    for fetched_ms in (1000, 2000):
+        pages = [page(crawl, n, fetched_ms, body=b"%d" % n) for n in range(300)]
+        store.commit(Commit(pages, [attempt(crawl, n) for n in range(300)], [final(crawl, -1)]))
+    store.put_overflow(crawl, beyond([3] * 5, host="a.org"))
+    store.add_seeds(crawl, links("http://a/"))
+    purge = store.add_purge(crawl)
+    size = store.purge_size(purge)
+    while store.purge_step(purge):
+        (left,) = store.purges()
+        assert left.removed <= size
+    assert left.removed == size == 2 * 300 + 2 * 300 + 300 + 300 + 1 + 5 + 1
+    assert store.purges() == []
+
+
+def test_months_are_partitions_that_go_as_a_whole(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    def partitions() -> dict[str, int]:
+        return {
+            name: rows_of(topology, f"SELECT COUNT(*) FROM attempts PARTITION ({name})")[0][0]
+            for (name,) in rows_of(
+                topology,
+                "SELECT partition_name FROM information_schema.partitions WHERE table_name = "
+                "'attempts' AND table_schema = DATABASE() ORDER BY partition_ordinal_position",
+            )
+        }
+
+    store.commit(Commit(attempts=[attempt(crawl, 1, month(2031, n)) for n in range(1, 7)]))
+    assert partitions() == {"rest": 6}
+    store.prepare_months(month(2031, 2))
+    expected = {"m203102": 2, "m203103": 1, "m203104": 1, "rest": 2}
+    assert partitions() == expected, "what nobody prepared is divided"
+    store.prepare_months(month(2031, 2))
+    store.prepare_months(month(2030, 1))
+    assert partitions() == expected
+    store.prepare_months(month(2031, 3))
+    assert list(partitions()) == ["m203102", "m203103", "m203104", "m203105", "rest"]
+    assert store.drop_months(month(2031, 4)) == 2
+    assert partitions() == {"m203104": 1, "m203105": 1, "rest": 1}
+    store.prepare_months(2**63 - 1)
+    store.commit(Commit(attempts=[attempt(crawl, 2, 2**63 - 1), attempt(crawl, 2, -(2**63))]))
+    assert len(store.attempts(crawl, 2)) == 2
+
+
+def test_bodies_in_files_are_found_by_their_place(
+    topology: Topology, tmp_path: Path, open_store: Opener
+) -> None:
+    files = MysqlStore(topology, WarcFiles(tmp_path / "warc"))
+    crawl = files.put_crawl("a", CrawlOptions(), []).id
+    same = [page(crawl, n, body=b"same" * 500) for n in range(5)]
+    files.commit(Commit([*same, page(crawl, 9, body=b"other"), page(crawl, 10)]))
+    files.commit(Commit([page(crawl, 11, body=b"same" * 500)]))
+    bodies = {one.fingerprint: one.body for _, one in files.pages(crawl, detail="body")}
+    assert bodies == {**dict.fromkeys((*range(5), 11), b"same" * 500), 9: b"other", 10: b""}
+    kept = rows_of(topology, "SELECT file <> '', length > 0, LENGTH(body) FROM bodies")
+    assert kept == [(1, 1, 0)] * 2
+    in_sql = open_store()
+    with pytest.raises(BodyAway):
+        in_sql.page(crawl, 1)
+    assert in_sql.page(crawl, 1, detail="text") is not None
+    files.close()
+
+
+def test_a_stream_reads_as_many_wide_rows_as_fit(store: Store, crawl: int) -> None:
+    noise = random.Random(2).randbytes(9_000_000)
+    store.commit(Commit([page(crawl, n, body=noise[n * 3_000_000 :][:3_000_000]) for n in (0, 1)]))
+    store.commit(Commit([page(crawl, 2, body=noise), page(crawl, 3, text="t"), page(crawl, 4)]))
+    assert isinstance(store, MysqlStore)
+    found = store._cluster.read(lambda db: reading.narrow(db, crawl, EVERY, "body", reading.START))
+    parts = [[at[2] for at in part] for part in reading.parts(found)]
+    assert parts == [[0, 1], [2], [3, 4]]
+    sizes = dict(zip((0, 1, 2, 3, 4), (size for _, size in found), strict=True))
+    assert all(3_000_000 < sizes[n] < 3_010_000 for n in (0, 1))
+
+
+def test_numbers_rise_though_the_clock_jumps_back() -> None:
+    times = iter([SINCE_MS + 5, SINCE_MS + 6, SINCE_MS + 2, 0, SINCE_MS + 7])
+    numbers = Numbers(lambda: next(times))
+    taken = [numbers.take(n) for n in (1, 3_000_000, 5, 1, 1)]
+    assert all(b >= a + n for a, b, n in zip(taken, taken[1:], (1, 3_000_000, 5, 1), strict=False))
+    assert 5 << BITS <= taken[0] < 6 << BITS
+    assert max(taken) < 2**63

@@ -12,6 +12,7 @@ import pytest
 
 from schema.records import Commit, CrawlOptions
 from store.sqlite import SqliteStore
+from tests.support.body_uses import check_uses
 from tests.support.store_contract import page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,6 +34,25 @@ for commit in range(commits):
     store.commit(Commit([page(crawl, n, body=b"%d" % n * 500) for n in numbers],
                         [attempt(crawl, n) for n in numbers]))
     print(commit, flush=True)
+store.close()
+"""
+
+REFETCHER = """
+from gevent import monkey; monkey.patch_all()
+import os, sys
+from pathlib import Path
+from schema import faults
+from schema.records import Commit
+from store.sqlite import SqliteStore
+from tests.support.store_contract import page
+faults.arm(os.environ.get("GREENCRAWL_FAULT", ""))
+path, crawl, writer = Path(sys.argv[1]), *map(int, sys.argv[2:])
+store = SqliteStore(path)
+for fetch in range(writer, 40, 2):
+    numbers = range(12) if writer % 2 else range(11, -1, -1)
+    bodies = [b"%d" % (n % 3 + fetch // 8) for n in range(12)]
+    store.commit(Commit([page(crawl, n, fetch, body=bodies[n]) for n in numbers]))
+    print(fetch, flush=True)
 store.close()
 """
 
@@ -93,6 +113,27 @@ def test_a_process_killed_at_a_commit_leaves_all_it_acknowledged(path: Path, poi
     assert store.counts(crawl)["pages"] == store.counts(crawl)["attempts"] == 400
     check = store._questions.run(lambda db: db.execute("PRAGMA integrity_check").fetchone())
     assert check == ("ok",)
+    store.close()
+
+
+def test_processes_that_fetch_the_same_pages_keep_all_versions_and_each_body_once(
+    path: Path,
+) -> None:
+    store = SqliteStore(path)
+    crawl = store.put_crawl("news", CrawlOptions(), []).id
+    dying = run(REFETCHER, path, crawl, 0, fault="store.before_commit:9")
+    writers = [run(REFETCHER, path, crawl, writer) for writer in (0, 1, 1)]
+    assert len(dying.communicate(timeout=60)[0].split()) == 8
+    assert dying.returncode == -signal.SIGKILL
+    for writer in writers:
+        assert len(writer.communicate(timeout=60)[0].split()) == 20
+    for n in range(12):
+        fetches = [version.fetched_ms for version in store.history(crawl, n, limit=100)]
+        assert fetches == list(range(39, -1, -1))
+        stored = store.page(crawl, n)
+        assert stored is not None
+        assert stored.body == b"%d" % (n % 3 + 4)
+    check_uses(store, crawl)
     store.close()
 
 

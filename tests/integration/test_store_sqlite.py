@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,11 +12,13 @@ import pytest
 
 from schema import wire
 from schema.errors import InvalidConfig, Unavailable
-from schema.records import Commit, CrawlOptions
-from store import log
+from schema.records import Commit, CrawlOptions, PageFilter
+from store import journal, listing, log
 from store import open_store as open_url
 from store.base import Store
 from store.errors import Closed, Damaged, Unstorable
+from store.months import month_of, start_ms
+from store.rows import Row
 from store.sqlite import SqliteStore
 from tests.support.store_contract import (
     Opener,
@@ -63,7 +66,7 @@ def test_a_url_opens_a_file_and_makes_its_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("mysql://u:p@h/d", "comes with the MySQL cluster"),
+        ("mysql://u:p@h", "names no database"),
         ("sqlite://host/x", "sqlite:///PATH"),
         ("sqlite:///", "sqlite:///PATH"),
         ("sqlite:///:memory:", "sqlite:///PATH"),
@@ -281,6 +284,12 @@ def test_stamps_follow_every_rewrite_of_a_row(store: SqliteStore, crawl: int) ->
             "finals_by_state",
         ),
         (
+            f"SELECT url FROM pages WHERE crawl = 1 AND {listing.HOST} = 'a/' AND id > 5 "
+            "ORDER BY id",
+            "pages_by_host",
+        ),
+        ("SELECT id FROM pages WHERE crawl = 1 AND id > 5 AND status = 404", "pages_by_crawl"),
+        (
             "SELECT url FROM attempts WHERE crawl = 1 AND fingerprint = 2 ORDER BY at_ms DESC",
             "attempts_by_url",
         ),
@@ -299,3 +308,89 @@ def test_links_are_kept_in_one_compressed_blob(store: SqliteStore, crawl: int) -
     store.commit(Commit([page(crawl, 1, links=many)]))
     (blob,) = store._questions.run(lambda db: db.execute("SELECT links FROM pages").fetchone())
     assert len(blob) < len(wire.to_msgpack(many)) / 3
+
+
+def test_equal_bodies_take_their_room_once_and_give_it_back(store: SqliteStore, crawl: int) -> None:
+    def kept() -> tuple[int, int]:
+        sql = "SELECT COUNT(*), COALESCE(SUM(length(body)), 0) FROM contents"
+        count, size = store._questions.run(lambda db: db.execute(sql).fetchone())
+        return int(count), int(size)
+
+    noise = random.Random(1).randbytes(50_000)
+    store.commit(Commit([page(crawl, n, body=noise) for n in range(100)]))
+    count, size = kept()
+    assert count == 1
+    assert size < 60_000
+    store.commit(Commit([page(crawl, n, 2000, body=b"changed") for n in range(99)]))
+    assert kept()[0] == 2
+    store.commit(Commit([page(crawl, 99, 2000, body=b"changed")]))
+    assert kept() == (1, len(store._codec.pack(b"changed")))
+    store.commit(Commit([page(crawl, n, 3000) for n in range(100)]))
+    assert kept() == (0, 0)
+
+
+def test_a_filter_that_finds_little_is_asked_in_bounded_steps(
+    store: SqliteStore, crawl: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "WINDOW", 50)
+    store.commit(
+        Commit(
+            [page(crawl, n, status=404 if n % 100 == 7 else 200) for n in range(1000)],
+            finals=[final(crawl, n, n) for n in range(2000, 3000)],
+        )
+    )
+    steps = 0
+    run = store._scans.run
+
+    def counted(work: Callable[[sqlite3.Connection], list[Row]]) -> list[Row]:
+        nonlocal steps
+        steps += 1
+        return run(work)
+
+    monkeypatch.setattr(store._scans, "run", counted)
+    found = [one.fingerprint for _, one in store.pages(crawl, PageFilter(status=(400, 499)))]
+    assert found == list(range(7, 1000, 100))
+    assert steps >= 20
+    steps = 0
+    assert [one.fingerprint for _, one in store.finals(crawl, 2990)] == list(range(2990, 3000))
+    assert steps >= 20
+
+
+def test_old_months_go_in_bounded_steps_and_what_came_late_goes_with_the_next(
+    store: SqliteStore, crawl: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "STEP", 10)
+    monkeypatch.setattr(journal, "PATIENCE", 60)
+    january, february, march = (start_ms(month_of(0) + 12 * 61 + n) for n in range(3))
+    young = range(february, february + 140)
+    times = [
+        *range(january, january + 50), *young[:40], january + 100, *young[40:70], january + 200,
+        *young[70:], january + 500,
+    ]  # fmt: skip
+    for at_ms in times:
+        store.commit(Commit(attempts=[attempt(crawl, 1, at_ms)]))
+    steps = 0
+    real = store._write
+
+    def write(work: Callable[[sqlite3.Connection], bool]) -> bool:
+        nonlocal steps
+        steps += 1
+        return real(work)
+
+    monkeypatch.setattr(store, "_write", write)
+    assert store.drop_months(february) == 1
+    assert 15 < steps < 25
+    left = {one.at_ms for one in store.attempts(crawl, 1, limit=1000)}
+    assert left == {*young, january + 500}, "one came too late to be looked for"
+    assert store.drop_months(march) == 2
+    assert store.attempts(crawl, 1) == []
+    assert store.counts(crawl)["attempts"] == len(times)
+
+
+def test_the_last_cursor_of_all_has_nothing_behind_it(store: SqliteStore, crawl: int) -> None:
+    store.commit(Commit([page(crawl, 1)], finals=[final(crawl, 2**63 - 1)]))
+    last = str(2**63 - 1)
+    assert (store.dead(crawl, after=last), list(store.pages(crawl, after=last))) == ([], [])
+    assert list(store.finals(crawl, after=last)) == []
+    ((cursor, _),) = store.finals(crawl, 1)
+    assert list(store.finals(crawl, 1, after=cursor)) == []

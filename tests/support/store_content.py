@@ -69,8 +69,9 @@ class ContentContract:
         store.commit(Commit([whole]))
         text = page(crawl, 1, digest=whole.digest, text="some words", headers={"a": "b"},
                     fields={"n": 1}, links=links("http://a/"), title="title", language="en",
-                    encoding="utf-8")  # fmt: skip
-        row = page(crawl, 1, digest=whole.digest, title="title", language="en", encoding="utf-8")
+                    encoding="utf-8", body_bytes=len(LONG))  # fmt: skip
+        row = page(crawl, 1, digest=whole.digest, title="title", language="en", encoding="utf-8",
+                   body_bytes=len(LONG))  # fmt: skip
         assert store.page(crawl, 1) == store.page(crawl, 1, detail="body") == whole
         assert store.page(crawl, 1, detail="text") == text
         assert store.page(crawl, 1, detail="row") == row
@@ -80,9 +81,11 @@ class ContentContract:
 
     def test_a_page_whose_body_is_not_kept_has_its_digest(self, store: Store, crawl: int) -> None:
         picture = page(crawl, 1, digest=digest(b"a picture"))
-        store.commit(Commit([page(crawl, 2, body=b"a picture"), picture]))
+        store.commit(Commit([picture, page(crawl, 2, body=b"a picture"), picture]))
+        store.commit(Commit([page(crawl, 3, body=b"a picture"), page(crawl, 3, 2000)]))
         assert store.page(crawl, 1) == picture
         assert body(store, crawl, 2) == b"a picture"
+        assert body(store, crawl, 3) == b""
         assert store.history(crawl, 1)[0].body_bytes == 0
 
     # -- versions

@@ -81,11 +81,11 @@ def test_request_hook_is_asked_there(alone: Alone) -> None:
 
 
 def test_patterns_are_searched_there(alone: Alone) -> None:
-    options = CrawlOptions(exclude=("/(a+)+$",))
+    options = CrawlOptions(exclude=("(?=/)/(a+)+$",))
     given = context_of(Crawl(id=3, name="t", state="active", options=options, roots=("h",)))
     task = page("")[0]
     assert alone.excluded_by(given, task, "http://h/b") is None
-    assert alone.excluded_by(given, task, "http://h/aa") == "exclude pattern '/(a+)+$'"
+    assert alone.excluded_by(given, task, "http://h/aa") == "exclude pattern '(?=/)/(a+)+$'"
     with pytest.raises(DiedAlone):
         alone.excluded_by(given, task, f"http://h/{'a' * 60}!")
 

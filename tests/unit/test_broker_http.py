@@ -11,11 +11,13 @@ from typing import Any
 import falcon.testing
 import gevent
 import pytest
+from msgspec.structs import replace
 
 from broker import bodies
 from broker.app import Face
 from broker.security import Guard
 from broker.service import Service
+from schema.records import Commit, StoredPage
 from store import open_store
 from tests.support.queue_double import QueueDouble
 
@@ -352,3 +354,18 @@ def test_metrics_count_requests_and_survive_an_outage(api: Api) -> None:
     api.queue.away = True
     text = api.call("GET", "/metrics").text
     assert "greencrawl_frontier_up 0.0" in text
+
+
+def test_where_a_url_is_tells_the_versions_of_its_page(api: Api) -> None:
+    crawl = api.crawl(seeds=["https://a.example/"])
+    url = "https://a.example/page"
+    row = StoredPage(
+        crawl=1, fingerprint=api.queue.fingerprint(url), url=url, status=200, fetched_ms=1000
+    )
+    api.store.commit(Commit([row]))
+    asked = f"/v1/urls?crawl={crawl['name']}&url={url}"
+    assert api.call("GET", asked).json[0]["versions"] == []
+    api.store.commit(Commit([replace(row, fetched_ms=2000, body=b"new", status=203)]))
+    (found,) = api.call("GET", asked).json
+    told = [(v["fetched_ms"], v["status"], v["changed"]) for v in found["versions"]]
+    assert told == [(2000, 203, True), (1000, 200, True)]

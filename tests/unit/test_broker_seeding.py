@@ -190,3 +190,19 @@ def test_large_batches_are_judged_in_the_order_given(api: Api) -> None:
     result = api.call("POST", PATH, lines, headers=NDJSON)
     assert [item["url"] for item in result.json["items"]] == urls
     assert result.json["added"] == 2500
+
+
+def test_a_seed_on_which_a_pattern_would_backtrack_for_ever_is_judged(api: Api) -> None:
+    api.crawl(seeds=["https://a.example/"], exclude=["/(a+)+$"])
+    endless = f"https://a.example/{'a' * 4000}!"
+    answer = api.call("POST", "/v1/crawls/test/urls", {"urls": [endless, "https://a.example/aa"]})
+    assert [item["status"] for item in answer.json["items"]] == ["added", "rejected"]
+
+
+def test_a_pattern_that_cannot_be_matched_in_bounded_time_makes_no_crawl(api: Api) -> None:
+    crawl = {"name": "test", "include": ["fine", "/(?!en)"]}
+    answer = api.call("POST", "/v1/crawls", crawl)
+    assert answer.status_code == 400
+    assert fields(answer) == ["include[1]"]
+    assert "no look-around" in answer.json["detail"]
+    assert api.call("GET", "/v1/crawls").json == []

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import re
+import sqlite3
 from pathlib import Path
 
 import click
 import pytest
+from msgspec.structs import replace
 
+from cli import crawl as crawling
+from cli import reach
 from cli.main import greencrawl, main
 from schema.errors import Refused
 from schema.records import (
@@ -20,6 +26,7 @@ from schema.records import (
 )
 from schema.urls import CANONICALISER, SUFFIXES, fingerprint
 from store import open_store
+from tests.support.old_store import create
 
 SECRET = 7
 
@@ -228,7 +235,7 @@ def test_export_writes_pages_then_what_came_to_none(
     file = tmp_path / "out.jsonl"
     code, _, err = run(capsys, "export", "--data", str(filled), "-o", str(file))
     assert code == 0
-    assert "3 lines" in err
+    assert "2 pages, 1 URLs without a page" in err
     first, moved, last = file.read_text().splitlines()
     assert '"title":"Home"' in first
     assert '"status":301' in moved
@@ -242,6 +249,78 @@ def test_export_to_an_impossible_place_is_one_clear_error(
     code, _, err = run(capsys, "export", "--data", str(filled), "-o", "absent/out.jsonl")
     assert code == 1
     assert "cannot write absent/out.jsonl" in err
+
+
+def test_explain_lists_the_versions_of_a_page_that_was_fetched_again(
+    capsys: pytest.CaptureFixture[str], filled: Path
+) -> None:
+    url = "https://example.org/"
+    _, out, _ = run(capsys, "explain", url, "--data", str(filled))
+    assert "version" not in out
+    store = open_store(f"sqlite:///{filled / 'content.sqlite'}")
+    page = StoredPage(crawl=1, fingerprint=fingerprint(url, SECRET), url=url, status=200)
+    for moment, body in ((86_400_000, b"new"), (2 * 86_400_000, b"new")):
+        store.commit(Commit([replace(page, fetched_ms=moment, body=body)]))
+    store.close()
+    _, out, _ = run(capsys, "explain", url, "--data", str(filled))
+    digest = hashlib.sha256(b"new").hexdigest()[:12]
+    assert out.splitlines()[1:] == [
+        f"  1970-01-03 00:00:00 UTC  version {digest}, unchanged, status 200, 3 bytes",
+        f"  1970-01-02 00:00:00 UTC  version {digest}, changed, status 200, 3 bytes",
+        "  1970-01-01 00:00:00 UTC  version -, changed, status 200, 0 bytes",
+    ]
+
+
+def test_migrate_says_what_is_due_applies_it_and_leaves_the_second_part_for_later(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    create(folder / "content.sqlite", 4)
+    code, out, _ = run(capsys, "migrate", "--dry-run", "--data", str(folder))
+    assert code == 0
+    assert out.splitlines()[:2] == [
+        "0005_pre_bodies: would be applied",
+        "0006_post_apart: waits",
+    ]
+    code, out, _ = run(capsys, "migrate", "--data", str(folder))
+    assert re.fullmatch(r"0005_pre_bodies … \d+\.\d s", out.splitlines()[0])
+    assert "1 left for when no process of an older version runs" in out.splitlines()[1]
+    assert "migrate --post" in out
+    code, out, _ = run(capsys, "migrate", "--dry-run", "--post", "--data", str(folder))
+    assert out == "0006_post_apart: would be applied\n"
+    code, out, _ = run(capsys, "migrate", "--post", "--data", str(folder))
+    assert re.match(r"0006_post_apart … \d+\.\d s\n.*is up to date now\n", out)
+    code, out, _ = run(capsys, "migrate", "--data", str(folder))
+    assert (code, out.endswith("content.sqlite is up to date\n")) == (0, True)
+
+
+def test_migrate_makes_a_store_where_there_is_none_and_refuses_a_newer_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "data"
+    _, out, _ = run(capsys, "migrate", "--dry-run", "--data", str(folder))
+    assert out.splitlines()[0] == "0001_content: would be applied"
+    assert "waits" not in out
+    assert not (folder / "content.sqlite").exists()
+    _, out, _ = run(capsys, "migrate", "--data", str(folder))
+    assert out.endswith("is up to date now\n")
+    raw = sqlite3.connect(folder / "content.sqlite", isolation_level=None)
+    raw.execute("INSERT INTO migrations VALUES (9002, 'post_future', 'x', 0)")
+    raw.close()
+    code, _, err = run(capsys, "migrate", "--data", str(folder))
+    assert code == 2
+    assert "newer version of Greencrawl (migration 9002_post_future" in err
+
+
+def test_the_demo_keeps_its_pages_in_its_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GREENCRAWL_STORE", "mysql://u:p@store.example/pages")
+    settings = crawling._demo_settings(reach.load(str(tmp_path)))
+    own = f"sqlite:///{tmp_path / 'demo' / 'content.sqlite'}"
+    assert settings.store_url == own
+    assert crawling._environment(settings, "http://127.0.0.1:1")["GREENCRAWL_STORE"] == own
 
 
 def test_store_status_of_a_file_shows_its_rows(

@@ -14,7 +14,10 @@ import pytest
 
 from schema.errors import UnknownCrawl
 from schema.records import Commit, CrawlOptions
-from store.export import export_jsonl, iso8601
+from store.export import iso8601
+from store.exporting import Wanted
+from store.exporting import export as export_all
+from store.formats import Jsonl
 from store.sqlite import SqliteStore
 from tests.support.store_contract import final, links, page
 
@@ -33,9 +36,10 @@ def crawl(store: SqliteStore) -> int:
 
 def export(store: SqliteStore, crawl: int, **options: Any) -> list[dict[str, Any]]:
     out = io.BytesIO()
-    count = export_jsonl(store, crawl, out, **options)
-    lines = out.getvalue().decode().splitlines()
-    assert len(lines) == count
+    position = export_all(store, Wanted(crawl=store.crawl(crawl)), Jsonl(**options), out)
+    lines = out.getvalue().decode().split("\n")[:-1]
+    assert len(lines) == position.rows
+    assert len(out.getvalue()) == position.length
     return [json.loads(line) for line in lines]
 
 
@@ -51,26 +55,25 @@ def test_a_page_is_one_object_with_all_it_holds(store: SqliteStore, crawl: int) 
             ]
         )
     )  # fmt: skip
-    out = io.StringIO()
-    assert export_jsonl(store, crawl, out) == 1
-    assert out.getvalue().count("\n") == 1
-    assert json.loads(out.getvalue()) == {
-        "url": "http://example.org/1",
-        "final_url": "http://example.org/1",
-        "state": "fetched",
-        "status": 200,
-        "headers": {"etag": '"x"'},
-        "fetched": "2026-03-01T12:00:00.250Z",
-        "elapsed_ms": 80,
-        "depth": 2,
-        "title": "A\nB",
-        "text": "two\r\nlines\u2028three",
-        "language": "de",
-        "encoding": "utf-8",
-        "truncated": False,
-        "fields": {"price": 9.5},
-        "links": ["http://b.org/"],
-    }
+    assert export(store, crawl) == [
+        {
+            "url": "http://example.org/1",
+            "final_url": "http://example.org/1",
+            "state": "fetched",
+            "status": 200,
+            "headers": {"etag": '"x"'},
+            "fetched": "2026-03-01T12:00:00.250Z",
+            "elapsed_ms": 80,
+            "depth": 2,
+            "title": "A\nB",
+            "text": "two\r\nlines\u2028three",
+            "language": "de",
+            "encoding": "utf-8",
+            "truncated": False,
+            "fields": {"price": 9.5},
+            "links": ["http://b.org/"],
+        }
+    ]
 
 
 def test_bodies_come_only_when_asked_for(store: SqliteStore, crawl: int) -> None:
@@ -109,7 +112,7 @@ def test_only_the_crawl_asked_for_is_exported(store: SqliteStore, crawl: int) ->
     store.commit(Commit([page(crawl, 1), page(other, 2)], finals=[final(other, 3)]))
     assert len(export(store, crawl)) == 1
     with pytest.raises(UnknownCrawl):
-        export_jsonl(store, 99, io.BytesIO())
+        export(store, 99)
 
 
 def test_an_interrupt_leaves_whole_lines(store: SqliteStore, crawl: int) -> None:
@@ -123,7 +126,7 @@ def test_an_interrupt_leaves_whole_lines(store: SqliteStore, crawl: int) -> None
 
     out = Interrupted()
     with pytest.raises(KeyboardInterrupt):
-        export_jsonl(store, crawl, out)
+        export_all(store, Wanted(crawl=store.crawl(crawl)), Jsonl(), out)
     written = out.getvalue()
     assert written.endswith(b"\n")
     assert 3000 < len(written) < 20 * 700
@@ -133,7 +136,7 @@ def test_an_interrupt_leaves_whole_lines(store: SqliteStore, crawl: int) -> None
 def test_a_large_crawl_is_read_in_bounded_chunks(
     store: SqliteStore, crawl: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("store.sqlite.CHUNK_BYTES", 4000)
+    monkeypatch.setattr("store.listing.CHUNK_BYTES", 4000)
     noise = random.Random(1)
     store.commit(Commit([page(crawl, n, body=noise.randbytes(1500)) for n in range(30)]))
     sizes: list[int] = []
@@ -145,7 +148,7 @@ def test_a_large_crawl_is_read_in_bounded_chunks(
         return found
 
     monkeypatch.setattr(store._scans, "run", counted)
-    assert len(list(store.pages(crawl, bodies=True))) == 30
+    assert len(list(store.pages(crawl, detail="body"))) == 30
     assert max(sizes) <= 4
 
 

@@ -30,7 +30,9 @@ from schema.records import (
     StoredPage,
     Task,
 )
+from schema.request import crawl_headers
 from schema.urls import fingerprint
+from store.base import Detail
 from worker import hooks, retry, robots
 from worker.alone import DiedAlone, NoProcess
 from worker.auth import Anonymous
@@ -113,7 +115,7 @@ class Stores:
         )
         return self.crawl_
 
-    def page(self, crawl: int, fingerprint: int) -> StoredPage | None:
+    def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
         return self.stored.get(fingerprint)
 
     def recall(self, page: StoredPage) -> None:
@@ -185,6 +187,7 @@ class World:
         self.stopping = Stopping()
         self.marker = Marker(folder / "marker")
         self.alone = AloneDouble()
+        self.keep_all = False
         self.set(scope="host")
 
     def set(self, **options: Any) -> None:
@@ -205,6 +208,7 @@ class World:
             marker=self.marker,
             alone=self.alone,
             stopping=self.stopping,
+            keep_all=self.keep_all,
         )
         numbered = tuple(
             Task(i, task) if isinstance(task, str) else task for i, task in enumerate(tasks, 1)
@@ -605,6 +609,34 @@ def test_text_is_kept_and_not_parsed_and_binaries_are_recorded(world: World) -> 
     assert pdf.digest not in (b"", text.digest)
 
 
+@pytest.mark.parametrize(("bodies", "keep_all"), [("all", False), ("text", True)])
+def test_bodies_of_every_type_are_kept_when_asked_for(
+    world: World, bodies: str, keep_all: bool
+) -> None:
+    world.set(scope="host", bodies=bodies)
+    world.keep_all = keep_all
+    world.site.answers["http://h/p"] = html("%PDF <a href=/x>", content_type="application/pdf")
+    world.run("http://h/p")
+    assert world.result.page is not None
+    assert (world.result.page.body, world.result.page.links) == (b"%PDF <a href=/x>", [])
+
+
+def test_a_row_says_what_was_asked_and_no_credentials(
+    world: World, use: Callable[..., None]
+) -> None:
+    more = {"accept-language": "de", "authorization": "Basic x", "cookie": "a=b"}
+    use(request=lambda task, headers: {**headers, **more})
+    world.set(scope="host", user_agent="me/1", hook="mine")
+    world.site.answers["http://h/"] = html("x")
+    world.run("http://h/")
+    assert world.result.page is not None
+    assert world.result.page.request == {
+        "user-agent": "me/1",
+        "accept": crawl_headers(CrawlOptions())["accept"],
+        "accept-language": "de",
+    }
+
+
 def test_cookies_are_not_kept(world: World) -> None:
     world.site.answers["http://h/"] = html("x", set_cookie="id=1", etag='"1"')
     world.run("http://h/")
@@ -769,7 +801,7 @@ def test_patterns_are_searched_under_the_marker(
         return search(*args, **named)
 
     monkeypatch.setattr(scope.Rules, "excluded_by", excluded_by)
-    world.set(exclude=("(a+)+$",))
+    world.set(exclude=("(?=a)(a+)+$",))
     world.site.answers["http://h/r"] = status(302, location="/t")
     world.run("http://h/r")
     assert [suspect and suspect.url for suspect in seen] == ["http://h/r", "http://h/r"]
@@ -778,7 +810,7 @@ def test_patterns_are_searched_under_the_marker(
 
 
 def test_patterns_hang_no_suspect_but_alone(world: World) -> None:
-    world.set(exclude=("x",))
+    world.set(exclude=("(?=x)x",))
     world.alone.error = DiedAlone(FailureKind.STALLED, "read alone, it did not end within 30 s")
     world.run(msgspec.structs.replace(SUSPECT, errors=2), "http://h/b")
     assert world.alone.read_ == ["http://h/s"]

@@ -1,0 +1,105 @@
+"""People's regular expressions, searched in time linear in the text (RE2).
+
+Python's own engine may backtrack for ever on a pattern such as ``(a+)+$``, and would take a whole
+process with it. RE2 knows neither look-arounds nor back-references: :func:`problem` says so where a
+pattern is given. ``\\d``, ``\\w`` and ``\\b`` mean ASCII; ``\\pL``, ``\\p{Han}`` what is beyond.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import re2
+
+PATTERN_BYTES = 8 * 1024 * 1024
+"""Memory of one compiled pattern, at most."""
+
+
+def _options() -> re2.Options:
+    options = re2.Options()
+    options.log_errors = False  # it would write to standard error beside our log
+    options.never_capture = True
+    options.max_mem = PATTERN_BYTES
+    return options
+
+
+_OPTIONS = _options()
+
+
+class Pattern:
+    """One pattern. Raises ValueError, saying what is wrong with it. Safe for many threads."""
+
+    def __init__(self, text: str) -> None:
+        try:
+            self._compiled = re2.compile(text, _OPTIONS)
+        except (re2.error, UnicodeEncodeError) as error:
+            raise ValueError(_why(text, error)) from None
+        self.text = text
+
+    def found_in(self, text: str) -> bool:
+        """Whether it matches anywhere in ``text``. Others' greenlets wait, their threads do not."""
+        return self._compiled.search(text) is not None
+
+
+class Patterns:
+    """Patterns of which the first one that matches is asked for.
+
+    One that RE2 does not know is searched by Python's engine, as it was when its crawl was made:
+    new ones are refused (:func:`problem`). Raises ``re.error`` for what neither of them knows.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = tuple(texts)
+        self._each: list[re.Pattern[str] | re2._Regexp] = []
+        self.backtrack = False
+        for text in self.texts:
+            try:
+                self._each.append(re2.compile(text, _OPTIONS))
+            except (re2.error, UnicodeEncodeError):
+                self._each.append(re.compile(text))
+                self.backtrack = True
+        self._any = self._joined()
+
+    def _joined(self) -> re2._Regexp | None:
+        """All in one: with five patterns it takes a fifth of the time that one by one takes."""
+        if len(self.texts) < 2 or self.backtrack:
+            return None
+        try:
+            return re2.compile("|".join(f"(?:{text})" for text in self.texts), _OPTIONS)
+        except re2.error:  # too large together
+            return None
+
+    def __bool__(self) -> bool:
+        return bool(self.texts)
+
+    def first(self, text: str) -> str | None:
+        """The first pattern that matches anywhere in ``text``."""
+        if self._any is not None and self._any.search(text) is None:
+            return None
+        for pattern, given in zip(self._each, self.texts, strict=True):
+            if pattern.search(text):
+                return given
+        return None
+
+
+def problem(text: str) -> str | None:
+    """What is wrong with a pattern, for the person who wrote it; None if nothing is."""
+    try:
+        Pattern(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _why(text: str, error: Exception) -> str:
+    said = error.args[0] if isinstance(error, re2.error) else "lone surrogates"
+    reason = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError):
+        return f"{text!r} is no regular expression: {reason}"
+    return (
+        f"{text!r} cannot be matched in bounded time: {reason} (RE2 syntax: no look-around, no "
+        "back-reference, repeats up to 1000)"
+    )

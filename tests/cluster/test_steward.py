@@ -1,0 +1,359 @@
+"""Two masters and three replicas of real MariaDB: who takes writes when servers die and return."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import gevent
+import pytest
+
+from schema.clock import monotonic
+from schema.errors import InvalidConfig, Unavailable
+from store.mysql import topology
+from store.mysql.cluster import Cluster
+from store.mysql.connection import Db
+from store.mysql.local import NAMES, LocalCluster
+from store.mysql.register import Reign
+from store.mysql.steward import Report, Steward
+from store.steward import steward_of
+
+
+class Ring:
+    """A formed cluster with a steward that works, and commits that do not stop."""
+
+    def __init__(self, folder: Path) -> None:
+        self.local = LocalCluster(folder)
+        self.local.start()
+        self.steward = self.new_steward()
+        self.steward.form()
+        self.cluster = Cluster(topology.parse(self.local.url()))
+        self.cluster.write(
+            lambda db: db.execute("CREATE TABLE IF NOT EXISTS t (a BIGINT PRIMARY KEY)")
+        )
+        self.acknowledged: list[int] = []
+        self.looking = gevent.spawn(self.steward.run)
+        self.writers = [gevent.spawn(self._write) for _ in range(4)]
+
+    def new_steward(self) -> Steward:
+        made = steward_of(self.local.url(), self.local.steward)
+        assert made is not None
+        made._down_seconds, made._patience = 1.5, 4.0
+        return made
+
+    def _write(self) -> None:
+        while True:
+            number = random.getrandbits(62)
+            while not self._insert(number):
+                gevent.sleep(0.1)
+            self.acknowledged.append(number)
+            gevent.sleep(0.01)
+
+    def _insert(self, number: int) -> bool:
+        try:
+            self.cluster.write(lambda db: db.execute("INSERT IGNORE INTO t VALUES (%s)", (number,)))
+        except Unavailable:
+            return False
+        return True
+
+    def name(self, address: str) -> str:
+        return self.local.name_of(address) if address else ""
+
+    def report(self) -> Report:
+        return self.steward.look()
+
+    def reign(self) -> tuple[int, str, str]:
+        reign = self.report().reign
+        assert reign is not None
+        return reign.epoch, self.name(reign.writer), self.name(reign.partner)
+
+    def until(self, holds: Callable[[Report], bool], seconds: float = 40.0) -> Report:
+        end = monotonic() + seconds
+        while True:
+            report = self.report()
+            if holds(report):
+                return report
+            if monotonic() > end:
+                raise AssertionError(f"not reached: {report.reign} {report.notes}")
+            gevent.sleep(0.1)
+
+    def settled(self) -> tuple[int, str, str]:
+        """Wait until two masters are in force and nothing is wrong."""
+        self.until(lambda report: bool(report.reign and report.reign.partner and not report.notes))
+        return self.reign()
+
+    def becomes(self, wanted: tuple[int, str, str]) -> None:
+        """Wait until the reign is (epoch, writer, partner) and nothing is wrong."""
+
+        def there(report: Report) -> bool:
+            reign = report.reign
+            return bool(
+                reign
+                and (reign.epoch, self.name(reign.writer), self.name(reign.partner)) == wanted
+                and not report.notes
+            )
+
+        self.until(there)
+
+    def progress(self, more: int = 50, seconds: float = 30.0) -> None:
+        target, end = len(self.acknowledged) + more, monotonic() + seconds
+        while len(self.acknowledged) < target:
+            assert monotonic() < end, f"no commits: {self.report().notes}"
+            gevent.sleep(0.05)
+
+    def ask(self, name: str, sql: str) -> list[tuple[object, ...]]:
+        with self.local.root(name) as connection, connection.cursor() as db:
+            db.execute(f"USE {self.local_database}")
+            db.execute(sql)
+            return list(db.fetchall())
+
+    @property
+    def local_database(self) -> str:
+        return self.steward.topology.database
+
+    def missing(self) -> set[int]:
+        """Acknowledged, but not on the server that takes writes."""
+        acknowledged = set(self.acknowledged)
+        rows = self.ask(self.reign()[1], "SELECT a FROM t")
+        return acknowledged - {row[0] for row in rows}  # type: ignore[misc]
+
+    def stop_writing(self) -> None:
+        gevent.killall(self.writers)
+        self.cluster.close()
+
+    def close(self) -> None:
+        gevent.killall([*self.writers, self.looking])
+        self.cluster.close()
+        self.steward.close()
+        self.local.stop()
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ring]:
+    made = Ring(tmp_path_factory.mktemp("ring"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_lost(ring: Ring) -> Iterator[None]:
+    """Before and after each fault: two masters, and every acknowledged row on the writer."""
+    ring.settled()
+    ring.progress()
+    yield
+    ring.settled()
+    ring.progress()
+    assert ring.missing() == set()
+
+
+def test_killed_writer_hands_over_and_comes_back_equal(ring: Ring) -> None:
+    epoch, writer, partner = ring.reign()
+    ring.local.servers[writer].kill()
+    ring.progress()
+    assert ring.reign()[:2] == (epoch + 1, partner)
+    assert any(f"{ring.local.ports[writer]} is away" in note for note in ring.report().notes)
+    ring.local.servers[writer].start()
+    ring.becomes((epoch + 1, partner, writer))
+
+
+def test_writer_that_was_started_anew_hands_over_at_once(ring: Ring) -> None:
+    epoch, writer, partner = ring.reign()
+    ring.local.servers[writer].kill()
+    ring.local.servers[writer].start()
+    ring.becomes((epoch + 1, partner, writer))
+
+
+def test_lost_partner_is_left_and_taken_again(ring: Ring) -> None:
+    epoch, writer, partner = ring.reign()
+    ring.local.servers[partner].kill()
+    report = ring.until(lambda report: bool(report.reign and not report.reign.partner))
+    ring.progress()
+    assert any("stands alone" in note for note in report.notes)
+    assert ring.reign() == (epoch, writer, "")
+    ring.local.servers[partner].start()
+    ring.becomes((epoch, writer, partner))
+
+
+def test_frozen_writer_acknowledges_nothing_under_its_old_epoch(ring: Ring) -> None:
+    epoch, writer, partner = ring.reign()
+    ring.local.servers[writer].freeze()
+    ring.progress()
+    assert ring.reign()[:2] == (epoch + 1, partner)
+    ring.looking.kill()  # nobody closes the old master before it is written to
+    ring.local.servers[writer].thaw()
+    lonely = Cluster(topology.parse(ring.local.url({partner: "127.0.0.1:1"})))
+    with pytest.raises(Unavailable):  # it reaches the old master only, whose commits hang
+        lonely.write(lambda db: db.execute("INSERT INTO t VALUES (-1)"))
+    lonely.close()
+    assert ring.ask(partner, "SELECT a FROM t WHERE a = -1") == []
+    ring.looking = gevent.spawn(ring.steward.run)
+    report = ring.until(lambda report: any("hang" in note for note in report.notes))
+    assert any("kill -9" in note for note in report.notes)
+    ring.local.servers[writer].kill()
+    ring.local.servers[writer].start()
+    ring.becomes((epoch + 1, partner, writer))
+    assert ring.ask(writer, "SELECT a FROM t WHERE a = -1") == []
+
+
+def test_both_masters_killed_and_only_the_writer_back(ring: Ring) -> None:
+    epoch, writer, partner = ring.reign()
+    ring.local.servers[partner].kill()
+    ring.local.servers[writer].kill()
+    before = len(ring.acknowledged)
+    gevent.sleep(1)
+    assert len(ring.acknowledged) == before
+    ring.local.servers[writer].start()
+    ring.progress()
+    assert ring.reign() == (epoch + 1, writer, "")
+    ring.local.servers[partner].start()
+    ring.settled()
+
+
+def test_lone_writer_has_no_successor(ring: Ring) -> None:
+    epoch, writer, partner = ring.reign()
+    ring.local.servers[partner].kill()
+    ring.until(lambda report: bool(report.reign and not report.reign.partner))
+    ring.progress()
+    ring.local.servers[writer].kill()
+    ring.local.servers[partner].start()
+    gevent.sleep(4)
+    assert ring.reign() == (epoch, writer, "")
+    assert any("takeover --lose" in note for note in ring.report().notes)
+    ring.local.servers[writer].start()
+    ring.settled()
+    assert ring.reign()[:2] == (epoch + 1, writer)
+
+
+def test_nobody_decides_without_a_majority(ring: Ring) -> None:
+    epoch, writer, partner = ring.reign()
+    for name in (writer, "r1", "r2"):
+        ring.local.servers[name].kill()
+    gevent.sleep(4)
+    report = ring.report()
+    assert report.reign is None
+    assert any("nobody may decide" in note for note in report.notes)
+    ring.local.servers["r1"].start()
+    ring.progress()
+    assert ring.reign()[:2] == (epoch + 1, partner)
+    for name in (writer, "r2"):
+        ring.local.servers[name].start()
+
+
+def test_hand_over_loses_nothing_and_is_refused_to_who_may_lack_something(ring: Ring) -> None:
+    epoch, writer, partner = ring.reign()
+    steward = ring.new_steward()
+    assert ring.name(steward.hand_over().writer) == partner
+    ring.becomes((epoch + 1, partner, writer))
+    ring.local.servers[writer].kill()
+    ring.until(lambda report: bool(report.reign and not report.reign.partner))
+    ring.local.servers[writer].start()
+    with pytest.raises(Unavailable, match=r"may lack|does not acknowledge|away"):
+        steward.hand_over()
+    with pytest.raises(InvalidConfig, match="no master"):
+        steward.hand_over("127.0.0.1:1")
+    steward.close()
+
+
+def test_stray_transactions_of_a_returning_master_are_reported_and_not_copied(ring: Ring) -> None:
+    epoch, writer, partner = ring.reign()
+    ring.local.servers[partner].kill()
+    ring.until(lambda report: bool(report.reign and not report.reign.partner))
+    ring.local.servers[partner].start()
+    with ring.local.root(partner) as connection, connection.cursor() as db:
+        db.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+        db.execute(f"INSERT INTO {ring.local_database}.t VALUES (-2)")
+        report = ring.until(lambda report: any("has not" in note for note in report.notes), 20)
+        assert ring.reign() == (epoch, writer, "")
+        assert any("stays out" in note for note in report.notes), report.notes
+        assert ring.ask(writer, "SELECT a FROM t WHERE a = -2") == []
+    make_anew(ring, partner)
+
+
+def make_anew(ring: Ring, name: str) -> None:
+    """As docs/operations.md says: an empty server, a dump of the writer's, and a vote."""
+    server, database = ring.local.servers[name], ring.local_database
+    server.kill()
+    shutil.rmtree(server.folder / "data")
+    (server.folder / "ready").unlink()
+    ring.local.start([name])
+    writer = ring.reign()[1]
+    where = [f"--socket={ring.local.servers[writer].folder / 'socket'}", "--user=root"]
+    password = f"--password={ring.local._passwords['root']}"
+    dump = subprocess.run(
+        ["mariadb-dump", *where, password, "--single-transaction", "--gtid", "--master-data=1",
+         f"--ignore-table={database}.fence", f"--ignore-table={database}.votes",
+         "--databases", database],
+        check=True, capture_output=True,
+    ).stdout  # fmt: skip
+    subprocess.run(
+        ["mariadb", f"--socket={server.folder / 'socket'}", "--user=root", password,
+         "--init-command=SET sql_log_bin = 0"],
+        check=True, input=dump,
+    )  # fmt: skip
+    ring.steward.enrol(f"127.0.0.1:{ring.local.ports[name]}")
+
+
+def test_server_without_a_vote_does_not_count_until_it_is_enrolled(ring: Ring) -> None:
+    with ring.local.root("r3") as connection, connection.cursor() as db:
+        db.execute("SET sql_log_bin = 0")
+        db.execute(f"DELETE FROM {ring.local_database}.votes")
+    admins = ring.steward._admins
+    r3 = f"127.0.0.1:{ring.local.ports['r3']}"
+    with pytest.raises(Unavailable, match="no vote"):
+        admins[r3].vote()
+    with pytest.raises(InvalidConfig, match="rejoin"):
+        ring.steward.form()
+    ring.steward.enrol(r3)
+    vote = admins[r3].vote()
+    assert isinstance(vote.reign, Reign)
+    assert vote.reign == ring.report().reign
+
+
+def test_replica_is_read_only_within_the_lag_bound(ring: Ring) -> None:
+    def server(db: Db) -> int:
+        db.execute("SELECT @@server_id")
+        row = db.fetchone()
+        assert row is not None
+        return int(row[0])
+
+    url = ring.local.url() + "&lag=2"
+    cluster = Cluster(topology.parse(url))
+    ids = {name: number for number, name in enumerate(NAMES, 1)}
+    seen: set[int] = set()
+    end = monotonic() + 20
+    while not {ids["r1"], ids["r2"], ids["r3"]} <= seen:
+        seen.add(cluster.scan(server))
+        assert monotonic() < end, seen
+        gevent.sleep(0.1)
+    with ring.local.root("r1") as connection, connection.cursor() as db:
+        db.execute("FLUSH TABLES WITH READ LOCK")  # it applies nothing
+        gevent.sleep(4)
+        seen = set()
+        for _ in range(20):
+            seen.add(cluster.scan(server))
+            gevent.sleep(0.05)
+        assert ids["r1"] not in seen
+    ring.local.servers["r2"].kill()
+    ring.local.servers["r3"].kill()
+    assert cluster.scan(server) == ids[ring.reign()[1]]
+    for name in ("r2", "r3"):
+        ring.local.servers[name].start()
+    cluster.close()
+
+
+def test_all_servers_hold_the_same_in_the_end(ring: Ring) -> None:
+    ring.settled()
+    ring.stop_writing()
+    sums: set[object] = set()
+    end = monotonic() + 20
+    while monotonic() < end:
+        sums = {ring.ask(name, "CHECKSUM TABLE t")[0][1] for name in NAMES}
+        if len(sums) == 1:
+            break
+        gevent.sleep(0.3)
+    assert len(sums) == 1
+    ring.cluster = Cluster(topology.parse(ring.local.url()))
+    ring.writers = [gevent.spawn(ring._write)]

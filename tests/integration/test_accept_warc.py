@@ -1,0 +1,94 @@
+"""A small site as WARC, crawled into files and exported from SQL, replays byte for byte."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+from bench.report import Report
+from bench.show_warc import archive_site
+from store import open_store
+from tests.support.archive import Archive, check
+from tests.support.redis_server import RedisServer
+from tests.support.site_server import Answer, Request, SiteServer
+from tests.support.sites import HTML, direct, graph_site, html
+from tests.support.system import System, wait_until
+from tests.support.walk import walk
+
+PICTURE = bytes(range(256)) * 40
+
+
+def site(request: Request) -> Answer:
+    """Pages in gzip and Chinese, two of them equal, a picture, a redirect, an empty page."""
+    path = request.target
+    if path == "/picture.png":
+        return Answer(body=PICTURE, headers={"Content-Type": "image/png"})
+    if path == "/moved":
+        return Answer(302, headers={"Location": "/a?b=c%20d", "Content-Type": "text/plain"})
+    if path == "/empty":
+        return Answer(body=b"", headers={"Content-Type": "text/plain"})
+    if path not in ("/", "/a?b=c%20d", "/twin", "/gbk"):
+        return Answer(404)
+    body = html("新闻 twins", []) if path != "/" else html("Start", ["/a?b=c%20d", "/twin", "/gbk"])
+    if path == "/gbk":
+        return Answer(body="新闻".encode("gbk"), headers={"Content-Type": "text/html; charset=gbk"})
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Answer(body=gzip.compress(body), headers={**HTML, "Content-Encoding": "gzip"})
+    return Answer(body=body, headers=HTML)
+
+
+def test_a_crawl_into_files_and_an_export_replay_what_the_site_serves(tmp_path: Path) -> None:
+    report = Report("warc", "a small site as WARC", results=tmp_path / "results")
+    redis = [RedisServer(tmp_path / f"redis{n}").start() for n in range(2)]
+    try:
+        with SiteServer(site) as server:
+            base = server.url("").rstrip("/")
+            paths = ["/", "/picture.png", "/moved", "/empty", "/missing"]
+            archive_site(report, tmp_path, [one.url for one in redis], base, paths)
+    finally:
+        for one in redis:
+            one.stop()
+    assert [claim for claim in report.claims if not claim["holds"]] == []
+    assert len(report.claims) >= 10
+    assert report.figures["export"]["revisit"] == 1
+    assert report.figures["export"]["response"] == 6
+    assert report.figures["files of the crawl, compared"]["pages"] == 6
+
+
+def test_a_crawl_whose_workers_are_killed_between_file_and_sql_is_whole(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    pages, folder = graph_site(80), tmp_path / "warc"
+    with (
+        SiteServer(pages) as server,
+        System(
+            tmp_path, [redis_server.url], request_seconds="1.5", lease_seconds="5",
+            bodies=f"warc:{folder}",
+        ) as system,
+    ):  # fmt: skip
+        start = server.url("/p/0")
+        expected = walk([start], direct(pages), agent="greencrawl")
+        system.start_broker()
+        system.start_worker(fault="warc.after_sync:2")
+        system.crawl([start], delay=0, slots=4)
+        # Each child dies with its second batch in the file and not in SQL; its successor mends.
+        wait_until(lambda: len(list(folder.glob("*"))) >= 3, 60, "three children wrote files")
+        system.kill("worker")
+        system.start_worker()
+        system.wait_done(90)
+        system.stop()
+    files = sorted(folder.glob("*.warc.gz"))
+    assert not list(folder.glob("*.open"))
+    assert check(files) == ""
+    store = open_store(f"sqlite:///{tmp_path / 'data' / 'content.sqlite'}", f"warc:{folder}")
+    stored = {
+        page.url: page.body
+        for _, page in store.pages(store.crawl("test").id, detail="body")
+        if page.status == 200
+    }
+    store.close()
+    assert set(stored) == expected.pages
+    fetch = direct(pages)
+    assert [url for url, body in stored.items() if fetch(url)[2] != body] == []
+    answers = Archive(files).answers
+    assert [url for url, body in stored.items() if answers[url].body != body] == []

@@ -1,0 +1,261 @@
+"""Two transactions side by side on a real MariaDB, one of them stopped half-way by a lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gevent
+import pytest
+
+from schema.errors import Unavailable, UnknownCrawl
+from schema.records import Commit, Stamp
+from store.base import Store
+from store.mysql.connection import connect
+from store.mysql.pages import PAGES
+from store.mysql.store import MysqlStore
+from store.mysql.topology import Topology
+from tests.support.mysql_database import held, rows_of, server, topology
+from tests.support.store_contract import Opener, crawl, store
+from tests.support.store_records import attempt, beyond, final, links, page
+
+__all__ = ["crawl", "server", "store", "topology"]  # fixtures
+
+
+@pytest.fixture
+def open_store(topology: Topology) -> Iterator[Opener]:
+    opened: list[Store] = []
+
+    def open_one() -> Store:
+        opened.append(MysqlStore(topology))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.close()
+
+
+def stopped(work: Callable[..., Any], *values: Any) -> gevent.Greenlet[..., Any]:
+    """``work`` under way, having come as far as a lock lets it."""
+    job = gevent.spawn(work, *values)
+    gevent.sleep(0.2)
+    assert not job.ready(), "it waits"
+    return job
+
+
+def test_raising_an_epoch_waits_for_commits_under_way_and_later_ones_see_it(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    with held(topology, "sums"):
+        commit = stopped(store.commit, Commit([page(crawl, 1)]))
+        raised = stopped(store.raise_epoch, "n", 0, 1)
+        later = stopped(store.commit, Commit([page(crawl, 2)]))
+    assert raised.get(timeout=10)
+    assert store.page(crawl, 1) is not None, "recovery reads what was committed before"
+    before: Stamp = commit.get(timeout=10)
+    after: Stamp = later.get(timeout=10)
+    assert (before.epochs, after.epochs) == ({}, {"n": 1})
+
+
+def test_a_crawl_does_not_end_while_seeds_are_being_added(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    with held(topology, "seed_batches"):
+        added = stopped(store.add_seeds, crawl, links("http://a/"))
+        ended = stopped(store.set_state, crawl, "done", "finished")
+    assert added.get(timeout=10)
+    assert ended.get(timeout=10).state == "active"
+
+
+def test_a_crawl_does_not_end_while_overflow_is_being_put(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    with held(topology, "overflow"):
+        put = stopped(store.put_overflow, crawl, beyond([3], host="a.org"))
+        ended = stopped(store.set_state, crawl, "done", "finished")
+    put.get(timeout=10)
+    assert ended.get(timeout=10).state == "active"
+
+
+def test_nothing_is_written_for_a_crawl_after_its_deletion(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    with held(topology, "sums"):
+        commit = stopped(
+            store.commit,
+            Commit([page(crawl, 1, body=b"x")], [attempt(crawl, 1)], [final(crawl, 2)]),
+        )
+        deleted = stopped(store.delete_crawl, crawl)
+    commit.get(timeout=10)
+    deleted.get(timeout=10)
+    store.commit(Commit([page(crawl, 3)]))
+    for table in ("pages", "contents", "bodies", "digests", "attempts", "finals", "sums", "hosts"):
+        assert rows_of(topology, f"SELECT COUNT(*) FROM {table}") == [(0,)], table
+    with pytest.raises(UnknownCrawl):
+        store.add_seeds(crawl, links("http://a/"))
+
+
+def test_a_row_taken_while_its_page_is_being_committed_goes(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    store.put_overflow(crawl, beyond([3, 3, 3], host="a.org"))
+    rows = store.overflow(crawl, 7, "a.org", 10)
+    with held(topology, "sums"):
+        commit = stopped(store.commit, Commit([page(crawl, 10)], finals=[final(crawl, 11)]))
+        taken = stopped(store.overflow_taken, rows, "n", 1)
+    commit.get(timeout=10)
+    taken.get(timeout=10)
+    left = [row for _, some in store.overflow_of(7) for row in some]
+    assert [row.fingerprint for row in left] == [12]
+
+
+def test_a_row_put_and_taken_while_its_page_is_being_committed_goes(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    with held(topology, "sums"):
+        commit = stopped(store.commit, Commit([page(crawl, 10)]))
+        store.put_overflow(crawl, beyond([3], host="a.org"))  # which the commit cannot see
+        rows = store.overflow(crawl, 7, "a.org", 10)
+        taken = stopped(store.overflow_taken, rows, "n", 1)
+    commit.get(timeout=10)
+    taken.get(timeout=10)
+    assert list(store.overflow_of(7)) == []
+
+
+def test_a_final_state_is_not_kept_if_a_page_came_before_it_was_written(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    with held(topology, "finals"):
+        last = stopped(store.commit, Commit(finals=[final(crawl, 1, 1000), final(crawl, 2, 1000)]))
+        rows_of(
+            topology,
+            f"INSERT INTO pages ({PAGES}) VALUES ({crawl}, 1, 1, 1, 2000, 200, 0, '', 0, 0)",
+        )
+    last.get(timeout=10)
+    assert store.final(crawl, 1) is None
+    assert store.final(crawl, 2) is not None
+    assert store.counts(crawl)["dead"] == 1
+
+
+def test_a_final_state_older_than_a_page_being_committed_is_not_kept(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    with held(topology, "sums"):
+        commit = stopped(store.commit, Commit([page(crawl, 1, 2000)]))
+        last = stopped(store.commit, Commit(finals=[final(crawl, 1, 1000), final(crawl, 2, 1000)]))
+    commit.get(timeout=10)
+    last.get(timeout=10)
+    assert store.final(crawl, 1) is None
+    assert store.final(crawl, 2) is not None
+    assert store.counts(crawl)["dead"] == 1
+
+
+def test_the_same_new_page_committed_by_two_is_one_page_with_both_versions(
+    open_store: Opener, topology: Topology, store: Store, crawl: int
+) -> None:
+    other = open_store()
+    with held(topology, "sums"):
+        first = stopped(store.commit, Commit([page(crawl, 1, 1000, links=links("http://a/"))]))
+        second = stopped(other.commit, Commit([page(crawl, 1, 2000, links=links("http://b/"))]))
+    first.get(timeout=10)
+    second.get(timeout=10)
+    assert [one.fetched_ms for one in store.history(crawl, 1)] == [2000, 1000]
+    stored = store.page(crawl, 1)
+    assert stored is not None
+    assert {link.url for link in stored.links} == {"http://a/", "http://b/"}
+    assert rows_of(topology, "SELECT COUNT(*) FROM contents") == [(1,)]
+
+
+def test_a_page_that_two_insert_at_once_is_one_page(
+    open_store: Opener, topology: Topology, store: Store, crawl: int
+) -> None:
+    works = [
+        Commit([page(crawl, 1, 1000 * n, body=b"%d" % n)], [attempt(crawl, n)]) for n in (1, 2)
+    ]
+    with held(topology, "bodies"):  # both have looked for the page, and found none
+        jobs = [
+            stopped(one.commit, work)
+            for one, work in zip((store, open_store()), works, strict=True)
+        ]
+    for job in jobs:
+        job.get(timeout=10)
+    assert [one.fetched_ms for one in store.history(crawl, 1)] == [2000, 1000]
+    assert store.counts(crawl) == store.counts(crawl) | {"pages": 1, "bytes": 1, "attempts": 2}
+
+
+def test_a_stamp_read_early_does_not_lower_one_written_meanwhile(
+    open_store: Opener, topology: Topology, store: Store, crawl: int
+) -> None:
+    """Who reads the log by stamps would pass over a row that moved back."""
+    store.commit(Commit([page(crawl, 1, 1000), page(crawl, 2, 1000)]))
+    connection = connect(topology, topology.masters[0])
+    with connection.cursor() as db:
+        db.execute("BEGIN")
+        db.execute("SELECT 1 FROM pages FOR UPDATE")
+        early = [
+            stopped(store.commit, Commit([page(crawl, n, fetched_ms)]))
+            for n, fetched_ms in ((1, 500), (2, 2000))
+        ]
+        ticked = open_store().tick()
+        db.execute("UPDATE pages SET stamp = %s", (ticked,))
+        db.execute("COMMIT")
+    connection.close()
+    assert all(job.get(timeout=10).clock < ticked for job in early)
+    assert store.stamps(crawl, [1, 2]) == {1: ticked, 2: ticked}
+
+
+def test_a_deadlock_runs_the_transaction_again(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    store.commit(Commit([page(crawl, 1), page(crawl, 2)]))
+    rows_of(topology, "CREATE TABLE ballast (n INT)")
+    before = int(rows_of(topology, "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'")[0][1])
+    connection = connect(topology, topology.masters[0])
+    with connection.cursor() as db:
+        db.execute("BEGIN")  # with more to undo than the other: that one is given up
+        db.execute("INSERT INTO ballast VALUES " + ", ".join(["(1)"] * 500))
+        db.execute("SELECT 1 FROM pages WHERE crawl = %s AND fingerprint = 2 FOR UPDATE", (crawl,))
+        works = Commit([page(crawl, n, 2000) for n in (1, 2)], [attempt(crawl, 1)])
+        commit = stopped(store.commit, works)  # it holds 1 and waits for 2
+        db.execute("SELECT 1 FROM pages WHERE crawl = %s AND fingerprint = 1 FOR UPDATE", (crawl,))
+        after = int(rows_of(topology, "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'")[0][1])
+        db.execute("COMMIT")
+    connection.close()
+    commit.get(timeout=20)
+    assert after == before + 1
+    assert [one.fetched_ms for one in store.history(crawl, 2)] == [2000, 1000]
+    assert store.counts(crawl)["attempts"] == 1
+
+
+def test_batches_of_seeds_that_come_together_share_a_commit(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    def commits() -> int:
+        return int(rows_of(topology, "SHOW GLOBAL STATUS LIKE 'Com_commit'")[0][1])
+
+    before = commits()
+    jobs = [gevent.spawn(store.add_seeds, crawl + n % 2, links("http://a/")) for n in range(20)]
+    gevent.joinall(jobs, timeout=20)
+    assert [type(job.exception) for job in jobs] == [type(None), UnknownCrawl] * 10
+    assert len({job.value for job in jobs if job.successful()}) == 10
+    assert commits() - before <= 4  # the first goes alone, the others wait for it
+    jobs = [gevent.spawn(store.seeds_admitted, batch.id) for batch in store.pending_seeds()]
+    gevent.joinall(jobs, timeout=20, raise_error=True)
+    assert store.pending_seeds() == []
+
+
+def test_a_lock_held_for_too_long_is_unavailable_then_passes(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    work = Commit([page(crawl, 1)], [attempt(crawl, 1)])
+    store.commit(work)
+    connection = connect(topology, topology.masters[0])
+    with connection.cursor() as db:
+        db.execute("BEGIN")
+        db.execute("SELECT 1 FROM pages FOR UPDATE")
+        with pytest.raises(Unavailable):
+            store.commit(work)
+        db.execute("COMMIT")
+    connection.close()
+    store.commit(work)
+    assert store.counts(crawl)["attempts"] == 1

@@ -1,0 +1,55 @@
+"""One MariaDB for a test module, and an empty database on it for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+import pytest
+
+from store.mysql.connection import connect
+from store.mysql.topology import Topology, parse
+from tests.support.mariadb import MariaDb
+
+_names = count(1)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
+    running = MariaDb(tmp_path_factory.mktemp("mariadb") / "one").start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def topology(server: MariaDb) -> Iterator[Topology]:
+    """Of the server, with an empty database."""
+    name = f"t{next(_names)}"
+    with server.root() as connection, connection.cursor() as db:
+        db.execute(f"CREATE DATABASE {name}")
+    yield parse(server.url.rpartition("/")[0] + f"/{name}")
+    with server.root() as connection, connection.cursor() as db:
+        db.execute(f"DROP DATABASE {name}")
+
+
+def rows_of(topology: Topology, sql: str) -> list[tuple[Any, ...]]:
+    """What a plain connection reads, or changes."""
+    connection = connect(topology, topology.masters[0])
+    with connection.cursor() as db:
+        db.execute(sql)
+        found = list(db.fetchall())
+    connection.close()
+    return found
+
+
+@contextmanager
+def held(topology: Topology, table: str) -> Iterator[None]:
+    """Nobody else gets at ``table``: a transaction stops there with all its locks."""
+    connection = connect(topology, topology.masters[0])
+    with connection.cursor() as db:
+        db.execute(f"LOCK TABLES {table} WRITE")
+        yield
+        db.execute("UNLOCK TABLES")
+    connection.close()
