@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from typing import NamedTuple, TypeVar
 
@@ -174,8 +175,8 @@ class Cluster:
     def scan(self, work: Callable[[Db], T], covering: Position | None = None) -> T:
         """Run ``work`` on a replica within the lag bound, or else where :meth:`read` does.
 
-        The replica has all up to ``covering``: a stream notes :meth:`position` when it begins, and
-        so misses nothing that was stored before, though each part may come from another server.
+        The replica has all up to ``covering``: so a stream misses nothing that was stored before it
+        began, though each part may come from another server.
         """
         for server in self._near_replicas(covering or {}):
             try:
@@ -184,7 +185,11 @@ class Cluster:
                 self._near.pop(server, None)
         return self.read(work)
 
-    def position(self) -> Position | None:
+    def scanning(self) -> Callable[[Callable[[Db], T]], T]:
+        """:meth:`scan` for a stream that begins now."""
+        return partial(self.scan, covering=self._position())
+
+    def _position(self) -> Position | None:
         """Where the writer is now; None if there are no replicas to compare."""
         if not self.topology.replicas:
             return None
@@ -298,7 +303,7 @@ class Cluster:
     def _near_position(self, server: Server) -> Position | None:
         """Where a replica is; None if it is further behind than the bound."""
         if self._notes.age_seconds() > NEAR_SECONDS / 2:
-            noted = self.position()
+            noted = self._position()
             if noted is None:
                 return None
             self._notes.add(noted)

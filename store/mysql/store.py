@@ -228,7 +228,8 @@ class MysqlStore:
     def seeds(self, crawl: int) -> Iterator[SeedBatch]:
         """See :class:`store.base.Store`."""
         after = 0
-        while found := self._cluster.scan(partial(crawls.seed_rows, crawl=crawl, after=after)):
+        scan = self._cluster.scanning()
+        while found := scan(partial(crawls.seed_rows, crawl=crawl, after=after)):
             for row in found:
                 yield self._batch(*row)
             after = found[-1][0]
@@ -506,7 +507,7 @@ class MysqlStore:
 
     def slowest_hosts(self, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
         """See :class:`store.base.Store`; an answer is an attempt with a status code."""
-        return self._cluster.scan(lambda db: crawls.slowest(db, crawl, limit))
+        return self._cluster.read(lambda db: crawls.slowest(db, crawl, limit))
 
     # -- streams
 
@@ -521,7 +522,8 @@ class MysqlStore:
         """See :class:`store.base.Store`; in order of stamps, then of storing."""
         sql = rows.READS[detail]
         at = reading.after_page(after)
-        for chunk in reading.stream(self._cluster.scan, crawl, sql, wanted, detail, at):
+        scan = self._cluster.scanning()
+        for chunk in reading.stream(scan, crawl, sql, wanted, detail, at):
             for at, row in chunk:
                 page = self._page(crawl, row)
                 if not wanted.host or rows.host_key(page.url) == wanted.host.encode():
@@ -532,9 +534,8 @@ class MysqlStore:
     ) -> Iterator[tuple[str, Final]]:
         """See :class:`store.base.Store`; ordered by fingerprint."""
         at = reading.after_number(after)
-        while found := self._cluster.scan(
-            partial(reading.finals, crawl=crawl, since_ms=since_ms, after=at)
-        ):
+        scan = self._cluster.scanning()
+        while found := scan(partial(reading.finals, crawl=crawl, since_ms=since_ms, after=at)):
             for row in found:
                 yield str(row[1]), rows.final(row)
             at = found[-1][1]
