@@ -9,19 +9,21 @@ again. Where a takeover could not reach the old writer, its commits get no ackno
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from typing import NamedTuple, TypeVar
 
+import gevent
 import pymysql
 from gevent.lock import BoundedSemaphore
 from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
 from schema.clock import monotonic
-from schema.errors import GreencrawlError, Unavailable
+from schema.errors import GreencrawlError, InvalidConfig, Unavailable
 from store.errors import Closed
 from store.mysql import gtid
 from store.mysql.connection import AGAIN, Db, code_of, connect, translate
@@ -42,8 +44,12 @@ NEAR_SECONDS = 1.0
 """For so long a replica that was near is taken to be near."""
 TRIES = 8
 """Runs of a transaction that meets others' locks."""
+APART_SECONDS = 0.002
+"""Longest rest before the second run, about; it doubles with each."""
 
 _UNKNOWN_VARIABLE = 1193
+_UNFORMED = frozenset({1049, 1146})
+"""No database, no fence."""
 
 _FENCE = "SELECT epoch, open, @@global.read_only, @@session.gtid_domain_id FROM fence"
 
@@ -147,8 +153,12 @@ class Cluster:
                 if not left:
                     raise
             except pymysql.MySQLError as error:
-                if code_of(error) not in AGAIN or not left:
+                if code_of(error) not in AGAIN:
                     raise
+                if not left:  # nobody's record is to blame: the same work succeeds later
+                    raise Unavailable(f"met others' locks {TRIES} times: {error}") from error
+            # Those that met must not meet again.
+            gevent.sleep(random.uniform(0, APART_SECONDS * 2 ** (TRIES - left)))
         raise AssertionError("unreachable")
 
     def _write(self, route: Route, work: Callable[[Db], T]) -> T:
@@ -254,15 +264,21 @@ class Cluster:
 
     def _look(self) -> Route:
         def ask(server: Server) -> Route:
-            connection = connect(self.topology, server, answer_seconds=LOOK_SECONDS)
             try:
-                with connection.cursor() as db:
-                    db.execute(_FENCE)
-                    row = db.fetchone()
-            except (pymysql.MySQLError, OSError) as error:
+                connection = connect(self.topology, server, answer_seconds=LOOK_SECONDS)
+                try:
+                    with connection.cursor() as db:
+                        db.execute(_FENCE)
+                        row = db.fetchone()
+                finally:
+                    _drop(connection)
+            except (pymysql.MySQLError, OSError, InvalidConfig) as error:
+                if code_of(error.__cause__ or error) in _UNFORMED:
+                    what = f"{server} is in no store yet: greencrawl store form"
+                    raise InvalidConfig([("GREENCRAWL_STORE", what)]) from error
+                if isinstance(error, InvalidConfig):
+                    raise
                 raise (translate(error, server) or error) from error
-            finally:
-                _drop(connection)
             if row is None or not row[1] or row[2]:
                 raise Unavailable(f"{server} takes no writes")
             return Route(server, row[0])
@@ -275,8 +291,11 @@ class Cluster:
             self._pools[route.server].forget()
             return route
         for one in found:
-            if isinstance(one, BaseException) and not isinstance(one, Unavailable):
+            if isinstance(one, BaseException) and not isinstance(one, GreencrawlError):
                 raise one
+        # A master that is being made anew is no mistake of ours while the other is merely away.
+        if all(isinstance(one, InvalidConfig) for one in found):
+            raise found[0]  # type: ignore[misc]
         raise Unavailable(
             "; ".join(str(one) for one in found) + " (greencrawl store status says why)"
         )

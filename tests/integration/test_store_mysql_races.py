@@ -259,3 +259,19 @@ def test_a_lock_held_for_too_long_is_unavailable_then_passes(
     connection.close()
     store.commit(work)
     assert store.counts(crawl)["attempts"] == 1
+
+
+def test_deadlocks_without_end_blame_no_record(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    rows_of(
+        topology,
+        "CREATE TRIGGER meets BEFORE INSERT ON attempts FOR EACH ROW "
+        "SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213",
+    )
+    for work in (Commit(attempts=[attempt(crawl, 1)]), Commit([page(crawl, 1)], [attempt(crawl, 1)])):
+        with pytest.raises(Unavailable, match="locks"):
+            store.commit(work)
+    rows_of(topology, "DROP TRIGGER meets")
+    store.commit(work)
+    assert store.counts(crawl)["attempts"] == 1

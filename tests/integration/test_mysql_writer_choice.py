@@ -1,0 +1,49 @@
+"""Which master takes writes, as a worker finds it, when there is none or none can tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from schema.errors import InvalidConfig, Unavailable
+from store.mysql.cluster import Cluster
+from store.mysql.local import free_ports
+from store.mysql.topology import Server, Topology
+from tests.support.mysql_database import rows_of, server, topology
+
+__all__ = ["server", "topology"]  # fixtures
+
+
+def _ring(topology: Topology, *ports: int) -> Cluster:
+    return Cluster(replace(topology, masters=tuple(Server("127.0.0.1", one) for one in ports)))
+
+
+def test_a_master_being_made_anew_is_no_mistake_while_the_other_is_away(
+    topology: Topology,
+) -> None:
+    port = topology.masters[0].port
+    with pytest.raises(Unavailable, match="store form"):
+        _ring(topology, port, *free_ports(1)).read(lambda db: db.execute("SELECT 1"))
+    nowhere = replace(topology, database="nowhere")
+    with pytest.raises(Unavailable, match="store form"):
+        _ring(nowhere, *free_ports(1), port).read(lambda db: db.execute("SELECT 1"))
+
+
+@pytest.mark.parametrize("database", ["", "nowhere"])
+def test_masters_that_form_no_store_yet_are_told_how(topology: Topology, database: str) -> None:
+    other = replace(topology, database=database or topology.database)
+    port = topology.masters[0].port
+    # One server under two names: both masters answer, and neither has a fence.
+    twice = replace(other, masters=(Server("127.0.0.1", port), Server("localhost", port)))
+    with pytest.raises(InvalidConfig, match="greencrawl store form"):
+        Cluster(twice).read(lambda db: db.execute("SELECT 1"))
+
+
+def test_a_closed_master_is_away_until_it_is_opened(topology: Topology) -> None:
+    rows_of(topology, "CREATE TABLE fence (only_row TINYINT, epoch BIGINT, open TINYINT)")
+    rows_of(topology, "INSERT INTO fence VALUES (1, 0, 0)")
+    ring = _ring(topology, topology.masters[0].port, *free_ports(1))
+    with pytest.raises(Unavailable, match="takes no writes"):
+        ring.read(lambda db: db.execute("SELECT 1"))
+    ring.close()
