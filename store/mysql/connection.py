@@ -33,10 +33,14 @@ AGAIN = frozenset({1062, 1213})
 _CONFIG = {
     1044: "may not use the database",
     1045: "is refused: check user and password",
+    1698: "is refused: check user and password",
     1049: "names a database that does not exist: CREATE DATABASE it",
+    1130: "lets nobody in from this machine: check the account's host",
     1142: "lacks a privilege",
+    1143: "lacks a privilege",
     1146: "has no tables of this version: run greencrawl migrate",
     1227: "lacks a privilege",
+    4151: "has locked the account",
 }
 _BAD_RECORD = frozenset({1153, 1264, 1366, 1367, 1406, 1292})
 

@@ -125,6 +125,25 @@ def test_no_server_is_unavailable_and_a_wrong_password_a_mistake(topology: Topol
 # -- what a row can hold
 
 
+@pytest.mark.parametrize(
+    ("account", "code"),
+    [
+        ("u1@'%' IDENTIFIED VIA unix_socket", "check user and password"),
+        ("u1@'%' IDENTIFIED BY 'x' ACCOUNT LOCK", "locked"),
+        ("u1@'%' IDENTIFIED BY 'x'", "may not use the database"),
+    ],
+)
+def test_an_account_that_is_not_let_in_is_a_mistake(
+    topology: Topology, account: str, code: str
+) -> None:
+    rows_of(topology, f"CREATE USER {account}")
+    try:
+        with pytest.raises(InvalidConfig, match=code):
+            MysqlStore(dataclasses.replace(topology, user="u1", password="x"))
+    finally:
+        rows_of(topology, "DROP USER u1@'%'")
+
+
 def test_quotes_backslashes_and_every_byte_come_back(store: Store, crawl: int) -> None:
     text = "".join(map(chr, range(256))) + "'\\'\"%s`;--\n漢字😀\\"
     body = bytes(range(256)) * 3 + b"\\'"
