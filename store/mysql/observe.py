@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import gevent
 from msgspec import Struct, field
 
-from schema.errors import GreencrawlError
+from schema.errors import GreencrawlError, InvalidConfig
 from store.mysql import gtid
 from store.mysql.admin import Admin
+from store.mysql.connection import is_gone
 from store.mysql.topology import Server
 
 _VARIABLES = (
@@ -51,6 +52,9 @@ class Observation(Struct, frozen=True, kw_only=True):
 
     server: Server
     error: str = ""
+    refusal: Literal["", "account", "busy"] = ""
+    """Why it answered with an error: it does not let our account in or do what we ask, or it has
+    too many connections, say. "" where no answer came."""
     server_id: int = 0
     version: str = ""
     read_only: bool = True
@@ -109,13 +113,19 @@ def observe(admins: Sequence[Admin]) -> list[Observation]:
         try:
             return _look(admin)
         except GreencrawlError as error:
-            return Observation(server=admin.server, error=str(error))
+            return Observation(server=admin.server, error=str(error), refusal=_refusal(error))
 
     found = together([lambda admin=admin: look(admin) for admin in admins])  # type: ignore[misc]
     for one in found:
         if isinstance(one, BaseException):
             raise one
     return [one for one in found if isinstance(one, Observation)]
+
+
+def _refusal(error: GreencrawlError) -> Literal["", "account", "busy"]:
+    if isinstance(error, InvalidConfig):
+        return "account"
+    return "" if error.__cause__ is None or is_gone(error.__cause__) else "busy"
 
 
 def _look(admin: Admin) -> Observation:

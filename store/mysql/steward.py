@@ -51,6 +51,10 @@ JOIN_SECONDS = 2.0
 """How long a new partner may take to acknowledge: commits wait as long."""
 NEAR = 1000
 """Transactions that a server may still lack when it is tried as a partner."""
+JOINED = 3_000_000_000
+"""A partner's GTID domain is its epoch above this since it joined. It writes nothing, and a server
+that was started anew has the domain of its ``my.cnf``: what it had fetched but not applied is gone,
+though it may follow again by itself."""
 
 FLUSHED = 3
 """``innodb_flush_log_at_trx_commit``: durable in the engine too before the client hears of it. A
@@ -86,6 +90,7 @@ class Steward:
         self._patience = patience_seconds
         self._since: dict[str, float] = {}
         self._acks: tuple[str, int] = ("", -1)
+        self._arrived: dict[int, int] = {}
         self._said: dict[str, float] = {}
 
     # -- rounds
@@ -141,8 +146,9 @@ class Steward:
     def _due(self, reign: Reign, seen: dict[str, Observation]) -> Reign:
         """The reign that follows from what was seen; the one in force if nothing does."""
         writer, other = seen[reign.writer], seen[self._other_name(reign.writer)]
-        lost = self._lasts(f"{writer.name} lost", not writer.up)
-        other_lost = self._lasts(f"{other.name} lost", not other.up)
+        lost = self._lasts(f"{writer.name} lost", not writer.up and not self._serves(writer, other))
+        gone = not other.up and other.refusal != "account"
+        other_lost = self._lasts(f"{other.name} lost", gone)
         stuck = self._lasts(f"{writer.name} stuck", self._stuck(reign, writer))
         if not reign.partner:
             again = writer.up and writer.epoch == reign.epoch and not _takes_writes(writer, reign)
@@ -176,6 +182,17 @@ class Steward:
         if writer.clients == 0 or not writer.acknowledged:
             return True
         return writer.hanging > 0 and before == self._acks
+
+    def _serves(self, writer: Observation, other: Observation) -> bool:
+        """Whether a writer that refuses us is at work: what it writes goes on arriving.
+
+        One that has no connection left for us may have too many workers, or a full disk on which
+        all of them wait.
+        """
+        following = other.following
+        fetched = following.fetched if following and following.leader == writer.name else {}
+        before, self._arrived = self._arrived, fetched
+        return writer.refusal == "account" or (writer.refusal == "busy" and fetched != before)
 
     def _lasts(self, what: str, holds: bool) -> float:
         """Seconds for which ``what`` has held in every round."""
@@ -281,26 +298,32 @@ class Steward:
         While it is the partner it is never started again: what it fetched but had not applied when
         it stopped is gone, so it must become a partner anew.
         """
-        admin, following = self._admins[other.name], other.following
-        if other.open or other.epoch != reign.epoch:
-            admin.set_fence(reign.epoch, open_=False)  # waits, in vain while a commit hangs there
-        if not other.read_only:
-            admin.execute("SET GLOBAL read_only = ON")
-        if reign.partner:
+        following = other.following
+        closed = other.read_only and not other.open and other.epoch == reign.epoch
+        follows = following is not None and following.leader == writer.name
+        if closed and (reign.partner or (follows and following and not following.stopped)):
+            if not reign.partner and _near(writer, other):
+                self._join(reign, other)
             return
-        if following is None or following.leader != writer.name:
-            if self._surplus(reign, other):
+        with self._admins[other.name].alone() as admin:
+            if not self._confirmed(reign):  # it may have taken over since we looked
                 return
-            admin.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
-            admin.execute("SET GLOBAL rpl_semi_sync_slave_enabled = ON")
-            self._make_durable(admin)
-            admin.follow(writer.server)
-            log.info("follows", server=other.name, leader=writer.name)
-        elif following.stopped:
-            admin.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
-            admin.start_following()
-        elif following.running and gtid.missing(other.position, writer.position) <= NEAR:
-            self._join(reign, other)
+            if other.open or other.epoch != reign.epoch:
+                admin.set_fence(reign.epoch, open_=False)  # in vain while a commit hangs there
+            if not other.read_only:
+                admin.execute("SET GLOBAL read_only = ON")
+            if reign.partner:
+                return
+            if follows:
+                if following and following.stopped:
+                    admin.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+                    admin.start_following()
+            elif not self._surplus(reign, other):
+                admin.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+                admin.execute("SET GLOBAL rpl_semi_sync_slave_enabled = ON")
+                self._make_durable(admin)
+                admin.follow(writer.server)
+                log.info("follows", server=other.name, leader=writer.name)
 
     def _surplus(self, reign: Reign, other: Observation) -> int:
         """Transactions that ``other`` has and the writer has not; the writer is asked last."""
@@ -317,6 +340,7 @@ class Steward:
             writer.execute("SET GLOBAL rpl_semi_sync_master_enabled = ON")
             try:
                 self._await_acknowledgement(admin, writer)
+                admin.set_global(gtid_domain_id=JOINED + reign.epoch)
                 self._change(reign, Reign(reign.epoch, reign.writer, other.name))
             except GreencrawlError:
                 # The proposal may stand half accepted: the confirmation finishes or ends it.
@@ -492,7 +516,14 @@ def _copies(other: Observation, writer: Observation) -> bool:
         and other.following.leader == writer.name
         and other.following.applying
         and not other.following.stopped
+        and other.domain >= JOINED
     )
+
+
+def _near(writer: Observation, other: Observation) -> bool:
+    """Whether it copies, and lacks so little that it may soon acknowledge all there is."""
+    running = other.following is not None and other.following.running
+    return running and gtid.missing(other.position, writer.position) <= NEAR
 
 
 def _fetched(admin: Admin) -> dict[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 import subprocess
@@ -10,13 +11,15 @@ from pathlib import Path
 
 import gevent
 import pytest
+from gevent.event import Event
 
 from schema.clock import monotonic
 from schema.errors import InvalidConfig, Unavailable
 from store.mysql import topology
 from store.mysql.cluster import Cluster
-from store.mysql.connection import Db
+from store.mysql.connection import Db, connect
 from store.mysql.local import NAMES, LocalCluster
+from store.mysql.observe import Observation
 from store.mysql.register import Reign
 from store.mysql.steward import Report, Steward
 from store.steward import steward_of
@@ -270,6 +273,100 @@ def test_stray_transactions_of_a_returning_master_are_reported_and_not_copied(ri
         assert any("stays out" in note for note in report.notes), report.notes
         assert ring.ask(writer, "SELECT a FROM t WHERE a = -2") == []
     make_anew(ring, partner)
+
+
+class Stalled(Steward):
+    """It looks, and stops for as long as ``go`` is not set before it does what is due."""
+
+    def __init__(self, ring: Ring) -> None:
+        made = ring.new_steward()
+        self.__dict__.update(made.__dict__)
+        self.looked, self.go = Event(), Event()
+
+    def _due(self, reign: Reign, seen: dict[str, Observation]) -> Reign:
+        self.looked.set()
+        self.go.wait()
+        return super()._due(reign, seen)
+
+
+def test_a_steward_that_stalled_does_nothing_to_who_took_over_meanwhile(ring: Ring) -> None:
+    epoch, writer, partner = ring.reign()
+    ring.local.servers[partner].kill()
+    ring.until(lambda report: bool(report.reign and not report.reign.partner))
+    ring.looking.kill()
+    ring.local.servers[partner].start()
+    ring.ask(partner, "RESET SLAVE ALL")
+    stalled = Stalled(ring)
+    acting = gevent.spawn(stalled.round)
+    stalled.looked.wait()  # the partner is to follow the writer
+    ring.looking = gevent.spawn(ring.steward.run)
+    ring.becomes((epoch, writer, partner))
+    ring.local.servers[writer].kill()
+    ring.progress()
+    ring.local.servers[writer].start()
+    ring.becomes((epoch + 1, partner, writer))
+    ring.looking.kill()  # nobody mends what it does
+    gevent.killall(ring.writers)  # both masters hold the same
+    gevent.sleep(1)
+    stalled.go.set()
+    acting.join(timeout=30)
+    asks = "SELECT @@global.rpl_semi_sync_master_enabled, @@global.read_only"
+    assert ring.ask(partner, asks) == [(1, 0)]
+    assert ring.ask(partner, "SHOW SLAVE STATUS") == []
+    stalled.close()
+    ring.looking = gevent.spawn(ring.steward.run)
+    ring.writers = [gevent.spawn(ring._write) for _ in range(4)]
+
+
+def test_a_writer_without_a_free_connection_is_not_lost(ring: Ring) -> None:
+    epoch, writer, partner = ring.reign()
+    server = ring.local.ports[writer]
+    where = ring.steward.topology
+    account = topology.parse(ring.local.url())
+    name = next(one for one in where.masters if one.port == server)
+    ring.ask(writer, "SET GLOBAL max_connections = 40")
+    taken = []
+    try:
+        with pytest.raises(Unavailable, match="Too many connections"):
+            while True:
+                taken.append(connect(account, name))
+        with contextlib.suppress(Unavailable):  # the one that is kept for administrators
+            taken.append(connect(where, name))
+        fresh = ring.new_steward()
+        end = monotonic() + 5.0
+        while monotonic() < end:
+            fresh.round()
+            gevent.sleep(0.5)
+        assert ring.reign() == (epoch, writer, partner)
+        [seen] = [one for one in fresh.look().servers if one.server == name]
+        assert not seen.up
+        fresh.close()
+    finally:
+        for one in taken:
+            one.close()
+        ring.ask(writer, "SET GLOBAL max_connections = 151")
+
+
+def test_a_partner_that_was_started_anew_never_takes_over_though_it_follows_by_itself(
+    ring: Ring,
+) -> None:
+    epoch, writer, partner = ring.reign()
+    servers = ring.local.servers
+    with ring.local.root(partner) as connection, connection.cursor() as db:
+        db.execute(f"LOCK TABLES {ring.local_database}.t WRITE")  # it acknowledges, and applies not
+        ring.progress()
+        ring.looking.kill()
+        servers[partner].kill()
+    servers[writer].kill()
+    automatic = servers[partner].options.pop("skip-slave-start")
+    servers[partner].start()
+    ring.looking = gevent.spawn(ring.steward.run)
+    gevent.sleep(5)
+    assert ring.reign() == (epoch, writer, partner)
+    servers[partner].kill()
+    servers[partner].options["skip-slave-start"] = automatic
+    servers[partner].start()
+    servers[writer].start()
 
 
 def make_anew(ring: Ring, name: str) -> None:
