@@ -26,7 +26,7 @@ from schema.clock import monotonic
 from schema.errors import GreencrawlError, InvalidConfig, Unavailable
 from store.errors import Closed
 from store.mysql import gtid
-from store.mysql.connection import AGAIN, Db, code_of, connect, translate
+from store.mysql.connection import AGAIN, ANSWER_SECONDS, Db, code_of, connect, translate
 from store.mysql.gtid import Position
 from store.mysql.near import Notes
 from store.mysql.observe import together
@@ -57,8 +57,11 @@ _FENCE = "SELECT epoch, open, @@global.read_only, @@session.gtid_domain_id FROM 
 class Pool:
     """Connections to one server, the latest used first; a broken one is closed, not kept."""
 
-    def __init__(self, topology: Topology, server: Server) -> None:
+    def __init__(
+        self, topology: Topology, server: Server, answer_seconds: float = ANSWER_SECONDS
+    ) -> None:
         self._topology = topology
+        self._answer_seconds = answer_seconds
         self.server = server
         self._places = BoundedSemaphore(CONNECTIONS)
         self._idle: list[tuple[float, Connection[Cursor]]] = []
@@ -98,7 +101,7 @@ class Pool:
                 _drop(connection)
             else:
                 return connection
-        return connect(self._topology, self.server)
+        return connect(self._topology, self.server, answer_seconds=self._answer_seconds)
 
     def forget(self) -> None:
         """Use none of the present connections again: the server was started anew, or changed."""
@@ -129,9 +132,12 @@ class _Fenced(Unavailable):
 class Cluster:
     """The servers of a store. Work is a function of a cursor; it is run again after a deadlock."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, *, answer_seconds: float = ANSWER_SECONDS) -> None:
+        """A server that does not answer a statement for so long counts as away."""
         self.topology = topology
-        self._pools = {server: Pool(topology, server) for server in topology.servers}
+        self._pools = {
+            server: Pool(topology, server, answer_seconds) for server in topology.servers
+        }
         self._found: Route | None = None
         self._looking = BoundedSemaphore(1)
         self._turn = count()

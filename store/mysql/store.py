@@ -41,6 +41,7 @@ from store.errors import BodyAway, Unstorable
 from store.mysql import (
     bodies,
     commits,
+    counting,
     crawls,
     log,
     migrations,
@@ -53,6 +54,7 @@ from store.mysql import (
 from store.mysql.bodies import Body
 from store.mysql.cluster import Cluster
 from store.mysql.connection import Db
+from store.mysql.counting import Run
 from store.mysql.grouped import Grouped
 from store.mysql.numbers import Numbers
 from store.mysql.topology import Topology
@@ -171,7 +173,13 @@ class MysqlStore:
 
     def purge_size(self, purge: Purge) -> int:
         """See :class:`store.base.Store`."""
-        return self._cluster.scan(lambda db: purges.size(db, purge))
+        if purge.host:
+            return self._cluster.scan(lambda db: purges.waiting(db, purge))
+        return sum(
+            counting.count(self._cluster.scan, purge.instance, run)
+            * (2 if run.table in purges.TWICE else 1)
+            for run in purges.COUNTED
+        )
 
     def note_purge(self, purge: int, removed: int, total: int = 0) -> None:
         """See :class:`store.base.Store`."""
@@ -245,7 +253,16 @@ class MysqlStore:
     def log_size(self, since: int) -> tuple[int, int, int]:
         """See :class:`store.base.Store`."""
         known = [crawl.id for crawl in self.crawls()]
-        return self._cluster.read(lambda db: log.size(db, known, since))
+        pages, finals = (
+            sum(
+                counting.count(
+                    self._cluster.read, crawl, Run(table, f"{table}_by_stamp", "stamp", since - 1)
+                )
+                for crawl in known
+            )
+            for table in ("pages", "finals")
+        )
+        return pages, finals, self._cluster.read(lambda db: log.batches(db, since))
 
     def log_marks(self, since: int) -> Iterator[list[Mark]]:
         """See :class:`store.base.Store`; crawl by crawl."""

@@ -269,7 +269,10 @@ def test_deadlocks_without_end_blame_no_record(
         "CREATE TRIGGER meets BEFORE INSERT ON attempts FOR EACH ROW "
         "SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213",
     )
-    for work in (Commit(attempts=[attempt(crawl, 1)]), Commit([page(crawl, 1)], [attempt(crawl, 1)])):
+    for work in (
+        Commit(attempts=[attempt(crawl, 1)]),
+        Commit([page(crawl, 1)], [attempt(crawl, 1)]),
+    ):
         with pytest.raises(Unavailable, match="locks"):
             store.commit(work)
     rows_of(topology, "DROP TRIGGER meets")
