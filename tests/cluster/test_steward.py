@@ -20,6 +20,7 @@ from store.mysql.local import NAMES
 from store.mysql.register import Reign
 from store.mysql.steward import Report, Steward
 from store.steward import steward_of
+from tests.support.mariadb import local_cluster
 
 
 class Ring:
