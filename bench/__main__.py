@@ -18,6 +18,7 @@ SHOWS = {
     "8": ("show_nodes", "three Redis nodes give the same result"),
     "9": ("show_gbk", "queries of a GBK page go out as a browser sends them"),
     "10": ("show_store", "a real site through MySQL equals the same through SQLite"),
+    "mysql": ("store_mysql", "pages a second into MariaDB beside a bare executemany"),
     "warc": ("show_warc", "a crawled site as WARC equals the site, byte for byte"),
 }
 

@@ -1,7 +1,8 @@
 # Included by the Makefile. `make show-N` proves item N of what the first release must show; each
 # prints its figures, writes bench/results/, and fails if the claim does not hold.
 
-SHOWS := show-1 show-2 show-3 show-4 show-5 show-6 show-7 show-8 show-9 show-10 show-warc
+SHOWS := show-1 show-2 show-3 show-4 show-5 show-6 show-7 show-8 show-9 show-10 show-mysql \
+	show-warc
 
 .PHONY: bench bench-pages bench-frontier faults cluster-faults shows $(SHOWS)
 

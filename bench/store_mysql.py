@@ -24,6 +24,7 @@ from pathlib import Path
 
 import gevent
 
+from bench.report import Report
 from bench.store import make_batches, refetched
 from schema.records import Commit, CrawlOptions
 from store.mysql import rows
@@ -138,13 +139,13 @@ def measure(
 
 
 def _cpu_of(server: MariaDb) -> float:
-    assert server.process is not None
-    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def show() -> int:
-    """Print the table and write it down; 1 if the store is slower than the goal."""
+    """Measure in turn, print and keep the medians; 1 if the store is slower than the goal."""
+    report = Report("store-mysql", "Pages a second into MariaDB beside a bare executemany")
     allowed = os.sched_getaffinity(0)
     batches = make_batches(PAGES_A_RUN, BATCH)
     later = refetched(batches)
@@ -156,13 +157,18 @@ def show() -> int:
             figures["again"].append(measure(server, run_store, later, batches))
     os.sched_setaffinity(0, allowed)
     medians = {
-        name: [round(statistics.median(column), 1) for column in zip(*found, strict=True)]
+        name: [statistics.median(column) for column in zip(*found, strict=True)]
         for name, found in figures.items()
     }
-    rate = medians["bare"][0]
-    for name, (pages, cpu, theirs) in medians.items():
-        print(
-            f"{name:9} {pages:6.0f} pages/s {cpu:5.0f} µs CPU a page here {theirs:5.0f} there "
-            f"{pages / rate:5.2f} × bare"
+    report.figure("load average", round(os.getloadavg()[1], 1))
+    for name, (rate, cpu, theirs) in medians.items():
+        report.row(
+            name,
+            pages_a_second=round(rate),
+            cpu_us_a_page_client=round(cpu),
+            cpu_us_a_page_server=round(theirs),
+            of_bare=rate / medians["bare"][0],
         )
-    return int(medians["store"][0] < GOAL * rate)
+    ratio = medians["store"][0] / medians["bare"][0]
+    report.claim(f"at least {GOAL} of the bare rate (it is {ratio:.2f})", ratio >= GOAL)
+    return report.finish()

@@ -4,8 +4,23 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import TextIO, cast
 
 import structlog
+
+
+class _StandardError:
+    """Standard error as it is at each line: it may have been exchanged since."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+_FACTORY = structlog.PrintLoggerFactory(cast(TextIO, _StandardError()))
+structlog.configure(logger_factory=_FACTORY)  # until a process says more: never standard output
 
 
 def configure(process: str, level: str = "info") -> None:
@@ -36,7 +51,7 @@ def configure(process: str, level: str = "info") -> None:
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=_FACTORY,
         cache_logger_on_first_use=True,
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from typing import NamedTuple, TypeVar
 
@@ -19,12 +20,12 @@ from gevent.lock import BoundedSemaphore
 from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
-from schema import faults
 from schema.clock import monotonic
 from schema.errors import GreencrawlError, Unavailable
 from store.errors import Closed
 from store.mysql import gtid
 from store.mysql.connection import AGAIN, Db, code_of, connect, translate
+from store.mysql.gtid import Position
 from store.mysql.near import Notes
 from store.mysql.observe import together
 from store.mysql.topology import Server, Topology
@@ -41,6 +42,8 @@ NEAR_SECONDS = 1.0
 """For so long a replica that was near is taken to be near."""
 TRIES = 8
 """Runs of a transaction that meets others' locks."""
+
+_UNKNOWN_VARIABLE = 1193
 
 _FENCE = "SELECT epoch, open, @@global.read_only, @@session.gtid_domain_id FROM fence"
 
@@ -127,7 +130,7 @@ class Cluster:
         self._looking = BoundedSemaphore(1)
         self._turn = count()
         self._notes = Notes()
-        self._near_since: dict[Server, float] = {}
+        self._near: dict[Server, tuple[float, Position]] = {}
 
     # -- work
 
@@ -155,13 +158,11 @@ class Cluster:
                 with connection.cursor() as db:
                     self._check(db, route, " LOCK IN SHARE MODE")
                     result = work(db)
-                faults.point("store.before_commit")
                 connection.commit()
             except (pymysql.MySQLError, GreencrawlError, ValueError, LookupError):
                 if connection.open:
                     connection.rollback()
                 raise
-        faults.point("store.after_commit")
         return result
 
     def read(self, work: Callable[[Db], T]) -> T:
@@ -171,14 +172,33 @@ class Cluster:
         except _Fenced:
             return self._read(self._route(), work)
 
-    def scan(self, work: Callable[[Db], T]) -> T:
-        """Run ``work`` on a replica within the lag bound, or else where :meth:`read` does."""
-        for server in self._near_replicas():
+    def scan(self, work: Callable[[Db], T], covering: Position | None = None) -> T:
+        """Run ``work`` on a replica within the lag bound, or else where :meth:`read` does.
+
+        The replica has all up to ``covering``: so a stream misses nothing that was stored before it
+        began, though each part may come from another server.
+        """
+        for server in self._near_replicas(covering or {}):
             try:
                 return self._read(Route(server, 0), work)
             except Unavailable:
-                self._near_since.pop(server, None)
+                self._near.pop(server, None)
         return self.read(work)
+
+    def scanning(self) -> Callable[[Callable[[Db], T]], T]:
+        """:meth:`scan` for a stream that begins now."""
+        return partial(self.scan, covering=self._position())
+
+    def _position(self) -> Position | None:
+        """Where the writer is now; None if there are no replicas to compare."""
+        if not self.topology.replicas:
+            return None
+        try:
+            return self.read(_position_of("gtid_binlog_pos"))
+        except Unavailable as error:
+            if code_of(error.__cause__ or error) == _UNKNOWN_VARIABLE:
+                return None  # MySQL names its positions otherwise: its replicas are not read
+            raise
 
     def _read(self, route: Route, work: Callable[[Db], T]) -> T:
         with (
@@ -263,39 +283,44 @@ class Cluster:
 
     # -- replicas
 
-    def _near_replicas(self) -> Iterator[Server]:
-        """Replicas within the lag bound, in turn."""
+    def _near_replicas(self, covering: Position) -> Iterator[Server]:
+        """Replicas within the lag bound that have all up to ``covering``, in turn."""
         replicas = self.topology.replicas
         start = next(self._turn)
         for index in range(len(replicas)):
             server = replicas[(start + index) % len(replicas)]
-            if monotonic() - self._near_since.get(server, -NEAR_SECONDS) < NEAR_SECONDS:
-                yield server
-                continue
-            try:
-                near = self._is_near(server)
-            except Unavailable:
-                continue
-            if near:
-                self._near_since[server] = monotonic()
-                yield server
+            since, here = self._near.get(server, (-NEAR_SECONDS, {}))
+            if monotonic() - since >= NEAR_SECONDS or not gtid.covers(here, covering):
+                try:
+                    found = self._near_position(server)
+                except Unavailable:
+                    continue
+                if found is None or not gtid.covers(found, covering):
+                    continue
+                self._near[server] = (monotonic(), found)
+            yield server
 
-    def _is_near(self, server: Server) -> bool:
-        def position(names: str) -> Callable[[Db], dict[int, int]]:
-            def ask(db: Db) -> dict[int, int]:
-                db.execute(f"SELECT {names}")
-                row = db.fetchone()
-                return gtid.parse(str(row[0])) if row else {}
-
-            return ask
-
+    def _near_position(self, server: Server) -> Position | None:
+        """Where a replica is; None if it is further behind than the bound."""
         if self._notes.age_seconds() > NEAR_SECONDS / 2:
-            self._notes.add(self.read(position("@@global.gtid_binlog_pos")))
-        here = self._read(Route(server, 0), position("@@global.gtid_slave_pos"))
+            noted = self._position()
+            if noted is None:
+                return None
+            self._notes.add(noted)
+        here = self._read(Route(server, 0), _position_of("gtid_slave_pos"))
         lag = self._notes.lag_seconds(here)
-        return lag is not None and lag <= self.topology.lag_seconds
+        return here if lag is not None and lag <= self.topology.lag_seconds else None
 
     def close(self) -> None:
         """Close all connections. Idempotent."""
         for pool in self._pools.values():
             pool.close()
+
+
+def _position_of(variable: str) -> Callable[[Db], Position]:
+    def ask(db: Db) -> Position:
+        db.execute(f"SELECT @@global.{variable}")
+        row = db.fetchone()
+        return gtid.parse(str(row[0])) if row else {}
+
+    return ask

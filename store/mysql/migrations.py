@@ -37,14 +37,13 @@ def statements(sql: str) -> Iterator[str]:
 
 
 def prepare(cluster: Cluster, folder: Path = FOLDER) -> None:
-    """Set up a database without tables, and refuse one of a version before this one.
+    """Set up an empty database (or wait for who does), and refuse one of a version before this.
 
     Unlike on SQLite nothing else is applied by itself: a change of a large table takes its time,
     and its moment is for a person to choose. Raises InvalidConfig, Unavailable.
     """
-    tables = cluster.read(_tables)
-    _refuse_foreign(tables)
-    if tables <= _CLUSTERS:
+    _refuse_foreign(cluster.read(_tables))
+    if not cluster.read(applied):
         migrate(cluster, folder)
     due = pending(load(folder), cluster.read(applied), post=False)
     if due:

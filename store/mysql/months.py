@@ -1,6 +1,6 @@
 """The journal's partitions by month (UTC): made ahead, dropped as a whole.
 
-A month ``attempts`` partition ``mYYYYMM`` holds what is older than the next month; ``rest`` takes
+Partition ``mYYYYMM`` of ``attempts`` holds what is older than the next month; ``rest`` takes
 what comes after the last of them. Altering a table commits, so each step stands for itself.
 """
 

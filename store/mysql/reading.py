@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 from schema.records import PageFilter
@@ -121,21 +122,28 @@ def wide(db: Db, sql: str, crawl: int, part: Sequence[At]) -> dict[int, Row]:
 
 
 def stream(
-    scan: Scan[list[tuple[At, int]]],
-    scan_wide: Scan[dict[int, Row]],
+    scan: Scan[list[tuple[At, Row | None]]],
     crawl: int,
     sql: str,
     wanted: PageFilter,
     detail: Detail,
     after: At,
 ) -> Iterator[list[tuple[At, Row]]]:
-    """Chunks of (place in the stream, row of ``sql``)."""
+    """Chunks of (place in the stream, row of ``sql``), each chunk from one server."""
     at = after
-    while found := scan(lambda db: narrow(db, crawl, wanted, detail, at)):  # noqa: B023
-        for part in parts(found):
-            read = scan_wide(lambda db: wide(db, sql, crawl, part))  # noqa: B023
-            yield [(one, read[one[2]]) for one in part if one[2] in read]
+    while found := scan(partial(_chunk, crawl=crawl, sql=sql, wanted=wanted, detail=detail, at=at)):
+        yield [(one, row) for one, row in found if row is not None]
         at = found[-1][0]
+
+
+def _chunk(
+    db: Db, crawl: int, sql: str, wanted: PageFilter, detail: Detail, at: At
+) -> list[tuple[At, Row | None]]:
+    """The next pages; None for one that went between the two looks."""
+    for part in parts(narrow(db, crawl, wanted, detail, at)):
+        read = wide(db, sql, crawl, part)
+        return [(one, read.get(one[2])) for one in part]
+    return []
 
 
 def finals(db: Db, crawl: int, since_ms: int, after: int | None) -> list[Row]:

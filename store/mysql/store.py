@@ -14,7 +14,7 @@ import pymysql
 from gevent.threadpool import ThreadPool
 from msgspec.structs import replace
 
-from schema import faults, wire
+from schema import wire
 from schema.clock import epoch_ms
 from schema.records import (
     Admission,
@@ -228,7 +228,8 @@ class MysqlStore:
     def seeds(self, crawl: int) -> Iterator[SeedBatch]:
         """See :class:`store.base.Store`."""
         after = 0
-        while found := self._cluster.scan(partial(crawls.seed_rows, crawl=crawl, after=after)):
+        scan = self._cluster.scanning()
+        while found := scan(partial(crawls.seed_rows, crawl=crawl, after=after)):
             for row in found:
                 yield self._batch(*row)
             after = found[-1][0]
@@ -279,8 +280,7 @@ class MysqlStore:
     def _stream(
         self, crawl: int, sql: str, wanted: PageFilter, detail: Detail, after: reading.At
     ) -> Iterator[list[tuple[reading.At, Row]]]:
-        read = self._cluster.read
-        return reading.stream(read, read, crawl, sql, wanted, detail, after)
+        return reading.stream(self._cluster.read, crawl, sql, wanted, detail, after)
 
     def log_seeds(self, since: int, *, force: bool) -> Iterator[SeedBatch]:
         """See :class:`store.base.Store`."""
@@ -350,11 +350,9 @@ class MysqlStore:
         prepared = rows.prepare(self._codec, work)
         write = self._writing(work, prepared)
         try:
-            stamp = self._cluster.write(lambda db: write.run(db, prepared))
+            return self._cluster.write(lambda db: write.run(db, prepared))
         except pymysql.MySQLError as error:
             raise self._unstorable(work, error) from error
-        faults.point("store.after_commit")
-        return stamp
 
     def _writing(self, work: Commit, prepared: rows.Prepared) -> commits.Write:
         """What writes ``work``; its bodies are compressed now, or put into files, if they are new.
@@ -509,7 +507,7 @@ class MysqlStore:
 
     def slowest_hosts(self, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
         """See :class:`store.base.Store`; an answer is an attempt with a status code."""
-        return self._cluster.scan(lambda db: crawls.slowest(db, crawl, limit))
+        return self._cluster.read(lambda db: crawls.slowest(db, crawl, limit))
 
     # -- streams
 
@@ -522,10 +520,10 @@ class MysqlStore:
         after: str = "",
     ) -> Iterator[tuple[str, StoredPage]]:
         """See :class:`store.base.Store`; in order of stamps, then of storing."""
-        scan = self._cluster.scan
-        for chunk in reading.stream(
-            scan, scan, crawl, rows.READS[detail], wanted, detail, reading.after_page(after)
-        ):
+        sql = rows.READS[detail]
+        at = reading.after_page(after)
+        scan = self._cluster.scanning()
+        for chunk in reading.stream(scan, crawl, sql, wanted, detail, at):
             for at, row in chunk:
                 page = self._page(crawl, row)
                 if not wanted.host or rows.host_key(page.url) == wanted.host.encode():
@@ -536,9 +534,8 @@ class MysqlStore:
     ) -> Iterator[tuple[str, Final]]:
         """See :class:`store.base.Store`; ordered by fingerprint."""
         at = reading.after_number(after)
-        while found := self._cluster.scan(
-            partial(reading.finals, crawl=crawl, since_ms=since_ms, after=at)
-        ):
+        scan = self._cluster.scanning()
+        while found := scan(partial(reading.finals, crawl=crawl, since_ms=since_ms, after=at)):
             for row in found:
                 yield str(row[1]), rows.final(row)
             at = found[-1][1]

@@ -35,7 +35,7 @@ from schema import faults
 from cli.main import main
 from store import exporting
 exporting._WRITE_BYTES = 3000
-exporting.CHECKPOINT_SECONDS = 0.0
+exporting.CHECKPOINT_SECONDS = float(os.environ.get("EVERY", "0"))
 faults.arm(os.environ.get("FAULT", ""))
 sys.exit(main(["export", *sys.argv[1:]]))
 """
@@ -72,11 +72,13 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporting, "_WRITE_BYTES", 3000)
 
 
-def export(data: Path, *arguments: object, fault: str = "") -> subprocess.CompletedProcess[str]:
+def export(
+    data: Path, *arguments: object, fault: str = "", every: float = 0.0
+) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
     return subprocess.run(
         [sys.executable, "-c", EXPORT, "--data", str(data), *map(str, arguments)],
-        env=environment | {"PYTHONPATH": str(ROOT), "FAULT": fault},
+        env=environment | {"PYTHONPATH": str(ROOT), "FAULT": fault, "EVERY": str(every)},
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -103,6 +105,8 @@ def test_a_killed_export_goes_on_and_is_as_if_nothing_had_happened(
     assert killed.returncode == -signal.SIGKILL
     assert not out.exists()
     assert out.with_name(f"out.{kind}.part.state").exists()
+    with out.with_name(f"out.{kind}.part").open("ab") as part:
+        part.write(b"half a record" * 10_000)  # of which no state speaks
     done = export(data, "--format", kind, "-o", out)
     assert done.returncode == 0
     assert "continuing after" in done.stderr
@@ -160,12 +164,12 @@ def test_other_options_are_refused_until_it_is_restarted(data: Path, tmp_path: P
 
 
 def test_a_restart_that_dies_early_is_not_mixed_with_what_was(data: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out.jsonl"
-    export(data, "-o", out, fault="export.checkpoint:8")
-    export(data, "-o", out, "--restart", fault="export.written")
+    out, whole = tmp_path / "out.jsonl", tmp_path / "whole.jsonl"
+    export(data, "-o", out, fault="export.checkpoint:3")
+    killed = export(data, "-o", out, "--bodies", "--restart", fault="export.written:9", every=99.0)
+    assert killed.returncode == -signal.SIGKILL
     done = export(data, "-o", out)
     assert done.returncode == 0
-    whole = tmp_path / "whole.jsonl"
     export(data, "-o", whole)
     assert out.read_bytes() == whole.read_bytes()
 

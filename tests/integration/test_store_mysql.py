@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from schema.records import Commit, CrawlOptions
 from store.base import EVERY, Store
 from store.errors import BodyAway, Unstorable
 from store.mysql import reading
-from store.mysql.migrations import MysqlUpgrade
+from store.mysql.cluster import Cluster
+from store.mysql.migrations import FOLDER, MysqlUpgrade, migrate, prepare
 from store.mysql.numbers import BITS, SINCE_MS, Numbers
 from store.mysql.store import MysqlStore
 from store.mysql.topology import Server, Topology
@@ -60,20 +62,46 @@ def test_stores_that_open_an_empty_database_at_once_set_it_up_once(topology: Top
 
 
 def test_an_earlier_database_is_refused_until_it_is_migrated(
-    topology: Topology, store: Store
+    topology: Topology, store: Store, tmp_path: Path
 ) -> None:
+    """By the newer version; this one goes on with what it does not know."""
+    newer = tmp_path / "mysql"
+    shutil.copytree(FOLDER, newer)
+    more = newer / "0002_pre_more.sql"
+    more.write_text(
+        "CREATE TABLE IF NOT EXISTS more (n INT); \n"
+        "-- a comment; in a line\nINSERT INTO more VALUES (1, 2);\n"
+    )
+    cluster = Cluster(topology)
+    tick = store.tick()
+    with pytest.raises(InvalidConfig, match=r"0002_pre_more is missing\): run greencrawl migrate"):
+        prepare(cluster, newer)
+    with pytest.raises(Unavailable, match="Column count"):
+        migrate(cluster, newer)  # half of it is done
+    more.write_text(more.read_text().replace("(1, 2)", "(1)"))
+    told: list[str] = []
+    assert migrate(cluster, newer, told=lambda one: told.append(str(one))) == 1
+    assert migrate(cluster, newer) == 0
+    assert told == ["0002_pre_more"]
+    prepare(cluster, newer)
+    assert rows_of(topology, "SELECT n FROM more") == [(1,)]
+    cluster.close()
+    again = MysqlStore(topology)
+    assert again.tick() == tick + 1
+    again.close()
+
+
+def test_a_set_up_that_was_cut_off_is_gone_on_with(topology: Topology, store: Store) -> None:
     tick = store.tick()
     rows_of(topology, "DELETE FROM migrations")
-    with pytest.raises(InvalidConfig, match=r"0001_pre_content is missing\): run greencrawl migr"):
-        MysqlStore(topology)
+    rows_of(topology, "DROP TABLE overflow")
     upgrade = MysqlUpgrade(topology)
-    told: list[str] = []
     assert [str(one) for one in upgrade.pending()] == ["0001_pre_content"]
-    assert upgrade.apply(post=False, told=lambda one: told.append(str(one))) == 1
-    assert upgrade.apply(post=True, told=lambda one: told.append(str(one))) == 0
-    assert told == ["0001_pre_content"]
+    assert upgrade.apply(post=False, told=lambda _: None) == 1
+    assert upgrade.apply(post=True, told=lambda _: None) == 0
     upgrade.close()
     again = MysqlStore(topology)
+    assert again.overflow_places() == []
     assert again.tick() == tick + 1, "what is repeated changes nothing that was there"
     again.close()
 

@@ -200,9 +200,9 @@ def test_a_seed_on_which_a_pattern_would_backtrack_for_ever_is_judged(api: Api) 
 
 
 def test_a_pattern_that_cannot_be_matched_in_bounded_time_makes_no_crawl(api: Api) -> None:
-    crawl = {"name": "test", "include": ["fine", "/(?!en)"]}
+    crawl = {"name": "other", "include": ["fine", "/(?!en)"]}
     answer = api.call("POST", "/v1/crawls", crawl)
     assert answer.status_code == 400
     assert fields(answer) == ["include[1]"]
     assert "no look-around" in answer.json["detail"]
-    assert api.call("GET", "/v1/crawls").json == []
+    assert "other" not in [made["name"] for made in api.call("GET", "/v1/crawls").json]

@@ -1,0 +1,34 @@
+"""The contract on MariaDB with bodies in WARC files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from store.base import Store
+from store.mysql.store import MysqlStore
+from store.mysql.topology import Topology
+from store.warc.files import WarcFiles
+from tests.support.mysql_database import server, topology
+from tests.support.store_contract import Opener, StoreContract, crawl, store
+
+__all__ = ["crawl", "server", "store", "topology"]  # fixtures
+
+
+@pytest.fixture
+def open_store(topology: Topology, tmp_path: Path) -> Iterator[Opener]:
+    opened: list[Store] = []
+
+    def open_one() -> Store:
+        opened.append(MysqlStore(topology, WarcFiles(tmp_path / "warc")))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.close()
+
+
+class TestMysqlWithWarc(StoreContract):
+    pass
