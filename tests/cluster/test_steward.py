@@ -16,17 +16,18 @@ from schema.errors import InvalidConfig, Unavailable
 from store.mysql import topology
 from store.mysql.cluster import Cluster
 from store.mysql.connection import Db
-from store.mysql.local import NAMES, LocalCluster
+from store.mysql.local import NAMES
 from store.mysql.register import Reign
 from store.mysql.steward import Report, Steward
 from store.steward import steward_of
+from tests.support.mariadb import local_cluster
 
 
 class Ring:
     """A formed cluster with a steward that works, and commits that do not stop."""
 
     def __init__(self, folder: Path) -> None:
-        self.local = LocalCluster(folder)
+        self.local = local_cluster(folder)
         self.local.start()
         self.steward = self.new_steward()
         self.steward.form()
