@@ -537,10 +537,13 @@ def notes(topology: Topology, reign: Reign | None, seen: dict[str, Observation])
         return [f"{reign.writer} takes writes, but GREENCRAWL_STORE does not name it: add it"]
     found = []
     if not writer.up:
-        remedy = "" if reign.partner else (
-            ": it stood alone, so no other server has all that was acknowledged. Start it, or give "
-            "up what only it has: greencrawl store takeover --lose"
-        )  # fmt: skip
+        partner, remedy = seen.get(reign.partner), ""
+        if not reign.partner:
+            remedy = ": it stood alone, so no other server has all that was acknowledged"
+        elif partner is not None and partner.up and not _copies(partner, writer):
+            remedy = f": {partner.name} was started anew, and may lack what it acknowledged"
+        if remedy:
+            remedy += ". Start it, or give up what only it has: greencrawl store takeover --lose"
         found.append(f"{writer.name} takes writes and is away ({writer.error}){remedy}")
     elif not reign.partner:
         found.append(f"{writer.name} stands alone: no second server acknowledges commits")
