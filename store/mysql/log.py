@@ -143,8 +143,18 @@ def stamps(db: Db, crawl: int, fingerprints: Sequence[int]) -> list[Row]:
     ]
 
 
-def batches(db: Db, since: int) -> int:
-    """Batches of seeds of a window."""
+def size(db: Db, crawls: Sequence[int], since: int) -> tuple[int, int, int]:
+    """Rows of a window: pages, final states, batches of seeds."""
+    pages = finals = 0
+    for crawl in crawls:
+        for table in ("pages", "finals"):
+            db.execute(
+                f"SELECT COUNT(*) FROM {table} FORCE INDEX ({table}_by_stamp) "
+                "WHERE crawl = %s AND stamp >= %s",
+                (crawl, since),
+            )
+            ((count,),) = db.fetchall()
+            pages, finals = (pages + count, finals) if table == "pages" else (pages, finals + count)
     db.execute("SELECT COUNT(*) FROM seed_batches WHERE forced IN (0, 1) AND stamp >= %s", (since,))
-    ((count,),) = db.fetchall()
-    return int(count)
+    ((batches,),) = db.fetchall()
+    return pages, finals, batches

@@ -19,10 +19,10 @@ from store.mysql.connection import Db
 from store.mysql.topology import Topology
 
 FOLDER = Path(schema.__file__).parent / "sql" / "mysql"
-LOCK_SECONDS = 5
-"""How long a process waits for another one that migrates; less than for an answer."""
-ANSWER_SECONDS = 7 * 86_400.0
-"""A statement of a migration may change each row of a large table, while a person looks on."""
+LOCK_SECONDS = 20
+"""How long a process waits for another one that migrates."""
+STATEMENT_SECONDS = 86_400.0
+"""A change of a large table takes its time."""
 
 _TABLE = """CREATE TABLE IF NOT EXISTS migrations (
     number INT NOT NULL PRIMARY KEY, name VARBINARY(100) NOT NULL, checksum VARBINARY(64) NOT NULL,
@@ -66,7 +66,9 @@ def migrate(
 
     Raises InvalidConfig for a newer, edited or foreign database, Unavailable.
     """
-    return cluster.write(lambda db: _migrate(db, load(folder), post, told))
+    return cluster.write(
+        lambda db: _migrate(db, load(folder), post, told), seconds=STATEMENT_SECONDS
+    )
 
 
 def _migrate(db: Db, available: list[Migration], post: bool, told: Told) -> int:
@@ -118,7 +120,7 @@ class MysqlUpgrade:
     """:class:`store.migrate.Upgrade` of the database of a cluster."""
 
     def __init__(self, topology: Topology) -> None:
-        self._cluster = Cluster(topology, answer_seconds=ANSWER_SECONDS)
+        self._cluster = Cluster(topology)
 
     def pending(self) -> list[Migration]:
         """See :class:`store.migrate.Upgrade`."""

@@ -6,23 +6,18 @@ from schema.records import Purge
 from store import rows
 from store.mysql import crawls
 from store.mysql.connection import Db
-from store.mysql.counting import LEAST, Run
 from store.mysql.numbers import Numbers
 
 _READ = (
     "SELECT purges.id, name, purges.crawl, host, asked_ms, total, removed FROM purges "
     "JOIN crawls ON crawls.id = purges.crawl"
 )
-COUNTED = (
-    Run("pages", "PRIMARY", "fingerprint", LEAST), Run("digests", "PRIMARY", "digest", b""),
-    Run("versions", "PRIMARY", "fingerprint", LEAST), Run("finals", "PRIMARY", "fingerprint", LEAST),
-    Run("attempts", "PRIMARY", "fingerprint", LEAST),
-    Run("seed_batches", "seed_batches_by_crawl", "id", LEAST),
-    Run("overflow", "PRIMARY", "fingerprint", LEAST),
-)  # fmt: skip
-"""Rows of a crawl that are to go."""
-TWICE = ("pages", "digests")
-"""Tables with a wide row or a body for each row."""
+_COUNTED = {
+    "pages": "pages_by_stamp", "digests": "PRIMARY", "versions": "PRIMARY",
+    "finals": "finals_by_stamp", "attempts": "PRIMARY", "seed_batches": "seed_batches_by_crawl",
+    "overflow": "overflow_waiting",
+}  # fmt: skip
+_TWICE = ("pages", "digests")  # a wide row or a body for each
 
 
 def every(db: Db) -> list[Purge]:
@@ -58,14 +53,22 @@ def add(db: Db, ids: Numbers, crawl: int, host: str, now_ms: int) -> Purge:
     return _purge(found)
 
 
-def waiting(db: Db, purge: Purge) -> int:
-    """Rows of a host's overflow that are to go."""
-    db.execute(
-        "SELECT COUNT(*) FROM overflow WHERE queued = 0 AND crawl = %s AND host = %s",
-        (purge.instance, rows.clean(purge.host).encode()),
-    )
-    ((count,),) = db.fetchall()
-    return int(count)
+def size(db: Db, purge: Purge) -> int:
+    """Rows of a crawl that are to go, or of a host's overflow."""
+    if purge.host:
+        db.execute(
+            "SELECT COUNT(*) FROM overflow WHERE queued = 0 AND crawl = %s AND host = %s",
+            (purge.instance, rows.clean(purge.host).encode()),
+        )
+        ((count,),) = db.fetchall()
+        return int(count)
+    total = 0
+    for table, index in _COUNTED.items():
+        hint = f"FORCE INDEX ({index})" if table != "overflow" else ""
+        db.execute(f"SELECT COUNT(*) FROM {table} {hint} WHERE crawl = %s", (purge.instance,))
+        ((count,),) = db.fetchall()
+        total += count * (2 if table in _TWICE else 1)
+    return total
 
 
 def note(db: Db, purge: int, removed: int, total: int) -> None:

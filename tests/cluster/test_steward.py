@@ -18,18 +18,19 @@ from schema.errors import InvalidConfig, Unavailable
 from store.mysql import topology
 from store.mysql.cluster import Cluster
 from store.mysql.connection import Db, connect
-from store.mysql.local import NAMES, LocalCluster
+from store.mysql.local import NAMES
 from store.mysql.observe import Observation
 from store.mysql.register import Reign
 from store.mysql.steward import Report, Steward
 from store.steward import steward_of
+from tests.support.mariadb import local_cluster
 
 
 class Ring:
     """A formed cluster with a steward that works, and commits that do not stop."""
 
     def __init__(self, folder: Path) -> None:
-        self.local = LocalCluster(folder)
+        self.local = local_cluster(folder)
         self.local.start()
         self.steward = self.new_steward()
         self.steward.form()
@@ -38,8 +39,13 @@ class Ring:
             lambda db: db.execute("CREATE TABLE IF NOT EXISTS t (a BIGINT PRIMARY KEY)")
         )
         self.acknowledged: list[int] = []
-        self.looking = gevent.spawn(self.steward.run)
+        self.second = self.new_steward()
+        self.looking = self.look_after()
         self.writers = [gevent.spawn(self._write) for _ in range(4)]
+
+    def look_after(self) -> list[gevent.Greenlet[..., None]]:
+        """Two stewards side by side, as two brokers have them."""
+        return [gevent.spawn(one.run) for one in (self.steward, self.second)]
 
     def new_steward(self) -> Steward:
         made = steward_of(self.local.url(), self.local.steward)
@@ -128,9 +134,10 @@ class Ring:
         self.cluster.close()
 
     def close(self) -> None:
-        gevent.killall([*self.writers, self.looking])
+        gevent.killall([*self.writers, *self.looking])
         self.cluster.close()
         self.steward.close()
+        self.second.close()
         self.local.stop()
 
 
@@ -185,14 +192,14 @@ def test_frozen_writer_acknowledges_nothing_under_its_old_epoch(ring: Ring) -> N
     ring.local.servers[writer].freeze()
     ring.progress()
     assert ring.reign()[:2] == (epoch + 1, partner)
-    ring.looking.kill()  # nobody closes the old master before it is written to
+    gevent.killall(ring.looking)  # nobody closes the old master before it is written to
     ring.local.servers[writer].thaw()
     lonely = Cluster(topology.parse(ring.local.url({partner: "127.0.0.1:1"})))
     with pytest.raises(Unavailable):  # it reaches the old master only, whose commits hang
         lonely.write(lambda db: db.execute("INSERT INTO t VALUES (-1)"))
     lonely.close()
     assert ring.ask(partner, "SELECT a FROM t WHERE a = -1") == []
-    ring.looking = gevent.spawn(ring.steward.run)
+    ring.looking = ring.look_after()
     report = ring.until(lambda report: any("hang" in note for note in report.notes))
     assert any("kill -9" in note for note in report.notes)
     ring.local.servers[writer].kill()
@@ -293,19 +300,19 @@ def test_a_steward_that_stalled_does_nothing_to_who_took_over_meanwhile(ring: Ri
     epoch, writer, partner = ring.reign()
     ring.local.servers[partner].kill()
     ring.until(lambda report: bool(report.reign and not report.reign.partner))
-    ring.looking.kill()
+    gevent.killall(ring.looking)
     ring.local.servers[partner].start()
     ring.ask(partner, "RESET SLAVE ALL")
     stalled = Stalled(ring)
     acting = gevent.spawn(stalled.round)
     stalled.looked.wait()  # the partner is to follow the writer
-    ring.looking = gevent.spawn(ring.steward.run)
+    ring.looking = ring.look_after()
     ring.becomes((epoch, writer, partner))
     ring.local.servers[writer].kill()
     ring.progress()
     ring.local.servers[writer].start()
     ring.becomes((epoch + 1, partner, writer))
-    ring.looking.kill()  # nobody mends what it does
+    gevent.killall(ring.looking)  # nobody mends what it does
     gevent.killall(ring.writers)  # both masters hold the same
     gevent.sleep(1)
     stalled.go.set()
@@ -314,7 +321,7 @@ def test_a_steward_that_stalled_does_nothing_to_who_took_over_meanwhile(ring: Ri
     assert ring.ask(partner, asks) == [(1, 0)]
     assert ring.ask(partner, "SHOW SLAVE STATUS") == []
     stalled.close()
-    ring.looking = gevent.spawn(ring.steward.run)
+    ring.looking = ring.look_after()
     ring.writers = [gevent.spawn(ring._write) for _ in range(4)]
 
 
@@ -326,10 +333,14 @@ def test_a_writer_without_a_free_connection_is_not_lost(ring: Ring) -> None:
     name = next(one for one in where.masters if one.port == server)
     ring.ask(writer, "SET GLOBAL max_connections = 40")
     taken = []
+
+    def take_all() -> None:
+        while True:
+            taken.append(connect(account, name))
+
     try:
         with pytest.raises(Unavailable, match="Too many connections"):
-            while True:
-                taken.append(connect(account, name))
+            take_all()
         with contextlib.suppress(Unavailable):  # the one that is kept for administrators
             taken.append(connect(where, name))
         fresh = ring.new_steward()
@@ -355,12 +366,12 @@ def test_a_partner_that_was_started_anew_never_takes_over_though_it_follows_by_i
     with ring.local.root(partner) as connection, connection.cursor() as db:
         db.execute(f"LOCK TABLES {ring.local_database}.t WRITE")  # it acknowledges, and applies not
         ring.progress()
-        ring.looking.kill()
+        gevent.killall(ring.looking)
         servers[partner].kill()
     servers[writer].kill()
     automatic = servers[partner].options.pop("skip-slave-start")
     servers[partner].start()
-    ring.looking = gevent.spawn(ring.steward.run)
+    ring.looking = ring.look_after()
     gevent.sleep(5)
     assert ring.reign() == (epoch, writer, partner)
     servers[partner].kill()
