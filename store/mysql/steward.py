@@ -377,7 +377,8 @@ class Steward:
             admin.execute("SET GLOBAL read_only = ON")
         following = replica.following
         if not leader:
-            if following and following.leader == reign.writer and following.fetching:
+            # Nor do they copy a partner that comes back: it may have what the writer has not.
+            if following and not following.stopped:
                 admin.stop_fetching()
         elif following and following.leader == reign.writer and following.until:
             if following.stopped:  # it is as far as the partner's log goes back
