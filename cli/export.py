@@ -188,7 +188,7 @@ def _summary(position: Position, typed: Mapping[str, Any], output: Path) -> str:
 def _unkept(position: Position) -> str:
     return (
         f"{position.no_body:,} pages without their body: it was not kept (the crawl's option "
-        f"bodies), or its file cannot be read"
+        f"bodies), or its file cannot be read (is GREENCRAWL_BODIES set as for the workers?)"
     )
 
 
