@@ -98,6 +98,7 @@ def takeover(server: str, lose: bool, yes: bool) -> None:
         click.confirm("Pages that only the present writer has are given up. Go on?", abort=True)
     with closing(_steward()) as steward:
         _say(steward.hand_over(server, lose=lose))
+    click.echo("the brokers let the other master follow it")
 
 
 @store.command()
@@ -193,7 +194,8 @@ def _notes(report: Report) -> list[str]:
     new = [one.up and not one.epoch for one in report.servers]
     if report.reign is None and all(new):
         return ["these servers form no store yet: greencrawl store form"]
-    return list(report.notes)
+    away = [f"{one.name}: {one.error}" for one in report.servers if not one.up and one.error]
+    return [*report.notes, *away]
 
 
 def _role(one: Observation, reign: Reign | None, *, master: bool) -> str:

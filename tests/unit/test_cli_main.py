@@ -430,3 +430,14 @@ def test_export_to_a_dash_is_to_standard_output(
 
 def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+
+
+def test_store_status_says_why_a_server_counts_as_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GREENCRAWL_STORE", "mysql://u:s3cret@127.0.0.1:1,127.0.0.1:2/db")
+    code, out, err = run(capsys, "store", "status")
+    assert code == 1
+    assert "! 127.0.0.1:2: " in out
+    assert "Connection refused" in out
+    assert "s3cret" not in out + err
