@@ -71,7 +71,14 @@ class Admin:
         Several calls in a row would else wait for a silent server one after the other.
         """
         self._away_until = 0.0
-        self.row("SELECT 1")
+        kept = self._connection is not None
+        try:
+            self.row("SELECT 1")
+        except Unavailable as error:
+            if not kept or "timed out" in str(error):
+                raise
+            self._away_until = 0.0  # it was started anew: the connection was of its life before
+            self.row("SELECT 1")
 
     def run(self, work: Callable[[Db], T]) -> T:
         """``work`` with a cursor in autocommit mode, one at a time."""
@@ -227,11 +234,13 @@ class Admin:
     def set_fence(self, epoch: int, *, open_: bool) -> None:
         """Let this server take writes of ``epoch``, or none from now on.
 
-        Waits for the transactions that run, and raises Unavailable if they do not end.
+        Changes nothing once a higher epoch stands there: a steward may have slept meanwhile. Waits
+        for the transactions that run, and raises Unavailable if they do not end.
         """
         self.execute(
             f"INSERT INTO {self._table('fence')} (only_row, epoch, open) VALUES (1, %s, %s) "
-            "ON DUPLICATE KEY UPDATE epoch = VALUES(epoch), open = VALUES(open)",
+            "ON DUPLICATE KEY UPDATE open = IF(VALUES(epoch) >= epoch, VALUES(open), open), "
+            "epoch = GREATEST(epoch, VALUES(epoch))",
             epoch, open_,
         )  # fmt: skip
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import count
 from typing import NamedTuple, TypeVar
 
@@ -24,7 +23,15 @@ from schema.clock import monotonic
 from schema.errors import GreencrawlError, Unavailable
 from store.errors import Closed
 from store.mysql import gtid
-from store.mysql.connection import AGAIN, Db, code_of, connect, translate
+from store.mysql.connection import (
+    AGAIN,
+    ANSWER_SECONDS,
+    LONG_SECONDS,
+    Db,
+    code_of,
+    connect,
+    translate,
+)
 from store.mysql.gtid import Position
 from store.mysql.near import Notes
 from store.mysql.observe import together
@@ -61,8 +68,10 @@ class Pool:
         self._closed = False
 
     @contextmanager
-    def connection(self) -> Iterator[Connection[Cursor]]:
+    def connection(self, seconds: float = ANSWER_SECONDS) -> Iterator[Connection[Cursor]]:
         """A connection, waiting for one if all are in use. Raises Unavailable, Closed.
+
+        A statement on it may take ``seconds``.
 
         It is closed, and not used again, if anything but a value comes out of the block.
         """
@@ -71,6 +80,7 @@ class Pool:
         with self._places:
             generation = self._generation
             connection = self._take()
+            connection._read_timeout = seconds  # type: ignore[attr-defined]
             try:
                 yield connection
             except BaseException:
@@ -134,15 +144,16 @@ class Cluster:
 
     # -- work
 
-    def write(self, work: Callable[[Db], T]) -> T:
+    def write(self, work: Callable[[Db], T], *, seconds: float = ANSWER_SECONDS) -> T:
         """Run ``work`` in a transaction of the server that takes writes; durable on return.
 
+        ``seconds`` is how long one statement of it may take.
         Raises what ``work`` raises, after a roll-back, pymysql's errors for what is in a record,
         and Unavailable – when the commit may have happened all the same.
         """
         for left in reversed(range(TRIES)):
             try:
-                return self._write(self._route(), work)
+                return self._write(self._route(), work, seconds)
             except _Fenced:
                 if not left:
                     raise
@@ -151,8 +162,8 @@ class Cluster:
                     raise
         raise AssertionError("unreachable")
 
-    def _write(self, route: Route, work: Callable[[Db], T]) -> T:
-        with self._checked(route), self._pools[route.server].connection() as connection:
+    def _write(self, route: Route, work: Callable[[Db], T], seconds: float) -> T:
+        with self._checked(route), self._pools[route.server].connection(seconds) as connection:
             connection.begin()
             try:
                 with connection.cursor() as db:
@@ -165,29 +176,37 @@ class Cluster:
                 raise
         return result
 
-    def read(self, work: Callable[[Db], T]) -> T:
+    def read(self, work: Callable[[Db], T], *, seconds: float = ANSWER_SECONDS) -> T:
         """Run ``work``, which changes nothing, on the server that takes writes."""
         try:
-            return self._read(self._route(), work)
+            return self._read(self._route(), work, seconds)
         except _Fenced:
-            return self._read(self._route(), work)
+            return self._read(self._route(), work, seconds)
 
-    def scan(self, work: Callable[[Db], T], covering: Position | None = None) -> T:
-        """Run ``work`` on a replica within the lag bound, or else where :meth:`read` does.
+    def scan(self, work: Callable[[Db], T]) -> T:
+        """Run ``work`` on a replica within the lag bound, or else where :meth:`read` does."""
+        return self.stream()(work)
 
-        The replica has all up to ``covering``: so a stream misses nothing that was stored before it
-        began, though each part may come from another server.
+    def stream(self) -> Callable[[Callable[[Db], T]], T]:
+        """:meth:`scan` for the parts of a stream that begins now.
+
+        All come from one replica, which has all that was stored before; where it fails, the rest
+        comes from where :meth:`read` goes. A change of replicas could go back in time, past which a
+        row that moved to the stream's end would be missed.
         """
-        for server in self._near_replicas(covering or {}):
-            try:
-                return self._read(Route(server, 0), work)
-            except Unavailable:
-                self._near.pop(server, None)
-        return self.read(work)
+        server = next(self._near_replicas(self._position() or {}), None)
 
-    def scanning(self) -> Callable[[Callable[[Db], T]], T]:
-        """:meth:`scan` for a stream that begins now."""
-        return partial(self.scan, covering=self._position())
+        def scan(work: Callable[[Db], T]) -> T:
+            nonlocal server
+            if server is not None:
+                try:
+                    return self._read(Route(server, 0), work, LONG_SECONDS)
+                except Unavailable:
+                    self._near.pop(server, None)
+                    server = None
+            return self.read(work, seconds=LONG_SECONDS)
+
+        return scan
 
     def _position(self) -> Position | None:
         """Where the writer is now; None if there are no replicas to compare."""
@@ -200,10 +219,10 @@ class Cluster:
                 return None  # MySQL names its positions otherwise: its replicas are not read
             raise
 
-    def _read(self, route: Route, work: Callable[[Db], T]) -> T:
+    def _read(self, route: Route, work: Callable[[Db], T], seconds: float = ANSWER_SECONDS) -> T:
         with (
             self._checked(route),
-            self._pools[route.server].connection() as connection,
+            self._pools[route.server].connection(seconds) as connection,
             connection.cursor() as db,
         ):
             self._check(db, route, "")

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 import pymysql
 
+from schema import faults
 from schema.records import Final, Stamp
 from store import rows as common
 from store.bodies import Place
@@ -67,6 +68,7 @@ class Write:
         _write_attempts(running, work, begun.alive)
         overflow.settled(db, settled)
         running.sums.write(db, begun.connection, begun.most_bytes)
+        faults.point("store.before_commit")
         return begun.stamp
 
 

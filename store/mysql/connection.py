@@ -18,12 +18,15 @@ Db = Cursor
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
 """Longer than a takeover: a commit that waits for an acknowledgement is answered after it."""
-LOCK_SECONDS = 10
+LONG_SECONDS = 600.0
+"""For statements over whole tables: changes of the schema, counts."""
+LOCK_SECONDS = 5
 """How long a statement waits for a row that another transaction holds."""
 
 SESSION = (
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', "
-    f"innodb_lock_wait_timeout = {LOCK_SECONDS}, foreign_key_checks = 0"
+    f"innodb_lock_wait_timeout = {LOCK_SECONDS}, lock_wait_timeout = {LOCK_SECONDS}, "
+    "foreign_key_checks = 0"
 )
 ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 """No gap locks: writers of neighbouring keys do not wait for each other."""
@@ -39,6 +42,8 @@ _CONFIG = {
     1146: "has no tables of this version: run greencrawl migrate",
     1227: "lacks a privilege",
 }
+_DEFECT = frozenset({1054, 1060, 1061, 1064, 1091, 1136})
+"""A statement that no server takes: a mistake of ours, which waiting does not mend."""
 _BAD_RECORD = frozenset({1153, 1264, 1366, 1367, 1406, 1292})
 
 
@@ -118,7 +123,7 @@ def translate(error: Exception, server: Server) -> GreencrawlError | None:
     code = code_of(error)
     if code in _CONFIG:
         return InvalidConfig([("GREENCRAWL_STORE", f"{server}: {_CONFIG[code]} ({_said(error)})")])
-    if code in _BAD_RECORD or isinstance(error, pymysql.ProgrammingError):
+    if code in _BAD_RECORD | _DEFECT or isinstance(error, pymysql.ProgrammingError):
         return None
     if isinstance(error, pymysql.MySQLError | OSError):
         return Unavailable(f"{server}: {_said(error)}")

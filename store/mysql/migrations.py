@@ -20,6 +20,8 @@ from store.mysql.topology import Topology
 
 FOLDER = Path(schema.__file__).parent / "sql" / "mysql"
 LOCK_SECONDS = 20
+STATEMENT_SECONDS = 86_400.0
+"""A change of a large table takes its time."""
 """How long a process waits for another one that migrates."""
 
 _TABLE = """CREATE TABLE IF NOT EXISTS migrations (
@@ -64,7 +66,9 @@ def migrate(
 
     Raises InvalidConfig for a newer, edited or foreign database, Unavailable.
     """
-    return cluster.write(lambda db: _migrate(db, load(folder), post, told))
+    return cluster.write(
+        lambda db: _migrate(db, load(folder), post, told), seconds=STATEMENT_SECONDS
+    )
 
 
 def _migrate(db: Db, available: list[Migration], post: bool, told: Told) -> int:

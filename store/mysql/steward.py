@@ -145,8 +145,8 @@ class Steward:
         other_lost = self._lasts(f"{other.name} lost", not other.up)
         stuck = self._lasts(f"{writer.name} stuck", self._stuck(reign, writer))
         if not reign.partner:
-            again = writer.up and writer.epoch == reign.epoch and not _takes_writes(writer, reign)
-            return Reign(reign.epoch + 1, writer.name) if again else reign
+            again = writer.up and writer.epoch >= reign.epoch and not _takes_writes(writer, reign)
+            return Reign(writer.epoch + 1, writer.name) if again else reign
         taken_over = Reign(reign.epoch + 1, other.name)
         if not writer.up:
             ready = other.up and _copies(other, writer)
@@ -163,7 +163,7 @@ class Steward:
             return Reign(reign.epoch + 1, writer.name)
         if (
             max(other_lost, stuck) >= self._down_seconds
-            or (other.up and not _copies(other, writer))
+            or (other.up and (not _copies(other, writer) or _stray(reign, writer, other)))
         ):  # fmt: skip
             return Reign(reign.epoch, writer.name)
         return reign
@@ -223,6 +223,8 @@ class Steward:
                 f"SET GLOBAL rpl_semi_sync_master_enabled = {'ON' if reign.partner else 'OFF'}"
             )
             admin.set_fence(reign.epoch, open_=True)
+            if admin.fence() != (reign.epoch, True):
+                raise Unavailable(f"{admin.server} was closed since by another steward")
             admin.execute("SET GLOBAL read_only = OFF")
         log.warning("opened for writing", server=reign.writer, epoch=reign.epoch)
 
@@ -298,8 +300,13 @@ class Steward:
             log.info("follows", server=other.name, leader=writer.name)
         elif following.stopped:
             admin.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+            admin.execute("SET GLOBAL rpl_semi_sync_slave_enabled = ON")
             admin.start_following()
-        elif following.running and gtid.missing(other.position, writer.position) <= NEAR:
+        elif (
+            following.running
+            and gtid.missing(other.position, writer.position) <= NEAR
+            and not _stray(reign, writer, other)
+        ):
             self._join(reign, other)
 
     def _surplus(self, reign: Reign, other: Observation) -> int:
@@ -376,6 +383,7 @@ class Steward:
         """
         admins = list(self._admins.values())
         for admin in admins:
+            admin.probe()
             admin.prepare()
         votes = together([admin.vote for admin in admins])
         new = [
@@ -438,14 +446,15 @@ class Steward:
         end = self._clock() + (JOIN_SECONDS if lose else DRAIN_SECONDS)
         while gtid.missing(_applied(new), _written(old)) > NEAR and self._clock() < end:
             gevent.sleep(0.2)
-        old.set_fence(reign.epoch, open_=False)
+        old.set_fence(reign.epoch + 1, open_=False)
         target = _written(old)
         while not gtid.covers(_fetched(new), target):
             if self._clock() > end:
                 if lose:
                     return
-                old.set_fence(reign.epoch, open_=True)
-                raise Unavailable(f"{to} does not catch up with {reign.writer}")
+                raise Unavailable(
+                    f"{to} does not catch up with {reign.writer}: brokers will open either again"
+                )
             gevent.sleep(0.02)
 
     def enrol(self, name: str) -> None:
@@ -457,6 +466,7 @@ class Steward:
         admin = self._admins.get(name)
         if admin is None:
             raise InvalidConfig([("server", f"{name} is no server of GREENCRAWL_STORE")])
+        admin.probe()
         admin.prepare()
         admin.expel()
         self.register.change(lambda _: None)
@@ -495,6 +505,15 @@ def _copies(other: Observation, writer: Observation) -> bool:
     )
 
 
+def _stray(reign: Reign, writer: Observation, other: Observation) -> int:
+    """Transactions of former reigns, or of none, that ``other`` has and the writer has not.
+
+    Those of the present reign only the writer makes; of them ``other`` may be seen to have more.
+    """
+    past = {domain: last for domain, last in other.position.items() if domain != reign.epoch}
+    return gtid.missing(writer.position, past)
+
+
 def _fetched(admin: Admin) -> dict[int, int]:
     """As far as a server has fetched, applied or not."""
     return gtid.parse(admin.slave().get("Gtid_IO_Pos", ""))
@@ -518,10 +537,13 @@ def notes(topology: Topology, reign: Reign | None, seen: dict[str, Observation])
         return [f"{reign.writer} takes writes, but GREENCRAWL_STORE does not name it: add it"]
     found = []
     if not writer.up:
-        remedy = "" if reign.partner else (
-            ": it stood alone, so no other server has all that was acknowledged. Start it, or give "
-            "up what only it has: greencrawl store takeover --lose"
-        )  # fmt: skip
+        partner, remedy = seen.get(reign.partner), ""
+        if not reign.partner:
+            remedy = ": it stood alone, so no other server has all that was acknowledged"
+        elif partner is not None and partner.up and not _copies(partner, writer):
+            remedy = f": {partner.name} was started anew, and may lack what it acknowledged"
+        if remedy:
+            remedy += ". Start it, or give up what only it has: greencrawl store takeover --lose"
         found.append(f"{writer.name} takes writes and is away ({writer.error}){remedy}")
     elif not reign.partner:
         found.append(f"{writer.name} stands alone: no second server acknowledges commits")
@@ -546,10 +568,12 @@ def _server_notes(
             f"{one.hanging} commits hang on {one.name}, which takes no writes any more; nobody got "
             "an answer to them: kill -9 it and start it again, and it rolls them back"
         )
-    elif following is None or not following.running:
+    elif writer.up and _takes_writes(writer, reign):
         # Who follows may be ahead of our look at the writer for a moment; who does not is not.
-        opened = writer.up and _takes_writes(writer, reign)
-        surplus = gtid.missing(writer.position, one.position) if opened else 0
+        running = following is not None and following.running
+        surplus = _stray(reign, writer, one)
+        if not running:
+            surplus = max(surplus, gtid.missing(writer.position, one.position))
         if surplus:
             found.append(
                 f"{one.name} has {surplus} transactions that {writer.name} has not, and stays out: "

@@ -14,7 +14,7 @@ import pymysql
 from gevent.threadpool import ThreadPool
 from msgspec.structs import replace
 
-from schema import wire
+from schema import faults, wire
 from schema.clock import epoch_ms
 from schema.records import (
     Admission,
@@ -52,7 +52,7 @@ from store.mysql import (
 )
 from store.mysql.bodies import Body
 from store.mysql.cluster import Cluster
-from store.mysql.connection import Db
+from store.mysql.connection import LONG_SECONDS, Db
 from store.mysql.grouped import Grouped
 from store.mysql.numbers import Numbers
 from store.mysql.topology import Topology
@@ -228,7 +228,7 @@ class MysqlStore:
     def seeds(self, crawl: int) -> Iterator[SeedBatch]:
         """See :class:`store.base.Store`."""
         after = 0
-        scan = self._cluster.scanning()
+        scan = self._cluster.stream()
         while found := scan(partial(crawls.seed_rows, crawl=crawl, after=after)):
             for row in found:
                 yield self._batch(*row)
@@ -245,7 +245,7 @@ class MysqlStore:
     def log_size(self, since: int) -> tuple[int, int, int]:
         """See :class:`store.base.Store`."""
         known = [crawl.id for crawl in self.crawls()]
-        return self._cluster.read(lambda db: log.size(db, known, since))
+        return self._cluster.read(lambda db: log.size(db, known, since), seconds=LONG_SECONDS)
 
     def log_marks(self, since: int) -> Iterator[list[Mark]]:
         """See :class:`store.base.Store`; crawl by crawl."""
@@ -350,9 +350,11 @@ class MysqlStore:
         prepared = rows.prepare(self._codec, work)
         write = self._writing(work, prepared)
         try:
-            return self._cluster.write(lambda db: write.run(db, prepared))
+            stamp = self._cluster.write(lambda db: write.run(db, prepared))
         except pymysql.MySQLError as error:
             raise self._unstorable(work, error) from error
+        faults.point("store.after_commit")
+        return stamp
 
     def _writing(self, work: Commit, prepared: rows.Prepared) -> commits.Write:
         """What writes ``work``; its bodies are compressed now, or put into files, if they are new.
@@ -522,7 +524,7 @@ class MysqlStore:
         """See :class:`store.base.Store`; in order of stamps, then of storing."""
         sql = rows.READS[detail]
         at = reading.after_page(after)
-        scan = self._cluster.scanning()
+        scan = self._cluster.stream()
         for chunk in reading.stream(scan, crawl, sql, wanted, detail, at):
             for at, row in chunk:
                 page = self._page(crawl, row)
@@ -534,7 +536,7 @@ class MysqlStore:
     ) -> Iterator[tuple[str, Final]]:
         """See :class:`store.base.Store`; ordered by fingerprint."""
         at = reading.after_number(after)
-        scan = self._cluster.scanning()
+        scan = self._cluster.stream()
         while found := scan(partial(reading.finals, crawl=crawl, since_ms=since_ms, after=at)):
             for row in found:
                 yield str(row[1]), rows.final(row)

@@ -33,7 +33,8 @@ class Topology:
     password: str = field(repr=False)
     database: str
     ca: str = ""
-    """CA file against which servers are verified; "" for no TLS."""
+    """CA file against which servers are verified. Without it a connection is encrypted where the
+    server offers that, and nobody is verified."""
     cert: str = ""
     key: str = ""
     lag_seconds: float = LAG_SECONDS

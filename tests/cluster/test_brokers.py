@@ -7,9 +7,9 @@ from pathlib import Path
 import gevent
 
 from schema.errors import Unavailable
-from store.mysql.local import LocalCluster
 from store.mysql.steward import Steward
 from store.steward import steward_of
+from tests.support.mariadb import local_cluster
 from tests.support.redis_server import RedisServer
 from tests.support.system import System, wait_until
 
@@ -17,7 +17,7 @@ from tests.support.system import System, wait_until
 def test_a_broker_that_starts_before_the_masters_waits_and_opens_one(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
-    cluster = LocalCluster(tmp_path / "c")
+    cluster = local_cluster(tmp_path / "c")
     try:
         cluster.start()
         steward = steward_of(cluster.url(), cluster.steward)

@@ -12,13 +12,14 @@ import pytest
 from cli.main import main
 from store.mysql.local import DATABASE, NAMES, LocalCluster, LocalServer, Missing
 from store.steward import steward_of
+from tests.support.mariadb import local_cluster
 from tests.support.system import wait_until
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """Formed; m1 takes writes, m2 acknowledges."""
-    made = LocalCluster(tmp_path / "c")
+    made = local_cluster(tmp_path / "c")
     try:
         made.start()
         steward = steward_of(made.url(), made.steward)
@@ -132,7 +133,7 @@ def test_what_is_missing_is_named_with_the_package(
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)
     with pytest.raises(Missing, match="mariadb-server"):
-        LocalCluster(tmp_path / "c").start()
+        local_cluster(tmp_path / "c").start()
     assert main(["store", "local", "--folder", str(tmp_path / "c")]) == 1
     assert "apt-get install mariadb-server" in capsys.readouterr().err
 
@@ -142,7 +143,7 @@ def test_the_command_starts_shows_hands_over_and_stops(
 ) -> None:
     folder = str(tmp_path / "c")
     monkeypatch.chdir(tmp_path)
-    cluster = LocalCluster(tmp_path / "c")
+    cluster = local_cluster(tmp_path / "c")
     try:
         assert main(["store", "local", "--folder", folder]) == 0
         said = capsys.readouterr().out
@@ -170,7 +171,7 @@ def test_the_command_starts_shows_hands_over_and_stops(
 def test_without_the_servers_the_status_says_that_nobody_may_decide(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster = LocalCluster(tmp_path / "c")
+    cluster = local_cluster(tmp_path / "c")
     monkeypatch.setenv("GREENCRAWL_STORE", cluster.url())
     assert main(["store", "status"]) == 1
     assert "nobody may decide: 0 of 5" in capsys.readouterr().out

@@ -16,17 +16,18 @@ from schema.errors import InvalidConfig, Unavailable
 from store.mysql import topology
 from store.mysql.cluster import Cluster
 from store.mysql.connection import Db
-from store.mysql.local import NAMES, LocalCluster
+from store.mysql.local import NAMES
 from store.mysql.register import Reign
 from store.mysql.steward import Report, Steward
 from store.steward import steward_of
+from tests.support.mariadb import local_cluster
 
 
 class Ring:
     """A formed cluster with a steward that works, and commits that do not stop."""
 
     def __init__(self, folder: Path) -> None:
-        self.local = LocalCluster(folder)
+        self.local = local_cluster(folder)
         self.local.start()
         self.steward = self.new_steward()
         self.steward.form()
@@ -35,8 +36,13 @@ class Ring:
             lambda db: db.execute("CREATE TABLE IF NOT EXISTS t (a BIGINT PRIMARY KEY)")
         )
         self.acknowledged: list[int] = []
-        self.looking = gevent.spawn(self.steward.run)
+        self.second = self.new_steward()
+        self.looking = self.look_after()
         self.writers = [gevent.spawn(self._write) for _ in range(4)]
+
+    def look_after(self) -> list[gevent.Greenlet[..., None]]:
+        """Two stewards side by side, as two brokers have them."""
+        return [gevent.spawn(one.run) for one in (self.steward, self.second)]
 
     def new_steward(self) -> Steward:
         made = steward_of(self.local.url(), self.local.steward)
@@ -125,9 +131,10 @@ class Ring:
         self.cluster.close()
 
     def close(self) -> None:
-        gevent.killall([*self.writers, self.looking])
+        gevent.killall([*self.writers, *self.looking])
         self.cluster.close()
         self.steward.close()
+        self.second.close()
         self.local.stop()
 
 
@@ -182,14 +189,14 @@ def test_frozen_writer_acknowledges_nothing_under_its_old_epoch(ring: Ring) -> N
     ring.local.servers[writer].freeze()
     ring.progress()
     assert ring.reign()[:2] == (epoch + 1, partner)
-    ring.looking.kill()  # nobody closes the old master before it is written to
+    gevent.killall(ring.looking)  # nobody closes the old master before it is written to
     ring.local.servers[writer].thaw()
     lonely = Cluster(topology.parse(ring.local.url({partner: "127.0.0.1:1"})))
     with pytest.raises(Unavailable):  # it reaches the old master only, whose commits hang
         lonely.write(lambda db: db.execute("INSERT INTO t VALUES (-1)"))
     lonely.close()
     assert ring.ask(partner, "SELECT a FROM t WHERE a = -1") == []
-    ring.looking = gevent.spawn(ring.steward.run)
+    ring.looking = ring.look_after()
     report = ring.until(lambda report: any("hang" in note for note in report.notes))
     assert any("kill -9" in note for note in report.notes)
     ring.local.servers[writer].kill()
@@ -261,10 +268,12 @@ def test_stray_transactions_of_a_returning_master_are_reported_and_not_copied(ri
     epoch, writer, partner = ring.reign()
     ring.local.servers[partner].kill()
     ring.until(lambda report: bool(report.reign and not report.reign.partner))
+    gevent.killall(ring.looking)  # it is not to be followed before
     ring.local.servers[partner].start()
     with ring.local.root(partner) as connection, connection.cursor() as db:
         db.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
         db.execute(f"INSERT INTO {ring.local_database}.t VALUES (-2)")
+        ring.looking = ring.look_after()
         report = ring.until(lambda report: any("has not" in note for note in report.notes), 20)
         assert ring.reign() == (epoch, writer, "")
         assert any("stays out" in note for note in report.notes), report.notes

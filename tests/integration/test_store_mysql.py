@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import gevent
+import pymysql
 import pytest
 from msgspec.structs import replace
 
@@ -76,7 +77,7 @@ def test_an_earlier_database_is_refused_until_it_is_migrated(
     tick = store.tick()
     with pytest.raises(InvalidConfig, match=r"0002_pre_more is missing\): run greencrawl migrate"):
         prepare(cluster, newer)
-    with pytest.raises(Unavailable, match="Column count"):
+    with pytest.raises(pymysql.err.OperationalError, match="Column count"):
         migrate(cluster, newer)  # half of it is done
     more.write_text(more.read_text().replace("(1, 2)", "(1)"))
     told: list[str] = []

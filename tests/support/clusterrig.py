@@ -27,6 +27,7 @@ from store.mysql.local import DATABASE, MASTERS, NAMES, LocalCluster
 from store.mysql.steward import Report, Steward
 from store.steward import steward_of
 from tests.support.faultrig import Fault, Result, Rig, Say, run
+from tests.support.mariadb import local_cluster
 from tests.support.system import wait_until
 
 ANSWER_SECONDS = 3.0
@@ -52,7 +53,7 @@ class ClusterRig(Rig):
 
     def start(self) -> None:
         """Ports are chosen first: ``prepare`` may put proxies before them, or mount folders."""
-        self.cluster = LocalCluster(self.folder / "c")
+        self.cluster = local_cluster(self.folder / "c")
         self.use(self.cluster.url())
         super().start()
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -221,18 +222,24 @@ class Partition:
         rig.use(rig.cluster.url({"m1": self.m1.address}))
         self.lonely_url = rig.cluster.url({"m2": self.m2.address})
 
-    def __call__(self, rig: Rig) -> None:
+    def second(self, rig: Rig) -> Sequence[str]:
+        """Start the lonely worker, before there is work; seeds nothing further."""
         rig = _cluster(rig)
-        log = rig.folder / "acknowledged beside m1"
+        self.log = rig.folder / "acknowledged beside m1"
         given: dict[str, Any] = {
             **rig.settings, "worker_id": "lonely", "store": self.lonely_url,
             "store_steward": "", "data": str(rig.folder / "data2"),
             "broker": f"http://127.0.0.1:{rig.system.port}",
         }  # fmt: skip
         lonely = System(rig.folder / "lonely", [rig.redis.url], **given)
-        rig.stack.enter_context(lonely).start_worker(f"{POINT}>{log.absolute()}")
-        wait_until(log.exists, 30, "the lonely worker has begun")
-        wait_until(log.read_text, 30, "the lonely worker has committed")
+        rig.stack.enter_context(lonely).start_worker(f"{POINT}>{self.log.absolute()}")
+        wait_until(self.log.exists, 90, "the lonely worker has begun")
+        return ()
+
+    def __call__(self, rig: Rig) -> None:
+        rig = _cluster(rig)
+        log = self.log
+        wait_until(log.read_text, 90, "the lonely worker has committed")
         rig.until_at_stake()
         with rig.blow("two workers and two masters apart"):
             self.m1.drop()
@@ -292,7 +299,7 @@ PARTITION = Fault(
     _PARTITION,
     "a master without an acknowledger commits nothing; a majority of votes opens the other",
     rows=(6,), web=WEB, delay=0.05, settings=SETTINGS, refetched="any",
-    prepare=_PARTITION.prepare, done_seconds=180,
+    prepare=_PARTITION.prepare, seeds_extra=_PARTITION.second, done_seconds=180,
 )  # fmt: skip
 
 

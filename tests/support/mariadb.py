@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 
 from store.mysql.local import DATABASE as DATABASE
-from store.mysql.local import PLAIN, LocalServer, free_ports
+from store.mysql.local import PLAIN, LocalCluster, LocalServer, free_ports, template
 
 USER, PASSWORD = "greencrawl", "geheim"
 
@@ -40,3 +44,18 @@ class MariaDb(LocalServer):
                 db.execute(f"CREATE DATABASE {DATABASE}")
                 db.execute(f"GRANT ALL ON *.* TO {USER}@'%' IDENTIFIED BY '{PASSWORD}'")
         return self
+
+
+def local_cluster(folder: Path) -> LocalCluster:
+    """Two masters and three replicas, from an empty data folder that is made once a process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "template").exists():
+        (folder / "template").symlink_to(_template())
+    return LocalCluster(folder)
+
+
+@cache
+def _template() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="mariadb-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return template(folder)

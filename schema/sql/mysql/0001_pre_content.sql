@@ -8,18 +8,19 @@
 -- batches, purges, rows of the overflow and places are numbers that the client makes: milliseconds
 -- since 2026 << 22, plus a sequence that begins at random in each millisecond.
 --
--- Bytes a page, for 100 million pages (InnoDB: 20 bytes of header, transaction and pointer a row;
--- leaves 69 % full where keys come in random order, 94 % where they come in order):
+-- Bytes a page, for 100 million pages. A row of an index is its columns and 20 bytes of header,
+-- transaction and pointer (6 in a secondary one), in leaves that are 50 to 70 % full where keys do
+-- not come in order; "measured" is the size on disk for 300,000 pages on MariaDB 10.11:
 --
---   pages           4+8+8+8+8+2+4+17+4+4 = 67, +20 = 87      / 0.69 = 126   random    12.6 GB
---     by stamp      4+8+8+8+2+8 = 38, +6 = 44                / 0.94 =  47   in order   4.7 GB
---     by host       4+4+8+8+8 = 32, +6 = 38                  / 0.75 =  51   by host    5.1 GB
---   digests         4+17+8+4 = 33, +20 = 53                  / 0.69 =  77   random     7.7 GB
+--   pages           4+8+8+8+8+2+4+17+4+4 = 67, +20 =  87   measured 152   random       15.2 GB
+--     by stamp      4+8+8+8+2+8          = 38,  +6 =  44   measured  72   at the end    7.2 GB
+--     by host       4+4+8+8+8            = 32,  +6 =  38   measured  65   by host       6.5 GB
+--   digests         4+17+8+4             = 33, +20 =  53   measured 100   random       10.0 GB
 --   contents        100 + URL 80 + headers 300 + title 60 + links 900 + text 2,500, in order: 400 GB
---   bodies          60 + body (20 KB of HTML are 5 KB), in order                              500 GB
---   attempts        110 + URL 80, by month: random within it                        190 + 20 = 21 GB
+--   bodies          60 + body (20 KB of HTML are 5 KB), in order:                             500 GB
+--   attempts        130 + URL 80, by month, random within it:                                  30 GB
 --
--- What is met in random order, and so wants to be in memory, is `pages` and `digests`: 20 GB. The
+-- What is met in random order, and so wants to be in memory, is `pages` and `digests`: 25 GB. The
 -- wide rows are written at the end of their tables and read by the place that the narrow ones name.
 
 -- The last number given, by what is counted.

@@ -1,0 +1,139 @@
+"""Which reign follows from what a steward sees, case by case; the servers are in tests/cluster."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from store.mysql.observe import Following, Observation
+from store.mysql.register import Reign
+from store.mysql.steward import Steward, notes
+from store.mysql.topology import parse
+
+URL = "mysql://u:p@m1,m2/db?replicas=r1"
+M1, M2, R1 = parse(URL).servers
+A, B = str(M1), str(M2)
+RING = Reign(3, A, B)
+ALONE = Reign(3, A)
+WRITER = Observation(
+    server=M1, read_only=False, open=True, epoch=3, position={3: 100}, asks_ack=True,
+    acknowledged=True, clients=1, acks=7, strict=True, wait_point="AFTER_SYNC",
+)  # fmt: skip
+COPY = Following(leader=A, fetching=True, applying=True, fetched={3: 100})
+PARTNER = Observation(
+    server=M2, epoch=3, position={3: 99}, following=COPY, strict=True, wait_point="AFTER_SYNC"
+)
+CLOSED = replace(WRITER, read_only=True)
+STOPPED = replace(COPY, fetching=False, applying=False, stopped=True)
+
+
+def gone(one: Observation) -> Observation:
+    return replace(one, error="connection refused")
+
+
+class Watch:
+    """A steward that is shown observations, at times of a clock that is turned by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.steward = Steward(parse(URL), clock=lambda: self.now)
+
+    def due(self, reign: Reign, writer: Observation, other: Observation, after: float = 0) -> Reign:
+        """What is due when it has been so for ``after`` seconds."""
+        seen = {one.name: one for one in (writer, other)}
+        found = self.steward._due(reign, seen)
+        for _ in range(round(after)):
+            self.now += 1
+            found = self.steward._due(reign, seen)
+        return found
+
+
+def test_nothing_follows_while_all_is_well() -> None:
+    assert Watch().due(RING, WRITER, PARTNER, after=60) == RING
+    assert Watch().due(ALONE, WRITER, gone(PARTNER), after=60) == ALONE
+
+
+def test_lost_writer_is_followed_by_its_partner_after_a_while() -> None:
+    assert Watch().due(RING, gone(WRITER), PARTNER, after=4) == RING
+    assert Watch().due(RING, gone(WRITER), PARTNER, after=5) == Reign(4, B)
+
+
+def test_short_absences_do_not_add_up() -> None:
+    watch = Watch()
+    for _ in range(5):
+        assert watch.due(RING, gone(WRITER), PARTNER, after=3) == RING
+        assert watch.due(RING, WRITER, PARTNER, after=1) == RING
+
+
+def test_partner_that_was_started_anew_does_not_take_over_but_is_left() -> None:
+    fresh = replace(PARTNER, following=STOPPED)
+    assert Watch().due(RING, gone(WRITER), fresh, after=60) == RING
+    assert Watch().due(RING, WRITER, fresh) == ALONE
+    assert Watch().due(RING, WRITER, replace(PARTNER, following=None)) == ALONE
+
+
+def test_lost_partner_is_left_after_a_while() -> None:
+    assert Watch().due(RING, WRITER, gone(PARTNER), after=4) == RING
+    assert Watch().due(RING, WRITER, gone(PARTNER), after=5) == ALONE
+
+
+def test_partner_that_is_up_and_acknowledges_nothing_is_left() -> None:
+    assert Watch().due(RING, replace(WRITER, clients=0), PARTNER, after=5) == ALONE
+    assert Watch().due(RING, replace(WRITER, acknowledged=False), PARTNER, after=5) == ALONE
+    stuck = replace(WRITER, hanging=2)
+    assert Watch().due(RING, stuck, PARTNER, after=6) == ALONE
+    watch = Watch()
+    for acks in range(20):  # commits wait at every look, but never the same
+        assert watch.due(RING, replace(stuck, acks=acks), PARTNER, after=0) == RING
+        watch.now += 1
+
+
+def test_writer_that_was_started_anew_hands_over_to_who_has_it_all() -> None:
+    assert Watch().due(RING, CLOSED, PARTNER) == Reign(4, B)
+    behind = replace(PARTNER, following=replace(COPY, fetched={3: 98}))
+    assert Watch().due(RING, CLOSED, behind) == Reign(4, A)
+    both = replace(PARTNER, position={3: 101}, following=STOPPED)
+    assert Watch().due(RING, CLOSED, both) == Reign(4, B)
+    assert Watch().due(RING, CLOSED, replace(both, position={3: 99})) == Reign(4, A)
+
+
+def test_writer_that_was_started_anew_waits_for_its_partner_but_not_for_ever() -> None:
+    assert Watch().due(RING, CLOSED, gone(PARTNER), after=19) == RING
+    assert Watch().due(RING, CLOSED, gone(PARTNER), after=20) == Reign(4, A)
+
+
+def test_lone_writer_has_no_successor_and_rules_anew_after_a_start() -> None:
+    assert Watch().due(ALONE, gone(WRITER), PARTNER, after=600) == ALONE
+    assert Watch().due(ALONE, CLOSED, PARTNER) == Reign(4, A)
+    assert Watch().due(ALONE, replace(WRITER, open=False, epoch=4), PARTNER) == Reign(5, A)
+
+
+def test_new_writer_that_was_not_opened_yet_keeps_its_reign() -> None:
+    taken = Reign(4, B)
+    assert Watch().due(taken, PARTNER, gone(WRITER), after=60) == taken
+
+
+def test_partner_with_transactions_of_its_own_is_left() -> None:
+    stray = replace(PARTNER, position={3: 99, 1_000_002: 1})
+    assert Watch().due(RING, WRITER, stray) == ALONE
+    ahead = replace(PARTNER, position={3: 140})  # seen a moment later than the writer
+    assert Watch().due(RING, WRITER, ahead, after=60) == RING
+
+
+def test_notes_say_what_to_do() -> None:
+    def said(reign: Reign | None, *seen: Observation) -> str:
+        return "\n".join(notes(parse(URL), reign, {one.name: one for one in seen}))
+
+    assert said(RING, WRITER, PARTNER) == ""
+    assert "greencrawl store form" in said(None, WRITER)
+    assert "takeover --lose" in said(ALONE, gone(WRITER), PARTNER)
+    assert "takeover --lose" not in said(RING, gone(WRITER), PARTNER)
+    assert "started anew" in said(RING, gone(WRITER), replace(PARTNER, following=STOPPED))
+    assert "kill -9" in said(Reign(4, B), replace(PARTNER, open=True, epoch=4, read_only=False),
+                             replace(WRITER, hanging=3))  # fmt: skip
+    stray = replace(PARTNER, position={7: 2})
+    assert f"{B} has 2 transactions" in said(ALONE, WRITER, stray)
+    late = replace(PARTNER, following=replace(COPY, fetched={3: 5000}))
+    assert "has yet to apply 4901" in said(RING, WRITER, late)
+    assert "gtid_strict_mode" in said(RING, WRITER, replace(PARTNER, strict=False))
+    assert "AFTER_SYNC" in said(RING, replace(WRITER, wait_point="AFTER_COMMIT"), PARTNER)
+    assert "does not name it" in said(Reign(1, "elsewhere:3306"), WRITER)
