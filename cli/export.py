@@ -6,12 +6,12 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
 from cli import choose, reach
-from schema.errors import InvalidConfig, InvalidUrl
+from schema.errors import GreencrawlError, InvalidConfig, InvalidUrl
 from schema.moments import SINCE, STATUS, since_ms, status_range
 from schema.records import Crawl, PageFilter
 from schema.urls import canonicalise, host_of
@@ -44,7 +44,7 @@ _SHOW_SECONDS = 0.2
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Write there; the same command continues one that was interrupted.  "
-    "[default: standard output]",
+    "[default: standard output, as -]",
 )
 @click.option("--bodies", is_flag=True, help="Include page bodies, base64; WARC always does.")
 @click.option("--pages-only", is_flag=True, help="Leave out the URLs that came to no page.")
@@ -84,8 +84,11 @@ def export(
         chosen = Wanted(
             crawl=choose.one(store.crawls(), crawl or named), pages=wanted, pages_only=pages_only
         )
-        if output is None:
+        if output is None or output == Path("-"):
             _to_stdout(store, chosen, typed)
+        elif output.exists() and not output.is_file():
+            with _special(output) as out:
+                _stream(store, chosen, typed, out)
         else:
             _to_file(store, chosen, typed, output, restart)
 
@@ -120,8 +123,20 @@ def _format(typed: Mapping[str, Any], crawl: Crawl, name: str = "") -> Format:
 
 
 def _to_stdout(store: Store, wanted: Wanted, typed: Mapping[str, Any]) -> None:
-    position = export_all(store, wanted, _format(typed, wanted.crawl), sys.stdout.buffer)
-    sys.stdout.buffer.flush()
+    _stream(store, wanted, typed, sys.stdout.buffer)
+
+
+def _special(output: Path) -> BinaryIO:
+    """A pipe or a device is written to, never replaced by a file."""
+    try:
+        return output.open("wb")
+    except OSError as error:
+        raise GreencrawlError(f"cannot write {output}: {error.strerror}") from error
+
+
+def _stream(store: Store, wanted: Wanted, typed: Mapping[str, Any], out: BinaryIO) -> None:
+    position = export_all(store, wanted, _format(typed, wanted.crawl), out)
+    out.flush()
     if position.no_body:
         click.echo(_unkept(position), err=True)
 
@@ -173,7 +188,7 @@ def _summary(position: Position, typed: Mapping[str, Any], output: Path) -> str:
 def _unkept(position: Position) -> str:
     return (
         f"{position.no_body:,} pages without their body: it was not kept (the crawl's option "
-        f"bodies), or its file cannot be read"
+        f"bodies), or its file cannot be read (is GREENCRAWL_BODIES set as for the workers?)"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 
@@ -21,6 +22,7 @@ from cli.store import store
 from cli.up import up
 from schema.errors import GreencrawlError, InvalidConfig, Refused
 
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _TOKEN = "; set GREENCRAWL_ADMIN_TOKEN to the broker's"
 
 
@@ -62,6 +64,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # Whoever read our output has seen enough; the interpreter must not try to flush the rest.
         sys.stdout = None
+        return 1
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        sys.stdout = None  # as above
+        click.echo(f"greencrawl: cannot write the output: {error.strerror}", err=True)
         return 1
     return code if isinstance(code, int) else 0
 

@@ -18,9 +18,10 @@ from store.migrate import Migration
 def migrate(post: bool, dry_run: bool, data: str | None) -> None:
     """Bring the store up to date.
 
-    Processes do the first part by themselves when they open the store, while older ones go on. The
-    second part, --post, is for when all brokers and workers are of the new version; on SQLite the
-    next process that has the file for itself does it, too.
+    The first part goes before processes of the new version, while older ones go on; on SQLite they
+    do it by themselves, and so does everyone who finds a store empty. The second part, --post, is
+    for when all brokers and workers are of the new version; on SQLite the next process that has
+    the file for itself does it, too.
     """
     settings = reach.load(data)
     where = mask_url(settings.store_url)

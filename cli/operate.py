@@ -40,7 +40,7 @@ def resume(crawl: str | None, data: str | None) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @reach.data_option
 def delete(crawl: str, yes: bool, data: str | None) -> None:
-    """Delete a crawl with all that is stored of it.
+    """Delete a crawl with all that is stored of it, but for WARC files (docs/export.md).
 
     Its name is free at once. Waits until all is gone; the broker goes on if you do not.
     """

@@ -232,7 +232,9 @@ def page(
 
     It is named by its URL or by its id, as `greencrawl pages --json` shows it.
     """
-    if output is not None and what is None:
+    if output == Path("-"):
+        output = None
+    elif output is not None and what is None:
         raise click.UsageError("-o goes with --text or --body")
     if what == "body" and output is None and sys.stdout.isatty():
         raise click.UsageError("a body may hold anything: name a file (-o FILE) or use a pipe")

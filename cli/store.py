@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 import msgspec
@@ -17,6 +18,7 @@ from cli.display import printable, size
 from schema import log
 from schema.errors import GreencrawlError, InvalidConfig
 from schema.settings import Settings, mask_url
+from store.connection import translated
 from store.mysql import topology
 from store.mysql.cluster import Cluster
 from store.mysql.connection import Db
@@ -47,10 +49,12 @@ def status(as_json: bool, data: str | None) -> int:
     """
     settings = reach.load(data)
     path = reach.sqlite_path(settings)
+    steward = steward_of(settings.store_url, settings.store_steward)
+    if as_json and steward is None:
+        raise click.UsageError("--json is for a ring of two masters, and GREENCRAWL_STORE is none")
     if path is not None:
         _show_file(path)
         return 0
-    steward = steward_of(settings.store_url, settings.store_steward)
     if steward is None:
         _show_server(settings)
         return 0
@@ -94,6 +98,7 @@ def takeover(server: str, lose: bool, yes: bool) -> None:
         click.confirm("Pages that only the present writer has are given up. Go on?", abort=True)
     with closing(_steward()) as steward:
         _say(steward.hand_over(server, lose=lose))
+    click.echo("the brokers let the other master follow it")
 
 
 @store.command()
@@ -137,7 +142,7 @@ def local(folder: str, stop: bool) -> None:
         "\nTo use it:\n"
         f"  export GREENCRAWL_STORE='{cluster.url()}'\n"
         f"  export GREENCRAWL_STORE_STEWARD={cluster.steward}\n"
-        "  ./greencrawl crawl --demo\n"
+        "  ./greencrawl crawl https://example.org/ --max-pages 50\n"
         "  ./greencrawl store status\n"
         "The second is for brokers and `greencrawl store`. make cluster-stop stops the servers; "
         f"their data is in {folder}."
@@ -189,7 +194,8 @@ def _notes(report: Report) -> list[str]:
     new = [one.up and not one.epoch for one in report.servers]
     if report.reign is None and all(new):
         return ["these servers form no store yet: greencrawl store form"]
-    return list(report.notes)
+    away = [f"{one.name}: {one.error}" for one in report.servers if not one.up and one.error]
+    return [*report.notes, *away]
 
 
 def _role(one: Observation, reign: Reign | None, *, master: bool) -> str:
@@ -230,7 +236,12 @@ def _show_file(path: Path) -> None:
     """A SQLite store: its size, and how many rows its tables have."""
     if not path.exists():
         raise GreencrawlError(f"nothing has been crawled into {path.parent} yet; see --data")
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+    with (
+        translated(path),
+        closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database,
+    ):
+        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'migrations'").fetchone():
+            raise GreencrawlError(f"{path} is no store of Greencrawl's")
         names = [
             name
             for (name,) in database.execute(

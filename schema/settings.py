@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from schema.errors import InvalidConfig
 
 PREFIX = "GREENCRAWL_"
+_PASSWORD = re.compile(r"^([a-z]+://[^:/?#@]*):.*@", re.DOTALL)
+"""Up to the last "@", which no server's name has."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -280,12 +283,12 @@ def load(environ: Mapping[str, str] | None = None, **overrides: str) -> Settings
 
 
 def mask_url(url: str) -> str:
-    """The URL with its password, if any, shown as ***."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    _, _, servers = parts.netloc.rpartition("@")  # one, or several with commas between
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{servers}"))
+    """The URL with its password, if any, shown as ***.
+
+    One that should have been percent-encoded ("/", "#", "?", "@") is hidden as well: whoever reads
+    the URL later refuses it, but it is logged before.
+    """
+    return _PASSWORD.sub(r"\1:***@", url)
 
 
 def masked(settings: Settings) -> dict[str, str]:

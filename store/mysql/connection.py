@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 
 import pymysql
@@ -86,8 +87,22 @@ def connect(
             db.execute(SESSION)
             db.execute(ISOLATION)
     except (pymysql.MySQLError, OSError) as error:
+        if topology.ca:
+            _check_files(topology)
         raise (translate(error, server) or error) from error
     return connection
+
+
+def _check_files(topology: Topology) -> None:
+    """Raises InvalidConfig if it is our own files that are wrong: no server would ever answer."""
+    try:
+        context = ssl.create_default_context(cafile=topology.ca)
+        if topology.cert:
+            context.load_cert_chain(topology.cert, topology.key)
+    except OSError as error:  # an ssl.SSLError is one
+        files = ", ".join(filter(None, (topology.ca, topology.cert, topology.key)))
+        what = f"cannot use {files}: {error.strerror or error}"
+        raise InvalidConfig([("GREENCRAWL_STORE", what)]) from error
 
 
 def code_of(error: BaseException) -> int:

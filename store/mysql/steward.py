@@ -459,7 +459,18 @@ class Steward:
         if not self._change(reign, wanted):
             raise Unavailable("somebody else changed who takes writes: look again")
         self._open(wanted)
+        self._until_joined()
         return wanted
+
+    def _until_joined(self) -> None:
+        """Rounds until the new writer has a partner, if the other master is up; not for long."""
+        end = self._clock() + 5 * JOIN_SECONDS
+        while self._clock() < end:
+            report = self.round()
+            reign, seen = report.reign, {one.name: one for one in report.servers}
+            if reign is None or reign.partner or not seen[self._other_name(reign.writer)].up:
+                return
+            gevent.sleep(0.1)
 
     def _end(self, reign: Reign, to: str, *, lose: bool) -> None:
         """End a reign in order: no transaction runs, and ``to`` has fetched them all."""

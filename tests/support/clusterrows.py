@@ -233,13 +233,13 @@ class Partition:
         }  # fmt: skip
         lonely = System(rig.folder / "lonely", [rig.redis.url], **given)
         rig.stack.enter_context(lonely).start_worker(f"{POINT}>{self.log.absolute()}")
-        wait_until(self.log.exists, 30, "the lonely worker has begun")
+        wait_until(self.log.exists, 90, "the lonely worker has begun")
         return ()
 
     def __call__(self, rig: Rig) -> None:
         rig = _cluster(rig)
         log = self.log
-        wait_until(log.read_text, 30, "the lonely worker has committed")
+        wait_until(log.read_text, 90, "the lonely worker has committed")
         rig.until_at_stake()
         with rig.blow("two workers and two masters apart"):
             self.m1.drop()

@@ -303,7 +303,7 @@ class StoreContract(ContentContract):
 
         def claim(batch: int) -> None:
             claimed.append(batch)
-            time.sleep(0.1)  # the other looks meanwhile
+            time.sleep(0.5)  # the other looks meanwhile
             claimed.append(batch)
 
         seeding = gevent.spawn(store.add_seeds, crawl, links("http://example.org/"), claim=claim)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
+import os
 import re
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -357,3 +361,83 @@ def test_what_only_the_writer_has_is_given_up_only_on_a_yes(
     code, out, _ = run(capsys, "store", "takeover", "--lose")
     assert code == 130
     assert "Go on?" in out
+
+
+def test_store_status_of_what_is_no_store_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "other.sqlite")) as database:
+        database.execute("CREATE TABLE theirs (a)")
+    (tmp_path / "empty.sqlite").touch()
+    (tmp_path / "junk.sqlite").write_bytes(b"junk " * 1000)
+    for name, said in (("other", "no store of"), ("empty", "no store of"), ("junk", "damaged")):
+        monkeypatch.setenv("GREENCRAWL_STORE", f"sqlite:///{tmp_path / name}.sqlite")
+        code, _, err = run(capsys, "store", "status")
+        assert code == 1
+        assert said in err
+
+
+def test_store_status_finds_a_file_in_a_folder_of_any_name(
+    filled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = filled.rename(filled.with_name("a?b#c%20"))
+    assert run(capsys, "store", "status", "--data", str(odd))[0] == 0
+
+
+def test_a_file_is_not_described_in_json(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "store", "status", "--json", "--data", str(filled))
+    assert (code, out) == (2, "")
+    assert "ring" in err
+
+
+@pytest.mark.parametrize(
+    "command", [["export"], ["pages"], ["page", "https://example.org/"], ["migrate"]]
+)
+def test_a_full_disk_under_the_output_is_one_clear_error(filled: Path, command: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "cli", *command, "--data", str(filled)],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment(),
+        )  # fmt: skip
+    assert ended.returncode == 1
+    assert ended.stderr == "greencrawl: cannot write the output: No space left on device\n"
+
+
+def test_an_export_into_a_pipe_by_name_leaves_the_pipe_there(filled: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:
+        try:
+            ended = subprocess.run(
+                [sys.executable, "-m", "cli", "export", "-o", pipe, "--data", str(filled)],
+                check=False, env=environment(), timeout=60,
+            )  # fmt: skip
+            assert reader.communicate(timeout=10)[0].count("\n") == 3
+        finally:
+            reader.kill()
+    assert ended.returncode == 0
+    assert pipe.is_fifo()
+    assert sorted(tmp_path.glob("pipe*")) == [pipe]
+
+
+def test_export_to_a_dash_is_to_standard_output(
+    filled: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert main(["export", "-o", "-", "--data", str(filled)]) == 0
+    assert main(["page", "https://example.org/", "--text", "-o", "-", "--data", str(filled)]) == 0
+    assert not list(tmp_path.glob("-*"))
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+
+
+def test_store_status_says_why_a_server_counts_as_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GREENCRAWL_STORE", "mysql://u:s3cret@127.0.0.1:1,127.0.0.1:2/db")
+    code, out, err = run(capsys, "store", "status")
+    assert code == 1
+    assert "! 127.0.0.1:2: " in out
+    assert "Connection refused" in out
+    assert "s3cret" not in out + err

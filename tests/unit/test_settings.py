@@ -81,6 +81,15 @@ def test_secrets_never_appear_in_what_is_logged_or_refused() -> None:
         load({"GREENCRAWL_STORE_STEWARD": "s3cret-without-a-user"})
     assert "s3cret" not in str(refused.value)
     assert mask_url("redis://db.example") == "redis://db.example"
+    assert mask_url("sqlite:////srv/a:b@c/x.sqlite") == "sqlite:////srv/a:b@c/x.sqlite"
+
+
+@pytest.mark.parametrize("password", ["s3/cret", "s3#cret", "s3?cret", "s3@cret", "s3:cret@/x"])
+def test_a_password_that_nobody_encoded_is_hidden_too(password: str) -> None:
+    assert (
+        mask_url(f"mysql://u:{password}@m1,m2:3307/db?lag=3") == "mysql://u:***@m1,m2:3307/db?lag=3"
+    )
+    assert mask_url(f"redis://:{password}@h:6379/0") == "redis://:***@h:6379/0"
 
 
 def test_a_fault_point_kills_at_its_nth_pass_without_clean_up() -> None:
