@@ -32,6 +32,9 @@ AWAY_SECONDS = 5.0
 ACT_SECONDS = 20.0
 """What is done on a server under the lock may take longer: to stop fetching takes seconds where the
 one that is fetched from is dead."""
+SILENT_SECONDS = 4
+"""A server that hears nothing from its leader, which says something every second, for so long takes
+the connection for lost. It decides a takeover, so it must be short."""
 APPLIERS = 8
 """Threads that apply what was fetched; one alone falls behind a writer that commits in groups."""
 ENDLESS_MS = 4_294_967_295
@@ -305,7 +308,7 @@ class Admin:
     def start_following(self, until: str = "") -> None:
         """Go on where it stopped."""
         if self.slave().get("Slave_SQL_Running") != "Yes":
-            self.set_global(slave_parallel_threads=APPLIERS)
+            self.set_global(slave_parallel_threads=APPLIERS, slave_net_timeout=SILENT_SECONDS)
         self.execute(
             f"START SLAVE UNTIL master_gtid_pos = '{_quoted(until)}'" if until else "START SLAVE"
         )

@@ -151,11 +151,15 @@ class Steward:
         other_lost = self._lasts(f"{other.name} lost", gone)
         stuck = self._lasts(f"{writer.name} stuck", self._stuck(reign, writer))
         if not reign.partner:
-            again = writer.up and writer.epoch >= reign.epoch and not _takes_writes(writer, reign)
+            opening = writer.open and writer.domain == reign.epoch  # by another steward, just now
+            ended = writer.epoch >= reign.epoch and not _takes_writes(writer, reign)
+            again = writer.up and ended and not opening
             return Reign(writer.epoch + 1, writer.name) if again else reign
         taken_over = Reign(reign.epoch + 1, other.name)
         if not writer.up:
-            ready = other.up and _copies(other, writer)
+            # What it still sends to its partner it may still acknowledge: only we are cut off then.
+            silent = other.following is not None and not other.following.fetching
+            ready = other.up and _copies(other, writer) and (silent or writer.refusal == "busy")
             return taken_over if ready and lost >= self._down_seconds else reign
         if not _takes_writes(writer, reign):
             if other.up:
@@ -581,6 +585,8 @@ def notes(topology: Topology, reign: Reign | None, seen: dict[str, Observation])
             remedy = ": it stood alone, so no other server has all that was acknowledged"
         elif partner is not None and partner.up and not _copies(partner, writer):
             remedy = f": {partner.name} was started anew, and may lack what it acknowledged"
+        elif partner is not None and partner.following and partner.following.fetching:
+            found.append(f"{partner.name} still reaches it: perhaps only this machine does not")
         if remedy:
             remedy += ". Start it, or give up what only it has: greencrawl store takeover --lose"
         found.append(f"{writer.name} takes writes and is away ({writer.error}){remedy}")

@@ -546,11 +546,11 @@ class MysqlStore:
 
     def prepare_months(self, now_ms: int) -> None:
         """See :class:`store.base.Store`."""
-        self._cluster.write(lambda db: months.prepare(db, now_ms))
+        self._cluster.write(lambda db: months.prepare(db, now_ms), seconds=LONG_SECONDS)
 
     def drop_months(self, before_ms: int) -> int:
         """See :class:`store.base.Store`."""
-        return self._cluster.write(lambda db: months.drop(db, before_ms))
+        return self._cluster.write(lambda db: months.drop(db, before_ms), seconds=LONG_SECONDS)
 
     def close(self) -> None:
         """Close connections and files. Idempotent."""

@@ -23,6 +23,7 @@ PARTNER = Observation(
     server=M2, epoch=3, position={3: 99}, following=COPY, strict=True, wait_point="AFTER_SYNC",
     domain=JOINED + 3,
 )  # fmt: skip
+BEREFT = replace(PARTNER, following=replace(COPY, fetching=False))
 CLOSED = replace(WRITER, read_only=True)
 STOPPED = replace(COPY, fetching=False, applying=False, stopped=True)
 
@@ -54,8 +55,8 @@ def test_nothing_follows_while_all_is_well() -> None:
 
 
 def test_lost_writer_is_followed_by_its_partner_after_a_while() -> None:
-    assert Watch().due(RING, gone(WRITER), PARTNER, after=4) == RING
-    assert Watch().due(RING, gone(WRITER), PARTNER, after=5) == Reign(4, B)
+    assert Watch().due(RING, gone(WRITER), BEREFT, after=4) == RING
+    assert Watch().due(RING, gone(WRITER), BEREFT, after=5) == Reign(4, B)
 
 
 def test_writer_that_refuses_us_is_lost_only_when_nothing_arrives_from_it() -> None:
@@ -79,10 +80,21 @@ def test_partner_that_follows_by_itself_after_a_start_does_not_take_over() -> No
     assert Watch().due(RING, WRITER, fresh) == ALONE
 
 
+def test_writer_that_still_reaches_its_partner_is_not_taken_over() -> None:
+    """It is this steward that is cut off."""
+    reached = replace(PARTNER, following=replace(COPY, fetching=True))
+    assert Watch().due(RING, gone(WRITER), reached, after=60) == RING
+
+
+def test_writer_that_is_just_being_opened_keeps_its_epoch() -> None:
+    half = replace(WRITER, read_only=True, domain=3)
+    assert Watch().due(ALONE, half, PARTNER, after=60) == ALONE
+
+
 def test_short_absences_do_not_add_up() -> None:
     watch = Watch()
     for _ in range(5):
-        assert watch.due(RING, gone(WRITER), PARTNER, after=3) == RING
+        assert watch.due(RING, gone(WRITER), BEREFT, after=3) == RING
         assert watch.due(RING, WRITER, PARTNER, after=1) == RING
 
 
@@ -149,6 +161,8 @@ def test_notes_say_what_to_do() -> None:
     assert "greencrawl store form" in said(None, WRITER)
     assert "takeover --lose" in said(ALONE, gone(WRITER), PARTNER)
     assert "takeover --lose" not in said(RING, gone(WRITER), PARTNER)
+    assert "still reaches it" in said(RING, gone(WRITER), PARTNER)
+    assert "still reaches it" not in said(RING, gone(WRITER), BEREFT)
     assert "started anew" in said(RING, gone(WRITER), replace(PARTNER, following=STOPPED))
     assert "kill -9" in said(Reign(4, B), replace(PARTNER, open=True, epoch=4, read_only=False),
                              replace(WRITER, hanging=3))  # fmt: skip
