@@ -131,9 +131,11 @@ class ClusterRig(Rig):
             error.add_note("\n".join(self.report().notes))
             raise
 
-    def in_flight(self, name: str) -> int:
-        """Transactions that run on a server."""
-        [(count,)] = self.ask(name, "SELECT COUNT(*) FROM information_schema.innodb_trx")
+    def hanging(self, name: str) -> int:
+        """Commits on a server that wait for an acknowledgement."""
+        [(_, count)] = self.ask(
+            name, "SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_master_wait_sessions'"
+        )
         return int(count)
 
     # -- what is in SQL

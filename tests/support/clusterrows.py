@@ -40,14 +40,23 @@ def _until_taken_over(rig: ClusterRig, old: str) -> None:
 
 
 def kill_writer(rig: Rig) -> None:
-    """kill -9 the writing master while transactions run; it comes back, and rejoins."""
+    """kill -9 the writing master while commits wait for the other; it comes back, and rejoins.
+
+    The other is held up for as long as that takes, so that the blow falls on such commits.
+    """
     rig = _cluster(rig)
     old = rig.writer()
-    wait_until(lambda: rig.in_flight(old) > 0, 20, "a transaction runs", every=0.0)
-    with rig.blow("kill -9 of the writing master"):
-        rig.notes["transactions in flight"] = rig.in_flight(old)
-        rig.cluster.servers[old].kill()
-        _until_taken_over(rig, old)
+    partner = rig.cluster.servers[rig.other(old)]
+    partner.freeze()
+    try:
+        wait_until(lambda: rig.hanging(old) > 0, 20, "a commit waits", every=0.05)
+        with rig.blow("kill -9 of the writing master"):
+            rig.notes["commits that waited"] = rig.hanging(old)
+            rig.cluster.servers[old].kill()
+            partner.thaw()
+            _until_taken_over(rig, old)
+    finally:
+        partner.thaw()
     rig.notes["takeover s"] = round(rig.blows[-1].over - rig.blows[-1].at, 1)
     survivor = rig.other(old)
     before = {url for at, url in rig.acked() if at < rig.blows[-1].at}
@@ -250,7 +259,7 @@ class Partition:
                 lambda: any(at > taken for at, _ in rig.acked()), 30, "a commit on the new writer"
             )
             time.sleep(5.0)
-            rig.notes["transactions open on m1"] = rig.in_flight("m1")
+            rig.notes["commits that waited on m1"] = rig.hanging("m1")
             lines = [line.partition("\t") for line in log.read_text().splitlines()]
             late = [url for at, _, url in lines if float(at) > taken]
             if late:
