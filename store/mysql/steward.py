@@ -462,18 +462,27 @@ class Steward:
         wanted = Reign(reign.epoch + 1, to)
         if not self._change(reign, wanted):
             raise Unavailable("somebody else changed who takes writes: look again")
-        self._open(wanted)
-        self._until_joined()
+        self._until_joined(wanted)
         return wanted
 
-    def _until_joined(self) -> None:
-        """Rounds until the new writer has a partner, if the other master is up; not for long."""
-        end = self._clock() + 5 * JOIN_SECONDS
-        while self._clock() < end:
+    def _until_joined(self, wanted: Reign) -> None:
+        """Rounds until the new writer is open, and has a partner if the other master is up.
+
+        Other stewards may do the same meanwhile. Raises Unavailable if it is not open in time.
+        """
+        end = self._clock() + DRAIN_SECONDS
+        while True:
             report = self.round()
-            reign, seen = report.reign, {one.name: one for one in report.servers}
-            if reign is None or reign.partner or not seen[self._other_name(reign.writer)].up:
+            seen = {one.name: one for one in report.servers}
+            reign, other = report.reign, seen[self._other_name(wanted.writer)]
+            opened = _takes_writes(seen[wanted.writer], wanted)
+            if opened and (reign is None or reign != wanted or not other.up):
                 return
+            late = self._clock() - end
+            if late > 0 or (opened and late > 5 * JOIN_SECONDS - DRAIN_SECONDS):
+                if opened:
+                    return
+                raise Unavailable(f"{wanted.writer} is not open yet: {'; '.join(report.notes)}")
             gevent.sleep(0.1)
 
     def _end(self, reign: Reign, to: str, *, lose: bool) -> None:
