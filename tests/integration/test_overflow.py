@@ -394,7 +394,7 @@ def test_a_deletion_that_waits_for_its_node_holds_up_no_other(
 ) -> None:
     second = RedisServer(tmp_path / "second").start()
     try:
-        frontier = Frontier([redis_server.url, second.url], store, partitions=4, create=True)
+        frontier = Frontier([redis_server.url, second.url], store, partitions=64, create=True)
         crawl = new_crawl(frontier, store, delay=0)
         first, other = frontier.nodes
         names = [f"h{n}.example" for n in range(99)]
