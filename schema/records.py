@@ -13,6 +13,9 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta, Struct, field
 
+from schema.auth import Auth, Source
+from schema.fields import Pattern, Url
+
 Scope = Literal["host", "domain", "prefix", "any"]
 Order = Literal["breadth", "depth", "best"]
 CrawlState = Literal["active", "paused", "done"]
@@ -27,8 +30,6 @@ KIND = r"^[a-z_]+$"
 CrawlName = Annotated[str, Meta(pattern=CRAWL_NAME, description="Name of a crawl")]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
-Url = Annotated[str, Meta(min_length=1, max_length=8192)]
-Pattern = Annotated[str, Meta(min_length=1, max_length=1024)]
 Token = Annotated[str, Meta(pattern=TOKEN, description="Fencing token of a session")]
 SessionId = Annotated[str, Meta(pattern=SESSION_ID, description="partition/host")]
 WorkerId = Annotated[str, Meta(pattern=WORKER_ID)]
@@ -40,6 +41,10 @@ LEVELS = 32
 ROBOTS_ASKED = 64
 """From here on ``redirects`` of a task says that it is no page: it asks, for another host that
 redirects its robots.txt there, what stands at this URL; the rest counts the redirects so far."""
+
+ERRAND = 128
+"""``redirects`` of a task that is no page, but says that requests for this host wait to be sent by
+whoever holds it: those of a login that leads over several hosts (``worker.auth.errands``)."""
 
 SUSPECT_DELIVERIES = 3
 """A task that was handed out so often without an outcome is a suspect: its page is read alone."""
@@ -161,6 +166,13 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     weight: Annotated[
         int, Meta(ge=1, le=1000, description="Share of the workers against other crawls")
     ] = 1
+    auth: Annotated[
+        tuple[Auth, ...],
+        Meta(description="How to log in, by origin; the first entry that names it counts"),
+    ] = ()
+    sources: Annotated[
+        tuple[Source, ...], Meta(description="JSON APIs that list what to fetch")
+    ] = ()
 
 
 class CreateCrawl(CrawlOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -578,6 +590,8 @@ class FailureKind(StrEnum):
     STALLED = "stalled"  # the page hung the process that parsed it
     HOOK = "hook"  # the user's own function raised
     PARSE = "parse"  # extraction raised
+    LOGIN = "login"  # the login was refused, or could not be made
+    LOGGED_OUT = "logged_out"  # the page asks for a login in spite of one just made
 
 
 class Failure(Struct, frozen=True):
@@ -612,6 +626,8 @@ class Fetched(Struct):
     truncated: bool = False
     address: str = ""
     request: dict[str, str] = field(default_factory=dict)
+    cookies: tuple[str, ...] = ()
+    """Values of the Set-Cookie headers, one by one."""
 
     @property
     def content_type(self) -> str:
