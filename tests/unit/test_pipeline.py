@@ -35,7 +35,6 @@ from schema.urls import fingerprint
 from store.base import Detail
 from worker import hooks, retry, robots
 from worker.alone import DiedAlone, NoProcess
-from worker.auth import Anonymous
 from worker.crawls import CrawlContext
 from worker.download import LeaseExpired
 from worker.gate import ASK_AGAIN_SECONDS, RobotsGate
@@ -46,6 +45,7 @@ from worker.marker import Marker, Suspect
 from worker.pipeline import Pipeline
 from worker.reading import Reading, read
 from worker.sessions import Held
+from worker.visit import Visit
 from worker.writer import Result
 
 TOKEN = "00000000000000aa"
@@ -179,6 +179,13 @@ class AloneDouble:
         return context.rules.judge(task, url)
 
 
+class Anonymous:
+    """Proves nothing to anybody."""
+
+    def get(self, visit: Visit, url: str, headers: Mapping[str, str]) -> Fetched | Failure:
+        return visit.get(url, headers, visit.context.options.max_body_bytes)
+
+
 class World:
     """A pipeline on doubles. ``run`` leases URLs of host ``h`` and returns the close."""
 
@@ -202,7 +209,7 @@ class World:
             store=self.stores,
             frontier=self.stores,
             fetcher=self.site,
-            authenticator=Anonymous(),
+            auth=Anonymous(),
             writer=self.stores,  # type: ignore[arg-type]
             journal=Journal("w-0", clock=lambda: 1000),
             marker=self.marker,
