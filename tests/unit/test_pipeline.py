@@ -71,7 +71,14 @@ class Site:
     meanwhile: Callable[[str], None] = lambda _: None
 
     def fetch(
-        self, url: str, headers: Mapping[str, str], *, max_body_bytes: int, deadline: float
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        max_body_bytes: int,
+        deadline: float,
+        method: str = "GET",
+        body: bytes = b"",
     ) -> Fetched | Failure:
         self.asked.append(url)
         self.headers.append(headers)
