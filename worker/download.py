@@ -107,8 +107,9 @@ class Downloader:
         Any status comes back as ``Fetched``; ``worker.retry.classify`` judges it. Once the head
         of an answer other than 2xx is there, its status is the answer: a body that then breaks
         off is kept as far as it came, marked as truncated. ``headers`` are sent besides Host,
-        Accept-Encoding and, with a ``body``, Content-Length. ``deadline`` is a value of the monotonic clock. Raises LeaseExpired when
-        it has passed, InvalidUrl when ``url`` is not canonical http(s).
+        Accept-Encoding and, with a ``body``, Content-Length. ``deadline`` is a value of the
+        monotonic clock. Raises LeaseExpired when it has passed, InvalidUrl when ``url`` is not
+        canonical http(s).
         """
         origin, target = _split(url)
         if origin.port in BAD_PORTS:
