@@ -16,6 +16,7 @@ from gevent.event import Event
 from schema.errors import UnknownCrawl
 from schema.log import logger
 from schema.records import (
+    ERRAND,
     ROBOTS_ASKED,
     Attempt,
     CloseItem,
@@ -68,6 +69,12 @@ class Fingerprinter(RobotsCache, Protocol):
     def fingerprint(self, url: str) -> int: ...
 
 
+class ErrandServer(Protocol):
+    """The part of ``worker.auth.errands.Errands`` that is needed here."""
+
+    def serve(self, visit: Visit) -> int: ...
+
+
 class Reader(Protocol):
     """The part of ``worker.alone.Alone`` that is needed here."""
 
@@ -95,9 +102,14 @@ class Pipeline:
         marker: Marker,
         alone: Reader,
         stopping: Event,
+        errands: ErrandServer | None = None,
         keep_all: bool = False,
     ) -> None:
-        """``keep_all``: bodies of every type are kept, whatever the crawls' options say."""
+        """``keep_all``: bodies of every type are kept, whatever the crawls' options say.
+
+        Without ``errands``, requests that other hosts' logins leave for ours are not sent.
+        """
+        self._errands = errands
         self._keep_all = keep_all
         self._store = store
         self._frontier = frontier
@@ -153,6 +165,9 @@ class Pipeline:
             if decision is None:
                 return tasks
             visit.fail(kind, decision.block or 0.0)
+            if task.redirects >= ROBOTS_ASKED:  # it is no page: no row
+                self._writer.put(Result(held=visit.held, task=task.number, outcome=Done()))
+                continue
             detail = f"given up: the host failed {failures + 1} times in a row"
             failure = Failure(FailureKind(kind), detail, requests=0)
             crawl = visit.context.crawl.id
@@ -178,6 +193,13 @@ class Pipeline:
 
     def _task(self, visit: Visit, task: Task) -> None:
         """Bring a task to its outcome. Raises VisitOver or LeaseExpired: then it has none."""
+        if self._errands is not None and (task.redirects >= ERRAND or visit.context.options.auth):
+            self._errands.serve(visit)
+        if task.redirects >= ERRAND:
+            self._writer.put(Result(held=visit.held, task=task.number, outcome=Done()))
+            return
+        if visit.failed:  # at an errand: the task comes later
+            raise VisitOver("the host failed")
         if task.redirects >= ROBOTS_ASKED:
             self._answer_robots(visit, task)
             return
