@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from worker.auth.base import Login, LoginRefused
 from worker.auth.basic import Basic, load
 
 
@@ -27,4 +28,4 @@ class Anonymous:
         return {}
 
 
-__all__ = ["Anonymous", "Authenticator", "Basic", "load"]
+__all__ = ["Anonymous", "Authenticator", "Basic", "Login", "LoginRefused", "load"]
