@@ -83,7 +83,7 @@ class Hooks:
         try:
             fields = self.on_page(_copy(page), answer)
             encoded = wire.to_json(fields)
-        except _RAISED as error:
+        except RAISED as error:
             raise HookError("on_page", _described(error)) from error
         if fields is None:
             return None
@@ -98,7 +98,7 @@ class Hooks:
         given = _copy(page)
         try:
             chosen = list(self.links(given, list(given.links)))
-        except _RAISED as error:
+        except RAISED as error:
             raise HookError("links", _described(error)) from error
         if not all(map(_is_link, chosen)):
             raise HookError("links", "must return a list of Link, with a url that is a string")
@@ -110,7 +110,7 @@ class Hooks:
             return headers
         try:
             chosen = dict(self.request(task, dict(headers)))
-        except _RAISED as error:
+        except RAISED as error:
             raise HookError("request", _described(error)) from error
         for name, value in chosen.items():
             if not isinstance(name, str) or not isinstance(value, str):
@@ -120,7 +120,7 @@ class Hooks:
         return chosen
 
 
-_RAISED = (Exception, SystemExit, KeyboardInterrupt, gevent.Timeout)
+RAISED = (Exception, SystemExit, KeyboardInterrupt, gevent.Timeout)
 """What a user's function may raise; GreenletExit is the engine's, and passes."""
 
 
@@ -150,7 +150,7 @@ def load(module: str) -> Hooks:
     """
     if not module:
         return Hooks()
-    loaded = _import(module)
+    loaded = imported(module, "hook")
     found: dict[str, Any] = {}
     problems: list[tuple[str, str]] = []
     for name, count in _PARAMETERS.items():
@@ -168,14 +168,18 @@ def load(module: str) -> Hooks:
     return Hooks(**found)
 
 
-def _import(module: str) -> ModuleType:
+def imported(module: str, field: str) -> ModuleType:
+    """A module of the user's, found also from the current directory.
+
+    Raises InvalidConfig, which names ``field``, when it cannot be imported.
+    """
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
         return importlib.import_module(module)
-    except _RAISED as error:
-        raise InvalidConfig([("hook", f"cannot import {module!r}: {_described(error)}")]) from error
+    except RAISED as error:
+        raise InvalidConfig([(field, f"cannot import {module!r}: {_described(error)}")]) from error
 
 
 def _problem(function: object, count: int) -> str:

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from schema.auth import Auth
 from schema.errors import GreencrawlError
 from schema.records import Failure, Fetched
+from worker.retry import REDIRECTS
 
 if TYPE_CHECKING:  # a worker without logins does without its memory
     import requests
@@ -135,4 +136,10 @@ class Login:
     def logged_out(self, fetched: Fetched) -> bool:
         """Whether an answer shows that we are no longer in; by default 401, a redirect to
         ``login_url``, or a page with a form that asks for a password and is sent there."""
-        raise NotImplementedError
+        from worker.auth import page  # which reads HTML: not every process needs that
+
+        if fetched.status == 401:
+            return True
+        if fetched.status in REDIRECTS:
+            return page.redirects_to(fetched, self.login_url)
+        return page.asks_for_login(fetched, self.login_url, page.Known())
