@@ -206,9 +206,9 @@ class Worker:
 
 
 def _authenticator(settings: Settings) -> Authenticator:
-    """HTTP Basic by ``credentials.toml`` in the data folder, if there is one."""
-    path = settings.data / "credentials.toml"
-    return load(path) if path.exists() else Anonymous()
+    """HTTP Basic by the file of credentials, if there is one; a file that is named must be."""
+    path = settings.credentials_file
+    return load(path) if settings.credentials or path.exists() else Anonymous()
 
 
 def _session_of(suspect: Suspect) -> Session:
