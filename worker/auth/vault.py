@@ -341,7 +341,7 @@ def _decoded(name: str, data: bytes) -> Grant:
     """Raises Unfit, whose message quotes nothing of ``data``."""
     try:
         kept = msgspec.json.decode(data, type=_Kept)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Unfit("is damaged") from None
     if kept.version != _VERSION:
         raise Unfit("is of another version of Greencrawl")
