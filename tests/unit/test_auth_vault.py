@@ -50,7 +50,7 @@ class Shared:
         return self.counts[name]
 
     def login_put(
-        self, name: str, token: str, generation: int, blob: bytes, seconds: float
+        self, name: str, token: str, generation: int, sealed: bytes, seconds: float
     ) -> bool:
         holder, until = self.holders.get(name, ("", 0.0))
         if until <= self.now or holder != token:

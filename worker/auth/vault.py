@@ -28,14 +28,18 @@ from msgspec import Struct
 from schema.auth import Auth
 from schema.errors import Unavailable
 from schema.log import logger
+from schema.settings import Settings
 from worker.auth.base import Grant
 from worker.auth.private import Unfit, locked, private_folder, read_private, write_private
-from worker.auth.sealing import Unsealable
+from worker.auth.sealing import Unsealable, sealing
 
 log = logger("worker")
 
 MAX_BYTES = 1024 * 1024
 CLAIM_SECONDS = 90.0
+SPARE_SECONDS = 30.0
+"""A claim is renewed before each request, and lasts for so long after the longest one."""
+PURPOSE = "logins"
 KEEP_SECONDS = 90 * 24 * 3600
 """How long the frontier keeps a grant; files keep it for longer, and put it back."""
 
@@ -54,7 +58,7 @@ class Leases(Protocol):
     def login_claim(self, name: str, token: str, seconds: float) -> int: ...
 
     def login_put(
-        self, name: str, token: str, generation: int, blob: bytes, seconds: float
+        self, name: str, token: str, generation: int, sealed: bytes, seconds: float
     ) -> bool: ...
 
     def login_drop(self, name: str, token: str) -> None: ...
@@ -100,14 +104,14 @@ class Vault:
         self,
         folder: Path,
         frontier: Leases,
-        sealing: Seal,
+        seal: Seal,
         shared: bool,
         *,
         claim_seconds: float = CLAIM_SECONDS,
     ) -> None:
         self._folder = folder
         self._frontier = frontier
-        self._sealing = sealing
+        self._sealing = seal
         self._shared = shared
         self._claim_seconds = claim_seconds
         self._token = secrets.token_hex(8)  # for all claims: one whose answer was lost stays ours
@@ -311,6 +315,17 @@ class Claim:
         self.drop()
 
 
+def open_vault(settings: Settings, frontier: Leases) -> Vault:
+    """The vault of a process. Raises GreencrawlError when the data folder cannot keep a key."""
+    return Vault(
+        settings.logins,
+        frontier,
+        sealing(settings, PURPOSE),
+        bool(settings.session_key),
+        claim_seconds=settings.request_seconds + SPARE_SECONDS,
+    )
+
+
 class Alone:
     """Leases where no frontier runs: this process is the only one, and remembers nothing."""
 
@@ -324,7 +339,7 @@ class Alone:
         return int(self._held.setdefault(name, token) == token)
 
     def login_put(
-        self, name: str, token: str, generation: int, blob: bytes, seconds: float
+        self, name: str, token: str, generation: int, sealed: bytes, seconds: float
     ) -> bool:
         return self._held.get(name) == token
 
