@@ -69,12 +69,6 @@ class Fingerprinter(RobotsCache, Protocol):
     def fingerprint(self, url: str) -> int: ...
 
 
-class ErrandServer(Protocol):
-    """The part of ``worker.auth.errands.Errands`` that is needed here."""
-
-    def serve(self, visit: Visit) -> int: ...
-
-
 class Reader(Protocol):
     """The part of ``worker.alone.Alone`` that is needed here."""
 
@@ -102,14 +96,9 @@ class Pipeline:
         marker: Marker,
         alone: Reader,
         stopping: Event,
-        errands: ErrandServer | None = None,
         keep_all: bool = False,
     ) -> None:
-        """``keep_all``: bodies of every type are kept, whatever the crawls' options say.
-
-        Without ``errands``, requests that other hosts' logins leave for ours are not sent.
-        """
-        self._errands = errands
+        """``keep_all``: bodies of every type are kept, whatever the crawls' options say."""
         self._keep_all = keep_all
         self._store = store
         self._frontier = frontier
@@ -193,8 +182,8 @@ class Pipeline:
 
     def _task(self, visit: Visit, task: Task) -> None:
         """Bring a task to its outcome. Raises VisitOver or LeaseExpired: then it has none."""
-        if self._errands is not None and (task.redirects >= ERRAND or visit.context.options.auth):
-            self._errands.serve(visit)
+        if task.redirects >= ERRAND or visit.context.options.auth:
+            self._auth.serve(visit)
         if task.redirects >= ERRAND:
             self._writer.put(Result(held=visit.held, task=task.number, outcome=Done()))
             return

@@ -18,7 +18,7 @@ from schema.errors import InvalidConfig
 from schema.records import Crawl, CrawlOptions, Failure, FailureKind, Fetched, Session
 from worker.auth import keeper as keeping
 from worker.auth.base import Grant, LoginFailed, LoginRefused, Verdict
-from worker.auth.keeper import Keeper
+from worker.auth.keeper import Keeper, Rooms
 from worker.crawls import context_of
 from worker.sessions import Held
 from worker.visit import Visit, VisitOver
@@ -168,11 +168,9 @@ class World:
 
     def keeper(self) -> Keeper:
         return Keeper(
-            self.vault,
-            self.errands,
+            lambda: Rooms(self.vault, self.errands),
             self.secrets,
             make=lambda entry, secrets: self.kind(self.site, entry, secrets),
-            name_of=lambda entry: entry.name,
             stopping=self.stopping,
             clock=lambda: self.now,
         )
@@ -376,7 +374,8 @@ def test_a_grant_is_renewed_before_it_expires_and_from_the_old_one(world: World)
     keeper = world.keeper()
     keeper.get(world.visit(), PAGE, {})
     assert world.vault.kept is not None
-    world.vault.kept.expires_ms = epoch_ms() + 5000  # of 1000 s a tenth is more than that
+    world.vault.kept.made_ms -= 950_000  # of its 1000 s a twentieth is left
+    world.vault.kept.expires_ms -= 950_000
     keeper.get(world.visit(), PAGE, {})
     assert world.site.logins == ["ann None", "ann 1"]
 

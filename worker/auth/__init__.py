@@ -30,5 +30,8 @@ class Authenticated(Protocol):
 
     def get(self, visit: Visit, url: str, headers: Mapping[str, str]) -> Fetched | Failure: ...
 
+    def serve(self, visit: Visit) -> int:
+        """Send what logins of others need of the visit's host; returns how many requests."""
+
 
 __all__ = ["Authenticated", "Cookie", "Grant", "Login", "LoginFailed", "LoginRefused"]

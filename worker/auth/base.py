@@ -8,9 +8,11 @@ when to log in; kinds only know how.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+import msgspec
 from msgspec import Struct, field
 
 from schema.auth import Auth
@@ -77,6 +79,17 @@ class Grant(Struct, kw_only=True):
     until_ms: int = 0
     secrets_digest: str = ""
     refusals: int = 0
+
+
+def name_of(entry: Auth) -> str:
+    """Under what an entry's state is kept: its name, and a hash of what it says.
+
+    Entries that differ in ``hosts`` and ``skip`` alone share a login; any other change begins anew.
+    """
+    said = msgspec.to_builtins(entry)
+    del said["hosts"], said["skip"]
+    text = msgspec.json.encode(said, order="deterministic")
+    return f"{entry.name}-{hashlib.sha256(text).hexdigest()[:12]}"
 
 
 class Kind(Protocol):

@@ -21,7 +21,8 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import gevent
 from gevent.event import Event
@@ -30,11 +31,11 @@ from schema.auth import Auth
 from schema.clock import Clock, epoch_ms, monotonic
 from schema.errors import InvalidConfig
 from schema.log import logger
+from schema.origins import Origins
 from schema.records import Failure, FailureKind, Fetched
 from schema.urls import host_of
-from worker.auth.base import Grant, Kind, LoginFailed, LoginRefused
+from worker.auth.base import Grant, Kind, LoginFailed, LoginRefused, name_of
 from worker.auth.basic import Basic
-from worker.auth.origins import Origins
 from worker.backoff import delays, persist
 from worker.crawls import CrawlContext
 from worker.visit import Visit
@@ -115,6 +116,13 @@ class Secrecy(Protocol):
     def digest(self, entry: Auth) -> str: ...
 
 
+class Rooms(NamedTuple):
+    """What a login needs beside the site: opened when the first crawl asks for one."""
+
+    vault: Keeping
+    errands: Sending
+
+
 @dataclass(eq=False)
 class _Account:
     """One entry in use. ``name`` is its place in the vault; the rest changes."""
@@ -141,24 +149,20 @@ class Keeper:
 
     def __init__(
         self,
-        vault: Keeping,
-        errands: Sending,
+        rooms: Callable[[], Rooms],
         secrets: Secrecy,
         by_origin: Basic | None = None,
         *,
         make: Callable[[Auth, Mapping[str, str]], Kind],
-        name_of: Callable[[Auth], str],
         stopping: Event,
         clock: Clock = monotonic,
     ) -> None:
         """``by_origin``: Basic credentials for all crawls. ``make`` turns an entry and its secrets
-        into a kind; ``name_of`` says under what name its state is kept."""
-        self._vault = vault
-        self._errands = errands
+        into a kind."""
+        self._open = rooms
         self._secrets = secrets
         self._by_origin = by_origin or Basic({})
         self._make = make
-        self._name_of = name_of
         self._stopping = stopping
         self._clock = clock
         self._accounts: dict[str, _Account] = {}
@@ -176,6 +180,14 @@ class Keeper:
         sent = {**headers, **self._by_origin.headers(url)}
         return visit.get(url, sent, visit.context.options.max_body_bytes)
 
+    def serve(self, visit: Visit) -> int:
+        """Send what logins of others need of the visit's host; returns how many requests."""
+        return self._rooms.errands.serve(visit)
+
+    @cached_property
+    def _rooms(self) -> Rooms:
+        return self._open()
+
     # -- which entry
 
     def _account(self, context: CrawlContext, url: str) -> _Account | None:
@@ -188,12 +200,12 @@ class Keeper:
                 self._of_crawl.clear()
             accounts = tuple(self._keep(entry) for entry in context.options.auth)
             self._of_crawl[key] = accounts
-        return next((account for account in accounts if account.origins.match(url)), None)
+        return next((account for account in accounts if account.origins.hold(url)), None)
 
     def _keep(self, entry: Auth) -> _Account:
         """The account of an entry. Crawls that write the same entry share what it logs in to,
         but each has its own list of origins."""
-        name = self._name_of(entry)
+        name = name_of(entry)
         key = f"{name} {entry.hosts}"
         if key not in self._accounts:
             self._accounts[key] = _Account(name, entry, Origins(entry.hosts))
@@ -298,14 +310,14 @@ class Keeper:
         """Wait for ``event`` so long at most, and send what others' logins need of our host."""
         gevent.wait([event, self._stopping], seconds, count=1)
         visit.rest(0.0)
-        self._errands.serve(visit)
+        self._rooms.errands.serve(visit)
 
     def _settle(self, visit: Visit, account: _Account, older: int) -> Grant | Failure | None:
         """Take what another worker obtained, or obtain it; None while another is at it."""
         found = self._kept(account, older)
         if found is not None:
             return found
-        claim = persist(lambda: self._vault.claim(account.name), "frontier")
+        claim = persist(lambda: self._rooms.vault.claim(account.name), "frontier")
         if claim is None:
             return None
         with claim:
@@ -316,7 +328,7 @@ class Keeper:
 
     def _kept(self, account: _Account, older: int) -> Grant | Failure | None:
         """What the vault has for us, if it is of use: a good grant, or a refusal that holds."""
-        kept = persist(lambda: self._vault.read(account.name), "frontier")
+        kept = persist(lambda: self._rooms.vault.read(account.name), "frontier")
         if kept is None:
             return None
         if kept.refused:
@@ -346,14 +358,14 @@ class Keeper:
                 return Failure(FailureKind.LOGIN, "another worker has taken it over", requests=0)
             if place == visit.host:
                 return visit.send(method, url, headers, body, MAX_BODY_BYTES)
-            return self._errands.send(visit, method, url, headers, body)
+            return self._rooms.errands.send(visit, method, url, headers, body)
 
         account.kind = None  # the secrets may have changed
         kind = self._kind(account)
         if isinstance(kind, Failure):
             return kind  # this host's configuration: nothing that others should know
         digest = self._secrets.digest(entry)
-        old = persist(lambda: self._vault.read(account.name), "frontier")
+        old = persist(lambda: self._rooms.vault.read(account.name), "frontier")
         grant = Grant(account=kind.account, generation=old.generation + 1 if old else 1, made_ms=0)
         try:
             if claim.count > DEATHS:
