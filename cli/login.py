@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from typing import cast
 
 import click
 import gevent
+from schema.origins import Origins
 
-from broker.frontier.frontier import Frontier
 from cli import choose, consent, crawlfile, reach
 from cli.datafolder import running
 from cli.display import printable
 from cli.explain import moment
 from schema.auth import Auth, Form, OAuth1, OAuth2
 from schema.clock import epoch_ms, monotonic
-from schema.errors import GreencrawlError, Unavailable
-from schema.origins import Origins
+from schema.errors import GreencrawlError
 from schema.records import CrawlOptions, Failure, FailureKind, Fetched, HostPatch
 from schema.request import crawl_headers
 from schema.settings import Settings
-from schema.urls import host_of
-from worker.auth.base import Grant, Kind, LoginFailed, LoginRefused
+from schema.urls import canonicalise, host_of
+from worker.auth.base import Grant, Kind, LoginFailed, LoginRefused, Verdict
 from worker.auth.secrets import EntrySecrets, Secrets
 from worker.auth.vault import Alone, Claim, Leases, Vault, name_of, open_vault
 from worker.download import Downloader
@@ -31,7 +30,6 @@ from worker.download import Downloader
 MAX_BODY_BYTES = 2 * 1024 * 1024
 WAIT_SECONDS = 0.2
 """Between two looks at whether a worker has ended the login that it is at."""
-_ASK_AGAIN = 3
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,9 @@ class Wanted:
 @click.argument("name")
 @click.argument("file", required=False, metavar="[FILE.toml]")
 @click.option("--crawl", metavar="CRAWL", help="Take the entry from this crawl, not from a file.")
-@click.option("--url", metavar="URL", help="A page to try.  [default: the crawl's first seed there]")
+@click.option(
+    "--url", metavar="URL", help="A page to try.  [default: the crawl's first seed there]"
+)
 @click.option("--redirect-uri", metavar="URI", help="OAuth: the redirect that the provider knows.")
 @click.option("--paste", is_flag=True, help="OAuth: paste the browser's answer here by hand.")
 @click.option("--status", is_flag=True, help="Only show what is kept of the last login.")
@@ -107,7 +107,9 @@ def _wanted(settings: Settings, name: str, file: str | None, crawl: str | None) 
         names = sorted({entry.name for one in options for entry in one.auth})
         there = f"; there are: {', '.join(names)}" if names else ""
         where = file or (f"crawl {crawl}" if crawl else "the crawls that are known")
-        ask = "" if file else "; name the file that describes the crawl: `greencrawl login NAME FILE`"
+        ask = (
+            "" if file else "; name the file that describes the crawl: `greencrawl login NAME FILE`"
+        )
         raise GreencrawlError(f"no auth entry is called {name!r} in {where}{there}{ask}")
     if len({name_of(one.entry) for one in found}) > 1:
         raise GreencrawlError(f"crawls differ in what they call {name!r}: name one with --crawl")
@@ -133,6 +135,8 @@ def _leases(settings: Settings) -> Iterator[Leases]:
     What is kept then is given to the frontier by the first worker that reads it. Raises
     Unavailable when Redis should answer and does not.
     """
+    from broker.frontier.frontier import Frontier  # slow to import
+
     path = reach.sqlite_path(settings)
     if path is not None and not path.exists():  # nothing has been crawled yet
         yield Alone()
@@ -149,10 +153,7 @@ def _leases(settings: Settings) -> Iterator[Leases]:
             request_seconds=settings.request_seconds,
             create=False,
         )
-        try:
-            yield frontier
-        finally:
-            frontier.close()
+        yield frontier
 
 
 def _claimed(vault: Vault, settings: Settings, entry: Auth) -> Claim:
@@ -210,7 +211,7 @@ def _lift(settings: Settings, entry: Auth) -> None:
         if "*" in pattern:
             continue
         origin = pattern if "://" in pattern else f"https://{pattern}"
-        host = host_of(f"{origin.rstrip('/')}/")
+        host = host_of(canonicalise(origin))
         state = broker.host(host)
         if state.blocked_in > 0 and f"auth {entry.name}:" in state.why:
             broker.patch_host(host, HostPatch(block=0.0))
@@ -245,8 +246,10 @@ class _Login:
         if kind.logs_in:
             with _claimed(self._vault, self._settings, self._entry) as claim:
                 grant = self._log_in(claim, kind, secrets)
-        who = f"auth {self._entry.name} as {kind.account}" if kind.account else (
-            f"auth {self._entry.name}"
+        who = (
+            f"auth {self._entry.name} as {kind.account}"
+            if kind.account
+            else (f"auth {self._entry.name}")
         )
         tried = self._try(kind, grant, url)
         return f"in: {who}; {tried}" if tried else f"in: {who}"
@@ -267,7 +270,8 @@ class _Login:
         try:
             with refusals(f"auth {self._entry.name}"):
                 if _asks_a_person(self._entry, secrets):
-                    made = consent.obtain(self._entry, secrets, session, self._way)
+                    asking = cast(consent.Asking, kind)
+                    made = consent.obtain(asking, session, self._way, consent.WAIT_SECONDS)
                 else:
                     made = kind.log_in(session, None)
         except LoginRefused as error:
@@ -292,19 +296,21 @@ class _Login:
         page = crawlfile.seed_url(page)
         if not Origins(self._entry.hosts).hold(page):
             raise GreencrawlError(f"{page} is not on the hosts of auth {self._entry.name}")
-        for _ in range(_ASK_AGAIN):
-            target, sent = kind.prove(page, self._headers, grant)
-            answer = self._fetch(target, sent)
-            if isinstance(answer, Failure):
-                raise GreencrawlError(f"{page} did not answer: {answer.kind} {answer.detail}")
-            answer.url = page
-            verdict = kind.judge(answer, grant)
-            if verdict != "again":
-                break
+        answer, verdict = self._ask(kind, grant, page)
+        if verdict == "again":
+            answer, verdict = self._ask(kind, grant, page)
         if verdict != "in" or answer.status in (401, 403, 407):
-            though = " in spite of the login that was just made" if grant else ""
-            raise GreencrawlError(f"refused: {page} answered {answer.status}, not letting us in{though}")
-        return f"{page} answered {answer.status}"
+            though = ", in spite of the login that was just made" if grant else ""
+            raise GreencrawlError(f"refused: {page} answers {_shown(answer)}{though}")
+        return f"{page} answers {_shown(answer)}"
+
+    def _ask(self, kind: Kind, grant: Grant | None, page: str) -> tuple[Fetched, Verdict]:
+        target, sent = kind.prove(page, self._headers, grant)
+        answer = self._fetch(target, sent)
+        if isinstance(answer, Failure):
+            raise GreencrawlError(f"{page} does not answer: {answer.kind} {answer.detail}")
+        answer.url = page
+        return answer, kind.judge(answer, grant)
 
     def _page(self) -> str | None:
         """A page to try: where only those can be who are in, or the first seed there."""
@@ -325,6 +331,12 @@ class _Login:
             method=method,
             body=body,
         )
+
+
+def _shown(answer: Fetched) -> str:
+    """Status and, of a redirect, where to: where a login page often is."""
+    place = answer.location.partition("?")[0] if 300 <= answer.status < 400 else ""
+    return f"{answer.status} (redirect to {place})" if place else f"{answer.status}"
 
 
 def _asks_a_person(entry: Auth, secrets: EntrySecrets) -> bool:

@@ -57,7 +57,7 @@ class Shared:
             return False
         if generation <= self.kept.get(name, (0, b""))[0]:
             return False
-        self.kept[name] = (generation, blob)
+        self.kept[name] = (generation, sealed)
         self.counts[name] = 0
         self._answer()
         return True
