@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from typing import cast
 
 import click
 import gevent
 
-from broker.frontier.frontier import Frontier
 from cli import choose, consent, crawlfile, reach
 from cli.datafolder import running
 from cli.display import printable
@@ -21,8 +21,8 @@ from schema.origins import Origins
 from schema.records import CrawlOptions, Failure, FailureKind, Fetched, HostPatch
 from schema.request import crawl_headers
 from schema.settings import Settings
-from schema.urls import host_of
-from worker.auth.base import Grant, Kind, LoginFailed, LoginRefused, name_of
+from schema.urls import canonicalise, host_of
+from worker.auth.base import Grant, Kind, LoginFailed, LoginRefused, Verdict, name_of
 from worker.auth.secrets import EntrySecrets, Secrets
 from worker.auth.vault import Alone, Claim, Leases, Vault, open_vault
 from worker.download import Downloader
@@ -30,7 +30,6 @@ from worker.download import Downloader
 MAX_BODY_BYTES = 2 * 1024 * 1024
 WAIT_SECONDS = 0.2
 """Between two looks at whether a worker has ended the login that it is at."""
-_ASK_AGAIN = 3
 
 
 @dataclass(frozen=True)
@@ -136,6 +135,8 @@ def _leases(settings: Settings) -> Iterator[Leases]:
     What is kept then is given to the frontier by the first worker that reads it. Raises
     Unavailable when Redis should answer and does not.
     """
+    from broker.frontier.frontier import Frontier  # slow to import
+
     path = reach.sqlite_path(settings)
     if path is not None and not path.exists():  # nothing has been crawled yet
         yield Alone()
@@ -152,10 +153,7 @@ def _leases(settings: Settings) -> Iterator[Leases]:
             request_seconds=settings.request_seconds,
             create=False,
         )
-        try:
-            yield frontier
-        finally:
-            frontier.close()
+        yield frontier
 
 
 def _claimed(vault: Vault, settings: Settings, entry: Auth) -> Claim:
@@ -213,7 +211,7 @@ def _lift(settings: Settings, entry: Auth) -> None:
         if "*" in pattern:
             continue
         origin = pattern if "://" in pattern else f"https://{pattern}"
-        host = host_of(f"{origin.rstrip('/')}/")
+        host = host_of(canonicalise(origin))
         state = broker.host(host)
         if state.blocked_in > 0 and f"auth {entry.name}:" in state.why:
             broker.patch_host(host, HostPatch(block=0.0))
@@ -272,7 +270,8 @@ class _Login:
         try:
             with refusals(f"auth {self._entry.name}"):
                 if _asks_a_person(self._entry, secrets):
-                    made = consent.obtain(self._entry, secrets, session, self._way)
+                    asking = cast(consent.Asking, kind)
+                    made = consent.obtain(asking, session, self._way, consent.WAIT_SECONDS)
                 else:
                     made = kind.log_in(session, None)
         except LoginRefused as error:
@@ -297,21 +296,21 @@ class _Login:
         page = crawlfile.seed_url(page)
         if not Origins(self._entry.hosts).hold(page):
             raise GreencrawlError(f"{page} is not on the hosts of auth {self._entry.name}")
-        for _ in range(_ASK_AGAIN):
-            target, sent = kind.prove(page, self._headers, grant)
-            answer = self._fetch(target, sent)
-            if isinstance(answer, Failure):
-                raise GreencrawlError(f"{page} did not answer: {answer.kind} {answer.detail}")
-            answer.url = page
-            verdict = kind.judge(answer, grant)
-            if verdict != "again":
-                break
+        answer, verdict = self._ask(kind, grant, page)
+        if verdict == "again":
+            answer, verdict = self._ask(kind, grant, page)
         if verdict != "in" or answer.status in (401, 403, 407):
-            though = " in spite of the login that was just made" if grant else ""
-            raise GreencrawlError(
-                f"refused: {page} answered {answer.status}, not letting us in{though}"
-            )
-        return f"{page} answered {answer.status}"
+            though = ", in spite of the login that was just made" if grant else ""
+            raise GreencrawlError(f"refused: {page} answers {_shown(answer)}{though}")
+        return f"{page} answers {_shown(answer)}"
+
+    def _ask(self, kind: Kind, grant: Grant | None, page: str) -> tuple[Fetched, Verdict]:
+        target, sent = kind.prove(page, self._headers, grant)
+        answer = self._fetch(target, sent)
+        if isinstance(answer, Failure):
+            raise GreencrawlError(f"{page} does not answer: {answer.kind} {answer.detail}")
+        answer.url = page
+        return answer, kind.judge(answer, grant)
 
     def _page(self) -> str | None:
         """A page to try: where only those can be who are in, or the first seed there."""
@@ -332,6 +331,12 @@ class _Login:
             method=method,
             body=body,
         )
+
+
+def _shown(answer: Fetched) -> str:
+    """Status and, of a redirect, where to: where a login page often is."""
+    place = answer.location.partition("?")[0] if 300 <= answer.status < 400 else ""
+    return f"{answer.status} (redirect to {place})" if place else f"{answer.status}"
 
 
 def _asks_a_person(entry: Auth, secrets: EntrySecrets) -> bool:
