@@ -37,7 +37,6 @@ from schema.urls import fingerprint
 from store.base import Detail
 from worker import hooks, retry, robots
 from worker.alone import DiedAlone, NoProcess
-from worker.auth import Anonymous
 from worker.crawls import CrawlContext
 from worker.download import LeaseExpired
 from worker.gate import ASK_AGAIN_SECONDS, RobotsGate
@@ -190,11 +189,14 @@ class AloneDouble:
 
 
 @dataclass
-class ErrandsDouble:
-    """Requests of logins that wait for any host, by URL."""
+class Anonymous:
+    """Proves nothing to anybody, and has requests of logins that wait for any host, by URL."""
 
     waiting: list[str] = field(default_factory=list)
     looks: int = 0
+
+    def get(self, visit: Visit, url: str, headers: Mapping[str, str]) -> Fetched | Failure:
+        return visit.get(url, headers, visit.context.options.max_body_bytes)
 
     def serve(self, visit: Visit) -> int:
         self.looks += 1
@@ -214,7 +216,7 @@ class World:
         self.stopping = Stopping()
         self.marker = Marker(folder / "marker")
         self.alone = AloneDouble()
-        self.errands: ErrandsDouble | None = None
+        self.errands = Anonymous()
         self.keep_all = False
         self.set(scope="host")
 
@@ -230,13 +232,12 @@ class World:
             store=self.stores,
             frontier=self.stores,
             fetcher=self.site,
-            authenticator=Anonymous(),
+            auth=self.errands,
             writer=self.stores,  # type: ignore[arg-type]
             journal=Journal("w-0", clock=lambda: 1000),
             marker=self.marker,
             alone=self.alone,
             stopping=self.stopping,
-            errands=self.errands,
             keep_all=self.keep_all,
         )
         numbered = tuple(
@@ -522,7 +523,7 @@ def test_host_that_is_down_for_good_takes_its_queue_along(world: World) -> None:
 def test_errand_of_a_login_is_done_and_is_no_page(world: World) -> None:
     """It comes before robots.txt, which is not asked for it, and before the scope's judgement."""
     world.set(scope="host", exclude=("errand",))
-    world.errands = ErrandsDouble(["http://h/login"])
+    world.errands = Anonymous(["http://h/login"])
     close = world.run(Task(1, "http://h/.well-known/greencrawl-errand", redirects=ERRAND))
     assert world.site.asked == ["http://h/login"]
     assert world.outcomes == [Done()]
@@ -534,7 +535,7 @@ def test_errand_of_a_login_is_done_and_is_no_page(world: World) -> None:
 
 
 def test_errands_are_looked_for_before_each_task_of_a_crawl_that_logs_in(world: World) -> None:
-    world.errands = ErrandsDouble()
+    world.errands = Anonymous()
     world.run("http://h/a", "http://h/b")
     assert world.errands.looks == 0
     world.set(auth=(Basic(name="shop", hosts=("h",)),))
@@ -551,7 +552,7 @@ def test_errands_are_looked_for_before_each_task_of_a_crawl_that_logs_in(world: 
 
 def test_host_that_fails_at_an_errand_is_left_alone(world: World) -> None:
     world.set(auth=(Basic(name="shop", hosts=("h",)),))
-    world.errands = ErrandsDouble(["http://h/login"])
+    world.errands = Anonymous(["http://h/login"])
     world.site.answers["http://h/login"] = Failure(FailureKind.REFUSED)
     close = world.run("http://h/a", "http://h/b")
     assert close is not None
