@@ -345,7 +345,8 @@ class Keeper:
         return None
 
     def _log_in(self, visit: Visit, account: _Account, claim: Claim) -> Grant | Failure:
-        from worker.auth.transport import session_over  # requests: only where it is used
+        # requests: only where it is used
+        from worker.auth.transport import refusals, session_over
 
         entry, place = account.entry, visit.host
 
@@ -370,9 +371,10 @@ class Keeper:
         try:
             if claim.count > DEATHS:
                 raise LoginRefused(f"the process that logged in died {claim.count - 1} times")
-            session = session_over(send, visit.context.headers)
+            session = session_over(send, visit.context.headers, account.origins.hold)
             usable = old if old is not None and old.account == kind.account else None
-            made = kind.log_in(session, usable)
+            with refusals("the login"):
+                made = kind.log_in(session, usable)
             grant.cookies, grant.headers = made.cookies, made.headers
             grant.token, grant.expires_ms = made.token, made.expires_ms
         except LoginFailed as error:
