@@ -8,7 +8,8 @@
 
 ``on_page`` returns own fields (a dict that JSON can hold) to be stored and exported with the page.
 ``links`` returns those of the page's links to follow, perhaps with a ``score`` each; scope and the
-seen-check come afterwards. ``request`` returns the headers to send. They run between the network
+seen-check come afterwards. ``request`` returns the headers to send; what proves who is asking
+(``worker.auth``) is added afterwards, so that it is not seen here. They run between the network
 calls of one page, one page at a time in a process: one that never returns is killed, and the page
 charged. Its page is then tried once more in a process of its own (``worker.alone``), which imports
 the module anew: what a function keeps in memory for others to read is not there.
@@ -49,7 +50,7 @@ class Links(Protocol):
 
 
 class Request(Protocol):
-    """The headers to send for ``task``, from those that would be sent."""
+    """The headers to send for ``task``, credentials apart, from those that would be sent."""
 
     def __call__(self, task: Task, headers: dict[str, str], /) -> dict[str, str]: ...
 

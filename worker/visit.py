@@ -1,6 +1,6 @@
 """A visit: the use of one host session, and what it learns of the host.
 
-Every request of a session – robots.txt, pages, logins – goes through :meth:`Visit.get`, which
+Every request of a session – robots.txt, pages, logins – goes through :meth:`Visit.send`, which
 waits for the host's pace, checks that the session still is ours, and counts.
 """
 
@@ -22,7 +22,14 @@ class Fetcher(Protocol):
     """The part of ``worker.download.Downloader`` that is needed here."""
 
     def fetch(
-        self, url: str, headers: Mapping[str, str], *, max_body_bytes: int, deadline: float
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        max_body_bytes: int,
+        deadline: float,
+        method: str = "GET",
+        body: bytes = b"",
     ) -> Fetched | Failure: ...
 
 
@@ -43,6 +50,7 @@ class Visit:
         self._pace = Pace(held.session.delay, held.session.floor)
         self._requests = 0
         self._failed = ""
+        self._why = ""
         self._block = 0.0
         self._robots_read = False
 
@@ -61,6 +69,12 @@ class Visit:
         return self._failed
 
     def get(self, url: str, headers: Mapping[str, str], max_body_bytes: int) -> Fetched | Failure:
+        """A GET by :meth:`send`."""
+        return self.send("GET", url, headers, b"", max_body_bytes)
+
+    def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, max_body_bytes: int
+    ) -> Fetched | Failure:
         """One paced and counted request to the session's host.
 
         Raises VisitOver, and LeaseExpired (of the downloader) when the lease ran out meanwhile.
@@ -68,7 +82,12 @@ class Visit:
         self.rest(self._pace.wait_seconds())
         with self.held.waiting(request=True):
             answer = self._fetcher.fetch(
-                url, headers, max_body_bytes=max_body_bytes, deadline=self.held.deadline
+                url,
+                headers,
+                max_body_bytes=max_body_bytes,
+                deadline=self.held.deadline,
+                method=method,
+                body=body,
             )
         self._requests += 1 if isinstance(answer, Fetched) else answer.requests
         self._pace.note(answer)
@@ -87,10 +106,11 @@ class Visit:
         if crawl_delay is not None:
             self._pace.learn_robots_delay(crawl_delay)
 
-    def fail(self, kind: str, block: float) -> None:
+    def fail(self, kind: str, block: float, why: str = "") -> None:
         """The host failed; ``block`` seconds were asked for by it (0: its own back-off)."""
         self._failed = kind
         self._block = block
+        self._why = why[:300]
 
     def report(self) -> HostReport:
         """What the broker is told when the session closes; only requests that left are counted."""
@@ -99,4 +119,5 @@ class Visit:
             failed=self._failed,
             block=self._block,
             requests=self._requests,
+            why=self._why,
         )

@@ -5,18 +5,16 @@ The file is TOML, a table an origin::
     ["https://intranet.example.org"]
     username = "crawler"
     password = "…"
+
+Its other tables are secrets of crawls' entries (``worker.auth.secrets``).
 """
 
 from __future__ import annotations
 
-import os
-import stat
-import tomllib
 from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
-
-import requests
+from typing import TYPE_CHECKING
 
 import schema.auth
 from schema.errors import InvalidConfig, InvalidUrl
@@ -24,6 +22,10 @@ from schema.origins import Origins
 from schema.records import Fetched
 from schema.urls import canonicalise, origin_of
 from worker.auth.base import Grant, LoginRefused, Verdict
+from worker.auth.secrets import tables_of
+
+if TYPE_CHECKING:
+    import requests
 
 
 class Basic:
@@ -93,31 +95,19 @@ class BasicKind:
 
 
 def load(path: Path) -> Basic:
-    """Read credentials from a TOML file: see the module's text.
+    """Read the credentials of origins from a TOML file: see the module's text.
 
     Raises InvalidConfig when the file cannot be read, is not such a TOML, or may be read or
     written by others than its owner (``chmod 600`` mends that).
     """
-    try:
-        with path.open("rb") as file:
-            # Asked of the open file, not of the path, which could be exchanged in between.
-            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-                raise InvalidConfig([(str(path), "holds passwords: allow it to its owner only")])
-            tables = tomllib.load(file)
-    except OSError as error:
-        raise InvalidConfig([(str(path), error.strerror or "cannot be read")]) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        # Without its cause, whose message may quote a line with a password.
-        raise InvalidConfig([(str(path), "is not valid TOML")]) from None
-    return Basic({origin: _pair(origin, table) for origin, table in tables.items()})
+    tables = tables_of(path)
+    return Basic({name: _pair(name, table) for name, table in tables.items() if "://" in name})
 
 
-def _pair(origin: str, table: object) -> tuple[str, str]:
-    if isinstance(table, dict) and table.keys() == {"username", "password"}:
-        username, password = table["username"], table["password"]
-        if isinstance(username, str) and isinstance(password, str):
-            return username, password
-    raise InvalidConfig([(origin, "needs username and password, as strings, and nothing else")])
+def _pair(origin: str, table: Mapping[str, str]) -> tuple[str, str]:
+    if table.keys() == {"username", "password"}:
+        return table["username"], table["password"]
+    raise InvalidConfig([(origin, "needs username and password, and nothing else")])
 
 
 def _problem(origin: str, username: str, password: str) -> str:

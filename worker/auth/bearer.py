@@ -5,14 +5,16 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
-
-import requests
 
 from schema.auth import Bearer
 from schema.origins import Origins
 from schema.records import Fetched
 from worker.auth.base import Grant, LoginRefused, Verdict
+
+if TYPE_CHECKING:
+    import requests
 
 _SENDABLE = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 _IN_PLACE = "[token]"

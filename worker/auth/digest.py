@@ -7,15 +7,17 @@ import re
 import secrets as random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import quote
-
-import requests
 
 from schema.auth import Digest
 from schema.origins import Origins
 from schema.records import Fetched
 from schema.urls import origin_of
 from worker.auth.base import Grant, LoginRefused, Verdict
+
+if TYPE_CHECKING:
+    import requests
 
 _ROUNDS = 3
 """Challenges in a row that one URL is given an answer to."""

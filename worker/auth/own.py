@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping
-
-import requests
+from typing import TYPE_CHECKING
 
 from schema.auth import Own
 from schema.errors import GreencrawlError, InvalidConfig, InvalidUrl
@@ -17,6 +16,9 @@ from worker.auth.base import Grant, Login, LoginFailed, LoginRefused, Verdict
 from worker.auth.cookies import Wallet, collected
 from worker.auth.page import masked, shortened
 from worker.hooks import RAISED, imported
+
+if TYPE_CHECKING:
+    import requests
 
 _NOT_SENT = frozenset({"connection", "content-length", "content-type", "cookie", "host"})
 """Headers of a session that belong to single requests."""
