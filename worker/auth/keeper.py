@@ -132,6 +132,8 @@ class _Account:
     origins: Origins
     kind: Kind | None = None
     grant: Grant | None = None
+    digest: str = ""
+    """Of the secrets that ``kind`` was last made of."""
     busy: bool = False
     done: Event = field(default_factory=Event)
     outs: int = 0
@@ -361,11 +363,14 @@ class Keeper:
                 return visit.send(method, url, headers, body, MAX_BODY_BYTES)
             return self._rooms.errands.send(visit, method, url, headers, body)
 
-        account.kind = None  # the secrets may have changed
+        known, account.kind = account.kind, None  # the secrets may have changed
         kind = self._kind(account)
         if isinstance(kind, Failure):
             return kind  # this host's configuration: nothing that others should know
         digest = self._secrets.digest(entry)
+        if known is not None and digest == account.digest:
+            kind = account.kind = known  # it keeps what it has learnt of the site
+        account.digest = digest
         old = persist(lambda: self._rooms.vault.read(account.name), "frontier")
         grant = Grant(account=kind.account, generation=old.generation + 1 if old else 1, made_ms=0)
         try:
