@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from schema import expressions
 from schema.errors import InvalidUrl
 from schema.patterns import Patterns, problem
 from schema.records import LEVELS, Crawl, CrawlOptions, Order, Scope, Task
@@ -149,6 +150,13 @@ def _default_score(depth: int, url: str) -> float:
     return 1.0 / (1.0 + 0.2 * max(depth, 0) + 0.1 * segments + (0.3 if query else 0.0))
 
 
+def starts(options: CrawlOptions) -> list[tuple[str, str]]:
+    """Where a crawl begins: ``(field, URL)`` of its seeds, then of its sources."""
+    seeds = [(f"seeds[{index}]", seed) for index, seed in enumerate(options.seeds)]
+    sources = enumerate(options.sources)
+    return seeds + [(f"sources[{index}].url", source.url) for index, source in sources]
+
+
 def check_options(options: CrawlOptions) -> list[tuple[str, str]]:
     """What is wrong with a crawl's options beyond their types: ``(field, problem)`` pairs."""
     problems: list[tuple[str, str]] = []
@@ -157,10 +165,27 @@ def check_options(options: CrawlOptions) -> list[tuple[str, str]]:
             canonicalise(seed)
         except InvalidUrl as error:
             problems.append((f"seeds[{index}]", str(error)))
+    problems += _check_sources(options)
     problems += _check_patterns("include", options.include)
     problems += _check_patterns("exclude", options.exclude)
     if options.slots > 1 and options.delay > 0:
         problems.append(("slots", f"more than one needs delay = 0, not {options.delay:g}"))
+    return problems
+
+
+def _check_sources(options: CrawlOptions) -> list[tuple[str, str]]:
+    problems: list[tuple[str, str]] = []
+    for index, source in enumerate(options.sources):
+        try:
+            canonicalise(source.url)
+        except InvalidUrl as error:
+            problems.append((f"sources[{index}].url", str(error)))
+        for field, text in (("items", source.items), ("next", source.next)):
+            what = expressions.problem(text) if text else None
+            if what is not None:
+                problems.append((f"sources[{index}].{field}", what))
+        if source.cursor and not source.next:
+            problems.append((f"sources[{index}].next", "says where the cursor's next value is"))
     return problems
 
 

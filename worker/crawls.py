@@ -14,6 +14,7 @@ from schema.records import Crawl, CrawlOptions
 from schema.request import crawl_headers
 from worker import hooks
 from worker.backoff import persist
+from worker.extract.listing import Listing, listing_of
 from worker.hooks import Hooks
 from worker.links import Checker
 from worker.robots import product_token
@@ -37,10 +38,15 @@ class CrawlContext:
     hooks: Hooks
     agent: str
     headers: dict[str, str]
+    listings: tuple[Listing, ...] = ()
 
     @property
     def options(self) -> CrawlOptions:
         return self.crawl.options
+
+    def listing(self, url: str) -> Listing | None:
+        """The source of which the canonical ``url`` is a page, if any."""
+        return listing_of(self.listings, url) if self.listings else None
 
 
 def context_of(crawl: Crawl) -> CrawlContext:
@@ -55,6 +61,7 @@ def context_of(crawl: Crawl) -> CrawlContext:
         hooks=_hooks(options.hook),
         agent=product_token(agent),
         headers=crawl_headers(options),
+        listings=tuple(Listing(source) for source in options.sources),
     )
 
 
