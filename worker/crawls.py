@@ -11,7 +11,7 @@ from schema import scope
 from schema.errors import InvalidConfig
 from schema.log import logger
 from schema.records import Crawl, CrawlOptions
-from schema.request import crawl_headers
+from schema.request import ACCEPT_JSON, crawl_headers
 from worker import hooks
 from worker.backoff import persist
 from worker.extract.listing import Listing, listing_of
@@ -47,6 +47,12 @@ class CrawlContext:
     def listing(self, url: str) -> Listing | None:
         """The source of which the canonical ``url`` is a page, if any."""
         return listing_of(self.listings, url) if self.listings else None
+
+    def headers_for(self, url: str) -> dict[str, str]:
+        """What is sent when the canonical ``url`` is asked for, before credentials and hooks."""
+        if self.listing(url) is None:
+            return self.headers
+        return {**self.headers, "accept": ACCEPT_JSON}
 
 
 def context_of(crawl: Crawl) -> CrawlContext:

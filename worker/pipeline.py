@@ -239,7 +239,7 @@ class Pipeline:
 
     def _download(self, visit: Visit, task: Task, notes: list[Attempt]) -> Fetched | Failure:
         context = visit.context
-        headers = {**context.headers, **self._authenticator.headers(task.url)}
+        headers = {**context.headers_for(task.url), **self._authenticator.headers(task.url)}
         if context.hooks.request is not None:
             try:
                 headers = self._asked_headers(visit, task, headers)

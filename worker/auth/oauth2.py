@@ -42,6 +42,10 @@ _MAX_SECONDS = 10 * 365 * 86_400
 _KEPT = ("access_token", "refresh_token", "scope", "uid")
 """Of a token endpoint's answer; what nobody needs is not kept, be it an identity token."""
 
+_SPENT = ("invalid_grant", "expired_token", "invalid_request")
+"""Errors that say a code or refresh token is no longer good. Twitter says the last; it may mean
+another thing, which is told along."""
+
 _Errand = Literal["token", "refresh", "code"]
 
 
@@ -183,9 +187,9 @@ class OAuth2Kind:
         if error in ("temporarily_unavailable", "server_error", "slow_down"):
             detail = f"auth {name}: {field} answered {told}"
             return LoginFailed(Failure(FailureKind.UNAVAILABLE, detail, response.status_code))
-        if error in ("invalid_grant", "expired_token") and errand == "refresh":
+        if error in _SPENT and errand == "refresh":
             why = f"the token cannot be refreshed any more ({told}): run {self._command()}"
-        elif error in ("invalid_grant", "expired_token") and errand == "code":
+        elif error in _SPENT and errand == "code":
             why = f"the code was not accepted ({told}): start again"
         elif error in ("invalid_client", "unauthorized_client") or response.status_code == 401:
             why = f"client_id or client_secret is not accepted ({told})"
