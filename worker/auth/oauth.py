@@ -66,7 +66,7 @@ def answered(answer: str, name: str) -> dict[str, str]:
     found = dict(parse_qsl(query, max_num_fields=50)) if "=" in query else {}
     if "error" in found or "denied" in found:
         why = shown(found.get("error_description") or found.get("error") or "denied")
-        raise LoginRefused(f"auth {name}: consent was not given ({why})")
+        raise LoginRefused(f"consent was not given ({why})")
     return found
 
 
@@ -82,15 +82,15 @@ def endpoint(url: str, hosts: Iterable[str], name: str, field: str) -> str:
     origin so.
     """
     if not url:
-        raise LoginRefused(f"auth {name}: {field} is missing in the crawl's options")
+        raise LoginRefused(f"{field} is missing in the crawl's options")
     try:
         found = canonicalise(url)
     except InvalidUrl as error:
-        raise LoginRefused(f"auth {name}: {field}: {error.reason}") from None
+        raise LoginRefused(f"{field}: {error.reason}") from None
     if found.startswith("http:") and not _written_out(found, hosts):
         origin = origin_of(found)
         raise LoginRefused(
-            f"auth {name}: {field} would get secrets without TLS: use https, or write "
+            f"{field} would get secrets without TLS: use https, or write "
             f'"{origin}" into hosts'
         )
     return found
@@ -114,11 +114,11 @@ def settled(response: requests.Response, name: str, field: str) -> None:
     headers = {key.lower(): value for key, value in response.headers.items()}
     failure = classify(Fetched(response.url, response.status_code, headers, b""))
     if failure is not None and failure.kind in _LATER:
-        detail = f"auth {name}: {field} answered {failure.detail}"
+        detail = f"{field} answered {failure.detail}"
         raise LoginFailed(Failure(failure.kind, detail, failure.code, failure.retry_after))
     if 300 <= response.status_code < 400:
         place = _origin(headers.get("location", ""), response.url)
-        raise LoginRefused(f"auth {name}: {field} redirects to {place}: write the new URL there")
+        raise LoginRefused(f"{field} redirects to {place}: write the new URL there")
 
 
 def _origin(location: str, base: str) -> str:
@@ -141,7 +141,7 @@ def token_text(value: object, name: str) -> str:
     """A token as it may stand in a header. Raises LoginRefused for anything else."""
     if isinstance(value, str) and _TOKEN.fullmatch(value):
         return value
-    raise LoginRefused(f"auth {name}: what the provider gave is no token that a header can carry")
+    raise LoginRefused(f"what the provider gave is no token that a header can carry")
 
 
 def shown(text: object, secrets: Sequence[str] = ()) -> str:

@@ -89,7 +89,7 @@ class OAuth1Kind:
         name = self.entry.name
         if found.get("oauth_callback_confirmed") != "true":
             raise LoginRefused(
-                f"auth {name}: the provider did not confirm where the answer goes, as OAuth 1.0a "
+                f"the provider did not confirm where the answer goes, as OAuth 1.0a "
                 "must; the older 1.0 is not safe"
             )
         token = token_text(found.get("oauth_token"), name)
@@ -109,10 +109,10 @@ class OAuth1Kind:
             found = {"oauth_token": asked.state}
             found |= {"oauth_verifier": code} if _CODE.fullmatch(code) else {}
         if not same(found.get("oauth_token", ""), asked.state):
-            raise LoginRefused(f"auth {name}: the answer is not to this question: start again")
+            raise LoginRefused(f"the answer is not to this question: start again")
         verifier = found.get("oauth_verifier", "")
         if not verifier:
-            raise LoginRefused(f"auth {name}: there is no oauth_verifier in the answer")
+            raise LoginRefused(f"there is no oauth_verifier in the answer")
         signature = self._signature(asked.state, asked.secret, verifier=verifier)
         found = self._leg(session, "access_token_url", signature)
         token = {key: token_text(found.get(key), name) for key in _PAIR}
@@ -128,7 +128,7 @@ class OAuth1Kind:
         if old is not None and old.token:
             why = "the token is no longer accepted"
         name = self.entry.name
-        raise LoginRefused(f"auth {name}: {why}: run `greencrawl login {name}`")
+        raise LoginRefused(f"{why}: run `greencrawl login {name}`")
 
     def prove(
         self, url: str, headers: Mapping[str, str], grant: Grant | None
@@ -183,7 +183,7 @@ class OAuth1Kind:
         response = session.post(url, auth=signature, allow_redirects=False)
         settled(response, name, field)
         if not response.ok:
-            raise LoginRefused(f"auth {name}: {self._why(response, field)}")
+            raise LoginRefused(f"{self._why(response, field)}")
         return dict(parse_qsl(response.text.strip(), max_num_fields=50))
 
     def _why(self, response: requests.Response, field: str) -> str:

@@ -80,7 +80,7 @@ class OAuth2Kind:
         Raises LoginRefused where the entry has no ``authorize_url``, or needs no consent.
         """
         if self.entry.grant != "code":
-            raise LoginRefused(f"auth {self.entry.name}: grant {self.entry.grant} asks nobody")
+            raise LoginRefused(f"grant {self.entry.grant} asks nobody")
         url = endpoint(self._at.authorize_url, self.entry.hosts, self.entry.name, "authorize_url")
         client = WebApplicationClient(self._account)
         flow = OAuth2Session(
@@ -102,9 +102,9 @@ class OAuth2Kind:
         name = self.entry.name
         found = answered(answer, name)
         if not same(found.get("state", ""), asked.state):
-            raise LoginRefused(f"auth {name}: the answer is not to this question: start again")
+            raise LoginRefused(f"the answer is not to this question: start again")
         if not found.get("code"):
-            raise LoginRefused(f"auth {name}: there is no code in the answer: paste the whole URL")
+            raise LoginRefused(f"there is no code in the answer: paste the whole URL")
         flow = _Flow(self, session, "code", WebApplicationClient(self._account))
         flow.redirect_uri = asked.redirect_uri
         if asked.secret:
@@ -123,7 +123,7 @@ class OAuth2Kind:
             why = "nobody has given consent yet"
             if old is not None and old.token:
                 why = "the token is no longer good, and the provider gave none to refresh it with"
-            raise LoginRefused(f"auth {self.entry.name}: {why}: run {self._command()}")
+            raise LoginRefused(f"{why}: run {self._command()}")
         return _Flow(self, session, "refresh", WebApplicationClient(self._account)).renew(refresh)
 
     def prove(
@@ -155,7 +155,7 @@ class OAuth2Kind:
     def _token_url(self) -> str:
         entry = self.entry
         if entry.provider and not self._at.token_url:
-            raise LoginRefused(f"auth {entry.name}: {entry.provider} has no grant {entry.grant}")
+            raise LoginRefused(f"{entry.provider} has no grant {entry.grant}")
         return endpoint(self._at.token_url, entry.hosts, entry.name, "token_url")
 
     def _scope(self) -> str | None:
@@ -185,7 +185,7 @@ class OAuth2Kind:
         told = shown(f"{told} ({said})" if said else told, (self._secret,))
         name, field = self.entry.name, "token_url"
         if error in ("temporarily_unavailable", "server_error", "slow_down"):
-            detail = f"auth {name}: {field} answered {told}"
+            detail = f"{field} answered {told}"
             return LoginFailed(Failure(FailureKind.UNAVAILABLE, detail, response.status_code))
         if error in _SPENT and errand == "refresh":
             why = f"the token cannot be refreshed any more ({told}): run {self._command()}"
@@ -197,7 +197,7 @@ class OAuth2Kind:
             why = f"no token was given ({told})"
         else:
             why = f"the answer holds no token ({told}): is {field} right?"
-        return LoginRefused(f"auth {name}: {why}")
+        return LoginRefused(f"{why}")
 
 
 class _Flow(OAuth2Session):
