@@ -5,35 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import jmespath
-from jmespath.exceptions import JMESPathError
-from jmespath.functions import Functions
-
-_ERRORS = (
-    JMESPathError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
-"""What an expression may raise when it meets data that its author did not think of."""
+_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What an expression may raise when it meets data that its author did not think of; the library's
+own errors are ValueErrors."""
 
 
 class Expression:
     """One expression. Raises ValueError, saying what is wrong with it."""
 
     def __init__(self, text: str) -> None:
+        import jmespath  # crawls without sources do without it
+        from jmespath.functions import Functions
+
         self.text = text
         try:
             self._compiled = jmespath.compile(text)
-            unknown = [name for name in _called(self._compiled.parsed) if not _known(name)]
-        except (JMESPathError, RecursionError) as error:
-            said = " ".join(str(error).split())[:200] or "nothing is there"
+            called = [*_called(self._compiled.parsed)]
+        except (ValueError, RecursionError) as error:
+            said = _line(error) or "nothing is there"
             raise ValueError(f"{text[:100]!r} is no JMESPath expression: {said}") from None
-        if unknown:
-            raise ValueError(f"{text[:100]!r}: JMESPath has no function {unknown[0]}()")
+        for name in called:
+            if name not in Functions.FUNCTION_TABLE:
+                raise ValueError(f"{text[:100]!r}: JMESPath has no function {name}()")
 
     def of(self, data: Any) -> Any:
         """What it finds in decoded JSON. Raises ValueError where it cannot be applied.
@@ -44,8 +37,7 @@ class Expression:
         try:
             return self._compiled.search(data)
         except _ERRORS as error:
-            said = " ".join(str(error).split())[:200]
-            raise ValueError(f"{self.text[:100]!r} cannot be applied: {said}") from None
+            raise ValueError(f"{self.text[:100]!r} cannot be applied: {_line(error)}") from None
 
 
 def problem(text: str) -> str | None:
@@ -66,5 +58,5 @@ def _called(node: Any) -> Iterator[str]:
             yield from _called(child)
 
 
-def _known(name: str) -> bool:
-    return name in Functions.FUNCTION_TABLE
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

@@ -20,13 +20,15 @@ from tests.support.api import FORM, ApiServer, Call, Reply, reply
 
 USER = "2244994945"
 PROTECTED = "783214"
-TWEETS_PARAMETERS = (
-    "since_id until_id max_results exclude pagination_token start_time end_time tweet.fields "
-    "expansions media.fields place.fields poll.fields user.fields"
-).split()
-TIMELINE_PARAMETERS = (
-    "user_id screen_name since_id count max_id trim_user exclude_replies include_rts tweet_mode"
-).split()
+TWEETS_PARAMETERS = [
+    *("since_id", "until_id", "start_time", "end_time", "max_results", "pagination_token"),
+    *("exclude", "expansions", "tweet.fields", "media.fields", "place.fields", "poll.fields"),
+    "user.fields",
+]
+TIMELINE_PARAMETERS = [
+    *("user_id", "screen_name", "since_id", "max_id", "count", "trim_user", "exclude_replies"),
+    *("include_rts", "tweet_mode"),
+]
 TWEET_PARAMETERS = [name for name in TWEETS_PARAMETERS if "." in name or name == "expansions"]
 _NEWEST = 1_700_000_000_000_000_000
 
@@ -151,7 +153,7 @@ class Twitter(ApiServer):
     # -- OAuth 1.0a
 
     def _leg(self, found: tuple[Any, str, int]) -> Reply:
-        headers, body, status = found
+        _, body, status = found
         if status == 200:
             return Reply(200, (body or "").encode(), {"Content-Type": "text/html; charset=utf-8"})
         error = {"errors": [{"code": 32, "message": "Could not authenticate you."}]}
@@ -210,8 +212,8 @@ class Twitter(ApiServer):
 
     def _authorize2(self, call: Call) -> Reply:
         """Whoever comes here says yes."""
-        wanted = "response_type client_id redirect_uri scope state code_challenge".split()
-        wanted.append("code_challenge_method")
+        wanted = ["response_type", "client_id", "redirect_uri", "scope", "state"]
+        wanted += ["code_challenge", "code_challenge_method"]
         missing = [name for name in wanted if not call.given.get(name)]
         if self.undocumented(call, wanted) or missing:
             self.complain(call, f"missing: {missing}")

@@ -13,13 +13,15 @@ from urllib.parse import urlencode
 from tests.support.api import FORM, ApiServer, Call, Reply, reply
 
 UID = "1404376560"
-AUTHORIZE_PARAMETERS = (
-    "client_id redirect_uri response_type scope state display forcelogin language"
-).split()
-TOKEN_PARAMETERS = "client_id client_secret grant_type code redirect_uri".split()
-TIMELINE_PARAMETERS = (
-    "source access_token uid screen_name since_id max_id count page base_app feature trim_user"
-).split()
+AUTHORIZE_PARAMETERS = [
+    *("client_id", "redirect_uri", "response_type", "scope", "state", "display", "forcelogin"),
+    "language",
+]
+TOKEN_PARAMETERS = ["client_id", "client_secret", "grant_type", "code", "redirect_uri"]
+TIMELINE_PARAMETERS = [
+    *("source", "access_token", "uid", "screen_name", "since_id", "max_id", "count", "page"),
+    *("base_app", "feature", "trim_user"),
+]
 _NEWEST = 5_000_000_000_000_000
 
 
@@ -102,7 +104,7 @@ class Weibo(ApiServer):
         return None
 
     def _status(self, number: int) -> dict[str, Any]:
-        text = f"微博 {number} \"error_code\":21332"
+        text = f'微博 {number} "error_code":21332'
         return {"id": number, "idstr": str(number), "mid": str(number), "text": text}
 
     def _timeline(self, call: Call) -> Reply:

@@ -165,7 +165,7 @@ def test_older_protocol_without_confirmed_callback_is_refused(twitter: Twitter) 
 def test_leg_that_redirects_or_fails_for_now(twitter: Twitter) -> None:
     kind = OAuth1Kind(entry(twitter), client_only(twitter))
     twitter.instead = [Reply(302, headers={"Location": "http://elsewhere.example/token?x=1"})]
-    with pytest.raises(LoginRefused, match="redirects to http://elsewhere.example: write"):
+    with pytest.raises(LoginRefused, match=r"redirects to http://elsewhere\.example: write"):
         kind.authorize(requests.Session(), OUT_OF_BAND)
     twitter.instead = [Reply(503, headers={"Retry-After": "7"})]
     with pytest.raises(LoginFailed) as caught:
@@ -226,7 +226,10 @@ def test_signing_follows_the_specification() -> None:
 
 def test_answer_that_holds_no_token_is_refused(twitter: Twitter) -> None:
     kind = OAuth1Kind(entry(twitter), client_only(twitter))
-    for body in (b"oauth_callback_confirmed=true", b"oauth_callback_confirmed=true&oauth_token=%0A"):
+    for body in (
+        b"oauth_callback_confirmed=true",
+        b"oauth_callback_confirmed=true&oauth_token=%0A",
+    ):
         twitter.instead = [Reply(200, body)]
         with pytest.raises(LoginRefused, match="no token that a header can carry"):
             kind.authorize(requests.Session(), OUT_OF_BAND)

@@ -73,7 +73,9 @@ def test_without_a_cursor_any_query_of_the_path_is_the_lists() -> None:
 
 
 def test_items_are_urls_from_the_page_each_once_in_order() -> None:
-    found, _ = listed(body("/b", "c?d=1#e", "https://x.example", "/b", None, "mailto:a@b", "http://"))
+    found, _ = listed(
+        body("/b", "c?d=1#e", "https://x.example", "/b", None, "mailto:a@b", "http://")
+    )
     assert found == [
         "https://api.example/b",
         "https://api.example/c?d=1",
@@ -85,7 +87,12 @@ def test_expressions_build_urls_and_nest_lists() -> None:
     data = {"data": [{"id": 1, "urls": ["/x", "/y"]}, {"id": 2}]}
     items = "data[*].[join('', ['/i/', to_string(id)]), urls]"
     found, _ = listed(json.dumps(data).encode(), items=items)
-    assert [url.removeprefix("https://api.example") for url in found] == ["/i/1", "/x", "/y", "/i/2"]
+    assert [url.removeprefix("https://api.example") for url in found] == [
+        "/i/1",
+        "/x",
+        "/y",
+        "/i/2",
+    ]
 
 
 @pytest.mark.parametrize(

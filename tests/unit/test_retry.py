@@ -88,11 +88,6 @@ def test_redirect_needs_a_target(status: int) -> None:
             },
             90,
         ),
-        ({"x_rate_limit_reset": str(round(NOW) + 840)}, 840),
-        ({"x_ratelimit_reset": str(round(NOW) - 3)}, 0),
-        ({"x_rate_limit_reset": "60"}, None),
-        ({"x_rate_limit_reset": "soon"}, None),
-        ({"x_rate_limit_reset": str(round(NOW) + 840), "retry_after": "5"}, 5),
         ({"retry_after": "soon"}, None),
         ({"retry_after": "-5"}, None),
         ({"retry_after": "٣"}, None),
@@ -105,6 +100,28 @@ def test_retry_after_is_read_as_seconds_and_as_a_date(
     failure = classify(fetched(503, **headers))
     assert failure is not None
     assert failure.retry_after == seconds
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"x_rate_limit_reset": str(NOW + 840)}, 840),
+        ({"x_ratelimit_reset": str(NOW - 3)}, 0),
+        ({"x_rate_limit_reset": str(NOW + 3840), "date": formatdate(NOW + 3000, usegmt=True)}, 840),
+        ({"x_rate_limit_reset": str(NOW + 840), "retry_after": "5"}, 5),
+        ({"x_rate_limit_reset": "60"}, None),
+        ({"x_rate_limit_reset": "soon"}, None),
+    ],
+)
+def test_end_of_a_rate_limit_is_read_where_nothing_else_is_said(
+    headers: dict[str, str], seconds: float | None
+) -> None:
+    failure = classify(fetched(429, **headers))
+    assert failure is not None
+    assert failure.retry_after == seconds
+    unlimited = classify(fetched(503, **{**headers, "retry_after": "soon"}))
+    assert unlimited is not None
+    assert unlimited.retry_after is None
 
 
 @given(st.text())

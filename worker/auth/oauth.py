@@ -11,7 +11,7 @@ import hmac
 import json
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -19,6 +19,7 @@ import requests
 from msgspec import Struct
 
 from schema.errors import InvalidUrl
+from schema.origins import Origins
 from schema.records import Failure, FailureKind, Fetched
 from schema.urls import canonicalise, origin_of
 from worker.auth.base import LoginFailed, LoginRefused
@@ -57,7 +58,7 @@ class Asked(Struct, frozen=True):
     secret: str
 
 
-def answered(answer: str, name: str) -> dict[str, str]:
+def answered(answer: str) -> dict[str, str]:
     """The parameters with which the browser came back: of a URL, or of its query alone.
 
     Raises LoginRefused when it says that the person, or the provider, did not agree.
@@ -75,7 +76,7 @@ def same(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode(), expected.encode())
 
 
-def endpoint(url: str, hosts: Iterable[str], name: str, field: str) -> str:
+def endpoint(url: str, hosts: Sequence[str], field: str) -> str:
     """The canonical URL of an endpoint that gets secrets.
 
     Raises LoginRefused where there is none, and for http:// unless ``hosts`` writes out that
@@ -87,26 +88,15 @@ def endpoint(url: str, hosts: Iterable[str], name: str, field: str) -> str:
         found = canonicalise(url)
     except InvalidUrl as error:
         raise LoginRefused(f"{field}: {error.reason}") from None
-    if found.startswith("http:") and not _written_out(found, hosts):
+    if found.startswith("http:") and not Origins(hosts).hold(found):
         origin = origin_of(found)
         raise LoginRefused(
-            f"{field} would get secrets without TLS: use https, or write "
-            f'"{origin}" into hosts'
+            f'{field} would get secrets without TLS: use https, or write "{origin}" into hosts'
         )
     return found
 
 
-def _written_out(url: str, hosts: Iterable[str]) -> bool:
-    for host in hosts:
-        try:
-            if host.startswith("http://") and origin_of(canonicalise(host)) == origin_of(url):
-                return True
-        except InvalidUrl:
-            continue
-    return False
-
-
-def settled(response: requests.Response, name: str, field: str) -> None:
+def settled(response: requests.Response, field: str) -> None:
     """Raises LoginFailed for an answer that may be another one later, LoginRefused for a redirect.
 
     A token endpoint that has moved is not followed: the client's secret would go along.
@@ -137,11 +127,11 @@ def json_object(response: requests.Response) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def token_text(value: object, name: str) -> str:
+def token_text(value: object) -> str:
     """A token as it may stand in a header. Raises LoginRefused for anything else."""
     if isinstance(value, str) and _TOKEN.fullmatch(value):
         return value
-    raise LoginRefused(f"what the provider gave is no token that a header can carry")
+    raise LoginRefused("what the provider gave is no token that a header can carry")
 
 
 def shown(text: object, secrets: Sequence[str] = ()) -> str:

@@ -21,7 +21,6 @@ from schema.auth import OAuth1
 from schema.clock import epoch_ms
 from schema.patterns import Pattern
 from schema.records import Fetched
-from schema.urls import origin_of
 from worker.auth import providers
 from worker.auth.base import Grant, LoginRefused, Verdict
 from worker.auth.oauth import (
@@ -51,8 +50,8 @@ class OAuth1Kind:
         self.entry = entry
         self._at = providers.oauth1(entry)
         self._denied = Pattern(self._at.denied) if self._at.denied else None
-        self._key = secrets.get("client_key", "")
-        self._secret = secrets.get("client_secret", "")
+        self._key = secrets["client_key"]
+        self._secret = secrets["client_secret"]
         self._token = secrets.get("token", "")
         self._signer = self._client(self._token, secrets.get("token_secret", ""))
 
@@ -66,16 +65,6 @@ class OAuth1Kind:
         """The client's key."""
         return self._key
 
-    @property
-    def login_origins(self) -> frozenset[str]:
-        """Where requests of :meth:`authorize` and :meth:`exchange` go, besides the hosts."""
-        return frozenset(
-            {
-                origin_of(self._endpoint("request_token_url")),
-                origin_of(self._endpoint("access_token_url")),
-            }
-        )
-
     # -- consent
 
     def authorize(self, session: requests.Session, redirect_uri: str = OUT_OF_BAND) -> Asked:
@@ -86,14 +75,13 @@ class OAuth1Kind:
         url = self._endpoint("authorize_url")
         signature = self._signature(callback_uri=redirect_uri)
         found = self._leg(session, "request_token_url", signature)
-        name = self.entry.name
         if found.get("oauth_callback_confirmed") != "true":
             raise LoginRefused(
-                f"the provider did not confirm where the answer goes, as OAuth 1.0a "
-                "must; the older 1.0 is not safe"
+                "the provider did not confirm where the answer goes, as OAuth 1.0a must; the older "
+                "1.0 is not safe"
             )
-        token = token_text(found.get("oauth_token"), name)
-        secret = token_text(found.get("oauth_token_secret"), name)
+        token = token_text(found.get("oauth_token"))
+        secret = token_text(found.get("oauth_token_secret"))
         return Asked(add_params_to_uri(url, [("oauth_token", token)]), redirect_uri, token, secret)
 
     def exchange(self, session: requests.Session, asked: Asked, answer: str) -> Grant:
@@ -102,20 +90,19 @@ class OAuth1Kind:
 
         Raises LoginRefused and LoginFailed.
         """
-        name = self.entry.name
-        found = answered(answer, name)
+        found = answered(answer)
         if asked.redirect_uri == OUT_OF_BAND and not found:
             code = "".join(answer.split())
             found = {"oauth_token": asked.state}
             found |= {"oauth_verifier": code} if _CODE.fullmatch(code) else {}
         if not same(found.get("oauth_token", ""), asked.state):
-            raise LoginRefused(f"the answer is not to this question: start again")
+            raise LoginRefused("the answer is not to this question: start again")
         verifier = found.get("oauth_verifier", "")
         if not verifier:
-            raise LoginRefused(f"there is no oauth_verifier in the answer")
+            raise LoginRefused("there is no oauth_verifier in the answer")
         signature = self._signature(asked.state, asked.secret, verifier=verifier)
         found = self._leg(session, "access_token_url", signature)
-        token = {key: token_text(found.get(key), name) for key in _PAIR}
+        token = {key: token_text(found.get(key)) for key in _PAIR}
         if found.get("screen_name"):
             token["screen_name"] = shown(found["screen_name"])
         return Grant(account=self.account, generation=0, made_ms=epoch_ms(), token=token)
@@ -127,8 +114,7 @@ class OAuth1Kind:
         why = "nobody has given consent yet"
         if old is not None and old.token:
             why = "the token is no longer accepted"
-        name = self.entry.name
-        raise LoginRefused(f"{why}: run `greencrawl login {name}`")
+        raise LoginRefused(f"{why}: run `greencrawl login {self.entry.name}`")
 
     def prove(
         self, url: str, headers: Mapping[str, str], grant: Grant | None
@@ -175,15 +161,14 @@ class OAuth1Kind:
         )
 
     def _endpoint(self, field: str) -> str:
-        return endpoint(getattr(self._at, field), self.entry.hosts, self.entry.name, field)
+        return endpoint(getattr(self._at, field), self.entry.hosts, field)
 
     def _leg(self, session: requests.Session, field: str, signature: Signature) -> dict[str, str]:
         """A signed POST to an endpoint, and the parameters of its answer."""
-        url, name = self._endpoint(field), self.entry.name
-        response = session.post(url, auth=signature, allow_redirects=False)
-        settled(response, name, field)
+        response = session.post(self._endpoint(field), auth=signature, allow_redirects=False)
+        settled(response, field)
         if not response.ok:
-            raise LoginRefused(f"{self._why(response, field)}")
+            raise LoginRefused(self._why(response, field))
         return dict(parse_qsl(response.text.strip(), max_num_fields=50))
 
     def _why(self, response: requests.Response, field: str) -> str:

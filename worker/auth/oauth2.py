@@ -22,7 +22,6 @@ from schema.auth import OAuth2
 from schema.clock import epoch_ms
 from schema.patterns import Pattern
 from schema.records import Failure, FailureKind, Fetched
-from schema.urls import origin_of
 from worker.auth import providers
 from worker.auth.base import Grant, LoginFailed, LoginRefused, Verdict
 from worker.auth.oauth import (
@@ -36,8 +35,6 @@ from worker.auth.oauth import (
     token_text,
 )
 
-MARGIN_SECONDS = 60.0
-"""So long before it expires a token is renewed; at most a tenth of the time it lasts."""
 _MAX_SECONDS = 10 * 365 * 86_400
 _KEPT = ("access_token", "refresh_token", "scope", "uid")
 """Of a token endpoint's answer; what nobody needs is not kept, be it an identity token."""
@@ -58,19 +55,15 @@ class OAuth2Kind:
         self.entry = entry
         self._at = providers.oauth2(entry)
         self._secret = secrets.get("client_secret", "")
-        self._expired = Pattern(self._at.expired) if self._at.expired else None
-        self._denied = Pattern(self._at.denied) if self._at.denied else None
-        self._account = secrets.get("client_id", "")
+        self._expired = _pattern(self._at.expired)
+        self._denied = _pattern(self._at.denied)
+        self._too_fast = _pattern(self._at.too_fast)
+        self._account = secrets["client_id"]
 
     @property
     def account(self) -> str:
         """The client's id."""
         return self._account
-
-    @property
-    def login_origins(self) -> frozenset[str]:
-        """Where requests of :meth:`log_in` and :meth:`exchange` go, besides the entry's hosts."""
-        return frozenset({origin_of(self._token_url())})
 
     # -- consent
 
@@ -81,7 +74,7 @@ class OAuth2Kind:
         """
         if self.entry.grant != "code":
             raise LoginRefused(f"grant {self.entry.grant} asks nobody")
-        url = endpoint(self._at.authorize_url, self.entry.hosts, self.entry.name, "authorize_url")
+        url = endpoint(self._at.authorize_url, self.entry.hosts, "authorize_url")
         client = WebApplicationClient(self._account)
         flow = OAuth2Session(
             client=client,
@@ -99,12 +92,11 @@ class OAuth2Kind:
 
         Raises LoginRefused and LoginFailed.
         """
-        name = self.entry.name
-        found = answered(answer, name)
+        found = answered(answer)
         if not same(found.get("state", ""), asked.state):
-            raise LoginRefused(f"the answer is not to this question: start again")
+            raise LoginRefused("the answer is not to this question: start again")
         if not found.get("code"):
-            raise LoginRefused(f"there is no code in the answer: paste the whole URL")
+            raise LoginRefused("there is no code in the answer: paste the whole URL")
         flow = _Flow(self, session, "code", WebApplicationClient(self._account))
         flow.redirect_uri = asked.redirect_uri
         if asked.secret:
@@ -135,20 +127,20 @@ class OAuth2Kind:
             proven["authorization"] = f"{self._at.prefix}{grant.token['access_token']}"
         return url, proven
 
-    def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict:
+    def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict | Failure:
         """See :class:`worker.auth.base.Kind`."""
-        text = ""
-        if self._expired is not None or fetched.status == 401:
-            text = fetched.body[: providers.ERROR_BYTES].decode("latin-1")
+        text = fetched.body[: providers.ERROR_BYTES].decode("latin-1")
+        # A provider's errors are short; what is longer is a page, whatever it speaks of.
+        error = text if len(fetched.body) <= providers.ERROR_BYTES else ""
         if fetched.status == 401:
-            refused = self._denied is not None and self._denied.found_in(text)
-            return "in" if refused else "out"
-        if self._expired is None:
-            return "in"
-        # Errors are short, pages need not be: a page that speaks of errors is none.
-        if not self.entry.expired and len(fetched.body) > providers.ERROR_BYTES:
-            return "in"
-        return "out" if self._expired.found_in(text) else "in"
+            return "in" if _in(self._denied, error) else "out"
+        if _in(self._expired, text if self.entry.expired else error):
+            return "out"
+        if fetched.status >= 400 and _in(self._too_fast, error):
+            detail = f"HTTP {fetched.status}: the provider's rate limit is reached"
+            after = self._at.wait_seconds
+            return Failure(FailureKind.RATE_LIMITED, detail, fetched.status, after)
+        return "in"
 
     # -- what the flow needs
 
@@ -156,7 +148,7 @@ class OAuth2Kind:
         entry = self.entry
         if entry.provider and not self._at.token_url:
             raise LoginRefused(f"{entry.provider} has no grant {entry.grant}")
-        return endpoint(self._at.token_url, entry.hosts, entry.name, "token_url")
+        return endpoint(self._at.token_url, entry.hosts, "token_url")
 
     def _scope(self) -> str | None:
         return self._at.separator.join(self.entry.scopes) or None
@@ -183,7 +175,7 @@ class OAuth2Kind:
         told += f", {error}" if error else ""
         told += f" {code}" if isinstance(code, int | str) and code != "" else ""
         told = shown(f"{told} ({said})" if said else told, (self._secret,))
-        name, field = self.entry.name, "token_url"
+        field = "token_url"
         if error in ("temporarily_unavailable", "server_error", "slow_down"):
             detail = f"{field} answered {told}"
             return LoginFailed(Failure(FailureKind.UNAVAILABLE, detail, response.status_code))
@@ -242,12 +234,11 @@ class _Flow(OAuth2Session):
             auth=given.get("auth"),
             allow_redirects=False,
         )
-        name = self._kind.entry.name
-        settled(response, name, "token_url")
+        settled(response, "token_url")
         found = json_object(response)
         if not response.ok or "access_token" not in found:
             raise self._kind._refused(response, self._errand)
-        kept = {key: token_text(found[key], name) for key in _KEPT[:2] if found.get(key)}
+        kept = {key: token_text(found[key]) for key in _KEPT[:2] if found.get(key)}
         kept |= {key: str(found[key])[:1000] for key in _KEPT[2:] if found.get(key)}
         seconds = _seconds(found.get("expires_in"))
         clean = {**kept, "token_type": "Bearer", **({"expires_in": seconds} if seconds else {})}
@@ -257,10 +248,7 @@ class _Flow(OAuth2Session):
 
     def _grant(self, token: Mapping[str, Any]) -> Grant:
         seconds = _seconds(token.get("expires_in"))
-        expires_ms = 0
-        if seconds:
-            left = seconds - min(MARGIN_SECONDS, seconds / 10)
-            expires_ms = self._asked_ms + round(left * 1000)
+        expires_ms = self._asked_ms + 1000 * seconds if seconds else 0
         kept = {key: token[key] for key in _KEPT if token.get(key)}
         if isinstance(kept.get("scope"), list):
             kept["scope"] = " ".join(kept["scope"])
@@ -271,6 +259,14 @@ class _Flow(OAuth2Session):
             expires_ms=expires_ms,
             token=kept,
         )
+
+
+def _pattern(text: str) -> Pattern | None:
+    return Pattern(text) if text else None
+
+
+def _in(pattern: Pattern | None, text: str) -> bool:
+    return pattern is not None and bool(text) and pattern.found_in(text)
 
 
 def _as_https(url: str) -> str:

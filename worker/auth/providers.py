@@ -7,7 +7,8 @@ which last two hours and are refreshed only with the scope ``offline.access``.
 Sina Weibo: https://open.weibo.com/wiki, "OAuth2/authorize", "OAuth2/access_token", "Error code".
 The client proves itself in the body; scopes are separated by commas; a token goes as
 ``Authorization: OAuth2 TOKEN``; there is no token type, no PKCE, and for most clients no refresh;
-a token that is no longer good is told of by a number in a body, under several statuses.
+a token that is no longer good, and a rate limit that is reached (of so many requests an hour), are
+told of by a number in a body, under several statuses.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Endpoints2(Struct, frozen=True):
     """What an OAuth 2.0 client needs to know of its provider.
 
     ``expired`` is a pattern over the body of an answer of at most ``ERROR_BYTES`` that says that
-    the token is no longer good; ``separator`` stands between scopes; ``refreshes`` says whether a
-    refresh token is to be expected.
+    the token is no longer good; ``too_fast`` is one that a rate limit is reached, where no 429 says
+    so, and ``wait_seconds`` when to ask again then; ``separator`` stands between scopes.
     """
 
     token_url: str = ""
@@ -46,6 +47,8 @@ class Endpoints2(Struct, frozen=True):
     prefix: str = "Bearer "
     expired: str = ""
     denied: str = ""
+    too_fast: str = ""
+    wait_seconds: float = 0.0
     pkce: bool = True
     separator: str = " "
 
@@ -85,6 +88,9 @@ _OAUTH2 = {
         # 21314 used up, 21315 expired, 21316 and 21317 rejected, 21319 revoked, 21327 expired,
         # 21332 invalid.
         expired=r'"error_code"\s*:\s*"?213(1[4-79]|27|32)\b',
+        # 10022 of this address, 10023 of the user, 10024 of the user for this interface: 403.
+        too_fast=r'"error_code"\s*:\s*"?1002[2-4]\b',
+        wait_seconds=900.0,
         pkce=False,
         separator=",",
     ),
