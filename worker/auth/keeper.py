@@ -235,6 +235,9 @@ class Keeper:
             answer.url = url
             _forget_echoes(answer, headers, sent)
             verdict = kind.judge(answer, grant)
+            if isinstance(verdict, Failure):
+                account.outs = 0
+                return verdict
             if verdict == "in":
                 account.outs = 0
                 if renewed:
