@@ -153,7 +153,10 @@ def _leases(settings: Settings) -> Iterator[Leases]:
             request_seconds=settings.request_seconds,
             create=False,
         )
-        yield frontier
+        try:
+            yield frontier
+        finally:
+            frontier.stop()
 
 
 def _claimed(vault: Vault, settings: Settings, entry: Auth) -> Claim:
