@@ -9,7 +9,6 @@ from typing import cast
 
 import click
 import gevent
-from schema.origins import Origins
 
 from cli import choose, consent, crawlfile, reach
 from cli.datafolder import running
@@ -18,13 +17,14 @@ from cli.explain import moment
 from schema.auth import Auth, Form, OAuth1, OAuth2
 from schema.clock import epoch_ms, monotonic
 from schema.errors import GreencrawlError
+from schema.origins import Origins
 from schema.records import CrawlOptions, Failure, FailureKind, Fetched, HostPatch
 from schema.request import crawl_headers
 from schema.settings import Settings
 from schema.urls import canonicalise, host_of
-from worker.auth.base import Grant, Kind, LoginFailed, LoginRefused, Verdict
+from worker.auth.base import Grant, Kind, LoginFailed, LoginRefused, Verdict, name_of
 from worker.auth.secrets import EntrySecrets, Secrets
-from worker.auth.vault import Alone, Claim, Leases, Vault, name_of, open_vault
+from worker.auth.vault import Alone, Claim, Leases, Vault, open_vault
 from worker.download import Downloader
 
 MAX_BODY_BYTES = 2 * 1024 * 1024

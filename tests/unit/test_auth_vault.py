@@ -16,9 +16,9 @@ import pytest
 
 from schema import auth
 from schema.errors import Unavailable
-from worker.auth.base import Cookie, Grant
+from worker.auth.base import Cookie, Grant, name_of
 from worker.auth.sealing import Sealing
-from worker.auth.vault import Alone, Vault, name_of
+from worker.auth.vault import Alone, Vault
 
 SECRET = "c00kie-of-the-session"
 NAME = "shop-0123456789ab"

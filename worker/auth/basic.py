@@ -14,10 +14,18 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import schema.auth
 from schema.errors import InvalidConfig, InvalidUrl
+from schema.origins import Origins
+from schema.records import Fetched
 from schema.urls import canonicalise, origin_of
+from worker.auth.base import Grant, LoginRefused, Verdict
 from worker.auth.secrets import tables_of
+
+if TYPE_CHECKING:
+    import requests
 
 
 class Basic:
@@ -36,8 +44,7 @@ class Basic:
             if problem:
                 problems.append((origin, problem))
                 continue
-            token = b64encode(f"{username}:{password}".encode()).decode()
-            self._headers[origin_of(canonicalise(origin))] = f"Basic {token}"
+            self._headers[origin_of(canonicalise(origin))] = _header(username, password)
         if problems:
             raise InvalidConfig(problems)
 
@@ -48,6 +55,43 @@ class Basic:
         """``Authorization`` if the origin of the canonical ``url`` has credentials."""
         value = self._headers.get(origin_of(url))
         return {} if value is None else {"Authorization": value}
+
+
+class BasicKind:
+    """HTTP Basic for the origins of a crawl's entry. Secrets: username, password.
+
+    Raises LoginRefused for a name or a password that cannot be sent so.
+    """
+
+    logs_in = False
+
+    def __init__(self, entry: schema.auth.Basic, secrets: Mapping[str, str]) -> None:
+        self.entry = entry
+        self.account = secrets["username"]
+        wrong = _unsendable(self.account, secrets["password"])
+        if wrong:
+            raise LoginRefused(wrong)
+        self._origins = Origins(entry.hosts)
+        self._header = _header(self.account, secrets["password"])
+
+    def __repr__(self) -> str:
+        return f"BasicKind({self.entry.name})"
+
+    def log_in(self, session: requests.Session, old: Grant | None) -> Grant:
+        """Never called: the secrets prove it, request by request."""
+        raise NotImplementedError
+
+    def prove(
+        self, url: str, headers: Mapping[str, str], grant: Grant | None
+    ) -> tuple[str, dict[str, str]]:
+        """``Authorization`` for the entry's origins."""
+        if not self._origins.hold(url):
+            return url, dict(headers)
+        return url, {**headers, "Authorization": self._header}
+
+    def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict:
+        """Out where the site does not accept the name and the password."""
+        return "out" if fetched.status == 401 else "in"
 
 
 def load(path: Path) -> Basic:
@@ -67,13 +111,22 @@ def _pair(origin: str, table: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _problem(origin: str, username: str, password: str) -> str:
-    """What RFC 7617, section 2, or the idea of an origin forbids here; empty if nothing."""
+    """What is wrong with credentials for an origin; empty if nothing."""
     try:
         canonical = canonicalise(origin)
     except InvalidUrl as error:
         return error.reason
     if canonical != origin_of(canonical) + "/" or "@" in origin:
         return "is no origin: give scheme, host and port only"
+    return _unsendable(username, password)
+
+
+def _header(username: str, password: str) -> str:
+    return f"Basic {b64encode(f'{username}:{password}'.encode()).decode()}"
+
+
+def _unsendable(username: str, password: str) -> str:
+    """What RFC 7617, section 2, forbids; empty if nothing."""
     if ":" in username:
         return "a user name may not hold a colon"
     if any(ord(char) < 32 or ord(char) == 127 for char in username + password):

@@ -15,7 +15,6 @@ log says so, once, and what to do; the next login replaces it.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +24,6 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from schema.auth import Auth
 from schema.errors import Unavailable
 from schema.log import logger
 from schema.settings import Settings
@@ -80,19 +78,8 @@ class _Kept(Struct, frozen=True):
     grant: Grant
 
 
-def name_of(entry: Auth) -> str:
-    """Under what an entry's state is kept: its name, and a hash of what it says.
-
-    Entries that differ in ``hosts`` and ``skip`` alone share a login; any other change begins anew.
-    """
-    said = msgspec.to_builtins(entry)
-    del said["hosts"], said["skip"]
-    text = msgspec.json.encode(said, order="deterministic")
-    return f"{entry.name}-{hashlib.sha256(text).hexdigest()[:12]}"
-
-
 class Vault:
-    """Grants by :func:`name_of`, as one process sees them. Safe for many greenlets.
+    """Grants by ``worker.auth.base.name_of``, as one process sees them. Safe for many greenlets.
 
     ``shared`` says that the frontier has them too. A claim lasts ``claim_seconds``, longer than the
     longest request. Methods raise Unavailable when the frontier is away; calling again does no
