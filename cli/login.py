@@ -270,7 +270,7 @@ class _Login:
 
         name = name_of(self._entry)
         old = self._vault.read(name)
-        session = session_over(send, self._headers)
+        session = session_over(send, self._headers, Origins(self._entry.hosts).hold)
         try:
             with refusals(f"auth {self._entry.name}"):
                 if _asks_a_person(self._entry, secrets):
