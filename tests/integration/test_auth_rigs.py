@@ -12,8 +12,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
+from requests.auth import HTTPDigestAuth
 
+from tests.support import lighttpd
 from tests.support.django_site.rig import EXPIRE, USERNAME, DjangoSite
+from tests.support.lighttpd import REALM, Lighttpd
 
 
 @pytest.fixture(scope="module")
@@ -138,9 +141,7 @@ def code_tokens(site: DjangoSite) -> dict[str, str]:
         auth=(site.person_id, site.person_secret),
     )
     assert wrong.json()["error"] == "invalid_grant"
-    answer = requests.post(
-        site.url("/o/token/"), form, auth=(site.person_id, site.person_secret)
-    )
+    answer = requests.post(site.url("/o/token/"), form, auth=(site.person_id, site.person_secret))
     tokens: dict[str, str] = answer.json()
     return tokens
 
@@ -181,3 +182,47 @@ def test_the_gate_holds_requests_until_all_are_there_and_their_token_is_not_good
     assert site.held
     assert max(one.at_once for one in site.log()) == count
     assert requests.get(site.url("/api/items/1"), headers=headers).status_code == 401
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lighttpd]:
+    with Lighttpd(tmp_path_factory.mktemp("lighttpd") / "archive") as archive:
+        yield archive
+
+
+def test_basic_lets_in_who_has_the_password_in_utf8(archive: Lighttpd) -> None:
+    url = archive.url("basic", "/3.html")
+    challenge = requests.get(url)
+    assert challenge.status_code == 401
+    assert challenge.headers["WWW-Authenticate"].startswith(f'Basic realm="{REALM}"')
+    pair = f"{lighttpd.USERNAME}:{archive.password}".encode()
+    headers = {"Authorization": "Basic " + base64.b64encode(pair).decode()}
+    assert "File 3" in requests.get(url, headers=headers).text
+    archive.stop()
+    assert archive.answers("basic")[-2:] == [("/3.html", 401, ""), ("/3.html", 200, "reader")]
+    archive.start()
+
+
+@pytest.mark.parametrize("algorithm", ["MD5", "SHA-256"])
+def test_digest_lets_in_by_its_algorithm_and_gives_a_new_nonce_for_a_stale_one(
+    archive: Lighttpd, algorithm: str
+) -> None:
+    url = archive.url(algorithm, "/")
+    auth = HTTPDigestAuth(lighttpd.USERNAME, archive.password)
+    session = requests.Session()
+    session.auth = auth
+    statuses = [session.get(archive.url(algorithm, f"/{n}.html")).status_code for n in (1, 2, 3)]
+    assert statuses == [200, 200, 200]
+    archive.stop()
+    assert [status for _, status, _ in archive.answers(algorithm)] == [401, 200, 200, 200]
+    used = archive.digests(algorithm)
+    assert [one["nc"] for one in used] == ["00000001", "00000002", "00000003"]
+    assert {one["qop"] for one in used} == {"auth"}
+    assert len({one["nonce"] for one in used}) == 1, used
+    archive.start()
+    archive.let_nonces_age()
+    header = session.get(url).history[0].headers["WWW-Authenticate"]
+    assert f"algorithm={algorithm}" in header
+    assert "stale=true" in header
+    wrong = requests.get(url, auth=HTTPDigestAuth(lighttpd.USERNAME, "wrong"))
+    assert wrong.status_code == 401

@@ -125,9 +125,7 @@ class DjangoSite:
     def logins(self) -> list[Asked]:
         """Names and passwords that were sent by any form, right or wrong."""
         paths = ("/admin/login/", "/members/login", "/accounts/login/")
-        return [
-            one for one in self.log() if one.method == "POST" and one.path.startswith(paths)
-        ]
+        return [one for one in self.log() if one.method == "POST" and one.path.startswith(paths)]
 
     def tokens(self, grant: str = "") -> list[Asked]:
         """Requests for a token, of one grant type or of any."""

@@ -28,7 +28,9 @@ def members(request: WSGIRequest, number: int = 0) -> HttpResponse:
     if not number:
         return render(request, "members.html", {"articles": Article.objects.all()})
     article = get_object_or_404(Article, pk=number)
-    return render(request, "article.html", {"article": article, "foreign": settings.SITE["foreign"]})
+    return render(
+        request, "article.html", {"article": article, "foreign": settings.SITE["foreign"]}
+    )
 
 
 def members_login(request: WSGIRequest) -> HttpResponse:
