@@ -7,16 +7,17 @@ import hashlib
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
 from requests.auth import HTTPDigestAuth
+from requests_oauthlib import OAuth1Session
 
 from tests.support import lighttpd
 from tests.support.django_site.rig import EXPIRE, USERNAME, DjangoSite
 from tests.support.lighttpd import REALM, Lighttpd
+from tests.support.oauth1_site import OAuth1Site
 
 
 @pytest.fixture(scope="module")
@@ -226,3 +227,31 @@ def test_digest_lets_in_by_its_algorithm_and_gives_a_new_nonce_for_a_stale_one(
     assert "stale=true" in header
     wrong = requests.get(url, auth=HTTPDigestAuth(lighttpd.USERNAME, "wrong"))
     assert wrong.status_code == 401
+
+
+def test_oauth1_wants_each_request_signed_once() -> None:
+    with OAuth1Site(pages=3) as site:
+        assert requests.get(site.url("/")).status_code == 401
+        session = OAuth1Session(site.client_key, site.client_secret, site.token, site.token_secret)
+        assert site.page(2).replace("&", "&amp;") in session.get(site.url("/")).text
+        assert "Signed 2" in session.get(site.url(site.page(2))).text
+        used = {"Authorization": site.asked[-1].authorization}
+        assert requests.get(site.url(site.page(2)), headers=used).status_code == 401
+        assert requests.get(site.url(site.page(3)), headers=used).status_code == 401
+        wrong = OAuth1Session(site.client_key, site.client_secret, site.token, "wrong")
+        assert wrong.get(site.url("/")).status_code == 401
+        site.revoke()
+        assert session.get(site.url("/")).status_code == 401
+        assert [one.status for one in site.asked] == [401, 200, 200, 401, 401, 401, 401]
+
+
+def test_oauth1_gives_a_token_in_three_legs() -> None:
+    with OAuth1Site(pages=3) as site:
+        session = OAuth1Session(site.client_key, site.client_secret, callback_uri="oob")
+        session.fetch_request_token(site.url("/request_token"))
+        url = session.authorization_url(site.url("/authorize"))
+        assert "<form" in requests.get(url).text
+        verifier = requests.post(url).text
+        got = session.fetch_access_token(site.url("/access_token"), verifier=verifier)
+        assert {got["oauth_token"], got["oauth_token_secret"]} <= site.secrets()
+        assert "Signed 1" in session.get(site.url("/p/1")).text

@@ -82,7 +82,7 @@ def configure(folder: Path, given: dict[str, Any]) -> None:
             }
         },
         # Tables are made from the models at once: replaying all migrations takes seconds.
-        MIGRATION_MODULES={app: None for app in (*OURS, "oauth2_provider", "django_site")},
+        MIGRATION_MODULES=dict.fromkeys((*OURS, "oauth2_provider", "django_site")),
         DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
         PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
         AUTH_PASSWORD_VALIDATORS=[],

@@ -76,7 +76,7 @@ class AccessLog:
             if self._waiting == gate["count"]:
                 with sqlite3.connect(settings.SITE_FOLDER / "site.sqlite", timeout=30) as db:
                     db.execute(gate["sql"])
-                os.rename(settings.SITE_FOLDER / "hold", settings.SITE_FOLDER / "held")
+                (settings.SITE_FOLDER / "hold").rename(settings.SITE_FOLDER / "held")
                 self._lock.notify_all()
             while self._waiting < gate["count"] and time.monotonic() < limit:
                 self._lock.wait(limit - time.monotonic())
