@@ -65,7 +65,7 @@ class System:
         self.broker: subprocess.Popen[bytes] | None = None
         self.worker: subprocess.Popen[bytes] | None = None
         self._cpu = {"broker": broker_cpu, "worker": worker_cpu}
-        self._variables = {
+        self.variables = {
             "DATA": str(folder / "data"),
             "BIND": f"127.0.0.1:{self.port}",
             "BROKER": f"http://127.0.0.1:{self.port}",
@@ -166,7 +166,7 @@ class System:
 
     def _spawn(self, part: str, fault: str) -> subprocess.Popen[bytes]:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
-        environment |= {f"GREENCRAWL_{k}": v for k, v in self._variables.items() if v}
+        environment |= {f"GREENCRAWL_{k}": v for k, v in self.variables.items() if v}
         if fault:
             environment["GREENCRAWL_FAULT"] = fault
         process = subprocess.Popen(
