@@ -175,6 +175,19 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     ] = ()
 
 
+def kept_options(options: CrawlOptions) -> bytes:
+    """Options as a store keeps them: JSON without what is later than the first release and empty.
+
+    Workers of an earlier version, which know no such field, then go on with crawls that do not use
+    it while an upgrade is under way.
+    """
+    fields = msgspec.structs.asdict(options)
+    for name in ("auth", "sources"):
+        if not fields[name]:
+            del fields[name]
+    return msgspec.json.encode(fields)
+
+
 class CreateCrawl(CrawlOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Body of ``POST /v1/crawls``: the options and a name. ``seeds`` are queued at once."""
 
@@ -341,7 +354,7 @@ class FinishItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     outcome: Outcome
 
 
-class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """What a session learnt of its host; all optional. ``delay`` and ``latency`` in seconds.
 
     ``delay`` is the adaptive delay to use next, 0 where the host needs none above the floor;
@@ -349,6 +362,7 @@ class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ``robots`` says that robots were read (or found absent) in this session; ``block`` asks for a
     block of that many seconds (0 with ``failed``: the host's own back-off, doubling a block).
     ``block`` without ``failed`` and ``requests``: the worker had no room; the host rests so long.
+    ``why`` says more than ``failed`` to a person who asks why the host is not fetched from.
     """
 
     delay: Seconds = 0.0
@@ -358,6 +372,7 @@ class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     failed: Annotated[str, Meta(max_length=40, pattern=r"^[a-z_]*$")] = ""
     block: Annotated[float, Meta(ge=0, le=7 * 86_400)] = 0.0
     requests: Count = 0
+    why: Annotated[str, Meta(max_length=300)] = ""
 
 
 class CloseItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -498,6 +513,8 @@ class HostState(Struct, frozen=True, kw_only=True):
     latency: float = 0.0
     failures: int = 0
     robots_known: bool = False
+    why: str = ""
+    """What its last session failed by, while it is blocked."""
 
 
 class HostPatch(Struct, frozen=True, forbid_unknown_fields=True):

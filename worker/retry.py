@@ -159,7 +159,14 @@ of 30 s that double up to an hour, about five hours."""
 GIVEN_UP_BLOCK = 60.0
 """Seconds between two looks at a host whose queue is being given up."""
 _DOWN = frozenset(
-    {_K.DNS_FAILED, _K.REFUSED, _K.UNREACHABLE, _K.CONNECT_TIMEOUT, _K.ROBOTS_UNREACHABLE}
+    {
+        _K.DNS_FAILED,
+        _K.REFUSED,
+        _K.UNREACHABLE,
+        _K.CONNECT_TIMEOUT,
+        _K.ROBOTS_UNREACHABLE,
+        _K.LOGIN,
+    }
 )
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
