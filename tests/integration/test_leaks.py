@@ -73,14 +73,15 @@ def test_every_type_of_redis_is_read(redis_server: RedisServer) -> None:
 def test_a_whole_crawl_is_searched(tmp_path: Path, redis_server: RedisServer) -> None:
     with SiteServer(graph_site(5)) as server, System(tmp_path, [redis_server.url]) as system:
         start = server.url("/p/0")
-        system.start().crawl([start], delay=0)
-        system.wait_done(30)
+        name = "searched-crawl"
+        system.start().crawl([start], name, delay=0)
+        system.wait_done(30, name)
         host = start.split("/")[2]
-        places = [*told(system, "test", [start]), *exported(system, "test", tmp_path)]
+        places = [*told(system, name, [start]), *exported(system, name, tmp_path)]
         places += in_redis(redis_server.url)
         system.stop()
         places += in_files(tmp_path)
-    found = " ".join(leaks([host], places))
+    found = " ".join(leaks([host, name], places))
     for where in (
         "api /v1/hosts/",
         "api /v1/pages?",
