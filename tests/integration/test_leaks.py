@@ -93,6 +93,6 @@ def test_a_whole_crawl_is_searched(tmp_path: Path, redis_server: RedisServer) ->
         "redis gc:",
         ".aof",
         "content.sqlite",
-        "table page_",
+        "table pages",
     ):
         assert where in found, where
