@@ -145,9 +145,10 @@ def command(system: System, *arguments: str) -> bytes:
 
 
 def environment(system: System) -> dict[str, str]:
-    """Of a command beside the system's processes."""
+    """Of a command on the worker host."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
-    return kept | {f"GREENCRAWL_{k}": v for k, v in system.variables.items() if v}
+    given = {**system.variables, **system.secrets}
+    return kept | {f"GREENCRAWL_{k}": v for k, v in given.items() if v}
 
 
 def _page_paths(system: System, crawl: str) -> list[str]:

@@ -86,6 +86,7 @@ def configure(folder: Path, given: dict[str, Any]) -> None:
         DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
         PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
         AUTH_PASSWORD_VALIDATORS=[],
+        SESSION_SAVE_EVERY_REQUEST=given["sliding"],
         LOGIN_URL="/accounts/login/",
         LOGIN_REDIRECT_URL="/members/",
         STATIC_URL="/static/",

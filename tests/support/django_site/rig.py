@@ -49,7 +49,9 @@ class Asked:
 class DjangoSite:
     """A context manager. ``addresses`` are loopback ones that share a port; the secrets are new
     with every site. ``access_seconds`` and ``session_seconds`` are the lives of OAuth 2.0 tokens
-    and of members' sessions; articles link to ``foreign`` + ``from-N``.
+    and of members' sessions; articles link to ``foreign`` + ``from-N``. The API
+    spreads its items over ``item_addresses`` (none: they are where their list is). ``sliding``:
+    every answer sets the session's cookie anew.
     """
 
     def __init__(
@@ -61,9 +63,12 @@ class DjangoSite:
         access_seconds: int = 3600,
         session_seconds: int = 3600,
         foreign: str = "",
+        item_addresses: Sequence[str] = (),
+        sliding: bool = False,
     ) -> None:
         self.folder = folder
         self.addresses = tuple(addresses)
+        self.item_addresses = tuple(item_addresses)
         self.port = free_port()
         self.articles = articles
         self.password = f"pass-{secrets.token_urlsafe(12)}/+&="
@@ -72,7 +77,9 @@ class DjangoSite:
         self.person_secret = f"person-{secrets.token_urlsafe(18)}"
         self._secret_key = secrets.token_hex(32)
         self._given = {
-            "addresses": self.addresses,
+            "addresses": [*self.addresses, *self.item_addresses],
+            "item_addresses": self.item_addresses,
+            "sliding": sliding,
             "port": self.port,
             "articles": articles,
             "access_seconds": access_seconds,
@@ -113,6 +120,12 @@ class DjangoSite:
 
     def origin(self, address: str = "") -> str:
         return f"http://{address or self.addresses[0]}:{self.port}"
+
+    def item_url(self, number: int, listed_at: str = "") -> str:
+        """Where an item of the API is, for a list that was asked for at one address."""
+        there = self.item_addresses
+        address = there[number % len(there)] if there else listed_at
+        return self.url(f"/api/items/{number}", address)
 
     # -- what it saw
 

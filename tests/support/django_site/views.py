@@ -67,7 +67,7 @@ def api_list(request: WSGIRequest) -> HttpResponse:
     """``{"data": [{"id", "href"}, …], "meta": {"next": CURSOR or null}}``, by ``?cursor=``."""
     begin = int(request.GET.get("cursor") or 0)
     found = list(Article.objects.order_by("pk")[begin : begin + PER_PAGE + 1])
-    data = [{"id": one.pk, "href": f"/api/items/{one.pk}"} for one in found[:PER_PAGE]]
+    data = [{"id": one.pk, "href": _href(one.pk)} for one in found[:PER_PAGE]]
     following = str(begin + PER_PAGE) if len(found) > PER_PAGE else None
     return _json(request, {"data": data, "meta": {"next": following}})
 
@@ -79,6 +79,11 @@ def api_item(request: WSGIRequest, number: int) -> HttpResponse:
     if article is None:
         raise Http404
     return _json(request, {"id": article.pk, "title": article.title, "text": article.text})
+
+
+def _href(number: int) -> str:
+    path, there = f"/api/items/{number}", settings.SITE["item_addresses"]
+    return f"http://{there[number % len(there)]}:{settings.SITE['port']}{path}" if there else path
 
 
 def _json(request: WSGIRequest, content: dict[str, Any]) -> HttpResponse:
