@@ -145,7 +145,7 @@ def test_four_processes_log_in_once_for_each_site_and_leave_no_secret_anywhere(
         credentials(system, dict.fromkeys(WAYS, (lighttpd.USERNAME, archive.password)))
         auth = [
             admin_entry(site),
-            api_entry(site, [site.origin("127.0.0.2")]),
+            api_entry(site, [site.origin("127.0.0.2"), site.origin()]),
             {"kind": "oauth1", "name": "signed", "hosts": [signed.url("").rstrip("/")]},
             *(
                 {"kind": kind, "name": way, "hosts": [archive.url(place, "")]}
@@ -402,8 +402,8 @@ def test_two_worker_hosts_share_one_session_through_the_frontier(
         first.wait_done(60)
         assert len(site.logins()) == 1
         # Each process of both asks for pages: with the session that one of the four made.
-        second.kill("worker")
-        first.kill("worker")
+        stop_worker(second)
+        stop_worker(first)
         second.start_worker()
         first.crawl([site.url("/members/")], "again", delay=0, auth=[members_entry(site)])
         first.wait_done(60, "again")
@@ -420,6 +420,14 @@ def test_two_worker_hosts_share_one_session_through_the_frontier(
         assert articles(site, "/members/{}") <= bodies.keys()
         assert login_pages(bodies) == []
     assert leaks(secret, places) == []
+
+
+def stop_worker(system: System) -> None:
+    """In order: nothing is leased afterwards."""
+    assert system.worker is not None
+    system.worker.terminate()
+    assert system.worker.wait(30) == 0
+    system.worker = None
 
 
 @contextmanager
@@ -479,7 +487,7 @@ def test_the_file_of_a_login_is_always_whole_and_a_bad_one_is_named_and_replaced
 
         def after_restart(name: str) -> tuple[int, str]:
             """The same with new processes, which know nothing; and what they logged."""
-            system.kill("worker")
+            stop_worker(system)
             logged = (system.folder / "worker.log").stat().st_size
             system.start_worker()
             logins = crawl(name)
