@@ -101,10 +101,18 @@ def pages(
 
 
 def _list(ask: Ask, after: str, most: int | None, write: Callable[[ListedPage], str]) -> str:
-    """Write up to ``most`` pages as they are found; returns the cursor of what follows, or ""."""
+    """Write up to ``most`` pages as they are found; returns the cursor of what follows, or "".
+
+    While nothing is found a terminal is told how far it is.
+    """
     left = most
+    looked_at = 0
+    telling = sys.stderr.isatty()
     while True:
         answer = ask(A_REQUEST if left is None else min(A_REQUEST, left), after)
+        if telling and looked_at:
+            click.echo("\r\x1b[K", err=True, nl=False)
+        looked_at += answer.looked_at
         for page in answer.items:
             click.echo(write(page))
         after = answer.next
@@ -112,6 +120,8 @@ def _list(ask: Ask, after: str, most: int | None, write: Callable[[ListedPage], 
             left -= len(answer.items)
         if not after or left == 0:
             return after
+        if telling:
+            click.echo(f"\rlooked at {looked_at:,} pages …", err=True, nl=False)
 
 
 @contextmanager

@@ -37,7 +37,7 @@ from schema.records import (
     Version,
 )
 from store import contents, crawls, journal, listing, log, overflow, purges, rows
-from store.base import EVERY, MARGIN, Detail
+from store.base import EVERY, MARGIN, STEP_ROWS, Detail, Step
 from store.bodies import Bodies, Place
 from store.commits import Committer
 from store.connection import Lane, transaction, translated
@@ -448,19 +448,35 @@ class SqliteStore:
         after: str = "",
     ) -> Iterator[tuple[str, StoredPage]]:
         """See :class:`store.base.Store`. No transaction stays open between two chunks."""
+        most = listing.WINDOW
+        for step in self.page_steps(crawl, wanted, detail=detail, after=after, window=most):
+            yield from step.pages
+
+    def page_steps(
+        self,
+        crawl: int,
+        wanted: PageFilter = EVERY,
+        *,
+        detail: Detail = "text",
+        after: str = "",
+        window: int = STEP_ROWS,
+    ) -> Iterator[Step]:
+        """See :class:`store.base.Store`."""
         first = listing.beyond(after)
         run = self._scans.run
         indexed = bool(wanted.host) and run(contents.apart)
-        for row in listing.pages(run, crawl, wanted, detail, first, indexed=indexed):
-            yield str(row[0]), self._page(row, detail, self._scans)
+        for found in listing.pages(run, crawl, wanted, detail, first, window, indexed=indexed):
+            some = ((str(row[0]), self._page(row, detail, self._scans)) for row in found.rows)
+            yield Step(some, str(found.last), found.looked_at)
 
     def finals(
         self, crawl: int, since_ms: int = 0, *, after: str = ""
     ) -> Iterator[tuple[str, Final]]:
         """See :class:`store.base.Store`; ordered by fingerprint."""
         first = listing.beyond(after, -(2**63))
-        for row in listing.finals(self._scans.run, crawl, since_ms, first):
-            yield str(row[2]), rows.final(row)
+        for found in listing.finals(self._scans.run, crawl, since_ms, first):
+            for row in found.rows:
+                yield str(row[2]), rows.final(row)
 
     # -- the journal by months
 

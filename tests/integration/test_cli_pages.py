@@ -130,6 +130,24 @@ def test_pages_are_chosen_counted_and_gone_on_with(command: Command) -> None:
     assert command.error == ""
 
 
+def test_a_terminal_is_told_that_the_list_is_still_looking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(tmp_path)
+    monkeypatch.setattr("broker.pages.LOOKED_AT", 1)
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        assert main(["pages", "--status", "404", "--data", str(tmp_path)]) == 0
+        terminal.flush()
+        told = os.read(ours, 4096).decode()
+    os.close(ours)
+    assert capsys.readouterr().out.count("https://example.org/missing") == 1
+    assert "looked at 1 pages …" in told
+    assert "looked at 3 pages …" in told
+    assert told.endswith("\r\x1b[K"), "the line is gone when the page is listed"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

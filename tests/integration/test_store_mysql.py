@@ -6,6 +6,7 @@ import dataclasses
 import random
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import gevent
@@ -306,6 +307,25 @@ def test_bodies_in_files_are_found_by_their_place(
         in_sql.page(crawl, 1)
     assert in_sql.page(crawl, 1, detail="text") is not None
     files.close()
+
+
+def test_rare_final_states_are_asked_for_in_bounded_steps(
+    store: Store, crawl: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "WINDOW", 50)
+    store.commit(Commit(finals=[final(crawl, n, n) for n in range(2000, 3000)]))
+    assert isinstance(store, MysqlStore)
+    after: int | None = None
+    found: list[int] = []
+    for _ in range(21):
+        some, after = store._cluster.read(partial(reading.finals, crawl=crawl, since_ms=2990,
+                                                  after=after))  # fmt: skip
+        found += [row[1] for row in some]
+        if after is None:
+            break
+    assert (after, found) == (None, list(range(2990, 3000)))
+    assert [one.fingerprint for _, one in store.finals(crawl, 2990)] == found
+    assert len(list(store.finals(crawl))) == 1000
 
 
 def test_a_stream_reads_as_many_wide_rows_as_fit(store: Store, crawl: int) -> None:
