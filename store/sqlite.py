@@ -46,7 +46,7 @@ from store.errors import BodyAway
 from store.grouped import Grouped
 from store.listing import CHUNK_ROWS
 from store.rows import Codec, Row
-from store.sqlite_upgrade import prepare
+from store.sqlite_upgrade import prepare, refuse_early
 
 T = TypeVar("T")
 
@@ -74,16 +74,22 @@ class _InTurn:
 class SqliteStore:
     """:class:`store.base.Store` on the file ``path``, which is created or migrated at opening.
 
+    Without ``upgrade`` its schema is left alone, and a version too early to be read is refused.
+
     Bodies are kept in the file, or in ``bodies``, which is closed with the store; those that are
     there already are found in either. Raises InvalidConfig for a file of a newer version or of
     another program, Unavailable when it cannot be opened, Damaged when it is no database.
     """
 
-    def __init__(self, path: Path, bodies: Bodies | None = None) -> None:
+    def __init__(self, path: Path, bodies: Bodies | None = None, *, upgrade: bool = True) -> None:
         self.path = path.absolute()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if upgrade:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
         with translated(self.path):
-            prepare(self.path)
+            if upgrade:
+                prepare(self.path)
+            else:
+                refuse_early(self.path)
         self._bodies = None if bodies is None else _InTurn(bodies)
         self._commits = Committer(self.path, self._bodies)
         self._seeds = Grouped(self._commits.lane, self.path)
