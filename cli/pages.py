@@ -80,7 +80,7 @@ def pages(
     as_json: bool,
     data: str | None,
 ) -> None:
-    """List what is stored, in the order of storing.
+    """List what is stored, in the order of storing; also redirects, which `status` does not count.
 
     When it was fetched, status, size, URL and title; where the output is no terminal, a page a
     line, separated by tabs, with its id between size and URL. CRAWL may be left out when there is
@@ -174,9 +174,12 @@ def _host(given: str) -> str:
     if not given:
         return ""
     try:
-        return host_of(canonicalise(with_scheme(given)))
+        url = canonicalise(with_scheme(given))
     except InvalidUrl as error:
         raise click.UsageError(f"--host: {error}") from error
+    if url.split("/", 3)[3]:
+        raise click.UsageError(f"--host: {given[:60]!r} is more than a host")
+    return host_of(url)
 
 
 # -- lines
