@@ -10,7 +10,8 @@ import gevent
 import msgspec
 
 from broker.problems import HttpProblem, invalid
-from schema.records import Seed, SeedRequest, Url
+from schema.fields import Url
+from schema.records import Seed, SeedRequest
 from schema.wire import from_json
 
 T = TypeVar("T")

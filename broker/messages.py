@@ -9,8 +9,9 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from msgspec import Meta, Struct, field
 
+from schema.fields import Url
 from schema.moments import SINCE, STATUS
-from schema.records import CrawlName, Final, NodeRepair, Url
+from schema.records import CrawlName, Final, NodeRepair
 
 T = TypeVar("T")
 

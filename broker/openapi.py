@@ -13,7 +13,8 @@ from broker import problems
 from broker.messages import Answer, PageId, Problem, Text
 from broker.resources import Operation
 from broker.security import Role
-from schema.records import CrawlName, Seed, Url
+from schema.fields import Url
+from schema.records import CrawlName, Seed
 
 VERSION = "1"
 REF = "#/components/schemas/{name}"

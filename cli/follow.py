@@ -12,12 +12,13 @@ from rich.console import Console
 
 from broker.client import BrokerClient
 from cli import summary
-from cli.display import Display
+from cli.display import Display, duration
 from cli.processes import Processes
 from cli.stopping import Stop
 from cli.summary import Summary
 from schema.errors import Refused, Unavailable
-from schema.records import Crawl, CrawlOptions, CrawlStats, CreateCrawl, HostState, Stats
+from schema.records import Crawl, CrawlOptions, CrawlStats, CreateCrawl, HostPatch, HostState, Stats
+from schema.urls import canonicalise, host_of
 
 T = TypeVar("T")
 
@@ -32,6 +33,11 @@ ONLY_RETRIES = (
     "after Ctrl-C the same command resumes"
 )
 
+AUTH = "auth "
+"""What the reason of a block begins with that a login led to (``worker.auth.keeper``)."""
+
+HOSTS = 10
+"""So many of the seeds' hosts are asked about."""
 
 ALL_REST = (
     "the hosts of all URLs that wait have to rest: they asked for it, or a process that died may "
@@ -98,6 +104,8 @@ def follow(
         created = ask(lambda: broker.put_crawl(wanted))
         if created is not None and created.state == "paused":
             ask(lambda: broker.resume(name))
+        if created is not None:
+            ask(lambda: _lift(broker, wanted))
         end: End | None = None
         busy = display.seconds
         while (stats := ask(lambda: broker.stats(name))) is not None:
@@ -106,10 +114,43 @@ def follow(
             if end.last.leased or not end.last.waiting:
                 busy = display.seconds
             resting = display.seconds - busy > QUIET_SECONDS
-            display.note(ALL_REST if resting else ONLY_RETRIES if _only_retries(end.last) else "")
+            note = ONLY_RETRIES if _only_retries(end.last) else ""
+            if note or resting:
+                note = ask(lambda: _blocked(broker, wanted)) or note or ALL_REST
+            display.note(note)
             if not end.stopped or stop.asked.wait(POLL_SECONDS):
                 break
     return end
+
+
+def _lift(broker: BrokerClient, wanted: CreateCrawl) -> None:
+    """Free the seeds' hosts from the block of a login that was refused: somebody comes again.
+
+    It is tried again only if the secrets have changed; otherwise the workers know that it was
+    refused, and block the hosts anew.
+    """
+    for host in _hosts(wanted):
+        if broker.host(host).why.startswith(AUTH):
+            broker.patch_host(host, HostPatch(block=0.0))
+
+
+def _blocked(broker: BrokerClient, wanted: CreateCrawl) -> str:
+    """Why a seed's host is blocked, "" if none is for a reason that has words."""
+    for host in _hosts(wanted):
+        state = broker.host(host)
+        if state.why.startswith(AUTH):
+            return (
+                f"{host} is blocked for another {duration(state.blocked_in)}: {state.why}; "
+                "mend that and call the same command again"
+            )
+    return ""
+
+
+def _hosts(wanted: CreateCrawl) -> list[str]:
+    """The seeds' hosts, if the crawl logs in somewhere."""
+    if not wanted.auth:
+        return []
+    return list(dict.fromkeys(host_of(canonicalise(url)) for url in wanted.seeds))[:HOSTS]
 
 
 def last_look(broker: BrokerClient, end: End) -> End:

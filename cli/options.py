@@ -35,11 +35,15 @@ METAVARS = {
 """What stands for the value in the help, where N does not say it."""
 
 
+_APART = frozenset({"seeds", "auth", "sources"})
+"""Seeds are the arguments; what is a table of its own stands in a TOML file only."""
+
+
 def fields() -> list[inspect.Field]:
-    """The crawl's options in the order of the record, without ``seeds`` (the arguments)."""
+    """The crawl's options in the order of the record, those that are one value each."""
     info = inspect.type_info(CrawlOptions)
     assert isinstance(info, inspect.StructType)
-    return [field for field in info.fields if field.name != "seeds"]
+    return [field for field in info.fields if field.name not in _APART]
 
 
 def unwrap(field: inspect.Field) -> tuple[inspect.Type, str]:

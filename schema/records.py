@@ -13,6 +13,9 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta, Struct, field
 
+from schema.auth import Auth, Source
+from schema.fields import Pattern, Url
+
 Scope = Literal["host", "domain", "prefix", "any"]
 Order = Literal["breadth", "depth", "best"]
 CrawlState = Literal["active", "paused", "done"]
@@ -27,8 +30,6 @@ KIND = r"^[a-z_]+$"
 CrawlName = Annotated[str, Meta(pattern=CRAWL_NAME, description="Name of a crawl")]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
-Url = Annotated[str, Meta(min_length=1, max_length=8192)]
-Pattern = Annotated[str, Meta(min_length=1, max_length=1024)]
 Token = Annotated[str, Meta(pattern=TOKEN, description="Fencing token of a session")]
 SessionId = Annotated[str, Meta(pattern=SESSION_ID, description="partition/host")]
 WorkerId = Annotated[str, Meta(pattern=WORKER_ID)]
@@ -40,6 +41,10 @@ LEVELS = 32
 ROBOTS_ASKED = 64
 """From here on ``redirects`` of a task says that it is no page: it asks, for another host that
 redirects its robots.txt there, what stands at this URL; the rest counts the redirects so far."""
+
+ERRAND = 128
+"""``redirects`` of a task that is no page, but says that requests for this host wait to be sent by
+whoever holds it: those of a login that leads over several hosts (``worker.auth.errands``)."""
 
 SUSPECT_DELIVERIES = 3
 """A task that was handed out so often without an outcome is a suspect: its page is read alone."""
@@ -161,6 +166,26 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     weight: Annotated[
         int, Meta(ge=1, le=1000, description="Share of the workers against other crawls")
     ] = 1
+    auth: Annotated[
+        tuple[Auth, ...],
+        Meta(description="How to log in, by origin; the first entry that names it counts"),
+    ] = ()
+    sources: Annotated[
+        tuple[Source, ...], Meta(description="JSON APIs that list what to fetch")
+    ] = ()
+
+
+def kept_options(options: CrawlOptions) -> bytes:
+    """Options as a store keeps them: JSON without what is later than the first release and empty.
+
+    Workers of an earlier version, which know no such field, then go on with crawls that do not use
+    it while an upgrade is under way.
+    """
+    fields = msgspec.structs.asdict(options)
+    for name in ("auth", "sources"):
+        if not fields[name]:
+            del fields[name]
+    return msgspec.json.encode(fields)
 
 
 class CreateCrawl(CrawlOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -329,7 +354,7 @@ class FinishItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     outcome: Outcome
 
 
-class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """What a session learnt of its host; all optional. ``delay`` and ``latency`` in seconds.
 
     ``delay`` is the adaptive delay to use next, 0 where the host needs none above the floor;
@@ -337,6 +362,7 @@ class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ``robots`` says that robots were read (or found absent) in this session; ``block`` asks for a
     block of that many seconds (0 with ``failed``: the host's own back-off, doubling a block).
     ``block`` without ``failed`` and ``requests``: the worker had no room; the host rests so long.
+    ``why`` says more than ``failed`` to a person who asks why the host is not fetched from.
     """
 
     delay: Seconds = 0.0
@@ -346,6 +372,7 @@ class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     failed: Annotated[str, Meta(max_length=40, pattern=r"^[a-z_]*$")] = ""
     block: Annotated[float, Meta(ge=0, le=7 * 86_400)] = 0.0
     requests: Count = 0
+    why: Annotated[str, Meta(max_length=300)] = ""
 
 
 class CloseItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -486,6 +513,8 @@ class HostState(Struct, frozen=True, kw_only=True):
     latency: float = 0.0
     failures: int = 0
     robots_known: bool = False
+    why: str = ""
+    """What its last session failed by, while it is blocked."""
 
 
 class HostPatch(Struct, frozen=True, forbid_unknown_fields=True):
@@ -578,6 +607,8 @@ class FailureKind(StrEnum):
     STALLED = "stalled"  # the page hung the process that parsed it
     HOOK = "hook"  # the user's own function raised
     PARSE = "parse"  # extraction raised
+    LOGIN = "login"  # the login was refused, or could not be made
+    LOGGED_OUT = "logged_out"  # the page asks for a login in spite of one just made
 
 
 class Failure(Struct, frozen=True):
@@ -612,6 +643,8 @@ class Fetched(Struct):
     truncated: bool = False
     address: str = ""
     request: dict[str, str] = field(default_factory=dict)
+    cookies: tuple[str, ...] = ()
+    """Values of the Set-Cookie headers, one by one."""
 
     @property
     def content_type(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from schema import wire
 from schema.errors import UnknownCrawl
-from schema.records import Admission, Crawl, CrawlOptions, CrawlState, SeedBatch
+from schema.records import Admission, Crawl, CrawlOptions, CrawlState, SeedBatch, kept_options
 from store import contents, rows
 from store.rows import Codec, Row
 
@@ -52,7 +52,7 @@ def put(
     db: sqlite3.Connection, name: str, options: CrawlOptions, roots: Sequence[str], now_ms: int
 ) -> Crawl:
     """Create or update a crawl; see ``Store.put_crawl``. A new one is active from now on."""
-    text = wire.to_json(options).decode()
+    text = kept_options(options).decode()
     try:
         known = get(db, name)
     except UnknownCrawl:

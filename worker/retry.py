@@ -130,6 +130,12 @@ TABLE: Mapping[FailureKind, Policy] = MappingProxyType(
         ),
         _K.HOOK: _final("dead", "the user's own function raised; requeue once it is mended"),
         _K.PARSE: _final("dead", "extraction raised"),
+        _K.LOGIN: Policy(
+            "host", 3, _HOUR, 24 * _HOUR, "dead", "the login was refused, or could not be made"
+        ),
+        _K.LOGGED_OUT: Policy(
+            "url", 3, 2 * _MINUTE, _HOUR, "dead", "asks for a login in spite of one just made"
+        ),
     }
 )
 
@@ -153,7 +159,14 @@ of 30 s that double up to an hour, about five hours."""
 GIVEN_UP_BLOCK = 60.0
 """Seconds between two looks at a host whose queue is being given up."""
 _DOWN = frozenset(
-    {_K.DNS_FAILED, _K.REFUSED, _K.UNREACHABLE, _K.CONNECT_TIMEOUT, _K.ROBOTS_UNREACHABLE}
+    {
+        _K.DNS_FAILED,
+        _K.REFUSED,
+        _K.UNREACHABLE,
+        _K.CONNECT_TIMEOUT,
+        _K.ROBOTS_UNREACHABLE,
+        _K.LOGIN,
+    }
 )
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 

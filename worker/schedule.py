@@ -108,7 +108,13 @@ class Pace:
             self._succeeded(answer.elapsed_ms / 1000)
 
     def report(
-        self, *, robots: bool = False, failed: str = "", block: float = 0.0, requests: int = 0
+        self,
+        *,
+        robots: bool = False,
+        failed: str = "",
+        block: float = 0.0,
+        requests: int = 0,
+        why: str = "",
     ) -> HostReport:
         """What closing the session tells the frontier; see ``HostReport`` for the arguments.
 
@@ -123,6 +129,7 @@ class Pace:
             failed=failed,
             block=block,
             requests=requests,
+            why=why,
         )
 
     def _succeeded(self, elapsed: float) -> None:

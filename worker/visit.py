@@ -43,6 +43,7 @@ class Visit:
         self._pace = Pace(held.session.delay, held.session.floor)
         self._requests = 0
         self._failed = ""
+        self._why = ""
         self._block = 0.0
         self._robots_read = False
 
@@ -87,10 +88,11 @@ class Visit:
         if crawl_delay is not None:
             self._pace.learn_robots_delay(crawl_delay)
 
-    def fail(self, kind: str, block: float) -> None:
+    def fail(self, kind: str, block: float, why: str = "") -> None:
         """The host failed; ``block`` seconds were asked for by it (0: its own back-off)."""
         self._failed = kind
         self._block = block
+        self._why = why[:300]
 
     def report(self) -> HostReport:
         """What the broker is told when the session closes; only requests that left are counted."""
@@ -99,4 +101,5 @@ class Visit:
             failed=self._failed,
             block=self._block,
             requests=self._requests,
+            why=self._why,
         )

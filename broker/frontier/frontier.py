@@ -665,8 +665,8 @@ class Frontier:
         delay = -1 if patch.delay is None else round(patch.delay * 1000)
         block = -1 if patch.block is None else round(patch.block * 1000)
         p = self.partition_of(host)
-        now, flat, waiting = self._calls("host", {p: to_msgpack([host, delay, block])})[p]
-        state = part.host_state(host, p, now, part.fields(flat), waiting)
+        now, flat, waiting, why = self._calls("host", {p: to_msgpack([host, delay, block])})[p]
+        state = part.host_state(host, p, now, part.fields(flat), waiting, why.decode())
         if patch.block:
             self._store.put_block(host, epoch_ms() + round(state.blocked_in * 1000), "operator")
         return state
@@ -790,7 +790,8 @@ class Frontier:
 
 def _held_up(state: HostState) -> str:
     if state.blocked_in > 0:
-        return f"; the host is blocked for another {state.blocked_in:.0f} s"
+        why = f" ({state.why})" if state.why else ""
+        return f"; the host is blocked for another {state.blocked_in:.0f} s{why}"
     if state.sessions:
         return "; the host is being fetched from now"
     if state.next_in > 0:

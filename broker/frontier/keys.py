@@ -14,7 +14,7 @@ the node.
                        the sets of URLs below; after its deletion, for an hour, gone alone
 ``gc:{p}:due:<crawl>`` sorted set host → logical ms at which it may be opened
 ``gc:{p}:h:<host>``    a host's record, packed: next, last, till, lvl, busy, sole, ad, rd, od, lat,
-                       fail, rob, and q: for each crawl the waiting tasks, if they are few, or
+                       fail, why, rob, and q: for each crawl the waiting tasks, if they are few, or
                        their levels, number and bytes (``lua/common.lua``)
 ``gc:{p}:w:<crawl>:<host>:<level>``  list of waiting entries of a long queue
 ``gc:{p}:b``           bytes of tasks in this partition: waiting, leased and later

@@ -170,7 +170,7 @@ def close_row(item: CloseItem) -> list[Any]:
     return [
         item.token, item.session.partition("/")[2], round(r.delay * 1000), round(r.latency * 1000),
         round(r.robots_delay * 1000), int(r.robots), r.failed, round(r.block * 1000), r.requests,
-        *item.release,
+        r.why, *item.release,
     ]  # fmt: skip
 
 
@@ -185,7 +185,7 @@ def fields(flat: Sequence[bytes]) -> dict[str, str]:
 
 
 def host_state(
-    host: str, partition: int, now_ms: int, h: dict[str, str], waiting: int
+    host: str, partition: int, now_ms: int, h: dict[str, str], waiting: int, why: str
 ) -> HostState:
     """An operator's view of a host's record; ``delay`` is the host's own, without its crawls'."""
 
@@ -204,4 +204,5 @@ def host_state(
         latency=ms("lat") / 1000,
         failures=int(ms("fail")),
         robots_known=ms("rob") > now_ms,
+        why=why if ms("till") > now_ms else "",
     )

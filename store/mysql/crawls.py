@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from schema import wire
 from schema.errors import UnknownCrawl
-from schema.records import Admission, Crawl, CrawlOptions, CrawlState, SeedBatch
+from schema.records import Admission, Crawl, CrawlOptions, CrawlState, SeedBatch, kept_options
 from store import rows as common
 from store.mysql import log, rows
 from store.mysql.connection import Db
@@ -65,7 +65,7 @@ def get(db: Db, name_or_id: str | int, lock: str = "") -> Crawl:
 
 def put(db: Db, name: str, options: CrawlOptions, roots: Sequence[str], now_ms: int) -> Crawl:
     """Create or update a crawl; see ``Store.put_crawl``. A new one is active from now on."""
-    text = wire.to_json(options).decode()
+    text = kept_options(options).decode()
     try:
         known = get(db, name, _ALONE)
     except UnknownCrawl:

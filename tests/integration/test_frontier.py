@@ -157,6 +157,22 @@ def test_blocked_host_is_not_opened_even_if_due_says_so(frontier: Frontier, stor
     assert until_ms / 1000 - time.time() == pytest.approx(120, abs=2)
 
 
+def test_a_blocked_host_says_why(frontier: Frontier, store: Store) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 4))
+    worker = Worker(frontier)
+    (session,) = worker.lease(tasks=1)
+    close(frontier, session, failed="login", block=120.0, why="auth shop: 不许进")
+    waiting = urls("h.example", 4)[3].url
+    assert frontier.host("h.example").why == "auth shop: 不许进"
+    assert "s (auth shop: 不许进)" in frontier.where(crawl, waiting).why
+    frontier.patch_host("h.example", HostPatch(block=0))
+    assert frontier.host("h.example").why == ""
+    (session,) = worker.lease(tasks=1)
+    close(frontier, session, failed="refused", block=120.0)
+    assert frontier.host("h.example").why == "refused", "the kind, where nobody said more"
+
+
 def test_block_never_moves_back_and_its_level_rises_once_a_block(
     frontier: Frontier, store: Store
 ) -> None:

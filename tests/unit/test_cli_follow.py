@@ -12,8 +12,9 @@ from broker.client import BrokerClient
 from cli import follow as module
 from cli.follow import ALL_REST, follow, last_look
 from cli.stopping import Stop
+from schema.auth import Form
 from schema.errors import Unavailable
-from schema.records import CrawlStats, CreateCrawl, Stats
+from schema.records import CrawlStats, CreateCrawl, HostPatch, HostState, Stats
 
 WANTED = CreateCrawl(name="x", seeds=("https://example.org/",))
 
@@ -44,6 +45,28 @@ def test_urls_that_wait_with_none_in_flight_are_explained(
     assert end is not None
     assert not end.stopped
     assert (ALL_REST in capsys.readouterr().err) is said
+
+
+def test_a_login_that_was_refused_is_named_and_its_block_lifted_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "QUIET_SECONDS", 0.02)
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
+    wait = {"state": "active", "waiting": 3, "leased": 0}
+    made = broker(wait, wait, {"state": "done"})
+    patched: list[tuple[str, HostPatch]] = []
+
+    def host(name: str) -> HostState:
+        return HostState(host=name, partition=0, blocked_in=3590.0, why="auth shop: no such name")
+
+    made.host = host  # type: ignore[method-assign]
+    made.patch_host = lambda *patch: patched.append(patch)  # type: ignore[assignment,method-assign]
+    entry = Form(name="shop", hosts=("example.org",), login_url="https://example.org/login")
+    wanted = CreateCrawl(name="x", seeds=("https://example.org/",), auth=(entry,))
+    follow(made, wanted, Stop(), None, fresh=False)
+    assert patched == [("example.org", HostPatch(block=0.0))]
+    said = capsys.readouterr().err
+    assert "example.org is blocked for another 59:50: auth shop: no such name; mend that" in said
 
 
 def test_last_look_counts_what_was_stored_meanwhile() -> None:

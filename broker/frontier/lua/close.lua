@@ -2,7 +2,7 @@
 -- End the fetching of sessions: free the host, and keep what was learnt of it.
 --
 -- args  {longest block ms, first back-off ms, {token, host, adaptive delay ms, latency ms, robots delay
---        ms, robots read, failed, block ms, requests, task to release …} …}
+--        ms, robots read, failed, block ms, requests, why, task to release …} …}
 -- {'OK', now, statuses, blocks, tend}: blocks has until-ms (0: none) per item. Unfinished tasks
 -- stay under the token. blocked-until never moves back; the level rises once a block.
 local MAX_BLOCK, BASE_BLOCK = args[1], args[2]
@@ -17,7 +17,7 @@ for a = 3, #args do
   else
     local h = host_of(s.host)
     local only, some = {}, false
-    for i = 10, #it do only[it[i]] = true; some = true end
+    for i = 11, #it do only[it[i]] = true; some = true end
     if some then give_back(token, s, h, only, false) end
     put(h, 'ad', it[3])
     if it[4] > 0 then h.lat = it[4] end
@@ -25,6 +25,7 @@ for a = 3, #args do
     if it[6] == 1 then h.rob = now + ROBOTS_MS end
     if it[7] ~= '' then
       h.fail = num(h.fail) + 1
+      h.why = it[10] ~= '' and it[10] or it[7]
       local block = it[8]
       if num(h.till) <= now then
         h.lvl = math.min(num(h.lvl) + 1, 20)
@@ -35,7 +36,7 @@ for a = 3, #args do
         blocks[#blocks] = h.till
       end
     elseif it[9] > 0 then
-      h.fail, h.lvl = nil, nil
+      h.fail, h.lvl, h.why = nil, nil, nil
     elseif it[8] > 0 then -- nobody had time for it: no failure, and its turn comes later
       h.next = math.max(num(h.next), now + math.min(it[8], MAX_BLOCK))
     end

@@ -2,14 +2,14 @@
 -- What is known of a host; an operator's delay and block are set first where given.
 --
 -- args  {host, delay ms or -1, block ms or -1}
--- {'OK', now, {field, value …}, waiting}: waiting counts the tasks of all crawls. blocked-until never
+-- {'OK', now, {field, value …}, waiting, why}: waiting counts the tasks of all crawls. blocked-until never
 -- moves back, but for a block of 0, by which an operator lifts it.
 local h = host_of(args[1])
 if args[2] >= 0 or args[3] >= 0 then
   if args[2] >= 0 then put(h, 'od', args[2]) end
   dirty[args[1]] = true
   if args[3] == 0 then
-    h.till, h.lvl = nil, nil
+    h.till, h.lvl, h.why = nil, nil, nil
   elseif args[3] > 0 then
     h.till = math.max(num(h.till), now + args[3])
   end
@@ -22,4 +22,4 @@ for _, field in ipairs({'next', 'till', 'lvl', 'busy', 'ad', 'rd', 'od', 'lat', 
   flat[#flat + 1] = string.format('%.0f', num(h[field]))
 end
 for _, q in pairs(h.q) do waiting = waiting + tasks_in(q) end
-return {'OK', now, flat, waiting}
+return {'OK', now, flat, waiting, h.why or ''}

@@ -1,0 +1,136 @@
+"""The words of authentication: what a kind can do, what a login leaves behind.
+
+A *kind* is one way to prove who is asking (Basic, OAuth 2.0, a login form …), made of a crawl's
+entry and its secrets. Kinds that log in leave a *grant*: cookies, headers or a token, which all
+workers share until it expires or the site no longer accepts it. ``worker.auth.keeper`` decides
+when to log in; kinds only know how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+import requests
+from msgspec import Struct, field
+
+from schema.auth import Auth
+from schema.errors import GreencrawlError
+from schema.records import Failure, Fetched
+
+Verdict = Literal["in", "again", "out"]
+"""What an answer says: we are in; ask once more with what was just learnt (a challenge); or the
+grant is no longer good."""
+
+
+class LoginRefused(GreencrawlError):
+    """Raised when the site, or what is configured, lets nobody in; the message holds no secret.
+
+    Asking again changes nothing until a person does something, so the message says what.
+    """
+
+
+class LoginFailed(GreencrawlError):
+    """Raised when a login could not be made for now: ``failure`` of the request says why."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(f"{failure.kind} {failure.detail}".rstrip())
+        self.failure = failure
+
+
+class Cookie(Struct, frozen=True):
+    """A cookie (RFC 6265) of a login. ``expires`` in seconds since 1970; 0: with the session.
+
+    ``domain`` has no leading dot; without ``host_only`` it holds for the hosts below as well.
+    """
+
+    name: str
+    value: str
+    domain: str
+    path: str = "/"
+    secure: bool = False
+    host_only: bool = True
+    expires: int = 0
+
+
+class Grant(Struct, kw_only=True):
+    """What a login left behind, or that it was refused. Secret as a whole: sealed or mode 0600.
+
+    ``account`` is whom it was made for (user name or client id): another one in the secrets makes
+    it void. ``generation`` rises with every login and refresh. ``token`` is a token endpoint's
+    answer. ``refused`` says why the last login was refused; then nothing is asked before
+    ``until_ms``, unless ``secrets_digest`` is no longer that of the secrets. ``alarms`` counts
+    logins in a row that pages did not accept (see ``worker.auth.keeper``).
+    """
+
+    account: str
+    generation: int
+    made_ms: int
+    expires_ms: int = 0
+    cookies: list[Cookie] = field(default_factory=list)
+    headers: dict[str, str] = field(default_factory=dict)
+    token: dict[str, Any] = field(default_factory=dict)
+    refused: str = ""
+    until_ms: int = 0
+    secrets_digest: str = ""
+    alarms: int = 0
+
+
+class Kind(Protocol):
+    """One way to prove who is asking. Its methods do no I/O, ``log_in`` apart."""
+
+    @property
+    def entry(self) -> Auth: ...
+
+    @property
+    def logs_in(self) -> bool:
+        """False where the secrets alone prove it, request by request: there is no grant then."""
+
+    @property
+    def account(self) -> str:
+        """User name or client id."""
+
+    def log_in(self, session: requests.Session, old: Grant | None) -> Grant:
+        """Log in, or refresh ``old``; returns a grant whose cookies, headers, token and expiry are
+        set (the keeper fills in the rest).
+
+        ``session`` sends each request as the host's politeness allows. Raises LoginRefused and
+        LoginFailed.
+        """
+
+    def prove(
+        self, url: str, headers: Mapping[str, str], grant: Grant | None
+    ) -> tuple[str, dict[str, str]]:
+        """The URL to ask for instead of the canonical ``url``, and all headers to send.
+
+        Adds what proves who is asking to ``headers``; ``url`` changes only where a query parameter
+        carries the proof.
+        """
+
+    def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict:
+        """What an answer to a request so proven says. ``fetched.url`` is the canonical URL."""
+
+
+class Login:
+    """Base of a user's own login; the class that an entry of kind ``own`` names::
+
+        class MySite(Login):
+            def user_login(self, session, name, password):
+                session.post(self.login_url, data={"u": name, "p": password})
+
+    ``session`` is a ``requests.Session`` that waits for the host's pace by itself. Whatever
+    cookies it holds afterwards, and whatever was put into ``session.headers``, goes with every
+    request to the entry's hosts. Raise :class:`LoginRefused` when the site says no.
+    """
+
+    login_url = ""
+    """That of the crawl's entry."""
+
+    def user_login(self, session: requests.Session, name: str, password: str) -> None:
+        """Log in as ``name``."""
+        raise NotImplementedError
+
+    def logged_out(self, fetched: Fetched) -> bool:
+        """Whether an answer shows that we are no longer in; by default 401, a redirect to
+        ``login_url``, or a page with a form that asks for a password and is sent there."""
+        raise NotImplementedError
