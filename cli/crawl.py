@@ -24,9 +24,13 @@ from cli.processes import Processes, environment
 from cli.site_server import Site, serve
 from cli.stopping import on_signals
 from cli.summary import Summary
+from schema.errors import InvalidConfig
 from schema.records import Crawl, CreateCrawl
 from schema.settings import Settings, mask_url
 from worker import hooks
+from worker.auth import LoginRefused
+from worker.auth.kinds import make
+from worker.auth.secrets import Secrets
 
 DEMO_DELAY_SECONDS = 0.02
 """The shipped site is our own; its pages need no second each."""
@@ -95,6 +99,7 @@ def crawl(
             code, result = _elsewhere(Job(wanted, settings, fresh))
         else:
             hooks.load(wanted.hook)
+            _check_logins(wanted, settings)
             code, result = _here(Job(wanted, settings, fresh), wipe=demo)
     if result is not None:
         if demo and os.environ.get("GREENCRAWL_STORE"):
@@ -106,6 +111,21 @@ def crawl(
             ask = f"greencrawl explain {shlex.quote(wanted.seeds[0])}{data_option(settings.data)}"
             _say(f"no page is stored; `{ask}` says why{_advice(result)}")
     click.get_current_context().exit(code)
+
+
+def _check_logins(wanted: CreateCrawl, settings: Settings) -> None:
+    """Raises InvalidConfig that names every secret that this host lacks."""
+    secrets = Secrets(settings.credentials_file)
+    problems: list[tuple[str, str]] = []
+    for entry in wanted.auth:
+        try:
+            make(entry, secrets.of(entry))
+        except InvalidConfig as error:
+            problems += error.problems
+        except LoginRefused as error:
+            problems.append((f"auth {entry.name}", str(error)))
+    if problems:
+        raise InvalidConfig(problems)
 
 
 def _advice(result: Summary) -> str:

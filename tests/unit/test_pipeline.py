@@ -13,8 +13,10 @@ from gevent.event import Event
 
 from broker.frontier import Mode
 from schema import scope
+from schema.auth import Basic
 from schema.errors import Unavailable, UnknownCrawl
 from schema.records import (
+    ERRAND,
     ROBOTS_ASKED,
     Admission,
     CloseItem,
@@ -35,7 +37,6 @@ from schema.urls import fingerprint
 from store.base import Detail
 from worker import hooks, retry, robots
 from worker.alone import DiedAlone, NoProcess
-from worker.auth import Anonymous
 from worker.crawls import CrawlContext
 from worker.download import LeaseExpired
 from worker.gate import ASK_AGAIN_SECONDS, RobotsGate
@@ -46,6 +47,7 @@ from worker.marker import Marker, Suspect
 from worker.pipeline import Pipeline
 from worker.reading import Reading, read
 from worker.sessions import Held
+from worker.visit import Visit
 from worker.writer import Result
 
 TOKEN = "00000000000000aa"
@@ -71,7 +73,14 @@ class Site:
     meanwhile: Callable[[str], None] = lambda _: None
 
     def fetch(
-        self, url: str, headers: Mapping[str, str], *, max_body_bytes: int, deadline: float
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        max_body_bytes: int,
+        deadline: float,
+        method: str = "GET",
+        body: bytes = b"",
     ) -> Fetched | Failure:
         self.asked.append(url)
         self.headers.append(headers)
@@ -179,6 +188,26 @@ class AloneDouble:
         return context.rules.judge(task, url)
 
 
+@dataclass
+class Anonymous:
+    """Proves nothing to anybody, and has requests of logins that wait for any host, by URL."""
+
+    waiting: list[str] = field(default_factory=list)
+    looks: int = 0
+
+    def get(self, visit: Visit, url: str, headers: Mapping[str, str]) -> Fetched | Failure:
+        return visit.get(url, headers, visit.context.options.max_body_bytes)
+
+    def serve(self, visit: Visit) -> int:
+        self.looks += 1
+        for url in self.waiting:
+            answer = visit.send("POST", url, {}, b"", 99)
+            if isinstance(answer, Failure):
+                visit.fail(str(answer.kind), 0.0)
+        done, self.waiting = len(self.waiting), []
+        return done
+
+
 class World:
     """A pipeline on doubles. ``run`` leases URLs of host ``h`` and returns the close."""
 
@@ -187,6 +216,7 @@ class World:
         self.stopping = Stopping()
         self.marker = Marker(folder / "marker")
         self.alone = AloneDouble()
+        self.errands = Anonymous()
         self.keep_all = False
         self.set(scope="host")
 
@@ -202,7 +232,7 @@ class World:
             store=self.stores,
             frontier=self.stores,
             fetcher=self.site,
-            authenticator=Anonymous(),
+            auth=self.errands,
             writer=self.stores,  # type: ignore[arg-type]
             journal=Journal("w-0", clock=lambda: 1000),
             marker=self.marker,
@@ -488,6 +518,62 @@ def test_host_that_is_down_for_good_takes_its_queue_along(world: World) -> None:
         ("dead", "http://h/b"),
         ("dead", "http://h/c"),
     ]
+
+
+def test_errand_of_a_login_is_done_and_is_no_page(world: World) -> None:
+    """It comes before robots.txt, which is not asked for it, and before the scope's judgement."""
+    world.set(scope="host", exclude=("errand",))
+    world.errands = Anonymous(["http://h/login"])
+    close = world.run(Task(1, "http://h/.well-known/greencrawl-errand", redirects=ERRAND))
+    assert world.site.asked == ["http://h/login"]
+    assert world.outcomes == [Done()]
+    assert (world.result.page, world.result.attempts, world.result.finals) == (None, [], [])
+    assert close is not None
+    assert close.report.requests == 1
+    world.run(Task(1, "http://h/.well-known/greencrawl-errand", redirects=ERRAND))
+    assert world.site.asked == ["http://h/login"], "another session was faster"
+
+
+def test_errands_are_looked_for_before_each_task_of_a_crawl_that_logs_in(world: World) -> None:
+    world.errands = Anonymous()
+    world.run("http://h/a", "http://h/b")
+    assert world.errands.looks == 0
+    world.set(auth=(Basic(name="shop", hosts=("h",)),))
+    world.errands.waiting.append("http://h/login")
+    world.run("http://h/a", "http://h/b")
+    assert world.errands.looks == 2
+    assert world.site.asked[-4:] == [
+        "http://h/login",
+        "http://h/robots.txt",
+        "http://h/a",
+        "http://h/b",
+    ]
+
+
+def test_host_that_fails_at_an_errand_is_left_alone(world: World) -> None:
+    world.set(auth=(Basic(name="shop", hosts=("h",)),))
+    world.errands = Anonymous(["http://h/login"])
+    world.site.answers["http://h/login"] = Failure(FailureKind.REFUSED)
+    close = world.run("http://h/a", "http://h/b")
+    assert close is not None
+    assert (close.report.failed, close.release) == ("refused", (1, 2))
+    assert world.site.asked == ["http://h/login"]
+    assert not world.outcomes, "its tasks are not charged"
+
+
+def test_questions_and_errands_of_a_host_that_is_given_up_leave_no_row(world: World) -> None:
+    world.site.answers["http://h/robots.txt"] = Failure(FailureKind.REFUSED, requests=0)
+    world.run(
+        "http://h/a",
+        Task(2, "http://h/.well-known/greencrawl-errand", redirects=ERRAND),
+        Task(3, "http://h/robots.txt", redirects=ROBOTS_ASKED),
+        "http://h/b",
+        failures=100,
+    )
+    assert [result.task for result in world.stores.results] == [1, 2, 3, 4]
+    assert world.outcomes[1:3] == [Done(), Done()]
+    rows = [bool(result.attempts or result.finals) for result in world.stores.results]
+    assert rows == [True, False, False, True]
 
 
 def test_host_that_asks_for_a_pause_is_never_given_up(world: World) -> None:
