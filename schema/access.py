@@ -6,9 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import jmespath
-from jmespath.exceptions import JMESPathError
-
 from schema.auth import Auth, Bearer, Form, OAuth1, OAuth2, Own, Source
 from schema.errors import InvalidUrl
 from schema.origins import Origins, is_root, same_page
@@ -211,6 +208,9 @@ def check_sources(sources: Sequence[Source]) -> Problems:
 
 
 def _expression_problem(expression: str) -> str:
+    import jmespath  # 25 ms, which a command without sources need not wait for
+    from jmespath.exceptions import JMESPathError
+
     try:
         jmespath.compile(expression)
     except JMESPathError as error:

@@ -97,10 +97,13 @@ def test_registration_beside_the_login_is_not_taken(order: int) -> None:
     both = [register, login] if order else [login, register]
     assert found("".join(both)).action == "https://a.example/session"
     one_password = (
-        '<form method=post action="/signup"><input name=email>'
+        '<form method=post action="/x"><input name=email>'
         '<input type=password autocomplete="new-password" name=p></form>'
     )
     both = [one_password, login] if order else [login, one_password]
+    assert found("".join(both)).action == "https://a.example/session"
+    named = f'<form method=post action="/signup">{USER_PASS}</form>'
+    both = [named, login] if order else [login, named]
     assert found("".join(both)).action == "https://a.example/session"
 
 

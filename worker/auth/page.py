@@ -33,7 +33,8 @@ MAX_SAID = 200
 _parser = etree.HTMLParser(
     encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True, collect_ids=False
 )
-_PASSWORD = re.compile(rb"type\s*=\s*[\"']?\s*password", re.IGNORECASE)
+# Of a body in lower case; linear, whatever stands there.
+_PASSWORD = re.compile(rb"type\s*+=\s*+[\"']?\s*+password")
 _CONTROLS = ("input", "select", "textarea", "button")
 _TEXTS = frozenset({"text", "email", "tel", "number", "search", "url", ""})
 _BUTTONS = frozenset({"submit", "image", "button", "reset"})
