@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import gevent
 from gevent.event import Event
@@ -37,8 +37,10 @@ from schema.urls import host_of
 from worker.auth.base import Grant, Kind, LoginFailed, LoginRefused, name_of
 from worker.auth.basic import Basic
 from worker.backoff import delays, persist
-from worker.crawls import CrawlContext
-from worker.visit import Visit
+
+if TYPE_CHECKING:
+    from worker.crawls import CrawlContext
+    from worker.visit import Visit
 
 log = logger("worker")
 
@@ -235,6 +237,9 @@ class Keeper:
             answer.url = url
             _forget_echoes(answer, headers, sent)
             verdict = kind.judge(answer, grant)
+            if isinstance(verdict, Failure):
+                account.outs = 0
+                return verdict
             if verdict == "in":
                 account.outs = 0
                 if renewed:
@@ -347,7 +352,8 @@ class Keeper:
         return None
 
     def _log_in(self, visit: Visit, account: _Account, claim: Claim) -> Grant | Failure:
-        from worker.auth.transport import session_over  # requests: only where it is used
+        # requests: only where it is used
+        from worker.auth.transport import refusals, session_over
 
         entry, place = account.entry, visit.host
 
@@ -375,9 +381,10 @@ class Keeper:
         try:
             if claim.count > DEATHS:
                 raise LoginRefused(f"the process that logged in died {claim.count - 1} times")
-            session = session_over(send, visit.context.headers)
+            session = session_over(send, visit.context.headers, account.origins.hold)
             usable = old if old is not None and old.account == kind.account else None
-            made = kind.log_in(session, usable)
+            with refusals("the login"):
+                made = kind.log_in(session, usable)
             grant.cookies, grant.headers = made.cookies, made.headers
             grant.token, grant.expires_ms = made.token, made.expires_ms
         except LoginFailed as error:
