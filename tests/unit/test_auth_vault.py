@@ -550,6 +550,11 @@ def test_a_lock_held_by_a_stopped_process_holds_up_nobody_for_ever(
     assert kept.generation >= 3
 
 
+def test_no_repr_of_a_grant_shows_what_it_holds() -> None:
+    assert SECRET not in repr(grant())
+    assert SECRET not in repr(grant().cookies)
+
+
 # -- names
 
 
