@@ -303,7 +303,7 @@ class Claim:
 
 
 def open_vault(settings: Settings, frontier: Leases) -> Vault:
-    """The vault of a process. Raises GreencrawlError when the data folder cannot keep a key."""
+    """The vault of a process."""
     return Vault(
         settings.logins,
         frontier,
