@@ -23,6 +23,7 @@ from worker.auth.base import Grant
 
 if TYPE_CHECKING:  # both are slow to import, and most commands need neither
     import requests
+
     from worker.auth.oauth import Asked
 
 WAIT_SECONDS = 600.0

@@ -26,6 +26,7 @@ from cli.stopping import on_signals
 from cli.summary import Summary
 from schema.errors import InvalidConfig
 from schema.records import Crawl, CreateCrawl
+from schema.scope import starts
 from schema.settings import Settings, mask_url
 from worker import hooks
 from worker.auth import LoginRefused
@@ -108,7 +109,8 @@ def crawl(
         if summary_file is not None:
             summary.write(result, summary_file)
         if not result.pages:
-            ask = f"greencrawl explain {shlex.quote(wanted.seeds[0])}{data_option(settings.data)}"
+            first = shlex.quote(starts(wanted)[0][1])
+            ask = f"greencrawl explain {first}{data_option(settings.data)}"
             _say(f"no page is stored; `{ask}` says why{_advice(result)}")
     click.get_current_context().exit(code)
 

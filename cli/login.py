@@ -308,7 +308,7 @@ class _Login:
             raise GreencrawlError(f"refused: {page} answers {_shown(answer)}{though}")
         return f"{page} answers {_shown(answer)}"
 
-    def _ask(self, kind: Kind, grant: Grant | None, page: str) -> tuple[Fetched, Verdict]:
+    def _ask(self, kind: Kind, grant: Grant | None, page: str) -> tuple[Fetched, Verdict | Failure]:
         target, sent = kind.prove(page, self._headers, grant)
         answer = self._fetch(target, sent)
         if isinstance(answer, Failure):

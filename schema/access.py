@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import jmespath
-from jmespath.exceptions import JMESPathError
-
+from schema import expressions
 from schema.auth import Auth, Bearer, Form, OAuth1, OAuth2, Own, Source
 from schema.errors import InvalidUrl
 from schema.origins import Origins, is_root, same_page
@@ -203,19 +201,8 @@ def check_sources(sources: Sequence[Source]) -> Problems:
                 yield f"{at}.url", f"is that of sources[{seen[url]}]"
             seen.setdefault(url, index)
         for field, expression in (("items", source.items), ("next", source.next)):
-            what = _expression_problem(expression) if expression else ""
-            if what:
+            what = expressions.problem(expression) if expression else None
+            if what is not None:
                 yield f"{at}.{field}", what
         if source.cursor and not source.next:
             yield f"{at}.cursor", "needs `next`, which says what its value is"
-
-
-def _expression_problem(expression: str) -> str:
-    try:
-        jmespath.compile(expression)
-    except JMESPathError as error:
-        first = str(error).partition("\n")[0]
-        return f"{expression!r} is no JMESPath expression: {first}"
-    except RecursionError:
-        return "is too deep"
-    return ""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from schema.records import CrawlOptions
 
 ACCEPT = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.5"
+ACCEPT_JSON = "application/json,*/*;q=0.5"
 
 ACCEPT_ENCODING = "gzip, deflate, br, zstd"
 """The codings that ``worker.codings`` undoes."""

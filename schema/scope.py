@@ -160,6 +160,13 @@ def _default_score(depth: int, url: str) -> float:
     return 1.0 / (1.0 + 0.2 * max(depth, 0) + 0.1 * segments + (0.3 if query else 0.0))
 
 
+def starts(options: CrawlOptions) -> list[tuple[str, str]]:
+    """Where a crawl begins: ``(field, URL)`` of its seeds, then of its sources."""
+    seeds = [(f"seeds[{index}]", seed) for index, seed in enumerate(options.seeds)]
+    sources = enumerate(options.sources)
+    return seeds + [(f"sources[{index}].url", source.url) for index, source in sources]
+
+
 def check_options(options: CrawlOptions) -> list[tuple[str, str]]:
     """What is wrong with a crawl's options beyond their types: ``(field, problem)`` pairs."""
     problems: list[tuple[str, str]] = []

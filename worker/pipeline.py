@@ -248,7 +248,7 @@ class Pipeline:
 
     def _download(self, visit: Visit, task: Task, notes: list[Attempt]) -> Fetched | Failure:
         context = visit.context
-        headers = context.headers
+        headers = context.headers_for(task.url)
         if context.hooks.request is not None:
             try:
                 headers = self._asked_headers(visit, task, headers)
@@ -349,6 +349,11 @@ class Pipeline:
             return
         target = canonicalise(location, task.url)
         context = visit.context
+        if context.listing(task.url) is not None and context.listing(target) is None:
+            where = f"the source is elsewhere, at {target}: name that one"
+            failure = Failure(FailureKind.REDIRECT, where, fetched.status)
+            self._fail(visit, task, failure, fetched.elapsed_ms, notes)
+            return
         if task.depth == 0:
             root = redirect_root(context.rules, task.url, target)
             if root is not None:
@@ -365,8 +370,13 @@ class Pipeline:
     def _page(self, visit: Visit, task: Task, fetched: Fetched, notes: list[Attempt]) -> None:
         row = self._row(visit, task, fetched)
         options = visit.context.options
-        if is_html(fetched.content_type, fetched.body[:1024]):
+        listed = fetched.status != 204 and visit.context.listing(task.url) is not None
+        if listed or is_html(fetched.content_type, fetched.body[:1024]):
             reading = self._read(visit, task, fetched)
+            if reading.failure:
+                failure = Failure(FailureKind.PARSE, reading.failure, fetched.status)
+                self._fail(visit, task, failure, fetched.elapsed_ms, notes)
+                return
             row.title, row.text, row.language = reading.title, reading.text, reading.language
             row.encoding, row.fields, row.links = reading.encoding, reading.fields, reading.links
             notes += [self._hook_note(visit, task, problem) for problem in reading.problems]

@@ -13,7 +13,7 @@ from gevent.event import Event
 
 from broker.frontier import Mode
 from schema import scope
-from schema.auth import Basic
+from schema.auth import Basic, Source
 from schema.errors import Unavailable, UnknownCrawl
 from schema.records import (
     ERRAND,
@@ -39,6 +39,7 @@ from worker import hooks, retry, robots
 from worker.alone import DiedAlone, NoProcess
 from worker.crawls import CrawlContext
 from worker.download import LeaseExpired
+from worker.extract.listing import Listing
 from worker.gate import ASK_AGAIN_SECONDS, RobotsGate
 from worker.hooks import Hooks
 from worker.journal import Journal
@@ -728,6 +729,67 @@ def test_cookies_are_not_kept(world: World) -> None:
     world.run("http://h/")
     assert world.result.page is not None
     assert set(world.result.page.headers) == {"content-type", "etag"}
+
+
+def json_answer(body: str, **headers: str) -> Fetched:
+    return Fetched("", 200, {"content-type": "application/json", **headers}, body.encode())
+
+
+LIST = Source(url="http://h/list?n=2", items="urls", next="more", cursor="after")
+
+
+def test_page_of_a_source_names_pages_and_the_next_page(world: World) -> None:
+    world.set(sources=(LIST,))
+    world.site.answers["http://h/list?n=2"] = json_answer('{"urls": ["/a", "//o/b"], "more": 7}')
+    world.run("http://h/list?n=2", Task(2, "http://h/other.json", 3))
+    page = world.stores.results[0].page
+    assert page is not None
+    assert [(link.url, link.depth) for link in page.links] == [
+        ("http://h/list?n=2&after=7", 0),
+        ("http://h/a", 1),
+    ]
+    assert page.body
+    assert world.site.headers[-2]["accept"] == "application/json,*/*;q=0.5"
+    assert world.site.headers[-1]["accept"].startswith("text/html")
+
+
+def test_page_of_a_source_that_cannot_be_read_is_a_dead_letter(world: World) -> None:
+    world.set(sources=(LIST,))
+    world.site.answers["http://h/list?n=2"] = html("<a href=/x>log in</a>")
+    world.run("http://h/list?n=2", "http://h/list?n=2&after=1")
+    assert world.outcomes == [Dead("parse"), Done(kind="gone")]
+    final = world.stores.results[0].finals[0]
+    assert "not JSON" in final.detail
+    assert world.stores.results[0].page is None
+
+
+def test_source_that_moved_is_a_dead_letter_and_its_list_may_redirect_within(world: World) -> None:
+    world.set(sources=(LIST,))
+    world.site.answers["http://h/list?n=2"] = status(301, location="https://h/list?n=2")
+    within = "http://h/list?n=2&after=2"
+    world.site.answers["http://h/list?n=2&after=1"] = status(302, location=within)
+    world.run("http://h/list?n=2", "http://h/list?n=2&after=1")
+    assert world.outcomes[0] == Dead("redirect")
+    assert "elsewhere, at https://h/list?n=2" in world.stores.results[0].finals[0].detail
+    page = world.stores.results[1].page
+    assert page is not None
+    assert [link.url for link in page.links] == [within]
+
+
+def test_source_without_content_is_an_empty_page(world: World) -> None:
+    world.set(sources=(LIST,))
+    world.site.answers["http://h/list?n=2"] = status(204)
+    world.run("http://h/list?n=2")
+    assert world.outcomes == [Done(stored=False)]
+
+
+def test_list_is_read_under_the_marker(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.set(sources=(LIST,))
+    marked: list[object] = []
+    monkeypatch.setattr(Listing, "read", lambda *_, **__: marked.append(world.marker.suspect()))
+    world.site.answers["http://h/list?n=2"] = json_answer("{}")
+    world.run("http://h/list?n=2")
+    assert [type(one) for one in marked] == [Suspect]
 
 
 def test_nofollow_header_is_honoured(world: World) -> None:

@@ -129,8 +129,11 @@ class Kind(Protocol):
         carries the proof.
         """
 
-    def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict:
-        """What an answer to a request so proven says. ``fetched.url`` is the canonical URL."""
+    def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict | Failure:
+        """What an answer to a request so proven says. ``fetched.url`` is the canonical URL.
+
+        A failure is what the status does not say by itself: that we were too fast, say.
+        """
 
 
 class Login:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import gevent
 from gevent.event import Event
@@ -37,8 +37,10 @@ from schema.urls import host_of
 from worker.auth.base import Grant, Kind, LoginFailed, LoginRefused, name_of
 from worker.auth.basic import Basic
 from worker.backoff import delays, persist
-from worker.crawls import CrawlContext
-from worker.visit import Visit
+
+if TYPE_CHECKING:
+    from worker.crawls import CrawlContext
+    from worker.visit import Visit
 
 log = logger("worker")
 
@@ -235,6 +237,9 @@ class Keeper:
             answer.url = url
             _forget_echoes(answer, headers, sent)
             verdict = kind.judge(answer, grant)
+            if isinstance(verdict, Failure):
+                account.outs = 0
+                return verdict
             if verdict == "in":
                 account.outs = 0
                 if renewed:
