@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -153,7 +154,10 @@ def _leases(settings: Settings) -> Iterator[Leases]:
             request_seconds=settings.request_seconds,
             create=False,
         )
-        yield frontier
+        try:
+            yield frontier
+        finally:
+            frontier.stop()
 
 
 def _claimed(vault: Vault, settings: Settings, entry: Auth) -> Claim:
@@ -213,7 +217,7 @@ def _lift(settings: Settings, entry: Auth) -> None:
         origin = pattern if "://" in pattern else f"https://{pattern}"
         host = host_of(canonicalise(origin))
         state = broker.host(host)
-        if state.blocked_in > 0 and f"auth {entry.name}:" in state.why:
+        if state.blocked_in > 0 and re.search(rf"\bauth {entry.name}\b", state.why):
             broker.patch_host(host, HostPatch(block=0.0))
             _say(f"{host} was blocked since the login failed; it is asked again now")
 
@@ -266,7 +270,7 @@ class _Login:
 
         name = name_of(self._entry)
         old = self._vault.read(name)
-        session = session_over(send, self._headers)
+        session = session_over(send, self._headers, Origins(self._entry.hosts).hold)
         try:
             with refusals(f"auth {self._entry.name}"):
                 if _asks_a_person(self._entry, secrets):

@@ -187,8 +187,6 @@ class Pipeline:
         if task.redirects >= ERRAND:
             self._writer.put(Result(held=visit.held, task=task.number, outcome=Done()))
             return
-        if visit.failed:  # at an errand: the task comes later
-            raise VisitOver("the host failed")
         if task.redirects >= ROBOTS_ASKED:
             self._answer_robots(visit, task)
             return

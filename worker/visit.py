@@ -94,7 +94,9 @@ class Visit:
         return answer
 
     def rest(self, seconds: float) -> None:
-        """Send nothing for so long. Raises VisitOver when the session must end."""
+        """Send nothing for so long. Raises VisitOver when the session must end, or has failed."""
+        if self._failed:
+            raise VisitOver(self._failed)
         if seconds > 0:
             self._stopping.wait(seconds)
         if self.held.ended or self._stopping.is_set():

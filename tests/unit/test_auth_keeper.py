@@ -350,6 +350,36 @@ def test_what_a_login_meets_concerns_the_host_that_it_met(
     assert world.vault.holder is None
 
 
+def test_what_requests_raises_is_a_refusal_that_shows_no_url(world: World) -> None:
+    class Astray(TokenKind):
+        def log_in(self, session: Any, old: Grant | None) -> Grant:
+            session.get("gopher://shop.test/?password=sesame")
+            raise AssertionError("not reached")
+
+    world.kind = Astray
+    failure = world.keeper().get(world.visit(), PAGE, {})
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.retry_after) == (FailureKind.LOGIN, keeping.REFUSED_SECONDS)
+    assert failure.detail == "auth shop: the login: InvalidSchema"
+
+
+def test_host_that_fails_while_its_session_waits_is_asked_for_nothing_more(world: World) -> None:
+    visit = world.visit()
+    keeper = world.keeper()
+    assert world.vault.claim("another's") is not None
+
+    def serve(visit: Visit) -> int:
+        visit.fail("rate_limited", 90.0)
+        world.vault.holder = None
+        return 1
+
+    world.errands.serve = serve  # type: ignore[method-assign]
+    with within(10), pytest.raises(VisitOver):
+        keeper.get(visit, PAGE, {})
+    assert world.site.pages == []
+    assert visit.report().block == 90
+
+
 def test_a_login_whose_claim_was_lost_puts_nothing(world: World) -> None:
     def lose() -> None:
         world.vault.holder = Claim(world.vault, 1)

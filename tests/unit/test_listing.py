@@ -228,7 +228,7 @@ def test_expression_that_does_not_fit_the_data_is_told(text: str) -> None:
 def test_source_is_checked_beforehand() -> None:
     options = CrawlOptions(sources=(source(), source(url="ftp://x", next="")))
     names = [name for name, _ in check_options(options)]
-    assert names == ["sources[1].url", "sources[1].next"]
+    assert names == ["sources[1].url", "sources[1].cursor"]
 
 
 def test_sources_are_where_a_crawl_begins() -> None:

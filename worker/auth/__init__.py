@@ -18,11 +18,13 @@ what is sent is asked for anew for every URL that is fetched.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from schema.records import Failure, Fetched
 from worker.auth.base import Cookie, Grant, Login, LoginFailed, LoginRefused
-from worker.visit import Visit
+
+if TYPE_CHECKING:
+    from worker.visit import Visit
 
 
 class Authenticated(Protocol):

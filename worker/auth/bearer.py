@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _SENDABLE = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 _IN_PLACE = "[token]"
+_TELLING = 8
+"""Characters that a token needs to be looked for in answers, where it is no parameter of a URL."""
 
 
 class BearerKind:
@@ -47,8 +49,14 @@ class BearerKind:
             self._parameter = re.compile(
                 rf"([?&]|&amp;|&#38;|\\u0026){re.escape(name)}=[^&#\s\"'<>\\]*(&amp;|&#38;|\\u0026|&)?"
             )
-        forms = (token, quote(token, safe=""), quote_plus(token), quote(token), html.escape(token))
-        self._forms = sorted(set(forms), key=len, reverse=True)
+        if len(token) >= _TELLING:  # a shorter one is in many a word
+            forms = {token, quote(token, safe=""), quote(token), html.escape(token)}
+            forms |= {quote_plus(token), token.replace("/", r"\/")}
+            self._forms = sorted(forms, key=len, reverse=True)
+        elif self._own:
+            self._forms = [self._own]
+        else:
+            self._forms = []
         self._bytes = [form.encode() for form in self._forms]
 
     def __repr__(self) -> str:

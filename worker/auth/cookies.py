@@ -7,6 +7,7 @@ business. They go to the entry's origins only, whatever their domain says.
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from email.utils import parsedate_to_datetime
@@ -26,6 +27,8 @@ _SIGNS = 10_000
 _JUST_MADE_MS = 120_000
 _DIGITS = 15
 """Of a Max-Age that are read: more would be beyond any clock."""
+
+_SENDABLE = re.compile(r"[\x20-\x7e\x80-\xff]*")
 
 _Key = tuple[str, str, str]
 
@@ -187,7 +190,7 @@ def read_cookie(text: str, url: str, now: float) -> Cookie | None:
     pair, _, rest = text.partition(";")
     name, equals, value = pair.partition("=")
     name, value = name.strip(), value.strip()
-    if not equals or not name or not (name + value).isprintable():
+    if not equals or not name or not _SENDABLE.fullmatch(name + value):
         return None
     host = hostname_of(host_of(url))
     domain, host_only, path, secure = host, True, _default_path(url), False
@@ -230,7 +233,7 @@ def _moment(date: str) -> float | None:
 
 
 def collected(jar: RequestsCookieJar) -> list[Cookie]:
-    """What a session holds after a login."""
+    """What a session holds after a login, as far as a header may have it."""
     return [
         Cookie(
             cookie.name,
@@ -242,6 +245,7 @@ def collected(jar: RequestsCookieJar) -> list[Cookie]:
             expires=int(cookie.expires or 0),
         )
         for cookie in jar
+        if _SENDABLE.fullmatch(f"{cookie.name}={cookie.value or ''}")
         for domain in _domains(cookie.domain)
     ]
 

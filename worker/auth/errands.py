@@ -89,7 +89,7 @@ class Visit(Protocol):
 
     def rest(self, seconds: float) -> None: ...
 
-    def fail(self, kind: str, block: float, why: str = "") -> None: ...
+    def fail(self, kind: str, block: float) -> None: ...
 
 
 class _Request(Struct, frozen=True):
@@ -207,7 +207,7 @@ class Errands:
         if failure is not None:
             decision = retry.decide(failure, 0, visit.context.crawl.options.tries)
             if decision.block is not None:
-                visit.fail(str(failure.kind), decision.block, failure.detail)
+                visit.fail(str(failure.kind), decision.block)
         return True
 
     def _request(self, host: str, sealed: bytes) -> _Request | None:

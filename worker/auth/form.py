@@ -20,6 +20,7 @@ from worker.auth import page
 from worker.auth.base import Grant, LoginFailed, LoginRefused, Verdict
 from worker.auth.cookies import Signs, Wallet, collected
 from worker.auth.page import Known, LoginForm
+from worker.auth.transport import refusals
 from worker.extract.media import is_html
 from worker.retry import REDIRECTS, classify
 
@@ -105,6 +106,10 @@ class FormKind:
 
         Raises LoginRefused with what the page says, LoginFailed.
         """
+        with refusals(self.entry.login_url):
+            return self._log_in(session)
+
+    def _log_in(self, session: requests.Session) -> Grant:
         form, came_from = self._form(session)
         before = {(c.name, c.domain, c.path): c.value for c in session.cookies}
         known = Known(form.action, form.username, form.password)

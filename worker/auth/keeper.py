@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import gevent
 from gevent.event import Event
@@ -37,8 +37,10 @@ from schema.urls import host_of
 from worker.auth.base import Grant, Kind, LoginFailed, LoginRefused, name_of
 from worker.auth.basic import Basic
 from worker.backoff import delays, persist
-from worker.crawls import CrawlContext
-from worker.visit import Visit
+
+if TYPE_CHECKING:
+    from worker.crawls import CrawlContext
+    from worker.visit import Visit
 
 log = logger("worker")
 
@@ -132,6 +134,8 @@ class _Account:
     origins: Origins
     kind: Kind | None = None
     grant: Grant | None = None
+    digest: str = ""
+    """Of the secrets that ``kind`` was last made of."""
     busy: bool = False
     done: Event = field(default_factory=Event)
     outs: int = 0
@@ -348,7 +352,8 @@ class Keeper:
         return None
 
     def _log_in(self, visit: Visit, account: _Account, claim: Claim) -> Grant | Failure:
-        from worker.auth.transport import session_over  # requests: only where it is used
+        # requests: only where it is used
+        from worker.auth.transport import refusals, session_over
 
         entry, place = account.entry, visit.host
 
@@ -363,19 +368,23 @@ class Keeper:
                 return visit.send(method, url, headers, body, MAX_BODY_BYTES)
             return self._rooms.errands.send(visit, method, url, headers, body)
 
-        account.kind = None  # the secrets may have changed
+        known, account.kind = account.kind, None  # the secrets may have changed
         kind = self._kind(account)
         if isinstance(kind, Failure):
             return kind  # this host's configuration: nothing that others should know
         digest = self._secrets.digest(entry)
+        if known is not None and digest == account.digest:
+            kind = account.kind = known  # it keeps what it has learnt of the site
+        account.digest = digest
         old = persist(lambda: self._rooms.vault.read(account.name), "frontier")
         grant = Grant(account=kind.account, generation=old.generation + 1 if old else 1, made_ms=0)
         try:
             if claim.count > DEATHS:
                 raise LoginRefused(f"the process that logged in died {claim.count - 1} times")
-            session = session_over(send, visit.context.headers)
+            session = session_over(send, visit.context.headers, account.origins.hold)
             usable = old if old is not None and old.account == kind.account else None
-            made = kind.log_in(session, usable)
+            with refusals("the login"):
+                made = kind.log_in(session, usable)
             grant.cookies, grant.headers = made.cookies, made.headers
             grant.token, grant.expires_ms = made.token, made.expires_ms
         except LoginFailed as error:

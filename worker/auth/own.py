@@ -10,6 +10,7 @@ from schema.auth import Own
 from schema.errors import GreencrawlError, InvalidConfig, InvalidUrl
 from schema.origins import Origins
 from schema.records import Fetched
+from schema.request import header_lines
 from schema.urls import canonicalise
 from worker.auth.base import Grant, Login, LoginFailed, LoginRefused, Verdict
 from worker.auth.cookies import Wallet, collected
@@ -59,6 +60,10 @@ class OwnKind:
             for name, value in session.headers.items()
             if before.get(name) != value and name.lower() not in _NOT_SENT
         }
+        try:
+            header_lines(headers)
+        except ValueError as error:
+            raise LoginRefused(f"{self.entry.login}.user_login: {error}") from None
         cookies = collected(session.cookies)
         if not cookies and not headers:
             raise LoginRefused(f"{self.entry.login}.user_login left neither a cookie nor a header")

@@ -225,12 +225,22 @@ def _username(controls: list[etree._Element], password: etree._Element, given: s
     """
     if given:
         return given if any(c.get("name") == given for c in controls) else None
-    texts = [c for c in controls if _type(c) in _TEXTS and c.tag == "input" and c.get("name")]
-    texts = [c for c in texts if not c.get("readonly") and c is not password and not _disabled(c)]
+    texts: list[etree._Element] = []
+    before: list[etree._Element] = []
+    for control in controls:
+        if control is password:
+            before = list(texts)
+        elif (
+            control.tag == "input"
+            and _type(control) in _TEXTS
+            and control.get("name")
+            and "readonly" not in control.attrib
+            and not _disabled(control)
+        ):
+            texts.append(control)
     for control in texts:
         if _completes(control, "username"):
             return control.get("name", "")
-    before = [c for c in texts if controls.index(c) < controls.index(password)]
     for control in reversed(before):
         if _completes(control, "email") or _USERNAME.search(_named(control)):
             return control.get("name", "")
@@ -511,15 +521,16 @@ def complaint(document: Document | None, hidden: Iterable[str]) -> str:
 
 
 def _text(element: etree._Element) -> str:
+    """The text of an element: more than a person reads of a complaint is not looked at."""
     pieces: list[str] = []
     length = 0
-    for child in element.iter():
-        if child is not element and child.tag in ("script", "style", "input", "template"):
-            continue
-        pieces.append(str(child.text or ""))
-        if child is not element:
-            pieces.append(str(child.tail or ""))
-        length += len(pieces[-1])
+    for event, child in etree.iterwalk(element, events=("start", "end")):
+        if event == "end":
+            piece = child.tail if child is not element else ""
+        else:
+            piece = "" if child.tag in ("script", "style", "textarea") else child.text
+        pieces.append(piece or "")
+        length += len(piece or "") + 1
         if length > 20 * MAX_SAID:
             break
     return " ".join(" ".join(pieces).split())

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPMessage
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -41,58 +41,34 @@ _UNDONE = frozenset({"set-cookie", "content-encoding", "content-length", "transf
 """Fields of an answer that no longer hold for its body as it is here; cookies come apart."""
 _SLOW_DOWN = (FailureKind.RATE_LIMITED, FailureKind.UNAVAILABLE)
 
-Session = TypeVar("Session", bound=requests.Session)
-
 
 def session_over(
     send: Send,
     headers: Mapping[str, str],
-    trusted: Callable[[str], bool] | None = None,
+    trusted: Callable[[str], bool] = lambda url: False,
 ) -> requests.Session:
     """A session whose requests ``send`` makes; ``headers`` (the crawl's) go with each of them.
 
-    ``trusted`` says of a canonical URL whether what proves who asks may go there. Elsewhere a
-    request has only ``headers`` and the cookies that belong there, and one with a body is refused.
-    Without ``trusted``, a body does not follow a redirect to another origin.
+    Where a redirect leads to another origin, nothing goes along that may prove who asks, unless
+    ``trusted`` says so of the canonical URL: of the request's headers only ``headers`` and the
+    cookies that belong there; and with a body (307, 308) it is refused.
 
     Its methods raise LoginFailed where no answer came, or a 429 or 503; LoginRefused for what is
     not allowed; VisitOver and LeaseExpired of ``send``; and what ``requests`` itself raises, for
     which there is :func:`refusals`.
     """
-    session = requests.Session()
-    session.headers = CaseInsensitiveDict(headers)
-    _equip(session, _Adapter(send, headers, trusted))
-    return session
-
-
-def alike(session: requests.Session, other: Session) -> Session:
-    """Make ``other`` – a session of another class, without cookies – send as ``session`` does."""
-    other.headers = CaseInsensitiveDict(session.headers)
-    adapter = session.get_adapter("https://")
-    _equip(other, adapter)
-    return other
-
-
-def _equip(session: requests.Session, adapter: requests.adapters.BaseAdapter) -> None:
-    session.trust_env = False
-    session.max_redirects = MAX_REDIRECTS
-    session.adapters.clear()
-    session.mount("https://", adapter)
-    session.mount("http://", adapter)
+    return _Session(_Adapter(send), headers, trusted)
 
 
 @contextmanager
 def refusals(what: str) -> Iterator[None]:
-    """Whatever ``requests`` raises in the body becomes LoginFailed or LoginRefused.
+    """Whatever ``requests`` raises in the body becomes LoginRefused: asking again changes nothing.
 
     ``what`` names the login. The messages of ``requests`` are not taken over: URLs are in them,
     and secrets may be in those.
     """
     try:
         yield
-    except requests.TooManyRedirects:
-        detail = f"{what}: more than {MAX_REDIRECTS} redirects"
-        raise LoginFailed(Failure(FailureKind.REDIRECT, detail, requests=0)) from None
     except requests.RequestException as error:
         raise LoginRefused(f"{what}: {type(error).__name__}{_place(error)}") from None
 
@@ -108,16 +84,47 @@ def _place(error: requests.RequestException) -> str:
         return status
 
 
+class _Session(requests.Session):
+    """See :func:`session_over`."""
+
+    def __init__(
+        self, adapter: _Adapter, headers: Mapping[str, str], trusted: Callable[[str], bool]
+    ) -> None:
+        super().__init__()
+        self.headers = CaseInsensitiveDict(headers)
+        self.trust_env = False
+        self.max_redirects = MAX_REDIRECTS
+        self.adapters.clear()
+        self.mount("https://", adapter)
+        self.mount("http://", adapter)
+        self._plain = frozenset({*(name.lower() for name in headers), "cookie"})
+        self._trusted = trusted
+
+    def rebuild_auth(
+        self, prepared_request: requests.PreparedRequest, response: requests.Response
+    ) -> None:
+        """Called for each redirect, when the next request has its body and the jar's cookies."""
+        super().rebuild_auth(prepared_request, response)  # type: ignore[no-untyped-call]
+        target = _canonical(prepared_request.url or "")
+        origin = origin_of(target)
+        if origin == origin_of(_canonical(response.request.url or "")) or self._trusted(target):
+            return
+        if prepared_request.body:
+            raise LoginRefused(
+                f"the login was to be sent on to {origin}, which is not among the entry's hosts: "
+                "add it there if it is right"
+            )
+        headers = prepared_request.headers
+        for name in [name for name in headers if _text(name).lower() not in self._plain]:
+            del headers[name]
+
+
 class _Adapter(HTTPAdapter):
     """What ``requests`` takes for the network."""
 
-    def __init__(
-        self, send: Send, headers: Mapping[str, str], trusted: Callable[[str], bool] | None
-    ) -> None:
+    def __init__(self, send: Send) -> None:
         super().__init__()
         self._send = send
-        self._plain = frozenset(name.lower() for name in headers)
-        self._trusted = trusted
 
     def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
         """See :func:`session_over`; what else is given tells how to use sockets."""
@@ -126,14 +133,9 @@ class _Adapter(HTTPAdapter):
         if method not in _METHODS:
             raise LoginRefused(f"a login cannot ask {origin_of(url)} by {method[:20]!r}")
         body = _body(request.body, url)
-        asked = request
-        if self._trusted is not None and not self._trusted(url):
-            if body:
-                raise _untrusted(url)
-            asked = self._stripped(request)
         headers = {
             _text(name): _text(value)
-            for name, value in asked.headers.items()
+            for name, value in request.headers.items()
             if _text(name).lower() not in _OURS
         }
         answer = self._send(method, url, headers, body)
@@ -142,36 +144,15 @@ class _Adapter(HTTPAdapter):
         failure = retry.classify(answer)
         if failure is not None and failure.kind in _SLOW_DOWN:
             raise LoginFailed(failure)
-        if self._trusted is None and body and answer.status in (307, 308) and answer.location:
-            target = _canonical(answer.location, url)
-            if origin_of(target) != origin_of(url):
-                raise _untrusted(target)
         return self.build_response(request, _received(request, answer))
 
-    def _stripped(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """A request with nothing but the crawl's headers, and the cookies that are for its URL."""
-        bare = request.copy()
-        for name in list(bare.headers):
-            if _text(name).lower() not in self._plain:
-                del bare.headers[name]
-        bare.prepare_cookies(bare._cookies)  # type: ignore[attr-defined]
-        return bare
 
-
-def _canonical(url: str, base: str | None = None) -> str:
+def _canonical(url: str) -> str:
     try:
-        return canonicalise(url, base)
+        return canonicalise(url)
     except InvalidUrl as error:
         detail = f"the login leads to what is no URL to ask for: {error.reason}"
         raise LoginRefused(detail) from None
-
-
-def _untrusted(url: str) -> LoginRefused:
-    origin = origin_of(url)
-    return LoginRefused(
-        f"the login was to be sent to {origin}, which is not among the entry's hosts: "
-        "add it there if it is right"
-    )
 
 
 def _text(value: str | bytes) -> str:
