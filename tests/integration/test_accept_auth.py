@@ -15,6 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from html import unescape
 from pathlib import Path
 
 import gevent
