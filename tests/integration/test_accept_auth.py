@@ -119,10 +119,10 @@ def test_four_processes_log_in_once_for_each_site_and_leave_no_secret_anywhere(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     warc = tmp_path / "warc"
+    spread = [f"127.0.3.{n}" for n in range(1, 17)]  # hosts whose first pages come at once
+    addresses = ["127.0.0.1", "127.0.0.2", *spread]
     with (
-        DjangoSite(
-            tmp_path / "site", addresses=("127.0.0.1", "127.0.0.2"), articles=40, sliding=True
-        ) as site,
+        DjangoSite(tmp_path / "site", addresses=addresses, articles=40, sliding=True) as site,
         Lighttpd(tmp_path / "archive") as archive,
         OAuth1Site() as signed,
         System(
@@ -146,21 +146,27 @@ def test_four_processes_log_in_once_for_each_site_and_leave_no_secret_anywhere(
         credentials(system, dict.fromkeys(WAYS, (lighttpd.USERNAME, archive.password)))
         auth = [
             admin_entry(site),
-            api_entry(site, [site.origin("127.0.0.2"), site.origin()]),
+            api_entry(site, map(site.origin, addresses)),
             {"kind": "oauth1", "name": "signed", "hosts": [signed.url("").rstrip("/")]},
             *(
                 {"kind": kind, "name": way, "hosts": [archive.url(place, "")]}
                 for way, (kind, place) in WAYS.items()
             ),
         ]
-        seeds = [site.url("/admin/"), signed.url(), *(archive.url(p) for _, p in WAYS.values())]
+        first = [site.url("/api/items/1", address) for address in spread]
+        seeds = [
+            *first,
+            site.url("/admin/"),
+            signed.url(),
+            *(archive.url(p) for _, p in WAYS.values()),
+        ]
         system.start().crawl(
             seeds, delay=0, slots=4, auth=auth, sources=[source(site, "127.0.0.2")]
         )
         system.wait_done(60)
         log = site.log()
         secret = site.secrets() | signed.secrets() | {archive.password}
-        urls = [site.url("/admin/"), site.url("/admin/logout/"), *seeds[1:]]
+        urls = [site.url("/admin/"), site.url("/admin/logout/"), *seeds[-4:]]
         places = [*told(system, "test", urls), *exported(system, "test", tmp_path)]
         places += in_redis(redis_server.url)
         system.stop()
@@ -183,7 +189,7 @@ def test_four_processes_log_in_once_for_each_site_and_leave_no_secret_anywhere(
     # OAuth 2.0: one token, fetched from a host other than the API's.
     assert [one.status for one in site.tokens()] == [200]
     items = {site.item_url(n, "127.0.0.2") for n in range(1, site.articles + 1)}
-    assert items <= bodies.keys()
+    assert items | set(first) <= bodies.keys()
     assert len({one.bearer for one in log if one.path.startswith("/api/")}) == 1
     # OAuth 1.0a: each request signed anew.
     assert {signed.url(signed.page(n)) for n in range(1, signed.pages + 1)} <= bodies.keys()
@@ -262,6 +268,8 @@ def test_a_session_killed_at_the_server_is_renewed_once_and_no_login_page_is_kep
                 "auth_club_password": site.password,
                 "auth_own_username": USERNAME,
                 "auth_own_password": site.password,
+                "auth_admin_username": USERNAME,
+                "auth_admin_password": site.password,
             },
         ) as system,
     ):
@@ -273,10 +281,14 @@ def test_a_session_killed_at_the_server_is_renewed_once_and_no_login_page_is_kep
             "login": "tests.support.own_login:Members",
             "login_url": site.url("/members/login"),
         }
-        for logins, entry in ((2, members_entry(site)), (4, own)):
-            name = str(entry["name"])
-            before = len(site.log())
-            system.crawl([site.url("/members/")], name, scope="any", delay=0, slots=4, auth=[entry])
+        for logins, entry, seed in (
+            (2, members_entry(site), "/members/"),
+            (4, own, "/members/"),
+            (6, admin_entry(site), "/admin/django_site/article/"),
+        ):
+            name, before = str(entry["name"]), len(site.log())
+            seeds, scope = [site.url(seed)], "prefix" if name == "admin" else "any"
+            system.crawl(seeds, name, scope=scope, delay=0, slots=4, auth=[entry])
             wait_until(lambda: len(site.log()) > before + 30, 30, "pages of the first session")  # noqa: B023
             assert site.kill_sessions() >= 1
             system.wait_done(60, name)
@@ -287,13 +299,21 @@ def test_a_session_killed_at_the_server_is_renewed_once_and_no_login_page_is_kep
         for folder in (system.folder, redis_server.folder):
             places += in_files(folder)
     assert {one.status for one in site.logins()} == {302}
-    for name in ("club", "own"):
+    for name, paths in (
+        ("club", ["/members/{}"]),
+        ("own", ["/members/{}"]),
+        (
+            "admin",
+            ["/admin/django_site/article/{}/change/", "/admin/django_site/article/{}/history/"],
+        ),
+    ):
         bodies = stored_bodies(system.folder / "data", name)
-        assert articles(site, "/members/{}") | {site.url("/members/")} <= bodies.keys()
+        for path in paths:
+            assert articles(site, path) <= bodies.keys()
         assert login_pages(bodies) == []
         assert read_stored(system.folder / "data", name).dead == set()
     # Pages of a dead session were asked for again; the log shows that there were some.
-    assert by_strangers(log, ("/members",)) != []
+    assert by_strangers(log, ("/members",)) != [] != by_strangers(log, ("/admin",))
     assert [one.path for one in log if "logout" in one.path or "delete" in one.path] == []
     assert len(carried) >= site.articles
     assert [one for one in carried if "cookie" in one or "authorization" in one] == []
