@@ -270,6 +270,7 @@ class _Login:
         return f"in: {who}; {tried}" if tried else f"in: {who}"
 
     def _log_in(self, claim: Claim, kind: Kind, secrets: EntrySecrets) -> Grant:
+        from worker.auth import kinds
         from worker.auth.transport import refusals, session_over
 
         def send(
@@ -281,7 +282,7 @@ class _Login:
 
         name = name_of(self._entry)
         old = self._vault.read(name)
-        session = session_over(send, self._headers, Origins(self._entry.hosts).hold)
+        session = session_over(send, self._headers, kinds.trusted(self._entry))
         try:
             with refusals(f"auth {self._entry.name}"):
                 if _asks_a_person(self._entry, secrets):
