@@ -200,7 +200,7 @@ def _of_end(job: Job, end: End | None) -> Summary | None:
     if end is None:
         return None
     made = end.summary()
-    with reach.store(job.settings) as store:
+    with reach.store(job.settings, upgrade=True) as store:
         url, export = mask_url(job.settings.store_url), export_hint(made.crawl, job.settings.data)
         return summary.with_store(made, store, url, export)
 
@@ -210,7 +210,7 @@ def _stored(job: Job) -> tuple[Crawl, Summary] | None:
     path = reach.sqlite_path(job.settings)
     if path is not None and not path.exists():
         return None
-    with reach.store(job.settings) as store:
+    with reach.store(job.settings, upgrade=True) as store:
         known = [crawl for crawl in store.crawls() if crawl.name == job.wanted.name]
         if not known:
             return None

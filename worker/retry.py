@@ -43,6 +43,9 @@ MAX_RETRY_AFTER = 7 * 86_400.0
 MAX_WAIT = 86_400.0
 """Longest wait of one URL, in seconds; a host's block may be longer."""
 
+LOGIN_WAIT = 10.0
+"""Seconds that a URL itself waits whose host is blocked since a login was refused."""
+
 _MINUTE = 60.0
 _HOUR = 3600.0
 
@@ -131,7 +134,12 @@ TABLE: Mapping[FailureKind, Policy] = MappingProxyType(
         _K.HOOK: _final("dead", "the user's own function raised; requeue once it is mended"),
         _K.PARSE: _final("dead", "extraction raised"),
         _K.LOGIN: Policy(
-            "host", 3, _HOUR, 24 * _HOUR, "dead", "the login was refused, or could not be made"
+            "host",
+            10,
+            _HOUR,
+            24 * _HOUR,
+            "dead",
+            "the login was refused, or could not be made; pages wait uncharged",
         ),
         _K.LOGGED_OUT: Policy(
             "url", 3, 2 * _MINUTE, _HOUR, "dead", "asks for a login in spite of one just made"
@@ -245,6 +253,9 @@ def decide(failure: Failure, errors: int, max_tries: int, *, proven: bool = True
         return Decision(outcome, errors, None, policy.final, block)
     # A host that names its wait is believed; the table's own wait is for those that do not.
     wait = min(asked or policy.wait(errors), MAX_WAIT)
+    if failure.kind is _K.LOGIN and asked:
+        # The host's block does the waiting; a person whose login succeeds lifts it.
+        wait = min(wait, LOGIN_WAIT)
     return Decision(Retry(wait, kind), errors, wait, None, block)
 
 
