@@ -43,9 +43,6 @@ MAX_RETRY_AFTER = 7 * 86_400.0
 MAX_WAIT = 86_400.0
 """Longest wait of one URL, in seconds; a host's block may be longer."""
 
-LOGIN_WAIT = 10.0
-"""Seconds that a URL itself waits whose host is blocked since a login was refused."""
-
 _MINUTE = 60.0
 _HOUR = 3600.0
 
@@ -253,9 +250,6 @@ def decide(failure: Failure, errors: int, max_tries: int, *, proven: bool = True
         return Decision(outcome, errors, None, policy.final, block)
     # A host that names its wait is believed; the table's own wait is for those that do not.
     wait = min(asked or policy.wait(errors), MAX_WAIT)
-    if failure.kind is _K.LOGIN and asked:
-        # The host's block does the waiting; a person whose login succeeds lifts it.
-        wait = min(wait, LOGIN_WAIT)
     return Decision(Retry(wait, kind), errors, wait, None, block)
 
 

@@ -131,13 +131,6 @@ def test_no_retry_after_header_can_break_the_reading(text: str) -> None:
     assert failure.retry_after is None or 0 <= failure.retry_after <= MAX_RETRY_AFTER
 
 
-def test_url_of_a_parked_host_waits_by_the_hosts_block_alone() -> None:
-    decision = decide(Failure(FailureKind.LOGIN, retry_after=3600.0), 0, 5)
-    assert (decision.block, decision.wait) == (3600.0, 10.0)
-    decision = decide(Failure(FailureKind.LOGIN), 0, 5)
-    assert (decision.block, decision.wait) == (0.0, 3600.0)
-
-
 def test_every_failure_kind_has_a_row() -> None:
     assert set(TABLE) == set(FailureKind)
 
