@@ -1,8 +1,9 @@
 """What a benchmark keeps: ``bench/results/<name>.json``, and plots in ``docs/benchmarks/``.
 
-:mod:`bench.document` draws ``docs/benchmarks.md`` from these files alone, so a record holds all that
-is shown: tables as rows of cells, names of plots with their captions, notes, and under ``figures``
-the numbers that the table of required figures looks up. The raw values of each run are kept too.
+:mod:`bench.document` draws ``docs/benchmarks.md`` from these files alone, so a record holds all
+that is shown: tables as rows of cells, names of plots with their captions, notes, and under
+``figures`` the numbers that the table of required figures looks up. The raw values of each run are
+kept too.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class Record:
 
         file = f"{self._kept['name']}-{what}.svg"
         self._plots.mkdir(parents=True, exist_ok=True)
-        with matplotlib.rc_context({"svg.hashsalt": file}):
+        with matplotlib.rc_context({"svg.hashsalt": file, "svg.fonttype": "none"}):
             figure.savefig(
                 self._plots / file, bbox_inches="tight", metadata={"Date": None, "Creator": None}
             )
@@ -111,6 +112,13 @@ class Record:
         path.write_text(json.dumps(self._kept, indent=2, ensure_ascii=False) + "\n")
         print(f"\n== {path.name} written after {self._kept['seconds']:.0f} s", flush=True)
         return path
+
+
+def draw(width: float, height: float) -> Figure:
+    """An empty figure of so many inches; parts are placed so that they do not overlap."""
+    from matplotlib.figure import Figure  # only benchmarks have it, and its import is slow
+
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def shown(cell: Cell) -> str:
