@@ -11,9 +11,10 @@ from schema import scope
 from schema.errors import InvalidConfig
 from schema.log import logger
 from schema.records import Crawl, CrawlOptions
-from schema.request import crawl_headers
+from schema.request import ACCEPT_JSON, crawl_headers
 from worker import hooks
 from worker.backoff import persist
+from worker.extract.listing import Listing, listing_of
 from worker.hooks import Hooks
 from worker.links import Checker
 from worker.robots import product_token
@@ -37,10 +38,21 @@ class CrawlContext:
     hooks: Hooks
     agent: str
     headers: dict[str, str]
+    listings: tuple[Listing, ...] = ()
 
     @property
     def options(self) -> CrawlOptions:
         return self.crawl.options
+
+    def listing(self, url: str) -> Listing | None:
+        """The source of which the canonical ``url`` is a page, if any."""
+        return listing_of(self.listings, url) if self.listings else None
+
+    def headers_for(self, url: str) -> dict[str, str]:
+        """What is sent when the canonical ``url`` is asked for, before credentials and hooks."""
+        if self.listing(url) is None:
+            return self.headers
+        return {**self.headers, "accept": ACCEPT_JSON}
 
 
 def context_of(crawl: Crawl) -> CrawlContext:
@@ -55,6 +67,7 @@ def context_of(crawl: Crawl) -> CrawlContext:
         hooks=_hooks(options.hook),
         agent=product_token(agent),
         headers=crawl_headers(options),
+        listings=tuple(Listing(source) for source in options.sources),
     )
 
 

@@ -197,11 +197,25 @@ def _retry_after(fetched: Fetched) -> float | None:
         # Beyond ten digits the cap is reached whatever they are, and int() would be slow.
         return min(float(text[:10]), MAX_RETRY_AFTER)
     until = _epoch_seconds(text)
+    if until is None and fetched.status == 429:
+        until = _reset(fetched.headers)
     if until is None:
         return None
     now = _epoch_seconds(fetched.headers.get("date", ""))
     seconds = until - (fetched.fetched_ms / 1000 if now is None else now)
     return min(max(seconds, 0.0), MAX_RETRY_AFTER)
+
+
+def _reset(headers: Mapping[str, str]) -> float | None:
+    """Seconds since 1970 at which a rate limit ends, as APIs say it that send no Retry-After.
+
+    No standard says what the number counts; one that is no moment of these decades is not meant.
+    """
+    for name in ("x-rate-limit-reset", "x-ratelimit-reset"):
+        text = headers.get(name, "").strip()
+        if text.isascii() and text.isdigit() and len(text) == 10:
+            return float(text)
+    return None
 
 
 def _epoch_seconds(date: str) -> float | None:

@@ -128,6 +128,15 @@ def test_url_that_ends_in_toml_is_a_url() -> None:
     assert crawlfile.build(("https://example.org/a.toml",), {}).seeds[0].endswith("/a.toml")
 
 
+def test_sources_are_enough_to_start_from(tmp_path: Path) -> None:
+    file = tmp_path / "list.toml"
+    file.write_text('[[sources]]\nurl = "https://a.example/list"\nitems = "urls"\n')
+    crawl = crawlfile.build((str(file),), {})
+    assert (crawl.name, crawl.seeds, len(crawl.sources)) == ("list", (), 1)
+    file.write_text('[[sources]]\nurl = "https://a.example/list"\nitems = "urls["\n')
+    assert "sources[0].items: 'urls[' is no JMESPath" in wrong(str(file))
+
+
 def test_nothing_to_start_from_is_refused() -> None:
     assert "at least one URL" in wrong()
 

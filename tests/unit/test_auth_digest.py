@@ -1,0 +1,338 @@
+"""HTTP Digest: by the examples of the RFC, and against a real server."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import which
+
+import pytest
+import requests
+
+from schema.auth import Digest
+from schema.records import Fetched
+from worker.auth.base import LoginRefused
+from worker.auth.digest import DigestKind, answer, challenges, strongest
+from worker.auth.kinds import make
+
+# -- RFC 7616, section 3.9
+
+ONE = (
+    'realm="http-auth@example.org", qop="auth, auth-int", algorithm={algorithm}, '
+    'nonce="7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v", '
+    'opaque="FQhe/qaU925kfnzjCev0ciny7QMkPqMAFRtzCUYo5tdS"'
+)
+CNONCE = "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "response"),
+    [
+        ("MD5", "8ca523f5e9506fed4657c9700eebdbec"),
+        ("SHA-256", "753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1"),
+    ],
+)
+def test_first_example_of_the_rfc(algorithm: str, response: str) -> None:
+    challenge = strongest("Digest " + ONE.format(algorithm=algorithm))
+    assert challenge is not None
+    sent = answer(challenge, "Mufasa", "Circle of Life", "GET", "/dir/index.html", CNONCE)
+    assert sent == (
+        'Digest username="Mufasa", realm="http-auth@example.org", '
+        'nonce="7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v", uri="/dir/index.html", '
+        f'response="{response}", algorithm={algorithm}, qop=auth, nc=00000001, cnonce="{CNONCE}", '
+        'opaque="FQhe/qaU925kfnzjCev0ciny7QMkPqMAFRtzCUYo5tdS"'
+    )
+
+
+def test_second_example_of_the_rfc_hashes_the_name() -> None:
+    """Its response is that of erratum 4897: the RFC's own is of another hash."""
+    challenge = strongest(
+        'Digest realm="api@example.org", qop="auth", algorithm=SHA-512-256, '
+        'nonce="5TsQWLVdgBdmrQ0XsxbDODV+57QdFR34I9HAbC/RVvkK", '
+        'opaque="HRPCssKJSGjCrkzDg8OhwpzCiGPChXYjwrI2QmXDnsOS", charset=UTF-8, userhash=true'
+    )
+    assert challenge is not None
+    sent = answer(
+        challenge,
+        "J\u00e4s\u00f8n Doe",
+        "Secret, or not?",
+        "GET",
+        "/doe.json",
+        "NTg6RKcb9boFIAS3KrFK9BGeh+iDa/sm6jUMp2wds69v",
+    )
+    assert 'username="793263caabb707a56211940d90411ea4a575adeccb7e360aeb624ed06ece9b0b"' in sent
+    assert 'response="3798d4131c277846293534c3edc11bd8a5e4cdcbff78b05db9d95eeb1cec68a5"' in sent
+    assert "userhash=true" in sent
+
+
+def test_example_of_rfc_2617_and_2069() -> None:
+    header = (
+        'Digest realm="testrealm@host.com", {qop}nonce="dcd98b7102dd2f0e8b11d0f600bfb0c093", '
+        'opaque="5ccc069c403ebaf9f0171e9517f40e41"'
+    )
+    new, old = (
+        strongest(header.format(qop='qop="auth,auth-int", ')),
+        strongest(header.format(qop="")),
+    )
+    assert new is not None
+    assert old is not None
+    given = ("Mufasa", "Circle Of Life", "GET", "/dir/index.html", "0a4f113b")
+    assert 'response="6629fae49393a05397450978507c4ef1"' in answer(new, *given)
+    sent = answer(old, *given)
+    assert 'response="670fd8c2df070c60b045671b8b24ff02"' in sent
+    assert "cnonce" not in sent
+    assert "algorithm" not in sent
+
+
+def test_nonce_is_counted() -> None:
+    challenge = strongest('Digest realm="r", qop="auth", nonce="n"')
+    assert challenge is not None
+    sent = [answer(challenge, "u", "p", "GET", "/") for _ in range(3)]
+    assert ["nc=00000001" in sent[0], "nc=00000002" in sent[1], "nc=00000003" in sent[2]] == [
+        True
+    ] * 3
+    assert len({text.split("cnonce=")[1] for text in sent}) == 3
+
+
+def test_names_beyond_ascii_are_sent_as_the_server_wants_them() -> None:
+    header = 'Digest realm="r", qop="auth", nonce="n"'
+    utf8, plain = strongest(f"{header}, charset=UTF-8"), strongest(header)
+    assert utf8 is not None
+    assert plain is not None
+    assert "username*=UTF-8''J%C3%A4s%C3%B8n%20Doe, " in answer(utf8, "Jäsøn Doe", "p", "GET", "/")
+    assert 'username="Jäsøn Doe", ' in answer(plain, "Jäsøn Doe", "p", "GET", "/")
+    assert (
+        answer(plain, "Ключ", "p", "GET", "/")
+        .encode("latin-1")
+        .startswith(b'Digest username="\xd0\x9a')
+    )
+
+
+def test_quotes_are_escaped() -> None:
+    challenge = strongest(r'Digest realm="a \"b\" \\c", nonce="n"')
+    assert challenge is not None
+    assert challenge.realm == 'a "b" \\c'
+    assert r'username="u\"\\", realm="a \"b\" \\c"' in answer(challenge, 'u"\\', "p", "GET", "/")
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        ('Digest realm="r", nonce="n", algorithm=MD5, Digest realm="r", nonce="m", '
+         'algorithm=SHA-256', "m"),
+        ('Digest realm="r", nonce="n", algorithm=SHA-256, Digest realm="r", nonce="m"', "n"),
+        ('Basic realm="r, nonce=x", Digest realm="r", nonce="n"', "n"),
+        ('Negotiate, NTLM TlRMTVNTUAA=, Digest realm="r",nonce="n"', "n"),
+        ('DIGEST REALM="r" , NONCE = n', "n"),
+        ('Digest realm="r", nonce="n", algorithm=MD5-sess, qop="auth"', "n"),
+        ('Digest realm="r", nonce="n", algorithm=SHA3', None),
+        ('Digest realm="r", nonce="n", qop="auth-int"', None),
+        ('Digest realm="r"', None),
+        ('Basic realm="r"', None),
+        ("", None),
+        ("Digest", None),
+        ('Digest realm="r', None),
+    ],
+)  # fmt: skip
+def test_strongest_challenge_that_can_be_answered_is(header: str, found: str | None) -> None:
+    challenge = strongest(header)
+    assert (challenge and challenge.nonce) == found
+
+
+@pytest.mark.parametrize("filling", [" ", ",", " ,", '"', "\\", "a ", "a= ", 'a="', "=", "a=b "])
+def test_hostile_header_is_read_in_linear_work(filling: str) -> None:
+    """What is quadratic takes minutes here; the session's own bound on headers is 64 KiB."""
+    for header in (f"Digest {filling * 60_000}", f"Digest a{filling * 60_000}=", filling * 60_000):
+        list(challenges(header[:200_000]))
+
+
+# -- verdicts
+
+
+def kind(username: str = "user", password: str = "geheim") -> DigestKind:
+    entry = Digest(name="d", hosts=("a.example",))
+    made = make(entry, {"username": username, "password": password})
+    assert isinstance(made, DigestKind)
+    return made
+
+
+URL = "https://a.example/x?y=1"
+
+
+def challenged(nonce: str, url: str = URL, more: str = "", realm: str = "r") -> Fetched:
+    value = f'Digest realm="{realm}", qop="auth", nonce="{nonce}"{more}'
+    return Fetched(url, 401, {"www-authenticate": value}, b"")
+
+
+def asked(given: DigestKind, url: str = URL) -> str:
+    return given.prove(url, {}, None)[1].get("Authorization", "")
+
+
+def test_first_request_learns_the_challenge_and_later_ones_know_it() -> None:
+    given = kind()
+    assert asked(given) == ""
+    assert given.judge(challenged("n"), None) == "again"
+    assert 'nonce="n"' in asked(given)
+    assert 'uri="/x?y=1"' in asked(given)
+    assert given.judge(Fetched(URL, 200, {}, b""), None) == "in"
+    assert 'nonce="n"' in asked(given, "https://a.example/other")
+
+
+def test_wrong_password_is_out_and_no_loop() -> None:
+    given = kind()
+    asked(given)
+    assert given.judge(challenged("1"), None) == "again"
+    asked(given)
+    assert given.judge(challenged("2"), None) == "out"
+    verdicts = []
+    for number in range(3, 9):
+        asked(given)
+        verdicts.append(given.judge(challenged(str(number)), None))
+    assert verdicts == ["again", "out"] * 3, "an old nonce may have been the matter, each time"
+
+
+def test_stale_nonce_is_replaced_but_not_for_ever() -> None:
+    given = kind()
+    verdicts = []
+    for number in range(6):
+        asked(given)
+        verdicts.append(given.judge(challenged(str(number), more=", stale=TRUE"), None))
+    assert verdicts == ["again", "again", "out"] * 2
+
+
+def test_another_realm_of_the_origin_gets_its_own_answer() -> None:
+    given = kind()
+    asked(given)
+    given.judge(challenged("n"), None)
+    asked(given)
+    given.judge(Fetched(URL, 200, {}, b""), None)
+    asked(given, "https://a.example/b/")
+    assert given.judge(challenged("m", "https://a.example/b/", realm="b"), None) == "again"
+    assert 'realm="b"' in asked(given, "https://a.example/b/")
+
+
+def test_challenge_that_another_request_learnt_meanwhile_is_not_overwritten_by_an_older() -> None:
+    given = kind()
+    first, second = "https://a.example/1", "https://a.example/2"
+    asked(given, first)
+    asked(given, second)
+    assert given.judge(challenged("new", first), None) == "again"
+    asked(given, first)
+    assert given.judge(challenged("late", second), None) == "again"
+    assert 'nonce="new"' in asked(given, second)
+
+
+def test_next_nonce_is_taken_from_the_answer() -> None:
+    given = kind()
+    asked(given)
+    given.judge(challenged("n"), None)
+    asked(given)
+    info = {"authentication-info": 'rspauth="x", nextnonce="m"'}
+    assert given.judge(Fetched(URL, 200, info, b""), None) == "in"
+    assert 'nonce="m"' in asked(given)
+
+
+def test_refusal_without_a_challenge_is_out() -> None:
+    given = kind()
+    asked(given)
+    assert (
+        given.judge(Fetched(URL, 401, {"www-authenticate": 'Basic realm="r"'}, b""), None) == "out"
+    )
+    assert given.judge(Fetched(URL, 401, {}, b""), None) == "out"
+
+
+def test_other_origins_get_nothing_and_teach_nothing() -> None:
+    given = kind()
+    for url in ("http://a.example/", "https://b.example/"):
+        assert asked(given, url) == ""
+        assert given.judge(challenged("n", url), None) == "in"
+        assert asked(given, url) == ""
+
+
+def test_requests_without_an_answer_are_forgotten() -> None:
+    given = kind()
+    for number in range(10_100):
+        asked(given, f"https://a.example/{number}")
+    assert len(given._under_way) <= 10_000
+
+
+def test_secrets_are_checked_and_not_shown() -> None:
+    with pytest.raises(LoginRefused) as caught:
+        kind(password="geheim\n")
+    assert "geheim" not in str(caught.value)
+    assert "geheim" not in repr(kind())
+
+
+# -- a real server
+
+
+class Lighttpd:
+    """lighttpd with Digest before everything."""
+
+    def __init__(self, folder: Path, algorithm: str) -> None:
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            self.port = sock.getsockname()[1]
+        (folder / "www").mkdir()
+        (folder / "www" / "x.html").write_text("<p>inside</p>")
+        (folder / "users").write_text("user:r:geheim\n")
+        self.config = folder / "lighttpd.conf"
+        self.config.write_text(
+            f'server.document-root = "{folder}/www"\nserver.port = {self.port}\n'
+            'server.bind = "127.0.0.1"\nserver.modules = ("mod_auth", "mod_authn_file")\n'
+            f'server.errorlog = "{folder}/error.log"\n'
+            'auth.backend = "plain"\n'
+            f'auth.backend.plain.userfile = "{folder}/plain"\n'
+            'auth.require = ("/" => ("method" => "digest", "realm" => "r", '
+            f'"require" => "valid-user", "algorithm" => "{algorithm}"))\n'
+        )
+        (folder / "plain").write_text("user:geheim\n")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Lighttpd:
+        binary = which("lighttpd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+        assert binary, "the tests need lighttpd (.ci/packages)"
+        self.process = subprocess.Popen([binary, "-D", "-f", str(self.config)])
+        for _ in range(500):
+            with socket.socket() as sock:
+                if sock.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return self
+            time.sleep(0.02)
+        raise RuntimeError("lighttpd did not start")
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process is not None
+        self.process.terminate()
+        self.process.wait(10)
+
+
+@pytest.fixture(params=["MD5", "SHA-256"])
+def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Lighttpd]:
+    with Lighttpd(tmp_path, request.param) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("password", "verdicts", "status"),
+    [
+        ("geheim", ["again", "in", "in", "in"], 200),
+        ("falsch", ["again", "out", "again", "out"], 401),
+    ],
+)
+def test_real_server_lets_the_right_password_in(
+    server: Lighttpd, password: str, verdicts: list[str], status: int
+) -> None:
+    origin = f"http://127.0.0.1:{server.port}"
+    given = make(Digest(name="d", hosts=(origin,)), {"username": "user", "password": password})
+    found = []
+    for _ in verdicts:
+        url, headers = given.prove(f"{origin}/x.html?a=b,c", {}, None)
+        got = requests.get(url, headers=headers, timeout=10)
+        names = {name.lower(): value for name, value in got.headers.items()}
+        found.append(given.judge(Fetched(url, got.status_code, names, got.content), None))
+    assert found == verdicts
+    assert got.status_code == status
