@@ -77,6 +77,14 @@ REQUIRED = (
         0.95,
     ),
     Required(
+        "a withheld larger run: how far the cost model is off",
+        "scale",
+        "prediction_off",
+        0.15,
+        0.15,
+        at_most=True,
+    ),
+    Required(
         "memory of a worker at 1,000 greenlets, MB",
         "greenlets-vs-threads",
         "rss_mb_greenlets_1000",
@@ -163,7 +171,7 @@ def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table; numbers, which begin with a digit or a sign, stand right."""
     numeric = [
         any(row[i] for row in rows)
-        and all(row[i][:1].isdigit() or row[i][:1] in ("", "-", "≥", "≤") for row in rows)
+        and all(row[i][:1].isdigit() or row[i][:1] in ("", "-", "+", "≥", "≤") for row in rows)
         for i in range(len(columns))
     ]
     rule = ["---:" if right else "---" for right in numeric]
