@@ -17,7 +17,7 @@ from cli.display import printable
 from cli.explain import moment
 from schema.auth import Auth, Form, OAuth1, OAuth2
 from schema.clock import epoch_ms, monotonic
-from schema.errors import GreencrawlError
+from schema.errors import GreencrawlError, Refused, Unavailable
 from schema.origins import Origins
 from schema.records import CrawlOptions, Failure, FailureKind, Fetched, HostPatch
 from schema.request import crawl_headers
@@ -100,6 +100,8 @@ def _wanted(settings: Settings, name: str, file: str | None, crawl: str | None) 
     if file is not None and crawl is not None:
         raise click.UsageError("give FILE.toml or --crawl, not both")
     if file is not None:
+        if not crawlfile.is_file(file):
+            raise click.UsageError(f"{file}: a file that describes a crawl ends in .toml")
         options: Sequence[CrawlOptions] = (crawlfile.build((file,), {}),)
     else:
         options = _options(settings, crawl)
@@ -143,21 +145,29 @@ def _leases(settings: Settings) -> Iterator[Leases]:
         yield Alone()
         return
     with reach.store(settings) as store:
-        if store.frontier() is None or (settings.embedded_redis and not running(settings.data)):
+        try:
+            frontier = Frontier(
+                settings.redis_addresses,
+                store,
+                partitions=settings.partitions,
+                lease_seconds=settings.lease_seconds,
+                request_seconds=settings.request_seconds,
+                create=False,
+            )
+        except Unavailable:
+            if store.frontier() is not None and not _may_rest(settings):
+                raise
             yield Alone()
             return
-        frontier = Frontier(
-            settings.redis_addresses,
-            store,
-            partitions=settings.partitions,
-            lease_seconds=settings.lease_seconds,
-            request_seconds=settings.request_seconds,
-            create=False,
-        )
         try:
             yield frontier
         finally:
             frontier.stop()
+
+
+def _may_rest(settings: Settings) -> bool:
+    """Whether Redis is one that runs with our own processes only, and none of them does."""
+    return settings.embedded_redis and not running(settings.data)
 
 
 def _claimed(vault: Vault, settings: Settings, entry: Auth) -> Claim:
@@ -207,19 +217,20 @@ def _forget(vault: Vault, settings: Settings, entry: Auth) -> None:
 
 
 def _lift(settings: Settings, entry: Auth) -> None:
-    """Let workers ask the entry's hosts again at once, where a refused login had parked them."""
+    """Let workers ask the entry's hosts again at once, where a failed login had parked them."""
     broker = reach.answering(settings)
     if broker is None:
         return
-    for pattern in entry.hosts:
-        if "*" in pattern:
-            continue
-        origin = pattern if "://" in pattern else f"https://{pattern}"
-        host = host_of(canonicalise(origin))
-        state = broker.host(host)
-        if state.blocked_in > 0 and re.search(rf"\bauth {entry.name}\b", state.why):
-            broker.patch_host(host, HostPatch(block=0.0))
-            _say(f"{host} was blocked since the login failed; it is asked again now")
+    plain = [pattern for pattern in entry.hosts if "*" not in pattern]
+    try:
+        for origin in (one if "://" in one else f"https://{one}" for one in plain):
+            host = host_of(canonicalise(origin))
+            state = broker.host(host)
+            if state.blocked_in > 0 and re.search(rf"\bauth {entry.name}\b", state.why):
+                broker.patch_host(host, HostPatch(block=0.0))
+                _say(f"{host} was blocked since the login failed; it is asked again now")
+    except (Refused, Unavailable) as error:
+        click.echo(f"hosts that are blocked stay so: the broker says {error}", err=True)
 
 
 # -- the login
@@ -259,6 +270,7 @@ class _Login:
         return f"in: {who}; {tried}" if tried else f"in: {who}"
 
     def _log_in(self, claim: Claim, kind: Kind, secrets: EntrySecrets) -> Grant:
+        from worker.auth import kinds
         from worker.auth.transport import refusals, session_over
 
         def send(
@@ -270,7 +282,7 @@ class _Login:
 
         name = name_of(self._entry)
         old = self._vault.read(name)
-        session = session_over(send, self._headers, Origins(self._entry.hosts).hold)
+        session = session_over(send, self._headers, kinds.trusted(self._entry))
         try:
             with refusals(f"auth {self._entry.name}"):
                 if _asks_a_person(self._entry, secrets):
@@ -279,9 +291,9 @@ class _Login:
                 else:
                     made = kind.log_in(session, None)
         except LoginRefused as error:
-            raise GreencrawlError(f"refused: {error}") from None
+            raise GreencrawlError(printable(f"refused: {error}")) from None
         except LoginFailed as error:
-            raise GreencrawlError(f"the login could not be made: {error}") from None
+            raise GreencrawlError(printable(f"the login could not be made: {error}")) from None
         made.account, made.made_ms = kind.account, epoch_ms()
         made.generation = old.generation + 1 if old else 1
         made.secrets_digest = self._secrets.digest(self._entry)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 from gevent.lock import BoundedSemaphore
 
 from schema import scope
+from schema.auth import Form, OAuth2, Own
 from schema.errors import InvalidConfig
 from schema.log import logger
 from schema.records import Crawl, CrawlOptions
@@ -43,6 +45,11 @@ class CrawlContext:
     @property
     def options(self) -> CrawlOptions:
         return self.crawl.options
+
+    @cached_property
+    def logs_in(self) -> bool:
+        """Whether an entry of its ``auth`` makes a login, rather than prove each request."""
+        return any(isinstance(entry, Form | OAuth2 | Own) for entry in self.options.auth)
 
     def listing(self, url: str) -> Listing | None:
         """The source of which the canonical ``url`` is a page, if any."""

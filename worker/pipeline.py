@@ -153,11 +153,13 @@ class Pipeline:
             decision = retry.give_up(kind, failures, task.errors)
             if decision is None:
                 return tasks
-            visit.fail(kind, decision.block or 0.0)
+            visit.fail(kind, decision.block or 0.0, visit.why)
             if task.redirects >= ROBOTS_ASKED:  # it is no page: no row
                 self._writer.put(Result(held=visit.held, task=task.number, outcome=Done()))
                 continue
             detail = f"given up: the host failed {failures + 1} times in a row"
+            if visit.why:
+                detail = f"{detail}; {visit.why}"
             failure = Failure(FailureKind(kind), detail, requests=0)
             crawl = visit.context.crawl.id
             self._writer.put(self.failed(visit.held, crawl, task, failure, decision))
@@ -182,7 +184,7 @@ class Pipeline:
 
     def _task(self, visit: Visit, task: Task) -> None:
         """Bring a task to its outcome. Raises VisitOver or LeaseExpired: then it has none."""
-        if task.redirects >= ERRAND or visit.context.options.auth:
+        if task.redirects >= ERRAND or visit.context.logs_in:
             self._auth.serve(visit)
         if task.redirects >= ERRAND:
             self._writer.put(Result(held=visit.held, task=task.number, outcome=Done()))
@@ -208,6 +210,10 @@ class Pipeline:
             return
         notes: list[Attempt] = []
         answer = self._download(visit, task, notes)
+        if isinstance(answer, Failure) and answer.kind == FailureKind.LOGIN:
+            # No fault of the page's, and nothing was asked of it: it waits with the others.
+            visit.fail(str(answer.kind), answer.retry_after or 0.0, answer.detail)
+            raise VisitOver(answer.detail)
         failure = answer if isinstance(answer, Failure) else retry.classify(answer)
         if failure is not None:
             elapsed_ms = answer.elapsed_ms if isinstance(answer, Fetched) else 0
@@ -297,9 +303,7 @@ class Pipeline:
         tries = visit.context.options.tries
         decision = retry.decide(failure, task.errors, tries)
         if decision.block is not None:
-            # Of the other kinds the name says it; a broker of the last version takes no words.
-            why = failure.detail if failure.kind == FailureKind.LOGIN else ""
-            visit.fail(str(failure.kind), decision.block, why)
+            visit.fail(str(failure.kind), decision.block)
         crawl = visit.context.crawl.id
         result = self.failed(visit.held, crawl, task, failure, decision, elapsed_ms)
         result.attempts += notes or []

@@ -131,7 +131,12 @@ TABLE: Mapping[FailureKind, Policy] = MappingProxyType(
         _K.HOOK: _final("dead", "the user's own function raised; requeue once it is mended"),
         _K.PARSE: _final("dead", "extraction raised"),
         _K.LOGIN: Policy(
-            "host", 3, _HOUR, 24 * _HOUR, "dead", "the login was refused, or could not be made"
+            "host",
+            10,
+            _HOUR,
+            24 * _HOUR,
+            "dead",
+            "the login was refused, or could not be made; pages wait uncharged",
         ),
         _K.LOGGED_OUT: Policy(
             "url", 3, 2 * _MINUTE, _HOUR, "dead", "asks for a login in spite of one just made"

@@ -68,6 +68,11 @@ class Visit:
         """The kind of the host's failure, or "" if it did not fail."""
         return self._failed
 
+    @property
+    def why(self) -> str:
+        """More of the host's failure than its kind, "" if there is no more."""
+        return self._why
+
     def get(self, url: str, headers: Mapping[str, str], max_body_bytes: int) -> Fetched | Failure:
         """A GET by :meth:`send`."""
         return self.send("GET", url, headers, b"", max_body_bytes)

@@ -113,7 +113,12 @@ def test_login_at_another_host_goes_through_its_session(
             delay=0.2,
             max_pages=max_pages,
             auth=[
-                {"kind": "form", "name": "shop", "hosts": [pair.shop.origin], "login_url": login}
+                {
+                    "kind": "form",
+                    "name": "shop",
+                    "hosts": [pair.shop.origin, pair.door.origin],
+                    "login_url": login,
+                }
             ],
         )
         system.wait_done(60)

@@ -89,9 +89,12 @@ def test_the_login_in_ten_lines_logs_in_and_crawls(tmp_path: Path) -> None:
         assert (code, f"in: auth mysite as {NAME}" in said) == (0, True), said
         code, said = command("crawl", "mysite.toml", "--delay", "0", "--processes", "2")
         assert code == 0, said
+        assert site.logins == ["refused", "in"], "the crawl uses what the command got"
+        code, said = command("login", "mysite")
+        assert (code, f"in: auth mysite as {NAME}" in said) == (0, True), said
     finally:
         server.stop(timeout=1)
-    assert site.logins == ["refused", "in"], "the crawl uses what the command got"
+    assert site.logins == ["refused", "in", "in"]
     out = tmp_path / "pages.jsonl"
     code, said = command("export", "mysite", "-o", str(out))
     assert code == 0, said

@@ -16,7 +16,9 @@ import gevent
 import pytest
 import requests
 
+from tests.support import lighttpd
 from tests.support.django_site.rig import USERNAME, DjangoSite
+from tests.support.lighttpd import Lighttpd
 from tests.support.oauth1_site import OAuth1Site
 from tests.support.redis_server import RedisServer
 from tests.support.system import ROOT, System, wait_until
@@ -120,6 +122,7 @@ def test_a_login_that_works_says_so_and_keeps_what_the_workers_need(
     members(terminal, site)
     assert terminal.login("club", str(terminal.file), "--status") == 0
     assert "nothing is kept" in terminal.said
+    assert not terminal.data.exists(), "looking makes nothing"
     before = len(site.logins())
     assert terminal.login("club", str(terminal.file)) == 0
     assert f"in: auth club as {USERNAME}; {site.url('/members/')} answers 200" in terminal.said
@@ -173,6 +176,39 @@ def test_a_login_that_does_not_open_the_page_is_refused(
     assert "is not on the hosts of auth key" in terminal.said
 
 
+def test_a_machine_gets_its_token_without_anybody(terminal: Terminal, site: DjangoSite) -> None:
+    terminal.entry(
+        [site.url("/api/items/1")],
+        kind="oauth2",
+        name="api",
+        hosts=[site.origin()],
+        token_url=site.url("/o/token/"),
+        scopes=["read"],
+    )
+    terminal.secret(api_client_id=site.machine_id, api_client_secret=site.machine_secret)
+    assert terminal.login("api", str(terminal.file)) == 0
+    assert f"in: auth api as {site.machine_id}" in terminal.said
+    terminal.secret(api_client_secret="another-secret")
+    assert terminal.login("api", str(terminal.file)) == 1
+    assert "refused: " in terminal.said
+    assert not any(secret in terminal.said for secret in site.secrets() | {"another-secret"})
+
+
+@pytest.mark.parametrize(("kind", "way"), [("basic", "basic"), ("digest", "SHA-256")])
+def test_what_needs_no_login_is_tried_on_a_page(
+    terminal: Terminal, tmp_path: Path, kind: str, way: str
+) -> None:
+    with Lighttpd(tmp_path / "archive") as archive:
+        terminal.entry([archive.url(way)], kind=kind, name="old", hosts=[archive.url(way, "")])
+        terminal.secret(old_username=lighttpd.USERNAME, old_password=archive.password)
+        assert terminal.login("old", str(terminal.file)) == 0, terminal.said
+        assert f"{archive.url(way)} answers 200" in terminal.said
+        terminal.secret(old_password="not-that-one")
+        assert terminal.login("old", str(terminal.file)) == 1
+        assert "answers 401" in terminal.said
+    assert not list((terminal.data / "logins").glob("old-*"))
+
+
 def test_an_entry_that_is_not_there_lists_those_that_are(
     terminal: Terminal, site: DjangoSite
 ) -> None:
@@ -183,6 +219,7 @@ def test_an_entry_that_is_not_there_lists_those_that_are(
     assert "nothing has been crawled" in terminal.said
     assert terminal.login("club", str(terminal.file), "--crawl", "x") == 2
     assert terminal.login("club", str(terminal.file), "--status", "--forget") == 2
+    assert terminal.login("club", "crawl.conf") == 2
 
 
 def test_a_site_that_is_away_is_no_refusal(terminal: Terminal, site: DjangoSite) -> None:
@@ -370,3 +407,23 @@ def test_a_login_that_works_again_wakes_the_hosts_that_were_parked(
             assert terminal.login("club") == 0, terminal.said
             assert f"{host} was blocked since the login failed" in terminal.said
             assert system.call("GET", f"/v1/hosts/{host}")["blocked_in"] == 0
+
+
+def test_a_redis_that_should_answer_and_does_not_is_an_error(
+    tmp_path: Path, redis_server: RedisServer, site: DjangoSite
+) -> None:
+    """Or workers of this or another host could log in at the same time."""
+    terminal = Terminal(tmp_path)
+    members(terminal, site)
+    with System(tmp_path / "host", [redis_server.url]) as system:
+        system.start()
+        terminal.environ |= {
+            "GREENCRAWL_DATA": system.variables["DATA"],
+            "GREENCRAWL_REDIS": redis_server.url,
+        }
+        before = len(site.logins())
+        assert terminal.login("club", str(terminal.file)) == 0
+        redis_server.stop()
+        assert terminal.login("club", str(terminal.file)) == 1
+        assert "Redis at" in terminal.said
+        assert len(site.logins()) == before + 1

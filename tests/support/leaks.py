@@ -7,25 +7,26 @@ text too: HTTP Basic, bodies in an export) and in hexadecimal; what is compresse
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 import zlib
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
+from unittest.mock import patch
 from urllib.parse import quote, quote_plus
 
 import psutil
 import redis
 import zstandard
 
-from tests.support.system import ROOT, System
+from cli.main import main
+from tests.support.system import System
 
 KEPT = ("logins", "credentials.toml")
 """Below a data folder: what holds secrets on purpose, with mode 0600."""
@@ -132,16 +133,11 @@ def unpacked(content: bytes) -> bytes:
 
 def command(system: System, *arguments: str) -> bytes:
     """What ``greencrawl`` prints, on both streams. Raises AssertionError if it fails."""
-    done = subprocess.run(
-        [sys.executable, "-m", "cli", *arguments],
-        cwd=ROOT,
-        env=environment(system),
-        capture_output=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, (arguments, done.stdout, done.stderr)
-    return done.stdout + done.stderr
+    said, environ = io.StringIO(), environment(system)
+    with patch.dict(os.environ, environ, clear=True), redirect_stdout(said), redirect_stderr(said):
+        code = main(list(arguments))
+    assert code == 0, (arguments, said.getvalue())
+    return said.getvalue().encode()
 
 
 def environment(system: System) -> dict[str, str]:

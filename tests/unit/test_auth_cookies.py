@@ -126,6 +126,13 @@ def test_host_below_changes_the_domains_cookie_but_not_the_hosts() -> None:
     assert kept.header(below) == "all=2; host=2" or kept.header(below) == "host=2; all=2"
 
 
+def test_another_host_of_the_entry_changes_no_cookie_of_this_domain() -> None:
+    kept = jar(cookie(host_only=False), hosts=Origins(["a.example", "c.example"]))
+    stranger = "https://c.example/"
+    assert kept.take(answer("s=; Path=/; Max-Age=0; Domain=a.example", url=stranger)) == []
+    assert kept.header("https://a.example/") == "s=1"
+
+
 def test_whoever_speaks_without_tls_replaces_no_secure_cookie() -> None:
     kept = jar(cookie(secure=True))
     assert kept.take(answer("s=2; Path=/", url="http://a.example/")) == []

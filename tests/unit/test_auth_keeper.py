@@ -318,6 +318,38 @@ def test_missing_secrets_are_this_hosts_own_matter(world: World) -> None:
     assert world.vault.kept is None
 
 
+class PlainKind(TokenKind):
+    """One that the secrets alone prove."""
+
+    logs_in = False
+
+    def prove(
+        self, url: str, headers: Mapping[str, str], grant: Grant | None
+    ) -> tuple[str, dict[str, str]]:
+        return url, {**headers, "x-token": self.password}
+
+
+def test_a_host_that_accepts_the_secrets_for_no_page_is_parked(world: World) -> None:
+    world.kind = PlainKind
+    keeper = world.keeper()
+    answers = [keeper.get(world.visit(), f"{PAGE}{i}", {}) for i in range(keeping.REJECTIONS)]
+    assert [isinstance(answer, Fetched) for answer in answers[:-1]] == [True] * (len(answers) - 1)
+    parked = answers[-1]
+    assert isinstance(parked, Failure)
+    assert (parked.kind, parked.retry_after) == (FailureKind.LOGIN, keeping.REFUSED_SECONDS)
+    assert "http://shop.test accepts none of it" in parked.detail
+
+
+def test_a_page_that_does_not_accept_what_others_did_is_answered_as_it_is(world: World) -> None:
+    world.kind = PlainKind
+    world.site.token = world.secrets.values["password"]
+    world.site.closed = {f"{PAGE}{i}" for i in range(9)}
+    keeper = world.keeper()
+    assert isinstance(keeper.get(world.visit(), PAGE, {}), Fetched)
+    answers = [keeper.get(world.visit(), f"{PAGE}{i}", {}) for i in range(9)]
+    assert all(isinstance(answer, Fetched) for answer in answers)
+
+
 class AwayKind(TokenKind):
     """Its login asks ``url``, and fails as that does."""
 

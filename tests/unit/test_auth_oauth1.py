@@ -10,7 +10,7 @@ import pytest
 import requests
 from oauthlib.oauth1 import Client
 
-from schema.auth import OAuth1
+from schema.auth import OAuth1, Source
 from schema.records import Fetched
 from schema.urls import canonicalise
 from tests.support.api import Reply, reply
@@ -18,6 +18,7 @@ from tests.support.twitter import PROTECTED, USER, Twitter, entry_secrets
 from worker.auth import providers
 from worker.auth.base import Grant, LoginFailed, LoginRefused
 from worker.auth.oauth1 import OUT_OF_BAND, OAuth1Kind
+from worker.extract.listing import Listing
 
 AGENT = {"user-agent": "t/1"}
 
@@ -93,6 +94,22 @@ def test_wrong_secret_is_out_and_protected_tweets_are_not(twitter: Twitter) -> N
     answer = ask(kind, url + PROTECTED)
     assert answer.status_code == 401
     assert kind.judge(fetched(answer), None) == "in"
+
+
+def test_timeline_without_a_cursor_of_its_own_is_read_to_its_end(twitter: Twitter) -> None:
+    """As docs/sources.md has it for version 1.1: the last tweet of a page is the next's first."""
+    kind = OAuth1Kind(entry(twitter), entry_secrets(twitter))
+    url = twitter.url(f"/1.1/statuses/user_timeline.json?user_id={USER}&count=10")
+    items = "[*].join('', ['/1.1/statuses/show.json?id=', id_str])"
+    timeline = Listing(Source(url=url, items=items, next="[-1].id_str", cursor="max_id"))
+    pages, found = 0, set()
+    while url:
+        listed = timeline.read(ask(kind, url).content, url)
+        found |= {item.rpartition("=")[2] for item in listed.items}
+        pages, url = pages + 1, listed.next
+    assert found == set(twitter.tweets)
+    assert pages == 4
+    assert not twitter.complaints
 
 
 def test_header_that_was_there_is_replaced(twitter: Twitter) -> None:

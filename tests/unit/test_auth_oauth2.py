@@ -367,6 +367,13 @@ def test_other_errors_of_weibo_are_not_about_the_token(weibo: Weibo, code: int) 
     assert kind.judge(Fetched("https://a.example/", 403, {}, body), None) == "in"
 
 
+@pytest.mark.parametrize("code", [21332, 10023])
+def test_long_page_is_no_error_of_weibos(weibo: Weibo, code: int) -> None:
+    page = {"statuses": [{"errors": [{"error_code": code}], "text": "x" * providers.ERROR_BYTES}]}
+    fetched = Fetched("https://a.example/", 403, {}, json.dumps(page).encode())
+    assert of_weibo(weibo).judge(fetched, None) == "in"
+
+
 @pytest.mark.parametrize("code", [10022, "10023", 10024])
 def test_weibos_rate_limit_is_waited_for(weibo: Weibo, code: int | str) -> None:
     kind = of_weibo(weibo)

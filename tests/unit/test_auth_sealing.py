@@ -115,6 +115,17 @@ def test_a_key_that_cannot_be_written_is_an_error_with_its_reason(tmp_path: Path
         host_key(tmp_path / "file" / "logins")
 
 
+def test_without_a_place_for_a_key_a_process_goes_on_with_one_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "logins").touch()
+    one = sealing(configured(tmp_path), "errands")
+    assert one.unseal(one.seal(b"x")) == b"x"
+    said = capsys.readouterr().err
+    assert "is no folder" in said
+    assert "GREENCRAWL_SESSION_KEY" in said
+
+
 def _give_away(path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give a file to another user")

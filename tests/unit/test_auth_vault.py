@@ -95,7 +95,7 @@ class Host:
         self.sealing = SEALING
 
     def vault(self) -> Vault:
-        return Vault(self.folder, self.frontier, self.sealing, self.shared)
+        return Vault(self.folder, self.frontier, self.sealing if self.shared else None)
 
     @property
     def file(self) -> Path:
@@ -318,8 +318,8 @@ def test_a_full_disk_keeps_the_old_file(tmp_path: Path, frontier: Shared) -> Non
     ended = _run(
         "import resource, signal, sys\nfrom pathlib import Path\n"
         "from worker.auth.vault import Alone, Vault\n"
-        "from worker.auth.sealing import Sealing\nfrom worker.auth.base import Grant\n"
-        f"vault = Vault(Path({str(host.folder)!r}), Alone(), Sealing(b'k', 'x'), False)\n"
+        "from worker.auth.base import Grant\n"
+        f"vault = Vault(Path({str(host.folder)!r}), Alone(), None)\n"
         f"claim = vault.claim({NAME!r})\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n"
@@ -470,8 +470,8 @@ def test_a_process_killed_while_it_writes_leaves_a_whole_file(tmp_path: Path) ->
     folder = tmp_path / "logins"
     program = (
         "import sys\nfrom pathlib import Path\nfrom worker.auth.vault import Alone, Vault\n"
-        "from worker.auth.sealing import Sealing\nfrom worker.auth.base import Grant\n"
-        f"vault = Vault(Path({str(folder)!r}), Alone(), Sealing(b'k', 'x'), False)\n"
+        "from worker.auth.base import Grant\n"
+        f"vault = Vault(Path({str(folder)!r}), Alone(), None)\n"
         "number = int(sys.argv[1])\n"
         "while True:\n"
         "    number += 1\n"
@@ -479,7 +479,7 @@ def test_a_process_killed_while_it_writes_leaves_a_whole_file(tmp_path: Path) ->
         "        claim.put(Grant(account='a' * 200_000, generation=number, made_ms=1))\n"
         "    print(number, flush=True)\n"
     )
-    vault = Vault(folder, Alone(), SEALING, False)
+    vault = Vault(folder, Alone(), None)
     last = 0
     for kill_after in (1, 2, 3, 5, 8):
         writer = subprocess.Popen(
@@ -506,8 +506,8 @@ def test_writers_in_many_processes_end_with_the_newest(tmp_path: Path) -> None:
     folder = tmp_path / "logins"
     program = (
         "import sys\nfrom pathlib import Path\nfrom worker.auth.vault import Alone, Vault\n"
-        "from worker.auth.sealing import Sealing\nfrom worker.auth.base import Grant\n"
-        f"vault = Vault(Path({str(folder)!r}), Alone(), Sealing(b'k', 'x'), False)\n"
+        "from worker.auth.base import Grant\n"
+        f"vault = Vault(Path({str(folder)!r}), Alone(), None)\n"
         "me = int(sys.argv[1])\nsys.stdin.readline()\n"
         "for turn in range(40):\n"
         "    grant = Grant(account=str(me), generation=1 + turn * 4 + me, made_ms=1)\n"
@@ -529,7 +529,7 @@ def test_writers_in_many_processes_end_with_the_newest(tmp_path: Path) -> None:
         writer.stdin.flush()
     said = [writer.communicate(timeout=60)[1] for writer in writers]
     assert said == [""] * 4
-    kept = Vault(folder, Alone(), SEALING, False).read(NAME)
+    kept = Vault(folder, Alone(), None).read(NAME)
     assert kept is not None
     assert kept.generation == 160
 
@@ -548,6 +548,11 @@ def test_a_lock_held_by_a_stopped_process_holds_up_nobody_for_ever(
     kept = host.vault().read(NAME)
     assert kept is not None
     assert kept.generation >= 3
+
+
+def test_no_repr_of_a_grant_shows_what_it_holds() -> None:
+    assert SECRET not in repr(grant())
+    assert SECRET not in repr(grant().cookies)
 
 
 # -- names

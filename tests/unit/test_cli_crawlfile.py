@@ -10,6 +10,9 @@ from msgspec.inspect import LiteralType
 from cli import crawlfile
 from cli.options import fields, unwrap
 from schema.errors import InvalidConfig
+from schema.origins import Origins
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def wrong(*arguments: str, **options: object) -> str:
@@ -126,6 +129,14 @@ def test_two_files_are_refused() -> None:
 
 def test_url_that_ends_in_toml_is_a_url() -> None:
     assert crawlfile.build(("https://example.org/a.toml",), {}).seeds[0].endswith("/a.toml")
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.toml")), ids=lambda file: file.stem)
+def test_shipped_examples_describe_crawls(file: Path) -> None:
+    crawl = crawlfile.build((str(file),), {})
+    [entry], [source] = crawl.auth, crawl.sources
+    assert crawl.name == file.stem == entry.name
+    assert Origins(entry.hosts).hold(source.url)
 
 
 def test_sources_are_enough_to_start_from(tmp_path: Path) -> None:

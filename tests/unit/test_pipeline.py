@@ -13,7 +13,7 @@ from gevent.event import Event
 
 from broker.frontier import Mode
 from schema import scope
-from schema.auth import Basic, Source
+from schema.auth import Form, Source
 from schema.errors import Unavailable, UnknownCrawl
 from schema.records import (
     ERRAND,
@@ -539,7 +539,7 @@ def test_errands_are_looked_for_before_each_task_of_a_crawl_that_logs_in(world: 
     world.errands = Anonymous()
     world.run("http://h/a", "http://h/b")
     assert world.errands.looks == 0
-    world.set(auth=(Basic(name="shop", hosts=("h",)),))
+    world.set(auth=(Form(name="shop", hosts=("http://h",), login_url="http://h/login"),))
     world.errands.waiting.append("http://h/login")
     world.run("http://h/a", "http://h/b")
     assert world.errands.looks == 2
@@ -551,8 +551,25 @@ def test_errands_are_looked_for_before_each_task_of_a_crawl_that_logs_in(world: 
     ]
 
 
+def test_pages_of_a_host_that_lets_nobody_in_wait_uncharged_and_it_says_why(world: World) -> None:
+    class Refused(Anonymous):
+        def get(self, visit: Visit, url: str, headers: Mapping[str, str]) -> Failure:
+            return Failure(FailureKind.LOGIN, "auth shop: no such name", 0, 3600.0, 0)
+
+    world.errands = Refused()
+    close = world.run("http://h/a", "http://h/b")
+    assert close is not None
+    assert (close.report.failed, close.report.block, close.release) == ("login", 3600.0, (1, 2))
+    assert close.report.why == "auth shop: no such name"
+    assert not world.outcomes
+    close = world.run("http://h/a", "http://h/b", failures=retry.GIVE_UP_FAILURES)
+    assert close is not None
+    assert world.outcomes == [Dead("login")] * 2
+    assert "auth shop: no such name" in world.stores.results[0].finals[0].detail
+
+
 def test_host_that_fails_at_an_errand_is_left_alone(world: World) -> None:
-    world.set(auth=(Basic(name="shop", hosts=("h",)),))
+    world.set(auth=(Form(name="shop", hosts=("http://h",), login_url="http://h/login"),))
     world.errands = Anonymous(["http://h/login"])
     world.site.answers["http://h/login"] = Failure(FailureKind.REFUSED)
     close = world.run("http://h/a", "http://h/b")

@@ -57,6 +57,9 @@ class Cookie(Struct, frozen=True):
     host_only: bool = True
     expires: int = 0
 
+    def __repr__(self) -> str:
+        return f"Cookie({self.name} of {self.domain})"
+
 
 class Grant(Struct, kw_only=True):
     """What a login left behind, or that it was refused. Secret as a whole: sealed or mode 0600.
@@ -79,6 +82,9 @@ class Grant(Struct, kw_only=True):
     until_ms: int = 0
     secrets_digest: str = ""
     refusals: int = 0
+
+    def __repr__(self) -> str:
+        return f"Grant({self.account}, generation {self.generation})"
 
 
 def name_of(entry: Auth) -> str:

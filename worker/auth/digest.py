@@ -214,18 +214,12 @@ def answer(
     cnonce = cnonce or random.token_hex(16)
     hashed = _HASHES[challenge.algorithm]
 
-    def raw(text: str) -> bytes:
-        if challenge.utf8:
-            return text.encode()
-        try:
-            return text.encode("latin-1")  # what servers without charset mean, if anything
-        except UnicodeEncodeError:
-            return text.encode()
-
     def digest(*parts: str | bytes) -> str:
+        # What came in a header is sent back byte by byte; names and passwords are UTF-8, also
+        # where the server does not say so: it keeps what somebody typed into a terminal.
         return hashed(b":".join(p if isinstance(p, bytes) else p.encode("latin-1") for p in parts))
 
-    key = digest(raw(username), challenge.realm, raw(password))
+    key = digest(username.encode(), challenge.realm, password.encode())
     if challenge.session:
         key = digest(key, challenge.nonce, cnonce)
     request = digest(method, target)
@@ -234,7 +228,7 @@ def answer(
         response = digest(key, challenge.nonce, count, cnonce, "auth", request)
     else:
         response = digest(key, challenge.nonce, request)
-    fields = [_user(challenge, username, digest(raw(username), challenge.realm))]
+    fields = [_user(challenge, username, digest(username.encode(), challenge.realm))]
     fields += [f"realm={_quoted(challenge.realm)}", f"nonce={_quoted(challenge.nonce)}"]
     fields += [f'uri="{target}"', f'response="{response}"']
     if challenge.named:
@@ -258,11 +252,7 @@ def _user(challenge: Challenge, username: str, hashed: str) -> str:
         return f"username={_quoted(username)}"
     if challenge.utf8:
         return f"username*=UTF-8''{quote(username, safe='')}"
-    try:
-        username.encode("latin-1")
-    except UnicodeEncodeError:
-        username = username.encode().decode("latin-1")
-    return f"username={_quoted(username)}"
+    return f"username={_quoted(username.encode().decode('latin-1'))}"
 
 
 def _quoted(text: str) -> str:

@@ -203,7 +203,7 @@ class FormKind:
                 if fetched.status in (307, 308) and method == "POST":
                     raise LoginRefused(
                         f"{self.entry.login_url}: the form leads on to {origin_of(target)}, which "
-                        "`hosts` does not name; the password was not sent there"
+                        "`hosts` does not name: the password was not sent there"
                     )
                 return fetched
             if fetched.status not in (307, 308):

@@ -11,8 +11,8 @@ Such pages must not make a crawler log in all day: after a login that did not he
 wait (:data:`PATIENCE_SECONDS`, doubling), unless nothing at all is answered any more.
 
 A login that was refused is not tried again before a wait that doubles from
-:data:`REFUSED_SECONDS`, unless the secrets have changed; the hosts are blocked until then, and the
-reason stands in the journal of the page that met it.
+:data:`REFUSED_SECONDS`, unless the secrets have changed. The hosts are blocked until then, with the
+reason; their pages wait uncharged, until a host has failed so often in a row that it is given up.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ from schema.errors import InvalidConfig
 from schema.log import logger
 from schema.origins import Origins
 from schema.records import Failure, FailureKind, Fetched
-from schema.urls import host_of
+from schema.urls import host_of, origin_of
 from worker.auth.base import Grant, Kind, LoginFailed, LoginRefused, name_of
 from worker.auth.basic import Basic
+from worker.auth.kinds import trusted
 from worker.backoff import delays, persist
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ PATIENCE_SECONDS = 30.0
 PATIENCE_MOST_SECONDS = 3600.0
 OUTS_IN_A_ROW = 5
 """So many pages in a row that say we are out are believed, whatever was in vain before."""
+REJECTIONS = 3
+"""So many pages in a row that accept no secret, and none that does, and the host is parked."""
 DEATHS = 5
 """Logins in a row that ended without a word, their process dead, before they count as refused."""
 MARGIN = 0.1
@@ -138,6 +141,8 @@ class _Account:
     """Of the secrets that ``kind`` was last made of."""
     busy: bool = False
     done: Event = field(default_factory=Event)
+    accepted: bool = False
+    """Whether any answer said that we are in."""
     outs: int = 0
     """Answers in a row that said we are out."""
     in_vain: int = 0
@@ -241,16 +246,16 @@ class Keeper:
                 account.outs = 0
                 return verdict
             if verdict == "in":
-                account.outs = 0
+                account.outs, account.accepted = 0, True
                 if renewed:
                     account.in_vain = 0
                 return answer
             if verdict == "again" and not asked_again:
                 asked_again = True
                 continue
-            if grant is None:
-                return answer  # the secrets alone did not do: its status says what that means
             account.outs += 1
+            if grant is None:
+                return self._rejected(account, answer)
             if renewed:
                 return self._in_vain(account, answer)
             if not self._believed(account):
@@ -259,6 +264,15 @@ class Keeper:
             if isinstance(fresh, Failure):
                 return fresh
             renewed = True
+
+    def _rejected(self, account: _Account, answer: Fetched) -> Fetched | Failure:
+        """The secrets alone did not do: its status says what that means for the page. Where they
+        never did for any, the host is left alone before it locks the account."""
+        if account.accepted or account.outs < REJECTIONS:
+            return answer
+        account.outs = 0
+        reason = f"{origin_of(answer.url)} accepts none of it: HTTP {answer.status}"
+        return self._parked(account, reason, REFUSED_SECONDS)
 
     def _believed(self, account: _Account) -> bool:
         """Whether a page that says we are out leads to a login; see the module's text."""
@@ -297,8 +311,9 @@ class Keeper:
 
         Raises VisitOver and LeaseExpired.
         """
-        while account.busy:
-            self._wait(visit, account.done, 1.0)
+        with visit.held.waiting(request=False):  # others may have our place in the worker meanwhile
+            while account.busy:
+                self._wait(visit, account.done, 1.0)
         grant, kind = account.grant, account.kind
         if grant is not None and kind and grant.generation > older and _good(grant, kind):
             return grant
@@ -306,8 +321,9 @@ class Keeper:
         account.done.clear()
         try:
             waits = delays(0.05, 1.0)
-            while (found := self._settle(visit, account, older)) is None:
-                self._wait(visit, self._stopping, next(waits))
+            with visit.held.waiting(request=False):
+                while (found := self._settle(visit, account, older)) is None:
+                    self._wait(visit, self._stopping, next(waits))
             return found
         finally:
             account.busy = False
@@ -381,7 +397,7 @@ class Keeper:
         try:
             if claim.count > DEATHS:
                 raise LoginRefused(f"the process that logged in died {claim.count - 1} times")
-            session = session_over(send, visit.context.headers, account.origins.hold)
+            session = session_over(send, visit.context.headers, trusted(entry))
             usable = old if old is not None and old.account == kind.account else None
             with refusals("the login"):
                 made = kind.log_in(session, usable)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from schema import auth
+from schema.origins import Origins
+from schema.urls import canonicalise, origin_of
+from worker.auth import providers
 from worker.auth.base import Kind, LoginRefused
 from worker.auth.basic import BasicKind
 from worker.auth.bearer import BearerKind
@@ -48,3 +51,24 @@ def _make(entry: auth.Auth, secrets: Mapping[str, str]) -> Kind:
             from worker.auth.oauth2 import OAuth2Kind
 
             return OAuth2Kind(entry, secrets)
+
+
+def trusted(entry: auth.Auth) -> Callable[[str], bool]:
+    """Whether what proves who asks may go to a canonical URL while a login is made: to the entry's
+    hosts, and to the origins of the URLs that it names for logging in."""
+    origins = Origins(entry.hosts)
+    own = frozenset(origin_of(canonicalise(url)) for url in _login_urls(entry) if url)
+    return lambda url: origins.hold(url) or origin_of(url) in own
+
+
+def _login_urls(entry: auth.Auth) -> tuple[str, ...]:
+    match entry:
+        case auth.Form() | auth.Own():
+            return (entry.login_url,)
+        case auth.OAuth1():
+            first = providers.oauth1(entry)
+            return first.request_token_url, first.access_token_url
+        case auth.OAuth2():
+            return (providers.oauth2(entry).token_url,)
+        case _:
+            return ()

@@ -20,7 +20,7 @@ from schema.origins import is_root, same_page
 from schema.records import Fetched
 from schema.urls import canonicalise
 from worker.extract.charset import sniff, to_utf8
-from worker.extract.hostile import has_attribute_bomb
+from worker.extract.hostile import hides_attribute_bomb
 from worker.extract.links import refresh_target
 from worker.extract.media import is_html
 
@@ -33,7 +33,9 @@ MAX_SAID = 200
 _parser = etree.HTMLParser(
     encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True, collect_ids=False
 )
-_PASSWORD = re.compile(rb"type\s*=\s*[\"']?\s*password", re.IGNORECASE)
+# Of a body in lower case; linear, whatever stands there.
+_PASSWORD = re.compile(rb"type\s*+=\s*+[\"']?\s*+password")
+_REFRESH = re.compile(rb"http-equiv\s*+=\s*+[\"']?\s*+refresh")
 _CONTROLS = ("input", "select", "textarea", "button")
 _TEXTS = frozenset({"text", "email", "tel", "number", "search", "url", ""})
 _BUTTONS = frozenset({"submit", "image", "button", "reset"})
@@ -106,7 +108,8 @@ def read(body: bytes, url: str, content_type: str) -> Document | None:
     body = body[:MAX_BYTES]
     encoding, skipped = sniff(body, content_type)
     text = to_utf8(body[skipped:], encoding)
-    if has_attribute_bomb(text):
+    # No supervisor charges a page that hangs the process here.
+    if hides_attribute_bomb(text):
         return None
     root: etree._Element | None = etree.fromstring(text, _parser)
     if root is None:
@@ -451,8 +454,9 @@ def asks_for_login(fetched: Fetched, login_url: str, known: Known) -> bool:
     of them any form does that asks for a name and one password. Cheap for pages without.
     """
     lowered = fetched.body[:MAX_BYTES].lower()
-    refreshes = bool(login_url) and not is_root(login_url) and b"refresh" in lowered
     shows_form = b"password" in lowered and _PASSWORD.search(lowered) is not None
+    refreshes = b"http-equiv" in lowered and _REFRESH.search(lowered) is not None
+    refreshes = refreshes and bool(login_url) and not is_root(login_url)
     if not shows_form and not refreshes:
         return False
     document = read(fetched.body, fetched.url, fetched.content_type)

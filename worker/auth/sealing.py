@@ -56,11 +56,18 @@ class Sealing:
 def sealing(settings: Settings, purpose: str) -> Sealing:
     """By the session key of ``settings``, else by the host's own.
 
-    Raises GreencrawlError when there is neither and the data folder cannot keep one.
+    Where the data folder cannot keep one – somebody else owns it, say – the log says so, and what
+    is sealed opens in this process only.
     """
     if settings.session_key:
         return Sealing(settings.session_key.encode(), purpose)
-    return Sealing(host_key(settings.logins), purpose)
+    try:
+        key = host_key(settings.logins)
+    except GreencrawlError as error:
+        advice = "set GREENCRAWL_SESSION_KEY, or mend that: logins over several hosts fail"
+        log.warning("no key to share", reason=str(error), advice=advice)
+        key = secrets.token_bytes(_KEY_BYTES)
+    return Sealing(key, purpose)
 
 
 def host_key(folder: Path) -> bytes:

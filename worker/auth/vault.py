@@ -81,25 +81,23 @@ class _Kept(Struct, frozen=True):
 class Vault:
     """Grants by ``worker.auth.base.name_of``, as one process sees them. Safe for many greenlets.
 
-    ``shared`` says that the frontier has them too. A claim lasts ``claim_seconds``, longer than the
-    longest request. Methods raise Unavailable when the frontier is away; calling again does no
-    harm. While the folder cannot be used the log says so, and every process logs in by itself
-    unless ``shared``.
+    With ``seal`` the frontier has them too, for all hosts. A claim lasts ``claim_seconds``, longer
+    than the longest request. Methods raise Unavailable when the frontier is away; calling again
+    does no harm. While the folder cannot be used the log says so, and without ``seal`` every
+    process logs in by itself.
     """
 
     def __init__(
         self,
         folder: Path,
         frontier: Leases,
-        seal: Seal,
-        shared: bool,
+        seal: Seal | None,
         *,
         claim_seconds: float = CLAIM_SECONDS,
     ) -> None:
         self._folder = folder
         self._frontier = frontier
-        self._sealing = seal
-        self._shared = shared
+        self._seal = seal
         self._claim_seconds = claim_seconds
         self._token = secrets.token_hex(8)  # for all claims: one whose answer was lost stays ours
         self._open: set[str] = set()
@@ -112,7 +110,7 @@ class Vault:
     def read(self, name: str) -> Grant | None:
         """The newest grant, be it good or refused; None if there is none that can be used."""
         kept = self._read_file(name)
-        if not self._shared:
+        if self._seal is None:
             return kept
         found = self._frontier.login_get(name)
         generation = kept.generation if kept else 0
@@ -163,16 +161,16 @@ class Vault:
 
     def _blob(self, name: str, grant: Grant) -> bytes:
         """What the frontier is given for a grant."""
-        if not self._shared:
+        if self._seal is None:
             return _APART + self._token.encode()
-        return self._sealing.seal(_encoded(name, grant))
+        return self._seal.seal(_encoded(name, grant))
 
     def _unsealed(self, name: str, generation: int, blob: bytes) -> Grant | None:
         """What the frontier has; None for what another host keeps for itself."""
-        if blob.startswith(_APART):
+        if self._seal is None or blob.startswith(_APART):
             return None
         try:
-            grant = _decoded(name, self._sealing.unseal(blob))
+            grant = _decoded(name, self._seal.unseal(blob))
         except (Unsealable, Unfit) as error:
             self._tell(name, _UNUSED, f"what Redis has {error}", _ALIKE)
             return None
@@ -278,7 +276,7 @@ class Claim:
         if self._over:
             return False
         vault = self._vault
-        if vault._shared and not vault._put(self._name, self._floor + 1, _FORGOTTEN):
+        if vault._seal is not None and not vault._put(self._name, self._floor + 1, _FORGOTTEN):
             return False
         file = vault.file(self._name)
         vault._write(self._name, lambda: file.unlink(missing_ok=True))
@@ -303,12 +301,11 @@ class Claim:
 
 
 def open_vault(settings: Settings, frontier: Leases) -> Vault:
-    """The vault of a process. Raises GreencrawlError when the data folder cannot keep a key."""
+    """The vault of a process."""
     return Vault(
         settings.logins,
         frontier,
-        sealing(settings, PURPOSE),
-        bool(settings.session_key),
+        sealing(settings, PURPOSE) if settings.session_key else None,
         claim_seconds=settings.request_seconds + SPARE_SECONDS,
     )
 

@@ -24,10 +24,11 @@ MAX_BYTES = 8 * 1024 * 1024
 MAX_ITEMS = 10_000
 """URLs of one page that are taken, as many as links of a page."""
 _VALUES = 100_000
-"""Values that are looked at for them."""
+"""Values that are looked at for them, lists included."""
 _CURSOR = 2048
 """Characters of a cursor."""
 _END = ("", "0")
+_OVER = object()
 
 
 class ListingError(GreencrawlError):
@@ -149,15 +150,17 @@ def _texts(found: Any) -> tuple[list[str], str]:
     """The texts in nested lists, in their order, and what kind of thing else was met first."""
     texts: list[str] = []
     other = ""
-    stack = [found]
+    walks = [iter([found])]
     for _ in range(_VALUES):
-        if not stack or len(texts) > MAX_ITEMS:
+        if not walks or len(texts) > MAX_ITEMS:
             break
-        value = stack.pop()
-        if isinstance(value, str):
+        value = next(walks[-1], _OVER)
+        if value is _OVER:
+            walks.pop()
+        elif isinstance(value, str):
             texts.append(value)
         elif isinstance(value, list):
-            stack += reversed(value[: _VALUES - len(stack)])
+            walks.append(iter(value))
         elif value is not None:
             other = other or _kind(value)
     return texts, other
