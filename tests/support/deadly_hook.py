@@ -13,15 +13,14 @@ from worker.auth import Login
 
 
 class DeadlyLogin(Login):
-    """One whose look at a page does what the page says; "out" in it shows that we are out."""
+    """One whose look at a page does what its URL says; "out" there shows that we are out."""
 
     def user_login(self, session: requests.Session, name: str, password: str) -> None:
         session.headers["X-Name"] = name
 
     def logged_out(self, fetched: Fetched) -> bool:
-        text = fetched.body.decode()
-        _do(text)
-        return "out" in text
+        _do(fetched.url)
+        return "out" in fetched.url
 
 
 def on_page(page: Page, fetched: Fetched) -> dict[str, int]:

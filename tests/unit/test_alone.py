@@ -101,10 +101,12 @@ def test_answers_are_judged_there_by_the_entrys_own_class(
     options = CrawlOptions(auth=(entry,))
     given = context_of(Crawl(id=4, name="t", state="active", options=options, roots=("h",)))
     grant = Grant(account="ann", generation=1, made_ms=0)
-    assert alone.verdict(given, page("")[0], "shop", page("in")[1], grant) == "in"
-    assert alone.verdict(given, page("")[0], "shop", page("out")[1], grant) == "out"
+    for word in ("in", "out"):
+        task, fetched = page("", f"http://h/{word}")
+        assert alone.verdict(given, task, "shop", fetched, grant) == word
+    task, fetched = page("", "http://h/hang")
     with pytest.raises(DiedAlone):
-        alone.verdict(given, page("")[0], "shop", page("hang")[1], grant)
+        alone.verdict(given, task, "shop", fetched, grant)
 
 
 def test_hook_error_and_unforeseen_error_come_back(alone: Alone) -> None:
