@@ -18,10 +18,13 @@ from msgspec import Meta, Struct
 from schema.fields import Pattern, Url
 
 SKIP: tuple[str, ...] = (
-    r"[/?&=._-](log|sign)[-_]?(out|off)([/?&=._-]|$)",
-    r"[/?&=._-](abmelden|ausloggen|deconnexion|salir|logga-ut)([/?&=._-]|$)",
+    r"[^a-z](log|sign)[-_]?(out|off)([^a-z]|$)",
+    r"(log|sign)(in)?(out|off)([^a-z]|$)",
+    r"[/?&=._-](abmelden|ausloggen|deconnexion|salir|logga-ut|tuichu|zhuxiao)([/?&=._-]|$)",
     r"[/?&=._-](delete|remove|destroy|unsubscribe|unfollow|deactivate|revoke)([/?&=._-]|$)",
-    r"[?&](action|do|op|mod|task)=(delete|remove|logout|logoff|signout|vote|buy|checkout)",
+    r"[/?&=._-](?-i:(delete|remove|destroy)[A-Z])",
+    r"[?&](action|act|do|op|mod|task)=(delete|remove|logout|logoff|signout|vote|buy|checkout)",
+    r"[?&](action|act|do|op|mod|task)=del([^a-z]|$)",
     r"[/?&=._-](add[-_]?to[-_]?cart|checkout|password[-_]?change)([/?&=._-]|$)",
 )
 """Paths that end a session or change something, when somebody who is logged in asks for them."""

@@ -138,7 +138,16 @@ def rules(*entries: Auth, **options: Any) -> Rules:
         "/signoff",
         "/admin/logout/?next=/",
         "/index.php?action=logout",
+        "/index.php?title=Special:UserLogout&returnto=Home",
+        "/index.php?action=logout;token=3",
+        "/secure/Logout!default.jspa",
+        "/auth/doLogout.action",
+        "/member/loginout.php",
+        "/user/tuichu",
         "/index.php?x=1&do=delete&id=3",
+        "/admin.php?act=del&id=3",
+        "/posts/deletePost?id=3",
+        "/cart/removeItem.do",
         "/admin/polls/choice/3/delete/",
         "/items/3/remove",
         "/abmelden",
@@ -158,7 +167,11 @@ def test_links_that_end_the_session_or_change_something_are_not_followed(path: s
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/logo", "/blog/outlook", "/signature", "/products/removable", "/about/deletion-policy"],
+    [
+        *("/", "/logo", "/blog/outlook", "/signature", "/products/removable"),
+        *("/about/deletion-policy", "/catalog-out-of-print", "/catalogoutlet", "/dialog/off"),
+        *("/casa-del-sol", "/orders?act=delivery", "/deleted-scenes", "/removed"),
+    ],
 )
 def test_links_that_only_look_like_it_are_followed(path: str) -> None:
     assert rules(form()).excluded_by(f"https://shop.example{path}", 1) is None
