@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from msgspec import convert
@@ -12,12 +13,14 @@ from rich.console import Console
 
 from broker.client import BrokerClient
 from cli import summary
-from cli.display import Display, duration
+from cli.display import Display
 from cli.processes import Processes
 from cli.stopping import Stop
 from cli.summary import Summary
+from schema.clock import epoch_ms
 from schema.errors import Refused, Unavailable
 from schema.records import Crawl, CrawlOptions, CrawlStats, CreateCrawl, HostPatch, HostState, Stats
+from schema.scope import starts
 from schema.urls import canonicalise, host_of
 
 T = TypeVar("T")
@@ -135,22 +138,27 @@ def _lift(broker: BrokerClient, wanted: CreateCrawl) -> None:
 
 
 def _blocked(broker: BrokerClient, wanted: CreateCrawl) -> str:
-    """Why a seed's host is blocked, "" if none is for a reason that has words."""
+    """Why a seed's host is blocked, "" if none is for a reason that has words.
+
+    With the moment rather than what is left of it: the display says again what has changed.
+    """
     for host in _hosts(wanted):
         state = broker.host(host)
         if state.why.startswith(AUTH):
+            ends = datetime.fromtimestamp(epoch_ms() / 1000 + state.blocked_in, UTC)
+            name = state.why.removeprefix(AUTH).partition(":")[0]
             return (
-                f"{host} is blocked for another {duration(state.blocked_in)}: {state.why}; "
-                "mend that and call the same command again"
+                f"{host} is blocked until {ends:%H:%M} UTC: {state.why}; mend that, and "
+                f"`greencrawl login {name}` or the same command again goes on at once"
             )
     return ""
 
 
 def _hosts(wanted: CreateCrawl) -> list[str]:
-    """The seeds' hosts, if the crawl logs in somewhere."""
+    """The seeds' and the sources' hosts, if the crawl logs in somewhere."""
     if not wanted.auth:
         return []
-    return list(dict.fromkeys(host_of(canonicalise(url)) for url in wanted.seeds))[:HOSTS]
+    return list(dict.fromkeys(host_of(canonicalise(url)) for _, url in starts(wanted)))[:HOSTS]
 
 
 def last_look(broker: BrokerClient, end: End) -> End:

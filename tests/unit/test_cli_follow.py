@@ -12,7 +12,7 @@ from broker.client import BrokerClient
 from cli import follow as module
 from cli.follow import ALL_REST, follow, last_look
 from cli.stopping import Stop
-from schema.auth import Form
+from schema.auth import Form, Source
 from schema.errors import Unavailable
 from schema.records import CrawlStats, CreateCrawl, HostPatch, HostState, Stats
 
@@ -47,26 +47,37 @@ def test_urls_that_wait_with_none_in_flight_are_explained(
     assert (ALL_REST in capsys.readouterr().err) is said
 
 
-def test_a_login_that_was_refused_is_named_and_its_block_lifted_at_the_start(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+SEED = {"seeds": ("https://example.org/",)}
+LIST = {"sources": (Source(url="https://example.org/list", items="urls"),)}
+
+
+@pytest.mark.parametrize("beginning", [SEED, LIST], ids=["seeds", "sources"])
+def test_a_login_that_was_refused_is_named_once_and_its_block_lifted_at_the_start(
+    beginning: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "QUIET_SECONDS", 0.02)
     monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(module, "epoch_ms", lambda: now[0])
     wait = {"state": "active", "waiting": 3, "leased": 0}
-    made = broker(wait, wait, {"state": "done"})
+    made = broker(wait, wait, wait, {"state": "done"})
+    now = [0]  # in milliseconds
     patched: list[tuple[str, HostPatch]] = []
 
     def host(name: str) -> HostState:
-        return HostState(host=name, partition=0, blocked_in=3590.0, why="auth shop: no such name")
+        now[0] += 500
+        left = (3_600_000 - now[0]) / 1000
+        return HostState(host=name, partition=0, blocked_in=left, why="auth shop: no such name")
 
     made.host = host  # type: ignore[method-assign]
     made.patch_host = lambda *patch: patched.append(patch)  # type: ignore[assignment,method-assign]
     entry = Form(name="shop", hosts=("example.org",), login_url="https://example.org/login")
-    wanted = CreateCrawl(name="x", seeds=("https://example.org/",), auth=(entry,))
+    wanted = CreateCrawl(name="x", auth=(entry,), **beginning)
     follow(made, wanted, Stop(), None, fresh=False)
     assert patched == [("example.org", HostPatch(block=0.0))]
     said = capsys.readouterr().err
-    assert "example.org is blocked for another 59:50: auth shop: no such name; mend that" in said
+    assert "example.org is blocked until 01:00 UTC: auth shop: no such name; mend that" in said
+    assert said.count("blocked") == 1
+    assert "`greencrawl login shop`" in said
 
 
 def test_last_look_counts_what_was_stored_meanwhile() -> None:
