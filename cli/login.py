@@ -104,7 +104,7 @@ def _wanted(settings: Settings, name: str, file: str | None, crawl: str | None) 
             raise click.UsageError(f"{file}: a file that describes a crawl ends in .toml")
         options: Sequence[CrawlOptions] = (crawlfile.build((file,), {}),)
     else:
-        options = _options(settings, crawl)
+        options = _options(settings, name, crawl)
     found = [Wanted(e, one) for one in options for e in one.auth if e.name == name]
     if not found:
         names = sorted({entry.name for one in options for entry in one.auth})
@@ -119,11 +119,17 @@ def _wanted(settings: Settings, name: str, file: str | None, crawl: str | None) 
     return found[0]
 
 
-def _options(settings: Settings, crawl: str | None) -> list[CrawlOptions]:
+def _options(settings: Settings, name: str, crawl: str | None) -> list[CrawlOptions]:
     broker = reach.answering(settings)
     if broker is not None:
         crawls = broker.crawls()
     else:
+        path = reach.sqlite_path(settings)
+        if path is not None and not path.exists():
+            raise GreencrawlError(
+                f"nothing has been crawled into {path.parent} yet: see --data, or name the file "
+                f"that describes the crawl: `greencrawl login {name} FILE.toml`"
+            )
         with reach.store(settings) as store:
             crawls = store.crawls()
     if crawl is not None:
@@ -194,7 +200,7 @@ def _show(vault: Vault, entry: Auth) -> None:
         _say(f"auth {entry.name}: nothing is kept; workers log in when they need to")
         return
     _say(f"auth {entry.name}: {'refused' if grant.refused else 'logged in'} as {grant.account}")
-    _say(f"  {'tried' if grant.refused else 'made'}     {moment(grant.made_ms)}")
+    _say(f"  {'tried   ' if grant.refused else 'made    '} {moment(grant.made_ms)}")
     if grant.refused:
         _say(f"  refused  {grant.refused}")
         _say(f"  again    not before {moment(grant.until_ms)}, or when its secrets change")
@@ -255,8 +261,13 @@ class _Login:
         """What came of it, in a sentence. Raises GreencrawlError when nobody lets us in."""
         from worker.auth import kinds
 
+        page = crawlfile.seed_url(url) if url else self._page()
+        if page is not None and not Origins(self._entry.hosts).hold(page):
+            raise GreencrawlError(f"{page} is not on the hosts of auth {self._entry.name}")
         secrets = self._secrets.of(self._entry)
         kind = kinds.make(self._entry, secrets)
+        if page is None and not kind.logs_in:
+            raise GreencrawlError(f"nothing was tried: {self._nowhere()}")
         grant = None
         if kind.logs_in:
             with _claimed(self._vault, self._settings, self._entry) as claim:
@@ -266,8 +277,10 @@ class _Login:
             if kind.account
             else (f"auth {self._entry.name}")
         )
-        tried = self._try(kind, grant, url)
-        return f"in: {who}; {tried}" if tried else f"in: {who}"
+        if page is not None:
+            return f"in: {who}; {self._try(kind, grant, page)}"
+        checked = isinstance(self._entry, Form) and self._entry.check_url
+        return f"in: {who}" if checked else f"in: {who}; no page was tried: {self._nowhere()}"
 
     def _log_in(self, claim: Claim, kind: Kind, secrets: EntrySecrets) -> Grant:
         from worker.auth import kinds
@@ -301,17 +314,11 @@ class _Login:
             raise GreencrawlError(f"a worker logged in as auth {self._entry.name} meanwhile")
         return made
 
-    def _try(self, kind: Kind, grant: Grant | None, url: str | None) -> str:
-        """Ask for one page with the proof; "" where there is none that we know of.
+    def _try(self, kind: Kind, grant: Grant | None, page: str) -> str:
+        """Ask for one page with the proof.
 
         Raises GreencrawlError when it asks for a login all the same.
         """
-        page = url or self._page()
-        if page is None:
-            return ""
-        page = crawlfile.seed_url(page)
-        if not Origins(self._entry.hosts).hold(page):
-            raise GreencrawlError(f"{page} is not on the hosts of auth {self._entry.name}")
         answer, verdict = self._ask(kind, grant, page)
         if verdict == "again":
             answer, verdict = self._ask(kind, grant, page)
@@ -334,7 +341,13 @@ class _Login:
             return None  # its login has asked for it
         origins = Origins(self._entry.hosts)
         lists = [source.url for source in self._options.sources]
-        return next((url for url in (*self._options.seeds, *lists) if origins.hold(url)), None)
+        found = (canonicalise(url) for url in (*self._options.seeds, *lists))
+        return next((url for url in found if origins.hold(url)), None)
+
+    def _nowhere(self) -> str:
+        """Why there is no page to try, and what to do."""
+        hosts = ", ".join(one if "://" in one else f"https://{one}" for one in self._entry.hosts)
+        return f"no seed is on its hosts ({hosts}); mend `hosts`, or name a page with --url"
 
     def _fetch(
         self, url: str, headers: Mapping[str, str], method: str = "GET", body: bytes = b""

@@ -209,6 +209,36 @@ def test_what_needs_no_login_is_tried_on_a_page(
     assert not list((terminal.data / "logins").glob("old-*"))
 
 
+def test_an_entry_that_no_seed_is_for_is_told_so_rather_than_in(
+    terminal: Terminal, site: DjangoSite
+) -> None:
+    bare = site.origin().removeprefix("http://")  # https, by what `hosts` means
+    terminal.entry([site.url("/")], kind="basic", name="old", hosts=[bare])
+    terminal.secret(old_username="a-name", old_password="a-password")
+    assert terminal.login("old", str(terminal.file)) == 1
+    assert f"no seed is on its hosts (https://{bare})" in terminal.said
+    assert "--url" in terminal.said
+
+
+def test_a_source_without_a_path_is_a_page_to_try(terminal: Terminal, site: DjangoSite) -> None:
+    terminal.entry([], kind="basic", name="old", hosts=[site.origin()])
+    terminal.secret(old_username="a-name", old_password="a-password")
+    source = f'\n[[sources]]\nurl = "{site.origin()}"\nitems = "urls"\n'
+    terminal.file.write_text(terminal.file.read_text() + source)
+    assert terminal.login("old", str(terminal.file)) == 0, terminal.said
+    assert f"{site.url('/')} answers 200" in terminal.said
+
+
+def test_a_page_elsewhere_is_refused_before_anything_is_sent(
+    terminal: Terminal, site: DjangoSite
+) -> None:
+    members(terminal, site)
+    before = len(site.logins())
+    assert terminal.login("club", str(terminal.file), "--url", "https://example.org/") == 1
+    assert "is not on the hosts of auth club" in terminal.said
+    assert len(site.logins()) == before
+
+
 def test_an_entry_that_is_not_there_lists_those_that_are(
     terminal: Terminal, site: DjangoSite
 ) -> None:
@@ -217,6 +247,7 @@ def test_an_entry_that_is_not_there_lists_those_that_are(
     assert "there are: club" in terminal.said
     assert terminal.login("club") == 1
     assert "nothing has been crawled" in terminal.said
+    assert "`greencrawl login club FILE.toml`" in terminal.said
     assert terminal.login("club", str(terminal.file), "--crawl", "x") == 2
     assert terminal.login("club", str(terminal.file), "--status", "--forget") == 2
     assert terminal.login("club", "crawl.conf") == 2
