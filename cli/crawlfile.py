@@ -7,13 +7,15 @@ import hashlib
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
+from schema.auth import Auth
 from schema.errors import InvalidConfig, InvalidUrl
 from schema.records import CreateCrawl
 from schema.scope import check_options
+from schema.settings import AUTH_FIELDS
 from schema.urls import canonicalise, host_of
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?!\d)")  # localhost:8080 has none
@@ -34,6 +36,9 @@ _WANTED = {
     "contact": "must be printable ASCII on one line: an address or a URL",
 }
 """What an option must be, where msgspec's own words would not tell a person."""
+
+_TABLES = {"auth": "docs/authentication.md", "sources": "docs/sources.md"}
+"""Options that are lists of tables, and what says how to write them."""
 
 
 def build(
@@ -127,12 +132,35 @@ def _checked(values: dict[str, Any]) -> CreateCrawl:
 
 def _problem(text: str) -> tuple[str, str]:
     """msgspec's message as (field, what is wrong), with a guess for a misspelt name."""
+    place = _FIELD.search(text)
+    path = place["path"] if place else "crawl"
     unknown = _UNKNOWN.search(text)
+    option = path.partition("[")[0]
+    if option in _TABLES:
+        return _problem_of_table(path, unknown["name"] if unknown else "", _FIELD.sub("", text))
     if unknown:
         name = unknown["name"]
         near = difflib.get_close_matches(name, CreateCrawl.__struct_fields__, n=1)
         return name, "unknown option" + (f"; did you mean {near[0]}?" if near else "")
-    place = _FIELD.search(text)
-    path = place["path"] if place else "crawl"
-    wanted = _WANTED.get(path.partition("[")[0])
+    wanted = _WANTED.get(option)
     return path, wanted or f"{_FIELD.sub('', text)}; see `greencrawl crawl --help`"
+
+
+def _problem_of_table(path: str, unknown: str, text: str) -> tuple[str, str]:
+    """What is wrong with an entry of ``auth`` or ``sources``; ``unknown`` is a field it has not."""
+    option = path.partition("[")[0]
+    if path == option:
+        return path, f"must be a list of tables: write [[{option}]]; see {_TABLES[option]}"
+    if unknown in AUTH_FIELDS and option == "auth":
+        return f"{path}.{unknown}", (
+            "is no field of it: secrets stand in the environment or in credentials.toml; "
+            f"see {_TABLES[option]}"
+        )
+    if unknown:
+        return f"{path}.{unknown}", f"is no field of it; see {_TABLES[option]}"
+    if path.endswith(".kind"):
+        kinds = ", ".join(str(kind.__struct_config__.tag) for kind in get_args(Auth))
+        return path, f"must be one of {kinds}"
+    if option == "auth" and path.endswith(".name"):
+        return path, "must be 1 to 32 of a-z 0-9 _ and begin with a letter"
+    return path, f"{text}; see {_TABLES[option]}"

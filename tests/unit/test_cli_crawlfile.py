@@ -148,6 +148,33 @@ def test_sources_are_enough_to_start_from(tmp_path: Path) -> None:
     assert "sources[0].items: 'urls[' is no JMESPath" in wrong(str(file))
 
 
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("[auth]\nkind = 'basic'", "auth: must be a list of tables: write [[auth]]"),
+        ("[sources]\nurl = 'a'", "sources: must be a list of tables: write [[sources]]"),
+        ("[[auth]]\nkind = 'forms'", "auth[0].kind: must be one of basic, digest, bearer, "),
+        ("[[auth]]\nname = 'a'", "auth[0]: "),
+        ("[[auth]]\nkind = 'basic'\nname = 'My-Site'", "auth[0].name: must be 1 to 32 of a-z"),
+        (
+            "[[auth]]\nkind = 'basic'\nname = 'a'\nhosts = ['a.example']\npassword = 'geheim'",
+            "auth[0].password: is no field of it: secrets stand in the environment",
+        ),
+        (
+            "[[auth]]\nkind = 'basic'\nname = 'a'\nhosts = ['a.example']\nlogin_url = 'x'",
+            "auth[0].login_url: is no field of it; see docs/authentication.md",
+        ),
+    ],
+)
+def test_wrong_entries_are_told_in_words_of_theirs(tmp_path: Path, entry: str, said: str) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text(f'seeds = ["https://a.example/"]\n{entry}\n')
+    told = wrong(str(file))
+    assert said in told
+    assert "crawl --help" not in told
+    assert "geheim" not in told
+
+
 def test_nothing_to_start_from_is_refused() -> None:
     assert "at least one URL" in wrong()
 
