@@ -11,6 +11,7 @@ from cli import choose, reach
 from cli.crawlfile import with_scheme
 from cli.display import printable
 from schema.errors import GreencrawlError, InvalidUrl
+from schema.origins import Origins
 from schema.records import Attempt, Crawl, UrlState, Version
 from schema.scope import compile
 from schema.settings import Settings
@@ -82,7 +83,29 @@ def _offline(settings: Settings, url: str, crawl: str | None) -> list[UrlState]:
         identity = store.frontier()
         if identity is None:
             return []
-        return [in_store(store, one, url, identity.secret) for one in chosen]
+        states = [in_store(store, one, url, identity.secret) for one in chosen]
+    return [_refused(settings, *pair) for pair in zip(chosen, states, strict=True)]
+
+
+def _refused(settings: Settings, crawl: Crawl, state: UrlState) -> UrlState:
+    """``state``, with the login that was refused where that may be why there is no page."""
+    if state.state not in ("unseen", "later"):
+        return state
+    entry = next((e for e in crawl.options.auth if Origins(e.hosts).hold(state.url)), None)
+    if entry is None or compile(crawl).excluded_by(state.url, 0, seed=True) is not None:
+        return state
+    # slow to import, and only wanted here
+    from worker.auth.base import name_of
+    from worker.auth.vault import Alone, Vault
+
+    grant = Vault(settings.logins, Alone(), None).read(name_of(entry))
+    if grant is None or not grant.refused:
+        return state
+    why = (
+        f"Not fetched: the login auth {entry.name} was refused at "
+        f"{moment(grant.made_ms)}: {grant.refused}. `greencrawl login {entry.name}` tries it again."
+    )
+    return msgspec.structs.replace(state, why=why)
 
 
 def in_store(store: Store, crawl: Crawl, given: str, secret: int) -> UrlState:

@@ -67,6 +67,10 @@ def test_a_wrong_password_is_said_and_the_right_one_resumes(
     assert "auth shop" in said
     assert "that is wrong" in said, "what the page said"
     assert "not the right one" not in said
+    told = command.run("explain", site.url("/in/a"))[1]
+    assert "Not fetched: the login auth shop was refused at 2" in told, told
+    assert "that is wrong" in told
+    assert "`greencrawl login shop`" in told
     posts = [asked for asked in site.log if asked.method == "POST"]
     assert len(posts) == 1
     assert not [asked for asked in site.log if asked.path.startswith("/in/")]
