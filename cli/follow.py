@@ -146,11 +146,10 @@ def _blocked(broker: BrokerClient, wanted: CreateCrawl) -> str:
         state = broker.host(host)
         if state.why.startswith(AUTH):
             ends = datetime.fromtimestamp(epoch_ms() / 1000 + state.blocked_in, UTC)
-            name = state.why.removeprefix(AUTH).partition(":")[0]
-            return (
-                f"{host} is blocked until {ends:%H:%M} UTC: {state.why}; mend that, and "
-                f"`greencrawl login {name}` or the same command again goes on at once"
-            )
+            command = f"greencrawl login {state.why.removeprefix(AUTH).partition(':')[0]}"
+            mend = f"; mend that, and `{command}` or the same command again goes on at once"
+            what = state.why if command in state.why else f"{state.why}{mend}"
+            return f"{host} is blocked until {ends:%H:%M} UTC: {what}"
     return ""
 
 

@@ -80,6 +80,23 @@ def test_a_login_that_was_refused_is_named_once_and_its_block_lifted_at_the_star
     assert "`greencrawl login shop`" in said
 
 
+def test_a_consent_that_is_missing_is_asked_for_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "QUIET_SECONDS", 0.02)
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
+    wait = {"state": "active", "waiting": 1, "leased": 0}
+    made = broker(wait, wait, {"state": "done"})
+    why = "auth shop: nobody has given consent yet: run `greencrawl login shop`"
+    state = HostState(host="example.org", partition=0, blocked_in=3590.0, why=why)
+    monkeypatch.setattr(made, "host", lambda _: state, raising=False)
+    monkeypatch.setattr(made, "patch_host", lambda *_: None, raising=False)
+    entry = Form(name="shop", hosts=("example.org",), login_url="https://example.org/login")
+    wanted = CreateCrawl(name="x", seeds=("https://example.org/",), auth=(entry,))
+    follow(made, wanted, Stop(), None, fresh=False)
+    assert capsys.readouterr().err.count("greencrawl login shop") == 1
+
+
 def test_last_look_counts_what_was_stored_meanwhile() -> None:
     end = follow(broker({"state": "done", "stored": 2}), WANTED, Stop(), None, fresh=False)
     assert end is not None
