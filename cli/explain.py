@@ -101,10 +101,9 @@ def _refused(settings: Settings, crawl: Crawl, state: UrlState) -> UrlState:
     grant = Vault(settings.logins, Alone(), None).read(name_of(entry))
     if grant is None or not grant.refused:
         return state
-    why = (
-        f"Not fetched: the login auth {entry.name} was refused at "
-        f"{moment(grant.made_ms)}: {grant.refused}. `greencrawl login {entry.name}` tries it again."
-    )
+    command, when = f"`greencrawl login {entry.name}`", moment(grant.made_ms)
+    again = "" if command in grant.refused else f"; {command} tries it again"
+    why = f"Not fetched: the login auth {entry.name} was refused at {when}: {grant.refused}{again}."
     return msgspec.structs.replace(state, why=why)
 
 
