@@ -5,90 +5,13 @@ from __future__ import annotations
 import json
 import os
 import platform
-import statistics
 import time
-from collections.abc import Iterable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from tests.support import oracle
 
 RESULTS = Path(__file__).parent / "results"
-PLOTS = Path(__file__).parents[1] / "docs" / "benchmarks"
-
-
-def machine() -> dict[str, Any]:
-    """What a figure was measured on. ``load`` is the load average of the last minute."""
-    info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    models = [line.partition(":")[2].strip() for line in info.splitlines() if "model name" in line]
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return {
-        "cores": os.cpu_count(),
-        "processor": models[0] if models else platform.machine(),
-        "memory_gb": round(pages / 1e9, 1),
-        "kernel": platform.release(),
-        "load": round(os.getloadavg()[0], 2),
-    }
-
-
-def versions(*packages: str) -> dict[str, str]:
-    """Versions of Python and of the distributions named that are installed."""
-    found = {"Python": platform.python_version()}
-    for package in packages:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def spread(values: Iterable[float], digits: int = 3) -> dict[str, float]:
-    """Median, least and most of some runs, and how many they were."""
-    known = sorted(values)
-    return {
-        "median": round(statistics.median(known), digits),
-        "least": round(known[0], digits),
-        "most": round(known[-1], digits),
-        "runs": len(known),
-    }
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table; floats with three significant digits or none behind the point."""
-    lines = [" | ".join(header), " | ".join("---" for _ in header)]
-    lines += [" | ".join(_cell(value) for value in row) for row in rows]
-    return "".join(f"| {line} |\n" for line in lines)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def write_result(
-    name: str, record: dict[str, Any], *, short: bool, packages: Sequence[str] = ()
-) -> Path:
-    """Write ``record`` to bench/results/NAME.json, with what it was measured on, when and how."""
-    RESULTS.mkdir(exist_ok=True)
-    head = {
-        "name": name,
-        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "short": short,
-        "machine": machine(),
-        "versions": versions("gevent", "lxml", "redis", *packages),
-    }
-    path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps(head | record, indent=1, ensure_ascii=False) + "\n")
-    print(f"== written: {path.relative_to(RESULTS.parents[1])}", flush=True)
-    return path
-
-
-def plot_path(name: str) -> Path:
-    """Where the plot ``name`` goes, as SVG."""
-    PLOTS.mkdir(parents=True, exist_ok=True)
-    return PLOTS / f"{name}.svg"
 
 
 class Report:
