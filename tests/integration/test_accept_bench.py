@@ -8,9 +8,9 @@ from statistics import mean
 
 import pytest
 
-from bench.peers import LINKS, PAGE_BYTES, write_pages
 from bench.report import Report
 from bench.sampling import busiest
+from bench.sites import LINKS, PAGE_BYTES, write_pages
 from tests.support.sites import direct, folder_site
 from tests.support.walk import links, walk
 
