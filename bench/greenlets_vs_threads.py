@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import namespace
-from bench.report import plot_path, spread, table, write_result
+from bench.record import Record, spread
 from bench.web import Spec, Web
 from bench.web import host as host_of
 from tests.support.system import ROOT, System
@@ -38,6 +39,8 @@ PERIODS = 10
 SOURCE = {"greenlets": 2.10e9, "threads": 1.71e9}
 """Bytes in 30 minutes over 10 Mbit/s, source A, experiment 3."""
 SOURCE_SECONDS = 1800
+SHOWN = (10, 50, 100, 200, 300, 500, 1000)
+"""Concurrencies that the table has; the plot has all."""
 SOURCE_PARTING = 100
 """Concurrency from which on the source's curves of experiment 2 part."""
 
@@ -99,7 +102,7 @@ def result(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def memory(short: bool) -> list[dict[str, Any]]:
-    """Rows {model, concurrency, rss_mb, pss_mb, private_mb}, each a spread over the runs."""
+    """Rows {model, concurrency, rss_mb, pss_mb, private_mb}, each a list over the runs."""
     points = [0, 300, 1000] if short else [0, 50, *range(100, 1001, 100)]
     looks: dict[tuple[str, int], list[dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -112,7 +115,7 @@ def memory(short: bool) -> list[dict[str, Any]]:
                         looks.setdefault((model, count), []).append(result(begun))
     rows = []
     for (model, count), found in sorted(looks.items()):
-        sizes = {key: spread(look[key] for look in found) for key in ("rss_mb", "pss_mb")}
+        sizes = {key: [look[key] for look in found] for key in ("rss_mb", "pss_mb")}
         rows.append({"model": model, "concurrency": count, **sizes})
     return rows
 
@@ -136,9 +139,9 @@ def overhead(short: bool) -> dict[str, Any]:
                         found.setdefault((model, parse, count), []).append(both)
     rows = []
     for (model, parse, count), runs in sorted(found.items()):
-        row = {"model": model, "parse": parse, "concurrency": count}
-        row["ratio"] = spread((ratio for ratio, _ in runs), 4)
-        row["cpu_us"] = spread((cpu for _, cpu in runs), 1)
+        row: dict[str, Any] = {"model": model, "parse": parse, "concurrency": count}
+        row["ratio"] = [round(ratio, 4) for ratio, _ in runs]
+        row["cpu_us"] = [round(cpu, 1) for _, cpu in runs]
         rows.append(row)
     return {"sleep_seconds": seconds, "rows": rows}
 
@@ -197,50 +200,46 @@ def share_of_link(sums: Sequence[int], period: float, bits: int) -> float:
     return sums[-1] * 8 / (bits * period * len(sums))
 
 
-def draw(record: dict[str, Any]) -> None:
+def _plots(record: Record, found: dict[str, Any]) -> None:
     """The three plots."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = NAME  # the same figures give the same file
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     colours = {"greenlets": "tab:green", "threads": "tab:red"}
 
-    def finish(figure: Any, name: str) -> None:
-        figure.tight_layout()
-        figure.savefig(plot_path(f"{NAME}-{name}"), metadata={"Date": None})
-        plt.close(figure)
+    def axes_of() -> tuple[Figure, Any]:
+        figure = Figure(figsize=(7, 4))
+        return figure, figure.subplots()
 
-    figure, axes = plt.subplots(figsize=(7, 4))
+    figure, axes = axes_of()
     for model in MODELS:
-        rows = [row for row in record["memory"] if row["model"] == model]
+        rows = [row for row in found["memory"] if row["model"] == model]
         counts = [row["concurrency"] for row in rows]
-        for key, style in (("rss_mb", "-o"), ("pss_mb", "--s")):
-            sizes = [row[key]["median"] for row in rows]
-            label = f"{model}, {'resident' if key == 'rss_mb' else 'proportional'}"
+        for key, style, word in (("rss_mb", "-o", "resident"), ("pss_mb", "--s", "proportional")):
+            sizes = [statistics.median(row[key]) for row in rows]
+            label = f"{model}, {word}"
             axes.plot(counts, sizes, style, color=colours[model], label=label, markersize=4)
     axes.set(xlabel="requests under way", ylabel="MB", ylim=(0, None))
     axes.legend()
-    finish(figure, "memory")
+    record.plot("memory", figure, "Memory of the whole process against requests under way")
 
-    figure, axes = plt.subplots(figsize=(7, 4))
+    figure, axes = axes_of()
     for model in MODELS:
         for parse, style in ((False, "-o"), (True, "--s")):
-            rows = [r for r in record["overhead"]["rows"] if r["model"] == model]
+            rows = [r for r in found["overhead"]["rows"] if r["model"] == model]
             rows = [row for row in rows if row["parse"] == parse]
             counts = [row["concurrency"] for row in rows]
-            ratios = [row["ratio"]["median"] for row in rows]
+            ratios = [statistics.median(row["ratio"]) for row in rows]
             label = f"{model}{', with a page read' if parse else ''}"
             axes.plot(counts, ratios, style, color=colours[model], label=label, markersize=3)
-    axes.axvline(SOURCE_PARTING, color="grey", linestyle=":")
-    axes.annotate("source: the curves part", (SOURCE_PARTING, axes.get_ylim()[0]), fontsize=8)
+    axes.axvline(SOURCE_PARTING, color="grey", linestyle=":", label="source: curves part here")
     axes.set(xlabel="units", ylabel="ideal ÷ actual time")
-    axes.legend()
-    finish(figure, "overhead")
+    axes.legend(fontsize=8)
+    record.plot(
+        "overhead", figure, "Ideal over actual time of a sleep; the source's curves part at 100"
+    )
 
-    figure, axes = plt.subplots(figsize=(7, 4))
-    net = record["network"]
+    figure, axes = axes_of()
+    net = found["network"]
     times = [net["period_seconds"] * (i + 1) for i in range(PERIODS)]
     for model in MODELS:
         middle = _median_run(net["alone"][model])
@@ -252,87 +251,92 @@ def draw(record: dict[str, Any]) -> None:
     axes.plot(times, link, color="grey", linewidth=0.8, label="the link")
     axes.set(xlabel="seconds", ylabel="MB of pages", ylim=(0, None))
     axes.legend(fontsize=8)
-    finish(figure, "network")
+    record.plot(
+        "network", figure, "Pages over a link of 10 Mbit/s, sums by period, each model alone"
+    )
 
 
 def _median_run(runs: list[list[int]]) -> list[int]:
     return sorted(runs, key=lambda sums: sums[-1])[len(runs) // 2]
 
 
-def summary(record: dict[str, Any]) -> dict[str, Any]:
-    """The figures by which the two are compared."""
-    net = record["network"]
-    shares = {
-        model: spread(share_of_link(s, net["period_seconds"], net["link_bits"]) for s in runs)
-        for model, runs in net["alone"].items()
-    }
-    totals = {model: _median_run(runs)[-1] for model, runs in net["alone"].items()}
-    both = {model: sums[-1] for model, sums in net["together"].items()}
-    per_unit = {}
-    for model in MODELS:
-        rows = [row for row in record["memory"] if row["model"] == model]
-        first, last = rows[0], rows[-1]
-        more = last["pss_mb"]["median"] - first["pss_mb"]["median"]
-        per_unit[model] = round(more * 1024 / max(1, last["concurrency"]), 1)
-    return {
-        "kb_a_unit": per_unit,
-        "share_of_link": shares,
-        "more_data_percent": round((totals["greenlets"] / totals["threads"] - 1) * 100, 1),
-        "source_more_data_percent": 22.8,
-        "share_when_together": round(both["greenlets"] / max(1, sum(both.values())), 3),
-    }
-
-
-def tables(record: dict[str, Any]) -> str:
-    """The same as Markdown."""
+def _tables(record: Record, found: dict[str, Any]) -> None:
+    """Tables and figures."""
     sizes = [
-        (r["model"], r["concurrency"], r["rss_mb"]["median"], r["pss_mb"]["median"])
-        for r in record["memory"]
+        (r["model"], r["concurrency"], spread(r["rss_mb"]), spread(r["pss_mb"]))
+        for r in found["memory"]
     ]
+    columns = ("model", "requests under way", "RSS, MB", "PSS, MB")
+    record.table("Memory of the process", columns, sizes)
     ratios = [
         (
             r["model"],
             "yes" if r["parse"] else "no",
             r["concurrency"],
-            f"{r['ratio']['median']:.3f}",
-            f"{r['ratio']['least']:.3f} … {r['ratio']['most']:.3f}",
-            r["cpu_us"]["median"],
+            _exact(r["ratio"]),
+            spread(r["cpu_us"]),
         )
-        for r in record["overhead"]["rows"]
-        if r["concurrency"] in (10, 50, 100, 200, 300, 500, 1000)
+        for r in found["overhead"]["rows"]
+        if r["concurrency"] in SHOWN
     ]
-    found = record["summary"]
+    columns = ("model", "page read", "units", "ideal ÷ actual", "CPU a unit, µs")
+    record.table(f"A sleep of {found['overhead']['sleep_seconds']:g} s", columns, ratios)
+    net = found["network"]
+    period, bits = net["period_seconds"], net["link_bits"]
+    totals = {model: _median_run(runs)[-1] for model, runs in net["alone"].items()}
     shares = [
         (
             model,
-            f"{found['share_of_link'][model]['median']:.1%}",
-            f"{SOURCE[model] * 8 / SOURCE_SECONDS / LINK_BITS:.1%}",
+            spread([share_of_link(sums, period, bits) for sums in net["alone"][model]]),
+            round(SOURCE[model] * 8 / SOURCE_SECONDS / LINK_BITS, 3),
+            spread(net["cpu_seconds"][model]),
         )
         for model in MODELS
     ]
-    return "\n".join(
-        (
-            table(("model", "requests under way", "RSS, MB", "PSS, MB"), sizes),
-            table(
-                ("model", "page read", "units", "ideal ÷ actual", "from … to", "CPU a unit, µs"),
-                ratios,
-            ),
-            table(("model", "of the link, pages", "of the link, source"), shares),
-            f"Greenlets brought {found['more_data_percent']:+.1f} % data (source: +22.8 %). With"
-            f" both on one link at once they got {found['share_when_together']:.0%} of it.\n",
+    columns = ("model", "of the link, as pages", "of the link, the source", "CPU, s")
+    record.table(f"A link of 10 Mbit/s, shaped by {net['shaped_by']}", columns, shares)
+    both = net["together"]
+    more = (totals["greenlets"] / totals["threads"] - 1) * 100
+    record.figure("more_data_percent", more)
+    record.figure("share_when_together", both["greenlets"][-1] / sum(s[-1] for s in both.values()))
+    for row in found["memory"]:
+        record.figure(
+            f"rss_mb_{row['model']}_{row['concurrency']}", statistics.median(row["rss_mb"])
+        )
+    for row in found["overhead"]["rows"]:
+        name = f"{row['model']}_{row['concurrency']}{'_parse' if row['parse'] else ''}"
+        if row["concurrency"] in SHOWN:
+            record.figure(f"ratio_{name}", statistics.median(row["ratio"]))
+    record.note(
+        f"Source A saw greenlets bring 22.8 % more data over such a link, and threads fall behind"
+        f" in overhead from {SOURCE_PARTING} units on. Here greenlets brought {more:+.1f} %: "
+        + (
+            "the threads of today fill such a link as well."
+            if abs(more) < 5
+            else "the same order as the source's."
         )
     )
 
 
+def _exact(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):.3f} ({min(values):.3f}–{max(values):.3f})"
+
+
 def run(short: bool) -> None:
     """All three experiments; writes the result and the plots."""
-    print("\n== greenlets and threads", flush=True)
-    record: dict[str, Any] = {"memory": memory(short), "overhead": overhead(short)}
-    record["network"] = network(short)
-    record["summary"] = summary(record)
-    print(tables(record))
-    write_result(NAME, record, short=short, packages=("matplotlib",))
-    draw(record)
+    record = Record(NAME, "Greenlets and threads under the same crawler", short)
+    record.note(
+        "Both processes run the crawler's own modules: robots.txt, download, reading, link checker,"
+        " writer, SQLite, Redis. Under threads each name of gevent stands for its twin of the"
+        " standard library (`bench/on_threads.py`). In the second experiment a page is not stored."
+    )
+    found: dict[str, Any] = {"memory": memory(short), "overhead": overhead(short)}
+    found["network"] = network(short)
+    for key, values in found.items():
+        record.runs(key, values)
+    _tables(record, found)
+    _plots(record, found)
+    record.finish()
 
 
 def main(arguments: list[str]) -> int:

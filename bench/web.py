@@ -12,7 +12,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 import urllib.request
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -149,9 +148,9 @@ class Web:
         """``pages`` sent, ``bytes`` of them, ``cpu`` seconds of the server, monotonic ``at``."""
         return self._ask("/counts")
 
-    def set_latency(self, seconds: float) -> None:
-        """From now on all hosts answer after so long."""
-        self._ask(f"/latency/{seconds}")
+    def set_latency(self, seconds: float | None) -> None:
+        """From now on all hosts answer after so long; None: each after its own latency."""
+        self._ask(f"/latency/{'own' if seconds is None else seconds}")
 
     def flush(self) -> list[tuple[float, float, str, str, int]]:
         """All requests so far: (arrived, answered, host, path, status), epoch seconds."""
@@ -168,13 +167,3 @@ def cores() -> tuple[int | None, int | None]:
     """A core for the crawling process and one for the rest; (None, None) with one core."""
     found = sorted(os.sched_getaffinity(0))
     return (found[-1], found[0]) if len(found) > 1 else (None, None)
-
-
-def pages_in(rows: list[tuple[float, float, str, str, int]], begin: float, end: float) -> int:
-    """Pages answered between two epoch seconds."""
-    return sum(begin <= sent < end and path != "/robots.txt" for _, sent, _, path, _ in rows)
-
-
-def now() -> float:
-    """The clock that :meth:`Web.counts` names ``at``."""
-    return time.monotonic()

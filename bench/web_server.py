@@ -158,7 +158,8 @@ class Server:
                 "at": time.monotonic(),
             }
         elif path.startswith("/latency/"):
-            self._latency = float(path.rpartition("/")[2])
+            given = path.rpartition("/")[2]
+            self._latency = None if given == "own" else float(given)
         elif path == "/flush":
             with self._log.open("a") as log:
                 for a, b, name, asked, status in self._rows:
