@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import namespace
-from bench.record import Record, spread
+from bench.record import Record, draw, spread
 from bench.web import Spec, Web
 from bench.web import host as host_of
 from tests.support.system import ROOT, System
@@ -122,7 +122,7 @@ def memory(short: bool) -> list[dict[str, Any]]:
 
 def overhead(short: bool) -> dict[str, Any]:
     """Rows {model, parse, concurrency, ratio, cpu_us}: ideal over actual time; CPU a unit."""
-    seconds = 2.0 if short else 5.0
+    seconds = 5.0
     points = [100, 1000] if short else [*range(10, 301, 10), *range(400, 1001, 100)]
     found: dict[tuple[str, bool, int], list[tuple[float, float]]] = {}
     with tempfile.TemporaryDirectory() as folder, Rig(Path(folder), Spec(hosts=1000)) as rig:
@@ -202,15 +202,9 @@ def share_of_link(sums: Sequence[int], period: float, bits: int) -> float:
 
 def _plots(record: Record, found: dict[str, Any]) -> None:
     """The three plots."""
-    from matplotlib.figure import Figure
-
     colours = {"greenlets": "tab:green", "threads": "tab:red"}
-
-    def axes_of() -> tuple[Figure, Any]:
-        figure = Figure(figsize=(7, 4))
-        return figure, figure.subplots()
-
-    figure, axes = axes_of()
+    figure = draw(7, 4)
+    axes = figure.subplots()
     for model in MODELS:
         rows = [row for row in found["memory"] if row["model"] == model]
         counts = [row["concurrency"] for row in rows]
@@ -222,7 +216,8 @@ def _plots(record: Record, found: dict[str, Any]) -> None:
     axes.legend()
     record.plot("memory", figure, "Memory of the whole process against requests under way")
 
-    figure, axes = axes_of()
+    figure = draw(7, 4)
+    axes = figure.subplots()
     for model in MODELS:
         for parse, style in ((False, "-o"), (True, "--s")):
             rows = [r for r in found["overhead"]["rows"] if r["model"] == model]
@@ -238,7 +233,8 @@ def _plots(record: Record, found: dict[str, Any]) -> None:
         "overhead", figure, "Ideal over actual time of a sleep; the source's curves part at 100"
     )
 
-    figure, axes = axes_of()
+    figure = draw(7, 4)
+    axes = figure.subplots()
     net = found["network"]
     times = [net["period_seconds"] * (i + 1) for i in range(PERIODS)]
     for model in MODELS:

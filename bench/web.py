@@ -21,6 +21,7 @@ import psutil
 
 from tests.support.redis_server import free_port
 from tests.support.system import ROOT, wait_until
+from worker.schedule import LATENCY_FACTOR
 
 Manner = Literal["good", "slow", "mute", "refused", "missing"]
 
@@ -72,12 +73,14 @@ def host(spec: Spec, number: int) -> Host:
 def polite_rate(spec: Spec, delay: float, *, from_start: bool = False) -> float:
     """Pages a second at most, of all hosts that answer, with ``delay`` seconds between requests.
 
-    Ours counts the delay from the end of a request; ``from_start`` from its start, as Scrapy does.
+    Ours counts the delay from the end of a request, and waits twice the latency of a slow host
+    (``worker.schedule``); ``from_start``: Scrapy counts from its start, and does not adapt.
     """
     rate = 0.0
     for found in (host(spec, number) for number in range(spec.hosts)):
         if found.manner in ("good", "slow"):
-            gap = max(delay, found.latency) if from_start else delay + found.latency
+            adapted = max(delay, LATENCY_FACTOR * found.latency)
+            gap = max(delay, found.latency) if from_start else adapted + found.latency
             rate += 1 / max(gap, 1e-3)
     return rate
 

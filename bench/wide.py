@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 
 from bench import namespace
-from bench.record import Record, spread
+from bench.record import Record, draw, spread
 from bench.web import Spec, Web, cores, host, polite_rate
 from bench.window import Window, unquiet
 from tests.support.redis_server import RedisServer
@@ -261,10 +261,8 @@ def _ratios(runs: list[dict[str, Any]]) -> list[float]:
 
 
 def _plot(record: Record, found: dict[str, Any]) -> None:
-    from matplotlib.figure import Figure
-
     colours = {"ours": "tab:green", "Scrapy": "tab:red"}
-    figure = Figure(figsize=(7, 3.5 * len(found)))
+    figure = draw(7, 3.5 * len(found))
     for place, (hosts, part) in enumerate(found.items(), 1):
         axes = figure.add_subplot(len(found), 1, place)
         for crawler, runs in part["runs"].items():
@@ -280,7 +278,6 @@ def _plot(record: Record, found: dict[str, Any]) -> None:
                 )
         axes.set(xlabel="seconds", ylabel="pages/s", title=f"{hosts} hosts", ylim=(0, None))
         axes.legend(fontsize=7)
-    figure.tight_layout()
     record.plot("rate", figure, "Pages a second from the start of a crawl, and what bounds it")
 
 
