@@ -39,8 +39,7 @@ WITHIN = 0.15
 HOSTS = 400
 SMALL_SESSIONS = 64
 """Up to here a run is small: the model is fitted on it if it has one process."""
-LEASE_SECONDS = 6
-"""Short, so that a pause is heard of soon."""
+REST_SECONDS = 120.0
 NODE_SESSIONS = 20
 NODE_LATENCY = 1.0
 PARTS = ("worker", "broker", "redis", "server")
@@ -76,6 +75,8 @@ class Host:
 
     def measure(self, sessions: int, latency: float, warm: float, seconds: float) -> dict[str, Any]:
         """A crawl of ``sessions`` hosts, each with one connection; see ``bench.window``."""
+        if self._crawls:
+            self._come_to_rest()
         self._web.set_latency(latency)
         self._crawls += 1
         name = f"c{self._crawls}"
@@ -86,17 +87,17 @@ class Host:
         time.sleep(seconds)
         found = window.close()
         self._system.call("POST", f"/v1/crawls/{name}/pause")
-        self._come_to_rest(latency)
         return found
 
-    def _come_to_rest(self, latency: float) -> None:
-        """Wait until no page is fetched any more: sessions hear of a pause when they extend."""
+    def _come_to_rest(self) -> None:
+        """Let the sessions of a paused crawl fetch what they have leased, at once."""
+        self._web.set_latency(0.0)
         pages = -1.0
-        until = time.monotonic() + 3 * LEASE_SECONDS
+        until = time.monotonic() + REST_SECONDS
         while pages != (pages := self._web.counts()["pages"]):
             if time.monotonic() > until:
                 raise RuntimeError("a paused crawl does not come to rest")
-            time.sleep(latency + 0.5)
+            time.sleep(1.2)  # longer than the latency of a request that is under way
 
 
 @contextmanager
@@ -110,7 +111,6 @@ def running(folder: Path, web: Web, processes: int, greenlets: int) -> Iterator[
             processes=processes,
             log_level="warning",
             greenlets=str(greenlets),
-            lease_seconds=str(LEASE_SECONDS),
         ) as system:
             system.start()
             system.settle()
@@ -122,7 +122,7 @@ def running(folder: Path, web: Web, processes: int, greenlets: int) -> Iterator[
 
 def measure(short: bool) -> dict[str, Any]:
     """All windows: ``grid`` rows {point, windows} and ``line`` rows {processes, windows}."""
-    warm, seconds, rounds = (1.5, 2.5, 1) if short else (5.0, 10.0, 3)
+    warm, seconds, rounds = (1.5, 3.0, 1) if short else (5.0, 10.0, 3)
     found: dict[Point, list[dict[str, Any]]] = {point: [] for point in grid(short)}
     straight: dict[int, list[dict[str, Any]]] = {count: [] for count in nodes(short)}
     with tempfile.TemporaryDirectory() as name:

@@ -35,6 +35,8 @@ MAX_LINKS = 200
 FOREIGN = 0.1
 """Share of links that lead to another host, where hosts have names."""
 DNS_SECONDS = 0.02
+JITTER = 0.2
+"""Share of a latency by which an answer may be earlier or later."""
 ROBOTS = b"User-agent: *\nDisallow: /private/\n"
 CHUNK = 5792
 """Bytes that a shaped link lets through in one piece: four segments."""
@@ -115,8 +117,8 @@ class Server:
         if found is not None and found.manner == "mute":
             gevent.sleep(3600)
         latency = self._latency if self._latency is not None else found.latency if found else 0.0
-        if latency:
-            gevent.sleep(latency)
+        if latency:  # it varies, or sessions that began together would go on in step
+            gevent.sleep(latency * random.uniform(1 - JITTER, 1 + JITTER))
         kind, status = "text/html; charset=utf-8", 200
         if path == "/robots.txt":
             kind, body = "text/plain", ROBOTS
