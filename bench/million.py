@@ -28,7 +28,7 @@ from pathlib import Path  # noqa: E402
 import gevent.pool  # noqa: E402
 
 from bench.report import Report  # noqa: E402
-from broker.pages import LOOKED_AT, Reader, listed, reply  # noqa: E402
+from broker.pages import SEARCHED, Reader, listed, reply  # noqa: E402
 from cli.explain import in_store  # noqa: E402
 from schema.patterns import Pattern  # noqa: E402
 from schema.records import (  # noqa: E402
@@ -172,7 +172,7 @@ EXPECTED: dict[str, Callable[[int], int]] = {
     "status": lambda n: min(100, n // 1000),
     "nothing": lambda n: 0,
     "since": lambda n: 50,
-    "grep": lambda n: min(n, -(-LOOKED_AT // 64) * 64),
+    "grep": lambda n: min(n, -(-SEARCHED // 64) * 64),
     "every": lambda n: n,
     "explain": lambda n: 100,
     "page": lambda n: 100,

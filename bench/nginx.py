@@ -104,15 +104,15 @@ class Nginx:
         return [Hit(float(at), status, address, path.strip()) for at, status, address, path in rows]
 
 
-def rate(hits: Sequence[Hit]) -> float:
-    """Pages a second between the first page of the log and the last.
+def rate(hits: Sequence[Hit], ended: float) -> float:
+    """Pages a second from the first page's answer until ``ended`` (epoch seconds).
 
-    Raises ValueError when there are not two of them.
+    Raises ValueError when there are not two pages.
     """
     times = [hit.at for hit in hits if hit.page]
-    if len(times) < 2 or times[-1] <= times[0]:
+    if len(times) < 2:
         raise ValueError(f"{len(times)} pages are too few to tell a rate")
-    return (len(times) - 1) / (times[-1] - times[0])
+    return (len(times) - 1) / (ended - times[0])
 
 
 def shirked(hits: Sequence[Hit], forbidden: str) -> list[str]:

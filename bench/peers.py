@@ -1,6 +1,8 @@
 """Ours, Scrapy, scrapy-redis and Crawlee (Parsel) with the same duties on the same site, in turn.
 
-``python -m bench.peers [--short]``. Two levels of duties:
+``python -m bench.peers [--short]`` writes ``bench/results/peers.json``.
+
+There are two levels of duties:
 
 * plain: robots.txt is obeyed, all links to the same hosts are followed, no page is fetched twice;
 * full: then also title and text, and page, text, links and headers stored durably in SQLite.
@@ -9,8 +11,9 @@ Ours has no option that would leave out text and storage, so its full figure sta
 That the duties were done is read from nginx's log and counted in the stores after every run.
 
 A crawling process has one core to itself; nginx, Redis and our broker share another (with one core,
-all share it). Rates are of pages answered, from nginx's log. CPU is that of all processes of a
-crawler but nginx, without their start: for ours worker (with supervisor and the SQLite store),
+all share it). Pages a second are counted from the first page's answer until the last page was dealt
+with: stored with us, parsed (and given to storage) with the others. CPU is that of all processes of
+a crawler, nginx apart, without their start: for ours worker (with supervisor and the SQLite store),
 broker and Redis; for scrapy-redis its process and Redis. Memory is proportional (PSS), of the same
 processes, when the crawl has ended.
 
@@ -40,7 +43,7 @@ from bench.peers_rig import (
     crawl_with_ours,
     ground,
 )
-from bench.record import Record, draw, spread
+from bench.record import Cell, Record, draw, spread
 from bench.sites import DOCUMENTATION, SYNTHETIC, Site
 
 HOSTS = {OURS: 8, SCRAPY: 1, SCRAPY_REDIS: 1, CRAWLEE: 2}
@@ -118,13 +121,10 @@ def report(record: Record, synthetic: Outcomes, real: Outcomes) -> None:
         for level, duties in LEVELS.items():
             _compare(record, f"{site.what}; {level}: {duties}", outcomes, level)
         _by_process(record, site, outcomes)
-        record.runs(
-            site.name,
-            {
-                f"{who}, {level}": [asdict(one) for one in outcomes[who, level]]
-                for who, level in CONTENDERS
-            },
-        )
+        runs = {
+            f"{who}, {level}": list(map(asdict, ones)) for (who, level), ones in outcomes.items()
+        }
+        record.runs(site.name, runs)
         _plot(record, site, outcomes)
     for key, values in {
         "plain_scrapy": faster(synthetic, SCRAPY, PLAIN),
@@ -140,7 +140,7 @@ def report(record: Record, synthetic: Outcomes, real: Outcomes) -> None:
 
 
 def _compare(record: Record, title: str, outcomes: Outcomes, level: str) -> None:
-    rows: list[list[str | int | float]] = []
+    rows: list[list[Cell]] = []
     for who in (OURS, *OTHERS):
         if (who, FULL) not in outcomes:
             continue
@@ -170,7 +170,7 @@ def _compare(record: Record, title: str, outcomes: Outcomes, level: str) -> None
 
 
 def _by_process(record: Record, site: Site, outcomes: Outcomes) -> None:
-    rows = []
+    rows: list[list[Cell]] = []
     for (who, level), ones in outcomes.items():
         for part in ones[0].cpu:
             core = [one.cpu[part] * one.rate / 10 for one in ones]
@@ -181,7 +181,7 @@ def _by_process(record: Record, site: Site, outcomes: Outcomes) -> None:
 
 
 def _duties(record: Record, found: Mapping[Site, Outcomes]) -> None:
-    rows = []
+    rows: list[list[Cell]] = []
     for site, outcomes in found.items():
         for (who, level), ones in outcomes.items():
             neglected = [what for one in ones for what in one.neglected]
@@ -194,7 +194,7 @@ def _duties(record: Record, found: Mapping[Site, Outcomes]) -> None:
 
 def _plot(record: Record, site: Site, outcomes: Outcomes) -> None:
     """Two plots beside each other: pages a second, and CPU a page by process."""
-    figure = draw(9, 3.4)
+    figure = draw(11, 3.4)
     speed, cost = figure.subplots(1, 2)
     names = [who if who == OURS else f"{who}\n{level}" for who, level in outcomes]
     rates = [[one.rate for one in ones] for ones in outcomes.values()]

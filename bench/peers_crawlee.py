@@ -49,32 +49,35 @@ def crawler(job: dict[str, Any]) -> ParselCrawler:
 
 
 async def crawl(job: dict[str, Any]) -> dict[str, float]:
-    """Crawl; CPU seconds and bytes of memory."""
+    """Crawl; epoch seconds when the last page was dealt with, CPU seconds and bytes of memory."""
     store = PageStore(job["store"]) if job["store"] else None
     peer = crawler(job)
 
+    ended = 0.0
+
     @peer.router.default_handler
     async def handle(context: ParselCrawlingContext) -> None:
-        if store is None:
-            await context.enqueue_links()
-            return
+        nonlocal ended
         links = await context.extract_links()
         await context.add_requests(links)
-        store.add(
-            url=context.request.url,
-            status=context.http_response.status_code,
-            headers=dict(context.http_response.headers),
-            title=context.selector.css("title::text").get(default=""),
-            text=text_of(context.selector.root),
-            links=[link.url for link in links],
-            body=await context.http_response.read(),
-        )
+        if store is not None:
+            store.add(
+                url=context.request.url,
+                status=context.http_response.status_code,
+                headers=dict(context.http_response.headers),
+                title=context.selector.css("title::text").get(default=""),
+                text=text_of(context.selector.root),
+                links=[link.url for link in links],
+                body=await context.http_response.read(),
+            )
+        ended = time.time()
 
     cpu = time.process_time()
     await peer.run(job["seeds"])
     if store is not None:
         store.close()
     return {
+        "ended": ended,
         "cpu": time.process_time() - cpu,
         "memory": psutil.Process().memory_full_info().pss,
     }

@@ -12,7 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ import psutil
 from bench.nginx import FLUSH_SECONDS, Nginx, rate, shirked
 from bench.sites import Site
 from tests.support.redis_server import RedisServer
-from tests.support.system import ROOT, System
+from tests.support.system import ROOT, System, wait_until
 
 CONNECTIONS = 64
 """Of a crawler at once, divided among its hosts."""
@@ -38,7 +38,7 @@ TIMEOUT_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """One crawl: pages a second, pages, CPU (ms a page) and memory (MB) by part, neglected duties."""
+    """One crawl: pages/s, pages; by part CPU (ms a page) and memory (MB); duties neglected."""
 
     rate: float
     pages: int
@@ -77,13 +77,15 @@ class Ground:
         self,
         mark: int,
         hosts: int,
+        ended: float,
         stored: int | None,
-        cpu: dict[str, float],
-        memory: dict[str, float],
+        cpu: Mapping[str, float],
+        memory: Mapping[str, float],
     ) -> Outcome:
         """Judge a crawl of ``hosts`` by what nginx logged since ``mark``.
 
-        CPU is in seconds and memory in bytes; ``stored`` is None where nothing was to be stored.
+        ``ended`` is when the last page was dealt with, in epoch seconds. CPU is in seconds and
+        memory in bytes; ``stored`` is None where nothing was to be stored.
         """
         time.sleep(FLUSH_SECONDS)
         hits = self.nginx.hits(mark)
@@ -94,7 +96,7 @@ class Ground:
         if stored is not None and stored != pages:
             neglected.append(f"{stored} of {pages} pages stored")
         return Outcome(
-            round(rate(hits), 1),
+            round(rate(hits, ended), 1),
             pages,
             {part: round(seconds / pages * 1000, 4) for part, seconds in cpu.items()},
             {part: round(size / 1e6, 1) for part, size in memory.items()},
@@ -163,6 +165,13 @@ def crawl_with_ours(
         )
         if meanwhile is not None:
             meanwhile(system)
+        wait_until(
+            lambda: int(system.stats()["stored"]) >= hosts * on.pages,
+            TIMEOUT_SECONDS,
+            f"all pages stored\n{system.tail('worker')}",
+            every=0.05,
+        )
+        ended = time.time()
         system.wait_done(TIMEOUT_SECONDS)
         after = {**system.cpu_seconds(), "redis": _cpu(redis)}
         memory = {"broker": 0, "worker": 0, "redis": _memory(redis)}
@@ -171,7 +180,7 @@ def crawl_with_ours(
             memory["broker" if broker else "worker"] += _memory(process)
         stored = int(system.stats()["stored"])
     cpu = {part: after[part] - before.get(part, 0.0) for part in ("worker", "broker", "redis")}
-    return on.outcome(mark, hosts, stored, cpu, memory)
+    return on.outcome(mark, hosts, ended, stored, cpu, memory)
 
 
 def crawl_with(who: str, level: str, on: Ground, hosts: int, folder: Path) -> Outcome:
@@ -213,7 +222,8 @@ def _crawl_with(
     if redis:
         cpu["redis"] = _cpu(redis[1]) - redis_before
         memory["redis"] = _memory(redis[1])
-    return on.outcome(mark, hosts, _stored(store) if level == FULL else None, cpu, memory)
+    stored = _stored(store) if level == FULL else None
+    return on.outcome(mark, hosts, found["ended"], stored, cpu, memory)
 
 
 def _run(command: Sequence[str], cpu: int | None, folder: Path) -> str:

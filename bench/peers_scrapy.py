@@ -63,6 +63,7 @@ class PeerSpider(scrapy.Spider):
         super().__init__(**arguments)
         self.job = job
         self.allowed_domains = [str(urlsplit(seed).hostname) for seed in job["seeds"]]
+        self.ended = 0.0
         self.cpu = time.process_time()
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
@@ -73,25 +74,24 @@ class PeerSpider(scrapy.Spider):
     def parse(self, response: Response, **_: Any) -> Iterator[scrapy.Request | dict[str, Any]]:
         if not isinstance(response, HtmlResponse):
             return
-        found = response.follow_all(xpath=LINKS)
-        if not self.job["store"]:
-            yield from found
-            return
-        found = list(found)
+        found = list(response.follow_all(xpath=LINKS))
         yield from found
-        yield {
-            "url": response.url,
-            "status": response.status,
-            "headers": response.headers.to_unicode_dict(),
-            "title": response.css("title::text").get(default=""),
-            "text": text_of(response.selector.root),
-            "links": [request.url for request in found],
-            "body": response.body,
-        }
+        if self.job["store"]:
+            yield {
+                "url": response.url,
+                "status": response.status,
+                "headers": response.headers.to_unicode_dict(),
+                "title": response.css("title::text").get(default=""),
+                "text": text_of(response.selector.root),
+                "links": [request.url for request in found],
+                "body": response.body,
+            }
+        self.ended = time.time()
 
     def closed(self, reason: str) -> None:
         """Called when queue, pipeline and downloader are closed."""
         figures = {
+            "ended": self.ended,
             "cpu": time.process_time() - self.cpu,
             "memory": psutil.Process().memory_full_info().pss,
         }

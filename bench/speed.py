@@ -2,10 +2,11 @@
 
 One worker process and one Scrapy process crawl the same pages from the same nginx, in turn, in
 the same run. With two cores or more, the crawling process has one to itself; nginx, the broker
-and Redis share another, for both sides alike. Rates are taken from nginx's log; CPU from the
-processes themselves, without their start-up, on our side summed over worker (with its supervisor
-and the store), broker and Redis. Ours also extracts text, compresses, and stores every page
-durably; Scrapy only follows links. :mod:`bench.peers` compares more crawlers, with equal duties.
+and Redis share another, for both sides alike. Rates count from the first page's answer in nginx's
+log until the last page was dealt with; CPU is taken from the processes themselves, without their
+start-up, on our side summed over worker (with its supervisor and the store), broker and Redis. Ours
+also extracts text, compresses, and stores every page durably; Scrapy only follows links.
+:mod:`bench.peers` compares more crawlers, with equal duties.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class PagesReply(Struct, frozen=True):
     """Pages in the order of storing. ``next`` is "" when there are no more.
 
     A request looks at a bounded number of pages, so that ``next`` may come with few of them or
-    none; ``looked_at`` says how many that were.
+    none; ``looked_at`` says how many that were, at least.
     """
 
     items: tuple[ListedPage, ...]

@@ -20,10 +20,12 @@ from schema.errors import UnknownPage
 from schema.patterns import Pattern
 from schema.records import PageFilter, StoredPage
 from schema.urls import host_of
-from store.base import Store
+from store.base import STEP_ROWS, Detail, Step, Store
 
-LOOKED_AT = 5000
-"""Pages that a search looks at before it answers, whatever it found."""
+LOOKED_AT = 100_000
+"""Pages that a list looks at before it answers, whatever it found."""
+SEARCHED = 5000
+"""Pages in which a pattern is searched before it answers."""
 LOOK_SECONDS = 5.0
 """So long it looks at most before it answers, but for what it has begun."""
 TOGETHER = 64
@@ -37,7 +39,10 @@ _ID = re.compile(r"([0-9]{1,18})-([0-9a-f]{16})")
 
 
 class Look(NamedTuple):
-    """What one look found: pages, the cursor to go on from ("": it is through), how many it saw."""
+    """What one look found: pages, the cursor to go on from ("": it is through), how many it saw.
+
+    Where it ended amid a step, ``looked_at`` counts of that step only what the filter let through.
+    """
 
     pages: list[StoredPage]
     next: str
@@ -62,34 +67,57 @@ class Reader:
     ) -> Look:
         """Up to ``limit`` pages, of which ``pattern`` matches the URL, the title or the text.
 
-        With a pattern it ends sooner, at a bound of pages or of time. Raises ValueError for what is
-        no cursor.
+        It ends sooner, perhaps with none, at a bound of pages or of time. Raises ValueError for
+        what is no cursor.
         """
         if pattern is None:
-            stream = self._store.pages(crawl, wanted, detail="row", after=after)
-            found = list(islice(stream, limit + 1))
-            more = found[limit - 1][0] if len(found) > limit else ""
-            return Look([page for _, page in found[:limit]], more, min(len(found), limit))
+            return self._list(crawl, wanted, limit, after)
         with self._turn:
             return self._search(crawl, wanted, pattern, limit, after)
+
+    def _list(self, crawl: int, wanted: PageFilter, limit: int, after: str) -> Look:
+        until = time.monotonic() + LOOK_SECONDS
+        found: list[tuple[str, StoredPage]] = []
+        seen, following = 0, ""
+        for step in self._steps(crawl, wanted, "row", after):
+            more = list(islice(step.pages, limit + 1 - len(found)))
+            found += more
+            if len(found) > limit:  # one more says that there are more
+                seen += len(more) - 1
+                following = found[limit - 1][0]
+                break
+            seen += step.looked_at
+            if seen >= LOOKED_AT or time.monotonic() > until:
+                following = step.cursor
+                break
+        return Look([page for _, page in found[:limit]], following, seen)
 
     def _search(
         self, crawl: int, wanted: PageFilter, pattern: Pattern, limit: int, after: str
     ) -> Look:
         until = time.monotonic() + LOOK_SECONDS
         found: list[StoredPage] = []
-        seen, cursor = 0, after
-        for some in _batches(self._store.pages(crawl, wanted, detail="text", after=after)):
-            searched = gevent.get_hub().threadpool.apply(_matching, (pattern, some))
-            for (cursor, page), matches in zip(some, searched, strict=True):
-                seen += 1
-                if matches:
-                    found.append(page)
-                    if len(found) == limit:
-                        return Look(found, cursor, seen)
+        seen, searched = 0, 0
+        for step in self._steps(crawl, wanted, "text", after):
+            before = searched
+            for some in _batches(step.pages):
+                matches = gevent.get_hub().threadpool.apply(_matching, (pattern, some))
+                for (cursor, page), matching in zip(some, matches, strict=True):
+                    searched += 1
+                    if matching:
+                        found.append(page)
+                        if len(found) == limit:
+                            return Look(found, cursor, seen + searched - before)
+                if searched >= SEARCHED or time.monotonic() > until:
+                    return Look(found, some[-1][0], seen + searched - before)
+            seen += step.looked_at
             if seen >= LOOKED_AT or time.monotonic() > until:
-                return Look(found, cursor, seen)
+                return Look(found, step.cursor, seen)
         return Look(found, "", seen)
+
+    def _steps(self, crawl: int, wanted: PageFilter, detail: Detail, after: str) -> Iterator[Step]:
+        window = min(STEP_ROWS, LOOKED_AT)
+        return self._store.page_steps(crawl, wanted, detail=detail, after=after, window=window)
 
 
 def _batches(

@@ -261,8 +261,7 @@ def list_dead(service: Service, query: DeadQuery) -> DeadReply:
 def list_pages(service: Service, query: PagesQuery) -> PagesReply:
     """Stored pages of a crawl, in the order of storing. Some at a time.
 
-    A request with ``grep`` looks at a bounded number of pages: ``next`` may come with few of them,
-    or none.
+    A request looks at a bounded number of pages: ``next`` may come with few of them, or none.
     """
     crawl = service.store.crawl(query.crawl)
     wanted, pattern = _wanted(query)

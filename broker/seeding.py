@@ -29,7 +29,7 @@ from schema.records import (
     SeedItem,
     SeedReply,
 )
-from schema.scope import check_options, compile, level_for, root_of
+from schema.scope import check_options, compile, level_for, root_of, starts
 from schema.urls import canonicalise
 
 FULL_RETRY_SECONDS = 5
@@ -46,7 +46,9 @@ class Refusal(Struct, frozen=True):
 
 
 def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
-    """Create or update a crawl and queue its seeds. Returns it, and whether it is new.
+    """Create or update a crawl; queue its seeds and the first pages of its sources.
+
+    Returns it, and whether it is new.
 
     Idempotent. Changes nothing if it raises InvalidConfig, or a 400 that names each seed which
     the crawl's own rules keep out.
@@ -57,13 +59,15 @@ def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
     problems = list(check_options(options))
     if problems:
         raise InvalidConfig(problems)
-    if options.seeds:
+    given = starts(options)
+    if given:
         check_room(service)
-    seeds = [Seed(url) for url in options.seeds]
+    seeds = [Seed(url) for _, url in given]
     roots = tuple(dict.fromkeys(root_of(options.scope, canonicalise(s.url)) for s in seeds))
     draft = Crawl(id=0, name=wanted.name, state="active", options=options, roots=roots)
     verdicts = judge(draft, seeds)
-    refused = [(f"seeds[{i}]", v.reason) for i, v in enumerate(verdicts) if type(v) is Refusal]
+    pairs = zip(given, verdicts, strict=True)
+    refused = [(where, v.reason) for (where, _), v in pairs if type(v) is Refusal]
     if refused:
         raise HttpProblem(400, "; ".join(f"{f}: {why}" for f, why in refused[:5]), refused)
     is_new = wanted.name not in {crawl.name for crawl in service.store.crawls()}

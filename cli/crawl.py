@@ -24,9 +24,14 @@ from cli.processes import Processes, environment
 from cli.site_server import Site, serve
 from cli.stopping import on_signals
 from cli.summary import Summary
+from schema.errors import InvalidConfig
 from schema.records import Crawl, CreateCrawl
+from schema.scope import starts
 from schema.settings import Settings, mask_url
 from worker import hooks
+from worker.auth import LoginRefused
+from worker.auth.kinds import make
+from worker.auth.secrets import Secrets
 
 DEMO_DELAY_SECONDS = 0.02
 """The shipped site is our own; its pages need no second each."""
@@ -95,6 +100,7 @@ def crawl(
             code, result = _elsewhere(Job(wanted, settings, fresh))
         else:
             hooks.load(wanted.hook)
+            _check_logins(wanted, settings)
             code, result = _here(Job(wanted, settings, fresh), wipe=demo)
     if result is not None:
         if demo and os.environ.get("GREENCRAWL_STORE"):
@@ -103,9 +109,25 @@ def crawl(
         if summary_file is not None:
             summary.write(result, summary_file)
         if not result.pages:
-            ask = f"greencrawl explain {shlex.quote(wanted.seeds[0])}{data_option(settings.data)}"
+            first = shlex.quote(starts(wanted)[0][1])
+            ask = f"greencrawl explain {first}{data_option(settings.data)}"
             _say(f"no page is stored; `{ask}` says why{_advice(result)}")
     click.get_current_context().exit(code)
+
+
+def _check_logins(wanted: CreateCrawl, settings: Settings) -> None:
+    """Raises InvalidConfig that names every secret that this host lacks."""
+    secrets = Secrets(settings.credentials_file)
+    problems: list[tuple[str, str]] = []
+    for entry in wanted.auth:
+        try:
+            make(entry, secrets.of(entry))
+        except InvalidConfig as error:
+            problems += error.problems
+        except LoginRefused as error:
+            problems.append((f"auth {entry.name}", str(error)))
+    if problems:
+        raise InvalidConfig(problems)
 
 
 def _advice(result: Summary) -> str:
@@ -178,7 +200,7 @@ def _of_end(job: Job, end: End | None) -> Summary | None:
     if end is None:
         return None
     made = end.summary()
-    with reach.store(job.settings) as store:
+    with reach.store(job.settings, upgrade=True) as store:
         url, export = mask_url(job.settings.store_url), export_hint(made.crawl, job.settings.data)
         return summary.with_store(made, store, url, export)
 
@@ -188,7 +210,7 @@ def _stored(job: Job) -> tuple[Crawl, Summary] | None:
     path = reach.sqlite_path(job.settings)
     if path is not None and not path.exists():
         return None
-    with reach.store(job.settings) as store:
+    with reach.store(job.settings, upgrade=True) as store:
         known = [crawl for crawl in store.crawls() if crawl.name == job.wanted.name]
         if not known:
             return None

@@ -61,8 +61,9 @@ def build(
         raise InvalidConfig([("seeds", "must be a list of URLs")])
     values |= options
     values["seeds"] = list(dict.fromkeys(seed_url(text) for text in [*seeds, *urls]))
-    if not values["seeds"]:
-        raise InvalidConfig([("seeds", "give at least one URL, or a TOML file with `seeds`")])
+    if not values["seeds"] and not values.get("sources"):
+        what = "give at least one URL, or a TOML file with `seeds` or `sources`"
+        raise InvalidConfig([("seeds", what)])
     if name:
         values["name"] = name
     elif "name" not in values:

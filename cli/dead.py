@@ -63,7 +63,7 @@ def _requeue_at(broker: BrokerClient, crawl: str | None) -> int:
 
 def _requeue_in_store(settings: Settings, crawl: str | None) -> int:
     """Log the dead letters as seeds: the next broker over this store queues them."""
-    with reach.store(settings) as store:
+    with reach.store(settings, upgrade=True) as store:
         chosen, count = choose.one(store.crawls(), crawl), 0
         while batch := store.requeue_dead(chosen.id):
             count += len(batch.urls)

@@ -80,7 +80,7 @@ def pages(
     as_json: bool,
     data: str | None,
 ) -> None:
-    """List what is stored, in the order of storing.
+    """List what is stored, in the order of storing; also redirects, which `status` does not count.
 
     When it was fetched, status, size, URL and title; where the output is no terminal, a page a
     line, separated by tabs, with its id between size and URL. CRAWL may be left out when there is
@@ -101,10 +101,18 @@ def pages(
 
 
 def _list(ask: Ask, after: str, most: int | None, write: Callable[[ListedPage], str]) -> str:
-    """Write up to ``most`` pages as they are found; returns the cursor of what follows, or ""."""
+    """Write up to ``most`` pages as they are found; returns the cursor of what follows, or "".
+
+    While nothing is found a terminal is told how far it is.
+    """
     left = most
+    looked_at = 0
+    telling = sys.stderr.isatty()
     while True:
         answer = ask(A_REQUEST if left is None else min(A_REQUEST, left), after)
+        if telling and looked_at:
+            click.echo("\r\x1b[K", err=True, nl=False)
+        looked_at += answer.looked_at
         for page in answer.items:
             click.echo(write(page))
         after = answer.next
@@ -112,6 +120,8 @@ def _list(ask: Ask, after: str, most: int | None, write: Callable[[ListedPage], 
             left -= len(answer.items)
         if not after or left == 0:
             return after
+        if telling:
+            click.echo(f"\rlooked at {looked_at:,} pages …", err=True, nl=False)
 
 
 @contextmanager
@@ -164,9 +174,12 @@ def _host(given: str) -> str:
     if not given:
         return ""
     try:
-        return host_of(canonicalise(with_scheme(given)))
+        url = canonicalise(with_scheme(given))
     except InvalidUrl as error:
         raise click.UsageError(f"--host: {error}") from error
+    if url.split("/", 3)[3]:
+        raise click.UsageError(f"--host: {given[:60]!r} is more than a host")
+    return host_of(url)
 
 
 # -- lines

@@ -25,6 +25,8 @@ data_option = click.option(
     help="Data folder.  [default: $GREENCRAWL_DATA, else data]",
 )
 
+_ADVICE = "greencrawl store status"
+
 CALL_SECONDS = 30.0
 """Longest time one call of a command to the broker may take."""
 
@@ -109,21 +111,21 @@ def required(settings: Settings) -> BrokerClient:
 
 
 @contextmanager
-def store(settings: Settings) -> Iterator[Store]:
-    """The store of ``settings``, read without a broker.
+def store(settings: Settings, *, upgrade: bool = False) -> Iterator[Store]:
+    """The store of ``settings``, used without a broker.
 
-    Raises :class:`GreencrawlError` when there is none yet: nothing is created by looking.
+    Who only reads leaves its schema alone; with ``upgrade`` it is brought up to date. Raises
+    :class:`GreencrawlError` when there is none yet: nothing is created by looking.
     """
     path = sqlite_path(settings)
     if path is not None and not path.exists():
         raise GreencrawlError(f"nothing has been crawled into {path.parent} yet; see --data")
     try:
-        opened = open_store(settings.store_url, settings.bodies)
+        opened = open_store(settings.store_url, settings.bodies, upgrade=upgrade)
     except Unavailable as error:
-        if path is not None:
+        if path is not None or _ADVICE in str(error):
             raise
-        ask = "`greencrawl store status` says which servers answer"
-        raise Unavailable(f"{error}; {ask}") from error
+        raise Unavailable(f"{error}; `{_ADVICE}` says which servers answer") from error
     try:
         yield opened
     finally:

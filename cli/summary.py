@@ -26,7 +26,7 @@ class HostTime(msgspec.Struct, frozen=True):
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What a crawl came to. ``seconds`` and ``pages_per_second`` are of this run of the command;
-    everything else is of the crawl as a whole.
+    everything else is of the crawl as a whole. ``pages`` are those with a status of 2xx.
 
     ``failures`` counts outcomes by kind; ``gone`` are URLs that do not exist (404, 410), ``dead``
     those given up after their tries, ``excluded`` those kept out by rule (robots.txt).

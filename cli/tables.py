@@ -1,7 +1,8 @@
 """``python -m cli.tables``: writes the generated tables of the docs, and ``.env.example``, again.
 
 Settings stand in ``schema.settings.KEYS``, options of a crawl in ``schema.records.CrawlOptions``,
-failures in ``worker.retry.TABLE``; a test fails while the docs say something else.
+failures in ``worker.retry.TABLE``, what a login skips in ``schema.auth``; a test fails while the
+docs say something else.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from pathlib import Path
 import msgspec.inspect as inspect
 
 from cli.options import UNBOUNDED, default_text, fields, unwrap
+from schema.auth import SKIP
 from schema.settings import KEYS, PREFIX
 from worker import retry
 
 HOME = Path(__file__).resolve().parent.parent
 CONFIGURATION = HOME / "docs" / "configuration.md"
 POLITENESS = HOME / "docs" / "politeness.md"
+AUTHENTICATION = HOME / "docs" / "authentication.md"
 ENV_EXAMPLE = HOME / ".env.example"
 
 HIDDEN = frozenset({"FAULT"})
@@ -47,6 +50,11 @@ def options_table() -> str:
         )
     head = ["| name | option | values | default | meaning |", "| --- | --- | --- | --- | --- |"]
     return "\n".join([*head, *rows])
+
+
+def skip_list() -> str:
+    """Patterns of what is not asked for by who is logged in."""
+    return "\n".join(["```", *SKIP, "```"])
 
 
 def env_example() -> str:
@@ -78,6 +86,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "settings": settings_table,
     "options": options_table,
     "failures": lambda: retry.markdown_table().strip(),
+    "skip": skip_list,
 }
 
 _MARKED = re.compile(r"<!-- (?P<name>\w+): begin -->.*?<!-- (?P=name): end -->", re.DOTALL)
@@ -107,7 +116,7 @@ def _cell(text: str) -> str:
 
 def main() -> None:
     """Write the files."""
-    for file in (CONFIGURATION, POLITENESS):
+    for file in (CONFIGURATION, POLITENESS, AUTHENTICATION):
         file.write_text(filled(file.read_text(encoding="utf-8")), encoding="utf-8")
     ENV_EXAMPLE.write_text(env_example(), encoding="utf-8")
 

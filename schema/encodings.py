@@ -37,6 +37,12 @@ _QUERY_BYTES = tuple(
     for byte in range(256)
 )
 
+_FORM_BYTES = tuple(
+    chr(byte) if chr(byte).isascii() and (chr(byte).isalnum() or byte in b"*-._")
+    else "+" if byte == 0x20 else f"%{byte:02X}"
+    for byte in range(256)
+)  # fmt: skip
+
 
 @lru_cache(maxsize=1024)
 def standard_name(label: str) -> str | None:
@@ -201,15 +207,38 @@ def encode_query(query: str, encoding: str) -> str:
     "replacement" encode as UTF-8. Percent signs stay as they are.
     https://url.spec.whatwg.org/#string-percent-encode-after-encoding
     """
+    raw = _encoded(query, encoding, "%26%23{}%3B")
+    return "".join(map(_QUERY_BYTES.__getitem__, raw))
+
+
+def encode_text(text: str, encoding: str) -> bytes:
+    """``text`` in ``encoding`` (any label) as a form sends it.
+
+    Characters that the encoding lacks become ``&#NNNN;``. UTF-16 and "replacement" encode as UTF-8.
+    https://encoding.spec.whatwg.org/#encode-or-fail with the error mode "html"
+    """
+    return _encoded(text, encoding, "&#{};")
+
+
+def encode_form(text: str, encoding: str) -> str:
+    """A name or a value of application/x-www-form-urlencoded, in ``encoding`` (any label).
+
+    https://url.spec.whatwg.org/#application-x-www-form-urlencoded-percent-encode-set
+    """
+    return "".join(map(_FORM_BYTES.__getitem__, encode_text(text, encoding)))
+
+
+def _encoded(text: str, encoding: str, lacking: str) -> bytes:
+    """``lacking`` is what stands for the number of a character that the encoding has not."""
     encode = _encoder(standard_name(encoding) or "utf-8")
     raw = bytearray()
-    for character in query:
+    for character in text:
         try:
             raw += encode(character)
         except UnicodeEncodeError:
-            raw += encode(f"%26%23{ord(character)}%3B")
+            raw += encode(lacking.format(ord(character)))
     raw += encode("")
-    return "".join(map(_QUERY_BYTES.__getitem__, raw))
+    return bytes(raw)
 
 
 def _encoder(name: str) -> Encode:

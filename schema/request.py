@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from schema.records import CrawlOptions
 
 ACCEPT = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.5"
+ACCEPT_JSON = "application/json,*/*;q=0.5"
 
 ACCEPT_ENCODING = "gzip, deflate, br, zstd"
 """The codings that ``worker.codings`` undoes."""
@@ -16,6 +17,8 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "te", "upgrade"})
 _SHOWN = frozenset({"user-agent", "accept", "accept-encoding", "accept-language"})
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+"""Methods whose requests say how long their body is, be it empty (RFC 9110, section 8.6)."""
 _DEFAULTS = {
     "accept": "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n",
     "accept-encoding": f"Accept-Encoding: {ACCEPT_ENCODING}\r\n",
@@ -46,6 +49,13 @@ def header_lines(headers: Mapping[str, str]) -> bytes:
     return "".join(made.values()).encode("latin-1")
 
 
-def request_head(target: bytes, authority: bytes, fields: bytes) -> bytes:
-    """A request as it goes out; ``fields`` are :func:`header_lines`."""
-    return b"GET %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (target, authority, fields)
+def request_head(
+    target: bytes, authority: bytes, fields: bytes, method: str = "GET", length: int = 0
+) -> bytes:
+    """A request as it goes out, but for its body of ``length`` bytes.
+
+    ``fields`` are :func:`header_lines`, ``method`` is one that HTTP knows.
+    """
+    if length or method in _WITH_BODY:
+        fields += b"Content-Length: %d\r\n" % length
+    return b"%b %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (method.encode(), target, authority, fields)

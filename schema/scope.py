@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from schema.access import Skip, check_auth, check_sources, skipped, skips
 from schema.errors import InvalidUrl
 from schema.patterns import Patterns, problem
 from schema.records import LEVELS, Crawl, CrawlOptions, Order, Scope, Task
@@ -47,12 +48,13 @@ class Rules:
     include: Patterns
     exclude: Patterns
     depth: int
+    skips: tuple[Skip, ...] = ()
 
     def excluded_by(self, url: str, depth: int, seed: bool = False) -> str | None:
         """Why a canonical URL at ``depth`` is not fetched, or None if it is.
 
         The reason is short and names the rule. A seed need not match an ``include`` pattern; all
-        else holds for it too.
+        else holds for it too, the lists of ``auth`` included.
         """
         if depth > self.depth:
             return f"depth {depth} > {self.depth}"
@@ -61,6 +63,10 @@ class Rules:
         pattern = self.exclude.first(url) if self.exclude else None
         if pattern is not None:
             return f"exclude pattern {pattern!r}"
+        if self.skips:
+            reason = skipped(self.skips, url)
+            if reason is not None:
+                return reason
         if self.include and not seed and self.include.first(url) is None:
             return "include: matches none"
         return None
@@ -68,7 +74,11 @@ class Rules:
     @property
     def backtracks(self) -> bool:
         """Whether a pattern of a time before RE2 is asked, which may backtrack for ever."""
-        return self.include.backtrack or self.exclude.backtrack
+        return (
+            self.include.backtrack
+            or self.exclude.backtrack
+            or any(skip.patterns.backtrack for skip in self.skips)
+        )
 
     def judge(self, task: Task, url: str) -> str | None:
         """:meth:`excluded_by` for a task's URL, or where it redirects to, which is as exempt."""
@@ -88,8 +98,8 @@ class Rules:
 def compile(crawl: Crawl) -> Rules:
     """Compile the scope of a crawl; keep the result for as long as its ``revision`` stays.
 
-    Raises ``re.error`` for an invalid pattern; :func:`check_options` finds those before a crawl is
-    made.
+    Raises ``re.error`` for an invalid pattern, ValueError for an origin that is none;
+    :func:`check_options` finds those before a crawl is made.
     """
     options = crawl.options
     return Rules(
@@ -100,6 +110,7 @@ def compile(crawl: Crawl) -> Rules:
         include=Patterns(options.include),
         exclude=Patterns(options.exclude),
         depth=options.depth,
+        skips=skips(options.auth),
     )
 
 
@@ -149,6 +160,13 @@ def _default_score(depth: int, url: str) -> float:
     return 1.0 / (1.0 + 0.2 * max(depth, 0) + 0.1 * segments + (0.3 if query else 0.0))
 
 
+def starts(options: CrawlOptions) -> list[tuple[str, str]]:
+    """Where a crawl begins: ``(field, URL)`` of its seeds, then of its sources."""
+    seeds = [(f"seeds[{index}]", seed) for index, seed in enumerate(options.seeds)]
+    sources = enumerate(options.sources)
+    return seeds + [(f"sources[{index}].url", source.url) for index, source in sources]
+
+
 def check_options(options: CrawlOptions) -> list[tuple[str, str]]:
     """What is wrong with a crawl's options beyond their types: ``(field, problem)`` pairs."""
     problems: list[tuple[str, str]] = []
@@ -159,6 +177,8 @@ def check_options(options: CrawlOptions) -> list[tuple[str, str]]:
             problems.append((f"seeds[{index}]", str(error)))
     problems += _check_patterns("include", options.include)
     problems += _check_patterns("exclude", options.exclude)
+    problems += check_auth(options.auth)
+    problems += check_sources(options.sources)
     if options.slots > 1 and options.delay > 0:
         problems.append(("slots", f"more than one needs delay = 0, not {options.delay:g}"))
     return problems

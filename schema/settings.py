@@ -22,6 +22,22 @@ PREFIX = "GREENCRAWL_"
 _PASSWORD = re.compile(r"^([a-z]+://[^:/?#@]*):.*@", re.DOTALL)
 """Up to the last "@", which no server's name has."""
 
+SESSION_KEY_LENGTH = 32
+
+AUTH = "AUTH_"
+AUTH_FIELDS = (
+    "username",
+    "password",
+    "token",
+    "token_secret",
+    "client_id",
+    "client_key",
+    "client_secret",
+)
+"""Secrets of a crawl's entry NAME: the variable GREENCRAWL_AUTH_NAME_FIELD is read by
+``worker.auth.secrets``. No field ends in another one, so that a variable names one entry only."""
+_AUTH_VARIABLE = re.compile(rf"{AUTH}[A-Z][A-Z0-9_]{{0,31}}_({'|'.join(AUTH_FIELDS).upper()})")
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -51,6 +67,8 @@ class Settings:
     request_seconds: float
     stall_seconds: float
     host_bytes: int
+    credentials: str
+    session_key: str
     log_level: str
     fault: str
 
@@ -68,6 +86,16 @@ class Settings:
     def redis_addresses(self) -> tuple[str, ...]:
         """URLs of the nodes; of the embedded one if none are set."""
         return self.redis or (f"unix://{self.redis_socket}",)
+
+    @property
+    def credentials_file(self) -> Path:
+        """File of passwords and keys; in the data folder if none is set. It need not exist."""
+        return Path(self.credentials) if self.credentials else self.data / "credentials.toml"
+
+    @property
+    def logins(self) -> Path:
+        """Folder of what logins leave behind."""
+        return self.data / "logins"
 
     @property
     def store_url(self) -> str:
@@ -153,12 +181,23 @@ def _path(value: str) -> Path:
     return Path(value.strip()).expanduser().absolute()
 
 
+def _file(value: str) -> str:
+    return str(_path(value)) if value.strip() else ""
+
+
+def _session_key(value: str) -> str:
+    if value.strip() and len(value.strip()) < SESSION_KEY_LENGTH:
+        least = f"must have at least {SESSION_KEY_LENGTH} characters"
+        raise ValueError(f"{least}: `openssl rand -base64 32` makes one")
+    return value.strip()
+
+
 def _worker_id(value: str) -> str:
     name = value.strip() or socket.gethostname()
     return "".join(c if c.isalnum() or c in "._-" else "-" for c in name)[:80]
 
 
-SECRETS = frozenset({"STORE_STEWARD", "WORKER_TOKEN", "ADMIN_TOKEN"})
+SECRETS = frozenset({"STORE_STEWARD", "WORKER_TOKEN", "ADMIN_TOKEN", "SESSION_KEY"})
 
 KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "DATA": ("data", _path, "Folder for the embedded Redis and SQLite, sockets and locks"),
@@ -236,6 +275,18 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         _number(int, 1024, 2**40),
         "Bytes of one host's URLs that wait in Redis; what is beyond waits in the store",
     ),
+    "CREDENTIALS": (
+        "",
+        _file,
+        "File (mode 0600) of passwords and keys for crawls' logins; empty: credentials.toml in the "
+        "data folder; GREENCRAWL_AUTH_NAME_FIELD says the same, see docs/authentication.md",
+    ),
+    "SESSION_KEY": (
+        "",
+        _session_key,
+        "Key, the same on all hosts, under which workers share what logins leave behind, by Redis; "
+        "`openssl rand -base64 32` makes one; empty: each host logs in by itself; secret",
+    ),
     "LOG_LEVEL": (
         "info",
         _choice("debug", "info", "warning", "error"),
@@ -264,8 +315,9 @@ def load(environ: Mapping[str, str] | None = None, **overrides: str) -> Settings
     }
     given.update({name.upper(): value for name, value in overrides.items()})
     problems = [
-        (PREFIX + key, "unknown variable; see docs/configuration.md")
+        (PREFIX + key, _unknown(key))
         for key in sorted(set(given) - set(KEYS))
+        if not _AUTH_VARIABLE.fullmatch(key)
     ]
     values: dict[str, Any] = {}
     for key, (default, parse, _) in KEYS.items():
@@ -280,6 +332,13 @@ def load(environ: Mapping[str, str] | None = None, **overrides: str) -> Settings
     if problems:
         raise InvalidConfig(problems)
     return Settings(**values)
+
+
+def _unknown(key: str) -> str:
+    if key.startswith(AUTH):
+        fields = ", ".join(AUTH_FIELDS).upper()
+        return f"unknown variable: {PREFIX}{AUTH}NAME_ is followed by one of {fields}"
+    return "unknown variable; see docs/configuration.md"
 
 
 def mask_url(url: str) -> str:

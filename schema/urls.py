@@ -214,6 +214,12 @@ def site_of(host: str) -> str:
     return _suffixes.extract_str(name).top_domain_under_public_suffix or name
 
 
+def is_suffix(name: str) -> bool:
+    """Whether everybody can have a name under ``name``: a public suffix, private ones included."""
+    found = _suffixes.extract_str(name)
+    return bool(found.suffix) and not found.domain
+
+
 @lru_cache(maxsize=65_536)
 def partition_of(host: str, partitions: int) -> int:
     """Which of ``partitions`` holds everything about the registrable domain of ``host``."""

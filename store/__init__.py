@@ -18,17 +18,18 @@ from store.warc.files import WarcFiles
 __all__ = ["Store", "open_store", "open_upgrade"]
 
 
-def open_store(url: str, bodies: str = "sql") -> Store:
+def open_store(url: str, bodies: str = "sql", *, upgrade: bool = True) -> Store:
     """Open the store at ``url``: ``sqlite:///PATH`` or ``mysql://…`` (see ``store.mysql``).
 
     A SQLite file is created or migrated; ``sqlite:///data/x.sqlite`` is relative,
     ``sqlite:////srv/x.sqlite`` absolute. An empty MySQL database is set up. ``bodies`` is as
-    GREENCRAWL_BODIES has it. Open it once per process. Raises InvalidConfig for another scheme or
+    GREENCRAWL_BODIES has it. Without ``upgrade`` a SQLite file stays as it is, for who only looks.
+    Open it once per process. Raises InvalidConfig for another scheme or
     a database that is not for this version, Unavailable when no server takes writes.
     """
     if url.startswith("mysql://"):
         return MysqlStore(topology.parse(url), open_bodies(bodies))
-    return SqliteStore(_file(url), open_bodies(bodies))
+    return SqliteStore(_file(url), open_bodies(bodies), upgrade=upgrade)
 
 
 def open_upgrade(url: str) -> Upgrade:

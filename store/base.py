@@ -8,7 +8,7 @@ A store may be used from many greenlets; blocking work runs off the hub.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from schema.records import (
     Admission,
@@ -37,6 +37,21 @@ Detail = Literal["row", "text", "body"]
 body, or all of it."""
 
 EVERY = PageFilter()
+
+STEP_ROWS = 20_000
+"""Rows that a step of a list looks at, unless told otherwise."""
+
+
+class Step(NamedTuple):
+    """A step of a list: what it found, where it ended, and how many rows it looked at.
+
+    ``pages`` are (cursor, page), to be taken before the next step; there may be none. The list goes
+    on after ``cursor``.
+    """
+
+    pages: Iterator[tuple[str, StoredPage]]
+    cursor: str
+    looked_at: int
 
 
 class Store(Protocol):
@@ -255,10 +270,28 @@ class Store(Protocol):
         no cursor, BodyAway for a body whose file cannot be read.
         """
 
+    def page_steps(
+        self,
+        crawl: int,
+        wanted: PageFilter = EVERY,
+        *,
+        detail: Detail = "text",
+        after: str = "",
+        window: int = STEP_ROWS,
+    ) -> Iterator[Step]:
+        """Stream the same in steps, for a caller that may not wait until something is found.
+
+        A step looks at up to ``window`` rows (of the crawl, or of the host where that is wanted),
+        whether ``wanted`` lets any of them through or none. When the steps end the list is through.
+        """
+
     def finals(
         self, crawl: int, since_ms: int = 0, *, after: str = ""
     ) -> Iterator[tuple[str, Final]]:
-        """Stream (cursor, final) of final states reached at ``since_ms`` or later."""
+        """Stream (cursor, final) of final states reached at ``since_ms`` or later.
+
+        As with pages no statement looks at more than :data:`STEP_ROWS` rows.
+        """
 
     # -- the journal by months
     def prepare_months(self, now_ms: int) -> None:

@@ -10,17 +10,18 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 from schema.records import PageFilter
 from store import contents, rows
-from store.base import Detail
+from store.base import STEP_ROWS, Detail
 from store.rows import Row
 
 CHUNK_ROWS = 500
 CHUNK_BYTES = 8 * 1024 * 1024
 """A streamed chunk ends at so many rows or so many (compressed) bytes, whichever comes first."""
 
-WINDOW = 20_000
+WINDOW = STEP_ROWS
 """Rows that a filtered step looks at."""
 
 LAST = 2**63 - 1
@@ -69,12 +70,27 @@ def page_sql(detail: Detail) -> str:
     return f"SELECT {named} FROM pages"
 
 
+class Found(NamedTuple):
+    """Rows of a step, the number that it came to, and how many rows it looked at."""
+
+    rows: list[Row]
+    last: int
+    looked_at: int
+
+
 def pages(
-    run: Run, crawl: int, wanted: PageFilter, detail: Detail, first: int, *, indexed: bool
-) -> Iterator[Row]:
+    run: Run,
+    crawl: int,
+    wanted: PageFilter,
+    detail: Detail,
+    first: int,
+    window: int,
+    *,
+    indexed: bool,
+) -> Iterator[Found]:
     """Rows of :func:`page_sql` in the order of storing, from row ``first`` on.
 
-    ``indexed``: whether there is an index by host.
+    ``window`` is how many rows a step looks at; ``indexed``: whether there is an index by host.
     """
     some = "pages.crawl = ?"
     more = ""
@@ -90,18 +106,18 @@ def pages(
     if wanted.since_ms > 0 or low > 0 or high < 999:
         more += "AND status BETWEEN ? AND ? AND fetched_ms >= ?"
         least += [rows.bounded(low), rows.bounded(high), rows.bounded(wanted.since_ms)]
-    bounds = f"SELECT pages.id FROM pages WHERE {some} AND pages.id >= ? ORDER BY pages.id"
+    numbers = f"SELECT pages.id AS n FROM pages WHERE {some} AND pages.id >= ? ORDER BY pages.id"
     sql = f"{page_sql(detail)} WHERE {some} AND pages.id BETWEEN ? AND ? {more} ORDER BY pages.id"
-    return _windows(run, bounds if more else "", sql, (given, least), first, 0)
+    return _windows(run, (numbers if more else "", window), sql, (given, least), first, 0)
 
 
-def finals(run: Run, crawl: int, since_ms: int, first: int) -> Iterator[Row]:
+def finals(run: Run, crawl: int, since_ms: int, first: int) -> Iterator[Found]:
     """Rows of ``rows.FINAL_READ`` by fingerprint, from ``first`` on."""
-    bounds = more = ""
+    numbers = more = ""
     least: list[object] = []
     if since_ms > 0:
-        bounds = (
-            "SELECT fingerprint FROM finals WHERE crawl = ? AND fingerprint >= ? "
+        numbers = (
+            "SELECT fingerprint AS n FROM finals WHERE crawl = ? AND fingerprint >= ? "
             "ORDER BY fingerprint"
         )
         more, least = "AND at_ms >= ?", [rows.bounded(since_ms)]
@@ -109,32 +125,31 @@ def finals(run: Run, crawl: int, since_ms: int, first: int) -> Iterator[Row]:
         f"SELECT {rows.FINAL_READ} FROM finals WHERE crawl = ? AND fingerprint BETWEEN ? AND ? "
         f"{more} ORDER BY fingerprint"
     )
-    return _windows(run, bounds, sql, ([crawl], least), first, 2)
+    return _windows(run, (numbers, WINDOW), sql, ([crawl], least), first, 2)
 
 
 def _windows(
     run: Run,
-    bounds: str,
+    bound: tuple[str, int],
     sql: str,
     given: tuple[Sequence[object], Sequence[object]],
     first: int,
     column: int,
-) -> Iterator[Row]:
+) -> Iterator[Found]:
     """Rows of ``sql`` from the number ``first`` on; the number is in ``column``.
 
     ``sql`` takes the first of ``given``, the two ends of a window, and the second. Where it is to
-    look at :data:`WINDOW` rows at most ``bounds`` lists their numbers; it takes the first of
-    ``given`` and a beginning.
+    look at so many rows at most ``bound`` is a statement, for the numbers of all of them, and how
+    many; it takes the first of ``given`` and a beginning.
     """
-    last = LAST
+    numbers, most = bound
+    sought = f"SELECT coalesce(max(n), 0), count(*) FROM ({numbers} LIMIT ?)"
+    last, left = LAST, 0
 
     def window(db: sqlite3.Connection) -> list[Row]:
-        nonlocal last
-        found = None
-        if bounds:
-            sought = f"{bounds} LIMIT 1 OFFSET {WINDOW}"
-            found = db.execute(sought, (*given[0], first)).fetchone()
-        last = found[0] if found else LAST
+        nonlocal last, left
+        if numbers:
+            last, left = db.execute(sought, (*given[0], first, most)).fetchone()
         return read(db)
 
     def read(db: sqlite3.Connection) -> list[Row]:
@@ -142,8 +157,13 @@ def _windows(
 
     while first <= LAST:
         found = run(window)
+        if numbers and not left:
+            return
         while found:
-            yield from found
             first = found[-1][column] + 1
+            yield Found(found, first - 1, len(found))
+            left -= len(found)
             found = run(read) if first <= last else []
+        if left > 0:
+            yield Found([], last, left)
         first = last + 1

@@ -37,7 +37,7 @@ from schema.records import (
     Version,
 )
 from store import contents, crawls, journal, listing, log, overflow, purges, rows
-from store.base import EVERY, MARGIN, Detail
+from store.base import EVERY, MARGIN, STEP_ROWS, Detail, Step
 from store.bodies import Bodies, Place
 from store.commits import Committer
 from store.connection import Lane, transaction, translated
@@ -46,7 +46,7 @@ from store.errors import BodyAway
 from store.grouped import Grouped
 from store.listing import CHUNK_ROWS
 from store.rows import Codec, Row
-from store.sqlite_upgrade import prepare
+from store.sqlite_upgrade import prepare, refuse_early
 
 T = TypeVar("T")
 
@@ -74,16 +74,22 @@ class _InTurn:
 class SqliteStore:
     """:class:`store.base.Store` on the file ``path``, which is created or migrated at opening.
 
+    Without ``upgrade`` its schema is left alone, and a version too early to be read is refused.
+
     Bodies are kept in the file, or in ``bodies``, which is closed with the store; those that are
     there already are found in either. Raises InvalidConfig for a file of a newer version or of
     another program, Unavailable when it cannot be opened, Damaged when it is no database.
     """
 
-    def __init__(self, path: Path, bodies: Bodies | None = None) -> None:
+    def __init__(self, path: Path, bodies: Bodies | None = None, *, upgrade: bool = True) -> None:
         self.path = path.absolute()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if upgrade:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
         with translated(self.path):
-            prepare(self.path)
+            if upgrade:
+                prepare(self.path)
+            else:
+                refuse_early(self.path)
         self._bodies = None if bodies is None else _InTurn(bodies)
         self._commits = Committer(self.path, self._bodies)
         self._seeds = Grouped(self._commits.lane, self.path)
@@ -448,19 +454,35 @@ class SqliteStore:
         after: str = "",
     ) -> Iterator[tuple[str, StoredPage]]:
         """See :class:`store.base.Store`. No transaction stays open between two chunks."""
+        most = listing.WINDOW
+        for step in self.page_steps(crawl, wanted, detail=detail, after=after, window=most):
+            yield from step.pages
+
+    def page_steps(
+        self,
+        crawl: int,
+        wanted: PageFilter = EVERY,
+        *,
+        detail: Detail = "text",
+        after: str = "",
+        window: int = STEP_ROWS,
+    ) -> Iterator[Step]:
+        """See :class:`store.base.Store`."""
         first = listing.beyond(after)
         run = self._scans.run
         indexed = bool(wanted.host) and run(contents.apart)
-        for row in listing.pages(run, crawl, wanted, detail, first, indexed=indexed):
-            yield str(row[0]), self._page(row, detail, self._scans)
+        for found in listing.pages(run, crawl, wanted, detail, first, window, indexed=indexed):
+            some = ((str(row[0]), self._page(row, detail, self._scans)) for row in found.rows)
+            yield Step(some, str(found.last), found.looked_at)
 
     def finals(
         self, crawl: int, since_ms: int = 0, *, after: str = ""
     ) -> Iterator[tuple[str, Final]]:
         """See :class:`store.base.Store`; ordered by fingerprint."""
         first = listing.beyond(after, -(2**63))
-        for row in listing.finals(self._scans.run, crawl, since_ms, first):
-            yield str(row[2]), rows.final(row)
+        for found in listing.finals(self._scans.run, crawl, since_ms, first):
+            for row in found.rows:
+                yield str(row[2]), rows.final(row)
 
     # -- the journal by months
 

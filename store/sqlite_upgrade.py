@@ -35,6 +35,28 @@ def prepare(path: Path) -> None:
             _finish_alone(path)
 
 
+def refuse_early(path: Path) -> None:
+    """Raises InvalidConfig unless the file at ``path`` can be read as it is; sqlite3.Error."""
+    due = [one for one in _pending(path) if not one.post]
+    if due:
+        raise refusal(
+            f"is of a version before this one (migration {due[0]} is missing): "
+            "run greencrawl migrate"
+        )
+
+
+def _pending(path: Path) -> list[Migration]:
+    """What is still to apply to the file at ``path``. Raises InvalidConfig, sqlite3.Error."""
+    connection = connect(path)
+    try:
+        done = applied(connection)
+        if not done:
+            _refuse_foreign(connection)
+        return pending(load(FOLDER), done)
+    finally:
+        connection.close()
+
+
 def _finish_alone(path: Path) -> None:
     """Apply ``post_`` files under a lock of the whole file, or leave them if somebody has it open.
 
@@ -111,11 +133,7 @@ class SqliteUpgrade:
         if not self._path.exists():
             return load(FOLDER)
         with translated(self._path):
-            connection = connect(self._path)
-            try:
-                return pending(load(FOLDER), applied(connection))
-            finally:
-                connection.close()
+            return _pending(self._path)
 
     def apply(self, *, post: bool, told: Told) -> int:
         """See :class:`store.migrate.Upgrade`."""

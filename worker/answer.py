@@ -15,11 +15,14 @@ class Answer(HTTPResponseParser):
     ``headers`` are as in ``schema.records.Fetched``: lower-case names, repeated ones joined by
     ", ", bytes read as Latin-1. ``body`` is as transferred, after chunking, before
     content-encoding. ``received`` counts every byte fed. ``status`` is 0 until ``head_done``.
+    ``cookies`` are the Set-Cookie values one by one: joined they could not be told apart.
+    ``bodiless``: it answers a HEAD, so no body follows whatever its headers say.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, bodiless: bool = False) -> None:
         super().__init__()
         self.headers: dict[str, str] = {}
+        self.cookies: list[str] = []
         self.body = bytearray()
         self.received = 0
         self.status = 0
@@ -27,6 +30,7 @@ class Answer(HTTPResponseParser):
         self.complete = False
         self.violation = ""
         """What was wrong with the answer, or empty."""
+        self._bodiless = bodiless
         self._excess = False
         self._head_bytes = 0
         self._fields = 0
@@ -88,7 +92,8 @@ class Answer(HTTPResponseParser):
                 self.status, self.head_done = code, True
             else:
                 self.headers.clear()
-        return False  # a body may follow
+                self.cookies.clear()
+        return self._bodiless
 
     def _on_body(self, data: bytearray) -> None:
         if not self.complete:
@@ -102,6 +107,8 @@ class Answer(HTTPResponseParser):
         assert self._value is not None
         name, value = self._name.lower(), self._value
         self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
+        if name == "set-cookie":
+            self.cookies.append(value)
         self._fields += 1
         self._head_bytes += len(name) + len(value) + 4
         self._name, self._value = "", None

@@ -32,7 +32,10 @@ from schema.settings import Settings
 from store import Store, open_store
 from worker import retry
 from worker.alone import Alone
-from worker.auth import Anonymous, Authenticator, load
+from worker.auth.basic import load
+from worker.auth.keeper import Keeper, Rooms
+from worker.auth.kinds import make
+from worker.auth.secrets import Secrets
 from worker.backoff import persist
 from worker.download import Downloader
 from worker.engine import Engine, Limits
@@ -115,7 +118,7 @@ class Worker:
             store=self._store,
             frontier=self._frontier,
             fetcher=self._downloader,
-            authenticator=_authenticator(settings),
+            auth=self._keeper(),
             writer=self._writer,
             journal=self._journal,
             marker=self._marker,
@@ -142,6 +145,30 @@ class Worker:
             stopping=self._stopping,
         )
         log.info("worker up", worker=name, incarnation=incarnation, pid=os.getpid())
+
+    def _keeper(self) -> Keeper:
+        """Authentication. A file of credentials that is named must be there."""
+        settings, file = self._settings, self._settings.credentials_file
+
+        def open_rooms() -> Rooms:
+            # Only for crawls that log in: requests and cryptography take 23 MB.
+            from worker.auth.errands import Errands
+            from worker.auth.sealing import sealing
+            from worker.auth.vault import open_vault
+
+            seal = sealing(settings, "errands")
+            return Rooms(
+                open_vault(settings, self._frontier),
+                Errands(self._frontier, seal.seal, seal.unseal),
+            )
+
+        return Keeper(
+            open_rooms,
+            Secrets(file),
+            load(file) if settings.credentials or file.exists() else None,
+            make=make,
+            stopping=self._stopping,
+        )
 
     def run(self) -> int:
         """Charge what the last process died of, then crawl; returns the exit status.
@@ -203,12 +230,6 @@ class Worker:
         while True:
             self._marker.beat()
             gevent.sleep(min(1.0, self._settings.stall_seconds / 5))
-
-
-def _authenticator(settings: Settings) -> Authenticator:
-    """HTTP Basic by ``credentials.toml`` in the data folder, if there is one."""
-    path = settings.data / "credentials.toml"
-    return load(path) if path.exists() else Anonymous()
 
 
 def _session_of(suspect: Suspect) -> Session:

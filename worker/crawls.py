@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 from gevent.lock import BoundedSemaphore
 
 from schema import scope
+from schema.auth import Form, OAuth2, Own
 from schema.errors import InvalidConfig
 from schema.log import logger
 from schema.records import Crawl, CrawlOptions
-from schema.request import crawl_headers
+from schema.request import ACCEPT_JSON, crawl_headers
 from worker import hooks
 from worker.backoff import persist
+from worker.extract.listing import Listing, listing_of
 from worker.hooks import Hooks
 from worker.links import Checker
 from worker.robots import product_token
@@ -37,10 +40,26 @@ class CrawlContext:
     hooks: Hooks
     agent: str
     headers: dict[str, str]
+    listings: tuple[Listing, ...] = ()
 
     @property
     def options(self) -> CrawlOptions:
         return self.crawl.options
+
+    @cached_property
+    def logs_in(self) -> bool:
+        """Whether an entry of its ``auth`` makes a login, rather than prove each request."""
+        return any(isinstance(entry, Form | OAuth2 | Own) for entry in self.options.auth)
+
+    def listing(self, url: str) -> Listing | None:
+        """The source of which the canonical ``url`` is a page, if any."""
+        return listing_of(self.listings, url) if self.listings else None
+
+    def headers_for(self, url: str) -> dict[str, str]:
+        """What is sent when the canonical ``url`` is asked for, before credentials and hooks."""
+        if self.listing(url) is None:
+            return self.headers
+        return {**self.headers, "accept": ACCEPT_JSON}
 
 
 def context_of(crawl: Crawl) -> CrawlContext:
@@ -55,6 +74,7 @@ def context_of(crawl: Crawl) -> CrawlContext:
         hooks=_hooks(options.hook),
         agent=product_token(agent),
         headers=crawl_headers(options),
+        listings=tuple(Listing(source) for source in options.sources),
     )
 
 

@@ -52,10 +52,11 @@ class _Request(NamedTuple):
     """What one exchange needs; ``until`` is a value of the monotonic clock."""
 
     url: str
-    head: bytes
+    message: bytes
     max_body_bytes: int
     until: float
     deadline: float
+    bodiless: bool
 
 
 class Downloader:
@@ -92,15 +93,23 @@ class Downloader:
         )
 
     def fetch(
-        self, url: str, headers: Mapping[str, str], *, max_body_bytes: int, deadline: float
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        max_body_bytes: int,
+        deadline: float,
+        method: str = "GET",
+        body: bytes = b"",
     ) -> Fetched | Failure:
-        """GET a canonical ``url``: whatever the server answered, or why it did not.
+        """Request a canonical ``url``: whatever the server answered, or why it did not.
 
         Any status comes back as ``Fetched``; ``worker.retry.classify`` judges it. Once the head
         of an answer other than 2xx is there, its status is the answer: a body that then breaks
-        off is kept as far as it came, marked as truncated. ``headers`` are sent besides Host and
-        Accept-Encoding. ``deadline`` is a value of the monotonic clock. Raises LeaseExpired when
-        it has passed, InvalidUrl when ``url`` is not canonical http(s).
+        off is kept as far as it came, marked as truncated. ``headers`` are sent besides Host,
+        Accept-Encoding and, with a ``body``, Content-Length. ``deadline`` is a value of the
+        monotonic clock. Raises LeaseExpired when it has passed, InvalidUrl when ``url`` is not
+        canonical http(s).
         """
         origin, target = _split(url)
         if origin.port in BAD_PORTS:
@@ -119,8 +128,10 @@ class Downloader:
         )
         if isinstance(connection, Failure):
             return connection
-        head = request_head(target, origin.authority, fields)
-        return self._exchange(connection, _Request(url, head, max_body_bytes, until, deadline))
+        message = request_head(target, origin.authority, fields, method, len(body)) + body
+        bodiless = method == "HEAD"
+        request = _Request(url, message, max_body_bytes, until, deadline, bodiless)
+        return self._exchange(connection, request)
 
     @property
     def idle_connections(self) -> int:
@@ -134,7 +145,7 @@ class Downloader:
 
     def _exchange(self, connection: Connection, request: _Request) -> Fetched | Failure:
         """Send and read on an open connection; keep it if the answer ended cleanly."""
-        answer = Answer()
+        answer = Answer(bodiless=request.bodiless)
         reusable = False
         try:
             sent_ms, sent = epoch_ms(), self._clock()
@@ -158,7 +169,7 @@ class Downloader:
             sock.settimeout(max(0.001, request.until - self._clock()))
             if self._clock() >= request.deadline:
                 raise LeaseExpired(f"the lease ended before {request.url} was asked for")
-            sock.sendall(request.head)
+            sock.sendall(request.message)
             return self._read(sock, request, answer)
         except TimeoutError:
             detail = f"no complete answer within {self._request_seconds:g} s"
@@ -233,6 +244,7 @@ def _fetched(
         wire_bytes=len(answer.body),
         truncated=decoded.truncated or bool(decoded.error),
         address=address,
+        cookies=tuple(answer.cookies),
     )
 
 

@@ -8,7 +8,8 @@
 
 ``on_page`` returns own fields (a dict that JSON can hold) to be stored and exported with the page.
 ``links`` returns those of the page's links to follow, perhaps with a ``score`` each; scope and the
-seen-check come afterwards. ``request`` returns the headers to send. They run between the network
+seen-check come afterwards. ``request`` returns the headers to send; what proves who is asking
+(``worker.auth``) is added afterwards, so that it is not seen here. They run between the network
 calls of one page, one page at a time in a process: one that never returns is killed, and the page
 charged. Its page is then tried once more in a process of its own (``worker.alone``), which imports
 the module anew: what a function keeps in memory for others to read is not there.
@@ -49,7 +50,7 @@ class Links(Protocol):
 
 
 class Request(Protocol):
-    """The headers to send for ``task``, from those that would be sent."""
+    """The headers to send for ``task``, credentials apart, from those that would be sent."""
 
     def __call__(self, task: Task, headers: dict[str, str], /) -> dict[str, str]: ...
 
@@ -82,7 +83,7 @@ class Hooks:
         try:
             fields = self.on_page(_copy(page), answer)
             encoded = wire.to_json(fields)
-        except _RAISED as error:
+        except RAISED as error:
             raise HookError("on_page", _described(error)) from error
         if fields is None:
             return None
@@ -97,7 +98,7 @@ class Hooks:
         given = _copy(page)
         try:
             chosen = list(self.links(given, list(given.links)))
-        except _RAISED as error:
+        except RAISED as error:
             raise HookError("links", _described(error)) from error
         if not all(map(_is_link, chosen)):
             raise HookError("links", "must return a list of Link, with a url that is a string")
@@ -109,7 +110,7 @@ class Hooks:
             return headers
         try:
             chosen = dict(self.request(task, dict(headers)))
-        except _RAISED as error:
+        except RAISED as error:
             raise HookError("request", _described(error)) from error
         for name, value in chosen.items():
             if not isinstance(name, str) or not isinstance(value, str):
@@ -119,7 +120,7 @@ class Hooks:
         return chosen
 
 
-_RAISED = (Exception, SystemExit, KeyboardInterrupt, gevent.Timeout)
+RAISED = (Exception, SystemExit, KeyboardInterrupt, gevent.Timeout)
 """What a user's function may raise; GreenletExit is the engine's, and passes."""
 
 
@@ -149,7 +150,7 @@ def load(module: str) -> Hooks:
     """
     if not module:
         return Hooks()
-    loaded = _import(module)
+    loaded = imported(module, "hook")
     found: dict[str, Any] = {}
     problems: list[tuple[str, str]] = []
     for name, count in _PARAMETERS.items():
@@ -167,14 +168,18 @@ def load(module: str) -> Hooks:
     return Hooks(**found)
 
 
-def _import(module: str) -> ModuleType:
+def imported(module: str, field: str) -> ModuleType:
+    """A module of the user's, found also from the current directory.
+
+    Raises InvalidConfig, which names ``field``, when it cannot be imported.
+    """
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
         return importlib.import_module(module)
-    except _RAISED as error:
-        raise InvalidConfig([("hook", f"cannot import {module!r}: {_described(error)}")]) from error
+    except RAISED as error:
+        raise InvalidConfig([(field, f"cannot import {module!r}: {_described(error)}")]) from error
 
 
 def _problem(function: object, count: int) -> str:

@@ -1,6 +1,6 @@
 """The life of a task, and the only place that knows the order of the stages.
 
-robots → authentication → hook ``request`` → download → verdict on the status → reading (extraction
+robots → hook ``request`` → authentication, download → verdict on the status → reading (extraction
 → hooks ``on_page`` and ``links`` → link checker) → journal → writer. A session's tasks go through
 it one after the other; the writer stores and settles them behind our back, in batches. What runs
 the user's code and libxml is done under the marker, or, for a suspect, in a process of its own.
@@ -16,6 +16,7 @@ from gevent.event import Event
 from schema.errors import UnknownCrawl
 from schema.log import logger
 from schema.records import (
+    ERRAND,
     ROBOTS_ASKED,
     Attempt,
     CloseItem,
@@ -34,7 +35,7 @@ from store.base import Detail
 from store.errors import BodyAway
 from worker import retry
 from worker.alone import DiedAlone, NoProcess
-from worker.auth import Authenticator
+from worker.auth import Authenticated
 from worker.backoff import persist
 from worker.crawls import CrawlContext, Crawls, CrawlSource
 from worker.download import LeaseExpired
@@ -89,7 +90,7 @@ class Pipeline:
         store: Widener,
         frontier: Fingerprinter,
         fetcher: Fetcher,
-        authenticator: Authenticator,
+        auth: Authenticated,
         writer: Writer,
         journal: Journal,
         marker: Marker,
@@ -102,7 +103,7 @@ class Pipeline:
         self._store = store
         self._frontier = frontier
         self._fetcher = fetcher
-        self._authenticator = authenticator
+        self._auth = auth
         self._writer = writer
         self._journal = journal
         self._marker = marker
@@ -152,8 +153,13 @@ class Pipeline:
             decision = retry.give_up(kind, failures, task.errors)
             if decision is None:
                 return tasks
-            visit.fail(kind, decision.block or 0.0)
+            visit.fail(kind, decision.block or 0.0, visit.why)
+            if task.redirects >= ROBOTS_ASKED:  # it is no page: no row
+                self._writer.put(Result(held=visit.held, task=task.number, outcome=Done()))
+                continue
             detail = f"given up: the host failed {failures + 1} times in a row"
+            if visit.why:
+                detail = f"{detail}; {visit.why}"
             failure = Failure(FailureKind(kind), detail, requests=0)
             crawl = visit.context.crawl.id
             self._writer.put(self.failed(visit.held, crawl, task, failure, decision))
@@ -178,6 +184,11 @@ class Pipeline:
 
     def _task(self, visit: Visit, task: Task) -> None:
         """Bring a task to its outcome. Raises VisitOver or LeaseExpired: then it has none."""
+        if task.redirects >= ERRAND or visit.context.logs_in:
+            self._auth.serve(visit)
+        if task.redirects >= ERRAND:
+            self._writer.put(Result(held=visit.held, task=task.number, outcome=Done()))
+            return
         if task.redirects >= ROBOTS_ASKED:
             self._answer_robots(visit, task)
             return
@@ -199,6 +210,10 @@ class Pipeline:
             return
         notes: list[Attempt] = []
         answer = self._download(visit, task, notes)
+        if isinstance(answer, Failure) and answer.kind == FailureKind.LOGIN:
+            # No fault of the page's, and nothing was asked of it: it waits with the others.
+            visit.fail(str(answer.kind), answer.retry_after or 0.0, answer.detail)
+            raise VisitOver(answer.detail)
         failure = answer if isinstance(answer, Failure) else retry.classify(answer)
         if failure is not None:
             elapsed_ms = answer.elapsed_ms if isinstance(answer, Fetched) else 0
@@ -239,13 +254,13 @@ class Pipeline:
 
     def _download(self, visit: Visit, task: Task, notes: list[Attempt]) -> Fetched | Failure:
         context = visit.context
-        headers = {**context.headers, **self._authenticator.headers(task.url)}
+        headers = context.headers_for(task.url)
         if context.hooks.request is not None:
             try:
                 headers = self._asked_headers(visit, task, headers)
             except HookError as error:
                 notes.append(self._hook_note(visit, task, str(error)))
-        answer = visit.get(task.url, headers, context.options.max_body_bytes)
+        answer = self._auth.get(visit, task.url, headers)
         if isinstance(answer, Fetched):
             answer.request = shown(headers)
         return answer
@@ -338,6 +353,11 @@ class Pipeline:
             return
         target = canonicalise(location, task.url)
         context = visit.context
+        if context.listing(task.url) is not None and context.listing(target) is None:
+            where = f"the source is elsewhere, at {target}: name that one"
+            failure = Failure(FailureKind.REDIRECT, where, fetched.status)
+            self._fail(visit, task, failure, fetched.elapsed_ms, notes)
+            return
         if task.depth == 0:
             root = redirect_root(context.rules, task.url, target)
             if root is not None:
@@ -354,8 +374,13 @@ class Pipeline:
     def _page(self, visit: Visit, task: Task, fetched: Fetched, notes: list[Attempt]) -> None:
         row = self._row(visit, task, fetched)
         options = visit.context.options
-        if is_html(fetched.content_type, fetched.body[:1024]):
+        listed = fetched.status != 204 and visit.context.listing(task.url) is not None
+        if listed or is_html(fetched.content_type, fetched.body[:1024]):
             reading = self._read(visit, task, fetched)
+            if reading.failure:
+                failure = Failure(FailureKind.PARSE, reading.failure, fetched.status)
+                self._fail(visit, task, failure, fetched.elapsed_ms, notes)
+                return
             row.title, row.text, row.language = reading.title, reading.text, reading.language
             row.encoding, row.fields, row.links = reading.encoding, reading.fields, reading.links
             notes += [self._hook_note(visit, task, problem) for problem in reading.problems]

@@ -1,4 +1,5 @@
-"""Reading an answer: extraction, then the user's hooks, then the link checker.
+"""Reading an answer: extraction, then the user's hooks, then the link checker; or a JSON source's
+list, of which only the link checker is asked.
 
 No I/O and no shared state but that of the user's own module, so that the same function runs in a
 worker's process and in the one where a suspect's page is read alone (``worker.alone``).
@@ -10,14 +11,18 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from schema.records import Admission, Fetched, Task
+from schema.records import Admission, Fetched, Link, Page, Task
 from worker.crawls import CrawlContext
 from worker.extract import extract
+from worker.extract.listing import Listing, ListingError
 from worker.hooks import HookError
 
 
 class Reading(Struct, kw_only=True):
-    """What a page says. ``problems`` are errors of the user's functions, for the journal."""
+    """What a page says. ``problems`` are errors of the user's functions, for the journal.
+
+    ``failure`` says why a page of a list cannot be read: what it would have led to is not known.
+    """
 
     title: str = ""
     text: str = ""
@@ -26,10 +31,17 @@ class Reading(Struct, kw_only=True):
     fields: dict[str, Any] | None = None
     links: list[Admission] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    failure: str = ""
 
 
 def read(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
-    """Read the HTML that came as ``fetched`` for ``task``; an error in a hook is a problem."""
+    """Read the HTML that came as ``fetched`` for ``task``; an error in a hook is a problem.
+
+    What came for a page of a source's list is read as that says, whatever type it names.
+    """
+    listing = context.listing(task.url)
+    if listing is not None:
+        return _list(context, task, fetched, listing)
     page = extract(
         fetched.body,
         task.url,
@@ -56,3 +68,16 @@ def read(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
         links=context.checker.check(page, links, task.depth),
         problems=problems,
     )
+
+
+def _list(context: CrawlContext, task: Task, fetched: Fetched, listing: Listing) -> Reading:
+    """Read a page of a list: its items are a link away, its next page is at its own depth."""
+    try:
+        listed = listing.read(fetched.body, task.url, truncated=fetched.truncated)
+    except ListingError as error:
+        return Reading(failure=str(error))
+    page = Page(url=task.url, links=[Link(url) for url in listed.items])
+    links = context.checker.check(page, page.links, task.depth)
+    if listed.next and context.rules.judge(task, listed.next) is None:
+        links.insert(0, Admission(listed.next, task.depth, task.level))
+    return Reading(links=links)

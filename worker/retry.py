@@ -131,7 +131,12 @@ TABLE: Mapping[FailureKind, Policy] = MappingProxyType(
         _K.HOOK: _final("dead", "the user's own function raised; requeue once it is mended"),
         _K.PARSE: _final("dead", "extraction raised"),
         _K.LOGIN: Policy(
-            "host", 3, _HOUR, 24 * _HOUR, "dead", "the login was refused, or could not be made"
+            "host",
+            10,
+            _HOUR,
+            24 * _HOUR,
+            "dead",
+            "the login was refused, or could not be made; pages wait uncharged",
         ),
         _K.LOGGED_OUT: Policy(
             "url", 3, 2 * _MINUTE, _HOUR, "dead", "asks for a login in spite of one just made"
@@ -197,11 +202,25 @@ def _retry_after(fetched: Fetched) -> float | None:
         # Beyond ten digits the cap is reached whatever they are, and int() would be slow.
         return min(float(text[:10]), MAX_RETRY_AFTER)
     until = _epoch_seconds(text)
+    if until is None and fetched.status == 429:
+        until = _reset(fetched.headers)
     if until is None:
         return None
     now = _epoch_seconds(fetched.headers.get("date", ""))
     seconds = until - (fetched.fetched_ms / 1000 if now is None else now)
     return min(max(seconds, 0.0), MAX_RETRY_AFTER)
+
+
+def _reset(headers: Mapping[str, str]) -> float | None:
+    """Seconds since 1970 at which a rate limit ends, as APIs say it that send no Retry-After.
+
+    No standard says what the number counts; one that is no moment of these decades is not meant.
+    """
+    for name in ("x-rate-limit-reset", "x-ratelimit-reset"):
+        text = headers.get(name, "").strip()
+        if text.isascii() and text.isdigit() and len(text) == 10:
+            return float(text)
+    return None
 
 
 def _epoch_seconds(date: str) -> float | None:

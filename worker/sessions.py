@@ -44,11 +44,12 @@ class Held:
         busy = request and self.flights is not None and self.row is not None
         if busy:
             self.flights.set_busy(self.row, True)  # type: ignore[union-attr,arg-type]
-        self.since = monotonic()
+        before = self.since
+        self.since = monotonic() if before is None else before
         try:
             yield
         finally:
-            self.since = None
+            self.since = before
             if busy:
                 self.flights.set_busy(self.row, False)  # type: ignore[union-attr,arg-type]
 

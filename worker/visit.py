@@ -1,6 +1,6 @@
 """A visit: the use of one host session, and what it learns of the host.
 
-Every request of a session – robots.txt, pages, logins – goes through :meth:`Visit.get`, which
+Every request of a session – robots.txt, pages, logins – goes through :meth:`Visit.send`, which
 waits for the host's pace, checks that the session still is ours, and counts.
 """
 
@@ -22,7 +22,14 @@ class Fetcher(Protocol):
     """The part of ``worker.download.Downloader`` that is needed here."""
 
     def fetch(
-        self, url: str, headers: Mapping[str, str], *, max_body_bytes: int, deadline: float
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        max_body_bytes: int,
+        deadline: float,
+        method: str = "GET",
+        body: bytes = b"",
     ) -> Fetched | Failure: ...
 
 
@@ -61,7 +68,18 @@ class Visit:
         """The kind of the host's failure, or "" if it did not fail."""
         return self._failed
 
+    @property
+    def why(self) -> str:
+        """More of the host's failure than its kind, "" if there is no more."""
+        return self._why
+
     def get(self, url: str, headers: Mapping[str, str], max_body_bytes: int) -> Fetched | Failure:
+        """A GET by :meth:`send`."""
+        return self.send("GET", url, headers, b"", max_body_bytes)
+
+    def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, max_body_bytes: int
+    ) -> Fetched | Failure:
         """One paced and counted request to the session's host.
 
         Raises VisitOver, and LeaseExpired (of the downloader) when the lease ran out meanwhile.
@@ -69,14 +87,21 @@ class Visit:
         self.rest(self._pace.wait_seconds())
         with self.held.waiting(request=True):
             answer = self._fetcher.fetch(
-                url, headers, max_body_bytes=max_body_bytes, deadline=self.held.deadline
+                url,
+                headers,
+                max_body_bytes=max_body_bytes,
+                deadline=self.held.deadline,
+                method=method,
+                body=body,
             )
         self._requests += 1 if isinstance(answer, Fetched) else answer.requests
         self._pace.note(answer)
         return answer
 
     def rest(self, seconds: float) -> None:
-        """Send nothing for so long. Raises VisitOver when the session must end."""
+        """Send nothing for so long. Raises VisitOver when the session must end, or has failed."""
+        if self._failed:
+            raise VisitOver(self._failed)
         if seconds > 0:
             self._stopping.wait(seconds)
         if self.held.ended or self._stopping.is_set():

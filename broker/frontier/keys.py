@@ -27,6 +27,13 @@ the node.
 ``gc:{p}:y:<crawl>:<start>``  the same of what waits in the overflow
 ``gc:{p}:f:<batch>``   set of fingerprints that a forced batch of seeds has queued, expiring
 ``gc:{p}:r:<origin>``  robots.txt as the workers packed it, expiring
+``gc:{p}:a:<login>``   hash: generation, sealed; what a login left behind, expiring
+``gc:{p}:ac:<login>``  token of who is logging in, expiring
+``gc:{p}:an:<login>``  hash: claims since the last that ended with a word, token of the latest;
+                       for a day
+``gc:{p}:e:<host>``    list of ids: requests of logins at other hosts, the oldest first
+``gc:{p}:eq:<host>:<id>``, ``gc:{p}:er:<host>:<id>``  such a request, and its answer, sealed,
+                       expiring
 =====================  ==========================================================================
 """
 
@@ -57,3 +64,13 @@ def absent(number: int) -> str:
 def robots(number: int, origin: str) -> str:
     """Where an origin's robots.txt is kept."""
     return f"gc:{{{number}}}:r:{origin}"
+
+
+def login(number: int, name: str) -> str:
+    """Where what a login left behind is kept."""
+    return f"gc:{{{number}}}:a:{name}"
+
+
+def errand(number: int, host: str, errand_id: str) -> tuple[str, str]:
+    """Where a request for another host's session is kept, and where its answer."""
+    return f"gc:{{{number}}}:eq:{host}:{errand_id}", f"gc:{{{number}}}:er:{host}:{errand_id}"

@@ -233,6 +233,8 @@ class Leasing:
                 continue
             if crawl_id not in tasks_left:
                 budget = self._budget(crawl)
+                if budget and crawl.options.auth:
+                    budget -= budget // 2  # what waits for a login leaves room for its errands
                 tasks_left[crawl_id] = UNLIMITED if budget is None else budget
             if tasks_left[crawl_id] <= 0:
                 self._postpone(key, LIMITED_RECHECK_SECONDS)

@@ -39,7 +39,9 @@ log = logger("frontier")
 LUA = Path(__file__).parent / "lua"
 WRITES_AT_LIMIT = frozenset({"admit", "mark"})
 """Scripts that do not begin with DEL: at the memory limit Redis refuses them, and only them."""
-UNTIMED = frozenset({"admit", "mark"})
+UNTIMED = WRITES_AT_LIMIT | {
+    "login_claim", "login_put", "login_drop", "errand_put", "errand_take", "errand_answer",
+}  # fmt: skip
 """Scripts that workers call too: they act on no time, and are no sign that a broker lives."""
 _INCLUDE = re.compile(r"^-- include ([\w ]+)\n")
 

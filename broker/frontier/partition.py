@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+import msgspec
+
 from schema.records import (
     Admission,
     CloseItem,
@@ -56,6 +58,11 @@ def task_of(number: int, host: str, value: str) -> Task:
         errors=errors,
         deliveries=deliveries + 1,
     )
+
+
+def blob(data: bytes) -> msgspec.Raw:
+    """Bytes for a script, as msgpack's string: Lua takes no binary type, and looks into neither."""
+    return msgspec.Raw(b"\xdb" + len(data).to_bytes(4, "big") + data)
 
 
 class Drain(NamedTuple):

@@ -12,6 +12,7 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from typing import NamedTuple, TypeVar
 
@@ -32,6 +33,7 @@ from store.mysql.connection import (
     Db,
     code_of,
     connect,
+    is_gone,
     translate,
 )
 from store.mysql.gtid import Position
@@ -57,6 +59,9 @@ APART_SECONDS = 0.002
 _UNKNOWN_VARIABLE = 1193
 _UNFORMED = frozenset({1049, 1146})
 """No database, no fence."""
+
+_PARTING = frozenset({1053, 1927})
+"""A shutdown, a connection that was killed: the server's last word."""
 
 _FENCE = "SELECT epoch, open, @@global.read_only, @@session.gtid_domain_id FROM fence"
 
@@ -163,6 +168,20 @@ class Cluster:
         Raises what ``work`` raises, after a roll-back, pymysql's errors for what is in a record,
         and Unavailable – when the commit may have happened all the same.
         """
+        return self._run(lambda db, _: work(db), seconds)
+
+    def alter(self, work: Callable[[Db, Callable[[], None]], T], *, seconds: float) -> T:
+        """:meth:`write` for statements that commit by themselves, and so let the fence go.
+
+        ``work`` calls the function that it is given before each statement: it begins a transaction
+        that holds the fence anew, and raises Unavailable, upon which ``work`` is run again, if
+        another server takes writes by now. What is left open is the time of one statement: from the
+        commit with which it begins no takeover waits for it, except that a server cannot be closed
+        (``read_only``) before it is through.
+        """
+        return self._run(work, seconds)
+
+    def _run(self, work: Callable[[Db, Callable[[], None]], T], seconds: float) -> T:
         for left in reversed(range(TRIES)):
             try:
                 return self._write(self._route(), work, seconds)
@@ -178,13 +197,19 @@ class Cluster:
             gevent.sleep(random.uniform(0, APART_SECONDS * 2 ** (TRIES - left)))
         raise AssertionError("unreachable")
 
-    def _write(self, route: Route, work: Callable[[Db], T], seconds: float) -> T:
+    def _write(
+        self, route: Route, work: Callable[[Db, Callable[[], None]], T], seconds: float
+    ) -> T:
         with self._checked(route), self._pools[route.server].connection(seconds) as connection:
-            connection.begin()
             try:
                 with connection.cursor() as db:
-                    self._check(db, route, " LOCK IN SHARE MODE")
-                    result = work(db)
+
+                    def begin() -> None:
+                        connection.begin()
+                        self._check(db, route, " LOCK IN SHARE MODE")
+
+                    begin()
+                    result = work(db, begin)
                 connection.commit()
             except (pymysql.MySQLError, GreencrawlError, ValueError, LookupError):
                 if connection.open:
@@ -246,17 +271,21 @@ class Cluster:
 
     @contextmanager
     def _checked(self, route: Route) -> Iterator[None]:
-        """Errors in our words; what means that the server is away lets the writer be looked for."""
+        """Errors in our words; what means that the server is away lets the writer be looked for.
+
+        One that answers, if with an error, is still the one: a lock was held for too long, say.
+        """
         try:
             yield
-        except Unavailable:
-            self._lost(route)
+        except Unavailable as error:
+            if isinstance(error, _Fenced) or _parted(error.__cause__ or error):
+                self._lost(route)
             raise
         except (pymysql.MySQLError, OSError) as error:
             ours = None if code_of(error) in AGAIN else translate(error, route.server)
             if ours is None:
                 raise
-            if isinstance(ours, Unavailable):
+            if _parted(error):
                 self._lost(route)
             raise ours from error
 
@@ -309,7 +338,7 @@ class Cluster:
             return Route(server, row[0])
 
         masters = self.topology.masters
-        found = together([lambda one=one: ask(one) for one in masters])  # type: ignore[misc]
+        found = together([partial(ask, one) for one in masters])
         routes = [one for one in found if isinstance(one, Route)]
         if routes:
             route = max(routes, key=lambda one: one.epoch)
@@ -318,9 +347,10 @@ class Cluster:
         for one in found:
             if isinstance(one, BaseException) and not isinstance(one, GreencrawlError):
                 raise one
+        mistakes = [one for one in found if isinstance(one, InvalidConfig)]
         # A master that is being made anew is no mistake of ours while the other is merely away.
-        if all(isinstance(one, InvalidConfig) for one in found):
-            raise found[0]  # type: ignore[misc]
+        if len(mistakes) == len(found):
+            raise mistakes[0]
         raise Unavailable(
             "; ".join(str(one) for one in found) + " (greencrawl store status says why)"
         )
@@ -359,6 +389,11 @@ class Cluster:
         """Close all connections. Idempotent."""
         for pool in self._pools.values():
             pool.close()
+
+
+def _parted(error: BaseException) -> bool:
+    """Whether the connection is no more: the server is away, goes away or has closed it."""
+    return is_gone(error) or code_of(error) in _PARTING
 
 
 def _position_of(variable: str) -> Callable[[Db], Position]:

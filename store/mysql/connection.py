@@ -90,6 +90,9 @@ def connect(
         if topology.ca:
             _check_files(topology)
         raise (translate(error, server) or error) from error
+    except RuntimeError as error:  # a way to log in that needs a package which is not there
+        what = f"{server}: cannot log in: {error}; or use TLS (?ca=FILE), which does without"
+        raise InvalidConfig([("GREENCRAWL_STORE", what)]) from error
     return connection
 
 

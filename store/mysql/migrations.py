@@ -1,13 +1,14 @@
 """Migrations on MySQL: the numbered files of ``schema/sql/mysql``, one process at a time.
 
 A statement that changes a table commits by itself, so a file that fails half-way is run again from
-its beginning: each of its statements must be safe to repeat.
+its beginning: each of its statements must be safe to repeat. So it is when another server has come
+to take writes between two of them: the fence is asked before each.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import schema
@@ -66,12 +67,14 @@ def migrate(
 
     Raises InvalidConfig for a newer, edited or foreign database, Unavailable.
     """
-    return cluster.write(
-        lambda db: _migrate(db, load(folder), post, told), seconds=STATEMENT_SECONDS
+    return cluster.alter(
+        lambda db, begin: _migrate(db, begin, load(folder), post, told), seconds=STATEMENT_SECONDS
     )
 
 
-def _migrate(db: Db, available: list[Migration], post: bool, told: Told) -> int:
+def _migrate(
+    db: Db, begin: Callable[[], None], available: list[Migration], post: bool, told: Told
+) -> int:
     db.execute("SELECT GET_LOCK(CONCAT('greencrawl.', DATABASE()), %s)", (LOCK_SECONDS,))
     if db.fetchone() != (1,):
         raise Unavailable("another process is migrating the database")
@@ -82,7 +85,9 @@ def _migrate(db: Db, available: list[Migration], post: bool, told: Told) -> int:
         for migration in todo:
             told(migration)
             for statement in statements(migration.sql):
+                begin()
                 db.execute(statement)
+            begin()
             db.execute(
                 "INSERT INTO migrations (number, name, checksum, applied_ms) "
                 "VALUES (%s, %s, %s, %s)",

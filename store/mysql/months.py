@@ -1,7 +1,8 @@
 """The journal's partitions by month (UTC): made ahead, dropped as a whole.
 
 Partition ``mYYYYMM`` of ``attempts`` holds what is older than the next month; ``rest`` takes
-what comes after the last of them. Altering a table commits, so each step stands for itself.
+what comes after the last of them. Altering a table commits, so each step stands for itself, and
+is all that its transaction changes: the fence is held until it begins (see ``Cluster.alter``).
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import gevent
@@ -115,7 +116,7 @@ def observe(admins: Sequence[Admin]) -> list[Observation]:
         except GreencrawlError as error:
             return Observation(server=admin.server, error=str(error), refusal=_refusal(error))
 
-    found = together([lambda admin=admin: look(admin) for admin in admins])  # type: ignore[misc]
+    found = together([partial(look, admin) for admin in admins])
     for one in found:
         if isinstance(one, BaseException):
             raise one

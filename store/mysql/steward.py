@@ -32,8 +32,10 @@ from schema.errors import GreencrawlError, InvalidConfig, Unavailable
 from schema.log import logger
 from store.mysql import gtid
 from store.mysql.admin import ENDLESS_MS, Admin
+from store.mysql.notes import notes
 from store.mysql.observe import Observation, observe, together
 from store.mysql.register import NoMajority, Register, Reign, Vote
+from store.mysql.standing import JOINED, NEAR, copies, near, stray, takes_writes
 from store.mysql.topology import Topology
 
 log = logger("store")
@@ -49,13 +51,6 @@ QUIET_SECONDS = 0.5
 """A server that has read all that it fetched, and applies nothing for so long, is through."""
 JOIN_SECONDS = 2.0
 """How long a new partner may take to acknowledge: commits wait as long."""
-NEAR = 1000
-"""Transactions that a server may still lack when it is tried as a partner."""
-JOINED = 3_000_000_000
-"""A partner's GTID domain is its epoch above this since it joined. It writes nothing, and a server
-that was started anew has the domain of its ``my.cnf``: what it had fetched but not applied is gone,
-though it may follow again by itself."""
-
 FLUSHED = 3
 """``innodb_flush_log_at_trx_commit``: durable in the engine too before the client hears of it. A
 server that starts again rolls back what only its binary log has (``init-rpl-role=SLAVE``)."""
@@ -152,20 +147,20 @@ class Steward:
         stuck = self._lasts(f"{writer.name} stuck", self._stuck(reign, writer))
         if not reign.partner:
             opening = writer.open and writer.domain == reign.epoch  # by another steward, just now
-            ended = writer.epoch >= reign.epoch and not _takes_writes(writer, reign)
+            ended = writer.epoch >= reign.epoch and not takes_writes(writer, reign)
             again = writer.up and ended and not opening
             return Reign(writer.epoch + 1, writer.name) if again else reign
         taken_over = Reign(reign.epoch + 1, other.name)
         if not writer.up:
             # What it still sends to its partner it may still acknowledge: only we are cut off then.
             silent = other.following is not None and not other.following.fetching
-            ready = other.up and _copies(other, writer) and (silent or writer.refusal == "busy")
+            ready = other.up and copies(other, writer) and (silent or writer.refusal == "busy")
             return taken_over if ready and lost >= self._down_seconds else reign
-        if not _takes_writes(writer, reign):
+        if not takes_writes(writer, reign):
             if other.up:
                 fetched = other.following.fetched if other.following else {}
                 if gtid.covers(other.position, writer.position) or (
-                    _copies(other, writer) and gtid.covers(fetched, writer.position)
+                    copies(other, writer) and gtid.covers(fetched, writer.position)
                 ):
                     return taken_over
             elif other_lost < self._patience:
@@ -173,7 +168,7 @@ class Steward:
             return Reign(reign.epoch + 1, writer.name)
         if (
             max(other_lost, stuck) >= self._down_seconds
-            or (other.up and (not _copies(other, writer) or _stray(reign, writer, other)))
+            or (other.up and (not copies(other, writer) or stray(reign, writer, other)))
         ):  # fmt: skip
             return Reign(reign.epoch, writer.name)
         return reign
@@ -224,7 +219,7 @@ class Steward:
     # -- the masters
 
     def _masters(self, reign: Reign, writer: Observation, other: Observation) -> None:
-        if not _takes_writes(writer, reign):
+        if not takes_writes(writer, reign):
             if not reign.partner:  # what was started anew rules under an epoch of its own
                 self._open(reign)
             return
@@ -308,7 +303,7 @@ class Steward:
         closed = other.read_only and not other.open and other.epoch == reign.epoch
         follows = following is not None and following.leader == writer.name
         if closed and (reign.partner or (follows and following and not following.stopped)):
-            if not reign.partner and _near(writer, other) and not _stray(reign, writer, other):
+            if not reign.partner and near(writer, other) and not stray(reign, writer, other):
                 self._join(reign, other)
             return
         with self._admins[other.name].alone() as admin:
@@ -457,7 +452,7 @@ class Steward:
             raise Unavailable(seen[to].error)
         if seen[reign.writer].up:
             self._end(reign, to, lose=lose)
-        elif not lose and not _copies(seen[to], seen[reign.writer]):
+        elif not lose and not copies(seen[to], seen[reign.writer]):
             raise Unavailable(f"{to} was started anew: it may lack transactions")
         wanted = Reign(reign.epoch + 1, to)
         if not self._change(reign, wanted):
@@ -475,7 +470,7 @@ class Steward:
             report = self.round()
             seen = {one.name: one for one in report.servers}
             reign, other = report.reign, seen[self._other_name(wanted.writer)]
-            opened = _takes_writes(seen[wanted.writer], wanted)
+            opened = takes_writes(seen[wanted.writer], wanted)
             if opened and (reign is None or reign != wanted or not other.up):
                 return
             late = self._clock() - end
@@ -536,36 +531,6 @@ class Steward:
 _POSITIONS = "gtid_binlog_pos", "gtid_slave_pos"
 
 
-def _takes_writes(writer: Observation, reign: Reign) -> bool:
-    return writer.open and writer.epoch == reign.epoch and not writer.read_only
-
-
-def _copies(other: Observation, writer: Observation) -> bool:
-    """Whether it has copied the writer without a stop: its SQL thread has run all the time."""
-    return (
-        other.following is not None
-        and other.following.leader == writer.name
-        and other.following.applying
-        and not other.following.stopped
-        and other.domain >= JOINED
-    )
-
-
-def _near(writer: Observation, other: Observation) -> bool:
-    """Whether it copies, and lacks so little that it may soon acknowledge all there is."""
-    running = other.following is not None and other.following.running
-    return running and gtid.missing(other.position, writer.position) <= NEAR
-
-
-def _stray(reign: Reign, writer: Observation, other: Observation) -> int:
-    """Transactions of former reigns, or of none, that ``other`` has and the writer has not.
-
-    Those of the present reign only the writer makes; of them ``other`` may be seen to have more.
-    """
-    past = {domain: last for domain, last in other.position.items() if domain != reign.epoch}
-    return gtid.missing(writer.position, past)
-
-
 def _fetched(admin: Admin) -> dict[int, int]:
     """As far as a server has fetched, applied or not."""
     return gtid.parse(admin.slave().get("Gtid_IO_Pos", ""))
@@ -578,73 +543,3 @@ def _applied(admin: Admin) -> dict[int, int]:
 
 def _written(admin: Admin) -> dict[int, int]:
     return gtid.parse(admin.variables("gtid_binlog_pos")["gtid_binlog_pos"])
-
-
-def notes(topology: Topology, reign: Reign | None, seen: dict[str, Observation]) -> list[str]:
-    """What is wrong and what to do about it, in sentences."""
-    if reign is None:
-        return ["these servers form no store yet: greencrawl store form"]
-    writer = seen.get(reign.writer)
-    if writer is None:
-        return [f"{reign.writer} takes writes, but GREENCRAWL_STORE does not name it: add it"]
-    found = []
-    if not writer.up:
-        partner, remedy = seen.get(reign.partner), ""
-        if not reign.partner:
-            remedy = ": it stood alone, so no other server has all that was acknowledged"
-        elif partner is not None and partner.up and not _copies(partner, writer):
-            remedy = f": {partner.name} was started anew, and may lack what it acknowledged"
-        elif partner is not None and partner.following and partner.following.fetching:
-            found.append(f"{partner.name} still reaches it: perhaps only this machine does not")
-        if remedy:
-            remedy += ". Start it, or give up what only it has: greencrawl store takeover --lose"
-        found.append(f"{writer.name} takes writes and is away ({writer.error}){remedy}")
-    elif not reign.partner:
-        found.append(f"{writer.name} stands alone: no second server acknowledges commits")
-    for one in seen.values():
-        if one.up:
-            found += _server_notes(reign, writer, one, master=one.server in topology.masters)
-        elif one is not writer:
-            found.append(f"{one.name} is away ({one.error}): start it")
-    return found
-
-
-def _server_notes(
-    reign: Reign, writer: Observation, one: Observation, *, master: bool
-) -> list[str]:
-    found = []
-    following = one.following
-    if one is writer:
-        if reign.partner and one.hanging:
-            found.append(f"{one.hanging} commits on {one.name} wait for {reign.partner}")
-    elif master and one.hanging:
-        found.append(
-            f"{one.hanging} commits hang on {one.name}, which takes no writes any more; nobody got "
-            "an answer to them: kill -9 it and start it again, and it rolls them back"
-        )
-    elif writer.up and _takes_writes(writer, reign):
-        # Who follows may be ahead of our look at the writer for a moment; who does not is not.
-        running = following is not None and following.running
-        surplus = _stray(reign, writer, one)
-        if not running:
-            surplus = max(surplus, gtid.missing(writer.position, one.position))
-        if surplus:
-            found.append(
-                f"{one.name} has {surplus} transactions that {writer.name} has not, and stays out: "
-                "save them with mariadb-binlog if you want them, then make it anew from a copy "
-                "(docs/operations.md)"
-            )
-    if following and one.name == reign.partner:
-        backlog = gtid.missing(one.position, following.fetched)
-        if backlog > NEAR:
-            found.append(
-                f"{one.name} has yet to apply {backlog} transactions that it acknowledged: if "
-                f"{writer.name} died now, writing would wait for that"
-            )
-    if following and following.error:
-        found.append(f"{one.name} does not follow {following.leader}: {following.error}")
-    if master and one.wait_point != "AFTER_SYNC":
-        found.append(f"{one.name} needs rpl_semi_sync_master_wait_point = AFTER_SYNC")
-    if not one.strict:
-        found.append(f"{one.name} needs gtid_strict_mode = ON and log_bin")
-    return found

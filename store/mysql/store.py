@@ -35,7 +35,7 @@ from schema.records import (
     Version,
 )
 from store import rows as common
-from store.base import EVERY, MARGIN, Detail
+from store.base import EVERY, MARGIN, STEP_ROWS, Detail, Step
 from store.bodies import Bodies, Place
 from store.errors import BodyAway, Unstorable
 from store.mysql import (
@@ -255,7 +255,7 @@ class MysqlStore:
             for chunk in self._stream(crawl, sql, EVERY, "row", (since - 1, 2**63 - 1, 2**63 - 1)):
                 yield [
                     Mark(crawl, url, common.mark_kind(status), size)
-                    for _, (_, url, status, size) in chunk
+                    for _, (_, url, status, size) in chunk.rows
                 ]
         for crawl in known:
             at = (-1, 0)
@@ -273,13 +273,13 @@ class MysqlStore:
         sql = f"SELECT p.fingerprint, c.links {rows.PAGE_FROM}"
         for crawl in [crawl.id for crawl in self.crawls()]:
             for chunk in self._stream(crawl, sql, EVERY, "text", (since - 1, 2**63 - 1, 2**63 - 1)):
-                found = [(crawl, self._codec.links(blob)) for _, (_, blob) in chunk if blob]
+                found = [(crawl, self._codec.links(blob)) for _, (_, blob) in chunk.rows if blob]
                 if found:
                     yield found
 
     def _stream(
         self, crawl: int, sql: str, wanted: PageFilter, detail: Detail, after: reading.At
-    ) -> Iterator[list[tuple[reading.At, Row]]]:
+    ) -> Iterator[reading.Chunk]:
         return reading.stream(self._cluster.read, crawl, sql, wanted, detail, after)
 
     def log_seeds(self, since: int, *, force: bool) -> Iterator[SeedBatch]:
@@ -522,14 +522,33 @@ class MysqlStore:
         after: str = "",
     ) -> Iterator[tuple[str, StoredPage]]:
         """See :class:`store.base.Store`; in order of stamps, then of storing."""
-        sql = rows.READS[detail]
-        at = reading.after_page(after)
+        most = reading.WINDOW
+        for step in self.page_steps(crawl, wanted, detail=detail, after=after, window=most):
+            yield from step.pages
+
+    def page_steps(
+        self,
+        crawl: int,
+        wanted: PageFilter = EVERY,
+        *,
+        detail: Detail = "text",
+        after: str = "",
+        window: int = STEP_ROWS,
+    ) -> Iterator[Step]:
+        """See :class:`store.base.Store`."""
+        at, sql = reading.after_page(after), rows.READS[detail]
         scan = self._cluster.stream()
-        for chunk in reading.stream(scan, crawl, sql, wanted, detail, at):
-            for at, row in chunk:
-                page = self._page(crawl, row)
-                if not wanted.host or rows.host_key(page.url) == wanted.host.encode():
-                    yield reading.page_cursor(at), page
+        for chunk in reading.stream(scan, crawl, sql, wanted, detail, at, window):
+            some = self._pages(crawl, chunk, wanted.host)
+            yield Step(some, reading.page_cursor(chunk.at), chunk.looked_at)
+
+    def _pages(
+        self, crawl: int, chunk: reading.Chunk, host: str
+    ) -> Iterator[tuple[str, StoredPage]]:
+        for at, row in chunk.rows:
+            page = self._page(crawl, row)
+            if not host or rows.host_key(page.url) == host.encode():  # its hash is only a hash
+                yield reading.page_cursor(at), page
 
     def finals(
         self, crawl: int, since_ms: int = 0, *, after: str = ""
@@ -537,10 +556,12 @@ class MysqlStore:
         """See :class:`store.base.Store`; ordered by fingerprint."""
         at = reading.after_number(after)
         scan = self._cluster.stream()
-        while found := scan(partial(reading.finals, crawl=crawl, since_ms=since_ms, after=at)):
+        while True:
+            found, at = scan(partial(reading.finals, crawl=crawl, since_ms=since_ms, after=at))
             for row in found:
                 yield str(row[1]), rows.final(row)
-            at = found[-1][1]
+            if at is None:
+                return
 
     # -- the journal by months
 

@@ -15,7 +15,8 @@ from gevent.event import Event
 
 from schema.clock import monotonic
 from schema.errors import InvalidConfig, Unavailable
-from store.mysql import topology
+from store.migrate import Migration
+from store.mysql import gtid, migrations, topology
 from store.mysql.cluster import Cluster
 from store.mysql.connection import Db, connect
 from store.mysql.local import NAMES
@@ -118,6 +119,9 @@ class Ring:
             db.execute(f"USE {self.local_database}")
             db.execute(sql)
             return list(db.fetchall())
+
+    def position(self, name: str) -> dict[int, int]:
+        return gtid.parse(str(self.ask(name, "SELECT @@global.gtid_binlog_pos")[0][0]))
 
     @property
     def local_database(self) -> str:
@@ -266,6 +270,47 @@ def test_hand_over_loses_nothing_and_is_refused_to_who_may_lack_something(ring: 
     ring.looking = ring.look_after()
     with pytest.raises(InvalidConfig, match="no master"):
         steward.hand_over("127.0.0.1:1")
+    steward.close()
+
+
+def test_a_migration_goes_on_where_writes_are_taken_after_a_hand_over_between_two_statements(
+    ring: Ring, tmp_path: Path
+) -> None:
+    epoch, writer, _ = ring.reign()
+    for number in (1, 2):
+        text = f"CREATE TABLE IF NOT EXISTS m{number} (a INT PRIMARY KEY);\n"
+        (tmp_path / f"000{number}_pre_table.sql").write_text(
+            text + f"INSERT IGNORE INTO m{number} VALUES ({number});\n", encoding="utf-8"
+        )
+    ring.cluster.write(lambda db: db.execute(migrations._TABLE))
+    steward, cluster = ring.new_steward(), Cluster(topology.parse(ring.local.url()))
+    begun: list[int] = []
+    ended: dict[int, int] = {}
+
+    def told(migration: Migration) -> None:
+        begun.append(migration.number)
+        if begun == [1, 2]:
+            gevent.killall(ring.looking)  # two hand-overs, and nothing else
+            with gevent.Timeout(90):
+                for _ in range(2):  # to the same server again, of a later epoch
+                    steward.hand_over()
+                    while not ((reign := steward.round().reign) and reign.partner):
+                        gevent.sleep(0.1)
+            ended.update(ring.position(writer))
+            ring.looking = ring.look_after()
+
+    assert migrations.migrate(cluster, tmp_path, told=told) == 1
+    assert begun == [1, 2, 2]
+    later, here, _ = ring.settled()
+    assert (later >= epoch + 2, here) == (True, writer)
+    now = ring.position(writer)
+    over = {domain for domain in ended if domain < later}
+    assert {epoch, epoch + 1} <= over
+    assert {now[one] - ended[one] for one in over} == {0}, "nothing under epochs that are over"
+    assert ring.ask(writer, "SELECT number FROM migrations") == [(1,), (2,)]
+    assert ring.ask(writer, "SELECT a FROM m2") == [(2,)]
+    ring.cluster.write(lambda db: db.execute("DROP TABLE m1, m2, migrations"))
+    cluster.close()
     steward.close()
 
 

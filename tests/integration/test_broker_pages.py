@@ -154,7 +154,7 @@ def test_a_bad_parameter_is_named(api: Api, crawl: int, query: dict[str, str], f
 def test_a_search_answers_after_a_bounded_look_and_goes_on_from_there(
     api: Api, store: Store, crawl: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages, "LOOKED_AT", 100)
+    monkeypatch.setattr(pages, "SEARCHED", 100)
     store.commit(Commit([page(crawl, n, text=f"number {n}.") for n in range(1, 301)]))
     found, after, answers = [], "", 0
     while True:
@@ -168,6 +168,33 @@ def test_a_search_answers_after_a_bounded_look_and_goes_on_from_there(
             break
     assert found == [str(n) for n in range(290, 300)]
     assert answers >= 3
+
+
+@pytest.mark.parametrize("pattern", [{}, {"grep": "/[0-9]+$"}])
+@pytest.mark.parametrize("chosen", [{"status": "404"}, {"since": "1970-01-01T00:04:55"}])
+def test_a_list_of_few_pages_among_many_answers_with_none_and_goes_on_from_there(
+    api: Api,
+    store: Store,
+    crawl: int,
+    monkeypatch: pytest.MonkeyPatch,
+    pattern: dict[str, str],
+    chosen: dict[str, str],
+) -> None:
+    monkeypatch.setattr(pages, "LOOKED_AT", 100)
+    store.commit(Commit([page(crawl, n, status=200 + n // 295 * 204) for n in range(1, 301)]))
+    found, after, empty, looked_at = [], "", 0, 0
+    while True:
+        more = {"after": after} if after else {}
+        answer = api.get("/v1/pages", crawl="news", limit=4, **chosen, **pattern, **more).json
+        looked_at += answer["looked_at"]
+        empty += not answer["items"]
+        found += [int(item["url"].rpartition("/")[2]) for item in answer["items"]]
+        after = answer["next"]
+        if not after:
+            break
+    assert found == list(range(295, 301))
+    assert empty >= 2
+    assert 200 < looked_at <= 300
 
 
 def test_a_search_stops_at_its_limit_and_goes_on_behind_it(store: Store, crawl: int) -> None:

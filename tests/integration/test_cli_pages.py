@@ -123,11 +123,39 @@ def test_pages_are_chosen_counted_and_gone_on_with(command: Command) -> None:
     assert paths("--since", "2026-03-01T00:00:02") == ["plain\ttab", "missing"]
     assert paths("--grep", "widgets|Plain") == ["", "plain\ttab"]
     assert paths("--host", "example.net") == []
-    assert paths("--host", "https://EXAMPLE.org/x") == ["", "moved", "plain\ttab", "missing"]
+    assert paths("--host", "https://EXAMPLE.org/") == ["", "moved", "plain\ttab", "missing"]
     assert paths("example", "--limit", "3") == ["", "moved", "plain\ttab"]
     after = command.error.rpartition("--after ")[2].strip()
     assert paths("--after", after) == ["missing"]
     assert command.error == ""
+
+
+def test_advice_about_a_cluster_that_is_away_is_given_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("GREENCRAWL_BROKER", raising=False)
+    for masters in ("127.0.0.1:1", "127.0.0.1:1,127.0.0.1:2"):
+        monkeypatch.setenv("GREENCRAWL_STORE", f"mysql://u:p@{masters}/greencrawl")
+        assert main(["pages", "--data", str(tmp_path)]) != 0
+        assert capsys.readouterr().err.count("greencrawl store status") == 1
+
+
+def test_a_terminal_is_told_that_the_list_is_still_looking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(tmp_path)
+    monkeypatch.setattr("broker.pages.LOOKED_AT", 1)
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        assert main(["pages", "--status", "404", "--data", str(tmp_path)]) == 0
+        terminal.flush()
+        told = os.read(ours, 4096).decode()
+    os.close(ours)
+    assert capsys.readouterr().out.count("https://example.org/missing") == 1
+    assert "looked at 1 pages …" in told
+    assert "looked at 3 pages …" in told
+    assert told.endswith("\r\x1b[K"), "the line is gone when the page is listed"
 
 
 @pytest.mark.parametrize(
@@ -137,6 +165,8 @@ def test_pages_are_chosen_counted_and_gone_on_with(command: Command) -> None:
         (("--status", "2x"), 2, "--status"),
         (("--since", "soon"), 2, "--since"),
         (("--host", "a b"), 2, "--host"),
+        (("--host", "example.org/b"), 2, "--host: 'example.org/b' is more than a host"),
+        (("--host", "example.org?b"), 2, "--host: 'example.org?b' is more than a host"),
         (("--after", "x"), 1, "after"),
         (("other",), 1, "no crawl is named 'other'"),
     ],

@@ -122,6 +122,62 @@ def test_repeated_headers_are_joined_and_names_lowered(downloader: Downloader) -
     assert found.headers == {"x-robots-tag": "a, b", "e": "", "content-length": "0"}
 
 
+def test_body_is_sent_with_its_length_and_the_connection_kept(downloader: Downloader) -> None:
+    def ask(method: str, body: bytes, **headers: str) -> Fetched:
+        limit = monotonic() + 60
+        found = downloader.fetch(
+            server.url("/in"),
+            headers,
+            max_body_bytes=MEGABYTE,
+            deadline=limit,
+            method=method,
+            body=body,
+        )
+        assert isinstance(found, Fetched), found
+        return found
+
+    with RawServer(answer(b"hello")) as server:
+        sent = b"name=ann&password=%00\r\n\r\n" * 20_000
+        found = ask("POST", sent, **{"Content-Type": "application/x-www-form-urlencoded"})
+        assert (found.status, found.body) == (200, b"hello")
+        ask("POST", b"")
+        ask("DELETE", b"")
+        assert [head.split(" ")[0] for head in server.requests] == ["POST", "POST", "DELETE"]
+        assert server.bodies == [sent, b"", b""]
+        lengths = [
+            [line for line in head.split("\r\n") if line.lower().startswith("content-length")]
+            for head in server.requests
+        ]
+        assert lengths == [[f"Content-Length: {len(sent)}"], ["Content-Length: 0"], []]
+        assert server.connections == 1
+
+
+def test_answer_to_head_has_no_body_whatever_it_announces(downloader: Downloader) -> None:
+    data = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Encoding: gzip\r\n\r\n"
+    with RawServer(send(data, keep=True)) as server:
+        for _ in range(2):
+            found = downloader.fetch(
+                server.url(), {}, max_body_bytes=9, deadline=monotonic() + 9, method="HEAD"
+            )
+            assert isinstance(found, Fetched), found
+            assert (found.status, found.body, found.truncated) == (200, b"", False)
+        assert server.connections == 1
+
+
+def test_cookies_are_told_apart(downloader: Downloader) -> None:
+    early = b"HTTP/1.1 103 Early Hints\r\nSet-Cookie: early=1\r\n\r\n"
+    final = (
+        b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1; Expires=Wed, 09 Jun 2100 10:18:14 GMT\r\n"
+        b"X: y\r\nset-cookie: b=\xe9, c=3\r\nContent-Length: 0\r\n\r\n"
+    )
+    with RawServer(send(early + final)) as server:
+        found = get(downloader, server.url())
+    assert found.cookies == ("a=1; Expires=Wed, 09 Jun 2100 10:18:14 GMT", "b=é, c=3")
+    assert found.headers["set-cookie"] == ", ".join(found.cookies)
+    with RawServer(answer()) as server:
+        assert get(downloader, server.url()).cookies == ()
+
+
 def test_interim_answers_are_passed_over(downloader: Downloader) -> None:
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </s.css>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
     final = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

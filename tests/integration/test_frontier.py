@@ -10,10 +10,12 @@ from typing import Any
 import gevent
 import pytest
 
-from broker.frontier import Frontier, keys
+from broker.frontier import Frontier, Mode, keys
 from broker.frontier.ring import propose
+from schema.auth import Basic
 from schema.errors import FrontierMismatch, InvalidConfig, Unavailable, UnknownCrawl
 from schema.records import (
+    ERRAND,
     Admission,
     CloseItem,
     Commit,
@@ -443,6 +445,20 @@ def test_page_limit_bounds_what_is_leased(frontier: Frontier, store: Store) -> N
     worker = Worker(frontier)
     leased = [t for _ in range(6) for s in worker.lease(tasks=3) for t in s.tasks]
     assert len(leased) == 7
+
+
+def test_limit_leaves_room_for_the_errands_of_logins(frontier: Frontier, store: Store) -> None:
+    shop = Basic(name="shop", hosts=("h.example",))
+    crawl = new_crawl(frontier, store, delay=0, max_pages=4, auth=(shop,))
+    frontier.admit(crawl.id, urls("h.example", 9))
+    worker = Worker(frontier)
+    (waits,) = worker.lease(tasks=32)
+    assert len(waits.tasks) == 2
+    errand = Admission("http://id.example/.well-known/greencrawl-errand", 0, 0, ERRAND)
+    frontier.admit(crawl.id, [errand], mode=Mode.FORCE)
+    leased = [s.host for _ in range(6) for s in worker.lease(sessions=1, tasks=32)]
+    assert "id.example" in leased
+    assert frontier.scan(crawl.id).leased == 3  # type: ignore[union-attr]
 
 
 # -- waking

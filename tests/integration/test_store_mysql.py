@@ -6,11 +6,13 @@ import dataclasses
 import random
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import gevent
 import pymysql
 import pytest
+from gevent.server import StreamServer
 from msgspec.structs import replace
 
 from schema.errors import InvalidConfig, Unavailable, UnknownCrawl
@@ -22,7 +24,7 @@ from store.mysql.cluster import Cluster
 from store.mysql.migrations import FOLDER, MysqlUpgrade, migrate, prepare
 from store.mysql.numbers import BITS, SINCE_MS, Numbers
 from store.mysql.store import MysqlStore
-from store.mysql.topology import Server, Topology
+from store.mysql.topology import Server, Topology, parse
 from store.warc.files import WarcFiles
 from tests.support.mysql_database import rows_of, server, topology
 from tests.support.redis_server import free_port
@@ -143,6 +145,32 @@ def test_an_account_that_is_not_let_in_is_a_mistake(
             MysqlStore(dataclasses.replace(topology, user="u1", password="x"))
     finally:
         rows_of(topology, "DROP USER u1@'%'")
+
+
+def test_a_way_to_log_in_that_is_not_there_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pymysql._auth._have_cryptography", False)
+    scramble = b"12345678" + b"901234567890"
+    greeting = (
+        b"\x0a8.0.40\0" + bytes(4) + scramble[:8] + b"\0" + b"\xff\xf7\x21\x02\0\xff\xdf\x15"
+        + bytes(10) + scramble[8:] + b"\0caching_sha2_password\0"
+    )  # fmt: skip
+
+    def serve(client: gevent.socket.socket, _: object) -> None:
+        """A server that wants the whole password, under its key: MySQL 8 without TLS."""
+        for number, answer in ((0, greeting), (2, b"\x01\x04"), (4, b"\x01" + KEY)):
+            client.sendall(len(answer).to_bytes(3, "little") + bytes([number]) + answer)
+            client.recv(4096)
+
+    mysql8 = StreamServer(("127.0.0.1", 0), serve)
+    mysql8.start()
+    try:
+        with pytest.raises(InvalidConfig, match=r"GREENCRAWL_STORE.*cannot log in.*cryptography"):
+            Cluster(parse(f"mysql://u:p@127.0.0.1:{mysql8.server_port}/t")).read(lambda _: None)
+    finally:
+        mysql8.stop()
+
+
+KEY = b"-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----\n"
 
 
 def test_quotes_backslashes_and_every_byte_come_back(store: Store, crawl: int) -> None:
@@ -306,6 +334,25 @@ def test_bodies_in_files_are_found_by_their_place(
         in_sql.page(crawl, 1)
     assert in_sql.page(crawl, 1, detail="text") is not None
     files.close()
+
+
+def test_rare_final_states_are_asked_for_in_bounded_steps(
+    store: Store, crawl: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "WINDOW", 50)
+    store.commit(Commit(finals=[final(crawl, n, n) for n in range(2000, 3000)]))
+    assert isinstance(store, MysqlStore)
+    after: int | None = None
+    found: list[int] = []
+    for _ in range(21):
+        some, after = store._cluster.read(partial(reading.finals, crawl=crawl, since_ms=2990,
+                                                  after=after))  # fmt: skip
+        found += [row[1] for row in some]
+        if after is None:
+            break
+    assert (after, found) == (None, list(range(2990, 3000)))
+    assert [one.fingerprint for _, one in store.finals(crawl, 2990)] == found
+    assert len(list(store.finals(crawl))) == 1000
 
 
 def test_a_stream_reads_as_many_wide_rows_as_fit(store: Store, crawl: int) -> None:

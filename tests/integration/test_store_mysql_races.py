@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import gevent
@@ -11,7 +12,8 @@ import pytest
 from schema.errors import Unavailable, UnknownCrawl
 from schema.records import Commit, Stamp
 from store.base import Store
-from store.mysql.connection import connect
+from store.mysql.cluster import Cluster
+from store.mysql.connection import Db, connect
 from store.mysql.pages import PAGES
 from store.mysql.store import MysqlStore
 from store.mysql.topology import Topology
@@ -259,6 +261,44 @@ def test_a_lock_held_for_too_long_is_unavailable_then_passes(
     connection.close()
     store.commit(work)
     assert store.counts(crawl)["attempts"] == 1
+
+
+def test_a_lock_held_for_too_long_costs_nobody_else_a_connection(topology: Topology) -> None:
+    rows_of(topology, "CREATE TABLE t (a INT PRIMARY KEY) ENGINE = InnoDB")
+    rows_of(topology, "INSERT INTO t VALUES (1)")
+    cluster = Cluster(topology)
+
+    def who(db: Db, seconds: float = 0.0) -> int:
+        db.execute("SELECT CONNECTION_ID(), SLEEP(%s)", (seconds,))
+        return int((db.fetchone() or (0,))[0])
+
+    def locking(db: Db) -> None:
+        db.execute("UPDATE t SET a = 2")
+
+    def two() -> set[int]:
+        asked = [gevent.spawn(cluster.read, partial(who, seconds=0.2)) for _ in range(2)]
+        return {one.get(timeout=10) for one in asked}
+
+    connected = two()
+    other = connect(topology, topology.masters[0])
+    with other.cursor() as db:
+        db.execute("BEGIN")
+        db.execute("SELECT 1 FROM t FOR UPDATE")
+        waiting = gevent.spawn(cluster.write, locking)
+        slow = gevent.spawn(cluster.read, partial(who, seconds=7.0))
+        with pytest.raises(Unavailable, match="Lock wait"):
+            waiting.get(timeout=20)
+        db.execute("COMMIT")
+    other.close()
+    assert slow.get(timeout=10) in connected
+    assert cluster.read(who) in connected, "the connection that was in use is used again"
+
+    connected = two()
+    rows_of(topology, f"KILL {cluster.read(who)}")
+    with pytest.raises(Unavailable):
+        cluster.read(who)
+    assert cluster.read(who) not in connected, "where one is gone none is trusted"
+    cluster.close()
 
 
 def test_deadlocks_without_end_blame_no_record(

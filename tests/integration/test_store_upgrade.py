@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cli.main import main
 from schema.errors import InvalidConfig
 from schema.records import Admission, Commit, PageFilter, Stamp
 from store import listing
@@ -242,6 +243,52 @@ def test_a_process_that_is_alone_finishes_the_upgrade_and_one_beside_others_leav
     old.close()
     SqliteStore(path).close()
     assert numbers(path) == list(range(1, LAST + 1))
+
+
+@pytest.mark.parametrize(
+    "look",
+    [["pages"], ["export", "--format", "jsonl"], ["status"], ["explain", "http://a/"], ["dead"]],
+)
+def test_a_look_changes_no_schema(
+    path: Path, monkeypatch: pytest.MonkeyPatch, look: list[str]
+) -> None:
+    for name in ("BROKER", "STORE", "BODIES"):
+        monkeypatch.delenv(f"GREENCRAWL_{name}", raising=False)
+    create(path, 4)
+    fill(path, 4)
+    command = [*look, "--data", str(path.parent)]
+    before = schema_of(path)
+    assert main(command) != 0, "tables that this version reads are not there"
+    assert schema_of(path) == before
+    SqliteUpgrade(path).apply(post=False, told=lambda _: None)
+    before = schema_of(path)
+    assert main(command) == 0
+    assert schema_of(path) == before
+    assert not set(POST) & set(numbers(path))
+    SqliteStore(path).close()
+    assert set(POST) <= set(numbers(path)), "whoever writes does finish it"
+
+
+def schema_of(path: Path) -> list[tuple[str, ...]]:
+    db = sqlite3.connect(path)
+    found = db.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
+    found += db.execute("SELECT number, name FROM migrations ORDER BY number").fetchall()
+    db.close()
+    return found
+
+
+def test_an_upgrade_of_another_programs_file_is_refused_before_it_begins(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GREENCRAWL_STORE", raising=False)
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE invoices (n)")
+    db.close()
+    for command in (["migrate", "--dry-run"], ["migrate"], ["pages"]):
+        assert main([*command, "--data", str(path.parent)]) != 0
+        out, error = capsys.readouterr()
+        assert "another program's database (it has a table 'invoices')" in error
+        assert "would be applied" not in out
 
 
 # -- the rules, whatever the database

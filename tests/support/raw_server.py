@@ -1,11 +1,12 @@
 """A raw-socket server for every kind of peer, the broken ones above all.
 
-A behaviour is a function of the connected socket, called once a whole request head has arrived.
+A behaviour is a function of the connected socket, called once a whole request has arrived.
 It returns True to keep the connection for a next request; otherwise the connection is closed.
 """
 
 from __future__ import annotations
 
+import re
 import socket as plain_socket
 import struct
 from collections.abc import Callable, Mapping
@@ -16,13 +17,14 @@ from gevent import socket, ssl
 from gevent.server import StreamServer
 
 Behaviour = Callable[[socket.socket], object]
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
 class RawServer:
     """Serves ``behaviours`` by path on a free loopback port; a context manager.
 
-    ``requests`` holds the head of every request that arrived, in order, and ``connections`` how
-    many connections were accepted.
+    ``requests`` holds the head of every request that arrived, in order, ``bodies`` what came with
+    it, and ``connections`` how many connections were accepted.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class RawServer:
         self._behaviours = behaviours
         self._host = host
         self.requests: list[str] = []
+        self.bodies: list[bytes] = []
         self.connections = 0
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -74,8 +77,10 @@ class RawServer:
     def _serve(self, sock: socket.socket, _peer: object) -> None:
         self.connections += 1
         try:
-            while (head := _read_head(sock)) is not None:
+            while (request := _read_request(sock)) is not None:
+                head, body = request
                 self.requests.append(head)
+                self.bodies.append(body)
                 if self._behaviour(head)(sock) is not True:
                     break
         except (ConnectionError, ssl.SSLError):
@@ -89,14 +94,21 @@ class RawServer:
         return self._behaviours[head.split(" ", 2)[1]]
 
 
-def _read_head(sock: socket.socket) -> str | None:
-    head = b""
-    while not head.endswith(b"\r\n\r\n"):
+def _read_request(sock: socket.socket) -> tuple[str, bytes] | None:
+    """Head and body of the next request, None at the end of the connection."""
+    found, length = b"", 0
+    while True:
+        head, end, body = found.partition(b"\r\n\r\n")
+        if end:
+            told = _LENGTH.search(head)
+            length = int(told[1]) if told else 0
+            if len(body) >= length:
+                assert len(body) == length, "more than was announced"
+                return (head + end).decode("latin-1"), body
         data = sock.recv(65536)
         if not data:
             return None
-        head += data
-    return head.decode("latin-1")
+        found += data
 
 
 def answer(body: bytes = b"", status: str = "200 OK", **headers: str) -> Behaviour:

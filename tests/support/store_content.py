@@ -242,6 +242,63 @@ class ContentContract:
         assert {one.url for _, one in found} == expected
         assert len(found) == len(expected)
 
+    @pytest.mark.parametrize("window", [1, 7, 100, 600, 1000])
+    @pytest.mark.parametrize(
+        "wanted",
+        [
+            PageFilter(status=(404, 404), since_ms=48_000),
+            PageFilter(since_ms=49_000),
+            PageFilter(host="c.org", status=(300, 499)),
+            PageFilter(host="none.org", status=(404, 404)),
+            PageFilter(status=(418, 418)),
+        ],
+    )
+    def test_steps_look_at_bounded_rows_whatever_they_find_and_pass_over_nothing(
+        self,
+        store: Store,
+        crawl: int,
+        mixed: Sequence[StoredPage],
+        wanted: PageFilter,
+        window: int,
+    ) -> None:
+        low, high = wanted.status
+        hosts = [one for one in mixed if wanted.host in ("", one.url.split("/")[2])]
+        expected = [
+            one.url
+            for one in hosts
+            if low <= one.status <= high and one.fetched_ms >= wanted.since_ms
+        ]
+        met: list[str] = []
+        after, looked_at, calls = "", 0, 0
+        while step := next(
+            store.page_steps(crawl, wanted, detail="row", after=after, window=window), None
+        ):
+            met += [one.url for _, one in step.pages]
+            assert 0 < step.looked_at <= window
+            after, calls = step.cursor, calls + 1
+            looked_at += step.looked_at
+        assert sorted(met) == sorted(expected)
+        assert calls >= len(hosts) / window
+        in_one = list(store.page_steps(crawl, wanted, detail="row", window=window))
+        assert sum(one.looked_at for one in in_one) == len(hosts)
+
+    @pytest.mark.parametrize("after", [0, 1])
+    def test_the_last_of_many_rows_is_come_to_in_bounded_steps(
+        self, store: Store, crawl: int, after: int
+    ) -> None:
+        for start in range(0, 1200, 400):
+            store.commit(Commit([page(crawl, n) for n in range(start, start + 400)]))
+            store.tick()
+        last = page(crawl, 5000, status=404)
+        store.commit(Commit([last, *(page(crawl, n) for n in range(6000, 6000 + after))]))
+        steps = list(store.page_steps(crawl, PageFilter(status=(404, 404)), window=90))
+        assert [step.looked_at for step in steps[:13]] == [90] * 13
+        assert sum(step.looked_at for step in steps) == 1201 + after
+        again = store.page_steps(
+            crawl, PageFilter(status=(404, 404)), after=steps[12].cursor, window=90
+        )
+        assert [one.fingerprint for step in again for _, one in step.pages] == [5000]
+
     def test_a_page_stored_while_others_are_read_makes_no_other_passed_over(
         self, store: Store, crawl: int, mixed: Sequence[StoredPage]
     ) -> None:

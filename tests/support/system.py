@@ -14,7 +14,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,8 @@ class System:
     """One broker and one worker host (a supervisor with ``processes`` children).
 
     ``redis`` are node addresses (none: the embedded one); ``settings`` are further GREENCRAWL_
-    variables in lower case without prefix; ``broker_cpu`` and ``worker_cpu`` pin processes to a
-    core where ``taskset`` exists.
+    variables in lower case without prefix; ``secrets`` such
+    that only the workers get; ``broker_cpu`` and ``worker_cpu`` pin processes to a core.
     """
 
     def __init__(
@@ -58,14 +58,16 @@ class System:
         processes: int = 1,
         broker_cpu: int | None = None,
         worker_cpu: int | None = None,
+        secrets: Mapping[str, str] | None = None,
         **settings: str,
     ) -> None:
         self.folder = folder
         self.port = free_port()
         self.broker: subprocess.Popen[bytes] | None = None
         self.worker: subprocess.Popen[bytes] | None = None
+        self.secrets = {name.upper(): value for name, value in (secrets or {}).items()}
         self._cpu = {"broker": broker_cpu, "worker": worker_cpu}
-        self._variables = {
+        self.variables = {
             "DATA": str(folder / "data"),
             "BIND": f"127.0.0.1:{self.port}",
             "BROKER": f"http://127.0.0.1:{self.port}",
@@ -166,7 +168,9 @@ class System:
 
     def _spawn(self, part: str, fault: str) -> subprocess.Popen[bytes]:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
-        environment |= {f"GREENCRAWL_{k}": v for k, v in self._variables.items() if v}
+        environment |= {f"GREENCRAWL_{k}": v for k, v in self.variables.items() if v}
+        if part == "worker":
+            environment |= {f"GREENCRAWL_{k}": v for k, v in self.secrets.items()}
         if fault:
             environment["GREENCRAWL_FAULT"] = fault
         process = subprocess.Popen(

@@ -7,13 +7,9 @@ from pathlib import Path
 import pytest
 
 from schema.errors import InvalidConfig
-from worker.auth import Anonymous, Basic, load
+from worker.auth.basic import Basic, load
 
 SECRET = "correct horse"
-
-
-def test_anonymous_sends_nothing() -> None:
-    assert Anonymous().headers("https://a.example/") == {}
 
 
 def test_basic_sends_the_header_of_rfc_7617() -> None:

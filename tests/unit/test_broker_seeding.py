@@ -135,6 +135,26 @@ def test_a_seed_that_the_crawl_itself_keeps_out_is_named(api: Api) -> None:
     assert fields(bad) == ["seeds[1]"]
 
 
+LIST = {"url": "https://api.example/2/list?n=5", "items": "a", "next": "b", "cursor": "c"}
+
+
+def test_sources_are_seeds_by_themselves(api: Api) -> None:
+    made = api.crawl("list", sources=[LIST], scope="prefix")
+    assert made["roots"] == ["api.example/2/"]
+    assert api.queue.seen[made["id"]] == [LIST["url"]]
+    api.crawl("both", sources=[LIST], seeds=["https://a.example/", LIST["url"]])
+    assert list(api.queue.seen.values())[-1] == ["https://a.example/", LIST["url"]]
+
+
+def test_a_source_that_is_wrong_is_named(api: Api) -> None:
+    body = {"name": "x", "sources": [LIST, {**LIST, "url": "ftp://a", "items": "["}]}
+    result = api.call("POST", "/v1/crawls", body)
+    assert result.status_code == 400
+    assert fields(result) == ["sources[1].url", "sources[1].items"]
+    kept_out = {"name": "x", "sources": [LIST], "exclude": ["/2/"]}
+    assert fields(api.call("POST", "/v1/crawls", kept_out)) == ["sources[0].url"]
+
+
 def test_a_batch_that_redis_refused_stays_pending_and_is_answered_503(api: Api) -> None:
     api.queue.away = True
     assert api.call("POST", PATH, {"urls": ["https://a.example/"]}).status_code == 503

@@ -10,6 +10,9 @@ from msgspec.inspect import LiteralType
 from cli import crawlfile
 from cli.options import fields, unwrap
 from schema.errors import InvalidConfig
+from schema.origins import Origins
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def wrong(*arguments: str, **options: object) -> str:
@@ -126,6 +129,23 @@ def test_two_files_are_refused() -> None:
 
 def test_url_that_ends_in_toml_is_a_url() -> None:
     assert crawlfile.build(("https://example.org/a.toml",), {}).seeds[0].endswith("/a.toml")
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.toml")), ids=lambda file: file.stem)
+def test_shipped_examples_describe_crawls(file: Path) -> None:
+    crawl = crawlfile.build((str(file),), {})
+    [entry], [source] = crawl.auth, crawl.sources
+    assert crawl.name == file.stem == entry.name
+    assert Origins(entry.hosts).hold(source.url)
+
+
+def test_sources_are_enough_to_start_from(tmp_path: Path) -> None:
+    file = tmp_path / "list.toml"
+    file.write_text('[[sources]]\nurl = "https://a.example/list"\nitems = "urls"\n')
+    crawl = crawlfile.build((str(file),), {})
+    assert (crawl.name, crawl.seeds, len(crawl.sources)) == ("list", (), 1)
+    file.write_text('[[sources]]\nurl = "https://a.example/list"\nitems = "urls["\n')
+    assert "sources[0].items: 'urls[' is no JMESPath" in wrong(str(file))
 
 
 def test_nothing_to_start_from_is_refused() -> None:

@@ -10,7 +10,7 @@ from cli import tables
 from schema.settings import KEYS, load
 
 
-@pytest.mark.parametrize("file", [tables.CONFIGURATION, tables.POLITENESS])
+@pytest.mark.parametrize("file", [tables.CONFIGURATION, tables.POLITENESS, tables.AUTHENTICATION])
 def test_tables_of_the_docs_are_fresh(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     assert text == tables.filled(text), "stale: run `make docs`"

@@ -13,8 +13,10 @@ from gevent.event import Event
 
 from broker.frontier import Mode
 from schema import scope
+from schema.auth import Form, Source
 from schema.errors import Unavailable, UnknownCrawl
 from schema.records import (
+    ERRAND,
     ROBOTS_ASKED,
     Admission,
     CloseItem,
@@ -35,9 +37,9 @@ from schema.urls import fingerprint
 from store.base import Detail
 from worker import hooks, retry, robots
 from worker.alone import DiedAlone, NoProcess
-from worker.auth import Anonymous
 from worker.crawls import CrawlContext
 from worker.download import LeaseExpired
+from worker.extract.listing import Listing
 from worker.gate import ASK_AGAIN_SECONDS, RobotsGate
 from worker.hooks import Hooks
 from worker.journal import Journal
@@ -46,6 +48,7 @@ from worker.marker import Marker, Suspect
 from worker.pipeline import Pipeline
 from worker.reading import Reading, read
 from worker.sessions import Held
+from worker.visit import Visit
 from worker.writer import Result
 
 TOKEN = "00000000000000aa"
@@ -71,7 +74,14 @@ class Site:
     meanwhile: Callable[[str], None] = lambda _: None
 
     def fetch(
-        self, url: str, headers: Mapping[str, str], *, max_body_bytes: int, deadline: float
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        max_body_bytes: int,
+        deadline: float,
+        method: str = "GET",
+        body: bytes = b"",
     ) -> Fetched | Failure:
         self.asked.append(url)
         self.headers.append(headers)
@@ -179,6 +189,26 @@ class AloneDouble:
         return context.rules.judge(task, url)
 
 
+@dataclass
+class Anonymous:
+    """Proves nothing to anybody, and has requests of logins that wait for any host, by URL."""
+
+    waiting: list[str] = field(default_factory=list)
+    looks: int = 0
+
+    def get(self, visit: Visit, url: str, headers: Mapping[str, str]) -> Fetched | Failure:
+        return visit.get(url, headers, visit.context.options.max_body_bytes)
+
+    def serve(self, visit: Visit) -> int:
+        self.looks += 1
+        for url in self.waiting:
+            answer = visit.send("POST", url, {}, b"", 99)
+            if isinstance(answer, Failure):
+                visit.fail(str(answer.kind), 0.0)
+        done, self.waiting = len(self.waiting), []
+        return done
+
+
 class World:
     """A pipeline on doubles. ``run`` leases URLs of host ``h`` and returns the close."""
 
@@ -187,6 +217,7 @@ class World:
         self.stopping = Stopping()
         self.marker = Marker(folder / "marker")
         self.alone = AloneDouble()
+        self.errands = Anonymous()
         self.keep_all = False
         self.set(scope="host")
 
@@ -202,7 +233,7 @@ class World:
             store=self.stores,
             frontier=self.stores,
             fetcher=self.site,
-            authenticator=Anonymous(),
+            auth=self.errands,
             writer=self.stores,  # type: ignore[arg-type]
             journal=Journal("w-0", clock=lambda: 1000),
             marker=self.marker,
@@ -490,6 +521,79 @@ def test_host_that_is_down_for_good_takes_its_queue_along(world: World) -> None:
     ]
 
 
+def test_errand_of_a_login_is_done_and_is_no_page(world: World) -> None:
+    """It comes before robots.txt, which is not asked for it, and before the scope's judgement."""
+    world.set(scope="host", exclude=("errand",))
+    world.errands = Anonymous(["http://h/login"])
+    close = world.run(Task(1, "http://h/.well-known/greencrawl-errand", redirects=ERRAND))
+    assert world.site.asked == ["http://h/login"]
+    assert world.outcomes == [Done()]
+    assert (world.result.page, world.result.attempts, world.result.finals) == (None, [], [])
+    assert close is not None
+    assert close.report.requests == 1
+    world.run(Task(1, "http://h/.well-known/greencrawl-errand", redirects=ERRAND))
+    assert world.site.asked == ["http://h/login"], "another session was faster"
+
+
+def test_errands_are_looked_for_before_each_task_of_a_crawl_that_logs_in(world: World) -> None:
+    world.errands = Anonymous()
+    world.run("http://h/a", "http://h/b")
+    assert world.errands.looks == 0
+    world.set(auth=(Form(name="shop", hosts=("http://h",), login_url="http://h/login"),))
+    world.errands.waiting.append("http://h/login")
+    world.run("http://h/a", "http://h/b")
+    assert world.errands.looks == 2
+    assert world.site.asked[-4:] == [
+        "http://h/login",
+        "http://h/robots.txt",
+        "http://h/a",
+        "http://h/b",
+    ]
+
+
+def test_pages_of_a_host_that_lets_nobody_in_wait_uncharged_and_it_says_why(world: World) -> None:
+    class Refused(Anonymous):
+        def get(self, visit: Visit, url: str, headers: Mapping[str, str]) -> Failure:
+            return Failure(FailureKind.LOGIN, "auth shop: no such name", 0, 3600.0, 0)
+
+    world.errands = Refused()
+    close = world.run("http://h/a", "http://h/b")
+    assert close is not None
+    assert (close.report.failed, close.report.block, close.release) == ("login", 3600.0, (1, 2))
+    assert close.report.why == "auth shop: no such name"
+    assert not world.outcomes
+    close = world.run("http://h/a", "http://h/b", failures=retry.GIVE_UP_FAILURES)
+    assert close is not None
+    assert world.outcomes == [Dead("login")] * 2
+    assert "auth shop: no such name" in world.stores.results[0].finals[0].detail
+
+
+def test_host_that_fails_at_an_errand_is_left_alone(world: World) -> None:
+    world.set(auth=(Form(name="shop", hosts=("http://h",), login_url="http://h/login"),))
+    world.errands = Anonymous(["http://h/login"])
+    world.site.answers["http://h/login"] = Failure(FailureKind.REFUSED)
+    close = world.run("http://h/a", "http://h/b")
+    assert close is not None
+    assert (close.report.failed, close.release) == ("refused", (1, 2))
+    assert world.site.asked == ["http://h/login"]
+    assert not world.outcomes, "its tasks are not charged"
+
+
+def test_questions_and_errands_of_a_host_that_is_given_up_leave_no_row(world: World) -> None:
+    world.site.answers["http://h/robots.txt"] = Failure(FailureKind.REFUSED, requests=0)
+    world.run(
+        "http://h/a",
+        Task(2, "http://h/.well-known/greencrawl-errand", redirects=ERRAND),
+        Task(3, "http://h/robots.txt", redirects=ROBOTS_ASKED),
+        "http://h/b",
+        failures=100,
+    )
+    assert [result.task for result in world.stores.results] == [1, 2, 3, 4]
+    assert world.outcomes[1:3] == [Done(), Done()]
+    rows = [bool(result.attempts or result.finals) for result in world.stores.results]
+    assert rows == [True, False, False, True]
+
+
 def test_host_that_asks_for_a_pause_is_never_given_up(world: World) -> None:
     world.site.answers["http://h/a"] = status(429)
     close = world.run("http://h/a", "http://h/b", failures=100)
@@ -642,6 +746,67 @@ def test_cookies_are_not_kept(world: World) -> None:
     world.run("http://h/")
     assert world.result.page is not None
     assert set(world.result.page.headers) == {"content-type", "etag"}
+
+
+def json_answer(body: str, **headers: str) -> Fetched:
+    return Fetched("", 200, {"content-type": "application/json", **headers}, body.encode())
+
+
+LIST = Source(url="http://h/list?n=2", items="urls", next="more", cursor="after")
+
+
+def test_page_of_a_source_names_pages_and_the_next_page(world: World) -> None:
+    world.set(sources=(LIST,))
+    world.site.answers["http://h/list?n=2"] = json_answer('{"urls": ["/a", "//o/b"], "more": 7}')
+    world.run("http://h/list?n=2", Task(2, "http://h/other.json", 3))
+    page = world.stores.results[0].page
+    assert page is not None
+    assert [(link.url, link.depth) for link in page.links] == [
+        ("http://h/list?n=2&after=7", 0),
+        ("http://h/a", 1),
+    ]
+    assert page.body
+    assert world.site.headers[-2]["accept"] == "application/json,*/*;q=0.5"
+    assert world.site.headers[-1]["accept"].startswith("text/html")
+
+
+def test_page_of_a_source_that_cannot_be_read_is_a_dead_letter(world: World) -> None:
+    world.set(sources=(LIST,))
+    world.site.answers["http://h/list?n=2"] = html("<a href=/x>log in</a>")
+    world.run("http://h/list?n=2", "http://h/list?n=2&after=1")
+    assert world.outcomes == [Dead("parse"), Done(kind="gone")]
+    final = world.stores.results[0].finals[0]
+    assert "not JSON" in final.detail
+    assert world.stores.results[0].page is None
+
+
+def test_source_that_moved_is_a_dead_letter_and_its_list_may_redirect_within(world: World) -> None:
+    world.set(sources=(LIST,))
+    world.site.answers["http://h/list?n=2"] = status(301, location="https://h/list?n=2")
+    within = "http://h/list?n=2&after=2"
+    world.site.answers["http://h/list?n=2&after=1"] = status(302, location=within)
+    world.run("http://h/list?n=2", "http://h/list?n=2&after=1")
+    assert world.outcomes[0] == Dead("redirect")
+    assert "elsewhere, at https://h/list?n=2" in world.stores.results[0].finals[0].detail
+    page = world.stores.results[1].page
+    assert page is not None
+    assert [link.url for link in page.links] == [within]
+
+
+def test_source_without_content_is_an_empty_page(world: World) -> None:
+    world.set(sources=(LIST,))
+    world.site.answers["http://h/list?n=2"] = status(204)
+    world.run("http://h/list?n=2")
+    assert world.outcomes == [Done(stored=False)]
+
+
+def test_list_is_read_under_the_marker(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.set(sources=(LIST,))
+    marked: list[object] = []
+    monkeypatch.setattr(Listing, "read", lambda *_, **__: marked.append(world.marker.suspect()))
+    world.site.answers["http://h/list?n=2"] = json_answer("{}")
+    world.run("http://h/list?n=2")
+    assert [type(one) for one in marked] == [Suspect]
 
 
 def test_nofollow_header_is_honoured(world: World) -> None:

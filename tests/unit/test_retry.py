@@ -102,6 +102,28 @@ def test_retry_after_is_read_as_seconds_and_as_a_date(
     assert failure.retry_after == seconds
 
 
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"x_rate_limit_reset": str(NOW + 840)}, 840),
+        ({"x_ratelimit_reset": str(NOW - 3)}, 0),
+        ({"x_rate_limit_reset": str(NOW + 3840), "date": formatdate(NOW + 3000, usegmt=True)}, 840),
+        ({"x_rate_limit_reset": str(NOW + 840), "retry_after": "5"}, 5),
+        ({"x_rate_limit_reset": "60"}, None),
+        ({"x_rate_limit_reset": "soon"}, None),
+    ],
+)
+def test_end_of_a_rate_limit_is_read_where_nothing_else_is_said(
+    headers: dict[str, str], seconds: float | None
+) -> None:
+    failure = classify(fetched(429, **headers))
+    assert failure is not None
+    assert failure.retry_after == seconds
+    unlimited = classify(fetched(503, **{**headers, "retry_after": "soon"}))
+    assert unlimited is not None
+    assert unlimited.retry_after is None
+
+
 @given(st.text())
 def test_no_retry_after_header_can_break_the_reading(text: str) -> None:
     failure = classify(fetched(429, retry_after=text))

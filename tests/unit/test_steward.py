@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from store.mysql.notes import notes
 from store.mysql.observe import Following, Observation
 from store.mysql.register import Reign
-from store.mysql.steward import JOINED, Steward, notes
+from store.mysql.standing import JOINED
+from store.mysql.steward import Steward
 from store.mysql.topology import parse
 
 URL = "mysql://u:p@m1,m2/db?replicas=r1"

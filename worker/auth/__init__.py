@@ -1,30 +1,39 @@
 """Authentication: what a request carries to prove who is asking.
 
-Credentials belong to an origin (scheme, host and port) and go to no other: neither to another
-host a page links to, nor to the same one without TLS, nor after a redirect elsewhere – because the
-headers are asked for anew for every URL that is fetched.
+Credentials belong to origins (scheme, host and port) and go to no other: neither to another
+host a page links to, nor to the same one without TLS, nor after a redirect elsewhere – because
+what is sent is asked for anew for every URL that is fetched.
+
+======================  ===========================================================================
+``base``                the words: kind, grant, a user's own :class:`Login`
+``keeper``              when to log in, and what an answer says about it
+``kinds``               from an entry to one of ``basic digest bearer form own oauth1 oauth2``
+``secrets``             passwords and keys, from the environment or a file of mode 0600
+``vault``, ``sealing``  what logins leave behind, shared by all workers
+``transport``           ``requests`` over the paced requests of a host session
+``errands``             requests to other hosts, sent by whoever holds those
+======================  ===========================================================================
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
 
-from worker.auth.basic import Basic, load
+from schema.records import Failure, Fetched
+from worker.auth.base import Cookie, Grant, Login, LoginFailed, LoginRefused
 
-
-class Authenticator(Protocol):
-    """Gives the headers that authenticate a request."""
-
-    def headers(self, url: str) -> dict[str, str]:
-        """Headers for the canonical ``url``; none where its origin has no credentials."""
+if TYPE_CHECKING:
+    from worker.visit import Visit
 
 
-class Anonymous:
-    """No credentials for anybody."""
+class Authenticated(Protocol):
+    """Asks for pages with whatever proves that we may have them: ``worker.auth.keeper.Keeper``."""
 
-    def headers(self, url: str) -> dict[str, str]:
-        """No headers."""
-        return {}
+    def get(self, visit: Visit, url: str, headers: Mapping[str, str]) -> Fetched | Failure: ...
+
+    def serve(self, visit: Visit) -> int:
+        """Send what logins of others need of the visit's host; returns how many requests."""
 
 
-__all__ = ["Anonymous", "Authenticator", "Basic", "load"]
+__all__ = ["Authenticated", "Cookie", "Grant", "Login", "LoginFailed", "LoginRefused"]

@@ -8,15 +8,20 @@ when to log in; kinds only know how.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-import requests
+import msgspec
 from msgspec import Struct, field
 
 from schema.auth import Auth
 from schema.errors import GreencrawlError
 from schema.records import Failure, Fetched
+from worker.retry import REDIRECTS
+
+if TYPE_CHECKING:  # a worker without logins does without its memory
+    import requests
 
 Verdict = Literal["in", "again", "out"]
 """What an answer says: we are in; ask once more with what was just learnt (a challenge); or the
@@ -52,15 +57,18 @@ class Cookie(Struct, frozen=True):
     host_only: bool = True
     expires: int = 0
 
+    def __repr__(self) -> str:
+        return f"Cookie({self.name} of {self.domain})"
+
 
 class Grant(Struct, kw_only=True):
     """What a login left behind, or that it was refused. Secret as a whole: sealed or mode 0600.
 
     ``account`` is whom it was made for (user name or client id): another one in the secrets makes
     it void. ``generation`` rises with every login and refresh. ``token`` is a token endpoint's
-    answer. ``refused`` says why the last login was refused; then nothing is asked before
-    ``until_ms``, unless ``secrets_digest`` is no longer that of the secrets. ``alarms`` counts
-    logins in a row that pages did not accept (see ``worker.auth.keeper``).
+    answer. ``refused`` says why the last login was refused, ``refusals`` how often it was in a row;
+    then nothing is asked before ``until_ms``, unless ``secrets_digest`` is no longer that of the
+    secrets.
     """
 
     account: str
@@ -73,7 +81,21 @@ class Grant(Struct, kw_only=True):
     refused: str = ""
     until_ms: int = 0
     secrets_digest: str = ""
-    alarms: int = 0
+    refusals: int = 0
+
+    def __repr__(self) -> str:
+        return f"Grant({self.account}, generation {self.generation})"
+
+
+def name_of(entry: Auth) -> str:
+    """Under what an entry's state is kept: its name, and a hash of what it says.
+
+    Entries that differ in ``hosts`` and ``skip`` alone share a login; any other change begins anew.
+    """
+    said = msgspec.to_builtins(entry)
+    del said["hosts"], said["skip"]
+    text = msgspec.json.encode(said, order="deterministic")
+    return f"{entry.name}-{hashlib.sha256(text).hexdigest()[:12]}"
 
 
 class Kind(Protocol):
@@ -107,8 +129,11 @@ class Kind(Protocol):
         carries the proof.
         """
 
-    def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict:
-        """What an answer to a request so proven says. ``fetched.url`` is the canonical URL."""
+    def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict | Failure:
+        """What an answer to a request so proven says. ``fetched.url`` is the canonical URL.
+
+        A failure is what the status does not say by itself: that we were too fast, say.
+        """
 
 
 class Login:
@@ -133,4 +158,10 @@ class Login:
     def logged_out(self, fetched: Fetched) -> bool:
         """Whether an answer shows that we are no longer in; by default 401, a redirect to
         ``login_url``, or a page with a form that asks for a password and is sent there."""
-        raise NotImplementedError
+        from worker.auth import page  # which reads HTML: not every process needs that
+
+        if fetched.status == 401:
+            return True
+        if fetched.status in REDIRECTS:
+            return page.redirects_to(fetched, self.login_url)
+        return page.asks_for_login(fetched, self.login_url, page.Known())

@@ -5,19 +5,27 @@ The file is TOML, a table an origin::
     ["https://intranet.example.org"]
     username = "crawler"
     password = "…"
+
+Its other tables are secrets of crawls' entries (``worker.auth.secrets``).
 """
 
 from __future__ import annotations
 
-import os
-import stat
-import tomllib
 from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import schema.auth
 from schema.errors import InvalidConfig, InvalidUrl
+from schema.origins import Origins
+from schema.records import Fetched
 from schema.urls import canonicalise, origin_of
+from worker.auth.base import Grant, LoginRefused, Verdict
+from worker.auth.secrets import tables_of
+
+if TYPE_CHECKING:
+    import requests
 
 
 class Basic:
@@ -36,8 +44,7 @@ class Basic:
             if problem:
                 problems.append((origin, problem))
                 continue
-            token = b64encode(f"{username}:{password}".encode()).decode()
-            self._headers[origin_of(canonicalise(origin))] = f"Basic {token}"
+            self._headers[origin_of(canonicalise(origin))] = _header(username, password)
         if problems:
             raise InvalidConfig(problems)
 
@@ -50,42 +57,76 @@ class Basic:
         return {} if value is None else {"Authorization": value}
 
 
+class BasicKind:
+    """HTTP Basic for the origins of a crawl's entry. Secrets: username, password.
+
+    Raises LoginRefused for a name or a password that cannot be sent so.
+    """
+
+    logs_in = False
+
+    def __init__(self, entry: schema.auth.Basic, secrets: Mapping[str, str]) -> None:
+        self.entry = entry
+        self.account = secrets["username"]
+        wrong = _unsendable(self.account, secrets["password"])
+        if wrong:
+            raise LoginRefused(wrong)
+        self._origins = Origins(entry.hosts)
+        self._header = _header(self.account, secrets["password"])
+
+    def __repr__(self) -> str:
+        return f"BasicKind({self.entry.name})"
+
+    def log_in(self, session: requests.Session, old: Grant | None) -> Grant:
+        """Never called: the secrets prove it, request by request."""
+        raise NotImplementedError
+
+    def prove(
+        self, url: str, headers: Mapping[str, str], grant: Grant | None
+    ) -> tuple[str, dict[str, str]]:
+        """``Authorization`` for the entry's origins."""
+        if not self._origins.hold(url):
+            return url, dict(headers)
+        return url, {**headers, "Authorization": self._header}
+
+    def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict:
+        """Out where the site does not accept the name and the password."""
+        return "out" if fetched.status == 401 else "in"
+
+
 def load(path: Path) -> Basic:
-    """Read credentials from a TOML file: see the module's text.
+    """Read the credentials of origins from a TOML file: see the module's text.
 
     Raises InvalidConfig when the file cannot be read, is not such a TOML, or may be read or
     written by others than its owner (``chmod 600`` mends that).
     """
-    try:
-        with path.open("rb") as file:
-            # Asked of the open file, not of the path, which could be exchanged in between.
-            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-                raise InvalidConfig([(str(path), "holds passwords: allow it to its owner only")])
-            tables = tomllib.load(file)
-    except OSError as error:
-        raise InvalidConfig([(str(path), error.strerror or "cannot be read")]) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        # Without its cause, whose message may quote a line with a password.
-        raise InvalidConfig([(str(path), "is not valid TOML")]) from None
-    return Basic({origin: _pair(origin, table) for origin, table in tables.items()})
+    tables = tables_of(path)
+    return Basic({name: _pair(name, table) for name, table in tables.items() if "://" in name})
 
 
-def _pair(origin: str, table: object) -> tuple[str, str]:
-    if isinstance(table, dict) and table.keys() == {"username", "password"}:
-        username, password = table["username"], table["password"]
-        if isinstance(username, str) and isinstance(password, str):
-            return username, password
-    raise InvalidConfig([(origin, "needs username and password, as strings, and nothing else")])
+def _pair(origin: str, table: Mapping[str, str]) -> tuple[str, str]:
+    if table.keys() == {"username", "password"}:
+        return table["username"], table["password"]
+    raise InvalidConfig([(origin, "needs username and password, and nothing else")])
 
 
 def _problem(origin: str, username: str, password: str) -> str:
-    """What RFC 7617, section 2, or the idea of an origin forbids here; empty if nothing."""
+    """What is wrong with credentials for an origin; empty if nothing."""
     try:
         canonical = canonicalise(origin)
     except InvalidUrl as error:
         return error.reason
     if canonical != origin_of(canonical) + "/" or "@" in origin:
         return "is no origin: give scheme, host and port only"
+    return _unsendable(username, password)
+
+
+def _header(username: str, password: str) -> str:
+    return f"Basic {b64encode(f'{username}:{password}'.encode()).decode()}"
+
+
+def _unsendable(username: str, password: str) -> str:
+    """What RFC 7617, section 2, forbids; empty if nothing."""
     if ":" in username:
         return "a user name may not hold a colon"
     if any(ord(char) < 32 or ord(char) == 127 for char in username + password):

@@ -1,0 +1,11 @@
+-- Leave a request for whoever holds the host next; see worker/auth/errands.py.
+--
+-- args  {host, id, sealed request, ms}
+-- {'OK', now}. Of more than a thousand for one host the oldest are let go of.
+local host, id, sealed, ms = args[1], args[2], args[3], args[4]
+local list = P .. ':e:' .. host
+redis.call('SET', P .. ':eq:' .. host .. ':' .. id, sealed, 'PX', ms)
+redis.call('RPUSH', list, id)
+redis.call('LTRIM', list, -1000, -1)
+redis.call('PEXPIRE', list, math.max(ms, redis.call('PTTL', list)))
+return {'OK', now}

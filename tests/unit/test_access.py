@@ -1,0 +1,199 @@
+"""A crawl's auth and sources: what is refused, and what is not fetched by somebody logged in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from schema.auth import Auth, Basic, Bearer, Form, OAuth1, OAuth2, Own, Source
+from schema.records import Crawl, CrawlOptions
+from schema.scope import Rules, check_options, compile
+
+
+def found(*entries: Auth, sources: tuple[Source, ...] = ()) -> dict[str, str]:
+    return dict(check_options(CrawlOptions(auth=entries, sources=sources)))
+
+
+def form(**given: Any) -> Form:
+    values: dict[str, Any] = {
+        "name": "shop",
+        "hosts": ("shop.example",),
+        "login_url": "https://shop.example/login",
+    }
+    return Form(**(values | given))
+
+
+def oauth2(**given: Any) -> OAuth2:
+    values: dict[str, Any] = {"name": "api", "hosts": ("api.example",)}
+    return OAuth2(**(values | given))
+
+
+GOOD: tuple[Auth, ...] = (
+    form(),
+    form(name="sso", login_url="https://login.example/", check_url="https://shop.example/me"),
+    form(name="plain", hosts=("http://a.example",), login_url="http://a.example/login"),
+    Basic(name="basic", hosts=("*.b.example", "http://127.0.0.1:8000")),
+    Bearer(name="key", hosts=("c.example",), header="X-Api-Key", prefix=""),
+    oauth2(token_url="https://d.example/token"),
+    oauth2(name="twitter", provider="twitter", grant="code", base="https://e.example"),
+    oauth2(
+        name="code",
+        grant="code",
+        token_url="https://d.example/t",
+        authorize_url="https://d.example/a",
+    ),
+    OAuth1(name="one", hosts=("f.example",)),
+    Own(name="own", hosts=("g.example",), login="mysite:MySite"),
+)
+
+
+def test_entries_that_work_have_no_problems() -> None:
+    assert found(*GOOD) == {}
+
+
+@pytest.mark.parametrize(
+    ("entry", "field", "said"),
+    [
+        (form(hosts=("shop.example", "*.com")), "auth[0].hosts[1]", "everybody"),
+        (form(login_url="/login"), "auth[0].login_url", "not a URL"),
+        (form(login_url="http://shop.example/login"), "auth[0].login_url", "without TLS"),
+        (form(login_url="https://u:p@shop.example/"), "auth[0].login_url", "password"),
+        (form(check_url="https://other.example/"), "auth[0].check_url", "does not name"),
+        (form(logged_in="("), "auth[0].logged_in", "no regular expression"),
+        (form(logged_out="(?!a)"), "auth[0].logged_out", "bounded time"),
+        (form(skip=("/out", "[")), "auth[0].skip[1]", "no regular expression"),
+        (Bearer(name="b", hosts=("a.example",), header="A B"), "auth[0].header", "no name"),
+        (Bearer(name="b", hosts=("a.example",), header="Host"), "auth[0].header", "own"),
+        (Bearer(name="b", hosts=("a.example",), prefix="\n"), "auth[0].prefix", "ASCII"),
+        (oauth2(), "auth[0].token_url", "needed"),
+        (oauth2(token_url="http://a.example/t"), "auth[0].token_url", "without TLS"),
+        (
+            oauth2(token_url="https://a.example/t", grant="code"),
+            "auth[0].authorize_url",
+            "needed",
+        ),
+        (oauth2(provider="weibo", base="https://a.example/x"), "auth[0].base", "no origin"),
+        (oauth2(token_url="https://a.example/t", base="https://a.example"), "auth[0].base", "prov"),
+        (oauth2(provider="weibo", expired="("), "auth[0].expired", "no regular expression"),
+        (
+            OAuth1(name="o", hosts=("a.example",), access_token_url="https://a.example/a"),
+            "auth[0].request_token_url",
+            "needed along",
+        ),
+        (
+            Own(name="o", hosts=("a.example",), login="m:C", login_url="x"),
+            "auth[0].login_url",
+            "not a URL",
+        ),
+    ],
+)
+def test_entry_that_cannot_work_is_named(entry: Auth, field: str, said: str) -> None:
+    problems = found(entry)
+    assert said in problems[field]
+
+
+def test_names_are_given_once() -> None:
+    assert "auth[0] already" in found(form(), form())["auth[1].name"]
+
+
+@pytest.mark.parametrize(
+    ("source", "field", "said"),
+    [
+        (Source(url="api.example", items="a"), "sources[0].url", "not a URL"),
+        (Source(url="https://a.example/", items="a["), "sources[0].items", "JMESPath"),
+        (Source(url="https://a.example/", items="a", next="]"), "sources[0].next", "JMESPath"),
+        (Source(url="https://a.example/", items="a", cursor="c"), "sources[0].cursor", "next"),
+        (Source(url="https://a.example/", items="(" * 1000), "sources[0].items", ""),
+    ],
+)
+def test_source_that_cannot_work_is_named(source: Source, field: str, said: str) -> None:
+    assert said in found(sources=(source,))[field]
+
+
+def test_source_is_given_once_and_a_right_one_has_no_problem() -> None:
+    source = Source(url="https://a.example/?x", items="data[].url", next="meta.next", cursor="c")
+    assert found(sources=(source,)) == {}
+    assert list(found(sources=(source, source))) == ["sources[1].url"]
+
+
+# -- what is not fetched
+
+
+def rules(*entries: Auth, **options: Any) -> Rules:
+    options = {"scope": "any", "auth": entries} | options
+    return compile(
+        Crawl(id=1, name="t", state="active", options=CrawlOptions(**options), roots=("*",))
+    )
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/logout",
+        "/Logout/",
+        "/account/log-out?x=1",
+        "/user/sign_out",
+        "/signoff",
+        "/admin/logout/?next=/",
+        "/index.php?action=logout",
+        "/index.php?x=1&do=delete&id=3",
+        "/admin/polls/choice/3/delete/",
+        "/items/3/remove",
+        "/abmelden",
+        "/list/unsubscribe?id=2",
+        "/cart/add-to-cart/7",
+        "/checkout",
+        "/admin/password_change/",
+    ],
+)
+def test_links_that_end_the_session_or_change_something_are_not_followed(path: str) -> None:
+    reason = rules(form()).excluded_by(f"https://shop.example{path}", 1)
+    assert reason is not None
+    assert reason.startswith("auth shop: skip pattern '")
+    assert "(?i)" not in reason
+    assert rules(form()).excluded_by(f"https://shop.example{path}", 0, seed=True) == reason
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/logo", "/blog/outlook", "/signature", "/products/removable", "/about/deletion-policy"],
+)
+def test_links_that_only_look_like_it_are_followed(path: str) -> None:
+    assert rules(form()).excluded_by(f"https://shop.example{path}", 1) is None
+
+
+def test_skip_list_holds_under_the_origins_of_its_entry_and_the_first_one_counts() -> None:
+    other = Basic(name="other", hosts=("*.example", "shop.example"), skip=("/never",))
+    given = rules(form(skip=("/secret",)), other)
+    assert given.excluded_by("https://shop.example/SECRET", 1) == (
+        "auth shop: skip pattern '/secret'"
+    )
+    assert given.excluded_by("https://shop.example/never", 1) is None, "the other entry's"
+    assert given.excluded_by("https://www.example/never", 1) == "auth other: skip pattern '/never'"
+    assert given.excluded_by("https://elsewhere.org/secret/never/logout", 1) is None
+    assert given.excluded_by("http://shop.example/secret", 1) is None, "another origin"
+
+
+def test_skip_list_looks_at_path_and_query_only() -> None:
+    given = rules(form(hosts=("logout.example",), skip=("logout",)))
+    assert given.excluded_by("https://logout.example/", 1) is None
+    assert given.excluded_by("https://logout.example/logout", 1) is not None
+
+
+def test_login_page_is_not_fetched_unless_it_is_the_start_page() -> None:
+    given = rules(form())
+    url = "https://shop.example/login?next=/a"
+    assert given.excluded_by(url, 0, seed=True) == "auth shop: the login page"
+    assert given.excluded_by("https://shop.example/loginx", 1) is None
+    start = rules(form(login_url="https://shop.example/"))
+    assert start.excluded_by("https://shop.example/", 1) is None
+
+
+def test_empty_skip_list_keeps_nothing_out() -> None:
+    assert rules(form(skip=())).excluded_by("https://shop.example/logout", 1) is None
+
+
+def test_crawl_without_auth_has_nothing_to_skip() -> None:
+    assert rules().skips == ()
+    assert rules().excluded_by("https://shop.example/logout", 1) is None

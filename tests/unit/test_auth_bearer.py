@@ -1,0 +1,141 @@
+"""Tokens and API keys: where they go, and that they do not come back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from schema.auth import Basic, Bearer
+from schema.records import Fetched
+from worker.auth.base import LoginRefused
+from worker.auth.kinds import make
+
+TOKEN = "s3cr3t/token+1=&x"
+QUOTED = "s3cr3t%2Ftoken%2B1%3D%26x"
+
+
+def kind(token: str = TOKEN, **given: Any) -> Any:
+    return make(Bearer(name="api", hosts=("a.example",), **given), {"token": token})
+
+
+def test_token_goes_in_its_header_to_its_origins_only() -> None:
+    assert kind().prove("https://a.example/", {"x": "y"}, None) == (
+        "https://a.example/",
+        {"x": "y", "Authorization": f"Bearer {TOKEN}"},
+    )
+    own = kind(header="X-Api-Key", prefix="")
+    assert own.prove("https://a.example/", {}, None)[1] == {"X-Api-Key": TOKEN}
+    for url in ("http://a.example/", "https://b.example/", "https://a.example:8443/"):
+        assert kind().prove(url, {"x": "y"}, None) == (url, {"x": "y"})
+        assert kind(query="key").prove(url, {}, None) == (url, {})
+
+
+@pytest.mark.parametrize(
+    ("url", "sent"),
+    [
+        ("https://a.example/", f"https://a.example/?key={QUOTED}"),
+        ("https://a.example/p?x=1", f"https://a.example/p?x=1&key={QUOTED}"),
+        ("https://a.example/p?key=theirs&x=1", f"https://a.example/p?x=1&key={QUOTED}"),
+        ("https://a.example/p?x=1&key=theirs", f"https://a.example/p?x=1&key={QUOTED}"),
+        ("https://a.example/p?monkey=1", f"https://a.example/p?monkey=1&key={QUOTED}"),
+    ],
+)
+def test_token_goes_as_the_last_parameter(url: str, sent: str) -> None:
+    assert kind(query="key").prove(url, {"x": "y"}, None) == (sent, {"x": "y"})
+
+
+def answer(body: str = "", url: str = "https://a.example/p", **headers: str) -> Fetched:
+    return Fetched(url=url, status=200, headers=headers, body=body.encode())
+
+
+def test_key_in_the_query_does_not_come_back() -> None:
+    given = kind(query="key")
+    page = answer(
+        f"<a href='/p?page=2&amp;key={QUOTED}'>next</a><a href='/q?key={QUOTED}&amp;page=3'>…</a>"
+        f'{{"next": "/p?key={QUOTED}&page=2", "self": "/p?a=1\\u0026key={QUOTED}\\u0026b=2"}}'
+        f" {TOKEN}",
+        url=f"https://a.example/p?key={QUOTED}",
+        location=f"/next?key={QUOTED}&x=1",
+        link=f'<https://a.example/p?page=2&key={QUOTED}>; rel="next"',
+        other="untouched ?key=theirs",
+    )
+    assert given.judge(page, None) == "in"
+    assert page.url == "https://a.example/p"
+    assert page.headers == {
+        "location": "/next?x=1",
+        "link": '<https://a.example/p?page=2>; rel="next"',
+        "other": "untouched ?key=theirs",
+    }
+    assert page.body.decode() == (
+        "<a href='/p?page=2'>next</a><a href='/q?page=3'>…</a>"
+        '{"next": "/p?page=2", "self": "/p?a=1\\u0026b=2"} [token]'
+    )
+
+
+@pytest.mark.parametrize("form", [TOKEN, QUOTED, "s3cr3t\\/token+1=&x", "s3cr3t/token+1=&amp;x"])
+def test_token_that_a_page_repeats_is_not_kept(form: str) -> None:
+    page = answer(f"you sent {form}!", server=f"echo {TOKEN}")
+    kind().judge(page, None)
+    assert page.body == b"you sent [token]!"
+    assert page.headers == {"server": "echo [token]"}
+
+
+def test_body_without_the_token_is_left_as_it_is() -> None:
+    page = answer("ä ?key=theirs", url="https://a.example/?key=theirs")
+    body = page.body
+    kind(query="key").judge(page, None)
+    assert page.body is body
+    assert page.url == "https://a.example/?key=theirs"
+
+
+def test_token_as_short_as_a_word_is_looked_for_as_a_parameter_only() -> None:
+    page = answer("demo and /p?key=demo&x=1")
+    kind("demo", query="key").judge(page, None)
+    assert page.body == b"demo and /p?x=1"
+
+
+def test_refused_token_is_out() -> None:
+    page = answer()
+    page.status = 401
+    assert kind().judge(page, None) == "out"
+
+
+@pytest.mark.parametrize("token", ["", "zq\nzq", " zq", "zq ", "ключ"])
+def test_token_that_cannot_be_sent_is_refused_without_showing_it(token: str) -> None:
+    with pytest.raises(LoginRefused) as caught:
+        kind(token)
+    assert not token.strip() or token.strip() not in str(caught.value)
+
+
+def test_token_in_no_repr() -> None:
+    assert "s3cr3t" not in repr(kind())
+
+
+# -- Basic
+
+
+def basic(name: str = "Aladdin", password: str = "open sesame") -> Any:
+    entry = Basic(name="b", hosts=("a.example",))
+    return make(entry, {"username": name, "password": password})
+
+
+def test_basic_goes_to_its_origins_only() -> None:
+    sent = {"Authorization": "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="}
+    assert basic().prove("https://a.example/x", {}, None) == ("https://a.example/x", sent)
+    assert basic().prove("http://a.example/x", {"x": "y"}, None)[1] == {"x": "y"}
+    assert basic().account == "Aladdin"
+    assert not basic().logs_in
+
+
+def test_basic_that_is_not_accepted_is_out() -> None:
+    page = answer()
+    assert basic().judge(page, None) == "in"
+    page.status = 401
+    assert basic().judge(page, None) == "out"
+
+
+@pytest.mark.parametrize(("name", "password"), [("a:b", "x"), ("a", "x\n"), ("a\x7f", "x")])
+def test_basic_that_cannot_be_sent_is_refused(name: str, password: str) -> None:
+    with pytest.raises(LoginRefused):
+        basic(name, password)

@@ -1,0 +1,309 @@
+"""HTTP Digest: by the examples of the RFC, and against a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from schema.auth import Digest
+from schema.records import Fetched
+from tests.support.lighttpd import USERNAME, Lighttpd
+from worker.auth.base import Kind, LoginRefused, Verdict
+from worker.auth.digest import DigestKind, answer, challenges, strongest
+from worker.auth.kinds import make
+
+# -- RFC 7616, section 3.9
+
+ONE = (
+    'realm="http-auth@example.org", qop="auth, auth-int", algorithm={algorithm}, '
+    'nonce="7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v", '
+    'opaque="FQhe/qaU925kfnzjCev0ciny7QMkPqMAFRtzCUYo5tdS"'
+)
+CNONCE = "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "response"),
+    [
+        ("MD5", "8ca523f5e9506fed4657c9700eebdbec"),
+        ("SHA-256", "753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1"),
+    ],
+)
+def test_first_example_of_the_rfc(algorithm: str, response: str) -> None:
+    challenge = strongest("Digest " + ONE.format(algorithm=algorithm))
+    assert challenge is not None
+    sent = answer(challenge, "Mufasa", "Circle of Life", "GET", "/dir/index.html", CNONCE)
+    assert sent == (
+        'Digest username="Mufasa", realm="http-auth@example.org", '
+        'nonce="7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v", uri="/dir/index.html", '
+        f'response="{response}", algorithm={algorithm}, qop=auth, nc=00000001, cnonce="{CNONCE}", '
+        'opaque="FQhe/qaU925kfnzjCev0ciny7QMkPqMAFRtzCUYo5tdS"'
+    )
+
+
+def test_second_example_of_the_rfc_hashes_the_name() -> None:
+    """Its response is that of erratum 4897: the RFC's own is of another hash."""
+    challenge = strongest(
+        'Digest realm="api@example.org", qop="auth", algorithm=SHA-512-256, '
+        'nonce="5TsQWLVdgBdmrQ0XsxbDODV+57QdFR34I9HAbC/RVvkK", '
+        'opaque="HRPCssKJSGjCrkzDg8OhwpzCiGPChXYjwrI2QmXDnsOS", charset=UTF-8, userhash=true'
+    )
+    assert challenge is not None
+    sent = answer(
+        challenge,
+        "J\u00e4s\u00f8n Doe",
+        "Secret, or not?",
+        "GET",
+        "/doe.json",
+        "NTg6RKcb9boFIAS3KrFK9BGeh+iDa/sm6jUMp2wds69v",
+    )
+    assert 'username="793263caabb707a56211940d90411ea4a575adeccb7e360aeb624ed06ece9b0b"' in sent
+    assert 'response="3798d4131c277846293534c3edc11bd8a5e4cdcbff78b05db9d95eeb1cec68a5"' in sent
+    assert "userhash=true" in sent
+
+
+def test_example_of_rfc_2617_and_2069() -> None:
+    header = (
+        'Digest realm="testrealm@host.com", {qop}nonce="dcd98b7102dd2f0e8b11d0f600bfb0c093", '
+        'opaque="5ccc069c403ebaf9f0171e9517f40e41"'
+    )
+    new, old = (
+        strongest(header.format(qop='qop="auth,auth-int", ')),
+        strongest(header.format(qop="")),
+    )
+    assert new is not None
+    assert old is not None
+    given = ("Mufasa", "Circle Of Life", "GET", "/dir/index.html", "0a4f113b")
+    assert 'response="6629fae49393a05397450978507c4ef1"' in answer(new, *given)
+    sent = answer(old, *given)
+    assert 'response="670fd8c2df070c60b045671b8b24ff02"' in sent
+    assert "cnonce" not in sent
+    assert "algorithm" not in sent
+
+
+def test_nonce_is_counted() -> None:
+    challenge = strongest('Digest realm="r", qop="auth", nonce="n"')
+    assert challenge is not None
+    sent = [answer(challenge, "u", "p", "GET", "/") for _ in range(3)]
+    assert ["nc=00000001" in sent[0], "nc=00000002" in sent[1], "nc=00000003" in sent[2]] == [
+        True
+    ] * 3
+    assert len({text.split("cnonce=")[1] for text in sent}) == 3
+
+
+def test_names_beyond_ascii_are_sent_as_the_server_wants_them() -> None:
+    header = 'Digest realm="r", qop="auth", nonce="n"'
+    utf8, plain = strongest(f"{header}, charset=UTF-8"), strongest(header)
+    assert utf8 is not None
+    assert plain is not None
+    assert "username*=UTF-8''J%C3%A4s%C3%B8n%20Doe, " in answer(utf8, "Jäsøn Doe", "p", "GET", "/")
+    sent = answer(plain, "Jäsøn", "p", "GET", "/").encode("latin-1")
+    assert sent.startswith(b'Digest username="J\xc3\xa4s\xc3\xb8n", ')
+
+
+def test_quotes_are_escaped() -> None:
+    challenge = strongest(r'Digest realm="a \"b\" \\c", nonce="n"')
+    assert challenge is not None
+    assert challenge.realm == 'a "b" \\c'
+    assert r'username="u\"\\", realm="a \"b\" \\c"' in answer(challenge, 'u"\\', "p", "GET", "/")
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        ('Digest realm="r", nonce="n", algorithm=MD5, Digest realm="r", nonce="m", '
+         'algorithm=SHA-256', "m"),
+        ('Digest realm="r", nonce="n", algorithm=SHA-256, Digest realm="r", nonce="m"', "n"),
+        ('Basic realm="r, nonce=x", Digest realm="r", nonce="n"', "n"),
+        ('Negotiate, NTLM TlRMTVNTUAA=, Digest realm="r",nonce="n"', "n"),
+        ('DIGEST REALM="r" , NONCE = n', "n"),
+        ('Digest realm="r", nonce="n", algorithm=MD5-sess, qop="auth"', "n"),
+        ('Digest realm="r", nonce="n", algorithm=SHA3', None),
+        ('Digest realm="r", nonce="n", qop="auth-int"', None),
+        ('Digest realm="r"', None),
+        ('Basic realm="r"', None),
+        ("", None),
+        ("Digest", None),
+        ('Digest realm="r', None),
+    ],
+)  # fmt: skip
+def test_strongest_challenge_that_can_be_answered_is(header: str, found: str | None) -> None:
+    challenge = strongest(header)
+    assert (challenge and challenge.nonce) == found
+
+
+@pytest.mark.parametrize("filling", [" ", ",", " ,", '"', "\\", "a ", "a= ", 'a="', "=", "a=b "])
+def test_hostile_header_is_read_in_linear_work(filling: str) -> None:
+    """What is quadratic takes minutes here; the session's own bound on headers is 64 KiB."""
+    for header in (f"Digest {filling * 60_000}", f"Digest a{filling * 60_000}=", filling * 60_000):
+        list(challenges(header[:200_000]))
+
+
+# -- verdicts
+
+
+def kind(username: str = "user", password: str = "geheim") -> DigestKind:
+    entry = Digest(name="d", hosts=("a.example",))
+    made = make(entry, {"username": username, "password": password})
+    assert isinstance(made, DigestKind)
+    return made
+
+
+URL = "https://a.example/x?y=1"
+
+
+def challenged(nonce: str, url: str = URL, more: str = "", realm: str = "r") -> Fetched:
+    value = f'Digest realm="{realm}", qop="auth", nonce="{nonce}"{more}'
+    return Fetched(url, 401, {"www-authenticate": value}, b"")
+
+
+def asked(given: DigestKind, url: str = URL) -> str:
+    return given.prove(url, {}, None)[1].get("Authorization", "")
+
+
+def test_first_request_learns_the_challenge_and_later_ones_know_it() -> None:
+    given = kind()
+    assert asked(given) == ""
+    assert given.judge(challenged("n"), None) == "again"
+    assert 'nonce="n"' in asked(given)
+    assert 'uri="/x?y=1"' in asked(given)
+    assert given.judge(Fetched(URL, 200, {}, b""), None) == "in"
+    assert 'nonce="n"' in asked(given, "https://a.example/other")
+
+
+def test_wrong_password_is_out_and_no_loop() -> None:
+    given = kind()
+    asked(given)
+    assert given.judge(challenged("1"), None) == "again"
+    asked(given)
+    assert given.judge(challenged("2"), None) == "out"
+    verdicts = []
+    for number in range(3, 9):
+        asked(given)
+        verdicts.append(given.judge(challenged(str(number)), None))
+    assert verdicts == ["again", "out"] * 3, "an old nonce may have been the matter, each time"
+
+
+def test_stale_nonce_is_replaced_but_not_for_ever() -> None:
+    given = kind()
+    verdicts = []
+    for number in range(6):
+        asked(given)
+        verdicts.append(given.judge(challenged(str(number), more=", stale=TRUE"), None))
+    assert verdicts == ["again", "again", "out"] * 2
+
+
+def test_another_realm_of_the_origin_gets_its_own_answer() -> None:
+    given = kind()
+    asked(given)
+    given.judge(challenged("n"), None)
+    asked(given)
+    given.judge(Fetched(URL, 200, {}, b""), None)
+    asked(given, "https://a.example/b/")
+    assert given.judge(challenged("m", "https://a.example/b/", realm="b"), None) == "again"
+    assert 'realm="b"' in asked(given, "https://a.example/b/")
+
+
+def test_challenge_that_another_request_learnt_meanwhile_is_not_overwritten_by_an_older() -> None:
+    given = kind()
+    first, second = "https://a.example/1", "https://a.example/2"
+    asked(given, first)
+    asked(given, second)
+    assert given.judge(challenged("new", first), None) == "again"
+    asked(given, first)
+    assert given.judge(challenged("late", second), None) == "again"
+    assert 'nonce="new"' in asked(given, second)
+
+
+def test_next_nonce_is_taken_from_the_answer() -> None:
+    given = kind()
+    asked(given)
+    given.judge(challenged("n"), None)
+    asked(given)
+    info = {"authentication-info": 'rspauth="x", nextnonce="m"'}
+    assert given.judge(Fetched(URL, 200, info, b""), None) == "in"
+    assert 'nonce="m"' in asked(given)
+
+
+def test_refusal_without_a_challenge_is_out() -> None:
+    given = kind()
+    asked(given)
+    assert (
+        given.judge(Fetched(URL, 401, {"www-authenticate": 'Basic realm="r"'}, b""), None) == "out"
+    )
+    assert given.judge(Fetched(URL, 401, {}, b""), None) == "out"
+
+
+def test_other_origins_get_nothing_and_teach_nothing() -> None:
+    given = kind()
+    for url in ("http://a.example/", "https://b.example/"):
+        assert asked(given, url) == ""
+        assert given.judge(challenged("n", url), None) == "in"
+        assert asked(given, url) == ""
+
+
+def test_requests_without_an_answer_are_forgotten() -> None:
+    given = kind()
+    for number in range(10_100):
+        asked(given, f"https://a.example/{number}")
+    assert len(given._under_way) <= 10_000
+
+
+def test_secrets_are_checked_and_not_shown() -> None:
+    with pytest.raises(LoginRefused) as caught:
+        kind(password="geheim\n")
+    assert "geheim" not in str(caught.value)
+    assert "geheim" not in repr(kind())
+
+
+# -- a real server
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lighttpd]:
+    with Lighttpd(tmp_path_factory.mktemp("lighttpd") / "archive") as archive:
+        yield archive
+
+
+def visits(given: Kind, urls: list[str]) -> list[tuple[Verdict, int]]:
+    """Each URL as the keeper asks for it: once more after a challenge."""
+    found = []
+    for url in urls:
+        for _ in range(2):
+            target, headers = given.prove(url, {}, None)
+            # As the download sends it; requests would encode the header by itself.
+            raw = {name: value.encode("latin-1") for name, value in headers.items()}
+            got = requests.get(target, headers=raw, timeout=10)
+            names = {name.lower(): value for name, value in got.headers.items()}
+            verdict = given.judge(Fetched(url, got.status_code, names, got.content), None)
+            found.append((verdict, got.status_code))
+            if verdict != "again":
+                break
+    return found
+
+
+@pytest.mark.parametrize("algorithm", ["MD5", "SHA-256"])
+def test_real_server_lets_in_counts_and_replaces_its_nonces(
+    archive: Lighttpd, algorithm: str
+) -> None:
+    origin = archive.url(algorithm).rstrip("/")
+    secrets = {"username": USERNAME, "password": archive.password}
+    given = make(Digest(name="d", hosts=(origin,)), secrets)
+    pages = [f"{origin}/{number}.html?a=b,c" for number in range(1, 4)]
+    assert visits(given, pages) == [("again", 401), *[("in", 200)] * 3]
+    archive.let_nonces_age()
+    assert visits(given, pages) == [("again", 401), *[("in", 200)] * 3]
+    archive.stop()
+    used = archive.digests(algorithm)[-7:]
+    archive.start()
+    assert [one["nc"] for one in used] == [f"{count:08x}" for count in (1, 2, 3, 4, 1, 2, 3)]
+    assert len({one["nonce"] for one in used}) == 2
+
+
+@pytest.mark.parametrize("algorithm", ["MD5", "SHA-256"])
+def test_real_server_keeps_a_wrong_password_out(archive: Lighttpd, algorithm: str) -> None:
+    origin = archive.url(algorithm).rstrip("/")
+    given = make(Digest(name="d", hosts=(origin,)), {"username": USERNAME, "password": "falsch"})
+    assert visits(given, [f"{origin}/1.html"]) == [("again", 401), ("out", 401)]

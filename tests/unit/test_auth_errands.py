@@ -1,0 +1,320 @@
+"""Requests of logins that lead over several hosts: real hosts, a real Redis, sessions of both."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gevent
+import pytest
+from cryptography.fernet import Fernet, InvalidToken
+from gevent.event import Event
+
+from broker.frontier import Frontier
+from schema.clock import monotonic
+from schema.records import (
+    ERRAND,
+    Crawl,
+    CrawlOptions,
+    Failure,
+    FailureKind,
+    Fetched,
+    LeaseRequest,
+    Session,
+)
+from store import open_store
+from tests.support.raw_server import RawServer, answer
+from tests.support.redis_server import RedisServer
+from worker.auth import errands
+from worker.auth.errands import Errands
+from worker.auth.transport import session_over
+from worker.crawls import CrawlContext, context_of
+from worker.download import Downloader
+from worker.sessions import Held
+from worker.visit import Visit, VisitOver
+
+LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
+KEY = Fernet.generate_key()
+
+
+def unsealer(fernet: Fernet) -> Callable[[bytes], bytes]:
+    def unseal(sealed: bytes) -> bytes:
+        try:
+            return fernet.decrypt(sealed)
+        except InvalidToken as error:
+            raise ValueError("another key") from error
+
+    return unseal
+
+
+@dataclass
+class Rig:
+    """Two processes' views of one frontier, and visits of its hosts."""
+
+    mine: Frontier
+    theirs: Frontier
+    context: CrawlContext
+    downloader: Downloader
+    now: float = 1000.0
+    stopping: Event = field(default_factory=Event)
+
+    def errands(self, frontier: Frontier, key: bytes = KEY) -> Errands:
+        fernet = Fernet(key)
+        return Errands(frontier, fernet.encrypt, unsealer(fernet), clock=lambda: self.now)
+
+    def visit(self, server: RawServer, stopping: Event | None = None, delay: float = 0.0) -> Visit:
+        session = Session(
+            session="1/h", token="0" * 16, crawl=self.context.crawl.id, revision=1,
+            host=server.url("").removeprefix("http://"), ttl=60, delay=delay, floor=delay,
+            robots_known=True, tasks=(),
+        )  # fmt: skip
+        held = Held(session, monotonic() + 60)
+        return Visit(held, self.context, self.downloader, stopping or self.stopping)
+
+
+@pytest.fixture
+def rig(redis_server: RedisServer, tmp_path: Path) -> Iterator[Rig]:
+    store = open_store(f"sqlite:///{tmp_path / 'c.sqlite'}")
+    mine = Frontier([redis_server.url], store, partitions=8, create=True)
+    mine.start()
+    theirs = Frontier([redis_server.url], store, partitions=8)
+    crawl: Crawl = store.put_crawl("a", CrawlOptions(delay=0), [])
+    mine.put_crawl(crawl)
+    downloader = Downloader(LOOPBACK, 5)
+    yield Rig(mine, theirs, context_of(crawl), downloader)
+    downloader.close()
+    for frontier in (theirs, mine):
+        frontier.stop()
+    store.close()
+
+
+def until(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
+    limit = monotonic() + seconds
+    while not (found := condition()):
+        assert monotonic() < limit, "did not happen in time"
+        gevent.sleep(0.01)
+    return found
+
+
+def ask(rig: Rig, visit: Visit, url: str, **more: Any) -> gevent.Greenlet[..., Any]:
+    """A POST to ``url`` by ``visit``, under way."""
+    asked = rig.errands(rig.mine, **more)
+    body = b"password=sesame"
+    return gevent.spawn(asked.send, visit, "POST", url, {"x-csrf": "7"}, body)
+
+
+def other_host(behaviour: Any) -> RawServer:
+    return RawServer(behaviour, host="127.0.0.2")
+
+
+def test_request_to_another_host_is_sent_by_its_session(
+    rig: Rig, redis_server: RedisServer
+) -> None:
+    with RawServer(answer()) as home, other_host(answer(b"in", Set_Cookie="sid=s3")) as away:
+        asker = rig.visit(home)
+        job = ask(rig, asker, away.url("/login"))
+        until(lambda: redis_server.client.keys("gc:{*}:eq:*"))
+        host = away.url("").removeprefix("http://")
+        request = LeaseRequest(worker="w", incarnation=1, sequence=1, wait=5)
+        (session,) = rig.mine.lease(request).sessions
+        assert session.host == host
+        assert [(t.url, t.redirects) for t in session.tasks] == [
+            (away.url("/.well-known/greencrawl-errand"), ERRAND)
+        ]
+        everything = b"".join(_values(redis_server))
+        assert b"sesame" not in everything
+        holder = rig.visit(away)
+        assert rig.errands(rig.theirs).serve(holder) == 1
+        found = job.get(timeout=5)
+        assert isinstance(found, Fetched), found
+        assert (found.status, found.body, found.cookies) == (200, b"in", ("sid=s3",))
+        assert found.url == away.url("/login")
+        assert home.requests == []
+        (head,) = away.requests
+        assert head.startswith("POST /login HTTP/1.1\r\n")
+        assert "x-csrf: 7\r\n" in head
+        assert away.bodies == [b"password=sesame"]
+        assert (holder.report().requests, asker.report().requests) == (1, 0)
+        assert not redis_server.client.keys("gc:{*}:e*"), "nothing is left behind"
+        assert rig.errands(rig.theirs).serve(holder) == 0
+
+
+def _values(server: RedisServer) -> Iterator[bytes]:
+    import redis
+
+    raw = redis.Redis(port=server.port)
+    for key in raw.keys("*"):
+        yield key + raw.dump(key)
+
+
+def test_own_host_is_asked_at_once(rig: Rig) -> None:
+    with RawServer(answer(b"in")) as home:
+        visit = rig.visit(home)
+        found = rig.errands(rig.mine).send(visit, "GET", home.url("/"), {}, b"")
+        assert isinstance(found, Fetched)
+        assert visit.report().requests == 1
+
+
+def test_whole_login_over_two_hosts(rig: Rig) -> None:
+    """The form is elsewhere, and sends one back: each host sees its own requests alone."""
+    with RawServer({"/back?t=1": answer(b"welcome", Set_Cookie="in=1")}) as home:
+        back = answer(b"", "302 Found", Location=home.url("/back?t=1"))
+        with other_host({"/form": answer(b"<form>", Set_Cookie="csrf=1"), "/go": back}) as away:
+            visit = rig.visit(home)
+            mine = rig.errands(rig.mine)
+            session = session_over(lambda *asked: mine.send(visit, *asked), {"user-agent": "t"})
+
+            def log_in() -> str:
+                session.get(away.url("/form"))
+                return str(session.post(away.url("/go"), data={"password": "sesame"}).text)
+
+            job = gevent.spawn(log_in)
+            holder, theirs = rig.visit(away), rig.errands(rig.theirs)
+            assert until(lambda: theirs.serve(holder))
+            assert until(lambda: theirs.serve(holder))
+            assert job.get(timeout=5) == "welcome"
+            assert [head.partition(" HTTP")[0] for head in away.requests] == [
+                "GET /form",
+                "POST /go",
+            ]
+            assert "Cookie: csrf=1\r\n" in away.requests[1]
+            assert [head.partition(" HTTP")[0] for head in home.requests] == ["GET /back?t=1"]
+            assert session.cookies.get("in") == "1"
+
+
+def test_two_hosts_that_need_each_other_do_not_wait_for_ever(rig: Rig) -> None:
+    with RawServer(answer(b"one")) as one, other_host(answer(b"two")) as two:
+        visits = [rig.visit(one), rig.visit(two)]
+        jobs = [ask(rig, visits[0], two.url("/")), ask(rig, visits[1], one.url("/"))]
+        # the first that is through goes on with its session, which looks before each task
+        first = gevent.wait(jobs, timeout=5, count=1)[0]
+        rig.errands(rig.mine).serve(visits[jobs.index(first)])
+        gevent.joinall(jobs, timeout=5)
+        assert [job.value.body for job in jobs if job.ready()] == [b"two", b"one"]
+
+
+def test_without_an_answer_the_asker_gives_up(rig: Rig, redis_server: RedisServer) -> None:
+    with RawServer(answer()) as home, other_host(answer()) as away:
+        job = ask(rig, rig.visit(home), away.url("/"))
+        until(lambda: redis_server.client.keys("gc:{*}:eq:*"))
+        taken = rig.theirs.errand_take(away.url("").removeprefix("http://"))
+        assert taken is not None, "by a worker that dies with it"
+        rig.now += errands.ASK_SECONDS - 1
+        gevent.sleep(0.3)
+        assert not job.ready()
+        rig.now += 1
+        failure = job.get(timeout=5)
+        assert isinstance(failure, Failure)
+        assert (failure.kind, failure.retry_after) == (FailureKind.LOGIN, 30)
+        assert "did not answer yet" in failure.detail
+        assert away.requests == []
+
+
+def test_errand_is_withdrawn_when_its_asker_must_leave(rig: Rig) -> None:
+    with RawServer(answer()) as home, other_host(answer()) as away:
+        stopping = Event()
+        job = ask(rig, rig.visit(home, stopping), away.url("/"))
+        gevent.sleep(0.2)
+        stopping.set()
+        with pytest.raises(VisitOver):
+            job.get(timeout=5)
+        assert rig.errands(rig.theirs).serve(rig.visit(away)) == 0
+        assert away.requests == []
+
+
+def test_session_that_ends_before_it_sent_leaves_the_errand_to_the_next(rig: Rig) -> None:
+    with RawServer(answer()) as home, other_host(answer(b"late")) as away:
+        job = ask(rig, rig.visit(home), away.url("/"))
+        ended = Event()
+        ended.set()
+        ending = rig.visit(away, ended)
+
+        def left() -> bool:
+            try:
+                rig.errands(rig.theirs).serve(ending)
+            except VisitOver:
+                return True
+            return False
+
+        until(left)
+        assert away.requests == []
+        assert rig.errands(rig.theirs).serve(rig.visit(away)) == 1
+        assert job.get(timeout=5).body == b"late"
+
+
+def test_failure_of_the_other_host_is_the_answer_and_ends_its_visit(rig: Rig) -> None:
+    with RawServer(answer()) as home, other_host(answer(b"", "429 Slow", Retry_After="90")) as away:
+        jobs = [ask(rig, rig.visit(home), away.url(f"/{n}")) for n in range(2)]
+        holder, theirs = rig.visit(away), rig.errands(rig.theirs)
+        until(lambda: theirs.serve(holder))
+        assert len(away.requests) == 1, "told to slow down, it is not asked again"
+        assert theirs.serve(holder) == 0
+        assert (holder.failed, holder.failure, holder.report().block) == (True, "rate_limited", 90)
+        until(lambda: any(job.ready() for job in jobs))
+        (found,) = [job.value for job in jobs if job.ready()]
+        assert (found.status, found.headers["retry-after"]) == (429, "90")
+        gevent.killall(jobs)
+    with RawServer(answer()) as home:
+        away = other_host(answer())
+        away.__exit__(None, None, None)  # nothing listens there any more
+        job = ask(rig, rig.visit(home), away.url("/"))
+        holder = rig.visit(away)
+        until(lambda: theirs.serve(holder))
+        assert job.get(timeout=5).kind is FailureKind.REFUSED
+        assert holder.failure == "refused"
+
+
+def test_workers_with_different_keys_say_what_to_do(rig: Rig) -> None:
+    with RawServer(answer()) as home, other_host(answer()) as away:
+        job = ask(rig, rig.visit(home), away.url("/"))
+        theirs = rig.errands(rig.theirs, Fernet.generate_key())
+        until(lambda: theirs.serve(rig.visit(away)))
+        failure = job.get(timeout=5)
+        assert failure.kind is FailureKind.LOGIN
+        assert "set GREENCRAWL_SESSION_KEY alike" in failure.detail
+        assert away.requests == []
+
+
+def test_request_for_one_host_is_not_sent_by_another(rig: Rig, redis_server: RedisServer) -> None:
+    """Whoever can write to Redis cannot have a login sent elsewhere."""
+    with RawServer(answer()) as home, other_host(answer()) as away:
+        job = ask(rig, rig.visit(home), away.url("/"))
+        until(lambda: redis_server.client.keys("gc:{*}:eq:*"))
+        taken = rig.theirs.errand_take(away.url("").removeprefix("http://"))
+        assert taken is not None
+        with RawServer(answer(), host="127.0.0.3") as third:
+            name = third.url("").removeprefix("http://")
+            for sealed in (taken[1], Fernet(KEY).encrypt(b"\x93no errand"), b"no seal"):
+                rig.theirs.errand_put(name, taken[0], sealed, 60)
+                assert rig.errands(rig.theirs).serve(rig.visit(third)) == 1
+            assert third.requests == away.requests == []
+        job.kill()
+
+
+def test_requests_of_errands_keep_the_hosts_pace(rig: Rig) -> None:
+    with RawServer(answer()) as home, other_host(answer()) as away:
+        jobs = [ask(rig, rig.visit(home), away.url(f"/{n}")) for n in range(3)]
+        holder, theirs = rig.visit(away, delay=0.3), rig.errands(rig.theirs)
+        began = monotonic()
+        until(lambda: theirs.serve(holder) + len(away.requests) >= 3 and len(away.requests) == 3)
+        assert monotonic() - began >= 0.6
+        gevent.joinall(jobs, timeout=5, raise_error=True)
+        assert [job.value.status for job in jobs] == [200] * 3
+
+
+def test_connections_to_redis_that_break_while_asking_cost_nothing(
+    rig: Rig, redis_server: RedisServer
+) -> None:
+    with RawServer(answer()) as home, other_host(answer(b"in")) as away:
+        job = ask(rig, rig.visit(home), away.url("/"))
+        holder, theirs = rig.visit(away), rig.errands(rig.theirs)
+        for _ in range(5):
+            gevent.sleep(0.1)
+            redis_server.client.client_kill_filter(_type="normal")
+        until(lambda: theirs.serve(holder))
+        redis_server.client.client_kill_filter(_type="normal")
+        assert job.get(timeout=5).body == b"in"
+        assert len(away.requests) == 1

@@ -1,0 +1,473 @@
+"""When a login is made and by whom, on a vault of dictionaries and a site that counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import gevent
+import pytest
+from gevent.event import Event
+
+from schema import auth
+from schema.clock import epoch_ms
+from schema.errors import InvalidConfig
+from schema.records import Crawl, CrawlOptions, Failure, FailureKind, Fetched, Session
+from worker.auth import keeper as keeping
+from worker.auth.base import Grant, LoginFailed, LoginRefused, Verdict
+from worker.auth.keeper import Keeper, Rooms
+from worker.crawls import context_of
+from worker.sessions import Held
+from worker.visit import Visit, VisitOver
+
+ENTRY = auth.Form(name="shop", hosts=("http://shop.test",), login_url="http://shop.test/login")
+PAGE = "http://shop.test/p"
+
+
+class Claim:
+    def __init__(self, vault: Vault, count: int) -> None:
+        self.vault, self.count = vault, count
+
+    def renew(self) -> bool:
+        return self.vault.holder is self
+
+    def put(self, grant: Grant) -> bool:
+        if self.vault.holder is not self:
+            return False
+        self.vault.kept = grant
+        self.vault.claims = 0
+        return True
+
+    def __enter__(self) -> Claim:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.vault.holder is self:
+            self.vault.holder = None
+
+
+class Vault:
+    """Like ``worker.auth.vault.Vault``, for one name."""
+
+    def __init__(self) -> None:
+        self.kept: Grant | None = None
+        self.holder: Claim | None = None
+        self.claims = 0
+
+    def read(self, name: str) -> Grant | None:
+        gevent.sleep(0)
+        return self.kept
+
+    def claim(self, name: str) -> Claim | None:
+        gevent.sleep(0)
+        if self.holder is not None:
+            return None
+        self.claims += 1
+        self.holder = Claim(self, self.claims)
+        return self.holder
+
+
+@dataclass
+class Secrets:
+    values: dict[str, str] = field(default_factory=lambda: {"username": "ann", "password": "1"})
+
+    def of(self, entry: auth.Auth) -> Mapping[str, str]:
+        if not self.values:
+            raise InvalidConfig([("GREENCRAWL_AUTH_SHOP_PASSWORD", "is not set")])
+        return self.values
+
+    def digest(self, entry: auth.Auth) -> str:
+        return str(sorted(self.values.items()))
+
+
+class Site:
+    """A site with one login; ``token`` is the one it accepts. What it answers to a page is ``in``
+    or the login page, by the token sent."""
+
+    def __init__(self) -> None:
+        self.token = "none"
+        self.logins: list[str] = []
+        self.pages: list[tuple[str, str]] = []
+        self.closed: set[str] = set()
+        self.sent: dict[str, str] = {}
+        self.during_login: Callable[[], None] = lambda: None
+        self.seconds: int | None = None
+
+    def fetch(self, url: str, headers: Mapping[str, str], **_: Any) -> Fetched | Failure:
+        gevent.sleep(0.001)
+        token = headers.get("x-token", "")
+        self.sent = dict(headers)
+        self.pages.append((url, token))
+        inside = token == self.token and url not in self.closed
+        return Fetched(url, 200, {}, b"inside" if inside else b"please log in")
+
+    def log_in(self, account: str) -> str:
+        self.logins.append(account)
+        gevent.sleep(0.01)
+        self.during_login()
+        self.token = f"t{len(self.logins)}"
+        return self.token
+
+
+class TokenKind:
+    logs_in = True
+
+    def __init__(self, site: Site, entry: auth.Auth, secrets: Mapping[str, str]) -> None:
+        self.site, self.entry = site, entry
+        self.account = secrets["username"]
+        self.password = secrets["password"]
+        self.renewed: list[Grant | None] = []
+
+    def log_in(self, session: Any, old: Grant | None) -> Grant:
+        if self.password == "wrong":
+            self.site.logins.append(self.account)
+            raise LoginRefused("the site says: no such password")
+        made = Grant(account="", generation=0, made_ms=0)
+        made.headers["x-token"] = self.site.log_in(f"{self.account} {old and old.generation}")
+        if self.site.seconds is not None:
+            made.expires_ms = epoch_ms() + self.site.seconds * 1000
+        return made
+
+    def prove(
+        self, url: str, headers: Mapping[str, str], grant: Grant | None
+    ) -> tuple[str, dict[str, str]]:
+        return url, {**headers, **(grant.headers if grant else {})}
+
+    def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict:
+        return "in" if fetched.body == b"inside" else "out"
+
+
+class Errands:
+    def __init__(self) -> None:
+        self.served = 0
+        self.answer: Fetched | Failure = Fetched("", 200, {}, b"")
+
+    def send(self, visit: Visit, *request: Any) -> Fetched | Failure:
+        return self.answer
+
+    def serve(self, visit: Visit) -> int:
+        self.served += 1
+        return 0
+
+
+class World:
+    def __init__(self) -> None:
+        self.vault, self.secrets = Vault(), Secrets()
+        self.site, self.errands = Site(), Errands()
+        self.stopping = Event()
+        self.now = 1000.0
+        self.kind: Callable[..., Any] = TokenKind
+
+    def keeper(self) -> Keeper:
+        return Keeper(
+            lambda: Rooms(self.vault, self.errands),
+            self.secrets,
+            make=lambda entry, secrets: self.kind(self.site, entry, secrets),
+            stopping=self.stopping,
+            clock=lambda: self.now,
+        )
+
+    def visit(self, host: str = "shop.test") -> Visit:
+        options = CrawlOptions(delay=0.0, auth=(ENTRY,))
+        crawl = Crawl(id=1, name="t", state="active", options=options, roots=(host,))
+        session = Session(
+            session=f"1/{host}", token="00000000000000aa", crawl=1, revision=1, host=host, ttl=60,
+            delay=0.0, floor=0.0, robots_known=True, tasks=(),
+        )  # fmt: skip
+        return Visit(Held(session, 1e12), context_of(crawl), self.site, self.stopping)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    with gevent.Timeout(seconds):
+        yield
+
+
+def test_a_page_goes_with_the_proof_and_other_origins_without(world: World) -> None:
+    keeper = world.keeper()
+    answer = keeper.get(world.visit(), PAGE, {"a": "b"})
+    assert isinstance(answer, Fetched)
+    assert answer.body == b"inside"
+    assert world.site.sent == {"a": "b", "x-token": "t1"}
+    for url in ("https://shop.test/p", "http://shop.test:81/p", "http://www.shop.test/p"):
+        keeper.get(world.visit(), url, {"a": "b"})
+        assert world.site.sent == {"a": "b"}
+
+
+def test_many_pages_of_several_processes_wait_for_one_login(world: World) -> None:
+    keepers = [world.keeper() for _ in range(4)]
+    with within(10):
+        flying = [
+            gevent.spawn(keeper.get, world.visit(), f"{PAGE}{i}", {})
+            for keeper in keepers
+            for i in range(25)
+        ]
+        answers = [page.get() for page in flying]
+    assert world.site.logins == ["ann None"]
+    assert [answer.body for answer in answers] == [b"inside"] * 100
+    assert world.errands.served > 0, "who waits sends what others need of the host"
+
+
+def test_a_session_lost_at_the_site_is_renewed_once_and_no_login_page_comes_back(
+    world: World,
+) -> None:
+    keepers = [world.keeper() for _ in range(3)]
+    for keeper in keepers:
+        keeper.get(world.visit(), PAGE, {})
+    world.site.token = "killed"
+    with within(10):
+        flying = [
+            gevent.spawn(keeper.get, world.visit(), f"{PAGE}{i}", {})
+            for keeper in keepers
+            for i in range(20)
+        ]
+        answers = [page.get() for page in flying]
+    assert world.site.logins == ["ann None", "ann 1"]
+    assert [answer.body for answer in answers] == [b"inside"] * 60
+
+
+def test_a_page_that_asks_for_a_login_all_the_same_fails_alone(world: World) -> None:
+    keeper = world.keeper()
+    world.site.closed = {f"{PAGE}{i}" for i in range(100)}
+    failure = keeper.get(world.visit(), f"{PAGE}0", {})
+    assert isinstance(failure, Failure)
+    assert failure.kind == FailureKind.LOGGED_OUT
+    assert len(world.site.logins) == 2
+    for i in range(1, 100):
+        failure = keeper.get(world.visit(), f"{PAGE}{i}", {})
+        assert isinstance(failure, Failure)
+        assert isinstance(keeper.get(world.visit(), PAGE, {}), Fetched)
+    assert len(world.site.logins) == 2, "they do not make it log in again and again"
+    world.now += keeping.PATIENCE_SECONDS
+    keeper.get(world.visit(), f"{PAGE}1", {})
+    assert len(world.site.logins) == 3
+    world.now += keeping.PATIENCE_SECONDS
+    keeper.get(world.visit(), f"{PAGE}1", {})
+    assert len(world.site.logins) == 3, "the wait doubles"
+
+
+def test_many_in_a_row_are_believed_whatever_was_in_vain(world: World) -> None:
+    keeper = world.keeper()
+    world.site.closed = {f"{PAGE}0"}
+    for _ in range(8):  # the wait for a single page is long by now
+        keeper.get(world.visit(), f"{PAGE}0", {})
+        world.now += keeping.PATIENCE_MOST_SECONDS
+    keeper.get(world.visit(), f"{PAGE}0", {})
+    world.now += keeping.PATIENCE_SECONDS * 10
+    assert isinstance(keeper.get(world.visit(), PAGE, {}), Fetched)
+    made = len(world.site.logins)
+    world.site.token = "killed"
+    answers = [
+        keeper.get(world.visit(), f"{PAGE}{i}", {}) for i in range(1, keeping.OUTS_IN_A_ROW + 1)
+    ]
+    assert [isinstance(answer, Failure) for answer in answers[:-1]] == [True] * (len(answers) - 1)
+    assert isinstance(answers[-1], Fetched)
+    assert len(world.site.logins) == made + 1
+
+
+def test_a_refused_login_parks_all_workers_until_the_secrets_change(world: World) -> None:
+    world.secrets.values["password"] = "wrong"
+    keepers = [world.keeper() for _ in range(2)]
+    with within(10):
+        flying = [
+            gevent.spawn(keeper.get, world.visit(), PAGE, {})
+            for keeper in keepers
+            for _ in range(9)
+        ]
+        failures = [page.get() for page in flying]
+    assert len(world.site.logins) == 1
+    assert {(failure.kind, failure.requests) for failure in failures} == {(FailureKind.LOGIN, 0)}
+    assert all("no such password" in failure.detail for failure in failures)
+    assert all(3590 < failure.retry_after <= 3600 for failure in failures)
+    assert not world.site.pages
+    world.secrets.values["password"] = "right"
+    assert isinstance(keepers[0].get(world.visit(), PAGE, {}), Fetched)
+
+
+def test_each_refusal_in_a_row_waits_twice_as_long(world: World) -> None:
+    world.secrets.values["password"] = "wrong"
+    waits = []
+    for _ in range(7):
+        failure = world.keeper().get(world.visit(), PAGE, {})
+        assert isinstance(failure, Failure)
+        waits.append(failure.retry_after)
+        assert world.vault.kept is not None
+        world.vault.kept.until_ms = epoch_ms() - 1
+    assert waits == [3600, 7200, 14400, 28800, 57600, 86400, 86400]
+
+
+def test_missing_secrets_are_this_hosts_own_matter(world: World) -> None:
+    world.secrets.values.clear()
+    failure = world.keeper().get(world.visit(), PAGE, {})
+    assert isinstance(failure, Failure)
+    assert failure.kind == FailureKind.LOGIN
+    assert "GREENCRAWL_AUTH_SHOP_PASSWORD" in failure.detail
+    assert world.vault.kept is None
+
+
+class PlainKind(TokenKind):
+    """One that the secrets alone prove."""
+
+    logs_in = False
+
+    def prove(
+        self, url: str, headers: Mapping[str, str], grant: Grant | None
+    ) -> tuple[str, dict[str, str]]:
+        return url, {**headers, "x-token": self.password}
+
+
+def test_a_host_that_accepts_the_secrets_for_no_page_is_parked(world: World) -> None:
+    world.kind = PlainKind
+    keeper = world.keeper()
+    answers = [keeper.get(world.visit(), f"{PAGE}{i}", {}) for i in range(keeping.REJECTIONS)]
+    assert [isinstance(answer, Fetched) for answer in answers[:-1]] == [True] * (len(answers) - 1)
+    parked = answers[-1]
+    assert isinstance(parked, Failure)
+    assert (parked.kind, parked.retry_after) == (FailureKind.LOGIN, keeping.REFUSED_SECONDS)
+    assert "http://shop.test accepts none of it" in parked.detail
+
+
+def test_a_page_that_does_not_accept_what_others_did_is_answered_as_it_is(world: World) -> None:
+    world.kind = PlainKind
+    world.site.token = world.secrets.values["password"]
+    world.site.closed = {f"{PAGE}{i}" for i in range(9)}
+    keeper = world.keeper()
+    assert isinstance(keeper.get(world.visit(), PAGE, {}), Fetched)
+    answers = [keeper.get(world.visit(), f"{PAGE}{i}", {}) for i in range(9)]
+    assert all(isinstance(answer, Fetched) for answer in answers)
+
+
+class AwayKind(TokenKind):
+    """Its login asks ``url``, and fails as that does."""
+
+    url = "http://shop.test/login"
+
+    def log_in(self, session: Any, old: Grant | None) -> Grant:
+        session.get(self.url)
+        raise AssertionError("the request was to fail")
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("http://shop.test/login", FailureKind.UNAVAILABLE),
+        ("http://id.test/login", FailureKind.LOGIN),
+    ],
+)
+def test_what_a_login_meets_concerns_the_host_that_it_met(
+    world: World, url: str, kind: FailureKind
+) -> None:
+    away = Failure(FailureKind.UNAVAILABLE, "HTTP 503", 503, 7.0)
+    world.site.fetch = lambda *_, **__: away  # type: ignore[method-assign]
+    world.errands.answer = away
+    world.kind = type("Away", (AwayKind,), {"url": url})
+    failure = world.keeper().get(world.visit(), PAGE, {})
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.retry_after) == (kind, 7.0)
+    assert "login of auth shop" in failure.detail
+    assert world.vault.kept is None
+    assert world.vault.holder is None
+
+
+def test_what_requests_raises_is_a_refusal_that_shows_no_url(world: World) -> None:
+    class Astray(TokenKind):
+        def log_in(self, session: Any, old: Grant | None) -> Grant:
+            session.get("gopher://shop.test/?password=sesame")
+            raise AssertionError("not reached")
+
+    world.kind = Astray
+    failure = world.keeper().get(world.visit(), PAGE, {})
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.retry_after) == (FailureKind.LOGIN, keeping.REFUSED_SECONDS)
+    assert failure.detail == "auth shop: the login: InvalidSchema"
+
+
+def test_host_that_fails_while_its_session_waits_is_asked_for_nothing_more(world: World) -> None:
+    visit = world.visit()
+    keeper = world.keeper()
+    assert world.vault.claim("another's") is not None
+
+    def serve(visit: Visit) -> int:
+        visit.fail("rate_limited", 90.0)
+        world.vault.holder = None
+        return 1
+
+    world.errands.serve = serve  # type: ignore[method-assign]
+    with within(10), pytest.raises(VisitOver):
+        keeper.get(visit, PAGE, {})
+    assert world.site.pages == []
+    assert visit.report().block == 90
+
+
+def test_a_login_whose_claim_was_lost_puts_nothing(world: World) -> None:
+    def lose() -> None:
+        world.vault.holder = Claim(world.vault, 1)
+
+    world.site.during_login = lose
+    failure = world.keeper().get(world.visit(), PAGE, {})
+    assert isinstance(failure, Failure)
+    assert failure.kind == FailureKind.LOGIN
+    assert world.vault.kept is None
+
+
+def test_a_login_that_kills_its_process_every_time_is_given_up(world: World) -> None:
+    world.vault.claims = keeping.DEATHS
+    failure = world.keeper().get(world.visit(), PAGE, {})
+    assert isinstance(failure, Failure)
+    assert "died" in failure.detail
+    assert not world.site.logins
+
+
+def test_a_grant_is_renewed_before_it_expires_and_from_the_old_one(world: World) -> None:
+    world.site.seconds = 1000
+    keeper = world.keeper()
+    keeper.get(world.visit(), PAGE, {})
+    assert world.vault.kept is not None
+    world.vault.kept.made_ms -= 950_000  # of its 1000 s a twentieth is left
+    world.vault.kept.expires_ms -= 950_000
+    keeper.get(world.visit(), PAGE, {})
+    assert world.site.logins == ["ann None", "ann 1"]
+
+
+def test_another_account_starts_anew(world: World) -> None:
+    world.keeper().get(world.visit(), PAGE, {})
+    world.secrets.values["username"] = "bob"
+    world.keeper().get(world.visit(), PAGE, {})
+    assert world.site.logins == ["ann None", "bob None"]
+
+
+def test_who_waits_for_a_login_ends_with_the_visit(world: World) -> None:
+    world.vault.holder = Claim(world.vault, 1)
+    visit = world.visit()
+    waiting = gevent.spawn(world.keeper().get, visit, PAGE, {})
+    gevent.sleep(0.1)
+    assert not waiting.ready()
+    visit.held.ended = "stop"
+    with within(5), pytest.raises(VisitOver):
+        waiting.get()
+
+
+def test_no_request_is_sent_under_a_claim_that_was_lost(world: World) -> None:
+    class Slow(AwayKind):
+        def log_in(self, session: Any, old: Grant | None) -> Grant:
+            world.vault.holder = None
+            with pytest.raises(LoginFailed):
+                session.get(self.url)
+            raise LoginRefused("not this way")
+
+    world.kind = Slow
+    world.keeper().get(world.visit(), PAGE, {})
+    assert not world.site.pages

@@ -1,0 +1,610 @@
+"""What logins leave behind: kept, shared, and never overwritten by who came too late."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from schema import auth
+from schema.errors import Unavailable
+from worker.auth.base import Cookie, Grant, name_of
+from worker.auth.sealing import Sealing
+from worker.auth.vault import Alone, Vault
+
+SECRET = "c00kie-of-the-session"
+NAME = "shop-0123456789ab"
+SEALING = Sealing(b"k" * 32, "logins")
+
+
+class Shared:
+    """The frontier's leases as its scripts keep them, with a clock to turn, and outages:
+    ``lost`` answers are those of calls that were carried out."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.kept: dict[str, tuple[int, bytes]] = {}
+        self.holders: dict[str, tuple[str, float]] = {}
+        self.counts: dict[str, int] = {}
+        self.lost = 0
+
+    def login_get(self, name: str) -> tuple[int, bytes] | None:
+        return self.kept.get(name)
+
+    def login_claim(self, name: str, token: str, seconds: float) -> int:
+        holder, until = self.holders.get(name, ("", 0.0))
+        if until > self.now and holder != token:
+            return 0
+        if until <= self.now:
+            self.counts[name] = self.counts.get(name, 0) + 1
+        self.holders[name] = (token, self.now + seconds)
+        self._answer()
+        return self.counts[name]
+
+    def login_put(
+        self, name: str, token: str, generation: int, sealed: bytes, seconds: float
+    ) -> bool:
+        holder, until = self.holders.get(name, ("", 0.0))
+        if until <= self.now or holder != token:
+            return False
+        if generation <= self.kept.get(name, (0, b""))[0]:
+            return False
+        self.kept[name] = (generation, sealed)
+        self.counts[name] = 0
+        self._answer()
+        return True
+
+    def login_drop(self, name: str, token: str) -> None:
+        if self.holders.get(name, ("", 0.0))[0] == token:
+            del self.holders[name]
+            self.counts[name] = 0
+        self._answer()
+
+    def _answer(self) -> None:
+        if self.lost:
+            self.lost -= 1
+            raise Unavailable("the connection was lost")
+
+
+def grant(generation: int = 1, value: str = SECRET) -> Grant:
+    return Grant(
+        account="ann",
+        generation=generation,
+        made_ms=1,
+        expires_ms=2,
+        cookies=[Cookie("sid", value, "shop.example", secure=True)],
+        headers={"x": "y"},
+        token={"access_token": value, "scope": ["a"]},
+        secrets_digest="d",
+    )
+
+
+class Host:
+    """A host's folder; each ``vault()`` is another process."""
+
+    def __init__(self, folder: Path, frontier: Shared | Alone, *, shared: bool) -> None:
+        self.folder, self.frontier, self.shared = folder, frontier, shared
+        self.sealing = SEALING
+
+    def vault(self) -> Vault:
+        return Vault(self.folder, self.frontier, self.sealing if self.shared else None)
+
+    @property
+    def file(self) -> Path:
+        return self.folder / f"{NAME}.json"
+
+
+@pytest.fixture
+def frontier() -> Shared:
+    return Shared()
+
+
+@pytest.fixture(params=["apart", "shared"])
+def host(request: pytest.FixtureRequest, tmp_path: Path, frontier: Shared) -> Host:
+    return Host(tmp_path / "logins", frontier, shared=request.param == "shared")
+
+
+def put(vault: Vault, made: Grant) -> bool:
+    claim = vault.claim(NAME)
+    assert claim is not None
+    with claim:
+        return claim.put(made)
+
+
+# -- one process after the other
+
+
+def test_a_grant_comes_back_as_it_was_put_in_every_process(host: Host) -> None:
+    vault = host.vault()
+    assert vault.read(NAME) is None
+    assert put(vault, grant())
+    assert vault.read(NAME) == host.vault().read(NAME) == grant()
+
+
+def test_the_file_is_private_and_nothing_else_is_left(host: Host) -> None:
+    put(host.vault(), grant())
+    assert stat.S_IMODE(host.file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(host.folder.stat().st_mode) == 0o700
+    assert [path.name for path in host.folder.iterdir()] == [host.file.name]
+
+
+def test_the_frontier_never_has_a_secret_in_clear(host: Host, frontier: Shared) -> None:
+    put(host.vault(), grant())
+    assert SECRET not in str(frontier.kept)
+    assert (b"local:" in frontier.kept[NAME][1]) is not host.shared
+
+
+def test_one_claim_at_a_time(host: Host) -> None:
+    one, two = host.vault(), host.vault()
+    claim = one.claim(NAME)
+    assert claim is not None
+    assert claim.count == 1
+    assert two.claim(NAME) is None
+    assert one.claim(NAME) is None, "a process has many greenlets"
+    assert one.claim("another-000000000000") is not None
+    with claim:
+        assert claim.renew()
+    assert not claim.renew()
+    assert not claim.put(grant())
+    assert two.claim(NAME) is not None
+
+
+def test_a_claim_counts_those_that_died_with_it(host: Host, frontier: Shared) -> None:
+    for count in (1, 2, 3):
+        claim = host.vault().claim(NAME)
+        assert claim is not None
+        assert claim.count == count
+        frontier.now += 1000
+    assert put(host.vault(), grant())
+    frontier.now += 1000
+    claim = host.vault().claim(NAME)
+    assert claim is not None
+    assert claim.count == 1
+
+
+def test_who_was_frozen_overwrites_nothing(host: Host, frontier: Shared) -> None:
+    frozen = host.vault().claim(NAME)
+    assert frozen is not None
+    frontier.now += 1000
+    assert put(host.vault(), grant(1, "of the second"))
+    before = host.file.read_bytes()
+    assert not frozen.put(grant(1, "of the frozen one"))
+    frozen.drop()
+    assert host.file.read_bytes() == before
+    found = host.vault().read(NAME)
+    assert found is not None
+    assert found.token["access_token"] == "of the second"
+
+
+def test_a_file_is_not_replaced_by_an_older_grant(host: Host) -> None:
+    """Frozen between the frontier, which took its grant, and the file."""
+    vault = host.vault()
+    vault._save(NAME, grant(5, "newer"))
+    vault._save(NAME, grant(4, "older"))
+    vault._save(NAME, grant(5, "as old"))
+    kept = vault.read(NAME)
+    assert kept is not None
+    assert kept.token["access_token"] == "newer"
+
+
+def test_a_generation_is_raised_above_what_nobody_can_read(host: Host, frontier: Shared) -> None:
+    frontier.kept[NAME] = (7, b"of another key")
+    made = grant(1)
+    assert put(host.vault(), made)
+    assert made.generation == frontier.kept[NAME][0] == 8
+    assert host.vault().read(NAME) == made
+
+
+def test_a_put_whose_answer_was_lost_succeeds_when_it_is_repeated(
+    host: Host, frontier: Shared
+) -> None:
+    claim = host.vault().claim(NAME)
+    assert claim is not None
+    made = grant()
+    frontier.lost = 1
+    with pytest.raises(Unavailable):
+        claim.put(made)
+    assert claim.put(made)
+    assert host.vault().read(NAME) == made
+
+
+def test_a_claim_whose_answer_was_lost_is_still_ours(host: Host, frontier: Shared) -> None:
+    vault = host.vault()
+    frontier.lost = 1
+    with pytest.raises(Unavailable):
+        vault.claim(NAME)
+    assert vault.claim(NAME) is not None
+    frontier.lost = 1
+    other = host.vault()
+    claim = other.claim("else-000000000000") if not frontier.lost else None
+    assert claim is None
+
+
+def test_an_outage_while_a_claim_is_given_back_hurts_nobody(host: Host, frontier: Shared) -> None:
+    vault = host.vault()
+    claim = vault.claim(NAME)
+    assert claim is not None
+    with claim:
+        frontier.lost = 1
+    assert vault.claim(NAME) is not None
+
+
+# -- files that are no good
+
+
+@pytest.mark.parametrize(
+    ("harm", "word"),
+    [
+        (lambda file: file.write_bytes(file.read_bytes()[:-7]), "damaged"),
+        (lambda file: file.write_bytes(b""), "damaged"),
+        (lambda file: file.write_bytes(b"\xff\x00" * 50), "damaged"),
+        (lambda file: file.write_bytes(b"[" * 100_000), "damaged"),
+        (lambda file: file.write_bytes(b'{"version": 1}'), "damaged"),
+        (lambda file: file.write_bytes(b'{"grant": {"token": {"a": ' + b"[" * 90_000), "damaged"),
+        (lambda file: file.write_bytes(b" " * (1 << 20) + file.read_bytes()), "larger"),
+        (lambda file: file.write_bytes(file.read_bytes().replace(b":1,", b":9,", 1)), "version"),
+        (lambda file: file.write_bytes(file.read_bytes().replace(b"shop-0", b"shop-1")), "another"),
+        (lambda file: file.chmod(0o640), "open to others"),
+        (lambda file: file.chmod(0o602), "open to others"),
+        (lambda file: (file.rename(file.parent / "x"), file.symlink_to("x")), "link"),
+        (lambda file: (file.unlink(), os.mkfifo(file, 0o600)), "plain file"),
+        (lambda file: _give_away(file), "another user"),
+    ],
+)
+def test_a_file_that_is_no_good_is_told_once_and_replaced_by_the_next_login(
+    tmp_path: Path,
+    frontier: Shared,
+    capsys: pytest.CaptureFixture[str],
+    harm: Callable[[Path], None],
+    word: str,
+) -> None:
+    host = Host(tmp_path / "logins", frontier, shared=False)
+    put(host.vault(), grant())
+    harm(host.file)
+    vault = host.vault()
+    assert vault.read(NAME) is None
+    assert vault.read(NAME) is None
+    told = [line for line in capsys.readouterr().err.splitlines() if "kept login not used" in line]
+    assert len(told) == 1
+    assert word in told[0]
+    assert str(host.file) in told[0]
+    assert "greencrawl login" in told[0]
+    assert SECRET not in told[0]
+    assert put(vault, grant(2, "fresh"))
+    found = host.vault().read(NAME)
+    assert found is not None
+    assert found.token["access_token"] == "fresh"
+    assert stat.S_IMODE(host.file.lstat().st_mode) == 0o600
+    assert stat.S_ISREG(host.file.lstat().st_mode)
+
+
+def test_a_shared_grant_survives_its_file(
+    tmp_path: Path, frontier: Shared, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host = Host(tmp_path / "logins", frontier, shared=True)
+    put(host.vault(), grant())
+    host.file.write_bytes(b"{")
+    assert host.vault().read(NAME) == grant()
+    assert "damaged" in capsys.readouterr().err
+    assert b"ann" in host.file.read_bytes(), "it is mended"
+
+
+def test_a_folder_that_cannot_be_used_leaves_each_process_its_own_login(
+    tmp_path: Path, frontier: Shared, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "logins").touch()
+    host = Host(tmp_path / "logins", frontier, shared=False)
+    vault = host.vault()
+    assert vault.read(NAME) is None
+    assert put(vault, grant())
+    assert put(host.vault(), grant())
+    said = capsys.readouterr().err
+    assert "is no folder" in said
+    assert SECRET not in said
+
+
+def test_a_full_disk_keeps_the_old_file(tmp_path: Path, frontier: Shared) -> None:
+    host = Host(tmp_path / "logins", frontier, shared=False)
+    put(host.vault(), grant())
+    before = host.file.read_bytes()
+    ended = _run(
+        "import resource, signal, sys\nfrom pathlib import Path\n"
+        "from worker.auth.vault import Alone, Vault\n"
+        "from worker.auth.base import Grant\n"
+        f"vault = Vault(Path({str(host.folder)!r}), Alone(), None)\n"
+        f"claim = vault.claim({NAME!r})\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n"
+        "grant = Grant(account='bob' * 99, generation=1, made_ms=1)\n"
+        "print(claim.put(grant))\n"
+    )
+    assert ended.stdout == "True\n", ended.stderr
+    assert "File too large" in ended.stderr
+    assert host.file.read_bytes() == before
+    assert [path.name for path in host.folder.iterdir()] == [host.file.name]
+
+
+def test_what_a_dead_writer_left_is_in_nobodys_way(host: Host) -> None:
+    put(host.vault(), grant())
+    (host.folder / f".{NAME}.json.new").write_bytes(b"half of a")
+    made = grant(2)
+    assert put(host.vault(), made)
+    assert host.vault().read(NAME) == made
+    assert [path.name for path in host.folder.iterdir()] == [host.file.name]
+
+
+# -- several hosts
+
+
+@pytest.fixture
+def two(tmp_path: Path, frontier: Shared) -> tuple[Host, Host]:
+    return (
+        Host(tmp_path / "a", frontier, shared=True),
+        Host(tmp_path / "b", frontier, shared=True),
+    )
+
+
+def test_hosts_share_a_grant_by_the_frontier_and_keep_it_in_their_files(
+    two: tuple[Host, Host],
+) -> None:
+    a, b = two
+    put(a.vault(), grant())
+    assert b.vault().read(NAME) == grant()
+    assert b.file.read_bytes() == a.file.read_bytes()
+    made = grant(2, "refreshed")
+    put(b.vault(), made)
+    assert a.vault().read(NAME) == made
+    assert a.file.read_bytes() == b.file.read_bytes()
+
+
+def test_what_the_frontier_lost_is_put_back_from_the_newest_file(
+    two: tuple[Host, Host], frontier: Shared
+) -> None:
+    a, b = two
+    put(a.vault(), grant(1, "old"))
+    b.vault().read(NAME)
+    put(b.vault(), grant(2, "new"))
+    frontier.kept.clear()
+    old = a.vault().read(NAME)
+    assert old is not None
+    assert frontier.kept[NAME][0] == 1
+    new = b.vault().read(NAME)
+    assert new is not None
+    assert frontier.kept[NAME][0] == 2
+    assert a.vault().read(NAME) == new
+    assert not frontier.holders, "no claim is left over"
+
+
+def test_nothing_is_put_back_while_somebody_logs_in(
+    two: tuple[Host, Host], frontier: Shared
+) -> None:
+    a, b = two
+    put(a.vault(), grant())
+    frontier.kept.clear()
+    vault = b.vault()
+    claim = vault.claim(NAME)
+    assert claim is not None
+    assert a.vault().read(NAME) == grant()
+    assert not frontier.kept
+    vault._save(NAME, grant())
+    assert vault.read(NAME) == grant()
+    assert a.vault().claim(NAME) is None, "reading does not give our own claim away"
+
+
+def test_another_session_key_is_told_and_both_hosts_go_on_by_themselves(
+    two: tuple[Host, Host], capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = two
+    b.sealing = Sealing(b"other" * 8, "logins")
+    put(a.vault(), grant(1, "of a"))
+    vault = b.vault()
+    assert vault.read(NAME) is None
+    assert "GREENCRAWL_SESSION_KEY alike" in capsys.readouterr().err
+    made = grant(1, "of b")
+    assert put(vault, made)
+    assert vault.read(NAME) == made
+    kept = a.vault().read(NAME)
+    assert kept is not None
+    assert kept.token["access_token"] == "of a"
+
+
+def test_hosts_without_a_common_key_keep_their_own_grants(tmp_path: Path, frontier: Shared) -> None:
+    a = Host(tmp_path / "a", frontier, shared=False)
+    b = Host(tmp_path / "b", frontier, shared=True)
+    put(a.vault(), grant(1, "of a"))
+    assert b.vault().read(NAME) is None
+    assert put(b.vault(), grant(1, "of b"))
+    assert put(a.vault(), grant(2, "of a again"))
+    kept = b.vault().read(NAME)
+    assert kept is not None
+    assert kept.token["access_token"] == "of b"
+
+
+def test_a_sealed_grant_of_another_login_is_not_taken(
+    two: tuple[Host, Host], frontier: Shared
+) -> None:
+    a, b = two
+    put(a.vault(), grant())
+    frontier.kept["else-000000000000"] = frontier.kept[NAME]
+    assert b.vault().read("else-000000000000") is None
+
+
+def test_what_is_forgotten_is_forgotten_by_all_hosts(
+    two: tuple[Host, Host], frontier: Shared
+) -> None:
+    a, b = two
+    put(a.vault(), grant())
+    b.vault().read(NAME)
+    claim = a.vault().claim(NAME)
+    assert claim is not None
+    with claim:
+        assert claim.forget()
+    assert not a.file.exists()
+    assert a.vault().read(NAME) is None
+    assert b.vault().read(NAME) is None
+    assert not b.file.exists()
+    made = grant(1, "after")
+    assert put(b.vault(), made)
+    assert a.vault().read(NAME) == made
+
+
+def test_a_login_without_a_frontier_is_given_to_it_later(tmp_path: Path, frontier: Shared) -> None:
+    folder = tmp_path / "logins"
+    assert put(Host(folder, Alone(), shared=True).vault(), grant())
+    assert Host(folder, frontier, shared=True).vault().read(NAME) == grant()
+    assert Host(tmp_path / "other", frontier, shared=True).vault().read(NAME) == grant()
+
+
+# -- processes
+
+
+def test_a_process_killed_while_it_writes_leaves_a_whole_file(tmp_path: Path) -> None:
+    folder = tmp_path / "logins"
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom worker.auth.vault import Alone, Vault\n"
+        "from worker.auth.base import Grant\n"
+        f"vault = Vault(Path({str(folder)!r}), Alone(), None)\n"
+        "number = int(sys.argv[1])\n"
+        "while True:\n"
+        "    number += 1\n"
+        f"    with vault.claim({NAME!r}) as claim:\n"
+        "        claim.put(Grant(account='a' * 200_000, generation=number, made_ms=1))\n"
+        "    print(number, flush=True)\n"
+    )
+    vault = Vault(folder, Alone(), None)
+    last = 0
+    for kill_after in (1, 2, 3, 5, 8):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", program, str(last)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": "."},
+        )
+        assert writer.stdout is not None
+        for _ in range(kill_after):
+            last = int(writer.stdout.readline())
+        time.sleep(0.0007 * kill_after)
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        kept = vault.read(NAME)
+        assert kept is not None
+        assert kept.generation >= last, "what was put is there"
+        last = kept.generation
+    assert put(vault, Grant(account="x", generation=0, made_ms=1))
+    assert len(list(folder.iterdir())) == 1, "what a dead writer left is gone"
+
+
+def test_writers_in_many_processes_end_with_the_newest(tmp_path: Path) -> None:
+    folder = tmp_path / "logins"
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom worker.auth.vault import Alone, Vault\n"
+        "from worker.auth.base import Grant\n"
+        f"vault = Vault(Path({str(folder)!r}), Alone(), None)\n"
+        "me = int(sys.argv[1])\nsys.stdin.readline()\n"
+        "for turn in range(40):\n"
+        "    grant = Grant(account=str(me), generation=1 + turn * 4 + me, made_ms=1)\n"
+        f"    vault._save({NAME!r}, grant)\n"
+    )
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(me)],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": "."},
+        )
+        for me in range(4)
+    ]
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("\n")
+        writer.stdin.flush()
+    said = [writer.communicate(timeout=60)[1] for writer in writers]
+    assert said == [""] * 4
+    kept = Vault(folder, Alone(), None).read(NAME)
+    assert kept is not None
+    assert kept.generation == 160
+
+
+def test_a_lock_held_by_a_stopped_process_holds_up_nobody_for_ever(
+    tmp_path: Path, frontier: Shared, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    host = Host(tmp_path / "logins", frontier, shared=False)
+    put(host.vault(), grant())
+    monkeypatch.setattr("worker.auth.private.LOCK_SECONDS", 0.2)
+    with _lock_held(host.folder):
+        assert put(host.vault(), grant(2))
+    assert "is locked by another process" in capsys.readouterr().err
+    assert put(host.vault(), grant(3))
+    kept = host.vault().read(NAME)
+    assert kept is not None
+    assert kept.generation >= 3
+
+
+def test_no_repr_of_a_grant_shows_what_it_holds() -> None:
+    assert SECRET not in repr(grant())
+    assert SECRET not in repr(grant().cookies)
+
+
+# -- names
+
+
+def test_a_name_is_that_of_the_entry_and_changes_with_what_it_says() -> None:
+    entry = auth.Form(name="shop", hosts=("a.example",), login_url="https://a.example/login")
+    assert name_of(entry) == name_of(
+        msgspec.structs.replace(entry, hosts=("b.example", "a.example"), skip=())
+    )
+    assert name_of(entry).startswith("shop-")
+    assert len(name_of(entry)) == len("shop-") + 12
+    others = [
+        msgspec.structs.replace(entry, login_url="https://a.example/in"),
+        msgspec.structs.replace(entry, fields={"remember": "1"}),
+        auth.Basic(name="shop", hosts=("a.example",)),
+        auth.Digest(name="shop", hosts=("a.example",)),
+    ]
+    assert len({name_of(one) for one in [entry, *others]}) == 5
+    forth = auth.Form(name="s", hosts=("a",), login_url="u", fields={"a": "1", "b": "2"})
+    back = auth.Form(name="s", hosts=("a",), login_url="u", fields={"b": "2", "a": "1"})
+    assert name_of(forth) == name_of(back)
+
+
+def _give_away(path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file to another user")
+    os.chown(path, 12345, 12345)
+
+
+def _lock_held(folder: Path) -> subprocess.Popen[str]:
+    program = (
+        "import fcntl, os, sys\n"
+        "fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX)\n"
+        "print('held', flush=True)\nsys.stdin.readline()\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    return holder
+
+
+def _run(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": "."},
+    )

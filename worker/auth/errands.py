@@ -1,0 +1,235 @@
+"""Errands: requests of a login to a host other than the one whose session logs in.
+
+A login may lead over several hosts – a form at ``shop.example`` that sends one on to
+``id.example`` and back – but a request is sent by the session of its own host, and by no other. So
+it is left in the frontier, sealed, and a task that is no page (``schema.records.ERRAND``) sees to
+it that somebody opens a session there; whoever holds that host's session sends it, at that host's
+pace, and leaves the answer, sealed. Meanwhile the asking session waits, and does the errands for
+its *own* host: of two hosts whose logins need each other, both would wait for ever.
+
+What is lost – the worker that took an errand dies, Redis comes back empty – costs the asker its
+time only: it gives up after :data:`ASK_SECONDS`, and the login is made again. An errand that
+nobody took is withdrawn when its asker leaves. robots.txt is not asked: a person configured the
+login.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from broker.frontier import Mode
+from schema.clock import Clock, monotonic
+from schema.errors import GreencrawlError, Unavailable
+from schema.log import logger
+from schema.records import ERRAND, Admission, Crawl, Failure, FailureKind, Fetched
+from schema.urls import canonicalise, host_of, origin_of
+from schema.wire import from_msgpack, to_msgpack
+from worker import retry
+from worker.auth.transport import MAX_BODY_BYTES
+from worker.backoff import persist
+
+ASK_SECONDS = 60.0
+"""How long a session waits for the answer to a request that another is to send."""
+ASK_AGAIN_SECONDS = 30.0
+PATH = "/.well-known/greencrawl-errand"
+"""Of the task that asks for a session; never fetched."""
+_LOOK_SECONDS = 0.1
+_MOST = 100
+"""Errands done in a row before the session's own tasks have their turn."""
+
+log = logger("worker")
+
+
+class Shared(Protocol):
+    """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
+
+    def admit(
+        self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW
+    ) -> list[bool]: ...
+
+    def errand_put(self, host: str, errand_id: str, sealed: bytes, seconds: float) -> None: ...
+
+    def errand_take(self, host: str) -> tuple[str, bytes] | None: ...
+
+    def errand_answer(self, host: str, errand_id: str, sealed: bytes, seconds: float) -> None: ...
+
+    def errand_answered(self, host: str, errand_id: str) -> bytes | None: ...
+
+    def errand_drop(self, host: str, errand_id: str) -> None: ...
+
+
+class Context(Protocol):
+    """The part of ``worker.crawls.CrawlContext`` that is needed here."""
+
+    @property
+    def crawl(self) -> Crawl: ...
+
+
+class Visit(Protocol):
+    """The part of ``worker.visit.Visit`` that is needed here."""
+
+    @property
+    def context(self) -> Context: ...
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def failed(self) -> bool: ...
+
+    def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, max_body_bytes: int
+    ) -> Fetched | Failure: ...
+
+    def rest(self, seconds: float) -> None: ...
+
+    def fail(self, kind: str, block: float) -> None: ...
+
+
+class _Request(Struct, frozen=True):
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class _Answer(Struct, frozen=True):
+    """One of the two."""
+
+    fetched: Fetched | None = None
+    failure: Failure | None = None
+
+
+_UNREADABLE = b""
+"""In the place of an answer: the request could not be unsealed."""
+
+
+class Errands:
+    """Those of one process. ``unseal`` raises ValueError for what another key has sealed."""
+
+    def __init__(
+        self,
+        frontier: Shared,
+        seal: Callable[[bytes], bytes],
+        unseal: Callable[[bytes], bytes],
+        clock: Clock = monotonic,
+    ) -> None:
+        self._frontier = frontier
+        self._seal = seal
+        self._unseal = unseal
+        self._clock = clock
+
+    def send(
+        self, visit: Visit, method: str, url: str, headers: Mapping[str, str], body: bytes
+    ) -> Fetched | Failure:
+        """One request of a login by ``visit``: its own, or an errand for the host of ``url``.
+
+        ``url`` is canonical. Raises VisitOver and LeaseExpired like ``Visit.send``.
+        """
+        host = host_of(url)
+        if host == visit.host:
+            return visit.send(method, url, headers, body, MAX_BODY_BYTES)
+        errand_id = secrets.token_hex(8)
+        sealed = self._seal(to_msgpack(_Request(method, url, dict(headers), body)))
+        question = Admission(origin_of(url) + PATH, 0, 0, ERRAND)
+        crawl = visit.context.crawl.id
+        self._put(host, errand_id, sealed)
+        try:
+            persist(lambda: self._frontier.admit(crawl, [question], mode=Mode.FORCE), "frontier")
+            return self._await(visit, host, errand_id)
+        finally:
+            with suppress(Unavailable):  # then it expires
+                self._frontier.errand_drop(host, errand_id)
+
+    def serve(self, visit: Visit) -> int:
+        """Send what waits for the visit's host; returns how many requests that were.
+
+        To be called by every session that waits for a login, whoever makes it. A failure that
+        concerns the host fails the visit. Raises VisitOver and LeaseExpired like ``Visit.send``.
+        """
+        count = 0
+        while count < _MOST and self._serve_one(visit):
+            count += 1
+        return count
+
+    def _await(self, visit: Visit, host: str, errand_id: str) -> Fetched | Failure:
+        limit = self._clock() + ASK_SECONDS
+        while True:
+            sealed = persist(lambda: self._frontier.errand_answered(host, errand_id), "frontier")
+            if sealed is not None:
+                return self._opened(host, sealed)
+            if self._clock() >= limit:
+                detail = f"the login leads to {host}, which did not answer yet"
+                return Failure(FailureKind.LOGIN, detail, retry_after=ASK_AGAIN_SECONDS, requests=0)
+            if not self._serve_one(visit):
+                visit.rest(_LOOK_SECONDS)
+
+    def _opened(self, host: str, sealed: bytes) -> Fetched | Failure:
+        try:
+            answer = from_msgpack(self._unseal(sealed), _Answer)
+        except (ValueError, msgspec.DecodeError):
+            answer = _Answer()
+        return answer.fetched or answer.failure or Failure(FailureKind.LOGIN, _alike(host))
+
+    def _serve_one(self, visit: Visit) -> bool:
+        """False if nothing waits for the visit's host, or it has failed."""
+        if visit.failed:
+            return False
+        taken = persist(lambda: self._frontier.errand_take(visit.host), "frontier")
+        if taken is None:
+            return False
+        errand_id, sealed = taken
+        request = self._request(visit.host, sealed)
+        if request is None:
+            log.warning("errand for a login cannot be read", host=visit.host)
+            self._answer(visit.host, errand_id, _UNREADABLE)
+            return True
+        try:
+            answer = visit.send(
+                request.method, request.url, request.headers, request.body, MAX_BODY_BYTES
+            )
+        except GreencrawlError:  # VisitOver or LeaseExpired: nothing was sent
+            with suppress(Unavailable):
+                self._frontier.errand_put(visit.host, errand_id, sealed, ASK_SECONDS)
+            raise
+        failure: Failure | None
+        if isinstance(answer, Failure):
+            made, failure = _Answer(failure=answer), answer
+        else:
+            made, failure = _Answer(fetched=answer), retry.classify(answer)
+        self._answer(visit.host, errand_id, self._seal(to_msgpack(made)))
+        if failure is not None:
+            decision = retry.decide(failure, 0, visit.context.crawl.options.tries)
+            if decision.block is not None:
+                visit.fail(str(failure.kind), decision.block)
+        return True
+
+    def _request(self, host: str, sealed: bytes) -> _Request | None:
+        """None for what is not readable, or was not meant for ``host``."""
+        try:
+            request = from_msgpack(self._unseal(sealed), _Request)
+            meant = host_of(canonicalise(request.url))
+        except (ValueError, msgspec.DecodeError):
+            return None
+        return request if meant == host else None
+
+    def _put(self, host: str, errand_id: str, sealed: bytes) -> None:
+        put = self._frontier.errand_put
+        persist(lambda: put(host, errand_id, sealed, ASK_SECONDS), "frontier")
+
+    def _answer(self, host: str, errand_id: str, sealed: bytes) -> None:
+        answer = self._frontier.errand_answer
+        persist(lambda: answer(host, errand_id, sealed, ASK_SECONDS), "frontier")
+
+
+def _alike(host: str) -> str:
+    return (
+        f"the login leads to {host}, whose worker has another key: "
+        "set GREENCRAWL_SESSION_KEY alike on all worker hosts"
+    )

@@ -1,0 +1,74 @@
+"""From a crawl's entry and its secrets to a kind of authentication."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from schema import auth
+from schema.origins import Origins
+from schema.urls import canonicalise, origin_of
+from worker.auth import providers
+from worker.auth.base import Kind, LoginRefused
+from worker.auth.basic import BasicKind
+from worker.auth.bearer import BearerKind
+from worker.auth.digest import DigestKind
+
+
+def make(entry: auth.Auth, secrets: Mapping[str, str]) -> Kind:
+    """The kind that ``entry`` describes; ``secrets`` by the names that it wants.
+
+    Raises LoginRefused for a secret that is missing or cannot be sent, and for a class of the
+    user's that cannot be loaded.
+    """
+    try:
+        return _make(entry, secrets)
+    except KeyError as error:
+        raise LoginRefused(f"auth {entry.name}: no secret {error.args[0]!r} is given") from None
+
+
+def _make(entry: auth.Auth, secrets: Mapping[str, str]) -> Kind:
+    # Those that read HTML or bring libraries along are imported where they are used.
+    match entry:
+        case auth.Basic():
+            return BasicKind(entry, secrets)
+        case auth.Digest():
+            return DigestKind(entry, secrets)
+        case auth.Bearer():
+            return BearerKind(entry, secrets)
+        case auth.Form():
+            from worker.auth.form import FormKind
+
+            return FormKind(entry, secrets)
+        case auth.Own():
+            from worker.auth.own import OwnKind
+
+            return OwnKind(entry, secrets)
+        case auth.OAuth1():
+            from worker.auth.oauth1 import OAuth1Kind
+
+            return OAuth1Kind(entry, secrets)
+        case auth.OAuth2():
+            from worker.auth.oauth2 import OAuth2Kind
+
+            return OAuth2Kind(entry, secrets)
+
+
+def trusted(entry: auth.Auth) -> Callable[[str], bool]:
+    """Whether what proves who asks may go to a canonical URL while a login is made: to the entry's
+    hosts, and to the origins of the URLs that it names for logging in."""
+    origins = Origins(entry.hosts)
+    own = frozenset(origin_of(canonicalise(url)) for url in _login_urls(entry) if url)
+    return lambda url: origins.hold(url) or origin_of(url) in own
+
+
+def _login_urls(entry: auth.Auth) -> tuple[str, ...]:
+    match entry:
+        case auth.Form() | auth.Own():
+            return (entry.login_url,)
+        case auth.OAuth1():
+            first = providers.oauth1(entry)
+            return first.request_token_url, first.access_token_url
+        case auth.OAuth2():
+            return (providers.oauth2(entry).token_url,)
+        case _:
+            return ()

@@ -1,0 +1,191 @@
+"""``requests`` on our own downloads: a login's requests are paced, counted and bounded like others.
+
+The session that a login uses opens no socket. What it sends goes through a function of the
+keeper's, which waits for the host's pace and knows whose session may ask; what comes back is made
+a ``requests.Response``, cookies and all, and ``requests`` follows redirects, each of them another
+request. Settings of ``requests`` for sockets – proxies, certificates, time-outs, ``netrc`` – have
+no meaning here.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPMessage
+from types import SimpleNamespace
+from typing import Any
+
+import requests
+from requests.adapters import HTTPAdapter
+from requests.structures import CaseInsensitiveDict
+from urllib3 import HTTPHeaderDict, HTTPResponse
+
+from schema.errors import InvalidUrl
+from schema.records import Failure, FailureKind, Fetched
+from schema.urls import canonicalise, origin_of
+from worker import retry
+from worker.auth.base import LoginFailed, LoginRefused
+
+Send = Callable[[str, str, Mapping[str, str], bytes], Fetched | Failure]
+"""One request: method, canonical URL, header fields, body."""
+
+MAX_BODY_BYTES = 2 * 1024 * 1024
+"""Of a login's request and of its answer, the latter after content-encoding."""
+MAX_REDIRECTS = 10
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "te", "upgrade"})
+"""Header fields that the download sets by itself."""
+_UNDONE = frozenset({"set-cookie", "content-encoding", "content-length", "transfer-encoding"})
+"""Fields of an answer that no longer hold for its body as it is here; cookies come apart."""
+_SLOW_DOWN = (FailureKind.RATE_LIMITED, FailureKind.UNAVAILABLE)
+
+
+def session_over(
+    send: Send,
+    headers: Mapping[str, str],
+    trusted: Callable[[str], bool] = lambda url: False,
+) -> requests.Session:
+    """A session whose requests ``send`` makes; ``headers`` (the crawl's) go with each of them.
+
+    Where a redirect leads to another origin, nothing goes along that may prove who asks, unless
+    ``trusted`` says so of the canonical URL: of the request's headers only ``headers`` and the
+    cookies that belong there; and with a body (307, 308) it is refused.
+
+    Its methods raise LoginFailed where no answer came, or a 429 or 503; LoginRefused for what is
+    not allowed; VisitOver and LeaseExpired of ``send``; and what ``requests`` itself raises, for
+    which there is :func:`refusals`.
+    """
+    return _Session(_Adapter(send), headers, trusted)
+
+
+@contextmanager
+def refusals(what: str) -> Iterator[None]:
+    """Whatever ``requests`` raises in the body becomes LoginRefused: asking again changes nothing.
+
+    ``what`` names the login. The messages of ``requests`` are not taken over: URLs are in them,
+    and secrets may be in those.
+    """
+    try:
+        yield
+    except requests.RequestException as error:
+        raise LoginRefused(f"{what}: {type(error).__name__}{_place(error)}") from None
+
+
+def _place(error: requests.RequestException) -> str:
+    """What was answered and where, as far as it may be shown."""
+    status = "" if error.response is None else f" {error.response.status_code}"
+    if error.request is None or error.request.url is None:
+        return status
+    try:
+        return f"{status} at {origin_of(canonicalise(error.request.url))}"
+    except InvalidUrl:
+        return status
+
+
+class _Session(requests.Session):
+    """See :func:`session_over`."""
+
+    def __init__(
+        self, adapter: _Adapter, headers: Mapping[str, str], trusted: Callable[[str], bool]
+    ) -> None:
+        super().__init__()
+        self.headers = CaseInsensitiveDict(headers)
+        self.trust_env = False
+        self.max_redirects = MAX_REDIRECTS
+        self.adapters.clear()
+        self.mount("https://", adapter)
+        self.mount("http://", adapter)
+        self._plain = frozenset({*(name.lower() for name in headers), "cookie"})
+        self._trusted = trusted
+
+    def rebuild_auth(
+        self, prepared_request: requests.PreparedRequest, response: requests.Response
+    ) -> None:
+        """Called for each redirect, when the next request has its body and the jar's cookies."""
+        super().rebuild_auth(prepared_request, response)  # type: ignore[no-untyped-call]
+        target = _canonical(prepared_request.url or "")
+        origin = origin_of(target)
+        if origin == origin_of(_canonical(response.request.url or "")) or self._trusted(target):
+            return
+        if prepared_request.body:
+            raise LoginRefused(
+                f"the login was to be sent on to {origin}, which is not among the entry's hosts: "
+                "add it there if it is right"
+            )
+        headers = prepared_request.headers
+        for name in [name for name in headers if _text(name).lower() not in self._plain]:
+            del headers[name]
+
+
+class _Adapter(HTTPAdapter):
+    """What ``requests`` takes for the network."""
+
+    def __init__(self, send: Send) -> None:
+        super().__init__()
+        self._send = send
+
+    def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
+        """See :func:`session_over`; what else is given tells how to use sockets."""
+        url = _canonical(request.url or "")
+        method = request.method or ""
+        if method not in _METHODS:
+            raise LoginRefused(f"a login cannot ask {origin_of(url)} by {method[:20]!r}")
+        body = _body(request.body, url)
+        headers = {
+            _text(name): _text(value)
+            for name, value in request.headers.items()
+            if _text(name).lower() not in _OURS
+        }
+        answer = self._send(method, url, headers, body)
+        if isinstance(answer, Failure):
+            raise LoginFailed(answer)
+        failure = retry.classify(answer)
+        if failure is not None and failure.kind in _SLOW_DOWN:
+            raise LoginFailed(failure)
+        return self.build_response(request, _received(request, answer))
+
+
+def _canonical(url: str) -> str:
+    try:
+        return canonicalise(url)
+    except InvalidUrl as error:
+        detail = f"the login leads to what is no URL to ask for: {error.reason}"
+        raise LoginRefused(detail) from None
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode("latin-1")
+
+
+def _body(body: Any, url: str) -> bytes:
+    data = body.encode() if isinstance(body, str) else b"" if body is None else body
+    if not isinstance(data, bytes) or len(data) > MAX_BODY_BYTES:
+        raise LoginRefused(
+            f"a login's request to {origin_of(url)} must have its body at once, "
+            f"of {MAX_BODY_BYTES} bytes at most"
+        )
+    return data
+
+
+def _received(request: requests.PreparedRequest, answer: Fetched) -> HTTPResponse:
+    """What ``requests`` expects of urllib3. It reads cookies from the headers below that."""
+    headers = HTTPHeaderDict({k: v for k, v in answer.headers.items() if k not in _UNDONE})
+    if answer.location:
+        headers["location"] = answer.location
+    below = HTTPMessage()
+    for cookie in answer.cookies:
+        headers.add("set-cookie", cookie)
+        below["Set-Cookie"] = cookie
+    return HTTPResponse(
+        body=io.BytesIO(answer.body),
+        headers=headers,
+        status=answer.status,
+        preload_content=False,
+        original_response=SimpleNamespace(  # type: ignore[arg-type]
+            msg=below, isclosed=lambda: True, close=lambda: None
+        ),
+        request_method=request.method,
+        request_url=request.url,
+    )

@@ -1,0 +1,172 @@
+"""A JSON source: which answers are pages of its list, what they name, and what comes next.
+
+What a provider answers is as hostile as any page: its size and depth, and what is taken from it,
+are bounded. What a crawl's author writes as an expression may still take as long as it likes, so
+a list is read where the user's own functions are called: under the marker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote, unquote_plus
+
+from msgspec import Struct, field
+
+from schema.auth import Source
+from schema.errors import GreencrawlError, InvalidUrl
+from schema.expressions import Expression
+from schema.urls import canonicalise
+
+MAX_BYTES = 8 * 1024 * 1024
+"""Of one page of a list; decoded it can take twenty times as much memory."""
+MAX_ITEMS = 10_000
+"""URLs of one page that are taken, as many as links of a page."""
+_VALUES = 100_000
+"""Values that are looked at for them, lists included."""
+_CURSOR = 2048
+"""Characters of a cursor."""
+_END = ("", "0")
+_OVER = object()
+
+
+class ListingError(GreencrawlError):
+    """Raised for a page of a list that cannot be read: not JSON, or not as the source says."""
+
+
+class Listed(Struct):
+    """What a page lists: canonical URLs, each once, in its order; and the next page, if any."""
+
+    items: list[str] = field(default_factory=list)
+    next: str = ""
+
+
+class Listing:
+    """A source, compiled. Raises ValueError and InvalidUrl for one that is wrong."""
+
+    def __init__(self, source: Source) -> None:
+        self._url = canonicalise(source.url)
+        self._place, _, query = self._url.partition("?")
+        self._cursor = source.cursor
+        self._rest = self._without_cursor(query)
+        self._items = Expression(source.items)
+        self._next = Expression(source.next) if source.next else None
+
+    def holds(self, url: str) -> bool:
+        """Whether the canonical ``url`` is a page of this list.
+
+        With a cursor it is the source's URL, whatever value the cursor has; without, any URL with
+        the same origin and path.
+        """
+        place, _, query = url.partition("?")
+        if place != self._place:
+            return False
+        return not self._cursor or self._without_cursor(query) == self._rest
+
+    def read(self, body: bytes, url: str, *, truncated: bool = False) -> Listed:
+        """What the answer to ``url`` lists. Raises ListingError."""
+        data = _decoded(body, truncated=truncated)
+        try:
+            found = self._items.of(data)
+            further = None if self._next is None else self._next.of(data)
+        except ValueError as error:
+            raise ListingError(f"source {self._place}: {error}") from None
+        return Listed(self._urls(found, url), self._next_page(further, url))
+
+    def _urls(self, found: Any, base: str) -> list[str]:
+        texts, other = _texts(found)
+        if other and not texts:
+            raise ListingError(f"source {self._place}: items gives {other}, and no URL")
+        urls: dict[str, None] = {}
+        for text in texts:
+            try:
+                urls[canonicalise(text, base)] = None
+            except InvalidUrl:
+                continue
+            if len(urls) >= MAX_ITEMS:
+                break
+        return list(urls)
+
+    def _next_page(self, value: Any, url: str) -> str:
+        """The next page's URL, "" at the end of the list."""
+        if value is None or value is False:
+            return ""
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise ListingError(f"source {self._place}: next gives {_kind(value)}, and no cursor")
+        text = str(value)
+        if text in _END:
+            return ""
+        if len(text) > (_CURSOR if self._cursor else 4 * _CURSOR):
+            raise ListingError(f"source {self._place}: a cursor of {len(text)} characters")
+        try:
+            target = self._at(text) if self._cursor else canonicalise(text, url)
+        except InvalidUrl as error:
+            raise ListingError(f"source {self._place}: no next page: {error.reason}") from None
+        if not self.holds(target):
+            where = target.partition("?")[0]
+            raise ListingError(f"source {self._place}: the next page is elsewhere, at {where}")
+        return "" if target == url else target
+
+    def _at(self, value: str) -> str:
+        """The source's URL with the cursor set to ``value``, in its place or at the end."""
+        ours = f"{quote(self._cursor, safe='')}={quote(value, safe='')}"
+        query = self._url.partition("?")[2]
+        parts = [ours if self._is_cursor(part) else part for part in query.split("&") if part]
+        if ours not in parts:
+            parts.append(ours)
+        return canonicalise(f"{self._place}?{'&'.join(parts)}")
+
+    def _without_cursor(self, query: str) -> tuple[str, ...]:
+        return tuple(part for part in query.split("&") if part and not self._is_cursor(part))
+
+    def _is_cursor(self, part: str) -> bool:
+        return bool(self._cursor) and unquote_plus(part.partition("=")[0]) == self._cursor
+
+
+def listing_of(listings: Iterable[Listing], url: str) -> Listing | None:
+    """The first that holds ``url``."""
+    return next((listing for listing in listings if listing.holds(url)), None)
+
+
+def _decoded(body: bytes, *, truncated: bool) -> Any:
+    if truncated or len(body) > MAX_BYTES:
+        raise ListingError("a page of a list that is too long to be read: ask for fewer items")
+    try:
+        return json.loads(body)
+    except UnicodeDecodeError:
+        text = body.decode("utf-8", "replace")  # a broken character is no reason to stop
+    except RecursionError:
+        raise ListingError("a page of a list that is nested too deep") from None
+    except ValueError as error:
+        raise ListingError(f"a page of a list that is not JSON: {str(error)[:100]}") from None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ListingError(f"a page of a list that is not JSON: {str(error)[:100]}") from None
+
+
+def _texts(found: Any) -> tuple[list[str], str]:
+    """The texts in nested lists, in their order, and what kind of thing else was met first."""
+    texts: list[str] = []
+    other = ""
+    walks = [iter([found])]
+    for _ in range(_VALUES):
+        if not walks or len(texts) > MAX_ITEMS:
+            break
+        value = next(walks[-1], _OVER)
+        if value is _OVER:
+            walks.pop()
+        elif isinstance(value, str):
+            texts.append(value)
+        elif isinstance(value, list):
+            walks.append(iter(value))
+        elif value is not None:
+            other = other or _kind(value)
+    return texts, other
+
+
+def _kind(value: Any) -> str:
+    """A JSON value's kind, for a message."""
+    names = {dict: "objects", list: "a list", bool: "true or false", float: "a number"}
+    return names.get(type(value), "numbers")
