@@ -77,7 +77,8 @@ class ApiServer:
     def __enter__(self: Api) -> Api:
         listener = listeners([self.address])[0]
         self.port = listener.getsockname()[1]
-        self._server = WSGIServer(listener, self._serve, log=None)
+        named = {"SERVER_NAME": self.address}  # else it is looked up, which may take seconds
+        self._server = WSGIServer(listener, self._serve, log=None, environ=named)
         self._server.start()
         return self
 

@@ -12,7 +12,7 @@ import time
 from base64 import urlsafe_b64encode
 from string import ascii_letters, digits
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from oauthlib.oauth1 import RequestValidator, WebApplicationServer
 
@@ -140,7 +140,7 @@ class Twitter(ApiServer):
             ("POST", "/oauth2/token", self._app_token),
             ("GET", "/i/oauth2/authorize", self._authorize2),
             ("POST", "/2/oauth2/token", self._user_token),
-            ("GET", r"/2/users/\d+/tweets", self._tweets),
+            ("GET", r"/2/users/\d+/tweets", self.tweets_page),
             ("GET", r"/2/tweets/\d+", self._tweet),
             ("GET", r"/1\.1/statuses/user_timeline\.json", self._timeline),
         ]
@@ -271,7 +271,8 @@ class Twitter(ApiServer):
             return token == self.app_token or self.user_tokens.get(token, 0.0) > time.time()
         return scheme == "OAuth" and self._signed(call)
 
-    def _tweets(self, call: Call) -> Reply:
+    def tweets_page(self, call: Call) -> Reply:
+        """A page of a user's tweets."""
         if not self._may(call):
             return _unauthorized()
         given = call.given
@@ -342,7 +343,3 @@ def entry_secrets(twitter: Twitter) -> dict[str, str]:
         "token": twitter.token,
         "token_secret": twitter.token_secret,
     }
-
-
-def encoded(text: str) -> str:
-    return quote(text, safe="")

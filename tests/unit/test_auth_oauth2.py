@@ -288,6 +288,22 @@ def test_provider_that_repeats_the_secret_is_not_quoted(twitter: Twitter) -> Non
     assert len(str(caught.value)) < 600
 
 
+def test_provider_that_repeats_code_or_refresh_token_is_not_quoted(twitter: Twitter) -> None:
+    kind = of_twitter(twitter, grant="code")
+    asked, answer = consent(kind)
+    assert asked.secret not in repr(asked)
+    code = answer.partition("code=")[2]
+    said = f"code {code} verifier {asked.secret} wrong"
+    twitter.instead = [reply(400, {"error": "invalid_grant", "error_description": said})]
+    with pytest.raises(LoginRefused, match=r"code \*\*\* verifier \*\*\* wrong"):
+        kind.exchange(requests.Session(), asked, answer)
+    grant = kind.exchange(requests.Session(), asked, answer)
+    said = f"token {grant.token['refresh_token']} is unknown"
+    twitter.instead = [reply(400, {"error": "invalid_grant", "error_description": said})]
+    with pytest.raises(LoginRefused, match=r"token \*\*\* is unknown"):
+        kind.log_in(requests.Session(), grant)
+
+
 def test_libraries_do_not_log_tokens(twitter: Twitter, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         kind = of_twitter(twitter, grant="code")

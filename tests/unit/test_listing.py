@@ -160,6 +160,7 @@ def test_next_can_be_a_url() -> None:
         (body("/a", next={"x": 1}), "next gives objects, and no cursor"),
         (body("/a", next=1.5), "next gives a number, and no cursor"),
         (body("/a", next=True), "next gives true or false"),
+        (body("/a", next="\ud83d"), "no next page: surrogates"),
         (body("/a", next="x" * 10_000), "a cursor of 10000 characters"),
     ],
 )

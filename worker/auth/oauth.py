@@ -13,7 +13,7 @@ import logging
 import re
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
 
 import requests
 from msgspec import Struct
@@ -40,6 +40,7 @@ _LATER = frozenset(
 )
 _SAID = 200
 """Characters of what a provider says of an error."""
+_READ = 65_536
 _TOKEN = re.compile(r"[\x21-\x7e]{1,8192}")
 
 
@@ -56,6 +57,9 @@ class Asked(Struct, frozen=True):
     redirect_uri: str
     state: str
     secret: str
+
+    def __repr__(self) -> str:
+        return "Asked(...)"
 
 
 def answered(answer: str) -> dict[str, str]:
@@ -136,9 +140,9 @@ def token_text(value: object) -> str:
 
 def shown(text: object, secrets: Sequence[str] = ()) -> str:
     """What a provider says, short, on one line, and without ``secrets``: for a person to read."""
-    said = " ".join(str(text).split())[: 4 * _SAID]
+    said = " ".join(str(text)[:_READ].split())
     for secret in secrets:
-        if len(secret) > 3:
-            said = said.replace(secret, "***")
+        for form in (secret, quote(secret, safe=""), quote_plus(secret)):
+            said = said.replace(form, "***") if len(form) > 3 else said
     said = "".join(char if char.isprintable() else "?" for char in said)
     return said if len(said) <= _SAID else f"{said[:_SAID]}…"

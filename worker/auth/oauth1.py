@@ -8,7 +8,7 @@ lasts until it is revoked: nothing renews it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from urllib.parse import parse_qsl, quote
 
@@ -168,26 +168,31 @@ class OAuth1Kind:
         response = session.post(self._endpoint(field), auth=signature, allow_redirects=False)
         settled(response, field)
         if not response.ok:
-            raise LoginRefused(self._why(response, field))
+            client = signature.client
+            theirs = (client.resource_owner_key, client.resource_owner_secret, client.verifier)
+            secrets = [self._key, self._secret, *(one for one in theirs if one)]
+            raise LoginRefused(_why(response, field, secrets))
         return dict(parse_qsl(response.text.strip(), max_num_fields=50))
-
-    def _why(self, response: requests.Response, field: str) -> str:
-        errors = json_object(response).get("errors")
-        said = response.text
-        if isinstance(errors, list) and errors and isinstance(errors[0], dict):
-            said = str(errors[0].get("message") or "")
-        told = f"{field} answered HTTP {response.status_code}"
-        said = shown(said, (self._secret, self._key))
-        told += f" ({said})" if said else ""
-        if response.status_code != 401:
-            return told
-        skew = _skew_seconds(response)
-        if skew:
-            return f"{told}: the clocks of this host and the provider's differ by {skew} s"
-        return f"{told}: are client_key and client_secret right?"
 
 
 _PAIR = ("oauth_token", "oauth_token_secret")
+
+
+def _why(response: requests.Response, field: str, secrets: Sequence[str]) -> str:
+    """What an answer without a token means, for a person."""
+    errors = json_object(response).get("errors")
+    said = response.text
+    if isinstance(errors, list) and errors and isinstance(errors[0], dict):
+        said = str(errors[0].get("message") or "")
+    told = f"{field} answered HTTP {response.status_code}"
+    said = shown(said, secrets)
+    told += f" ({said})" if said else ""
+    if response.status_code != 401:
+        return told
+    skew = _skew_seconds(response)
+    if skew:
+        return f"{told}: the clocks of this host and the provider's differ by {skew} s"
+    return f"{told}: are client_key and client_secret right?"
 
 
 def _skew_seconds(response: requests.Response) -> int:

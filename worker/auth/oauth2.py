@@ -8,7 +8,7 @@ refreshed, and a refresh token that comes with the new one takes the old one's p
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote_plus
 
@@ -39,6 +39,7 @@ _MAX_SECONDS = 10 * 365 * 86_400
 _KEPT = ("access_token", "refresh_token", "scope", "uid")
 """Of a token endpoint's answer; what nobody needs is not kept, be it an identity token."""
 
+_SENT = ("code", "code_verifier", "refresh_token")
 _SPENT = ("invalid_grant", "expired_token", "invalid_request")
 """Errors that say a code or refresh token is no longer good. Twitter says the last; it may mean
 another thing, which is told along."""
@@ -165,16 +166,20 @@ class OAuth2Kind:
         user, password = quote_plus(self._account), quote_plus(self._secret)
         return {"include_client_id": False, "auth": HTTPBasicAuth(user, password)}
 
-    def _refused(self, response: requests.Response, errand: _Errand) -> LoginRefused | LoginFailed:
-        """What an answer without a token means (RFC 6749, 5.2)."""
+    def _refused(
+        self, response: requests.Response, errand: _Errand, sent: Sequence[str]
+    ) -> LoginRefused | LoginFailed:
+        """What an answer without a token means (RFC 6749, 5.2); ``sent`` are secrets that it may
+        repeat."""
         found = json_object(response)
         error, said = _error(found)
         code = found.get("error_code")
-        said = shown(said, (self._secret, self._account))
+        secrets = (self._secret, self._account, *sent)
+        said = shown(said, secrets)
         told = f"HTTP {response.status_code}"
         told += f", {error}" if error else ""
         told += f" {code}" if isinstance(code, int | str) and code != "" else ""
-        told = shown(f"{told} ({said})" if said else told, (self._secret,))
+        told = shown(f"{told} ({said})" if said else told, secrets)
         field = "token_url"
         if error in ("temporarily_unavailable", "server_error", "slow_down"):
             detail = f"{field} answered {told}"
@@ -237,7 +242,8 @@ class _Flow(OAuth2Session):
         settled(response, "token_url")
         found = json_object(response)
         if not response.ok or "access_token" not in found:
-            raise self._kind._refused(response, self._errand)
+            sent = [str(data[key]) for key in _SENT if key in data]
+            raise self._kind._refused(response, self._errand, sent)
         kept = {key: token_text(found[key]) for key in _KEPT[:2] if found.get(key)}
         kept |= {key: str(found[key])[:1000] for key in _KEPT[2:] if found.get(key)}
         seconds = _seconds(found.get("expires_in"))

@@ -101,7 +101,7 @@ class Listing:
             raise ListingError(f"source {self._place}: a cursor of {len(text)} characters")
         try:
             target = self._at(text) if self._cursor else canonicalise(text, url)
-        except InvalidUrl as error:
+        except (InvalidUrl, UnicodeEncodeError) as error:  # half a character is none
             raise ListingError(f"source {self._place}: no next page: {error.reason}") from None
         if not self.holds(target):
             where = target.partition("?")[0]
