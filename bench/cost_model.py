@@ -4,7 +4,8 @@ A closed queueing network, solved by exact mean value analysis (Reiser and Laven
 customers are the sessions, as many as hosts are fetched from at once; each page of a session waits
 out the host's latency and what batches cost it, and then queues for CPU at two stations:
 
-* the worker processes, each of which runs on one core at a time;
+* the worker processes, each of which runs on one core at a time: its threads (SQLite, packing)
+  may use a second one, but they and the hub wait for the same interpreter lock;
 * the machine, whose cores all parts share: workers, broker, Redis, and here also the web server.
 
 A station of several servers is taken for one that is as much faster, and a delay that makes up for
@@ -14,7 +15,7 @@ second, by least squares over the samples.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -141,9 +142,8 @@ def fit(samples: Sequence[Sample], cores: float) -> Costs:
     return Costs(parts, _least(error, 0.0, 0.5), cores)
 
 
-def _least(error: object, low: float, high: float) -> float:
+def _least(error: Callable[[float], float], low: float, high: float) -> float:
     """Where a function of one value with one minimum is least, by thirds."""
-    assert callable(error)
     for _ in range(60):
         left, right = low + (high - low) / 3, high - (high - low) / 3
         if error(left) <= error(right):
