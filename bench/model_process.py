@@ -37,7 +37,9 @@ from schema.records import Failure, Fetched, FinishItem, ItemsReply, Session, Ta
 from schema.settings import load
 from store import open_store
 from worker.alone import Alone
-from worker.auth import Anonymous
+from worker.auth.keeper import Keeper, Rooms
+from worker.auth.kinds import make
+from worker.auth.secrets import Secrets
 from worker.connections import Connections
 from worker.crawls import context_of
 from worker.download import Downloader
@@ -91,10 +93,8 @@ class Counting:
         self.pages = 0
         self.bytes = 0
 
-    def fetch(
-        self, url: str, headers: Mapping[str, str], *, max_body_bytes: int, deadline: float
-    ) -> Fetched | Failure:
-        answer = self._inner.fetch(url, headers, max_body_bytes=max_body_bytes, deadline=deadline)
+    def fetch(self, url: str, headers: Mapping[str, str], **named: Any) -> Fetched | Failure:
+        answer = self._inner.fetch(url, headers, **named)
         if isinstance(answer, Fetched):
             self.pages += 1
             self.bytes += answer.wire_bytes
@@ -108,12 +108,14 @@ class Sleeping:
         self._seconds = seconds
         self._body = body
 
-    def fetch(
-        self, url: str, headers: Mapping[str, str], *, max_body_bytes: int, deadline: float
-    ) -> Fetched | Failure:
+    def fetch(self, url: str, headers: Mapping[str, str], **_: Any) -> Fetched | Failure:
         gevent.sleep(self._seconds)
         kind = {"content-type": "text/html; charset=utf-8"}
         return Fetched(url=url, status=200, headers=kind, body=self._body, fetched_ms=0)
+
+
+def _no_rooms() -> Rooms:
+    raise RuntimeError("this crawl logs in nowhere")
 
 
 class Units:
@@ -139,11 +141,12 @@ class Units:
         if MODEL == "threads":
             downloader._resolver._under_way = Lenient()
         self.fetcher = Counting(downloader)
+        secrets = Secrets(settings.credentials_file)
         self._pipeline = Pipeline(
             store=self._store,
             frontier=frontier,
             fetcher=self.fetcher,
-            authenticator=Anonymous(),
+            auth=Keeper(_no_rooms, secrets, None, make=make, stopping=self.stopping),
             writer=writer,
             journal=Journal(name),
             marker=self.marker,
