@@ -18,8 +18,8 @@ from schema.urls import canonicalise, origin_of
 _HEADER = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PREFIX = re.compile(r"[\x20-\x7e]*")
 _RESERVED = frozenset(
-    {"accept-encoding", "connection", "content-length", "cookie", "host", "te"}
-    | {"transfer-encoding", "upgrade", "user-agent"}
+    {"accept-encoding", "connection", "content-length", "host", "te", "transfer-encoding"}
+    | {"upgrade", "user-agent"}
 )
 
 Problems = Iterator[tuple[str, str]]

@@ -407,6 +407,8 @@ def test_a_login_that_works_again_wakes_the_hosts_that_were_parked(
             assert terminal.login("club") == 0, terminal.said
             assert f"{host} was blocked since the login failed" in terminal.said
             assert system.call("GET", f"/v1/hosts/{host}")["blocked_in"] == 0
+            system.wait_done(60)
+        assert [one.status for one in site.logins()] == [200, 200, 302], "workers take what it got"
 
 
 def test_a_redis_that_should_answer_and_does_not_is_an_error(

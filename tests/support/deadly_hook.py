@@ -6,7 +6,22 @@ import os
 import signal
 import time
 
+import requests
+
 from schema.records import Fetched, Page, Task
+from worker.auth import Login
+
+
+class DeadlyLogin(Login):
+    """One whose look at a page does what the page says; "out" in it shows that we are out."""
+
+    def user_login(self, session: requests.Session, name: str, password: str) -> None:
+        session.headers["X-Name"] = name
+
+    def logged_out(self, fetched: Fetched) -> bool:
+        text = fetched.body.decode()
+        _do(text)
+        return "out" in text
 
 
 def on_page(page: Page, fetched: Fetched) -> dict[str, int]:

@@ -35,6 +35,7 @@ GOOD: tuple[Auth, ...] = (
     form(name="plain", hosts=("http://a.example",), login_url="http://a.example/login"),
     Basic(name="basic", hosts=("*.b.example", "http://127.0.0.1:8000")),
     Bearer(name="key", hosts=("c.example",), header="X-Api-Key", prefix=""),
+    Bearer(name="cookie", hosts=("c.example",), header="Cookie", prefix=""),
     oauth2(token_url="https://d.example/token"),
     oauth2(name="twitter", provider="twitter", grant="code", base="https://e.example"),
     oauth2(
