@@ -116,8 +116,8 @@ def plain_links(links: Sequence[Admission]) -> bytes:
 
 
 LEVEL = 1
-"""Of zstd: 36 µs of CPU for a page of 15 KB of documentation, of which 1/3.83 is left; level 3 takes
-51 µs and leaves 1/3.96."""
+"""Of zstd: 36 µs of CPU for a page of 15 KB of documentation, of which 1/3.83 is left; level 3
+takes 51 µs and leaves 1/3.96."""
 
 
 class Codec:
