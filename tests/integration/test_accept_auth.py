@@ -422,11 +422,11 @@ def hidden(page: str) -> dict[str, str]:
 def test_two_worker_hosts_share_one_session_and_short_lived_tokens_through_the_frontier(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
-    key, life = secrets.token_urlsafe(32), 3
+    key, life = secrets.token_urlsafe(32), 2
     addresses = ["127.0.0.1", "127.0.0.2"]
     with (
         DjangoSite(
-            tmp_path / "site", addresses=addresses, articles=50, access_seconds=life
+            tmp_path / "site", addresses=addresses, articles=35, access_seconds=life
         ) as site,
         two_hosts(tmp_path, redis_server, site, key) as (first, second),
     ):
