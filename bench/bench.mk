@@ -4,9 +4,17 @@
 SHOWS := show-1 show-2 show-3 show-4 show-5 show-6 show-7 show-8 show-9 show-10 show-mysql \
 	show-warc
 
-.PHONY: bench bench-pages bench-frontier faults cluster-faults shows $(SHOWS)
+.PHONY: setup-bench bench bench-full bench-pages bench-frontier faults cluster-faults shows $(SHOWS)
 
-bench: show-5  ## Pages a second and CPU a page beside Scrapy, in one interleaved run
+setup-bench:
+	@sh .ci/setup requirements-bench.txt
+
+bench: setup-bench packages  ## A short form of all of docs/benchmarks.md, in under ten minutes
+	@$(PYTHON) -m bench.all --short $(ARGS)
+
+bench-full: setup-bench packages  ## Their full forms, and the benchmarks of the parts: hours
+	@$(PYTHON) -m bench.all $(ARGS)
+	@$(MAKE) show-5 show-mysql bench-frontier bench-pages
 
 shows: $(SHOWS)  ## Prove each claim of the release: show-1 … show-10, show-warc
 

@@ -1,157 +1,227 @@
-"""What the speed bench runs against and beside: nginx with synthetic pages, and Scrapy."""
+"""Ours, Scrapy, scrapy-redis and Crawlee (Parsel) with the same duties on the same site, in turn.
+
+``python -m bench.peers [--short]`` writes ``bench/results/peers.json``.
+
+There are two levels of duties:
+
+* plain: robots.txt is obeyed, all links to the same hosts are followed, no page is fetched twice;
+* full: then also title and text, and page, text, links and headers stored durably in SQLite.
+
+Ours has no option that would leave out text and storage, so its full figure stands in both tables.
+That the duties were done is read from nginx's log and counted in the stores after every run.
+
+A crawling process has one core to itself; nginx, Redis and our broker share another (with one core,
+all share it). Pages a second are counted from the first page's answer until the last page was dealt
+with: stored with us, parsed (and given to storage) with the others. CPU is that of all processes of
+a crawler, nginx apart, without their start: for ours worker (with supervisor and the SQLite store),
+broker and Redis; for scrapy-redis its process and Redis. Memory is proportional (PSS), of the same
+processes, when the crawl has ended.
+
+Each crawls whole hosts that serve the same pages, so that all meet the same pages and the same
+share of new links; faster ones are given more hosts, and 64 connections in all are divided among
+them.
+"""
 
 from __future__ import annotations
 
-import json
-import os
-import random
-import shutil
-import subprocess
-import sys
-from collections.abc import Sequence
+import argparse
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
-import psutil
+from bench.peers_rig import (
+    CRAWLEE,
+    FULL,
+    OURS,
+    PLAIN,
+    SCRAPY,
+    SCRAPY_REDIS,
+    Outcome,
+    crawl_with,
+    crawl_with_ours,
+    ground,
+)
+from bench.record import Cell, Record, draw, spread
+from bench.sites import DOCUMENTATION, SYNTHETIC, Site
 
-from tests.support.redis_server import free_port
-from tests.support.system import wait_until
+HOSTS = {OURS: 8, SCRAPY: 1, SCRAPY_REDIS: 1, CRAWLEE: 2}
+"""How many hosts each is given: as many as keep it busy for about ten seconds."""
+ROUNDS = 5
+SHORT_SITE = replace(SYNTHETIC, pages=500)
+SHORT_ROUNDS = 2
+OTHERS = (SCRAPY, SCRAPY_REDIS, CRAWLEE)
+LEVELS = {PLAIN: "robots, links, no page twice", FULL: "the same with text and storage"}
+CONTENDERS = ((OURS, FULL), *((who, level) for who in OTHERS for level in LEVELS))
+SHORT_REAL = ((OURS, FULL), (SCRAPY, PLAIN), (SCRAPY, FULL))
+PACKAGES = ("Scrapy", "Twisted", "scrapy-redis", "crawlee", "impit", "parsel")
 
-PAGE_BYTES = 20_000
-LINKS = 40
-SPIDER = Path(__file__).parent / "scrapy_spider.py"
-
-NGINX = """
-{user}
-daemon off;
-worker_processes 1;
-pid {folder}/nginx.pid;
-error_log {folder}/error.log;
-events {{ worker_connections 4096; }}
-http {{
-  default_type text/html;
-  types {{ text/html html; text/plain txt; }}
-  log_format times '$msec $status $server_addr $uri';
-  access_log {folder}/access.log times buffer=64k flush=200ms;
-  sendfile on;
-  tcp_nodelay on;
-  keepalive_requests 1000000;
-  open_file_cache max=500 inactive=60s;
-  client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
-  server {{ {listen} root {folder}/site; }}
-}}
-"""
+Outcomes = Mapping[tuple[str, str], list[Outcome]]
+"""What each contender (name, level) reached in the rounds of one site."""
 
 
-def write_pages(folder: Path, pages: int, seed: int = 1) -> None:
-    """``pages`` files of about 20 KB with 40 links each, all reachable from ``/0.html``.
-
-    A page links to its two children in a binary tree, and to others at random; links stand in
-    paragraphs of English-like words. The same ``seed`` gives the same bytes.
-    """
-    chance = random.Random(seed)
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    words = ["".join(chance.choices(letters, k=chance.randint(2, 10))) for _ in range(2000)]
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "robots.txt").write_text("User-agent: *\nDisallow: /private/\n")
-    for i in range(pages):
-        targets = [j for j in (2 * i + 1, 2 * i + 2) if j < pages]
-        targets += chance.sample(range(pages), LINKS - len(targets))
-        (folder / f"{i}.html").write_text(_page(i, targets, words, chance))
-
-
-def _page(i: int, targets: list[int], words: list[str], chance: random.Random) -> str:
-    share = (PAGE_BYTES - 200) // len(targets) - 48
-    parts = [
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Page {i}</title>'
-        "</head><body><h1>Synthetic</h1>"
-    ]
-    for target in targets:
-        text = " ".join(chance.choices(words, k=share // 7))
-        parts.append(f'<p>{text} <a href="/{target}.html">{chance.choice(words)}</a></p>\n')
-    return "".join(parts) + "</body></html>"
-
-
-class Nginx:
-    """nginx on one port of ``addresses``, serving ``folder``/site; log with times of requests."""
-
-    def __init__(self, folder: Path, addresses: Sequence[str], cpu: int | None) -> None:
-        self.folder = folder
-        self.addresses = tuple(addresses)
-        self.port = free_port()
-        self._cpu = cpu
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> Nginx:
-        """Raises SystemExit saying what to install when there is no nginx."""
-        binary = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
-        if binary is None:
-            raise SystemExit("nginx is missing: as root, apt-get install nginx-light")
-        listen = " ".join(f"listen {a}:{self.port} backlog=1024;" for a in self.addresses)
-        user = "user root;" if os.geteuid() == 0 else ""
-        config = self.folder / "nginx.conf"
-        config.write_text(NGINX.format(folder=self.folder, listen=listen, user=user))
-        command = [binary, "-p", str(self.folder), "-c", str(config)]
-        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        if self._cpu is not None:
-            psutil.Process(self._process.pid).cpu_affinity([self._cpu])
-        ready = self.folder / "nginx.pid"
-        wait_until(lambda: ready.exists() and ready.read_text().strip(), 10, "nginx started")
-        return self
-
-    def stop(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
-            self._process.wait(10)
-
-    @property
-    def seeds(self) -> list[str]:
-        """The first page of every address."""
-        return [f"http://{address}:{self.port}/0.html" for address in self.addresses]
-
-    def mark(self) -> int:
-        """Where the log ends now; give it to :meth:`page_times` to read what came later."""
-        log = self.folder / "access.log"
-        return log.stat().st_size if log.exists() else 0
-
-    def page_times(self, mark: int) -> list[float]:
-        """Epoch seconds at which pages were answered with 200 since ``mark``, in order."""
-        with (self.folder / "access.log").open() as log:
-            log.seek(mark)
-            rows = [line.split() for line in log]
-        return sorted(
-            float(at) for at, status, _, path in rows if status == "200" and path[-5:] == ".html"
-        )
-
-
-def crawl_with_scrapy(
-    seeds: Sequence[str], pages: int, connections: int, folder: Path, cpu: int | None
-) -> dict[str, Any]:
-    """Crawl about ``pages`` pages with :mod:`bench.scrapy_spider`; its figures.
-
-    Raises RuntimeError with the end of its output when it fails.
-    """
-    result = folder / "scrapy.json"
-    command = [sys.executable, "-m", "scrapy", "runspider", str(SPIDER)]
-    command += ["-a", f"seeds={','.join(seeds)}", "-a", f"result={result}"]
-    environment = os.environ | {
-        "BENCH_PAGES": str(pages),
-        "BENCH_CONNECTIONS": str(connections),
-        "BENCH_HOSTS": str(len(seeds)),
-    }
-    process = subprocess.Popen(
-        command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+def run(short: bool) -> None:
+    """Measure, print and keep ``bench/results/peers.json``."""
+    record = Record(
+        "peers", "Beside other crawlers, with the same duties", short, packages=PACKAGES
     )
-    if cpu is not None:
-        psutil.Process(process.pid).cpu_affinity([cpu])
-    try:
-        output, _ = process.communicate(timeout=300)
-    finally:
-        process.kill()
-    if process.returncode or not result.exists():
-        raise RuntimeError(f"Scrapy failed: {output.decode(errors='replace')[-2000:]}")
-    found: dict[str, Any] = json.loads(result.read_text())
-    result.unlink()
-    return found
+    for paragraph in (__doc__ or "").split("\n\n")[2:]:
+        record.note(paragraph)
+    with tempfile.TemporaryDirectory() as folder:
+        if short:
+            synthetic = measure(SHORT_SITE, CONTENDERS, SHORT_ROUNDS, Path(folder))
+            real = measure(DOCUMENTATION, SHORT_REAL, 1, Path(folder))
+        else:
+            synthetic = measure(SYNTHETIC, CONTENDERS, ROUNDS, Path(folder))
+            real = measure(DOCUMENTATION, CONTENDERS, ROUNDS, Path(folder))
+    report(record, synthetic, real)
+    record.finish()
+
+
+def measure(
+    site: Site, contenders: Sequence[tuple[str, str]], rounds: int, folder: Path
+) -> Outcomes:
+    """Every contender, ``rounds`` times in turn; each round begins with another one."""
+    outcomes: dict[tuple[str, str], list[Outcome]] = {key: [] for key in contenders}
+    with ground(site, max(HOSTS.values()), folder / site.name) as on:
+        for number in range(rounds):
+            turn = number * 3 % len(contenders)
+            for who, level in (*contenders[turn:], *contenders[:turn]):
+                here = folder / f"{site.name}-{number}-{who}-{level}"
+                if who == OURS:
+                    one = crawl_with_ours(on, HOSTS[who], here)
+                else:
+                    one = crawl_with(who, level, on, HOSTS[who], here)
+                outcomes[who, level].append(one)
+                print(f"   {site.name} {number + 1}: {who}, {level}: {one}", flush=True)
+    return outcomes
+
+
+def of(outcomes: Outcomes, who: str, level: str) -> list[Outcome]:
+    """A contender's outcomes at a level; ours has one level only."""
+    return outcomes[who, FULL if who == OURS else level]
+
+
+def faster(outcomes: Outcomes, who: str, level: str) -> list[float]:
+    """Our pages a second over another's, round by round."""
+    pairs = zip(of(outcomes, OURS, level), of(outcomes, who, level), strict=True)
+    return [ours.rate / theirs.rate for ours, theirs in pairs]
+
+
+def cheaper(outcomes: Outcomes, who: str, level: str) -> list[float]:
+    """Another's CPU a page over ours, all processes of each, round by round."""
+    pairs = zip(of(outcomes, OURS, level), of(outcomes, who, level), strict=True)
+    return [theirs.all_cpu / ours.all_cpu for ours, theirs in pairs]
+
+
+def report(record: Record, synthetic: Outcomes, real: Outcomes) -> None:
+    """Tables, plots and required figures out of all outcomes."""
+    for site, outcomes in ((SYNTHETIC, synthetic), (DOCUMENTATION, real)):
+        for level, duties in LEVELS.items():
+            _compare(record, f"{site.what}; {level}: {duties}", outcomes, level)
+        _by_process(record, site, outcomes)
+        runs = {
+            f"{who}, {level}": list(map(asdict, ones)) for (who, level), ones in outcomes.items()
+        }
+        record.runs(site.name, runs)
+        _plot(record, site, outcomes)
+    for key, values in {
+        "plain_scrapy": faster(synthetic, SCRAPY, PLAIN),
+        "full_scrapy": faster(synthetic, SCRAPY, FULL),
+        "plain_scrapy_redis": faster(synthetic, SCRAPY_REDIS, PLAIN),
+        "plain_crawlee": faster(synthetic, CRAWLEE, PLAIN),
+        "documentation_plain_scrapy": faster(real, SCRAPY, PLAIN),
+        "documentation_full_scrapy": faster(real, SCRAPY, FULL),
+        "cpu_full_scrapy": cheaper(synthetic, SCRAPY, FULL),
+    }.items():
+        record.figure(key, statistics.median(values))
+    _duties(record, {SYNTHETIC: synthetic, DOCUMENTATION: real})
+
+
+def _compare(record: Record, title: str, outcomes: Outcomes, level: str) -> None:
+    rows: list[list[Cell]] = []
+    for who in (OURS, *OTHERS):
+        if (who, FULL) not in outcomes:
+            continue
+        ones = of(outcomes, who, level)
+        own = who == OURS
+        rows.append(
+            [
+                who,
+                spread([one.rate for one in ones]),
+                "" if own else spread(faster(outcomes, who, level)),
+                spread([one.all_cpu for one in ones]),
+                "" if own else spread(cheaper(outcomes, who, level)),
+                spread([one.all_memory for one in ones]),
+                int(statistics.median(one.pages for one in ones)),
+            ]
+        )
+    columns = [
+        "crawler",
+        "pages/s of its core",
+        "ours ÷ it",
+        "CPU ms a page",
+        "it ÷ ours",
+        "memory MB",
+        "pages",
+    ]
+    record.table(title[0].upper() + title[1:], columns, rows)
+
+
+def _by_process(record: Record, site: Site, outcomes: Outcomes) -> None:
+    rows: list[list[Cell]] = []
+    for (who, level), ones in outcomes.items():
+        for part in ones[0].cpu:
+            core = [one.cpu[part] * one.rate / 10 for one in ones]
+            cells = [spread([one.cpu[part] for one in ones]), spread(core)]
+            rows.append([who, level, part, *cells, spread([one.memory[part] for one in ones])])
+    columns = ["crawler", "level", "process", "CPU ms a page", "% of a core", "memory MB"]
+    record.table(f"By process, {site.name} site", columns, rows)
+
+
+def _duties(record: Record, found: Mapping[Site, Outcomes]) -> None:
+    rows: list[list[Cell]] = []
+    for site, outcomes in found.items():
+        for (who, level), ones in outcomes.items():
+            neglected = [what for one in ones for what in one.neglected]
+            pages = sum(one.pages for one in ones)
+            shown = "; ".join(neglected[:3]) + (" …" if len(neglected) > 3 else "")
+            rows.append([site.name, who, level, pages, len(neglected), shown])
+    columns = ["site", "crawler", "level", "pages in all", "duties not done", "which"]
+    record.table("Duties, judged by the server's log and the stores", columns, rows)
+
+
+def _plot(record: Record, site: Site, outcomes: Outcomes) -> None:
+    """Two plots beside each other: pages a second, and CPU a page by process."""
+    figure = draw(11, 3.4)
+    speed, cost = figure.subplots(1, 2)
+    names = [who if who == OURS else f"{who}\n{level}" for who, level in outcomes]
+    rates = [[one.rate for one in ones] for ones in outcomes.values()]
+    middles = [statistics.median(values) for values in rates]
+    below = [middle - min(values) for middle, values in zip(middles, rates, strict=True)]
+    above = [max(values) - middle for middle, values in zip(middles, rates, strict=True)]
+    colours = ["#1b7f5c" if who == OURS else "#8a8f98" for who, _ in outcomes]
+    speed.bar(names, middles, yerr=[below, above], color=colours, capsize=3)
+    speed.set_title("pages a second of the crawling core")
+    shades = {"crawler": "#8a8f98", "worker": "#1b7f5c", "broker": "#7fc8a9", "redis": "#c0392b"}
+    bottoms = [0.0] * len(names)
+    for part, shade in shades.items():
+        heights = [
+            statistics.median(one.cpu.get(part, 0.0) for one in ones) for ones in outcomes.values()
+        ]
+        cost.bar(names, heights, bottom=bottoms, color=shade, label=part)
+        bottoms = [bottom + height for bottom, height in zip(bottoms, heights, strict=True)]
+    cost.set_title("CPU ms a page, all processes")
+    cost.legend(fontsize="small")
+    for axes in (speed, cost):
+        axes.tick_params(axis="x", labelsize=6.5)
+    record.plot(
+        site.name, figure, f"{site.what}: medians, and the least and the most of the rounds"
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Beside other crawlers, with the same duties.")
+    parser.add_argument("--short", action="store_true", help="fewer pages and rounds")
+    run(parser.parse_args().short)

@@ -30,7 +30,11 @@ from msgspec import Struct
 
 from schema.errors import GreencrawlError
 from schema.log import logger
-from schema.records import Crawl, FailureKind, Fetched, Task
+from schema.records import Crawl, Failure, FailureKind, Fetched, Task
+from schema.settings import load
+from worker.auth.base import Grant, Verdict
+from worker.auth.kinds import make
+from worker.auth.secrets import Secrets
 from worker.crawls import CrawlContext, context_of
 from worker.hooks import HookError
 from worker.reading import Reading, read
@@ -86,6 +90,16 @@ class JudgeRequest(Struct, frozen=True, tag="judge"):
     url: str
 
 
+class VerdictRequest(Struct, frozen=True, tag="verdict"):
+    """Ask an entry of the crawl's ``auth`` whether an answer shows that we are in."""
+
+    crawl: Crawl
+    task: Task
+    entry: str
+    fetched: Fetched
+    grant: Grant | None
+
+
 class ReadAnswer(Struct, frozen=True, tag="read"):
     reading: Reading
 
@@ -101,12 +115,19 @@ class JudgeAnswer(Struct, frozen=True, tag="judge"):
     reason: str | None
 
 
+class VerdictAnswer(Struct, frozen=True, tag="verdict"):
+    """One of the two."""
+
+    verdict: Verdict | None = None
+    failure: Failure | None = None
+
+
 class Raised(Struct, frozen=True, tag="raised"):
     what: str
 
 
-Request = ReadRequest | HeadersRequest | JudgeRequest
-Answer = ReadAnswer | HeadersAnswer | JudgeAnswer | Raised
+Request = ReadRequest | HeadersRequest | JudgeRequest | VerdictRequest
+Answer = ReadAnswer | HeadersAnswer | JudgeAnswer | VerdictAnswer | Raised
 _REQUEST: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
 _ANSWER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
@@ -158,6 +179,16 @@ class Alone:
         answer = self._ask(JudgeRequest(context.crawl, task, url))
         assert isinstance(answer, JudgeAnswer)
         return answer.reason
+
+    def verdict(
+        self, context: CrawlContext, task: Task, entry: str, fetched: Fetched, grant: Grant | None
+    ) -> Verdict | Failure:
+        """``Kind.judge`` of an entry there. Raises DiedAlone, NoProcess, RaisedAlone."""
+        answer = self._ask(VerdictRequest(context.crawl, task, entry, fetched, grant))
+        assert isinstance(answer, VerdictAnswer)
+        said = answer.verdict or answer.failure
+        assert said is not None
+        return said
 
     def close(self) -> None:
         """End the process, if there is one."""
@@ -303,6 +334,8 @@ def _serve(contexts: dict[int, CrawlContext], request: Request) -> Answer:
             return ReadAnswer(read(context, request.task, request.fetched))
         if isinstance(request, JudgeRequest):
             return JudgeAnswer(context.rules.judge(request.task, request.url))
+        if isinstance(request, VerdictRequest):
+            return _verdict(request)
         try:
             return HeadersAnswer(context.hooks.request_headers(request.task, request.headers))
         except HookError as error:
@@ -310,6 +343,13 @@ def _serve(contexts: dict[int, CrawlContext], request: Request) -> Answer:
     except Exception as error:
         log.exception("page failed", url=request.task.url)
         return Raised(f"{type(error).__name__}: {error}")
+
+
+def _verdict(request: VerdictRequest) -> VerdictAnswer:
+    entry = next(one for one in request.crawl.options.auth if one.name == request.entry)
+    kind = make(entry, Secrets(load().credentials_file).of(entry))
+    said = kind.judge(request.fetched, request.grant)
+    return VerdictAnswer(failure=said) if isinstance(said, Failure) else VerdictAnswer(said)
 
 
 def _encoded(answer: Answer) -> bytes:

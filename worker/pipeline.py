@@ -13,6 +13,7 @@ from typing import Protocol
 
 from gevent.event import Event
 
+from schema.auth import Form, Own
 from schema.errors import UnknownCrawl
 from schema.log import logger
 from schema.records import (
@@ -36,6 +37,7 @@ from store.errors import BodyAway
 from worker import retry
 from worker.alone import DiedAlone, NoProcess
 from worker.auth import Authenticated
+from worker.auth.base import Grant, Kind, Verdict
 from worker.backoff import persist
 from worker.crawls import CrawlContext, Crawls, CrawlSource
 from worker.download import LeaseExpired
@@ -79,6 +81,10 @@ class Reader(Protocol):
     ) -> dict[str, str]: ...
 
     def excluded_by(self, context: CrawlContext, task: Task, url: str) -> str | None: ...
+
+    def verdict(
+        self, context: CrawlContext, task: Task, entry: str, fetched: Fetched, grant: Grant | None
+    ) -> Verdict | Failure: ...
 
 
 class Pipeline:
@@ -260,7 +266,17 @@ class Pipeline:
                 headers = self._asked_headers(visit, task, headers)
             except HookError as error:
                 notes.append(self._hook_note(visit, task, str(error)))
-        answer = self._auth.get(visit, task.url, headers)
+
+        def judge(kind: Kind, fetched: Fetched, grant: Grant | None) -> Verdict | Failure:
+            if not isinstance(kind.entry, Form | Own):  # they alone read pages, or run user's code
+                return kind.judge(fetched, grant)
+            if task.suspect:
+                with visit.held.waiting(request=False):
+                    return self._alone.verdict(context, task, kind.entry.name, fetched, grant)
+            with self._marker.parsing(_suspect(visit, task)):
+                return kind.judge(fetched, grant)
+
+        answer = self._auth.get(visit, task.url, headers, judge)
         if isinstance(answer, Fetched):
             answer.request = shown(headers)
         return answer

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
 import pytest
 
-from bench.peers import LINKS, PAGE_BYTES, write_pages
+from bench.peers_rig import FULL, SCRAPY, crawl_with, ground
 from bench.report import Report
 from bench.sampling import busiest
+from bench.sites import LINKS, PAGE_BYTES, SYNTHETIC, write_pages
 from tests.support.sites import direct, folder_site
 from tests.support.walk import links, walk
 
@@ -21,8 +23,16 @@ def test_synthetic_pages_have_the_stated_size_and_are_all_reachable(tmp_path: Pa
     assert mean(page.stat().st_size for page in pages) == pytest.approx(PAGE_BYTES, rel=0.05)
     assert {len(links("http://h/", page.read_bytes())) for page in pages} == {LINKS}
     found = walk(["http://h/0.html"], direct(folder_site(tmp_path)), agent="walk")
-    assert len(found.pages) == 60
+    assert len(found.pages) == len(found.forbidden) == 60
     assert found.missing == set()
+
+
+def test_a_peer_is_judged_by_log_and_store(tmp_path: Path) -> None:
+    with ground(replace(SYNTHETIC, pages=60), 2, tmp_path / "site") as on:
+        one = crawl_with(SCRAPY, FULL, on, 2, tmp_path / "run")
+    assert (one.pages, one.neglected) == (120, [])
+    assert one.rate > 0
+    assert one.cpu.keys() == one.memory.keys() == {"crawler"}
 
 
 def test_a_false_claim_or_none_at_all_fails_the_show(tmp_path: Path) -> None:

@@ -87,6 +87,38 @@ def test_request_hook_that_kills_is_charged_alone(
         assert (tmp_path / "worker.log").read_text().count("child died") == 1
 
 
+@pytest.mark.parametrize(("mode", "kind"), [("kill", "process_death"), ("hang", "stalled")])
+def test_page_at_which_a_login_class_dies_is_charged_alone(
+    tmp_path: Path, redis_server: RedisServer, mode: str, kind: str
+) -> None:
+    """``logged_out`` looks at every page; what it does there is the page's matter."""
+    secrets = {"auth_shop_username": "ann", "auth_shop_password": "1"}
+    others = [f"{path}$" for path in DEADLY if path != f"/{mode}"]
+    with (
+        SiteServer(menu_site) as server,
+        System(
+            tmp_path,
+            [redis_server.url],
+            stall_seconds="1",
+            request_seconds="2",
+            secrets=secrets,
+        ).start() as system,
+    ):
+        entry = {
+            "kind": "own",
+            "name": "shop",
+            "hosts": [server.url("").rstrip("/")],
+            "login": "tests.support.deadly_hook:DeadlyLogin",
+        }
+        system.crawl([server.url("/")], delay=0, tries=1, auth=[entry], exclude=others)
+        system.wait_done(60)
+        stored = read_stored(tmp_path / "data")
+        assert stored.pages >= {server.url(path) for path in PAGES}
+        assert stored.dead == {server.url(f"/{mode}")}
+        assert system.stats()["failures"] == {kind: 2}
+        assert (tmp_path / "worker.log").read_text().count("child died") == 1
+
+
 def test_hosts_without_a_request_under_way_go_on_at_once_when_a_page_kills(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:

@@ -6,7 +6,21 @@ import os
 import signal
 import time
 
+import requests
+
 from schema.records import Fetched, Page, Task
+from worker.auth import Login
+
+
+class DeadlyLogin(Login):
+    """One whose look at a page does what its URL says; "out" there shows that we are out."""
+
+    def user_login(self, session: requests.Session, name: str, password: str) -> None:
+        session.headers["X-Name"] = name
+
+    def logged_out(self, fetched: Fetched) -> bool:
+        _do(fetched.url)
+        return "out" in fetched.url
 
 
 def on_page(page: Page, fetched: Fetched) -> dict[str, int]:

@@ -14,10 +14,12 @@ import gevent
 import psutil
 import pytest
 
+from schema.auth import Own
 from schema.records import Crawl, CrawlOptions, FailureKind, Fetched, Task
 from tests.support.system import ROOT, wait_until
 from tests.support.worker_process import alive
 from worker.alone import Alone, DiedAlone, NoProcess, RaisedAlone
+from worker.auth.base import Grant
 from worker.crawls import CrawlContext, context_of
 from worker.hooks import HookError
 
@@ -88,6 +90,23 @@ def test_patterns_are_searched_there(alone: Alone) -> None:
     assert alone.excluded_by(given, task, "http://h/aa") == "exclude pattern '(?=/)/(a+)+$'"
     with pytest.raises(DiedAlone):
         alone.excluded_by(given, task, f"http://h/{'a' * 60}!")
+
+
+def test_answers_are_judged_there_by_the_entrys_own_class(
+    alone: Alone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GREENCRAWL_AUTH_SHOP_USERNAME", "ann")
+    monkeypatch.setenv("GREENCRAWL_AUTH_SHOP_PASSWORD", "1")
+    entry = Own(name="shop", hosts=("http://h",), login="tests.support.deadly_hook:DeadlyLogin")
+    options = CrawlOptions(auth=(entry,))
+    given = context_of(Crawl(id=4, name="t", state="active", options=options, roots=("h",)))
+    grant = Grant(account="ann", generation=1, made_ms=0)
+    for word in ("in", "out"):
+        task, fetched = page("", f"http://h/{word}")
+        assert alone.verdict(given, task, "shop", fetched, grant) == word
+    task, fetched = page("", "http://h/hang")
+    with pytest.raises(DiedAlone):
+        alone.verdict(given, task, "shop", fetched, grant)
 
 
 def test_hook_error_and_unforeseen_error_come_back(alone: Alone) -> None:

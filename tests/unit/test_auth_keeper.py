@@ -185,6 +185,10 @@ class World:
         return Visit(Held(session, 1e12), context_of(crawl), self.site, self.stopping)
 
 
+def get(keeper: Keeper, visit: Visit, url: str, headers: Mapping[str, str]) -> Fetched | Failure:
+    return keeper.get(visit, url, headers, lambda kind, answer, grant: kind.judge(answer, grant))
+
+
 @pytest.fixture
 def world() -> World:
     return World()
@@ -198,12 +202,12 @@ def within(seconds: float) -> Iterator[None]:
 
 def test_a_page_goes_with_the_proof_and_other_origins_without(world: World) -> None:
     keeper = world.keeper()
-    answer = keeper.get(world.visit(), PAGE, {"a": "b"})
+    answer = get(keeper, world.visit(), PAGE, {"a": "b"})
     assert isinstance(answer, Fetched)
     assert answer.body == b"inside"
     assert world.site.sent == {"a": "b", "x-token": "t1"}
     for url in ("https://shop.test/p", "http://shop.test:81/p", "http://www.shop.test/p"):
-        keeper.get(world.visit(), url, {"a": "b"})
+        get(keeper, world.visit(), url, {"a": "b"})
         assert world.site.sent == {"a": "b"}
 
 
@@ -211,7 +215,7 @@ def test_many_pages_of_several_processes_wait_for_one_login(world: World) -> Non
     keepers = [world.keeper() for _ in range(4)]
     with within(10):
         flying = [
-            gevent.spawn(keeper.get, world.visit(), f"{PAGE}{i}", {})
+            gevent.spawn(get, keeper, world.visit(), f"{PAGE}{i}", {})
             for keeper in keepers
             for i in range(25)
         ]
@@ -226,11 +230,11 @@ def test_a_session_lost_at_the_site_is_renewed_once_and_no_login_page_comes_back
 ) -> None:
     keepers = [world.keeper() for _ in range(3)]
     for keeper in keepers:
-        keeper.get(world.visit(), PAGE, {})
+        get(keeper, world.visit(), PAGE, {})
     world.site.token = "killed"
     with within(10):
         flying = [
-            gevent.spawn(keeper.get, world.visit(), f"{PAGE}{i}", {})
+            gevent.spawn(get, keeper, world.visit(), f"{PAGE}{i}", {})
             for keeper in keepers
             for i in range(20)
         ]
@@ -242,20 +246,20 @@ def test_a_session_lost_at_the_site_is_renewed_once_and_no_login_page_comes_back
 def test_a_page_that_asks_for_a_login_all_the_same_fails_alone(world: World) -> None:
     keeper = world.keeper()
     world.site.closed = {f"{PAGE}{i}" for i in range(100)}
-    failure = keeper.get(world.visit(), f"{PAGE}0", {})
+    failure = get(keeper, world.visit(), f"{PAGE}0", {})
     assert isinstance(failure, Failure)
     assert failure.kind == FailureKind.LOGGED_OUT
     assert len(world.site.logins) == 2
     for i in range(1, 100):
-        failure = keeper.get(world.visit(), f"{PAGE}{i}", {})
+        failure = get(keeper, world.visit(), f"{PAGE}{i}", {})
         assert isinstance(failure, Failure)
-        assert isinstance(keeper.get(world.visit(), PAGE, {}), Fetched)
+        assert isinstance(get(keeper, world.visit(), PAGE, {}), Fetched)
     assert len(world.site.logins) == 2, "they do not make it log in again and again"
     world.now += keeping.PATIENCE_SECONDS
-    keeper.get(world.visit(), f"{PAGE}1", {})
+    get(keeper, world.visit(), f"{PAGE}1", {})
     assert len(world.site.logins) == 3
     world.now += keeping.PATIENCE_SECONDS
-    keeper.get(world.visit(), f"{PAGE}1", {})
+    get(keeper, world.visit(), f"{PAGE}1", {})
     assert len(world.site.logins) == 3, "the wait doubles"
 
 
@@ -263,15 +267,15 @@ def test_many_in_a_row_are_believed_whatever_was_in_vain(world: World) -> None:
     keeper = world.keeper()
     world.site.closed = {f"{PAGE}0"}
     for _ in range(8):  # the wait for a single page is long by now
-        keeper.get(world.visit(), f"{PAGE}0", {})
+        get(keeper, world.visit(), f"{PAGE}0", {})
         world.now += keeping.PATIENCE_MOST_SECONDS
-    keeper.get(world.visit(), f"{PAGE}0", {})
+    get(keeper, world.visit(), f"{PAGE}0", {})
     world.now += keeping.PATIENCE_SECONDS * 10
-    assert isinstance(keeper.get(world.visit(), PAGE, {}), Fetched)
+    assert isinstance(get(keeper, world.visit(), PAGE, {}), Fetched)
     made = len(world.site.logins)
     world.site.token = "killed"
     answers = [
-        keeper.get(world.visit(), f"{PAGE}{i}", {}) for i in range(1, keeping.OUTS_IN_A_ROW + 1)
+        get(keeper, world.visit(), f"{PAGE}{i}", {}) for i in range(1, keeping.OUTS_IN_A_ROW + 1)
     ]
     assert [isinstance(answer, Failure) for answer in answers[:-1]] == [True] * (len(answers) - 1)
     assert isinstance(answers[-1], Fetched)
@@ -283,7 +287,7 @@ def test_a_refused_login_parks_all_workers_until_the_secrets_change(world: World
     keepers = [world.keeper() for _ in range(2)]
     with within(10):
         flying = [
-            gevent.spawn(keeper.get, world.visit(), PAGE, {})
+            gevent.spawn(get, keeper, world.visit(), PAGE, {})
             for keeper in keepers
             for _ in range(9)
         ]
@@ -294,14 +298,14 @@ def test_a_refused_login_parks_all_workers_until_the_secrets_change(world: World
     assert all(3590 < failure.retry_after <= 3600 for failure in failures)
     assert not world.site.pages
     world.secrets.values["password"] = "right"
-    assert isinstance(keepers[0].get(world.visit(), PAGE, {}), Fetched)
+    assert isinstance(get(keepers[0], world.visit(), PAGE, {}), Fetched)
 
 
 def test_each_refusal_in_a_row_waits_twice_as_long(world: World) -> None:
     world.secrets.values["password"] = "wrong"
     waits = []
     for _ in range(7):
-        failure = world.keeper().get(world.visit(), PAGE, {})
+        failure = get(world.keeper(), world.visit(), PAGE, {})
         assert isinstance(failure, Failure)
         waits.append(failure.retry_after)
         assert world.vault.kept is not None
@@ -311,7 +315,7 @@ def test_each_refusal_in_a_row_waits_twice_as_long(world: World) -> None:
 
 def test_missing_secrets_are_this_hosts_own_matter(world: World) -> None:
     world.secrets.values.clear()
-    failure = world.keeper().get(world.visit(), PAGE, {})
+    failure = get(world.keeper(), world.visit(), PAGE, {})
     assert isinstance(failure, Failure)
     assert failure.kind == FailureKind.LOGIN
     assert "GREENCRAWL_AUTH_SHOP_PASSWORD" in failure.detail
@@ -332,7 +336,7 @@ class PlainKind(TokenKind):
 def test_a_host_that_accepts_the_secrets_for_no_page_is_parked(world: World) -> None:
     world.kind = PlainKind
     keeper = world.keeper()
-    answers = [keeper.get(world.visit(), f"{PAGE}{i}", {}) for i in range(keeping.REJECTIONS)]
+    answers = [get(keeper, world.visit(), f"{PAGE}{i}", {}) for i in range(keeping.REJECTIONS)]
     assert [isinstance(answer, Fetched) for answer in answers[:-1]] == [True] * (len(answers) - 1)
     parked = answers[-1]
     assert isinstance(parked, Failure)
@@ -345,8 +349,8 @@ def test_a_page_that_does_not_accept_what_others_did_is_answered_as_it_is(world:
     world.site.token = world.secrets.values["password"]
     world.site.closed = {f"{PAGE}{i}" for i in range(9)}
     keeper = world.keeper()
-    assert isinstance(keeper.get(world.visit(), PAGE, {}), Fetched)
-    answers = [keeper.get(world.visit(), f"{PAGE}{i}", {}) for i in range(9)]
+    assert isinstance(get(keeper, world.visit(), PAGE, {}), Fetched)
+    answers = [get(keeper, world.visit(), f"{PAGE}{i}", {}) for i in range(9)]
     assert all(isinstance(answer, Fetched) for answer in answers)
 
 
@@ -374,7 +378,7 @@ def test_what_a_login_meets_concerns_the_host_that_it_met(
     world.site.fetch = lambda *_, **__: away  # type: ignore[method-assign]
     world.errands.answer = away
     world.kind = type("Away", (AwayKind,), {"url": url})
-    failure = world.keeper().get(world.visit(), PAGE, {})
+    failure = get(world.keeper(), world.visit(), PAGE, {})
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.retry_after) == (kind, 7.0)
     assert "login of auth shop" in failure.detail
@@ -389,7 +393,7 @@ def test_what_requests_raises_is_a_refusal_that_shows_no_url(world: World) -> No
             raise AssertionError("not reached")
 
     world.kind = Astray
-    failure = world.keeper().get(world.visit(), PAGE, {})
+    failure = get(world.keeper(), world.visit(), PAGE, {})
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.retry_after) == (FailureKind.LOGIN, keeping.REFUSED_SECONDS)
     assert failure.detail == "auth shop: the login: InvalidSchema"
@@ -407,7 +411,7 @@ def test_host_that_fails_while_its_session_waits_is_asked_for_nothing_more(world
 
     world.errands.serve = serve  # type: ignore[method-assign]
     with within(10), pytest.raises(VisitOver):
-        keeper.get(visit, PAGE, {})
+        get(keeper, visit, PAGE, {})
     assert world.site.pages == []
     assert visit.report().block == 90
 
@@ -417,7 +421,7 @@ def test_a_login_whose_claim_was_lost_puts_nothing(world: World) -> None:
         world.vault.holder = Claim(world.vault, 1)
 
     world.site.during_login = lose
-    failure = world.keeper().get(world.visit(), PAGE, {})
+    failure = get(world.keeper(), world.visit(), PAGE, {})
     assert isinstance(failure, Failure)
     assert failure.kind == FailureKind.LOGIN
     assert world.vault.kept is None
@@ -425,7 +429,7 @@ def test_a_login_whose_claim_was_lost_puts_nothing(world: World) -> None:
 
 def test_a_login_that_kills_its_process_every_time_is_given_up(world: World) -> None:
     world.vault.claims = keeping.DEATHS
-    failure = world.keeper().get(world.visit(), PAGE, {})
+    failure = get(world.keeper(), world.visit(), PAGE, {})
     assert isinstance(failure, Failure)
     assert "died" in failure.detail
     assert not world.site.logins
@@ -434,25 +438,25 @@ def test_a_login_that_kills_its_process_every_time_is_given_up(world: World) -> 
 def test_a_grant_is_renewed_before_it_expires_and_from_the_old_one(world: World) -> None:
     world.site.seconds = 1000
     keeper = world.keeper()
-    keeper.get(world.visit(), PAGE, {})
+    get(keeper, world.visit(), PAGE, {})
     assert world.vault.kept is not None
     world.vault.kept.made_ms -= 950_000  # of its 1000 s a twentieth is left
     world.vault.kept.expires_ms -= 950_000
-    keeper.get(world.visit(), PAGE, {})
+    get(keeper, world.visit(), PAGE, {})
     assert world.site.logins == ["ann None", "ann 1"]
 
 
 def test_another_account_starts_anew(world: World) -> None:
-    world.keeper().get(world.visit(), PAGE, {})
+    get(world.keeper(), world.visit(), PAGE, {})
     world.secrets.values["username"] = "bob"
-    world.keeper().get(world.visit(), PAGE, {})
+    get(world.keeper(), world.visit(), PAGE, {})
     assert world.site.logins == ["ann None", "bob None"]
 
 
 def test_who_waits_for_a_login_ends_with_the_visit(world: World) -> None:
     world.vault.holder = Claim(world.vault, 1)
     visit = world.visit()
-    waiting = gevent.spawn(world.keeper().get, visit, PAGE, {})
+    waiting = gevent.spawn(get, world.keeper(), visit, PAGE, {})
     gevent.sleep(0.1)
     assert not waiting.ready()
     visit.held.ended = "stop"
@@ -469,5 +473,5 @@ def test_no_request_is_sent_under_a_claim_that_was_lost(world: World) -> None:
             raise LoginRefused("not this way")
 
     world.kind = Slow
-    world.keeper().get(world.visit(), PAGE, {})
+    get(world.keeper(), world.visit(), PAGE, {})
     assert not world.site.pages

@@ -37,6 +37,7 @@ from schema.urls import fingerprint
 from store.base import Detail
 from worker import hooks, retry, robots
 from worker.alone import DiedAlone, NoProcess
+from worker.auth import Judge
 from worker.crawls import CrawlContext
 from worker.download import LeaseExpired
 from worker.extract.listing import Listing
@@ -196,7 +197,9 @@ class Anonymous:
     waiting: list[str] = field(default_factory=list)
     looks: int = 0
 
-    def get(self, visit: Visit, url: str, headers: Mapping[str, str]) -> Fetched | Failure:
+    def get(
+        self, visit: Visit, url: str, headers: Mapping[str, str], judge: Judge
+    ) -> Fetched | Failure:
         return visit.get(url, headers, visit.context.options.max_body_bytes)
 
     def serve(self, visit: Visit) -> int:
@@ -553,7 +556,7 @@ def test_errands_are_looked_for_before_each_task_of_a_crawl_that_logs_in(world: 
 
 def test_pages_of_a_host_that_lets_nobody_in_wait_uncharged_and_it_says_why(world: World) -> None:
     class Refused(Anonymous):
-        def get(self, visit: Visit, url: str, headers: Mapping[str, str]) -> Failure:
+        def get(self, visit: Visit, url: str, headers: Mapping[str, str], judge: Judge) -> Failure:
             return Failure(FailureKind.LOGIN, "auth shop: no such name", 0, 3600.0, 0)
 
     world.errands = Refused()

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from schema.records import Failure, Fetched
-from worker.auth.base import Cookie, Grant, Login, LoginFailed, LoginRefused
+from worker.auth.base import Cookie, Grant, Judge, Login, LoginFailed, LoginRefused
 
 if TYPE_CHECKING:
     from worker.visit import Visit
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 class Authenticated(Protocol):
     """Asks for pages with whatever proves that we may have them: ``worker.auth.keeper.Keeper``."""
 
-    def get(self, visit: Visit, url: str, headers: Mapping[str, str]) -> Fetched | Failure: ...
+    def get(
+        self, visit: Visit, url: str, headers: Mapping[str, str], judge: Judge
+    ) -> Fetched | Failure: ...
 
     def serve(self, visit: Visit) -> int:
         """Send what logins of others need of the visit's host; returns how many requests."""
 
 
-__all__ = ["Authenticated", "Cookie", "Grant", "Login", "LoginFailed", "LoginRefused"]
+__all__ = ["Authenticated", "Cookie", "Grant", "Judge", "Login", "LoginFailed", "LoginRefused"]

@@ -9,7 +9,7 @@ when to log in; kinds only know how.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
@@ -134,6 +134,10 @@ class Kind(Protocol):
 
         A failure is what the status does not say by itself: that we were too fast, say.
         """
+
+
+Judge = Callable[[Kind, Fetched, Grant | None], Verdict | Failure]
+"""Calls :meth:`Kind.judge` where its page can be charged for what that does to the process."""
 
 
 class Login:

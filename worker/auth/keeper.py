@@ -34,7 +34,7 @@ from schema.log import logger
 from schema.origins import Origins
 from schema.records import Failure, FailureKind, Fetched
 from schema.urls import host_of, origin_of
-from worker.auth.base import Grant, Kind, LoginFailed, LoginRefused, name_of
+from worker.auth.base import Grant, Judge, Kind, LoginFailed, LoginRefused, name_of
 from worker.auth.basic import Basic
 from worker.auth.kinds import trusted
 from worker.backoff import delays, persist
@@ -177,15 +177,18 @@ class Keeper:
         self._accounts: dict[str, _Account] = {}
         self._of_crawl: dict[tuple[int, int], tuple[_Account, ...]] = {}
 
-    def get(self, visit: Visit, url: str, headers: Mapping[str, str]) -> Fetched | Failure:
+    def get(
+        self, visit: Visit, url: str, headers: Mapping[str, str], judge: Judge
+    ) -> Fetched | Failure:
         """Ask for a page with whatever proves that we may have it.
 
         What comes back is the page, or the answer of somebody who does not want us; never the
-        login page in its place. Raises VisitOver and LeaseExpired like :meth:`Visit.get`.
+        login page in its place. ``judge`` asks a kind what an answer says. Raises VisitOver and
+        LeaseExpired like :meth:`Visit.get`, and what ``judge`` raises.
         """
         account = self._account(visit.context, url)
         if account is not None:
-            return self._get(visit, account, url, headers)
+            return self._get(visit, account, url, headers, judge)
         sent = {**headers, **self._by_origin.headers(url)}
         return visit.get(url, sent, visit.context.options.max_body_bytes)
 
@@ -223,7 +226,12 @@ class Keeper:
     # -- a page
 
     def _get(
-        self, visit: Visit, account: _Account, url: str, headers: Mapping[str, str]
+        self,
+        visit: Visit,
+        account: _Account,
+        url: str,
+        headers: Mapping[str, str],
+        judge: Judge,
     ) -> Fetched | Failure:
         limit = visit.context.options.max_body_bytes
         asked_again, renewed = False, False
@@ -241,7 +249,7 @@ class Keeper:
                 return answer
             answer.url = url
             _forget_echoes(answer, headers, sent)
-            verdict = kind.judge(answer, grant)
+            verdict = judge(kind, answer, grant)
             if isinstance(verdict, Failure):
                 account.outs = 0
                 return verdict

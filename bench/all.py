@@ -1,0 +1,44 @@
+"""``make bench`` and ``make bench-full``: all benchmarks in order, then ``docs/benchmarks.md``.
+
+``python -m bench.all [--short] [NAME …]``. Each runs in a process of its own, since some patch the
+standard library and others must not. One that fails does not keep the others from running.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import document
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run them; 1 if one failed."""
+    parser = argparse.ArgumentParser(prog="bench.all", description=__doc__)
+    parser.add_argument("--short", action="store_true", help="all in under ten minutes")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(document.BENCHMARKS))
+    options = parser.parse_args(arguments)
+    if unknown := set(options.names) - set(document.BENCHMARKS):
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    began = time.monotonic()
+    failed = []
+    for name in options.names or document.BENCHMARKS:
+        module, _ = document.BENCHMARKS[name]
+        command = [sys.executable, "-m", module, *["--short"] * options.short]
+        if subprocess.run(command, cwd=ROOT).returncode:
+            failed.append(name)
+    document.main()
+    print(f"== benchmarks took {time.monotonic() - began:,.0f} s", flush=True)
+    for name in failed:
+        print(f"== FAILED: {name} (see above)", file=sys.stderr, flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,189 @@
+"""Draw ``docs/benchmarks.md`` from the files in ``bench/results/``: ``python -m bench.document``.
+
+Nothing is measured or counted here. A benchmark without a file, and a figure that its file lacks,
+is shown as not run; tables, plots and notes stand as :class:`bench.record.Record` kept them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.record import PLOTS, shown
+from bench.report import RESULTS
+
+DOCUMENT = PLOTS.parent / "benchmarks.md"
+NOT_RUN = "not run"
+
+BENCHMARKS = {
+    "peers": ("bench.peers", "Beside other crawlers, with the same duties"),
+    "greenlets-vs-threads": (
+        "bench.greenlets_vs_threads",
+        "Greenlets and threads under the same crawler",
+    ),
+    "wide": ("bench.wide", "The web as it is: many hosts, slow, dead and polite"),
+    "scale": ("bench.scale", "More processes, and what comes beyond them"),
+}
+"""By the name of its file: a benchmark's module and title, in the order they run and are shown."""
+
+
+class Required(NamedTuple):
+    """A figure that must be reached: ``key`` among the ``figures`` of the benchmark ``name``."""
+
+    what: str
+    name: str
+    key: str
+    must: float
+    goal: float
+    at_most: bool = False
+
+    def reached(self, value: float, bound: float) -> bool:
+        return value <= bound if self.at_most else value >= bound
+
+
+REQUIRED = (
+    Required("pages/s of a core ÷ Scrapy's, 20 KB pages, plain", "peers", "plain_scrapy", 8, 12),
+    Required("the same with text and storage", "peers", "full_scrapy", 10, 16),
+    Required("pages/s of a core ÷ scrapy-redis', plain", "peers", "plain_scrapy_redis", 20, 30),
+    Required("pages/s of a core ÷ Crawlee's (Parsel), plain", "peers", "plain_crawlee", 5, 8),
+    Required(
+        "pages/s ÷ Scrapy's, real documentation, plain",
+        "peers",
+        "documentation_plain_scrapy",
+        8,
+        15,
+    ),
+    Required(
+        "Scrapy's CPU a page ÷ that of all our processes, text and storage",
+        "peers",
+        "cpu_full_scrapy",
+        8,
+        12,
+    ),
+    Required(
+        "wide: pages/s of the lesser of CPU bound and politeness bound",
+        "wide",
+        "of_bound",
+        0.85,
+        0.95,
+    ),
+    Required(
+        "two worker processes: of what the CPU of all processes allows",
+        "scale",
+        "two_processes",
+        0.9,
+        0.95,
+    ),
+    Required(
+        "a withheld larger run: how far the cost model is off",
+        "scale",
+        "prediction_off",
+        0.15,
+        0.15,
+        at_most=True,
+    ),
+    Required(
+        "memory of a worker at 1,000 greenlets, MB",
+        "greenlets-vs-threads",
+        "rss_mb_greenlets_1000",
+        150,
+        100,
+        at_most=True,
+    ),
+    Required(
+        "`sleep(5)` at 1,000 greenlets, with a parse: ideal ÷ actual time",
+        "greenlets-vs-threads",
+        "ratio_greenlets_1000_parse",
+        0.95,
+        0.97,
+    ),
+)
+
+HEAD = """# Benchmarks
+
+`make bench` runs a short form of all of these in under ten minutes, `make bench-full` the full
+forms and the benchmarks of the parts. Each writes `bench/results/<name>.json` (machine, versions,
+the values of every run) and its plots; this page is drawn from these files by
+`python -m bench.document`. A cell with parentheses is a median with the least and the most of the
+runs. Compare what stands in one table: it was measured in turn, in one run. Short runs are marked
+as such; they tell that a benchmark works rather than how fast anything is.
+"""
+
+
+def draw(records: Mapping[str, Mapping[str, Any]]) -> str:
+    """The page, from records by name."""
+    parts = [HEAD, "## What must be reached\n", _required(records)]
+    for name, (module, title) in BENCHMARKS.items():
+        parts.append(f"## {title}\n")
+        parts.append(_section(module, records[name]) if name in records else _absent(module))
+    return "\n".join(parts)
+
+
+def read(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
+    """Records that are there, by name."""
+    files = {name: results / f"{name}.json" for name in BENCHMARKS}
+    return {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
+
+
+def _required(records: Mapping[str, Mapping[str, Any]]) -> str:
+    rows = []
+    for figure in REQUIRED:
+        record = records.get(figure.name, {})
+        value = record.get("figures", {}).get(figure.key)
+        measured, verdict = NOT_RUN, ""
+        if value is not None:
+            measured = shown(float(value)) + (" (short run)" if record["short"] else "")
+            verdict = "missed"
+            if figure.reached(value, figure.must):
+                verdict = "goal" if figure.reached(value, figure.goal) else "reached"
+        sign = "≤ " if figure.at_most else "≥ "
+        bounds = [sign + shown(bound) for bound in (figure.must, figure.goal)]
+        rows.append([figure.what, *bounds, measured, verdict])
+    return markdown(["figure", "must", "goal", "measured", ""], rows)
+
+
+def _absent(module: str) -> str:
+    return f"`python -m {module}`: {NOT_RUN}.\n"
+
+
+def _section(module: str, record: Mapping[str, Any]) -> str:
+    machine = dict(record["machine"])
+    short = " --short" if record["short"] else ""
+    parts = [
+        f"`python -m {module}{short}`, {record['when'][:10]}, {record['seconds']:,.0f} s, on"
+        f" {machine['cores']} cores ({machine['processor']}), {machine['memory_gb']} GB,"
+        f" {machine['system']}; load average before: {machine['load_average']}.\n",
+        ", ".join(f"{name} {number}" for name, number in record["versions"].items()) + ".\n",
+        *(f"{note}\n" for note in record["notes"]),
+    ]
+    for table in record["tables"]:
+        parts.append(f"### {table['title']}\n")
+        parts.append(markdown(table["columns"], table["rows"]))
+    for plot in record["plots"]:
+        parts.append(f"![{plot['caption']}](benchmarks/{plot['file']})\n")
+        parts.append(f"*{plot['caption']}*\n")
+    return "\n".join(parts)
+
+
+def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table; numbers, which begin with a digit or a sign, stand right."""
+    numeric = [
+        any(row[i] for row in rows)
+        and all(row[i][:1].isdigit() or row[i][:1] in ("", "-", "+", "≥", "≤") for row in rows)
+        for i in range(len(columns))
+    ]
+    rule = ["---:" if right else "---" for right in numeric]
+    lines = [columns, rule, *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def main() -> None:
+    """Write the page."""
+    DOCUMENT.write_text(draw(read()), encoding="utf-8")
+    print(f"== {DOCUMENT.name} drawn", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""What benchmarks compute and draw: duties by a log, ratios by round, the page out of records."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from bench import document
+from bench.nginx import Hit, rate, shirked
+from bench.page_store import BATCH, PageStore
+from bench.peers import cheaper, faster
+from bench.peers_rig import FULL, OURS, PLAIN, SCRAPY, Outcome
+from bench.record import PLOTS, Cell, Record, shown, spread
+
+
+def hit(path: str, at: float = 0.0, host: str = "a", status: str = "200") -> Hit:
+    return Hit(at, status, host, path)
+
+
+ROBOTS = hit("/robots.txt")
+
+
+@pytest.mark.parametrize(
+    ("hits", "found"),
+    [
+        ([ROBOTS, hit("/1.html"), hit("/2.html")], []),
+        ([ROBOTS, hit("/1.html"), ROBOTS], []),
+        ([hit("/1.html"), ROBOTS], ["a was not asked for robots.txt first"]),
+        ([ROBOTS, hit("/1.html", host="b")], ["b was not asked for robots.txt first"]),
+        ([ROBOTS, hit("/1.html"), hit("/1.html")], ["a/1.html was fetched 2 times"]),
+        ([ROBOTS, hit("/private/1.html")], ["a/private/1.html is forbidden"]),
+    ],
+)
+def test_the_log_tells_which_duties_were_not_done(hits: list[Hit], found: list[str]) -> None:
+    assert shirked(hits, "/private/") == found
+
+
+def test_a_rate_counts_pages_until_the_last_one_was_dealt_with() -> None:
+    hits = [hit("/robots.txt", 1), *(hit(f"/{n}.html", 10 + n) for n in range(5))]
+    hits += [hit("/x.css", 20), hit("/gone.html", 21, status="404")]
+    assert rate(hits, ended=18) == 0.5
+    with pytest.raises(ValueError, match="1 pages"):
+        rate(hits[:2], ended=18)
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        (1234567, "1,234,567"),
+        (1234.6, "1,235"),
+        (123.4, "123"),
+        (99.96, "100"),
+        (12.34, "12.3"),
+        (0.001234, "0.00123"),
+        (0.0, "0"),
+        (-3.14159, "-3.14"),
+        ("a|b", "a|b"),
+    ],
+)
+def test_cells_have_three_digits_that_count(cell: Cell, text: str) -> None:
+    assert shown(cell) == text
+
+
+def test_a_spread_is_the_median_with_least_and_most() -> None:
+    assert spread([3.0, 1.0, 2.0, 9.0]) == "2.5 (1–9)"
+    assert spread([7.0]) == "7"
+
+
+def test_ratios_are_of_one_round_and_ours_stands_in_both_levels() -> None:
+    outcomes = {
+        (OURS, FULL): [_outcome(1000, worker=0.5, broker=0.5), _outcome(900, worker=2.0)],
+        (SCRAPY, PLAIN): [_outcome(100, crawler=6.0), _outcome(300, crawler=8.0)],
+        (SCRAPY, FULL): [_outcome(50, crawler=9.0), _outcome(100, crawler=9.0)],
+    }
+    assert faster(outcomes, SCRAPY, PLAIN) == [10, 3]
+    assert faster(outcomes, SCRAPY, FULL) == [20, 9]
+    assert cheaper(outcomes, SCRAPY, PLAIN) == [6, 4]
+
+
+def _outcome(rate: float, **cpu: float) -> Outcome:
+    return Outcome(rate, 1000, cpu, {}, [])
+
+
+def test_the_store_of_the_others_keeps_whole_batches_and_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "pages.sqlite"
+    store = PageStore(str(path))
+    for n in range(BATCH + 1):
+        store.add(f"http://h/{n}", 200, {"a": "b"}, "title", "text", ["http://h/"], b"body")
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT COUNT(*) FROM pages").fetchone() == (BATCH,)
+        store.close()
+        rows = db.execute("SELECT body, text, links FROM pages").fetchall()
+    assert len(rows) == BATCH + 1
+    body, text, links = rows[-1]
+    assert [zstandard.decompress(each) for each in (body, text)] == [b"body", b"text"]
+    assert json.loads(links) == ["http://h/"]
+
+
+def test_a_record_keeps_what_it_was_given_and_refuses_a_short_row(tmp_path: Path) -> None:
+    record = Record("example", "An example", True, results=tmp_path)
+    record.table("Speed", ["who", "pages/s"], [["ours", 1234.5]])
+    record.figure("ratio", 2.5)
+    with pytest.raises(ValueError, match="2 columns, but a row of 1"):
+        record.table("Speed", ["who", "pages/s"], [["ours"]])
+    kept = json.loads(record.finish().read_text())
+    assert kept["tables"] == [
+        {"title": "Speed", "columns": ["who", "pages/s"], "rows": [["ours", "1,234"]]}
+    ]
+    assert (kept["figures"], kept["short"]) == ({"ratio": 2.5}, True)
+    assert kept["versions"].keys() >= {"python", "gevent", "greencrawl"}
+    assert kept["machine"].keys() >= {"cores", "processor", "memory_gb", "load_average"}
+
+
+def test_what_has_not_run_is_shown_as_not_run() -> None:
+    page = document.draw({})
+    for module, title in document.BENCHMARKS.values():
+        assert f"## {title}\n\n`python -m {module}`: not run.\n" in page
+    assert page.count("| not run |") == len(document.REQUIRED)
+    partial = document.draw({"peers": _record({"plain_scrapy": 8.0})})
+    assert partial.count("| not run |") == len(document.REQUIRED) - 1
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(7.99, "missed"), (8.0, "reached"), (12.0, "goal")])
+def test_a_figure_is_held_against_must_and_goal(value: float, verdict: str) -> None:
+    page = document.draw({"peers": _record({"plain_scrapy": value})})
+    assert f"| ≥ 8 | ≥ 12 | {shown(value)} | {verdict} |" in page
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(151, "missed"), (150, "reached"), (99, "goal")])
+def test_memory_must_not_be_more(value: float, verdict: str) -> None:
+    record = _record({"rss_mb_greenlets_1000": value}, short=True)
+    page = document.draw({"greenlets-vs-threads": record})
+    assert f"| ≤ 150 | ≤ 100 | {value} (short run) | {verdict} |" in page
+
+
+def test_tables_and_plots_stand_as_they_were_kept() -> None:
+    tables = [{"title": "T", "columns": ["a", "n"], "rows": [["x|y", "1"], ["z", "-2 (-3–1)"]]}]
+    plots = [{"file": "peers-t.svg", "caption": "What it shows"}]
+    page = document.draw({"peers": _record({}, short=True) | {"tables": tables, "plots": plots}})
+    assert "### T\n\n| a | n |\n| --- | ---: |\n| x\\|y | 1 |\n| z | -2 (-3–1) |\n" in page
+    assert "![What it shows](benchmarks/peers-t.svg)" in page
+    assert "`python -m bench.peers --short`, 2026-01-02, 60 s, on 2 cores (P), 8 GB" in page
+
+
+def _record(figures: dict[str, float], *, short: bool = False) -> dict[str, Any]:
+    machine = {"cores": 2, "processor": "P", "memory_gb": 8, "system": "Linux", "load_average": 0}
+    return {
+        "when": "2026-01-02T03:04:05Z",
+        "seconds": 60.0,
+        "short": short,
+        "machine": machine,
+        "versions": {"python": "3.11.7"},
+        "notes": ["A note."],
+        "figures": figures,
+        "tables": [],
+        "plots": [],
+    }
+
+
+def test_the_page_in_the_docs_is_drawn_from_the_kept_results() -> None:
+    records = document.read()
+    said = document.DOCUMENT.read_text(encoding="utf-8")
+    assert said == document.draw(records), "stale: run `python -m bench.document`"
+    for record in records.values():
+        assert all((PLOTS / plot["file"]).exists() for plot in record["plots"])
