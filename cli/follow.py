@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -36,8 +37,8 @@ ONLY_RETRIES = (
     "after Ctrl-C the same command resumes"
 )
 
-AUTH = "auth "
-"""What the reason of a block begins with that a login led to (``worker.auth.keeper``)."""
+AUTH = re.compile(r"\bauth (?P<name>[a-z][a-z0-9_]*)")
+"""In the reason of a block that a login led to (``worker.auth.keeper``)."""
 
 HOSTS = 10
 """So many of the seeds' hosts are asked about."""
@@ -133,7 +134,7 @@ def _lift(broker: BrokerClient, wanted: CreateCrawl) -> None:
     refused, and block the hosts anew.
     """
     for host in _hosts(wanted):
-        if broker.host(host).why.startswith(AUTH):
+        if AUTH.search(broker.host(host).why):
             broker.patch_host(host, HostPatch(block=0.0))
 
 
@@ -144,9 +145,9 @@ def _blocked(broker: BrokerClient, wanted: CreateCrawl) -> str:
     """
     for host in _hosts(wanted):
         state = broker.host(host)
-        if state.why.startswith(AUTH):
+        if found := AUTH.search(state.why):
             ends = datetime.fromtimestamp(epoch_ms() / 1000 + state.blocked_in, UTC)
-            command = f"greencrawl login {state.why.removeprefix(AUTH).partition(':')[0]}"
+            command = f"greencrawl login {found['name']}"
             mend = f"; mend that, and `{command}` or the same command again goes on at once"
             what = state.why if command in state.why else f"{state.why}{mend}"
             return f"{host} is blocked until {ends:%H:%M} UTC: {what}"
@@ -154,7 +155,7 @@ def _blocked(broker: BrokerClient, wanted: CreateCrawl) -> str:
 
 
 def _hosts(wanted: CreateCrawl) -> list[str]:
-    """The seeds' and the sources' hosts, if the crawl logs in somewhere."""
+    """The hosts that the crawl begins at, if it logs in somewhere."""
     if not wanted.auth:
         return []
     return list(dict.fromkeys(host_of(canonicalise(url)) for _, url in starts(wanted)))[:HOSTS]
