@@ -12,8 +12,10 @@ import pytest
 from schema.errors import Unavailable, UnknownCrawl
 from schema.records import Commit, Stamp
 from store.base import Store
+from store.mysql.admin import Admin
 from store.mysql.cluster import Cluster
 from store.mysql.connection import Db, connect
+from store.mysql.observe import observe
 from store.mysql.pages import PAGES
 from store.mysql.store import MysqlStore
 from store.mysql.topology import Topology
@@ -318,3 +320,30 @@ def test_deadlocks_without_end_blame_no_record(
     rows_of(topology, "DROP TRIGGER meets")
     store.commit(work)
     assert store.counts(crawl)["attempts"] == 1
+
+
+def test_a_server_that_is_opened_while_it_is_looked_at_is_not_seen_open_with_an_old_domain(
+    topology: Topology,
+) -> None:
+    """A steward would take it for one that was started anew, and begin another reign."""
+
+    class Opened(Admin):
+        """Opened for epoch 9, in the order of a steward, after the first of our questions."""
+
+        def status(self, like: str) -> dict[str, str]:
+            self.set_global(gtid_domain_id=9)
+            self.set_fence(9, open_=True)
+            return super().status(like)
+
+    admin = Opened(topology, topology.masters[0])
+    admin.prepare()
+    before = admin.variables("gtid_domain_id")
+    try:
+        admin.set_fence(8, open_=False)
+        for epoch in (8, 9):
+            [seen] = observe([admin])
+            assert (seen.error, seen.epoch) == ("", epoch)
+            assert not seen.open or seen.domain == epoch
+    finally:
+        admin.set_global(**before)
+        admin.close()
