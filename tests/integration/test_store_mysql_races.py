@@ -10,8 +10,9 @@ import gevent
 import pytest
 
 from schema.errors import Unavailable, UnknownCrawl
-from schema.records import Commit, Stamp
+from schema.records import Commit, PageFilter, Stamp
 from store.base import Store
+from store.mysql import reading
 from store.mysql.admin import Admin
 from store.mysql.cluster import Cluster
 from store.mysql.connection import Db, connect
@@ -347,3 +348,31 @@ def test_a_server_that_is_opened_while_it_is_looked_at_is_not_seen_open_with_an_
     finally:
         admin.set_global(**before)
         admin.close()
+
+
+def test_a_list_does_not_end_when_the_last_row_of_a_window_moves_while_it_is_sought(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    """Rows 2 to 4 are one window; between its count and its end 4 is stored anew."""
+    store.commit(Commit([page(crawl, n, status=404) for n in (1, 2, 3, 4)]))
+    store.tick()
+    wanted = PageFilter(status=(404, 404))
+    first = next(store.page_steps(crawl, wanted, detail="row", window=1))
+    at = reading.after_page(first.cursor)
+    connection = connect(topology, topology.masters[0])
+    with connection.cursor() as db:
+        execute = db.execute
+
+        def moving(sql: str, values: Any = None) -> int:
+            if "OFFSET" in sql and not moved:
+                moved.append(store.commit(Commit([page(crawl, 4, 2000, status=404)])))
+            return execute(sql, values)
+
+        moved: list[Stamp] = []
+        db.execute = moving  # type: ignore[method-assign]
+        end, looked_at = reading.window(db, crawl, wanted, at, 3)
+        assert moved
+        assert end is not None, "the list would be through"
+        assert looked_at == 3
+        assert [one[2] for one, _ in reading.narrow(db, crawl, wanted, "row", at, end)] == [2, 3, 4]
+    connection.close()
