@@ -95,7 +95,7 @@ def pages(
     with _listing(reach.load(data), crawl, wanted) as ask:
         following = _list(ask, after, most, write)
     if following:
-        click.echo(f"there are more: add --after {following}", err=True)
+        click.echo(f"there may be more: add --after {following}", err=True)
     elif terminal and not as_json:
         click.echo("that is all", err=True)
 

@@ -131,10 +131,11 @@ def _refusal(error: GreencrawlError) -> Literal["", "account", "busy"]:
 
 def _look(admin: Admin) -> Observation:
     admin.probe()
+    # The fence first: who opens a server sets the domain before it, and read_only after it.
+    epoch, opened = admin.fence()
     has = admin.variables(*_VARIABLES)
     semi = admin.status("Rpl_semi_sync_master_%")
     uptime = admin.status("Uptime")
-    epoch, opened = admin.fence()
     return Observation(
         server=admin.server,
         server_id=has["server_id"],

@@ -109,17 +109,20 @@ def window(db: Db, crawl: int, wanted: PageFilter, after: At, most: int) -> tupl
     end, left = None, most
     for condition, values in _ranges(after, None):
         where = f"pages p FORCE INDEX ({index}) WHERE p.crawl = %s {host}AND {condition} {_ORDER}"
-        db.execute(
-            f"SELECT COUNT(*) FROM (SELECT 1 FROM {where} LIMIT %s) some", (crawl, *values, left)
-        )
-        (found,) = db.fetchone() or (0,)
-        if found:
+        last, found = None, left
+        while found and last is None:  # rows may go behind the range between the two questions
+            db.execute(
+                f"SELECT COUNT(*) FROM (SELECT 1 FROM {where} LIMIT %s) some",
+                (crawl, *values, left),
+            )
+            (found,) = db.fetchone() or (0,)
             db.execute(
                 f"SELECT p.stamp, p.place, p.fingerprint FROM {where} LIMIT 1 OFFSET %s",
-                (crawl, *values, found - 1),
+                (crawl, *values, max(found - 1, 0)),
             )
-            end = db.fetchone() or end
-            left -= found
+            last = db.fetchone()
+        if found:
+            end, left = last, left - found
         if not left:
             break
     return end, most - left

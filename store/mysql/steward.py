@@ -22,6 +22,7 @@ reign are never taken for those of another.
 
 from __future__ import annotations
 
+import random
 from functools import partial
 
 import gevent
@@ -51,6 +52,8 @@ QUIET_SECONDS = 0.5
 """A server that has read all that it fetched, and applies nothing for so long, is through."""
 JOIN_SECONDS = 2.0
 """How long a new partner may take to acknowledge: commits wait as long."""
+HANDING_SECONDS = 5.0
+"""A writer that a hand-over has closed is opened again after so long: who closed it may be dead."""
 FLUSHED = 3
 """``innodb_flush_log_at_trx_commit``: durable in the engine too before the client hears of it. A
 server that starts again rolls back what only its binary log has (``init-rpl-role=SLAVE``)."""
@@ -145,10 +148,14 @@ class Steward:
         gone = not other.up and other.refusal != "account"
         other_lost = self._lasts(f"{other.name} lost", gone)
         stuck = self._lasts(f"{writer.name} stuck", self._stuck(reign, writer))
+        # A hand-over closes it under the next epoch, and names the next writer only then.
+        handed = writer.up and writer.epoch > reign.epoch
+        handed_for = self._lasts(f"{writer.name} handed", handed)
+        handing = handed and handed_for < HANDING_SECONDS
         if not reign.partner:
             opening = writer.open and writer.domain == reign.epoch  # by another steward, just now
             ended = writer.epoch >= reign.epoch and not takes_writes(writer, reign)
-            again = writer.up and ended and not opening
+            again = writer.up and ended and not opening and not handing
             return Reign(writer.epoch + 1, writer.name) if again else reign
         taken_over = Reign(reign.epoch + 1, other.name)
         if not writer.up:
@@ -163,6 +170,8 @@ class Steward:
                     copies(other, writer) and gtid.covers(fetched, writer.position)
                 ):
                     return taken_over
+                if handing:  # our look at the other may be older than the one at the writer
+                    return reign
             elif other_lost < self._patience:
                 return reign
             return Reign(reign.epoch + 1, writer.name)
@@ -220,7 +229,8 @@ class Steward:
 
     def _masters(self, reign: Reign, writer: Observation, other: Observation) -> None:
         if not takes_writes(writer, reign):
-            if not reign.partner:  # what was started anew rules under an epoch of its own
+            # What was started anew rules under an epoch of its own; a hand-over ends its reign.
+            if not reign.partner and writer.epoch <= reign.epoch:
                 self._open(reign)
             return
         self._acknowledgement(reign, writer)
@@ -454,29 +464,50 @@ class Steward:
             self._end(reign, to, lose=lose)
         elif not lose and not copies(seen[to], seen[reign.writer]):
             raise Unavailable(f"{to} was started anew: it may lack transactions")
-        wanted = Reign(reign.epoch + 1, to)
-        if not self._change(reign, wanted):
-            raise Unavailable("somebody else changed who takes writes: look again")
-        self._until_joined(wanted)
-        return wanted
+        return self._until_joined(self._succeed(reign, to))
 
-    def _until_joined(self, wanted: Reign) -> None:
+    def _succeed(self, reign: Reign, to: str) -> Reign:
+        """Let ``to`` follow; a steward that saw the reign end may do the same. Raises Unavailable.
+
+        Of two that propose at the same time none may get its majority: they try again, apart.
+        """
+        end = self._clock() + JOIN_SECONDS
+        while True:
+            try:
+                if self._change(reign, Reign(reign.epoch + 1, to)):
+                    return Reign(reign.epoch + 1, to)
+                now = self.register.read()
+            except NoMajority:
+                if self._clock() > end:
+                    raise
+                gevent.sleep(random.uniform(0.02, 0.2))
+                continue
+            if now is None or now.writer != to or now.epoch <= reign.epoch:
+                raise Unavailable("somebody else changed who takes writes: look again")
+            return Reign(now.epoch, to)
+
+    def _until_joined(self, wanted: Reign) -> Reign:
         """Rounds until the new writer is open, and has a partner if the other master is up.
 
-        Other stewards may do the same meanwhile. Raises Unavailable if it is not open in time.
+        Other stewards may do the same meanwhile, or begin another reign of the same writer: that
+        one is returned. Raises Unavailable if it is not open in time, or writes go elsewhere.
         """
         end = self._clock() + DRAIN_SECONDS
         while True:
             report = self.round()
             seen = {one.name: one for one in report.servers}
             reign, other = report.reign, seen[self._other_name(wanted.writer)]
+            if reign is not None and reign.epoch > wanted.epoch:
+                if reign.writer != wanted.writer:
+                    raise Unavailable(f"{reign.writer} has taken over since: look again")
+                wanted = Reign(reign.epoch, reign.writer)
             opened = takes_writes(seen[wanted.writer], wanted)
             if opened and (reign is None or reign != wanted or not other.up):
-                return
+                return wanted
             late = self._clock() - end
             if late > 0 or (opened and late > 5 * JOIN_SECONDS - DRAIN_SECONDS):
                 if opened:
-                    return
+                    return wanted
                 raise Unavailable(f"{wanted.writer} is not open yet: {'; '.join(report.notes)}")
             gevent.sleep(0.1)
 

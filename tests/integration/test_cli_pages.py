@@ -158,6 +158,21 @@ def test_a_terminal_is_told_that_the_list_is_still_looking(
     assert told.endswith("\r\x1b[K"), "the line is gone when the page is listed"
 
 
+def test_a_list_that_ends_at_its_limit_does_not_say_that_there_are_more_unless_it_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(tmp_path)
+    monkeypatch.setattr("broker.pages.LOOKED_AT", 1)
+    command = ["pages", "--status", "404", "--data", str(tmp_path)]
+    assert main([*command, "--limit", "1"]) == 0
+    out, error = capsys.readouterr()
+    after = error.rpartition(" ")[2].strip()
+    assert "/missing" in out
+    assert error == f"there may be more: add --after {after}\n"
+    assert main([*command, "--after", after]) == 0
+    assert capsys.readouterr() == ("", ""), "there are none"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -10,10 +10,13 @@ import gevent
 import pytest
 
 from schema.errors import Unavailable, UnknownCrawl
-from schema.records import Commit, Stamp
+from schema.records import Commit, PageFilter, Stamp
 from store.base import Store
+from store.mysql import reading
+from store.mysql.admin import Admin
 from store.mysql.cluster import Cluster
 from store.mysql.connection import Db, connect
+from store.mysql.observe import observe
 from store.mysql.pages import PAGES
 from store.mysql.store import MysqlStore
 from store.mysql.topology import Topology
@@ -318,3 +321,58 @@ def test_deadlocks_without_end_blame_no_record(
     rows_of(topology, "DROP TRIGGER meets")
     store.commit(work)
     assert store.counts(crawl)["attempts"] == 1
+
+
+def test_a_server_that_is_opened_while_it_is_looked_at_is_not_seen_open_with_an_old_domain(
+    topology: Topology,
+) -> None:
+    """A steward would take it for one that was started anew, and begin another reign."""
+
+    class Opened(Admin):
+        """Opened for epoch 9, in the order of a steward, after the first of our questions."""
+
+        def status(self, like: str) -> dict[str, str]:
+            self.set_global(gtid_domain_id=9)
+            self.set_fence(9, open_=True)
+            return super().status(like)
+
+    admin = Opened(topology, topology.masters[0])
+    admin.prepare()
+    before = admin.variables("gtid_domain_id")
+    try:
+        admin.set_fence(8, open_=False)
+        for epoch in (8, 9):
+            [seen] = observe([admin])
+            assert (seen.error, seen.epoch) == ("", epoch)
+            assert not seen.open or seen.domain == epoch
+    finally:
+        admin.set_global(**before)
+        admin.close()
+
+
+def test_a_list_does_not_end_when_the_last_row_of_a_window_moves_while_it_is_sought(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    """Rows 2 to 4 are one window; between its count and its end 4 is stored anew."""
+    store.commit(Commit([page(crawl, n, status=404) for n in (1, 2, 3, 4)]))
+    store.tick()
+    wanted = PageFilter(status=(404, 404))
+    first = next(store.page_steps(crawl, wanted, detail="row", window=1))
+    at = reading.after_page(first.cursor)
+    connection = connect(topology, topology.masters[0])
+    with connection.cursor() as db:
+        execute = db.execute
+
+        def moving(sql: str, values: Any = None) -> int:
+            if "OFFSET" in sql and not moved:
+                moved.append(store.commit(Commit([page(crawl, 4, 2000, status=404)])))
+            return execute(sql, values)
+
+        moved: list[Stamp] = []
+        db.execute = moving  # type: ignore[method-assign]
+        end, looked_at = reading.window(db, crawl, wanted, at, 3)
+        assert moved
+        assert end is not None, "the list would be through"
+        assert looked_at == 3
+        assert [one[2] for one, _ in reading.narrow(db, crawl, wanted, "row", at, end)] == [2, 3, 4]
+    connection.close()

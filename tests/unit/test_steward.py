@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gevent
+import pytest
 from msgspec.structs import replace
 
+from schema.errors import Unavailable
 from store.mysql.notes import notes
 from store.mysql.observe import Following, Observation
-from store.mysql.register import Reign
+from store.mysql.register import NoMajority, Register, Reign, Vote
 from store.mysql.standing import JOINED
-from store.mysql.steward import Steward
+from store.mysql.steward import Report, Steward
 from store.mysql.topology import parse
+from tests.unit.test_register import Memory, plain
 
 URL = "mysql://u:p@m1,m2/db?replicas=r1"
 M1, M2, R1 = parse(URL).servers
@@ -140,7 +144,74 @@ def test_writer_that_was_started_anew_waits_for_its_partner_but_not_for_ever() -
 def test_lone_writer_has_no_successor_and_rules_anew_after_a_start() -> None:
     assert Watch().due(ALONE, gone(WRITER), PARTNER, after=600) == ALONE
     assert Watch().due(ALONE, CLOSED, PARTNER) == Reign(4, A)
-    assert Watch().due(ALONE, replace(WRITER, open=False, epoch=4), PARTNER) == Reign(5, A)
+
+
+def test_writer_that_is_being_handed_over_is_opened_again_only_when_that_does_not_go_on() -> None:
+    ended = replace(WRITER, open=False, epoch=4)
+    older = replace(PARTNER, following=replace(COPY, fetched={3: 98}))  # a look of just before
+    assert Watch().due(RING, ended, older, after=4) == RING
+    assert Watch().due(RING, ended, older, after=5) == Reign(4, A)
+    assert Watch().due(RING, ended, PARTNER) == Reign(4, B)
+    assert Watch().due(ALONE, ended, PARTNER, after=4) == ALONE
+    assert Watch().due(ALONE, ended, PARTNER, after=5) == Reign(5, A)
+    watch = Watch()
+    for _ in range(5):
+        assert watch.due(RING, ended, older, after=3) == RING
+        assert watch.due(RING, WRITER, PARTNER, after=1) == RING
+
+
+class Rivalled(Memory):
+    """A voter whom another proposer asks between our first promise and what we would accept."""
+
+    rival = 2**60
+
+    def accept(self, ballot: int, reign: Reign) -> bool:
+        if self.rival:
+            self.promise(self.rival)
+            self.rival = 0
+        return super().accept(ballot, reign)
+
+
+def handing(kept: Reign, kind: type[Memory] = Memory) -> Steward:
+    """A steward over a register that holds ``kept``."""
+    steward = Watch().steward
+    voters = [kind(number) for number in range(3)]
+    for voter in voters:
+        voter.kept = Vote(1, 1, kept)
+    steward.register = Register(voters, together=plain)
+    return steward
+
+
+def test_hand_over_that_meets_another_proposer_tries_again() -> None:
+    steward = handing(RING, Rivalled)
+    with pytest.raises(NoMajority):
+        steward._change(RING, Reign(4, B))
+    steward = handing(RING, Rivalled)
+    assert steward._succeed(RING, B) == steward.register.read() == Reign(4, B)
+
+
+def test_hand_over_that_a_steward_has_finished_is_done() -> None:
+    assert handing(Reign(4, B, A))._succeed(RING, B) == Reign(4, B)
+    assert handing(Reign(5, B))._succeed(RING, B) == Reign(5, B)
+    for other in (Reign(4, A), ALONE):
+        with pytest.raises(Unavailable, match="look again"):
+            handing(other)._succeed(RING, B)
+
+
+def test_hand_over_is_through_when_its_writer_is_open_under_a_later_reign(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steward = Watch().steward
+    opened = replace(WRITER, server=M2, epoch=5)
+    for now in (Reign(5, B, A), Reign(5, B)):
+        report = Report(now, (gone(PARTNER), gone(WRITER), opened))
+        monkeypatch.setattr(steward, "round", lambda report=report: report)
+        with gevent.Timeout(5):
+            assert steward._until_joined(Reign(4, B)).epoch == 5
+    elsewhere = Report(Reign(5, A), (WRITER, PARTNER))
+    monkeypatch.setattr(steward, "round", lambda: elsewhere)
+    with gevent.Timeout(5), pytest.raises(Unavailable, match=f"{A} has taken over"):
+        steward._until_joined(Reign(4, B))
 
 
 def test_new_writer_that_was_not_opened_yet_keeps_its_reign() -> None:
