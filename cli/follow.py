@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -18,6 +19,7 @@ from cli.stopping import Stop
 from cli.summary import Summary
 from schema.errors import Refused, Unavailable
 from schema.records import Crawl, CrawlOptions, CrawlStats, CreateCrawl, HostPatch, HostState, Stats
+from schema.scope import starts
 from schema.urls import canonicalise, host_of
 
 T = TypeVar("T")
@@ -33,8 +35,8 @@ ONLY_RETRIES = (
     "after Ctrl-C the same command resumes"
 )
 
-AUTH = "auth "
-"""What the reason of a block begins with that a login led to (``worker.auth.keeper``)."""
+AUTH = re.compile(r"\bauth [a-z]")
+"""In the reason of a block that a login led to (``worker.auth.keeper``)."""
 
 HOSTS = 10
 """So many of the seeds' hosts are asked about."""
@@ -130,7 +132,7 @@ def _lift(broker: BrokerClient, wanted: CreateCrawl) -> None:
     refused, and block the hosts anew.
     """
     for host in _hosts(wanted):
-        if broker.host(host).why.startswith(AUTH):
+        if AUTH.search(broker.host(host).why):
             broker.patch_host(host, HostPatch(block=0.0))
 
 
@@ -138,7 +140,7 @@ def _blocked(broker: BrokerClient, wanted: CreateCrawl) -> str:
     """Why a seed's host is blocked, "" if none is for a reason that has words."""
     for host in _hosts(wanted):
         state = broker.host(host)
-        if state.why.startswith(AUTH):
+        if AUTH.search(state.why):
             return (
                 f"{host} is blocked for another {duration(state.blocked_in)}: {state.why}; "
                 "mend that and call the same command again"
@@ -147,10 +149,10 @@ def _blocked(broker: BrokerClient, wanted: CreateCrawl) -> str:
 
 
 def _hosts(wanted: CreateCrawl) -> list[str]:
-    """The seeds' hosts, if the crawl logs in somewhere."""
+    """The hosts that the crawl begins at, if it logs in somewhere."""
     if not wanted.auth:
         return []
-    return list(dict.fromkeys(host_of(canonicalise(url)) for url in wanted.seeds))[:HOSTS]
+    return list(dict.fromkeys(host_of(canonicalise(url)) for _, url in starts(wanted)))[:HOSTS]
 
 
 def last_look(broker: BrokerClient, end: End) -> End:

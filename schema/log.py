@@ -20,7 +20,15 @@ class _StandardError:
 
 
 _FACTORY = structlog.PrintLoggerFactory(cast(TextIO, _StandardError()))
-structlog.configure(logger_factory=_FACTORY)  # until a process says more: never standard output
+structlog.configure(  # until a process says more: never standard output, nor values of variables
+    processors=[
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S"),
+        structlog.processors.format_exc_info,
+        structlog.dev.ConsoleRenderer(),
+    ],
+    logger_factory=_FACTORY,
+)
 
 
 def configure(process: str, level: str = "info") -> None:

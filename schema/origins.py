@@ -15,6 +15,7 @@ from schema.errors import InvalidUrl
 from schema.urls import canonicalise, host_of, hostname_of, is_suffix, origin_of
 
 _ADDRESS = re.compile(r"\[.*\]|[\d.]+")
+_LEADS = re.compile(r"/|https?:", re.IGNORECASE)
 
 
 class _Named(NamedTuple):
@@ -78,7 +79,8 @@ def same_page(url: str, login_url: str) -> bool:
     """Whether the canonical ``url`` is the page at ``login_url``, whatever else its query says.
 
     A login page gets where to go afterwards as a parameter. Those that ``login_url`` itself has
-    (``/?page=login``) must be there.
+    (``/?page=login``) must be there; one that says where to go (``?next=/start``, as a browser
+    shows it) may say another place.
     """
     path, _, query = url.partition("?")
     login_path, _, login_query = login_url.partition("?")
@@ -87,7 +89,11 @@ def same_page(url: str, login_url: str) -> bool:
     if not login_query:
         return True
     given = parse_qsl(query, keep_blank_values=True)
-    return all(pair in given for pair in parse_qsl(login_query, keep_blank_values=True))
+    wanted = parse_qsl(login_query, keep_blank_values=True)
+    names = {name for name, _ in given}
+    return all(
+        pair in given or (pair[0] in names and _LEADS.match(pair[1]) is not None) for pair in wanted
+    )
 
 
 def is_root(url: str) -> bool:

@@ -115,11 +115,16 @@ def plain_links(links: Sequence[Admission]) -> bytes:
         )
 
 
+LEVEL = 1
+"""Of zstd: 36 µs of CPU for a page of 15 KB of documentation, of which 1/3.83 is left; level 3
+takes 51 µs and leaves 1/3.96."""
+
+
 class Codec:
     """Rows of one thread. Its zstd contexts are reused and must not be shared between threads."""
 
     def __init__(self) -> None:
-        self._compressor = zstandard.ZstdCompressor(level=3, write_content_size=True)
+        self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_content_size=True)
         self._decompress = zstandard.ZstdDecompressor().decompress
 
     def pack(self, data: bytes) -> bytes:

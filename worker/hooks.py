@@ -75,6 +75,11 @@ class Hooks:
     links: Links | None = None
     request: Request | None = None
 
+    @property
+    def wanted(self) -> bool:
+        """Whether a function looks at pages."""
+        return self.on_page is not None or self.links is not None
+
     def page_fields(self, page: Page, fetched: Fetched) -> dict[str, Any] | None:
         """Call ``on_page``. Raises HookError; None without such a function."""
         if self.on_page is None:

@@ -48,6 +48,7 @@ def read(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
         fetched.content_type,
         agent=context.agent,
         robots_tag=fetched.headers.get("x-robots-tag", ""),
+        anchors=context.hooks.wanted,
     )
     problems: list[str] = []
     fields, links = None, page.links

@@ -16,6 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from html import unescape
 from pathlib import Path
 
@@ -42,22 +43,34 @@ PROCESSES = 4
 # -- what a crawl says
 
 
-def form_entry(site: DjangoSite, name: str, path: str) -> Entry:
-    return {"kind": "form", "name": name, "hosts": [site.origin()], "login_url": site.url(path)}
+def form_entry(site: DjangoSite, name: str, path: str, address: str = "") -> Entry:
+    login_url = site.url(path, address)
+    return {"kind": "form", "name": name, "hosts": [site.origin(address)], "login_url": login_url}
 
 
-def admin_entry(site: DjangoSite, **more: object) -> Entry:
-    login_url = site.url("/admin/login/?next=/admin/")
+def admin_entry(site: DjangoSite, address: str = "") -> Entry:
+    """With the URL that a browser shows when the admin asks for a login."""
+    return form_entry(site, "admin", "/admin/login/?next=/admin/", address)
+
+
+def members_entry(site: DjangoSite, name: str = "club", address: str = "") -> Entry:
+    return form_entry(site, name, "/members/login", address)
+
+
+def secrets_of(site: DjangoSite, *names: str) -> dict[str, str]:
+    """Variables with the user's name and password, for entries of these names."""
+    fields = {"username": USERNAME, "password": site.password}
+    return {f"auth_{name}_{field}": value for name in names for field, value in fields.items()}
+
+
+def own_entry(site: DjangoSite, address: str) -> Entry:
     return {
-        "kind": "form",
-        "name": "admin",
-        "hosts": [site.origin()],
-        "login_url": login_url,
-    } | more
-
-
-def members_entry(site: DjangoSite, **more: object) -> Entry:
-    return form_entry(site, "club", "/members/login") | more
+        "kind": "own",
+        "name": "own",
+        "hosts": [site.origin(address)],
+        "login": "tests.support.own_login:Members",
+        "login_url": site.url("/members/login", address),
+    }
 
 
 def api_entry(site: DjangoSite, hosts: Iterable[str], **more: object) -> Entry:
@@ -108,9 +121,9 @@ def by_strangers(log: list[Asked], paths: tuple[str, ...]) -> list[str]:
     ]
 
 
-def articles(site: DjangoSite, path: str) -> set[str]:
+def articles(site: DjangoSite, path: str, address: str = "") -> set[str]:
     """The URLs of all articles, by a path with {}."""
-    return {site.url(path.format(n)) for n in range(1, site.articles + 1)}
+    return {site.url(path.format(n), address) for n in range(1, site.articles + 1)}
 
 
 # -- kinds together
@@ -133,8 +146,7 @@ def test_four_processes_log_in_once_for_each_site_and_leave_no_secret_anywhere(
             log_level="debug",
             bodies=f"warc:{warc}",
             secrets={
-                "auth_admin_username": USERNAME,
-                "auth_admin_password": site.password,
+                **secrets_of(site, "admin"),
                 "auth_api_client_id": site.machine_id,
                 "auth_api_client_secret": site.machine_secret,
                 "auth_signed_client_key": signed.client_key,
@@ -256,61 +268,55 @@ def test_a_session_killed_at_the_server_is_renewed_once_and_no_login_page_is_kep
         carried.append(request.headers)
         return Answer(body=b"<title>Elsewhere</title>")
 
+    places = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+    club, own, admin = places
     with (
         SiteServer(elsewhere) as foreign,
-        DjangoSite(tmp_path / "site", articles=60, foreign=foreign.url("/")) as site,
+        DjangoSite(
+            tmp_path / "site", addresses=places, articles=60, foreign=foreign.url("/")
+        ) as site,
         System(
             tmp_path / "host",
             [redis_server.url],
             processes=PROCESSES,
             log_level="debug",
-            secrets={
-                "auth_club_username": USERNAME,
-                "auth_club_password": site.password,
-                "auth_own_username": USERNAME,
-                "auth_own_password": site.password,
-                "auth_admin_username": USERNAME,
-                "auth_admin_password": site.password,
-            },
+            secrets=secrets_of(site, "club", "own", "admin"),
         ) as system,
     ):
         system.start()
-        own = {
-            "kind": "own",
-            "name": "own",
-            "hosts": [site.origin()],
-            "login": "tests.support.own_login:Members",
-            "login_url": site.url("/members/login"),
-        }
-        for logins, entry, seed in (
-            (2, members_entry(site), "/members/"),
-            (4, own, "/members/"),
-            (6, admin_entry(site), "/admin/django_site/article/"),
-        ):
-            name, before = str(entry["name"]), len(site.log())
-            seeds, scope = [site.url(seed)], "prefix" if name == "admin" else "any"
-            system.crawl(seeds, name, scope=scope, delay=0, slots=4, auth=[entry])
-            wait_until(lambda: len(site.log()) > before + 30, 30, "pages of the first session")  # noqa: B023
-            assert site.kill_sessions() >= 1
+        members, begin = "/members/", "/admin/django_site/article/"
+        crawl = partial(system.crawl, delay=0, slots=4)
+        crawl([site.url(members, club)], "club", scope="any", auth=[members_entry(site)])
+        crawl([site.url(members, own)], "own", scope="any", auth=[own_entry(site, own)])
+        crawl([site.url(begin, admin)], "admin", scope="prefix", auth=[admin_entry(site, admin)])
+        alive = set(places)
+
+        def killed() -> bool:
+            """Whether every host's session has been killed, each after some pages."""
+            pages = Counter(one.host.partition(":")[0] for one in site.log() if one.user)
+            for address in [one for one in alive if pages[one] > 20]:
+                assert site.kill_sessions(address) == 1
+                alive.discard(address)
+            return not alive
+
+        wait_until(killed, 30, "pages of the first session of each host")
+        for name in ("club", "own", "admin"):
             system.wait_done(60, name)
-            assert len(site.logins()) == logins
         log, secret = site.log(), site.secrets()
-        places = [*told(system, "club", [site.url("/members/1")]), *in_redis(redis_server.url)]
+        found = [*told(system, "club", [site.url("/members/1")]), *in_redis(redis_server.url)]
         system.stop()
         for folder in (system.folder, redis_server.folder):
-            places += in_files(folder)
-    assert {one.status for one in site.logins()} == {302}
-    for name, paths in (
-        ("club", ["/members/{}"]),
-        ("own", ["/members/{}"]),
-        (
-            "admin",
-            ["/admin/django_site/article/{}/change/", "/admin/django_site/article/{}/history/"],
-        ),
+            found += in_files(folder)
+    logins = [(one.host.partition(":")[0], one.status) for one in site.logins()]
+    assert sorted(logins) == [(address, 302) for address in places for _ in range(2)]
+    for name, address, paths in (
+        ("club", club, ["/members/{}"]),
+        ("own", own, ["/members/{}"]),
+        ("admin", admin, [begin + "{}/change/", begin + "{}/history/"]),
     ):
         bodies = stored_bodies(system.folder / "data", name)
         for path in paths:
-            assert articles(site, path) <= bodies.keys()
+            assert articles(site, path, address) <= bodies.keys()
         assert login_pages(bodies) == []
         assert read_stored(system.folder / "data", name).dead == set()
     # Pages of a dead session were asked for again; the log shows that there were some.
@@ -318,7 +324,7 @@ def test_a_session_killed_at_the_server_is_renewed_once_and_no_login_page_is_kep
     assert [one.path for one in log if "logout" in one.path or "delete" in one.path] == []
     assert len(carried) >= site.articles
     assert [one for one in carried if "cookie" in one or "authorization" in one] == []
-    assert leaks(secret, places) == []
+    assert leaks(secret, found) == []
 
 
 def test_an_expired_token_is_refreshed_once_while_a_hundred_pages_are_in_flight(
@@ -416,11 +422,11 @@ def hidden(page: str) -> dict[str, str]:
 def test_two_worker_hosts_share_one_session_and_short_lived_tokens_through_the_frontier(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
-    key, life = secrets.token_urlsafe(32), 3
+    key, life = secrets.token_urlsafe(32), 2
     addresses = ["127.0.0.1", "127.0.0.2"]
     with (
         DjangoSite(
-            tmp_path / "site", addresses=addresses, articles=50, access_seconds=life
+            tmp_path / "site", addresses=addresses, articles=35, access_seconds=life
         ) as site,
         two_hosts(tmp_path, redis_server, site, key) as (first, second),
     ):
@@ -473,8 +479,7 @@ def two_hosts(
 ) -> Iterator[tuple[System, System]]:
     """A broker, and two worker hosts with two processes each that share Redis and the store."""
     secret = {
-        "auth_club_username": USERNAME,
-        "auth_club_password": site.password,
+        **secrets_of(site, "club"),
         "auth_api_client_id": site.machine_id,
         "auth_api_client_secret": site.machine_secret,
         "session_key": key,
@@ -499,61 +504,55 @@ def two_hosts(
 def test_the_file_of_a_login_is_always_whole_and_a_bad_one_is_named_and_replaced(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
+    hosts = {"whole": "127.0.0.1", "cut": "127.0.0.2", "shown": "127.0.0.3"}
     with (
-        DjangoSite(tmp_path / "site", articles=20) as site,
+        DjangoSite(tmp_path / "site", addresses=list(hosts.values()), articles=20) as site,
         System(
             tmp_path / "host",
             [redis_server.url],
-            processes=2,
+            processes=PROCESSES,
             log_level="debug",
-            secrets={"auth_club_username": USERNAME, "auth_club_password": site.password},
+            secrets=secrets_of(site, *hosts),
         ) as system,
     ):
         folder = system.folder / "data" / "logins"
-        system.start()
 
-        def crawl(name: str) -> int:
-            """Crawl everything; returns how often somebody logged in meanwhile."""
+        def crawl(name: str) -> dict[str, int]:
+            """Crawl everything; how often somebody logged in meanwhile, by entry."""
             before = len(site.logins())
-            system.crawl(
-                [site.url("/members/")], name, delay=0, slots=4, auth=[members_entry(site)]
-            )
+            auth = [members_entry(site, entry, address) for entry, address in hosts.items()]
+            seeds = [site.url("/members/", address) for address in hosts.values()]
+            system.crawl(seeds, name, delay=0, slots=4, auth=auth)
             system.wait_done(60, name)
             bodies = stored_bodies(system.folder / "data", name)
-            assert articles(site, "/members/{}") <= bodies.keys()
+            for address in hosts.values():
+                assert articles(site, "/members/{}", address) <= bodies.keys()
             assert login_pages(bodies) == []
-            return len(site.logins()) - before
-
-        def after_restart(name: str) -> tuple[int, str]:
-            """The same with new processes, which know nothing; and what they logged."""
-            stop_worker(system)
-            logged = (system.folder / "worker.log").stat().st_size
-            system.start_worker()
-            logins = crawl(name)
-            with (system.folder / "worker.log").open("rb") as file:
-                file.seek(logged)
-                return logins, file.read().decode()
+            made = Counter(one.host.partition(":")[0] for one in site.logins()[before:])
+            return {entry: made[address] for entry, address in hosts.items()}
 
         with watched(folder) as seen:
-            assert crawl("first") == 1
+            system.start()
+            assert crawl("first") == {"whole": 1, "cut": 1, "shown": 1}
             site.kill_sessions()
-            assert crawl("second") == 1  # written anew, while it is read
+            # Written anew, while they are read.
+            assert crawl("second") == {"whole": 1, "cut": 1, "shown": 1}
         assert seen.problems == []
         assert seen.looks > 10
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        (file,) = folder.glob("club-*.json")
-        assert after_restart("third")[0] == 0, "the session is found in its file"
 
-        whole = file.read_bytes()
-        for name, content, mode in (
-            ("cut", whole[: len(whole) // 2], 0o600),
-            ("open", whole, 0o644),
-        ):
-            file.write_bytes(content)
-            file.chmod(mode)
-            logins, said = after_restart(name)
-            assert logins == 1, name
-            assert f"logins/{file.name}" in said, name
+        # New processes know nothing but what they find.
+        stop_worker(system)
+        files = {entry: next(folder.glob(f"{entry}-*.json")) for entry in hosts}
+        content = files["cut"].read_bytes()
+        files["cut"].write_bytes(content[: len(content) // 2])
+        files["shown"].chmod(0o644)
+        logged = (system.folder / "worker.log").stat().st_size
+        system.start_worker()
+        assert crawl("third") == {"whole": 0, "cut": 1, "shown": 1}
+        said = (system.folder / "worker.log").read_bytes()[logged:].decode()
+        for entry, file in files.items():
+            assert (f"logins/{file.name}" in said) == (entry != "whole")
             assert stat.S_IMODE(file.stat().st_mode) == 0o600
             json.loads(file.read_bytes())
         system.stop()

@@ -185,11 +185,10 @@ def test_twitters_rate_limit_is_waited_for(command: Command, twitter: Twitter) -
         "auth_twitter_client_id": twitter.client_id,
         "auth_twitter_client_secret": twitter.client_secret,
     }
-    limited = [too_fast(3)]
+    path = f"/2/users/{USER}/tweets"
 
     def page(call: Call) -> Reply:
-        turn = limited and "pagination_token" in call.given
-        return limited.pop() if turn else twitter.tweets_page(call)
+        return too_fast(3) if len(twitter.asked(path)) == 1 else twitter.tweets_page(call)
 
     twitter.routes.insert(0, ("GET", r"/2/users/\d+/tweets", page))
     crawl(command, example(command, "twitter", twitter.origin), **secrets)

@@ -244,6 +244,33 @@ def test_a_session_lost_at_the_site_is_renewed_once_and_no_login_page_comes_back
     assert [answer.body for answer in answers] == [b"inside"] * 60
 
 
+def test_other_pages_wait_once_one_showed_that_the_login_is_void(world: World) -> None:
+    keeper = world.keeper()
+    get(keeper, world.visit(), PAGE, {})
+    world.site.token = "killed"
+    flying: list[gevent.Greenlet[..., Any]] = []
+
+    def meanwhile() -> None:
+        world.site.during_login = lambda: None
+        flying.append(gevent.spawn(get, keeper, world.visit(), f"{PAGE}2", {}))
+        gevent.sleep(0.05)
+
+    world.site.during_login = meanwhile
+    with within(10):
+        get(keeper, world.visit(), f"{PAGE}1", {})
+        assert flying[0].get().body == b"inside"
+    assert [token for url, token in world.site.pages if url == f"{PAGE}2"] == ["t2"]
+
+
+def test_a_vault_that_lost_everything_does_not_make_it_log_in_for_each_page(world: World) -> None:
+    keeper = world.keeper()
+    get(keeper, world.visit(), PAGE, {})
+    world.site.token, world.vault.kept = "killed", None
+    for i in range(5):
+        assert isinstance(get(keeper, world.visit(), f"{PAGE}{i}", {}), Fetched)
+    assert len(world.site.logins) == 2
+
+
 def test_a_page_that_asks_for_a_login_all_the_same_fails_alone(world: World) -> None:
     keeper = world.keeper()
     world.site.closed = {f"{PAGE}{i}" for i in range(100)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,10 @@ import pytest
 
 from examples import prices
 from schema.errors import InvalidConfig
-from schema.records import Fetched, Link, Page, Task
+from schema.records import Crawl, CrawlOptions, Fetched, Link, Page, Task
+from worker.crawls import context_of
 from worker.hooks import HookError, Hooks, load
+from worker.reading import read
 
 PAGE = Page(url="http://h/", links=[Link("http://h/a"), Link("http://h/b")])
 FETCHED = Fetched("http://h/", 200, {}, b"")
@@ -185,3 +188,19 @@ def test_example_finds_each_price_once() -> None:
 
 def test_example_stores_nothing_on_a_page_without_price() -> None:
     assert prices.on_page(Page(url="http://h/", text="none"), FETCHED) is None
+
+
+def test_pages_are_read_with_the_links_texts_only_where_a_function_looks_at_them() -> None:
+    crawl = Crawl(id=1, name="t", state="active", options=CrawlOptions(), roots=("h",))
+    body = b'<a href="/a">the text</a>'
+    fetched = Fetched("http://h/", 200, {"content-type": "text/html"}, body)
+    seen: list[Link] = []
+
+    def on_page(page: Page, _: Fetched) -> None:
+        seen.extend(page.links)
+
+    plain = context_of(crawl)
+    looking = dataclasses.replace(plain, hooks=Hooks(on_page=on_page))
+    found = [read(one, Task(1, "http://h/"), fetched).links for one in (plain, looking)]
+    assert found[0] == found[1]
+    assert [link.anchor for link in seen] == ["the text"]

@@ -80,6 +80,9 @@ def test_pattern_that_names_no_origin_is_refused(pattern: str) -> None:
         ("https://b.example/login", "https://a.example/login", False),
         ("https://a.example/?page=login&to=/x", "https://a.example/?page=login", True),
         ("https://a.example/?page=home", "https://a.example/?page=login", False),
+        ("https://a.example/login/?next=/x/1", "https://a.example/login/?next=/", True),
+        ("https://a.example/login?to=https://a.example/x", "https://a.example/login?to=/", True),
+        ("https://a.example/?page=home", "https://a.example/?next=/", False),
     ],
 )
 def test_login_page_is_known_whatever_its_query_adds(url: str, login_url: str, same: bool) -> None:

@@ -138,6 +138,8 @@ class _Account:
     origins: Origins
     kind: Kind | None = None
     grant: Grant | None = None
+    void: int = 0
+    """Generation up to which grants are no longer good: pages wait for a newer one."""
     digest: str = ""
     """Of the secrets that ``kind`` was last made of."""
     busy: bool = False
@@ -272,9 +274,7 @@ class Keeper:
                 return self._in_vain(account, answer)
             if not self._believed(account):
                 return _logged_out(account, answer, "as before a login that changed nothing")
-            fresh = self._obtain(visit, account, older=grant.generation)
-            if isinstance(fresh, Failure):
-                return fresh
+            account.void = max(account.void, grant.generation)
             renewed = True
 
     def _rejected(self, account: _Account, answer: Fetched) -> Fetched | Failure:
@@ -314,12 +314,13 @@ class Keeper:
     def _grant(self, visit: Visit, account: _Account, kind: Kind) -> Grant | Failure | None:
         if not kind.logs_in:
             return None
-        if account.grant is not None and _good(account.grant, kind):
-            return account.grant
-        return self._obtain(visit, account, older=-1)
+        grant = account.grant
+        if grant is not None and grant.generation > account.void and _good(grant, kind):
+            return grant
+        return self._obtain(visit, account)
 
-    def _obtain(self, visit: Visit, account: _Account, *, older: int) -> Grant | Failure:
-        """A good grant of a generation after ``older``; waits for whoever is making one.
+    def _obtain(self, visit: Visit, account: _Account) -> Grant | Failure:
+        """A good grant that is not void; waits for whoever is making one.
 
         Raises VisitOver and LeaseExpired.
         """
@@ -327,14 +328,14 @@ class Keeper:
             while account.busy:
                 self._wait(visit, account.done, 1.0)
         grant, kind = account.grant, account.kind
-        if grant is not None and kind and grant.generation > older and _good(grant, kind):
+        if grant is not None and kind and grant.generation > account.void and _good(grant, kind):
             return grant
         account.busy = True
         account.done.clear()
         try:
             waits = delays(0.05, 1.0)
             with visit.held.waiting(request=False):
-                while (found := self._settle(visit, account, older)) is None:
+                while (found := self._settle(visit, account)) is None:
                     self._wait(visit, self._stopping, next(waits))
             return found
         finally:
@@ -347,21 +348,21 @@ class Keeper:
         visit.rest(0.0)
         self._rooms.errands.serve(visit)
 
-    def _settle(self, visit: Visit, account: _Account, older: int) -> Grant | Failure | None:
+    def _settle(self, visit: Visit, account: _Account) -> Grant | Failure | None:
         """Take what another worker obtained, or obtain it; None while another is at it."""
-        found = self._kept(account, older)
+        found = self._kept(account)
         if found is not None:
             return found
         claim = persist(lambda: self._rooms.vault.claim(account.name), "frontier")
         if claim is None:
             return None
         with claim:
-            found = self._kept(account, older)  # somebody may have been quicker
+            found = self._kept(account)  # somebody may have been quicker
             if found is not None:
                 return found
             return self._log_in(visit, account, claim)
 
-    def _kept(self, account: _Account, older: int) -> Grant | Failure | None:
+    def _kept(self, account: _Account) -> Grant | Failure | None:
         """What the vault has for us, if it is of use: a good grant, or a refusal that holds."""
         kept = persist(lambda: self._rooms.vault.read(account.name), "frontier")
         if kept is None:
@@ -377,7 +378,7 @@ class Keeper:
         kind = self._kind(account)
         if isinstance(kind, Failure):
             return kind
-        if kept.generation > older and _good(kept, kind):
+        if kept.generation > account.void and _good(kept, kind):
             account.grant = kept
             return kept
         return None
@@ -408,7 +409,8 @@ class Keeper:
             kind = account.kind = known  # it keeps what it has learnt of the site
         account.digest = digest
         old = persist(lambda: self._rooms.vault.read(account.name), "frontier")
-        grant = Grant(account=kind.account, generation=old.generation + 1 if old else 1, made_ms=0)
+        generation = max(old.generation if old else 0, account.void) + 1
+        grant = Grant(account=kind.account, generation=generation, made_ms=0)
         try:
             if claim.count > DEATHS:
                 raise LoginRefused(f"the process that logged in died {claim.count - 1} times")

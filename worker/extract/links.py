@@ -8,7 +8,7 @@ other ``link`` relations, forms.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from lxml import etree
@@ -35,9 +35,17 @@ _REFRESH = re.compile(
 
 
 def collect(
-    elements: Iterable[etree._Element], resolve: Callable[[str], str], *, has_base: bool
+    elements: Sequence[etree._Element],
+    tags: Sequence[str],
+    resolve: Callable[[str], str],
+    *,
+    has_base: bool,
+    anchors: bool = True,
 ) -> tuple[list[Link], int]:
     """The links of ``elements``, each URL once, and how many references were no http(s) URL.
+
+    ``tags`` are theirs; elements of other kinds are passed over. Without ``anchors`` the links'
+    texts are left empty.
 
     Of several links to one URL the first stays; it loses a rel that one of the others has not, so
     that "nofollow" needs all of them. References within the page ("#top") are no links. What goes
@@ -46,8 +54,7 @@ def collect(
     links: dict[str, Link] = {}
     invalid = 0
     left = MAX_BYTES
-    for element in elements:
-        tag = element.tag
+    for element, tag in zip(elements, tags, strict=True):
         # Most are plain <a href>, so those take the short way.
         if tag == "a":
             reference, rel = element.get("href"), element.get("rel") or ""
@@ -64,7 +71,7 @@ def collect(
             rel = " ".join(rel.lower().split())
         known = links.get(url)
         if known is None:
-            links[url] = Link(url, _anchor(element, tag), rel)
+            links[url] = Link(url, _anchor(element, tag) if anchors else "", rel)
             left -= _LINK_BYTES + len(url)
             if left < 0:
                 break
@@ -80,6 +87,8 @@ def _reference(element: etree._Element, tag: str) -> tuple[str | None, str]:
         return element.get("src"), ""
     if tag == "meta":
         return refresh_target(element), "refresh"
+    if tag in ("base", "title"):
+        return None, ""
     rel = element.get("rel", "")
     if tag == "link" and _PAGING.isdisjoint(rel.lower().split()):
         return None, ""

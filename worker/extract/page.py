@@ -33,7 +33,7 @@ _parser = etree.HTMLParser(
     collect_ids=False,
 )
 
-_LINKING = ("a", "area", "frame", "iframe", "link", "meta")
+_READ = ("a", "area", "base", "frame", "iframe", "link", "meta", "title")
 
 
 def extract(
@@ -43,13 +43,15 @@ def extract(
     *,
     agent: str = "",
     robots_tag: str = "",
+    anchors: bool = True,
 ) -> Page:
     """Read title, text, language, links and directives of an HTML document.
 
     ``url`` is the URL it was fetched from, ``content_type`` the header with its charset; ``agent``
     our product token in lower case, to which a page may speak by name; ``robots_tag`` its
-    X-Robots-Tag header. Whatever the bytes are, nothing is raised for them: what is not HTML gives
-    an empty Page. Raises :class:`InvalidUrl` if ``url`` is none.
+    X-Robots-Tag header; ``anchors``: texts of links are wanted. Whatever the bytes are, nothing is
+    raised for them: what is not HTML gives an empty Page. Raises :class:`InvalidUrl` if ``url`` is
+    none.
     """
     if not is_html(content_type, body[:_HEAD_BYTES]):
         return Page(url=url, base=url)
@@ -57,21 +59,22 @@ def extract(
     root = _parse(to_utf8(body[skipped:] if skipped else body, encoding))
     if root is None:
         return Page(url=url, base=url, encoding=encoding)
-    base = _base(root, url, encoding)
+    elements = list(root.iter(*_READ))
+    tags = [element.tag for element in elements]
+    base = _base(elements, tags, url, encoding)
     resolve = resolver(base or url, encoding)
-    elements = list(root.iter(*_LINKING))
-    links, invalid = collect(elements, resolve, has_base=base is not None)
-    metas = [element for element in elements if element.tag == "meta"]
+    links, invalid = collect(elements, tags, resolve, has_base=base is not None, anchors=anchors)
+    metas = [element for element, tag in zip(elements, tags, strict=True) if tag == "meta"]
     index, follow = index_and_follow(
         [*_named(metas, ("robots", agent)), of_header(robots_tag, agent)]
     )
     return Page(
         url=url,
-        title=_title(root),
+        title=_title(elements, tags),
         text=text_of(root),
         language=_language(root, metas),
         links=links,
-        canonical=_canonical(elements, resolve),
+        canonical=_canonical(elements, tags, resolve),
         base=base or url,
         encoding=encoding,
         index=index,
@@ -91,10 +94,12 @@ def _parse(body: bytes) -> etree._Element | None:
     return root
 
 
-def _base(root: etree._Element, url: str, encoding: str) -> str | None:
+def _base(elements: list[etree._Element], tags: list[str], url: str, encoding: str) -> str | None:
     """The canonical URL of the first ``<base href>``, None without one that is a URL."""
-    for element in root.iter("base"):
-        href = element.get("href")
+    if "base" not in tags:
+        return None
+    for element, name in zip(elements, tags, strict=True):
+        href = element.get("href") if name == "base" else None
         if href is not None:
             try:
                 return canonicalise(href, url, encoding)
@@ -103,8 +108,10 @@ def _base(root: etree._Element, url: str, encoding: str) -> str | None:
     return None
 
 
-def _title(root: etree._Element) -> str:
-    for element in root.iter("title"):
+def _title(elements: list[etree._Element], tags: list[str]) -> str:
+    for element, name in zip(elements, tags, strict=True):
+        if name != "title":
+            continue
         parent = element.getparent()
         if parent is None or parent.tag != "svg":
             return squeeze((element.text or "")[: 4 * MAX_TITLE])[:MAX_TITLE]
@@ -131,10 +138,14 @@ def _language(root: etree._Element, metas: list[etree._Element]) -> str:
     return tag(declared)
 
 
-def _canonical(elements: list[etree._Element], resolve: Callable[[str], str]) -> str | None:
+def _canonical(
+    elements: list[etree._Element], tags: list[str], resolve: Callable[[str], str]
+) -> str | None:
     """What the first ``<link rel="canonical">`` names, None if that is no http(s) URL."""
-    for element in elements:
-        if element.tag == "link" and "canonical" in element.get("rel", "").lower().split():
+    if "link" not in tags:
+        return None
+    for element, name in zip(elements, tags, strict=True):
+        if name == "link" and "canonical" in element.get("rel", "").lower().split():
             try:
                 return resolve(element.get("href", ""))
             except InvalidUrl:

@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 from pathlib import Path
-from socketserver import ThreadingMixIn
+from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 
 import django
@@ -22,6 +22,11 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     allow_reuse_address = True
     request_queue_size = 512
+
+    def server_bind(self) -> None:
+        TCPServer.server_bind(self)  # without HTTPServer's look-up of each address's name
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
+        self.setup_environ()
 
 
 class _Handler(WSGIRequestHandler):

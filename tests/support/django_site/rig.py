@@ -161,9 +161,14 @@ class DjangoSite:
 
     # -- what is done to it
 
-    def kill_sessions(self) -> int:
-        """Every session ends, as when an operator clears the table; returns how many."""
-        return self._execute("DELETE FROM django_session")
+    def kill_sessions(self, address: str = "") -> int:
+        """Sessions end, those made at one address or all, as when an operator clears the table;
+        returns how many."""
+        if not address:
+            return self._execute("DELETE FROM django_session")
+        made = {one.made for one in self.log() if one.host.partition(":")[0] == address}
+        keys = ", ".join(f"'{key}'" for key in made)
+        return self._execute(f"DELETE FROM django_session WHERE session_key IN ({keys})")
 
     def expire_tokens(self) -> int:
         """Every access token is past its time, whatever its owner was told; returns how many."""

@@ -1,0 +1,81 @@
+"""A network namespace of our own: ports 80, 443 and 53, a resolver, and a link to shape.
+
+Needs no root where user namespaces are allowed. A bench calls itself again behind
+:func:`prefix` and sets the namespace up from inside.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+
+@lru_cache
+def prefix() -> tuple[str, ...] | None:
+    """What to put before a command so that it runs in a namespace; None where that is forbidden."""
+    ways = [("unshare", "--mount", "--net")]
+    if os.geteuid() != 0:
+        ways = [("unshare", "--user", "--map-root-user", "--mount", "--net")]
+    for way in ways:
+        try:
+            subprocess.run([*way, "true"], check=True, capture_output=True, timeout=10)
+        except (OSError, subprocess.SubprocessError):
+            continue
+        return way
+    return None
+
+
+def bring_up() -> None:
+    """Inside: loopback with all of 127.0.0.0/8, and ::1."""
+    _run("ip link set lo up")
+
+
+def resolve_by(folder: Path) -> None:
+    """Inside: names are asked of 127.0.0.1, port 53. ``folder`` keeps the file that says so."""
+    (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:5 attempts:2\n")
+    _run(f"mount --bind {folder}/resolv.conf /etc/resolv.conf")
+
+
+def shape(bits_per_second: int) -> None:
+    """Inside: loopback becomes a link of this rate, for both directions together."""
+    _run("ip link set lo mtu 1500")
+    _run(f"tc qdisc add dev lo root tbf rate {bits_per_second}bit burst 32kb latency 400ms")
+
+
+def may_shape() -> bool:
+    """Whether :func:`shape` works in a namespace here."""
+    before = prefix()
+    if before is None:
+        return False
+    line = "ip link set lo up && tc qdisc add dev lo root tbf rate 10mbit burst 32kb latency 400ms"
+    done = subprocess.run([*before, "sh", "-c", line], capture_output=True, timeout=10, check=False)
+    return done.returncode == 0
+
+
+def run_inside(command: list[str], say: Callable[[str], object] = print) -> str:
+    """Run a command in a namespace, echo what it prints, and return its last line.
+
+    Raises SystemExit where it fails, or where namespaces are forbidden.
+    """
+    before = prefix()
+    if before is None:
+        raise SystemExit("network namespaces are not allowed here (unshare --user --net)")
+    process = subprocess.Popen([*before, *command], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    last = ""
+    for line in process.stdout:
+        if last:
+            say(last)
+        last = line.rstrip("\n")
+    if process.wait():
+        raise SystemExit(f"{' '.join(command)} failed: {process.returncode}\n{last}")
+    return last
+
+
+def _run(line: str) -> None:
+    done = subprocess.run(line.split(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{line}: {done.stderr.strip()}")

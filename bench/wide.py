@@ -1,0 +1,294 @@
+"""The web as it is: names, TLS, latencies, robots.txt, pages of all sizes, dead hosts.
+
+``python -m bench.wide [--short]``. Hosts are resolved by a DNS server of ours, in a network
+namespace (``bench.namespace``). A crawl with the default delay is bounded by politeness – so many
+hosts, each of which gives a page in its latency and the delay – and by the CPU of one core. What
+share of the smaller bound is reached is the figure; ours and Scrapy take turns.
+
+The CPU bound is measured by a run of the same crawler on the same web without delay and latencies:
+pages a second of its core's CPU. Ours does all its duties, storing included; Scrapy follows links.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench import namespace
+from bench.record import Record, draw, spread
+from bench.web import Spec, Web, cores, host, polite_rate
+from bench.window import Window, unquiet
+from tests.support.redis_server import RedisServer
+from tests.support.system import System
+
+NAME = "wide"
+DELAY = 1.0
+LATENCY_MS = (50, 500)
+PAGE_BYTES = (20_000, 250_000)
+ODD = 0.01
+REQUEST_SECONDS = 10
+SPIDER = Path(__file__).parent / "wide_spider.py"
+TOLERANCE_SECONDS = 0.005
+"""Between what a server logs and what a client sends."""
+
+
+def sizes(short: bool) -> list[int]:
+    """Numbers of hosts: few enough that politeness bounds a core, and so many that it does not."""
+    return [200] if short else [300, 2000]
+
+
+# -- the crawlers
+
+
+def ours(folder: Path, web: Web, *, delay: float, warm: float, seconds: float) -> dict[str, Any]:
+    """One crawl by a worker process on a core of its own; see ``bench.window``."""
+    crawler, others = cores()
+    redis = RedisServer(folder / "redis").start()
+    assert redis.process is not None
+    server = psutil.Process(redis.process.pid)
+    if others is not None:
+        server.cpu_affinity([others])
+    system = System(
+        folder,
+        [redis.url],
+        worker_cpu=crawler,
+        broker_cpu=others,
+        log_level="warning",
+        allow_networks="127.0.0.0/8,::1/128",
+        greenlets=str(web.spec.hosts),
+        request_seconds=str(REQUEST_SECONDS),
+    )
+
+    def cpu() -> dict[str, float]:
+        times = server.cpu_times()
+        return {**system.cpu_seconds(), "redis": times.user + times.system}
+
+    try:
+        system.start()
+        system.settle()
+        system.crawl(web.seeds(), delay=delay, scope="host", user_agent="greencrawl-bench/1.0")
+        time.sleep(warm)
+        window = Window(web, cpu)
+        time.sleep(seconds)
+        return window.close()
+    finally:
+        system.kill("worker")  # its last answers may take long, and are not wanted
+        system.stop()
+        redis.stop()
+
+
+def scrapy(folder: Path, web: Web, *, delay: float, warm: float, seconds: float) -> dict[str, Any]:
+    """One crawl by Scrapy on that core."""
+    folder.mkdir(parents=True)
+    seeds = folder / "seeds.txt"
+    seeds.write_text("\n".join(web.seeds()))
+    environment = os.environ | {"BENCH_DELAY": str(delay), "BENCH_HOSTS": str(web.spec.hosts)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "scrapy", "runspider", str(SPIDER), "-a", f"seeds={seeds}"],
+        env=environment,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=(folder / "scrapy.log").open("ab"),
+    )
+    seen = psutil.Process(process.pid)
+    crawler, _ = cores()
+    if crawler is not None:
+        seen.cpu_affinity([crawler])
+
+    def cpu() -> dict[str, float]:
+        times = seen.cpu_times()
+        return {"worker": times.user + times.system}
+
+    try:
+        time.sleep(warm)
+        window = Window(web, cpu)
+        time.sleep(seconds)
+        if process.poll() is not None:
+            raise SystemExit(f"Scrapy ended\n{(folder / 'scrapy.log').read_text()[-1500:]}")
+        return window.close()
+    finally:
+        process.kill()
+        process.wait()
+
+
+# -- what the server saw
+
+
+def closest(rows: list[tuple[float, float, str, str, int]], *, from_start: bool) -> float:
+    """Least seconds between two requests to one host: from the end of the first, or its start."""
+    last: dict[str, float] = {}
+    least = float("inf")
+    for arrived, answered, name, _, _ in sorted(rows):
+        if name in last:
+            least = min(least, arrived - last[name])
+        last[name] = arrived if from_start else answered
+    return least
+
+
+def by_second(rows: list[tuple[float, float, str, str, int]]) -> list[int]:
+    """Pages answered in each second since the first request."""
+    pages = [answered for _, answered, _, path, _ in rows if path != "/robots.txt"]
+    if not pages:
+        return []
+    first = min(arrived for arrived, *_ in rows)
+    counts = Counter(int(at - first) for at in pages)
+    return [counts[second] for second in range(max(counts) + 1)]
+
+
+def _inside(short: bool) -> dict[str, Any]:
+    """All runs, in the namespace."""
+    warm, seconds, rounds = (5.0, 6.0, 1) if short else (20.0, 40.0, 3)
+    crawlers = {"ours": ours, "Scrapy": scrapy}
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        namespace.bring_up()
+        namespace.resolve_by(folder)
+        for hosts in sizes(short):
+            spec = Spec(hosts, 400, LATENCY_MS, PAGE_BYTES, odd=ODD, names=True)
+            _, others = cores()
+            runs: dict[str, list[dict[str, Any]]] = {crawler: [] for crawler in crawlers}
+            with Web(folder / f"web{hosts}", spec, tls=True, cpu=others) as web:
+                os.environ["SSL_CERT_FILE"] = str(web.folder / "ca.pem")
+                for number in range(rounds):
+                    for crawler, crawl in crawlers.items():
+                        at = folder / f"{crawler}{hosts}-{number}"
+                        runs[crawler].append(_round(at, web, crawl, warm, seconds))
+            manners = Counter(host(spec, number).manner for number in range(hosts))
+            found[str(hosts)] = {"manners": manners, "runs": runs}
+    return found
+
+
+def _round(
+    folder: Path, web: Web, crawl: Callable[..., dict[str, Any]], warm: float, seconds: float
+) -> dict[str, Any]:
+    """A polite run, and one that is bounded by the CPU alone."""
+    web.log.unlink(missing_ok=True)
+    polite = crawl(folder / "polite", web, delay=DELAY, warm=warm, seconds=seconds)
+    rows = web.flush()
+    from_start = crawl is scrapy
+    web.set_latency(0.0)
+    free = crawl(folder / "free", web, delay=0.0, warm=warm / 2, seconds=seconds / 2)
+    web.set_latency(None)
+    web.flush()
+    bounds = {
+        "cpu": round(free["pages_s"] / free["busy"]["worker"], 1),
+        "politeness": round(polite_rate(web.spec, DELAY, from_start=from_start), 1),
+    }
+    return {
+        "polite": polite,
+        "free": free,
+        "bounds": bounds,
+        "ratio": round(polite["pages_s"] / min(bounds.values()), 4),
+        "closest_seconds": round(closest(rows, from_start=from_start), 4),
+        "by_second": by_second(rows),
+    }
+
+
+# -- what is shown
+
+
+def run(short: bool) -> None:
+    """Writes the result and the plot. Says so and returns where namespaces are not allowed."""
+    record = Record(NAME, "The web as it is", short, packages=("Scrapy", "dnslib"))
+    if namespace.prefix() is None:
+        record.note("Not run: this machine allows no network namespaces (unshare --user --net).")
+        record.finish()
+        return
+    command = [sys.executable, "-m", "bench.wide", "--inside", *(["--short"] if short else [])]
+    found = json.loads(namespace.run_inside(command))
+    record.runs("hosts", found)
+    record.note(
+        f"{', '.join(found)} hosts by names of a local DNS server, TLS with a certificate each,"
+        f" latencies of {LATENCY_MS[0]}–{LATENCY_MS[1]} ms, pages of {PAGE_BYTES[0] // 1000}–"
+        f"{PAGE_BYTES[1] // 1000} KB, a delay of {DELAY:g} s; of each hundred hosts one is slow,"
+        " one accepts and never answers, one refuses and one does not exist. Greenlets: as many as"
+        " hosts. Each crawler has one core; server, DNS, broker and Redis share another. The bound"
+        " of politeness counts the delay from the end of a request for ours and from its start for"
+        " Scrapy, as each does. Ours verifies certificates, extracts text and stores; Scrapy only"
+        " follows links."
+    )
+    runs = [one for part in found.values() for each in part["runs"].values() for one in each]
+    if loud := unquiet([one[what] for one in runs for what in ("polite", "free")]):
+        record.note(loud)
+    rows = []
+    for hosts, part in found.items():
+        for crawler, runs in part["runs"].items():
+            rows.append(
+                (
+                    int(hosts),
+                    crawler,
+                    spread([one["polite"]["pages_s"] for one in runs]),
+                    spread([one["bounds"]["politeness"] for one in runs]),
+                    spread([one["bounds"]["cpu"] for one in runs]),
+                    spread([one["ratio"] for one in runs]),
+                    spread([one["polite"]["busy"]["worker"] for one in runs]),
+                    spread([one["closest_seconds"] for one in runs]),
+                )
+            )
+            ratios = sorted(one["ratio"] for one in runs)
+            record.figure(f"{crawler.lower()}_{hosts}", ratios[len(ratios) // 2])
+    columns = (
+        "hosts",
+        "crawler",
+        "pages/s",
+        "bound by politeness",
+        "bound by CPU",
+        "of the smaller bound",
+        "core in use",
+        "closest requests, s",
+    )
+    record.table("Pages a second against the smaller bound", columns, rows)
+    least = min(ratio for hosts in found for ratio in _ratios(found[hosts]["runs"]["ours"]))
+    record.figure("of_bound", least)
+    _plot(record, found)
+    record.finish()
+
+
+def _ratios(runs: list[dict[str, Any]]) -> list[float]:
+    """The median run's, alone."""
+    return [sorted(one["ratio"] for one in runs)[len(runs) // 2]]
+
+
+def _plot(record: Record, found: dict[str, Any]) -> None:
+    colours = {"ours": "tab:green", "Scrapy": "tab:red"}
+    figure = draw(7, 3.5 * len(found))
+    for place, (hosts, part) in enumerate(found.items(), 1):
+        axes = figure.add_subplot(len(found), 1, place)
+        for crawler, runs in part["runs"].items():
+            middle = sorted(runs, key=lambda one: one["ratio"])[len(runs) // 2]
+            axes.plot(middle["by_second"][:-1], color=colours[crawler], label=crawler)
+            for bound, style in (("politeness", "--"), ("cpu", ":")):
+                axes.axhline(
+                    middle["bounds"][bound],
+                    color=colours[crawler],
+                    linestyle=style,
+                    linewidth=0.8,
+                    label=f"{crawler}: bound by {'CPU' if bound == 'cpu' else bound}",
+                )
+        axes.set(xlabel="seconds", ylabel="pages/s", title=f"{hosts} hosts", ylim=(0, None))
+        axes.legend(fontsize=7)
+    record.plot("rate", figure, "Pages a second from the start of a crawl, and what bounds it")
+
+
+def main(arguments: list[str]) -> int:
+    short = "--short" in arguments
+    if "--inside" in arguments:
+        print(json.dumps(_inside(short)))
+    else:
+        run(short)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
