@@ -268,3 +268,11 @@ def test_a_site_cannot_make_requests_grow_by_its_cookies() -> None:
         jar.set(f"c{number}", fits[:-4], domain="shop.example")
     with pytest.raises(LoginRefused, match="17 cookies of 69"):
         collected(jar)
+
+
+def test_a_cookie_for_everybody_below_a_public_suffix_is_not_kept() -> None:
+    """A neighbour that a login leads to could choose our session by it."""
+    held = RequestsCookieJar()
+    for domain in (".co.uk", ".github.io", ".bank.co.uk"):
+        held.set_cookie(create_cookie("s", "1", domain=domain))
+    assert [kept.domain for kept in collected(held)] == ["bank.co.uk"]

@@ -18,7 +18,7 @@ from requests.cookies import RequestsCookieJar
 from schema.clock import epoch_ms
 from schema.origins import Origins
 from schema.records import Fetched
-from schema.urls import host_of, hostname_of, origin_of
+from schema.urls import host_of, hostname_of, is_suffix, origin_of
 from worker.auth.base import Cookie, Grant, LoginRefused
 
 _ORIGINS = 10_000
@@ -258,6 +258,7 @@ def collected(jar: RequestsCookieJar) -> list[Cookie]:
         if _SENDABLE.fullmatch(f"{cookie.name}={cookie.value or ''}")
         if len(cookie.name) + len(cookie.value or "") <= MAX_COOKIE
         for domain in _domains(cookie.domain)
+        if not (cookie.domain_specified and is_suffix(domain))  # everybody's, Python's jar takes it
     ]
     size = sum(len(cookie.name) + len(cookie.value) for cookie in found)
     if len(found) > MAX_COOKIES or size > MAX_COOKIES_CHARACTERS:
