@@ -41,6 +41,7 @@ _OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", 
 """Header fields that the download sets by itself."""
 _UNDONE = frozenset({"set-cookie", "content-encoding", "content-length", "transfer-encoding"})
 """Fields of an answer that no longer hold for its body as it is here; cookies come apart."""
+_UNREAD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 _SLOW_DOWN = (FailureKind.RATE_LIMITED, FailureKind.UNAVAILABLE)
 
 
@@ -67,17 +68,17 @@ def session_over(
 def refusals(what: str) -> Iterator[None]:
     """Whatever ``requests`` raises in the body becomes LoginRefused: asking again changes nothing.
 
-    So does every error that is none of ours: what a site sends is read by many hands, and each page
-    would log in anew and be charged with it. ``what`` names the login. Messages are not taken over:
+    So does what a library raises of something that a site sent, unforeseen by it: each page would
+    log in anew and be charged with that. ``what`` names the login. Messages are not taken over:
     URLs are in them, and secrets may be in those.
     """
     try:
         yield
-    except GreencrawlError:
-        raise
     except requests.RequestException as error:
         raise LoginRefused(f"{what}: {type(error).__name__}{_place(error)}") from None
-    except Exception as error:  # noqa: BLE001 - of any library; the line says which
+    except GreencrawlError:
+        raise
+    except _UNREAD as error:
         raise LoginRefused(f"{what}: {type(error).__name__}{_line(error)}") from None
 
 
