@@ -522,6 +522,12 @@ class Frontier:
         value: bytes | None = self._node_of[p].command("GET", answer)
         return value
 
+    def errand_withdraw(self, host: str, errand_id: str) -> bool:
+        """Withdraw a request; False if it was taken, and its answer may be on its way."""
+        p = self.partition_of(host)
+        request, _ = keys.errand(p, host, errand_id)
+        return bool(self._node_of[p].command("DEL", request))
+
     def errand_drop(self, host: str, errand_id: str) -> None:
         """Withdraw a request, unless it was taken, and forget its answer."""
         p = self.partition_of(host)

@@ -10,8 +10,15 @@ from requests.cookies import RequestsCookieJar, create_cookie
 from schema.clock import epoch_ms
 from schema.origins import Origins
 from schema.records import Fetched
-from worker.auth.base import Cookie, Grant
-from worker.auth.cookies import Jar, Wallet, collected, read_cookie
+from worker.auth.base import Cookie, Grant, LoginRefused
+from worker.auth.cookies import (
+    MAX_COOKIE,
+    MAX_COOKIES,
+    Jar,
+    Wallet,
+    collected,
+    read_cookie,
+)
 
 NOW = 1_800_000_000
 HOSTS = Origins(["a.example", "*.a.example", "http://a.example", "a.example:8443"])
@@ -241,3 +248,31 @@ def test_header_of_a_url_is_cheap() -> None:
     for number in range(1000):
         assert kept.header(f"https://a.example/in/{number}") == "p=1; s=1"
     assert len(asked) == 1
+
+
+def test_a_site_cannot_make_requests_grow_by_its_cookies() -> None:
+    url, fits = "https://shop.example/", "v" * (MAX_COOKIE - 1)
+    assert read_cookie(f"a={fits}", url, 0.0) is not None
+    assert read_cookie(f"a={fits}v", url, 0.0) is None
+    jar = RequestsCookieJar()
+    jar.set("a", fits + "v", domain="shop.example")
+    assert collected(jar) == []
+    for number in range(MAX_COOKIES):
+        jar.set(f"c{number}", "v", domain="shop.example")
+    assert len(collected(jar)) == MAX_COOKIES
+    jar.set("one", "more", domain="shop.example")
+    with pytest.raises(LoginRefused, match="301 cookies"):
+        collected(jar)
+    jar = RequestsCookieJar()
+    for number in range(17):
+        jar.set(f"c{number}", fits[:-4], domain="shop.example")
+    with pytest.raises(LoginRefused, match="17 cookies of 69"):
+        collected(jar)
+
+
+def test_a_cookie_for_everybody_below_a_public_suffix_is_not_kept() -> None:
+    """A neighbour that a login leads to could choose our session by it."""
+    held = RequestsCookieJar()
+    for domain in (".co.uk", ".github.io", ".bank.co.uk"):
+        held.set_cookie(create_cookie("s", "1", domain=domain))
+    assert [kept.domain for kept in collected(held)] == ["bank.co.uk"]

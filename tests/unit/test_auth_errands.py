@@ -225,6 +225,39 @@ def test_errand_is_withdrawn_when_its_asker_must_leave(rig: Rig) -> None:
         assert away.requests == []
 
 
+def test_asker_that_must_leave_takes_the_answer_to_what_was_sent(rig: Rig) -> None:
+    """It may hold a refresh token in the place of the one that was sent."""
+    with RawServer(answer()) as home, other_host(answer(b"late")) as away:
+        stopping = Event()
+        job = ask(rig, rig.visit(home, stopping), away.url("/"))
+        slow = rig.visit(away, delay=1.0)
+        assert isinstance(slow.get(away.url("/first"), {}, 1000), Fetched)
+        serving = gevent.spawn(lambda: until(lambda: rig.errands(rig.theirs).serve(slow) == 1))
+        gevent.sleep(0.4)  # taken, and waiting for the host's pace
+        stopping.set()
+        assert job.get(timeout=5).body == b"late"
+        serving.get(timeout=5)
+
+
+def test_asker_that_must_leave_does_not_wait_for_what_came_back_unsent(rig: Rig) -> None:
+    with RawServer(answer()) as home, other_host(answer()) as away:
+        asker, server = Event(), Event()
+        job = ask(rig, rig.visit(home, asker), away.url("/"))
+        slow = rig.visit(away, server, delay=30.0)
+        assert isinstance(slow.get(away.url("/first"), {}, 1000), Fetched)
+        serving = gevent.spawn(lambda: until(lambda: rig.errands(rig.theirs).serve(slow) == 1))
+        gevent.sleep(0.4)
+        asker.set()
+        gevent.sleep(0.3)
+        assert not job.ready()
+        server.set()
+        with pytest.raises(VisitOver):
+            serving.get(timeout=5)
+        with pytest.raises(VisitOver):
+            job.get(timeout=5)
+        assert len(away.requests) == 1
+
+
 def test_session_that_ends_before_it_sent_leaves_the_errand_to_the_next(rig: Rig) -> None:
     with RawServer(answer()) as home, other_host(answer(b"late")) as away:
         job = ask(rig, rig.visit(home), away.url("/"))

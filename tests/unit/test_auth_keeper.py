@@ -18,6 +18,7 @@ from schema.errors import InvalidConfig
 from schema.records import Crawl, CrawlOptions, Failure, FailureKind, Fetched, Session
 from worker.auth import keeper as keeping
 from worker.auth.base import Grant, LoginFailed, LoginRefused, Verdict
+from worker.auth.basic import Basic
 from worker.auth.keeper import Keeper, Rooms
 from worker.crawls import context_of
 from worker.sessions import Held
@@ -411,6 +412,64 @@ def test_what_a_login_meets_concerns_the_host_that_it_met(
     assert "login of auth shop" in failure.detail
     assert world.vault.kept is None
     assert world.vault.holder is None
+
+
+@pytest.mark.parametrize("kind", [FailureKind.SERVER_ERROR, FailureKind.TIMEOUT])
+def test_pages_are_not_charged_with_a_login_page_that_fails(
+    world: World, kind: FailureKind
+) -> None:
+    failed = Failure(kind, "x", 500)
+    world.site.fetch = lambda *_, **__: failed  # type: ignore[method-assign]
+    world.kind = AwayKind
+    failure = get(world.keeper(), world.visit(), PAGE, {})
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.requests) == (FailureKind.LOGIN, 0)
+    assert str(kind) in failure.detail
+
+
+def test_a_refusal_by_a_clock_that_was_years_ahead_is_not_believed(world: World) -> None:
+    world.secrets.values["password"] = "wrong"
+    get(world.keeper(), world.visit(), PAGE, {})
+    assert world.vault.kept is not None
+    world.vault.kept.until_ms += 365 * 86_400_000
+    get(world.keeper(), world.visit(), PAGE, {})
+    assert len(world.site.logins) == 2
+
+
+def test_an_error_that_nobody_foresaw_in_a_login_parks_the_host(world: World) -> None:
+    class Broken(TokenKind):
+        def log_in(self, session: Any, old: Grant | None) -> Grant:
+            self.site.logins.append("")
+            raise KeyError("s3cret")
+
+    world.kind = Broken
+    failures = [get(world.keeper(), world.visit(), f"{PAGE}{i}", {}) for i in range(3)]
+    assert all(isinstance(f, Failure) and f.kind == FailureKind.LOGIN for f in failures)
+    assert "s3cret" not in str(failures)
+    assert len(world.site.logins) == 1
+
+
+def test_an_answer_does_not_keep_what_it_repeats_of_a_password_by_origin(world: World) -> None:
+    keeper = Keeper(
+        lambda: Rooms(world.vault, world.errands),
+        world.secrets,
+        Basic({"https://else.test": ("ann", "s3cret")}),
+        make=lambda entry, secrets: world.kind(world.site, entry, secrets),
+        stopping=world.stopping,
+    )
+    echo = world.site.fetch
+
+    def fetch(url: str, headers: Mapping[str, str], **more: Any) -> Fetched | Failure:
+        answer = echo(url, headers, **more)
+        assert isinstance(answer, Fetched)
+        answer.headers.update({f"x-{name}": value for name, value in headers.items()})
+        return answer
+
+    world.site.fetch = fetch  # type: ignore[method-assign]
+    answer = get(keeper, world.visit(), "https://else.test/", {"user-agent": "greencrawl"})
+    assert isinstance(answer, Fetched)
+    assert "authorization" in {name.lower() for name in world.site.sent}
+    assert answer.headers == {"x-user-agent": "greencrawl"}
 
 
 def test_what_requests_raises_is_a_refusal_that_shows_no_url(world: World) -> None:

@@ -127,6 +127,13 @@ def test_scopes_are_asked_for(twitter: Twitter) -> None:
     assert grant.token == {"access_token": "t", "scope": "a"}
 
 
+def test_what_a_provider_says_of_a_scope_can_be_kept(twitter: Twitter) -> None:
+    twitter.instead = [reply(200, {"access_token": "t", "scope": "a\ud800"})]
+    grant = of_twitter(twitter).log_in(requests.Session(), None)
+    assert msgspec.json.encode(grant)
+    assert grant.token["scope"] == "a?"
+
+
 # -- how long it lasts
 
 

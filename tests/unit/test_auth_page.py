@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from worker.auth.page import LoginForm, complaint, filled, login_form, masked, read, shortened
@@ -360,3 +362,25 @@ def test_tag_with_a_hundred_thousand_attributes_is_not_parsed() -> None:
     assert read(hidden.encode(), URL, "text/html") is None
     drawing = f"<p style='{'a b ' * 20_000}'><form>{USER_PASS}</form>"
     assert read(drawing.encode(), URL, "text/html") is not None
+
+
+def test_a_disabled_fieldset_of_thousands_of_legends_is_read_at_once() -> None:
+    """No marker charges the login page: what is slow here holds up the whole process."""
+    many = 20_000
+    html = (
+        "<form method=post><fieldset disabled>"
+        + "<legend><input name=first></legend>"
+        + "<legend></legend>" * many
+        + "<input name=off>" * many
+        + "</fieldset><input type=password name=p></form>"
+    )
+    signal.alarm(60)  # it took minutes, and gave nobody else a turn
+    made = found(html)
+    signal.alarm(0)
+    assert made.values == (("first", ""), ("p", ""))
+
+
+def test_a_page_of_nested_complaints_that_say_nothing_is_left_in_time() -> None:
+    html = ("<i id=error>" * 250 + "</i>" * 250) * 100 + "<p class=error>late</p>"
+    document = read(html.encode(), URL, "text/html")
+    assert complaint(document, ()) == ""

@@ -13,6 +13,7 @@ import requests
 from gevent.event import Event
 
 from schema.clock import monotonic
+from schema.errors import InvalidUrl
 from schema.records import Failure, FailureKind, Fetched, Session
 from tests.support.raw_server import RawServer, answer
 from worker.auth.base import LoginFailed, LoginRefused
@@ -205,6 +206,32 @@ def test_what_proves_who_asks_does_not_follow_a_redirect_elsewhere(way: Way) -> 
         session.get(server.url("/"))
         assert fields(other.requests[1])["cookie"] == "theirs=1"
         assert "x-api-key" not in fields(other.requests[1])
+
+
+def test_cookies_do_not_go_where_there_is_no_tls() -> None:
+    sent: list[Sent] = []
+    moved = {"https://a.test/": "http://a.test/1", "http://a.test/1": "http://a.test/2"}
+
+    def send(method: str, url: str, headers: Mapping[str, str], body: bytes) -> Fetched:
+        sent.append((method, url, dict(headers), body))
+        headers = {"location": moved[url]} if url in moved else {}
+        return Fetched(url, 302 if headers else 200, headers, b"", cookies=("sid=s3cret",))
+
+    for trusted in (False, True):
+        sent.clear()
+        session = session_over(send, HEADERS, lambda _, trusted=trusted: trusted)
+        session.get("https://a.test/")
+        assert [url for _, url, _, _ in sent] == ["https://a.test/", *moved.values()]
+        assert ["Cookie" in headers for _, _, headers, _ in sent] == [False, trusted, trusted]
+
+
+def test_what_no_library_foresaw_is_a_refusal_without_its_message(way: Way) -> None:
+    moved = answer(b"", "302 Found", Location="http://[")
+    shown = r"^x: ValueError \(\w+\.py, line \d+\)$"
+    with RawServer(moved) as server, pytest.raises(LoginRefused, match=shown), refusals("x"):
+        session_over(way, HEADERS).get(server.url("/"))
+    with pytest.raises(InvalidUrl), refusals("x"):
+        raise InvalidUrl("y", "z")
 
 
 def test_trusted_origins_are_sent_on_to(way: Way) -> None:

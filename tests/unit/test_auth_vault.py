@@ -184,6 +184,37 @@ def test_who_was_frozen_overwrites_nothing(host: Host, frontier: Shared) -> None
     assert found.token["access_token"] == "of the second"
 
 
+def test_a_grant_whose_claim_redis_forgot_is_kept_unless_another_came(
+    host: Host, frontier: Shared
+) -> None:
+    """The refresh token in it is the only one that is still good."""
+    claim = host.vault().claim(NAME)
+    assert claim is not None
+    frontier.holders.clear()
+    frontier.kept.clear()
+    made = grant()
+    with claim:
+        assert claim.put(made)
+    assert host.vault().read(NAME) == made
+    assert not frontier.holders
+    late = host.vault().claim(NAME)
+    assert late is not None
+    frontier.holders.clear()
+    assert host.vault().claim(NAME) is not None
+    assert not late.put(grant(2, "of the late one"))
+    assert host.vault().read(NAME) == made
+
+
+def test_a_grant_is_in_the_file_before_redis_is_back(host: Host, frontier: Shared) -> None:
+    claim = host.vault().claim(NAME)
+    assert claim is not None
+    frontier.lost = 1
+    made = grant()
+    with pytest.raises(Unavailable):
+        claim.put(made)
+    assert Vault(host.folder, Alone(), None).read(NAME) == made
+
+
 def test_a_file_is_not_replaced_by_an_older_grant(host: Host) -> None:
     """Frozen between the frontier, which took its grant, and the file."""
     vault = host.vault()

@@ -18,13 +18,18 @@ from requests.cookies import RequestsCookieJar
 from schema.clock import epoch_ms
 from schema.origins import Origins
 from schema.records import Fetched
-from schema.urls import host_of, hostname_of, origin_of
-from worker.auth.base import Cookie, Grant
+from schema.urls import host_of, hostname_of, is_suffix, origin_of
+from worker.auth.base import Cookie, Grant, LoginRefused
 
 _ORIGINS = 10_000
 _GRANTS = 4
 _SIGNS = 10_000
 _JUST_MADE_MS = 120_000
+MAX_COOKIE = 4096
+"""Characters of a cookie's name and value; browsers take no more (RFC 6265bis, section 5.6)."""
+MAX_COOKIES = 300
+MAX_COOKIES_CHARACTERS = 65_536
+"""Of all that a login leaves: more fits into no request, and grows with each answer."""
 _DIGITS = 15
 """Of a Max-Age that are read: more would be beyond any clock."""
 
@@ -190,6 +195,8 @@ def read_cookie(text: str, url: str, now: float) -> Cookie | None:
     pair, _, rest = text.partition(";")
     name, equals, value = pair.partition("=")
     name, value = name.strip(), value.strip()
+    if len(name) + len(value) > MAX_COOKIE:
+        return None
     if not equals or not name or not _SENDABLE.fullmatch(name + value):
         return None
     host = hostname_of(host_of(url))
@@ -233,8 +240,11 @@ def _moment(date: str) -> float | None:
 
 
 def collected(jar: RequestsCookieJar) -> list[Cookie]:
-    """What a session holds after a login, as far as a header may have it."""
-    return [
+    """What a session holds after a login, as far as a header may have it.
+
+    Raises LoginRefused where that is more than any request could carry.
+    """
+    found = [
         Cookie(
             cookie.name,
             cookie.value or "",
@@ -246,8 +256,14 @@ def collected(jar: RequestsCookieJar) -> list[Cookie]:
         )
         for cookie in jar
         if _SENDABLE.fullmatch(f"{cookie.name}={cookie.value or ''}")
+        if len(cookie.name) + len(cookie.value or "") <= MAX_COOKIE
         for domain in _domains(cookie.domain)
+        if not (cookie.domain_specified and is_suffix(domain))  # everybody's, Python's jar takes it
     ]
+    size = sum(len(cookie.name) + len(cookie.value) for cookie in found)
+    if len(found) > MAX_COOKIES or size > MAX_COOKIES_CHARACTERS:
+        raise LoginRefused(f"the site set {len(found)} cookies of {size} characters: too many")
+    return found
 
 
 def _domains(domain: str) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ pace, and leaves the answer, sealed. Meanwhile the asking session waits, and doe
 its *own* host: of two hosts whose logins need each other, both would wait for ever.
 
 What is lost – the worker that took an errand dies, Redis comes back empty – costs the asker its
-time only: it gives up after :data:`ASK_SECONDS`, and the login is made again. An errand that
-nobody took is withdrawn when its asker leaves. robots.txt is not asked: a person configured the
-login.
+time only: it gives up after :data:`ASK_SECONDS`, and the login is made again. An errand that nobody
+took is withdrawn when its asker leaves; for the answer to one that was taken it stays. robots.txt
+is not asked: a person configured the login.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
+import gevent
 import msgspec
 from msgspec import Struct
 
@@ -60,6 +61,8 @@ class Shared(Protocol):
     def errand_answer(self, host: str, errand_id: str, sealed: bytes, seconds: float) -> None: ...
 
     def errand_answered(self, host: str, errand_id: str) -> bytes | None: ...
+
+    def errand_withdraw(self, host: str, errand_id: str) -> bool: ...
 
     def errand_drop(self, host: str, errand_id: str) -> None: ...
 
@@ -167,8 +170,30 @@ class Errands:
             if self._clock() >= limit:
                 detail = f"the login leads to {host}, which did not answer yet"
                 return Failure(FailureKind.LOGIN, detail, retry_after=ASK_AGAIN_SECONDS, requests=0)
-            if not self._serve_one(visit):
-                visit.rest(_LOOK_SECONDS)
+            try:
+                if not self._serve_one(visit):
+                    visit.rest(_LOOK_SECONDS)
+            except GreencrawlError:  # VisitOver or LeaseExpired
+                last = self._last(host, errand_id, limit)
+                if last is None:
+                    raise
+                return last
+
+    def _last(self, host: str, errand_id: str, limit: float) -> Fetched | Failure | None:
+        """The answer to a request that was sent already, though its asker is to leave; else None.
+
+        A refresh token that is in it is the only one that is still good.
+        """
+        with suppress(Unavailable):
+            while self._clock() < limit:
+                withdrawn = self._frontier.errand_withdraw(host, errand_id)
+                sealed = self._frontier.errand_answered(host, errand_id)
+                if sealed is not None:
+                    return self._opened(host, sealed)
+                if withdrawn:
+                    return None
+                gevent.sleep(_LOOK_SECONDS)
+        return None
 
     def _opened(self, host: str, sealed: bytes) -> Fetched | Failure:
         try:

@@ -38,6 +38,7 @@ from worker.auth.base import Grant, Judge, Kind, LoginFailed, LoginRefused, name
 from worker.auth.basic import Basic
 from worker.auth.kinds import trusted
 from worker.backoff import delays, persist
+from worker.retry import TABLE
 
 if TYPE_CHECKING:
     from worker.crawls import CrawlContext
@@ -192,7 +193,10 @@ class Keeper:
         if account is not None:
             return self._get(visit, account, url, headers, judge)
         sent = {**headers, **self._by_origin.headers(url)}
-        return visit.get(url, sent, visit.context.options.max_body_bytes)
+        answer = visit.get(url, sent, visit.context.options.max_body_bytes)
+        if isinstance(answer, Fetched):
+            _forget_echoes(answer, headers, sent)
+        return answer
 
     def serve(self, visit: Visit) -> int:
         """Send what logins of others need of the visit's host; returns how many requests."""
@@ -365,7 +369,10 @@ class Keeper:
             return None
         if kept.refused:
             left = (kept.until_ms - epoch_ms()) / 1000
-            if left > 0 and kept.secrets_digest == self._secrets.digest(account.entry):
+            # What is further away was written by a clock that was wrong.
+            if 0 < left <= 2 * REFUSED_MOST_SECONDS and kept.secrets_digest == self._secrets.digest(
+                account.entry
+            ):
                 return self._parked(account, kept.refused, left)
             return None
         kind = self._kind(account)
@@ -463,11 +470,13 @@ def _failed(entry: Auth, failure: Failure, elsewhere: str) -> Failure:
     """The failure of a page whose login could not be made; ``elsewhere`` is another host's name.
 
     What the session's own host answers concerns it as ever: a 503 is a 503. What another host does
-    keeps pages from being asked for all the same, with a kind of its own.
+    keeps pages from being asked for all the same, with a kind of its own; and so does what concerns
+    the login's URL alone, a 500 there, say: no page was asked for, and none is charged with it.
     """
     where = f" at {elsewhere}" if elsewhere else ""
     detail = f"login of auth {entry.name}{where}: {failure.kind} {failure.detail}".rstrip()
-    kind = FailureKind.LOGIN if elsewhere else failure.kind
+    not_the_host = elsewhere or TABLE[failure.kind].concerns == "url"
+    kind = FailureKind.LOGIN if not_the_host else failure.kind
     return Failure(kind, detail, failure.code, failure.retry_after, 0)
 
 

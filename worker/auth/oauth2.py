@@ -245,7 +245,11 @@ class _Flow(OAuth2Session):
             sent = [str(data[key]) for key in _SENT if key in data]
             raise self._kind._refused(response, self._errand, sent)
         kept = {key: token_text(found[key]) for key in _KEPT[:2] if found.get(key)}
-        kept |= {key: str(found[key])[:1000] for key in _KEPT[2:] if found.get(key)}
+        kept |= {
+            key: str(found[key])[:1000].encode("utf-8", "replace").decode()  # lone surrogates
+            for key in _KEPT[2:]
+            if found.get(key)
+        }
         seconds = _seconds(found.get("expires_in"))
         clean = {**kept, "token_type": "Bearer", **({"expires_in": seconds} if seconds else {})}
         response._content = json.dumps(clean).encode()

@@ -37,6 +37,10 @@ _parser = etree.HTMLParser(
 _PASSWORD = re.compile(rb"type\s*+=\s*+[\"']?\s*+password")
 _REFRESH = re.compile(rb"http-equiv\s*+=\s*+[\"']?\s*+refresh")
 _CONTROLS = ("input", "select", "textarea", "button")
+_FIRST = "greencrawl-first-legend"
+"""Marks the legend whose controls a disabled fieldset leaves usable: found once a fieldset."""
+_NOTICES = 100
+"""So many elements that seem to hold a complaint are looked into."""
 _TEXTS = frozenset({"text", "email", "tel", "number", "search", "url", ""})
 _BUTTONS = frozenset({"submit", "image", "button", "reset"})
 _KNOWN_TYPES = _TEXTS | _BUTTONS | frozenset(
@@ -114,6 +118,10 @@ def read(body: bytes, url: str, content_type: str) -> Document | None:
     root: etree._Element | None = etree.fromstring(text, _parser)
     if root is None:
         return None
+    for fieldset in root.iter("fieldset"):
+        legend = fieldset.find("legend") if "disabled" in fieldset.attrib else None
+        if legend is not None:
+            legend.set(_FIRST, "")
     base = url
     for element in root.iter("base"):
         href = element.get("href")
@@ -354,10 +362,8 @@ def _disabled(control: etree._Element) -> bool:
         return True
     child = control
     for parent in control.iterancestors():
-        if parent.tag == "fieldset" and "disabled" in parent.attrib:
-            first = next(iter(parent.findall("legend")), None)
-            if first is None or child is not first:
-                return True
+        if parent.tag == "fieldset" and "disabled" in parent.attrib and _FIRST not in child.attrib:
+            return True
         child = parent
     return False
 
@@ -506,6 +512,7 @@ def complaint(document: Document | None, hidden: Iterable[str]) -> str:
     if document is None:
         return ""
     notices = ""
+    looked = 0
     for element in document.root.iter(etree.Element):
         named = f"{element.get('class', '')} {element.get('id', '')} {element.get('role', '')}"
         if len(named) < 4 or element.tag in ("html", "body", "form", "script", "style", "input"):
@@ -515,6 +522,9 @@ def complaint(document: Document | None, hidden: Iterable[str]) -> str:
             continue
         if "hidden" in element.attrib or _INVISIBLE.search(element.get("style", "")):
             continue
+        looked += 1
+        if looked > _NOTICES:
+            break
         text = _text(element)
         if not text or len(text) > 4 * MAX_SAID:
             continue

@@ -10,9 +10,11 @@ no meaning here.
 from __future__ import annotations
 
 import io
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPMessage
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +23,7 @@ from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 from urllib3 import HTTPHeaderDict, HTTPResponse
 
-from schema.errors import InvalidUrl
+from schema.errors import GreencrawlError, InvalidUrl
 from schema.records import Failure, FailureKind, Fetched
 from schema.urls import canonicalise, origin_of
 from worker import retry
@@ -39,6 +41,7 @@ _OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", 
 """Header fields that the download sets by itself."""
 _UNDONE = frozenset({"set-cookie", "content-encoding", "content-length", "transfer-encoding"})
 """Fields of an answer that no longer hold for its body as it is here; cookies come apart."""
+_UNREAD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 _SLOW_DOWN = (FailureKind.RATE_LIMITED, FailureKind.UNAVAILABLE)
 
 
@@ -51,7 +54,8 @@ def session_over(
 
     Where a redirect leads to another origin, nothing goes along that may prove who asks, unless
     ``trusted`` says so of the canonical URL: of the request's headers only ``headers`` and the
-    cookies that belong there; and with a body (307, 308) it is refused.
+    cookies that belong there, none once a redirect has led away from TLS; and with a body (307,
+    308) it is refused.
 
     Its methods raise LoginFailed where no answer came, or a 429 or 503; LoginRefused for what is
     not allowed; VisitOver and LeaseExpired of ``send``; and what ``requests`` itself raises, for
@@ -64,13 +68,24 @@ def session_over(
 def refusals(what: str) -> Iterator[None]:
     """Whatever ``requests`` raises in the body becomes LoginRefused: asking again changes nothing.
 
-    ``what`` names the login. The messages of ``requests`` are not taken over: URLs are in them,
-    and secrets may be in those.
+    So does what a library raises of something that a site sent, unforeseen by it: each page would
+    log in anew and be charged with that. ``what`` names the login. Messages are not taken over:
+    URLs are in them, and secrets may be in those.
     """
     try:
         yield
     except requests.RequestException as error:
         raise LoginRefused(f"{what}: {type(error).__name__}{_place(error)}") from None
+    except GreencrawlError:
+        raise
+    except _UNREAD as error:
+        raise LoginRefused(f"{what}: {type(error).__name__}{_line(error)}") from None
+
+
+def _line(error: Exception) -> str:
+    """Where in which file it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
 
 def _place(error: requests.RequestException) -> str:
@@ -99,6 +114,7 @@ class _Session(requests.Session):
         self.mount("http://", adapter)
         self._plain = frozenset({*(name.lower() for name in headers), "cookie"})
         self._trusted = trusted
+        self._over_tls = False
 
     def rebuild_auth(
         self, prepared_request: requests.PreparedRequest, response: requests.Response
@@ -107,6 +123,10 @@ class _Session(requests.Session):
         super().rebuild_auth(prepared_request, response)  # type: ignore[no-untyped-call]
         target = _canonical(prepared_request.url or "")
         origin = origin_of(target)
+        self._over_tls |= (response.request.url or "").startswith("https:")
+        if self._over_tls and target.startswith("http:") and not self._trusted(target):
+            # Also where one http page leads to the next: the jar has what came over TLS.
+            prepared_request.headers.pop("Cookie", None)
         if origin == origin_of(_canonical(response.request.url or "")) or self._trusted(target):
             return
         if prepared_request.body:

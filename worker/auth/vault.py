@@ -266,10 +266,20 @@ class Claim:
         encoded = _encoded(self._name, grant)
         if self._sent is None or self._sent[0] != encoded:
             self._sent = encoded, self._vault._blob(self._name, grant)
-        if self._over or not self._vault._put(self._name, grant.generation, self._sent[1]):
+        if self._over:
             return False
-        self._vault._save(self._name, grant)
-        return True
+        try:
+            put = self._vault._put(self._name, grant.generation, self._sent[1])
+            if not put and self._vault._renew(self._name):
+                # Nobody has taken it over: Redis has forgotten the claim, or it has run out. A
+                # refresh token that came with the grant is the only one that is still good.
+                put = self._vault._put(self._name, grant.generation, self._sent[1])
+        except Unavailable:
+            self._vault._save(self._name, grant)  # we may be stopped before it is back
+            raise
+        if put:
+            self._vault._save(self._name, grant)
+        return put
 
     def forget(self) -> bool:
         """Drop what is kept, here and – where it is shared – for all hosts; False as by put."""
