@@ -25,9 +25,11 @@ from cli.site_server import Site, serve
 from cli.stopping import on_signals
 from cli.summary import Summary
 from schema.errors import InvalidConfig
+from schema.origins import Origins
 from schema.records import Crawl, CreateCrawl
 from schema.scope import starts
 from schema.settings import Settings, mask_url
+from schema.urls import canonicalise
 from worker import hooks
 from worker.auth import LoginRefused
 from worker.auth.kinds import make
@@ -116,7 +118,9 @@ def crawl(
 
 
 def _check_logins(wanted: CreateCrawl, settings: Settings) -> None:
-    """Raises InvalidConfig that names every secret that this host lacks."""
+    """Raises InvalidConfig that names every secret that this host lacks; says which entry is of no
+    use for where the crawl begins."""
+    begins = [canonicalise(url) for _, url in starts(wanted)]
     secrets = Secrets(settings.credentials_file)
     problems: list[tuple[str, str]] = []
     for entry in wanted.auth:
@@ -126,6 +130,11 @@ def _check_logins(wanted: CreateCrawl, settings: Settings) -> None:
             problems += error.problems
         except LoginRefused as error:
             problems.append((f"auth {entry.name}", str(error)))
+        if not any(map(Origins(entry.hosts).hold, begins)):
+            _say(
+                f"auth {entry.name}: the crawl begins nowhere under its hosts "
+                f"({', '.join(entry.hosts)}); without TLS they are written out: http://…"
+            )
     if problems:
         raise InvalidConfig(problems)
 

@@ -151,7 +151,7 @@ class Worker:
         settings, file = self._settings, self._settings.credentials_file
 
         def open_rooms() -> Rooms:
-            # Only for crawls that log in: requests and cryptography take 23 MB.
+            # Only for crawls that log in: its libraries take memory, and the vault makes a folder.
             from worker.auth.errands import Errands
             from worker.auth.sealing import sealing
             from worker.auth.vault import open_vault

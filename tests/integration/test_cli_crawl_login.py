@@ -48,6 +48,20 @@ def test_secrets_that_are_missing_are_named_before_anything_starts(
     assert not (command.folder / "data" / "redis").exists()
 
 
+def test_an_entry_that_no_url_of_the_beginning_is_under_is_named(
+    command: Command, site: LoginSite
+) -> None:
+    file = Path(described(command.folder, site))
+    bare = site.origin.removeprefix("http://")
+    file.write_text(file.read_text().replace(f'hosts = ["{site.origin}"]', f'hosts = ["{bare}"]'))
+    text = file.read_text().replace(f'"{site.url("/login")}"', f'"https://{bare}/login"')
+    file.write_text(text)
+    secrets = {"auth_shop_username": NAME, "auth_shop_password": PASSWORD}
+    code, _, err = command.run("crawl", str(file), "--processes", "1", **secrets)
+    assert code == 0
+    assert f"auth shop: the crawl begins nowhere under its hosts ({bare})" in err
+
+
 def test_a_wrong_password_is_said_and_the_right_one_resumes(
     command: Command, site: LoginSite
 ) -> None:

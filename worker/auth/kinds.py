@@ -20,6 +20,7 @@ def make(entry: auth.Auth, secrets: Mapping[str, str]) -> Kind:
     Raises LoginRefused for a secret that is missing or cannot be sent, and for a class of the
     user's that cannot be loaded.
     """
+    _confine(entry, secrets.get("hosts", ""))
     try:
         return _make(entry, secrets)
     except KeyError as error:
@@ -51,6 +52,27 @@ def _make(entry: auth.Auth, secrets: Mapping[str, str]) -> Kind:
             from worker.auth.oauth2 import OAuth2Kind
 
             return OAuth2Kind(entry, secrets)
+
+
+def _confine(entry: auth.Auth, allowed: str) -> None:
+    """Raises LoginRefused where an entry would take its secrets to other hosts than ``allowed``.
+
+    Whoever may make a crawl writes its entries; whose secrets they are may say where they may go.
+    """
+    if not allowed:
+        return
+    named = [part.strip() for part in allowed.split(",") if part.strip()]
+    try:
+        origins = Origins(named)
+    except ValueError as error:
+        raise LoginRefused(f"hosts of the secrets: {error}") from None
+    urls = [url for url in _login_urls(entry) if url]
+    urls += [
+        host if "://" in host else f"https://{host}" for host in entry.hosts if host not in named
+    ]
+    for url in urls:
+        if "*" in url or not origins.hold(canonicalise(url)):
+            raise LoginRefused(f"its secrets are for {', '.join(named)} only, not for {url}")
 
 
 def trusted(entry: auth.Auth) -> Callable[[str], bool]:
