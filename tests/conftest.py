@@ -9,7 +9,11 @@ from pathlib import Path  # noqa: E402
 
 import pytest  # noqa: E402
 
+from schema import log  # noqa: E402
 from tests.support.redis_server import RedisServer  # noqa: E402
+
+# A command that a test runs in this process would set the level of all its loggers for good.
+log.configure = lambda *_: None
 
 
 @pytest.fixture

@@ -262,6 +262,20 @@ def test_other_pages_wait_once_one_showed_that_the_login_is_void(world: World) -
     assert [token for url, token in world.site.pages if url == f"{PAGE}2"] == ["t2"]
 
 
+def test_a_site_that_ends_each_session_after_a_page_is_not_logged_in_to_for_each(
+    world: World,
+) -> None:
+    keeper = world.keeper()
+    answers = []
+    for i in range(100):
+        answers.append(get(keeper, world.visit(), f"{PAGE}{i}", {}))
+        world.site.token = "ended"
+    assert 1 < len(world.site.logins) <= keeping.SHORT_LIVES + 1
+    kinds = {answer.kind for answer in answers if isinstance(answer, Failure)}
+    assert kinds == {FailureKind.LOGGED_OUT}
+    assert not any(isinstance(one, Fetched) and one.body != b"inside" for one in answers)
+
+
 def test_a_vault_that_lost_everything_does_not_make_it_log_in_for_each_page(world: World) -> None:
     keeper = world.keeper()
     get(keeper, world.visit(), PAGE, {})

@@ -29,7 +29,7 @@ def tools(tmp_path: Path) -> Path:
     """A PATH with a few tools only; ``id`` says that we are not root."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name in ("sh", "cat", "cmp", "rm", "cp", "dirname", "readlink"):
+    for name in ("sh", "cat", "cmp", "rm", "cp", "sed", "dirname", "readlink"):
         (folder / name).symlink_to(shutil.which(name) or f"/bin/{name}")
     script(folder / "id", "echo 1000")
     return folder

@@ -8,7 +8,8 @@ hosts that they hold (``worker.auth.errands``), or two hosts could wait for each
 An answer that says we are no longer in is not the page: the login is made again, by one worker,
 and the page is asked for again, at once. If it still asks for a login, that is its own failure.
 Such pages must not make a crawler log in all day: after a login that did not help, further ones
-wait (:data:`PATIENCE_SECONDS`, doubling), unless nothing at all is answered any more.
+wait (:data:`PATIENCE_SECONDS`, doubling), unless nothing at all is answered any more. The same
+holds for a site that ends each session after a moment.
 
 A login that was refused is not tried again before a wait that doubles from
 :data:`REFUSED_SECONDS`, unless the secrets have changed. The hosts are blocked until then, with the
@@ -56,6 +57,9 @@ OUTS_IN_A_ROW = 5
 """So many pages in a row that say we are out are believed, whatever was in vain before."""
 REJECTIONS = 3
 """So many pages in a row that accept no secret, and none that does, and the host is parked."""
+SHORT_LIFE_MS = 60_000
+SHORT_LIVES = 10
+"""So many logins in a row that last no longer, and the next ones wait like those in vain."""
 DEATHS = 5
 """Logins in a row that ended without a word, their process dead, before they count as refused."""
 MARGIN = 0.1
@@ -152,6 +156,8 @@ class _Account:
     """Logins in a row after which the page still asked for one."""
     quiet_until: float = 0.0
     """Until then (monotonic) a page that asks for a login is not believed."""
+    short: int = 0
+    """Logins in a row that did not last."""
     soonest: float = 0.0
     """Until then not even many in a row are."""
 
@@ -274,6 +280,8 @@ class Keeper:
                 return self._in_vain(account, answer)
             if not self._believed(account):
                 return _logged_out(account, answer, "as before a login that changed nothing")
+            if self._too_short(account, grant):
+                return self._in_vain(account, answer)
             account.void = max(account.void, grant.generation)
             renewed = True
 
@@ -291,6 +299,13 @@ class Keeper:
         now = self._clock()
         many = account.outs >= OUTS_IN_A_ROW and now >= account.soonest
         return many or now >= account.quiet_until
+
+    def _too_short(self, account: _Account, grant: Grant) -> bool:
+        """Whether one login after the other helps for a moment only: then they must wait, too."""
+        if grant.generation > account.void:  # the first page that finds this one void counts
+            young = epoch_ms() - grant.made_ms < SHORT_LIFE_MS
+            account.short = account.short + 1 if young else 0
+        return account.short > SHORT_LIVES
 
     def _in_vain(self, account: _Account, answer: Fetched) -> Failure:
         wait = min(PATIENCE_SECONDS * 2.0**account.in_vain, PATIENCE_MOST_SECONDS)
