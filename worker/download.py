@@ -238,7 +238,7 @@ def _fetched(
         wire_bytes=len(answer.body),
         truncated=decoded.truncated or bool(decoded.error),
         address=address,
-        cookies=tuple(answer.cookies),
+        cookies=answer.cookies,
     )
 
 
