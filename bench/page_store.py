@@ -1,7 +1,7 @@
 """Where the other crawlers keep pages at the level "text and storage": SQLite, as ours does it.
 
 The same journal mode, the same durability (``synchronous = FULL``), a commit for 64 pages, body
-and text compressed by zstd at level 3. It keeps one row a page, where ours also journals the
+and text compressed by zstd at the same level. It keeps one row a page, where ours also journals the
 attempt and finds out what a page replaces.
 """
 
@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 
 import zstandard
 from lxml import etree
+
+from store.rows import LEVEL
 
 BATCH = 64
 
@@ -32,7 +34,7 @@ class PageStore:
 
     def __init__(self, path: str) -> None:
         self._rows: list[tuple[str | int | bytes, ...]] = []
-        self._compress = zstandard.ZstdCompressor(level=3).compress
+        self._compress = zstandard.ZstdCompressor(level=LEVEL).compress
         self._db = sqlite3.connect(path, isolation_level=None)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
