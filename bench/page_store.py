@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 import zstandard
 from lxml import etree
 
-from store.rows import LEVEL
-
 BATCH = 64
+LEVEL = 1
+"""Of zstd, that of ``store.rows``; importing it would make others' processes larger."""
 
 _TEXTS = etree.XPath(
     "//body//text()[not(parent::script or parent::style or parent::noscript)]", smart_strings=False
