@@ -38,22 +38,23 @@ _without_scripts = _stylesheet(_INVISIBLE)
 # normalising within the style sheet, in a variable, doubles its cost on pages of many elements.
 _normalize_space = etree.XPath("normalize-space($text)", smart_strings=False)
 _anywhere = etree.Element("anywhere")
+_NO_BREAK_SPACE = "\xa0".encode()
 
 
 def text_of(root: etree._Element) -> str:
-    """Visible text under ``root``, white space collapsed to single spaces.
+    """Visible text under ``root``, white space of ASCII and no-break spaces collapsed to spaces.
 
     Scripts, styles, templates and ``noscript`` are left out; only of a page that shows nothing
     else, as many forums do, ``noscript`` is read. What style sheets hide is not known. The tree is
     not changed.
     """
-    text = _collapsed(_visible(root)) or _collapsed(_without_scripts(root))
-    return squeeze(text) if "\xa0" in text else text
+    return _collapsed(_visible(root)) or _collapsed(_without_scripts(root))
 
 
 def _collapsed(result: etree._XSLTResultTree) -> str:
-    """The text of a transformation, runs of ASCII white space collapsed."""
-    return str(_normalize_space(_anywhere, text=bytes(result)))
+    """The text of a transformation, runs of ASCII white space and no-break spaces collapsed."""
+    text = bytes(result).replace(_NO_BREAK_SPACE, b" ")
+    return str(_normalize_space(_anywhere, text=text))
 
 
 def squeeze(text: str) -> str:
