@@ -22,6 +22,8 @@ import gc
 import itertools
 import json
 import os
+import select
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -36,11 +38,12 @@ from schema import log
 from schema.records import Failure, Fetched, FinishItem, ItemsReply, Session, Task
 from schema.settings import load
 from store import open_store
+from worker import connections
 from worker.alone import Alone
 from worker.auth.keeper import Keeper, Rooms
 from worker.auth.kinds import make
 from worker.auth.secrets import Secrets
-from worker.connections import Connections
+from worker.connections import Connections, Origin
 from worker.crawls import context_of
 from worker.download import Downloader
 from worker.journal import Journal
@@ -73,8 +76,36 @@ def _guard(cls: type, *names: str) -> None:
         setattr(cls, name, guarded(getattr(cls, name)))
 
 
+class Blocking:
+    """``worker.connections.Connection`` on a socket that blocks its thread."""
+
+    def __init__(
+        self, origin: Origin, address: str, sock: socket.socket, clock: Callable[[], float]
+    ) -> None:
+        self.place = (origin, address)
+        self.address = address
+        self.idle_since = 0.0
+        self._socket = sock
+        self._clock = clock
+
+    def stale(self) -> bool:
+        return bool(select.select([self._socket], [], [], 0)[0])
+
+    def ask(self, data: bytes, until: float) -> None:
+        self._socket.settimeout(max(0.001, until - self._clock()))
+        self._socket.sendall(data)
+
+    def receive(self, until: float) -> bytes:
+        self._socket.settimeout(max(0.001, until - self._clock()))
+        return self._socket.recv(64 * 1024)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
 if MODEL == "threads":
-    _guard(Connections, "take", "give", "_forget", "_drop")
+    connections.Connection = Blocking  # type: ignore[misc,assignment]
+    _guard(Connections, "take", "give", "_drop")
     _guard(Sessions, "hold", "submitted", "settled", "fetched", "_drop_if_over")
 
 
