@@ -209,9 +209,10 @@ class Pipeline:
         if isinstance(rules, Failure):
             self._fail(visit, task, rules)
             return
-        visit.learn_robots(rules.crawl_delay(context.agent))
-        if not rules.allowed(task.url, context.agent):
-            line = rules.line_for(task.url, context.agent) or ""
+        asked = rules.of(context.agent)
+        visit.learn_robots(asked.delay)
+        line = asked.forbids(task.url)
+        if line is not None:
             self._exclude(visit, task, "robots", f"robots.txt: {line}")
             return
         notes: list[Attempt] = []
