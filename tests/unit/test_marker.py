@@ -127,5 +127,8 @@ def test_page_that_cannot_be_named_does_not_hold_up_the_next(
     odd = Suspect("3/h", "00ff00ff00ff00ff", 8, 1, "http://h/\udc80", 0, 0, 0)
     with pytest.raises(UnicodeEncodeError), marker.parsing(odd):
         pass
+    marker.beat()
+    marker.beat()
+    assert marker.beats == 2
     with gevent.Timeout(5), marker.parsing(PAGE):
         assert marker.suspect() == PAGE
