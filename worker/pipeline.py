@@ -237,7 +237,7 @@ class Pipeline:
         hook's.
         """
         rules = visit.context.rules
-        if not rules.backtracks:
+        if not visit.context.backtracks:
             return rules.judge(task, url)
         if task.suspect:
             with visit.held.waiting(request=False):
@@ -279,7 +279,7 @@ class Pipeline:
 
         answer = self._auth.get(visit, task.url, headers, judge)
         if isinstance(answer, Fetched):
-            answer.request = shown(headers)
+            answer.request = context.shown if headers is context.headers else shown(headers)
         return answer
 
     def _asked_headers(self, visit: Visit, task: Task, headers: dict[str, str]) -> dict[str, str]:
