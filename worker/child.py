@@ -12,6 +12,7 @@ from typing import Any
 
 import gevent
 from gevent.event import Event
+from gevent.lock import Semaphore
 
 from broker.client import BrokerClient
 from broker.frontier.frontier import Frontier
@@ -81,7 +82,7 @@ class Worker:
         base = folder(settings)
         self._settings = settings
         self._stopping = stopping
-        self._marker = Marker(base / f"{name}.marker")
+        self._marker = Marker(base / f"{name}.marker", Semaphore(1))
         self._store = persist(lambda: open_store(settings.store_url, settings.bodies), "store")
         self._frontier = persist(lambda: _join(settings, self._store), "frontier")
         self._broker = BrokerClient(settings.broker, settings.worker_token, ca=settings.tls_ca)

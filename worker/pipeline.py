@@ -209,9 +209,10 @@ class Pipeline:
         if isinstance(rules, Failure):
             self._fail(visit, task, rules)
             return
-        visit.learn_robots(rules.crawl_delay(context.agent))
-        if not rules.allowed(task.url, context.agent):
-            line = rules.line_for(task.url, context.agent) or ""
+        asked = rules.of(context.agent)
+        visit.learn_robots(asked.delay)
+        line = asked.forbids(task.url)
+        if line is not None:
             self._exclude(visit, task, "robots", f"robots.txt: {line}")
             return
         notes: list[Attempt] = []
@@ -236,7 +237,7 @@ class Pipeline:
         hook's.
         """
         rules = visit.context.rules
-        if not rules.backtracks:
+        if not visit.context.backtracks:
             return rules.judge(task, url)
         if task.suspect:
             with visit.held.waiting(request=False):
@@ -278,7 +279,7 @@ class Pipeline:
 
         answer = self._auth.get(visit, task.url, headers, judge)
         if isinstance(answer, Fetched):
-            answer.request = shown(headers)
+            answer.request = context.shown if headers is context.headers else shown(headers)
         return answer
 
     def _asked_headers(self, visit: Visit, task: Task, headers: dict[str, str]) -> dict[str, str]:

@@ -62,6 +62,8 @@ class Result(Struct, kw_only=True):
     page: StoredPage | None = None
     attempts: list[Attempt] = field(default_factory=list)
     finals: list[Final] = field(default_factory=list)
+    weight: int = 0
+    """Its ``bytes`` when it was handed over: it is looked at three times on its way."""
 
     @property
     def bytes(self) -> int:
@@ -169,7 +171,8 @@ class Writer:
         while self._bytes >= self._backlog_bytes:
             self._room.clear()
             self._room.wait()
-        self._bytes += result.bytes
+        result.weight = result.bytes
+        self._bytes += result.weight
         self._waiting.append(result)
         self._idle.clear()
         self._some.set()
@@ -179,7 +182,8 @@ class Writer:
     def settle_now(self, result: Result) -> None:
         """Take one result through all steps at once, without :meth:`run`."""
         self._batches.acquire()
-        self._bytes += result.bytes
+        result.weight = result.bytes
+        self._bytes += result.weight
         self._sessions.submitted(result.held)
         self._write([result])
 
@@ -207,7 +211,7 @@ class Writer:
     def _take(self) -> list[Result]:
         count = size = 0
         for result in self._waiting[:BATCH_PAGES]:
-            size += result.bytes
+            size += result.weight
             if count and size > BATCH_BYTES:
                 break
             count += 1
@@ -220,7 +224,7 @@ class Writer:
         return batch
 
     def _write(self, batch: list[Result]) -> None:
-        size = sum(result.bytes for result in batch)
+        size = sum([result.weight for result in batch])
         for delay in delays():
             stamp = self._commit(batch)
             faults.point("worker.after_store")
