@@ -48,17 +48,21 @@ _C0_AND_SPACE = "".join(map(chr, range(0x21)))
 _NO_TABS = {0x09: None, 0x0A: None, 0x0D: None}
 
 # References that the standard leaves as they stand, but for joining them to the base: no dot
-# segments, no percent signs in the path, no ports, no numeric hosts.
+# segments, no percent signs in the path, no ports, no numeric hosts. By group: absolute, under the
+# base's origin, under its folder, and a query for the base's path.
+_QUERY = r"\?[A-Za-z0-9&=_~.%+-]*"
 _PLAIN = re.compile(
-    r"(?P<url>(?P<origin>https?://(?:[a-z0-9_-]+\.)+[a-z]{2,}(?=/))?"
-    r"(?P<path>[A-Za-z0-9/_~-][A-Za-z0-9/_~.-]*)(?:\?[A-Za-z0-9&=_~.%+-]*)?)(?:#.*)?\Z",
+    rf"(?:(https?://(?:[a-z0-9_-]+\.)+[a-z]{{2,}}/[A-Za-z0-9/_~.-]*(?:{_QUERY})?)"
+    rf"|(/(?!/)[A-Za-z0-9/_~.-]*(?:{_QUERY})?)"
+    rf"|([A-Za-z0-9_~-][A-Za-z0-9/_~.-]*(?:{_QUERY})?)"
+    rf"|({_QUERY}))(?:#.*)?\Z",
     re.DOTALL,
-)
+).match
 
 
 # What the standard leaves exactly as it stands: an absolute URL of the plainest kind.
 _CANONICAL = re.compile(
-    r"https?://(?:[a-z0-9_-]+\.)+[a-z]{2,}/[A-Za-z0-9/_~.-]*(?:\?[A-Za-z0-9&=_~.%+-]*)?\Z"
+    rf"https?://(?:[a-z0-9_-]+\.)+[a-z]{{2,}}/[A-Za-z0-9/_~.-]*(?:{_QUERY})?\Z"
 ).match
 
 
@@ -98,25 +102,18 @@ def resolver(base: str, encoding: str = "utf-8") -> Callable[[str], str]:
     without a parser. Raises :class:`InvalidUrl` if the base is not http(s).
     """
     base = canonicalise(base, encoding=encoding)
-    origin = origin_of(base)
-    folder = base.partition("?")[0].rpartition("/")[0] + "/"
-    plain = _PLAIN.match
+    path = base.partition("?")[0]
+    starts = ("", "", origin_of(base), path.rpartition("/")[0] + "/", path)
 
     def resolve(url: str) -> str:
         if url[:1] == "#":
             return base
-        found = plain(url)
-        if found is None or "/." in url:
-            return canonicalise(url, base, encoding)
-        reference, host, path = found.groups()
-        if host is not None:
-            joined = reference
-        elif path[0] != "/":
-            joined = folder + reference
-        else:
-            joined = origin + reference if path[:2] != "//" else ""
-        if joined and len(joined) <= MAX_URL:
-            return str(joined)
+        found = _PLAIN(url)
+        if found is not None and "/." not in url:
+            group = found.lastindex or 0
+            joined = starts[group] + found[group]
+            if len(joined) <= MAX_URL:
+                return joined
         return canonicalise(url, base, encoding)
 
     return resolve
@@ -155,9 +152,7 @@ def host_of(canonical: str) -> str:
     """The unit of politeness: host name, with ``:port`` unless it is 80 or 443."""
     start = 8 if canonical[4] == "s" else 7
     host = canonical[start : canonical.index("/", start)]
-    if host.endswith(":80"):
-        return host[:-3]
-    return host[:-4] if host.endswith(":443") else host
+    return host.rpartition(":")[0] if host.endswith((":80", ":443")) else host
 
 
 def task_path(canonical: str) -> str:

@@ -118,19 +118,22 @@ class Recent:
 
     def __init__(self, size: int = _RECENT) -> None:
         self._size = size
-        self._young: set[str] = set()
-        self._old: set[str] = set()
+        self._known: set[str] = set()
+        self._young: list[str] = []
 
     def fresh(self, links: Iterable[Admission]) -> list[Admission]:
         """Those that are not known, each URL once."""
-        young, old = self._young, self._old
-        new = {link.url: link for link in links if link.url not in young and link.url not in old}
+        known = self._known
+        new = {url: link for link in links if (url := link.url) not in known}
         return list(new.values())
 
     def add(self, links: Iterable[Admission]) -> None:
-        self._young.update(link.url for link in links if len(link.url) <= _LONG)
+        urls = [link.url for link in links if len(link.url) <= _LONG]
+        self._known.update(urls)
+        self._young += urls
         if len(self._young) > self._size:
-            self._old, self._young = self._young, set()
+            self._known = set(self._young)
+            self._young = []
 
 
 class Writer:

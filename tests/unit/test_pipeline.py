@@ -822,10 +822,10 @@ def test_nofollow_header_is_honoured(world: World) -> None:
 def test_extraction_that_raises_is_charged_to_its_page_alone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def extract(*_: Any, **__: Any) -> Any:
+    def outline(*_: Any, **__: Any) -> Any:
         raise RuntimeError("tree")
 
-    monkeypatch.setattr("worker.reading.extract", extract)
+    monkeypatch.setattr("worker.reading.outline", outline)
     world.site.answers["http://h/a"] = html("x")
     world.run("http://h/a", "http://h/b")
     first, second = world.stores.results

@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from lxml import etree
 
 from schema.errors import InvalidUrl
 from schema.records import Link
+from schema.urls import MAX_URL
 from worker.extract.text import squeeze
 
 MAX_ANCHOR = 200
@@ -25,6 +27,9 @@ MAX_BYTES = 8 * 1024 * 1024
 base before many short references would otherwise make gigabytes of a small page."""
 
 _LINK_BYTES = 250
+FEW = MAX_BYTES // (_LINK_BYTES + MAX_URL)
+"""References that cannot take ``MAX_BYTES``, whatever they are."""
+
 _ANCHOR_EVENTS = 100
 _PAGING = frozenset({"next", "prev"})
 
@@ -34,44 +39,64 @@ _REFRESH = re.compile(
 )
 
 
-def collect(
-    elements: Sequence[etree._Element],
-    tags: Sequence[str],
-    resolve: Callable[[str], str],
-    *,
-    has_base: bool,
-    anchors: bool = True,
-) -> tuple[list[Link], int]:
-    """The links of ``elements``, each URL once, and how many references were no http(s) URL.
+class References(NamedTuple):
+    """What the followed elements of a page refer to, in document order.
 
-    ``tags`` are theirs; elements of other kinds are passed over. Without ``anchors`` the links'
-    texts are left empty.
+    ``texts`` are the references as they stand there, ``rels`` the rel beside each (None without
+    one), ``elements`` where they stand.
+    """
+
+    texts: list[str]
+    rels: list[str | None]
+    elements: list[etree._Element]
+
+
+def references(
+    elements: Sequence[etree._Element], tags: Sequence[str], *, has_base: bool
+) -> References:
+    """The references of ``elements``, whose tags are ``tags``; other kinds are passed over.
+
+    References within the page ("#top") are left out, unless it has a base and they lead there.
+    """
+    found = References([], [], [])
+    texts, rels, standing = found
+    for element, tag in zip(elements, tags, strict=True):
+        # Most are plain <a href>, so those take the short way.
+        if tag == "a":
+            text, rel = element.get("href"), element.get("rel")
+        else:
+            text, rel = _reference(element, tag)
+        if (not text or text[0] == "#") and (text is None or not has_base):
+            continue
+        texts.append(text)
+        rels.append(rel)
+        standing.append(element)
+    return found
+
+
+def collect(
+    found: References, resolve: Callable[[str], str], *, anchors: bool = True
+) -> tuple[list[Link], int]:
+    """The links that were ``found``, each URL once, and how many references were no http(s) URL.
+
+    Without ``anchors`` the links' texts are left empty.
 
     Of several links to one URL the first stays; it loses a rel that one of the others has not, so
-    that "nofollow" needs all of them. References within the page ("#top") are no links. What goes
-    beyond ``MAX_BYTES`` is not looked at.
+    that "nofollow" needs all of them. What goes beyond ``MAX_BYTES`` is not looked at.
     """
     links: dict[str, Link] = {}
     invalid = 0
     left = MAX_BYTES
-    for element, tag in zip(elements, tags, strict=True):
-        # Most are plain <a href>, so those take the short way.
-        if tag == "a":
-            reference, rel = element.get("href"), element.get("rel") or ""
-        else:
-            reference, rel = _reference(element, tag)
-        if reference is None or (not has_base and reference[:1] in ("", "#")):
-            continue
+    for text, rel, element in zip(*found, strict=True):
         try:
-            url = resolve(reference)
+            url = resolve(text)
         except InvalidUrl:
             invalid += 1
             continue
-        if rel:
-            rel = " ".join(rel.lower().split())
+        rel = " ".join(rel.lower().split()) if rel else ""
         known = links.get(url)
         if known is None:
-            links[url] = Link(url, _anchor(element, tag) if anchors else "", rel)
+            links[url] = Link(url, _anchor(element) if anchors else "", rel)
             left -= _LINK_BYTES + len(url)
             if left < 0:
                 break
@@ -81,17 +106,17 @@ def collect(
     return list(links.values()), invalid
 
 
-def _reference(element: etree._Element, tag: str) -> tuple[str | None, str]:
+def _reference(element: etree._Element, tag: str) -> tuple[str | None, str | None]:
     """What an element other than ``a`` refers to, if it is followed, and its rel."""
     if tag in ("frame", "iframe"):
-        return element.get("src"), ""
+        return element.get("src"), None
     if tag == "meta":
         return refresh_target(element), "refresh"
     if tag in ("base", "title"):
-        return None, ""
+        return None, None
     rel = element.get("rel", "")
     if tag == "link" and _PAGING.isdisjoint(rel.lower().split()):
-        return None, ""
+        return None, None
     return element.get("href"), rel
 
 
@@ -105,12 +130,12 @@ def refresh_target(meta: etree._Element) -> str | None:
     return next(group for group in found.groups() if group is not None).strip()
 
 
-def _anchor(element: etree._Element, tag: str) -> str:
+def _anchor(element: etree._Element) -> str:
     """The text of a link, with the alternative texts of images; for an area, its own.
 
     Bounded in work, too: unclosed links nest, and each would read all that follows it.
     """
-    if tag != "a":
+    if element.tag != "a":
         return squeeze(element.get("alt") or element.get("title") or "")[:MAX_ANCHOR]
     if len(element) == 0:
         return squeeze((element.text or "")[: 4 * MAX_ANCHOR])[:MAX_ANCHOR]

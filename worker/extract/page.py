@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from lxml import etree
 
 from schema.errors import InvalidUrl
@@ -13,7 +11,7 @@ from worker.extract.charset import sniff, to_utf8
 from worker.extract.directives import index_and_follow, of_header
 from worker.extract.hostile import flatten, has_attribute_bomb
 from worker.extract.language import tag
-from worker.extract.links import collect
+from worker.extract.links import References, collect, references
 from worker.extract.media import is_html
 from worker.extract.text import squeeze, text_of
 
@@ -53,34 +51,52 @@ def extract(
     raised for them: what is not HTML gives an empty Page. Raises :class:`InvalidUrl` if ``url`` is
     none.
     """
+    page, found = outline(body, url, content_type, agent=agent, robots_tag=robots_tag)
+    add_links(page, found, anchors=anchors)
+    return page
+
+
+def add_links(page: Page, found: References, *, anchors: bool) -> None:
+    """Make links of what :func:`outline` ``found`` in ``page``, with their texts or without."""
+    page.links, page.invalid_links = collect(
+        found, resolver(page.base, page.encoding), anchors=anchors
+    )
+
+
+def outline(
+    body: bytes,
+    url: str,
+    content_type: str | None = None,
+    *,
+    agent: str = "",
+    robots_tag: str = "",
+) -> tuple[Page, References]:
+    """A page as :func:`extract` reads it, but for its links, and what would become those."""
     if not is_html(content_type, body[:_HEAD_BYTES]):
-        return Page(url=url, base=url)
+        return Page(url=url, base=url), References([], [], [])
     encoding, skipped = sniff(body, content_type)
     root = _parse(to_utf8(body[skipped:] if skipped else body, encoding))
     if root is None:
-        return Page(url=url, base=url, encoding=encoding)
+        return Page(url=url, base=url, encoding=encoding), References([], [], [])
     elements = list(root.iter(*_READ))
     tags = [element.tag for element in elements]
     base = _base(elements, tags, url, encoding)
-    resolve = resolver(base or url, encoding)
-    links, invalid = collect(elements, tags, resolve, has_base=base is not None, anchors=anchors)
     metas = [element for element, tag in zip(elements, tags, strict=True) if tag == "meta"]
     index, follow = index_and_follow(
         [*_named(metas, ("robots", agent)), of_header(robots_tag, agent)]
     )
-    return Page(
+    page = Page(
         url=url,
         title=_title(elements, tags),
         text=text_of(root),
         language=_language(root, metas),
-        links=links,
-        canonical=_canonical(elements, tags, resolve),
+        canonical=_canonical(elements, tags, base or url, encoding),
         base=base or url,
         encoding=encoding,
         index=index,
         follow=follow,
-        invalid_links=invalid,
     )
+    return page, references(elements, tags, has_base=base is not None)
 
 
 def _parse(body: bytes) -> etree._Element | None:
@@ -139,7 +155,7 @@ def _language(root: etree._Element, metas: list[etree._Element]) -> str:
 
 
 def _canonical(
-    elements: list[etree._Element], tags: list[str], resolve: Callable[[str], str]
+    elements: list[etree._Element], tags: list[str], base: str, encoding: str
 ) -> str | None:
     """What the first ``<link rel="canonical">`` names, None if that is no http(s) URL."""
     if "link" not in tags:
@@ -147,7 +163,7 @@ def _canonical(
     for element, name in zip(elements, tags, strict=True):
         if name == "link" and "canonical" in element.get("rel", "").lower().split():
             try:
-                return resolve(element.get("href", ""))
+                return canonicalise(element.get("href", ""), base, encoding)
             except InvalidUrl:
                 return None
     return None
