@@ -11,18 +11,16 @@ A trailing dot of a host name stays, since servers may tell the two names apart.
 
 from __future__ import annotations
 
-import hashlib
-import pkgutil
 import re
 from collections.abc import Callable
 from functools import lru_cache
 
 import ada_url
-import tldextract
 import xxhash
 
 from schema.encodings import encode_query, standard_name
 from schema.errors import InvalidUrl
+from schema.suffixes import under_registry, under_suffix
 
 MAX_URL = 8192
 """Characters of the longest canonical URL."""
@@ -31,18 +29,6 @@ CANONICALISER = 1
 """Version of the rules in this module; another version would make other fingerprints."""
 
 _MAX_INPUT = 8 * MAX_URL
-
-_SNAPSHOT = pkgutil.get_data("tldextract", ".tld_set_snapshot") or b""
-SUFFIXES = f"psl-{hashlib.sha256(_SNAPSHOT).hexdigest()[:16]}"
-"""Name and hash of the pinned snapshot of the public suffix list."""
-
-# No addresses and no cache folder: only ever the snapshot that came with the library.
-_suffixes = tldextract.TLDExtract(
-    cache_dir=None,
-    suffix_list_urls=(),
-    fallback_to_snapshot=True,
-    include_psl_private_domains=True,
-)
 
 _C0_AND_SPACE = "".join(map(chr, range(0x21)))
 _NO_TABS = {0x09: None, 0x0A: None, 0x0D: None}
@@ -196,7 +182,7 @@ def registrable_domain(host: str) -> str:
     The port is ignored. Addresses, bare suffixes and names under no known suffix are their own.
     """
     name = hostname_of(host)
-    return _suffixes.extract_str(name).top_domain_under_registry_suffix or name
+    return under_registry(name) or name
 
 
 @lru_cache(maxsize=65_536)
@@ -206,13 +192,7 @@ def site_of(host: str) -> str:
     What belongs together for a person: ``alice.github.io`` is not ``bob.github.io``.
     """
     name = hostname_of(host)
-    return _suffixes.extract_str(name).top_domain_under_public_suffix or name
-
-
-def is_suffix(name: str) -> bool:
-    """Whether everybody can have a name under ``name``: a public suffix, private ones included."""
-    found = _suffixes.extract_str(name)
-    return bool(found.suffix) and not found.domain
+    return under_suffix(name) or name
 
 
 @lru_cache(maxsize=65_536)

@@ -28,7 +28,8 @@ from schema.records import (
     FrontierIdentity,
     StoredPage,
 )
-from schema.urls import CANONICALISER, SUFFIXES, fingerprint
+from schema.suffixes import SUFFIXES
+from schema.urls import CANONICALISER, fingerprint
 from store import open_store
 from tests.support.old_store import create
 
