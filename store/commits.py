@@ -138,20 +138,19 @@ def _write_pages(
     stamp: int,
 ) -> None:
     settled = contents.settle(connection, codec, pages, rest=blobs is not None)
-    if settled.newer:
-        columns = settled.newer
-        if blobs is not None:
-            columns = [(*row[: contents.BODY], b"") for row in columns]
-        else:
-            columns = [_old_row(row) for row in columns]
+    columns = settled.newer
+    if blobs is None:
+        columns = [_old_row(row) for row in columns]
+    else:
+        brought = contents.count(connection, settled.uses, blobs)
+        columns = contents.without_bodies(connection, codec, columns, blobs, brought)
+    if columns:
         connection.execute(_pages_sql(len(columns)), [stamp, *chain.from_iterable(columns)])
     if settled.late:
         late = [(row[contents.LINKS], stamp, *row[:3]) for row in settled.late]
         connection.executemany(_LATE_PAGE, late)
     if settled.versions:
         contents.put_versions(connection, settled.versions)
-    if settled.uses and blobs is not None:
-        contents.count(connection, settled.uses, blobs)
     keys = chain.from_iterable(row[:3] for row in pages)
     connection.execute(_outlived_sql(len(pages)), list(keys))
 
@@ -215,11 +214,15 @@ class Committer:
             waiting = self._queue.popleft()
             size += waiting.size
             group.append(waiting)
-        apart = contents.apart(connection)
+        layout = contents.layout(connection)
+        apart = layout >= contents.APART
         in_rows = self._bodies is None or not apart
+        together = layout >= contents.TOGETHER
         for waiting in group:
             try:
-                waiting.rows = rows.prepare(self.codec, waiting.work, bodies=in_rows)
+                waiting.rows = rows.prepare(
+                    self.codec, waiting.work, bodies=in_rows, together=together
+                )
             except Exception as error:  # noqa: BLE001 - raised again in its caller
                 waiting.outcome = error
         self._write(connection, [one for one in group if one.outcome is None], apart)

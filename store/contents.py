@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from itertools import chain, groupby
 from operator import itemgetter
@@ -25,15 +25,17 @@ from store.rows import Codec, Row, digest_of, hash_body
 
 APART = 6
 """Number of the migration from which bodies are kept apart from pages."""
+TOGETHER = 7
+"""Number of the migration from which a text is kept in one frame with its body."""
 
 Key = tuple[int, int]
 """A page: crawl, fingerprint."""
 Known = tuple[int, bytes]
 """A body: crawl, digest."""
 Blob = bytes | Place
-"""A compressed body, or where its file has it."""
+"""A compressed body, perhaps with a text before it, or where its file has it."""
 
-CRAWL, FINGERPRINT, FETCHED, STATUS, SIZE, CONTENT, LINKS, BODY = 0, 1, 2, 4, 6, 8, 16, 18
+CRAWL, FINGERPRINT, FETCHED, STATUS, SIZE, CONTENT, LINKS, TEXT, BODY = 0, 1, 2, 4, 6, 8, 16, 17, 18
 """Columns of ``rows.PAGE`` by their place."""
 
 WHERE = (
@@ -43,6 +45,12 @@ WHERE = (
 )
 PLACE = "pages.body_bytes, pages.body, contents.body, bodies.file, bodies.offset, bodies.length"
 """What :data:`WHERE` tells of a body."""
+BESIDE = (
+    "LEFT JOIN bodies ON typeof(pages.text) = 'integer' "
+    "AND bodies.crawl = pages.crawl AND bodies.digest = pages.content "
+    "LEFT JOIN contents ON contents.id = bodies.content"
+)
+"""Where the text is, as ``contents.body``, of a row that tells only its length."""
 
 _VERSIONS = (
     "SELECT fetched_ms, status, body_bytes, content AS digest, "
@@ -53,9 +61,10 @@ _VERSIONS = (
 )
 
 
-def apart(db: sqlite3.Connection) -> bool:
-    """Whether bodies are kept apart from pages by now."""
-    return bool(db.execute("SELECT 1 FROM migrations WHERE number = ?", (APART,)).fetchone())
+def layout(db: sqlite3.Connection) -> int:
+    """How bodies are kept by now: the last of :data:`APART`, :data:`TOGETHER`, or 0."""
+    sql = "SELECT max(number) FROM migrations WHERE number IN (?, ?)"
+    return int(db.execute(sql, (APART, TOGETHER)).fetchone()[0] or 0)
 
 
 class Settled(msgspec.Struct):
@@ -179,10 +188,12 @@ def _rows(db: sqlite3.Connection, bodies: Iterable[Known]) -> Iterator[Row]:
                 yield ((crawl, digest), *place)
 
 
-def count(db: sqlite3.Connection, uses: Mapping[Known, int], blobs: Mapping[Known, Blob]) -> None:
+def count(
+    db: sqlite3.Connection, uses: Mapping[Known, int], blobs: Mapping[Known, Blob]
+) -> set[Known]:
     """Change how many pages have each body; the first brings it along, the last takes it away.
 
-    Raises Vanished if a new body is not among ``blobs``.
+    Returns those that were brought. Raises Vanished if a new body is not among ``blobs``.
     """
     kept = {row[0] for row in _rows(db, uses)}
     new = [(body, change) for body, change in uses.items() if body not in kept and change > 0]
@@ -193,6 +204,48 @@ def count(db: sqlite3.Connection, uses: Mapping[Known, int], blobs: Mapping[Know
         changes = chain.from_iterable((digest, uses[crawl, digest]) for digest in digests)
         db.execute(_uses_sql(len(digests)), [*changes, crawl])
         _drop(db, crawl, [digest for digest in digests if uses[crawl, digest] < 0])
+    return {body for body, _ in new}
+
+
+def without_bodies(
+    db: sqlite3.Connection,
+    codec: Codec,
+    pages: Sequence[Row],
+    blobs: Mapping[Known, Blob],
+    brought: Set[Known],
+) -> list[Row]:
+    """Rows as they are beside bodies, which are there by now: ``brought`` out of ``blobs``.
+
+    A body that was there, or that several of the pages have, has the text of one of them in its
+    frame: where another page's text is not the same (another character set or hook), it gets a
+    frame of its own.
+    """
+    kept = {body: blobs[body] for body in brought}
+    found = {(row[CRAWL], row[CONTENT]) for row in pages if isinstance(row[TEXT], int)} - brought
+    for crawl, group in groupby(sorted(found), key=itemgetter(0)):
+        digests = [digest for _, digest in group]
+        sql = (
+            "SELECT digest, contents.body FROM bodies JOIN contents ON contents.id = content "
+            f"WHERE crawl = ? AND digest IN ({_marks(len(digests))})"
+        )
+        for digest, blob in db.execute(sql, (crawl, *digests)).fetchall():
+            kept[crawl, digest] = blob
+    result = []
+    for row in pages:
+        text, mine = row[TEXT], row[BODY]
+        if isinstance(text, int):
+            theirs = kept.get((row[CRAWL], row[CONTENT]))
+            if theirs is not mine and not _same(codec, theirs, mine):
+                text = codec.pack(codec.unpack(mine)[:text])
+        result.append((*row[:TEXT], text, b""))
+    return result
+
+
+def _same(codec: Codec, theirs: Blob | None, mine: bytes) -> bool:
+    """Whether the frame that is kept, if it is kept here, holds the same as a page's own."""
+    if theirs is None or isinstance(theirs, Place):
+        return False
+    return bytes(theirs) == bytes(mine) or codec.unpack(theirs) == codec.unpack(mine)
 
 
 @lru_cache(maxsize=256)

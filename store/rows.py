@@ -56,6 +56,14 @@ def clean(text: str) -> str:
     return text
 
 
+def encoded(text: str) -> bytes:
+    """:func:`clean` text as UTF-8."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return clean(text).encode()
+
+
 def _clean_tree(value: Any) -> Any:
     if isinstance(value, str):
         return clean(value)
@@ -125,7 +133,8 @@ class Codec:
 
     def __init__(self) -> None:
         self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_content_size=True)
-        self._decompress = zstandard.ZstdDecompressor().decompress
+        decompressor = zstandard.ZstdDecompressor()
+        self._decompress, self._stream = decompressor.decompress, decompressor.stream_reader
 
     def pack(self, data: bytes) -> bytes:
         """zstd; nothing stays nothing."""
@@ -155,12 +164,23 @@ class Codec:
                 chosen, total = [], 0
         return packed
 
-    def page_rows(self, pages: Sequence[StoredPage], *, bodies: bool = True) -> list[Row]:
-        """One row of :data:`PAGE` each, with an empty body unless ``bodies``. Raises Unstorable."""
+    def page_rows(
+        self, pages: Sequence[StoredPage], *, bodies: bool = True, together: bool = False
+    ) -> list[Row]:
+        """One row of :data:`PAGE` each, with an empty body unless ``bodies``. Raises Unstorable.
+
+        With ``together`` a text is in the frame of its page's body, and the row has its length.
+        """
         plain: list[bytes] = []
+        lengths: list[int] = []
         for page in pages:
-            body = page.body if bodies else b""
-            plain += (plain_links(page.links), clean(page.text).encode(), body)
+            text, body = encoded(page.text), page.body if bodies else b""
+            if together and body:
+                lengths.append(len(text))
+                plain += (plain_links(page.links), b"", text + body)
+            else:
+                lengths.append(0)
+                plain += (plain_links(page.links), text, body)
         packed = self._pack_all(plain)
         return [
             (
@@ -171,18 +191,29 @@ class Codec:
                 clean(page.language), clean(page.encoding), clean(page.title),
                 json_text(page.headers, page.url) if page.headers else "{}",
                 None if page.fields is None else json_text(page.fields, page.url),
-                *packed[3 * index : 3 * index + 3],
+                packed[3 * index], lengths[index] or packed[3 * index + 1], packed[3 * index + 2],
             )
             for index, page in enumerate(pages)
         ]  # fmt: skip
 
-    def page(self, row: Row) -> StoredPage:
-        """The page of a row of :data:`PAGE_READ`, with or without a body at its end."""
+    def page(self, row: Sequence[Any], frame: bytes | None = None, *, body: bool) -> StoredPage:
+        """The page of a row of :data:`PAGE_READ`; ``frame`` has its body, if it is wanted.
+
+        It also has the text of a row that tells only its length, and where it is lost the page
+        comes without.
+        """
         (
             _, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated,
-            content, url, final_url, language, encoding, title, headers, fields, links, text, *body,
+            content, url, final_url, language, encoding, title, headers, fields, links, text,
         ) = row  # fmt: skip
-        plain = self.unpack(body[0]) if body else b""
+        plain = self.unpack(frame) if body and frame else b""
+        if not isinstance(text, int):
+            words = self.unpack(text)
+        elif body:
+            words = plain[:text]
+        else:
+            words = self._stream(frame or b"").read(text)
+        plain = plain[-body_bytes:]
         return StoredPage(
             crawl=crawl,
             fingerprint=fingerprint,
@@ -197,7 +228,7 @@ class Codec:
             body_bytes=body_bytes,
             truncated=bool(truncated),
             title=title,
-            text=self.unpack(text).decode(),
+            text=words.decode(),
             language=language,
             encoding=encoding,
             fields=None if fields is None else wire.from_json(fields, dict[str, Any]),
@@ -293,14 +324,17 @@ class Prepared(msgspec.Struct):
     finals: list[Row]
 
 
-def prepare(codec: Codec, work: Commit, *, bodies: bool = True) -> Prepared:
-    """Encode and compress ``work``. Raises Unstorable naming the record at fault."""
+def prepare(codec: Codec, work: Commit, *, bodies: bool = True, together: bool = False) -> Prepared:
+    """Encode and compress ``work``; see :meth:`Codec.page_rows`.
+
+    Raises Unstorable naming the record at fault.
+    """
     records: list[StoredPage | Attempt | Final] = [*work.pages, *work.attempts, *work.finals]
     for record in records:
         if not -_MAX - 1 <= record.fingerprint <= _MAX:
             raise Unstorable(record.url, "a fingerprint is a signed 64-bit integer")
     return Prepared(
-        pages=codec.page_rows(work.pages, bodies=bodies),
+        pages=codec.page_rows(work.pages, bodies=bodies, together=together),
         attempts=[attempt_row(item) for item in work.attempts],
         finals=[final_row(item) for item in work.finals],
     )

@@ -388,10 +388,13 @@ class SqliteStore:
 
     def _page(self, row: Row, detail: Detail, lane: Lane) -> StoredPage:
         """The page of a row of ``listing.page_sql``. Raises BodyAway."""
-        if detail != "body":
-            return self._codec.page(row)
+        if detail == "row":
+            return self._codec.page(row, body=False)
+        if detail == "text":
+            *columns, content = row
+            return self._codec.page(columns, content, body=False)
         *columns, size, inline, content, file, offset, length = row
-        page = self._codec.page((*columns, inline or content or b""))
+        page = self._codec.page(columns, inline or content, body=True)
         if file is not None:
             if self._bodies is None:
                 raise BodyAway(file, "GREENCRAWL_BODIES names no folder of files")
@@ -470,7 +473,7 @@ class SqliteStore:
         """See :class:`store.base.Store`."""
         first = listing.beyond(after)
         run = self._scans.run
-        indexed = bool(wanted.host) and run(contents.apart)
+        indexed = bool(wanted.host) and run(contents.layout) >= contents.APART
         for found in listing.pages(run, crawl, wanted, detail, first, window, indexed=indexed):
             some = ((str(row[0]), self._page(row, detail, self._scans)) for row in found.rows)
             yield Step(some, str(found.last), found.looked_at)
