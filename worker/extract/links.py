@@ -8,15 +8,14 @@ other ``link`` relations, forms.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
 from lxml import etree
 
-from schema.errors import InvalidUrl
 from schema.records import Link
-from schema.urls import MAX_URL
+from schema.urls import MAX_URL, canonicalise, resolved
 from worker.extract.text import squeeze
 
 MAX_ANCHOR = 200
@@ -75,22 +74,24 @@ def references(
 
 
 def collect(
-    found: References, resolve: Callable[[str], str], *, anchors: bool = True
+    found: References, base: str, encoding: str, *, anchors: bool = True
 ) -> tuple[list[Link], int]:
     """The links that were ``found``, each URL once, and how many references were no http(s) URL.
 
-    Without ``anchors`` the links' texts are left empty.
+    They are resolved against ``base``. Without ``anchors`` the links' texts are left empty.
 
     Of several links to one URL the first stays; it loses a rel that one of the others has not, so
-    that "nofollow" needs all of them. What goes beyond ``MAX_BYTES`` is not looked at.
+    that "nofollow" needs all of them. What goes beyond ``MAX_BYTES`` is not looked at. Raises
+    :class:`InvalidUrl` if ``base`` is none.
     """
+    base = canonicalise(base, encoding=encoding)
     links: dict[str, Link] = {}
     invalid = 0
     left = MAX_BYTES
-    for text, rel, element in zip(*found, strict=True):
-        try:
-            url = resolve(text)
-        except InvalidUrl:
+    for url, rel, element in zip(
+        _urls(found.texts, base, encoding), found.rels, found.elements, strict=True
+    ):
+        if not url:
             invalid += 1
             continue
         rel = " ".join(rel.lower().split()) if rel else ""
@@ -104,6 +105,12 @@ def collect(
             others = rel.split()
             known.rel = " ".join(word for word in known.rel.split() if word in others)
     return list(links.values()), invalid
+
+
+def _urls(texts: list[str], base: str, encoding: str) -> Iterator[str]:
+    """The URLs of references; not all at once, since they may be much longer."""
+    for i in range(0, len(texts), FEW):
+        yield from resolved(texts[i : i + FEW], base, encoding)
 
 
 def _reference(element: etree._Element, tag: str) -> tuple[str | None, str | None]:
