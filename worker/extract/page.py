@@ -11,7 +11,7 @@ from worker.extract.charset import sniff, to_utf8
 from worker.extract.directives import index_and_follow, of_header
 from worker.extract.hostile import flatten, has_attribute_bomb
 from worker.extract.language import tag
-from worker.extract.links import References, collect, references
+from worker.extract.links import READ, References, collect, references, walked
 from worker.extract.media import is_html
 from worker.extract.text import squeeze, text_of
 
@@ -31,8 +31,6 @@ _parser = etree.HTMLParser(
     collect_ids=False,
 )
 
-_READ = ("a", "area", "base", "frame", "iframe", "link", "meta", "title")
-
 
 def extract(
     body: bytes,
@@ -51,14 +49,16 @@ def extract(
     raised for them: what is not HTML gives an empty Page. Raises :class:`InvalidUrl` if ``url`` is
     none.
     """
-    page, found = outline(body, url, content_type, agent=agent, robots_tag=robots_tag)
-    add_links(page, found, anchors=anchors)
+    page, found = outline(
+        body, url, content_type, agent=agent, robots_tag=robots_tag, anchors=anchors
+    )
+    add_links(page, found)
     return page
 
 
-def add_links(page: Page, found: References, *, anchors: bool) -> None:
-    """Make links of what :func:`outline` ``found`` in ``page``, with their texts or without."""
-    page.links, page.invalid_links = collect(found, page.base, page.encoding, anchors=anchors)
+def add_links(page: Page, found: References) -> None:
+    """Make links of what :func:`outline` ``found`` in ``page``."""
+    page.links, page.invalid_links = collect(found, page.base, page.encoding)
 
 
 def outline(
@@ -68,18 +68,27 @@ def outline(
     *,
     agent: str = "",
     robots_tag: str = "",
+    anchors: bool = False,
 ) -> tuple[Page, References]:
-    """A page as :func:`extract` reads it, but for its links, and what would become those."""
+    """A page as :func:`extract` reads it, but for its links, and what would become those.
+
+    Without ``anchors`` the texts of links cannot be read afterwards.
+    """
     if not is_html(content_type, body[:_HEAD_BYTES]):
-        return Page(url=url, base=url), References([], [], [])
+        return Page(url=url, base=url), References([], [])
     encoding, skipped = sniff(body, content_type)
     root = _parse(to_utf8(body[skipped:] if skipped else body, encoding))
     if root is None:
-        return Page(url=url, base=url, encoding=encoding), References([], [], [])
-    elements = list(root.iter(*_READ))
-    tags = [element.tag for element in elements]
-    others = [element for element, tag in zip(elements, tags, strict=True) if tag != "a"]
-    base = _base(others, url, encoding)
+        return Page(url=url, base=url, encoding=encoding), References([], [])
+    quick = None if anchors else walked(root)
+    if quick is not None:
+        (found, others), base = quick, None
+    else:
+        elements = list(root.iter(*READ))
+        tags = [element.tag for element in elements]
+        others = [element for element, tag in zip(elements, tags, strict=True) if tag != "a"]
+        base = _base(others, url, encoding)
+        found = references(elements, tags, has_base=base is not None, anchors=anchors)
     metas = [element for element in others if element.tag == "meta"]
     index, follow = index_and_follow(
         [*_named(metas, ("robots", agent)), of_header(robots_tag, agent)]
@@ -95,7 +104,7 @@ def outline(
         index=index,
         follow=follow,
     )
-    return page, references(elements, tags, has_base=base is not None)
+    return page, found
 
 
 def _parse(body: bytes) -> etree._Element | None:
