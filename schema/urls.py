@@ -101,11 +101,9 @@ def canonicalise(url: str, base: str | None = None, encoding: str = "utf-8") -> 
 def resolved(references: Iterable[str], base: str, encoding: str = "utf-8") -> list[str]:
     """``canonicalise`` for the many references of a page: the same results, several times faster.
 
-    "" stands for what is no http(s) URL. The base is looked at once; references of the plainest
-    kind, which are most, are joined to it without a parser. Raises :class:`InvalidUrl` if the base
-    is not http(s).
+    ``base`` is canonical; "" stands for what is no http(s) URL. The base is looked at once;
+    references of the plainest kind, which are most, are joined to it without a parser.
     """
-    base = canonicalise(base, encoding=encoding)
     path = base.partition("?")[0]
     starts = ("", "", origin_of(base), path.rpartition("/")[0] + "/", path)
     longest = MAX_URL - len(path)

@@ -119,7 +119,7 @@ def test_resolved_agrees_with_canonicalise(base: str, reference: str, encoding: 
     canonical = canonical_or_none(base, None, encoding)
     if canonical is None:
         return
-    [found] = resolved([reference], base, encoding)
+    [found] = resolved([reference], canonical, encoding)
     assert (found or None) == canonical_or_none(reference, canonical, encoding)
 
 
