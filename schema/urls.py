@@ -12,7 +12,7 @@ A trailing dot of a host name stays, since servers may tell the two names apart.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterable
 from functools import lru_cache
 
 import ada_url
@@ -45,6 +45,9 @@ _PLAIN = re.compile(
     re.DOTALL,
 ).match
 
+
+# Of another scheme, whatever follows: mailto, javascript.
+_FOREIGN = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*:", re.IGNORECASE | re.ASCII).match
 
 # What the standard leaves exactly as it stands: an absolute URL of the plainest kind.
 _CANONICAL = re.compile(
@@ -81,28 +84,31 @@ def canonicalise(url: str, base: str | None = None, encoding: str = "utf-8") -> 
     return href
 
 
-def resolver(base: str, encoding: str = "utf-8") -> Callable[[str], str]:
-    """``canonicalise`` for the many links of one page: the same results, several times faster.
+def resolved(references: Iterable[str], base: str, encoding: str = "utf-8") -> list[str]:
+    """``canonicalise`` for the many references of a page: the same results, several times faster.
 
-    The base is looked at once; references of the plainest kind, which are most, are joined to it
-    without a parser. Raises :class:`InvalidUrl` if the base is not http(s).
+    ``base`` is canonical; "" stands for what is no http(s) URL. The base is looked at once;
+    references of the plainest kind, which are most, are joined to it without a parser.
     """
-    base = canonicalise(base, encoding=encoding)
     path = base.partition("?")[0]
     starts = ("", "", origin_of(base), path.rpartition("/")[0] + "/", path)
-
-    def resolve(url: str) -> str:
-        if url[:1] == "#":
-            return base
-        found = _PLAIN(url)
-        if found is not None and "/." not in url:
-            group = found.lastindex or 0
-            joined = starts[group] + found[group]
-            if len(joined) <= MAX_URL:
-                return joined
-        return canonicalise(url, base, encoding)
-
-    return resolve
+    longest = MAX_URL - len(path)
+    urls: list[str] = []
+    for reference in references:
+        found = _PLAIN(reference)
+        if found and "/." not in reference and len(reference) <= longest:
+            kind = found.lastindex or 0
+            urls.append(starts[kind] + found[kind])
+        elif reference[:1] == "#":
+            urls.append(base)
+        elif _FOREIGN(reference):
+            urls.append("")
+        else:
+            try:
+                urls.append(canonicalise(reference, base, encoding))
+            except InvalidUrl:
+                urls.append("")
+    return urls
 
 
 def _prepare(url: str, encoding: str) -> str:

@@ -5,15 +5,13 @@ Whether a link was *seen* already is asked of the frontier, for the links of man
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import cast
 
 from schema.errors import InvalidUrl
 from schema.records import Admission, Crawl, Link, Page, Task
 from schema.scope import Rules, level_for
-from schema.urls import canonicalise, origin_of, resolver
+from schema.urls import canonicalise, origin_of, resolved
 
 MAX_LINKS = 10_000
 """Links of one page that are followed; a page with more is a trap or a dump."""
@@ -25,23 +23,11 @@ _VERDICTS = 20_000
 _LONG = 500
 """Characters of a URL or reference that is not worth remembering: traps are full of them."""
 
-_KNOWN_BYTES = 8 * 1024 * 1024
-"""Memory that the known references of a crawl may take, about: some 25,000 of usual length."""
-_ENTRY_BYTES = 200
-_FOLDER_BYTES = 1000
-
-# What a reference leads to is the same on every page of an origin if it has no use for the page's
-# path (the group), and on every page of a folder if it has a path of its own. All others depend on
-# the page's last segment or its query, or may: "?x" and "http:" do, and a control character may
-# stand in the midst of such a one.
-_SHARED = re.compile(
-    r"(/|https?://|(?!https?:)[a-z][a-z0-9+.-]*:)|(?!https?:)[\w.~%-][^\x00-\x1f]*\Z",
-    re.IGNORECASE,
-).match
+_NO_SCORES: Mapping[str, float | None] = {}
 
 
 class Checker:
-    """Scope for one revision of a crawl, remembering its verdicts on the links of late.
+    """Scope for one revision of a crawl, remembering its verdicts on the URLs of late.
 
     A verdict holds for all depths, since the depth is the same for all links of a page and is
     asked first. Sites repeat their menu on every page: most links cost one look-up.
@@ -52,8 +38,10 @@ class Checker:
         self._depth = crawl.options.depth
         self._rules = rules
         self._verdicts: dict[str, bool] = {}
-        self._known: dict[tuple[str, str], dict[str, str]] = {}
-        self._left = _KNOWN_BYTES
+        # Most crawls; then a page's host answers for nearly all of its links.
+        self._by_host = rules.scope != "prefix" and not (
+            rules.include or rules.exclude or rules.skips
+        )
 
     def check(self, page: Page, links: Sequence[Link], depth: int) -> list[Admission]:
         """What to admit of ``links``, found in ``page`` at ``depth``: each URL once.
@@ -67,9 +55,6 @@ class Checker:
             return []
         trusted = links is page.links
         wanted: dict[str, float | None] = {}
-        verdicts = self._verdicts
-        if len(verdicts) > _VERDICTS:
-            verdicts.clear()
         for link in links:
             if link.rel and _says_nofollow(link.rel):
                 continue
@@ -78,94 +63,62 @@ class Checker:
                 url = _canonical(link.url, page)
             if url is None or url in wanted:
                 continue
-            verdict = verdicts.get(url)
-            if verdict is None:
-                verdict = self._rules.excluded_by(url, below) is None
-                if len(url) <= _LONG:
-                    verdicts[url] = verdict
-            if verdict:
+            if self._accepts(url, below):
                 wanted[url] = link.score
                 if len(wanted) >= MAX_LINKS:
                     break
-        return self._admissions(wanted, below)
+        return self._admissions(wanted, below, wanted)
 
     def follow(
-        self, page: Page, texts: Sequence[str], rels: Iterable[str | None], depth: int
+        self, page: Page, references: Sequence[str], rels: Sequence[str | None], depth: int
     ) -> list[Admission]:
         """:meth:`check` for a page whose links nobody else wants to see: the same, but faster.
 
-        ``texts`` are the page's references, fewer than ``MAX_LINKS``, as they stand there, each
-        with its rel in ``rels``. What became of a reference is remembered for the pages of its
-        folder, or of its origin, so that one look-up makes it a URL and judges it.
+        ``references`` are the page's own, fewer than ``MAX_LINKS``, as they stand there, and
+        ``rels`` what is beside each.
         """
         below = depth + 1
         if not page.follow or below > self._depth:
             return []
-        # A URL to follow, "" for none.
-        urls = self._judged(page, texts, below)
+        urls = resolved(references, page.base, page.encoding)
         if any(rels):
-            # Of several links to one URL the first has its place, and any can lose its nofollow.
-            bare = {
-                url
-                for url, rel in zip(urls, rels, strict=True)
-                if not (rel and _says_nofollow(rel))
-            }
-            urls = [url for url in urls if url in bare]
-        wanted: dict[str, float | None] = dict.fromkeys(urls)
+            pairs = list(zip(urls, rels, strict=True))
+            barred = {url for url, rel in pairs if rel and _says_nofollow(rel)}
+            if barred:  # of several links to one URL each has to say so
+                barred -= {url for url, rel in pairs if not (rel and _says_nofollow(rel))}
+                urls = [url for url in urls if url not in barred]
+        wanted: dict[str, None] = dict.fromkeys(urls)
         wanted.pop("", None)
-        return self._admissions(wanted, below)
+        accepts = self._accepts
+        if not self._by_host:
+            return self._admissions([url for url in wanted if accepts(url, below)], below)
+        home = origin_of(page.base) + "/"
+        ours = self._rules.excluded_by(home, below) is None
+        return self._admissions(
+            [url for url in wanted if (ours if url.startswith(home) else accepts(url, below))],
+            below,
+        )
 
-    def _judged(self, page: Page, texts: Sequence[str], depth: int) -> list[str]:
-        """What each reference of a page leads to: the URL to follow, or "" where there is none."""
-        base, encoding = page.base, page.encoding
-        if self._left < 0:
-            self._known.clear()
-            self._left = _KNOWN_BYTES
-        origin = self._known_under(origin_of(base), encoding)
-        folder = self._known_under(base.partition("?")[0].rpartition("/")[0], encoding)
-        urls = list(map(origin.get, texts))
-        if folder is not origin:
-            urls = [
-                folder.get(text) if url is None else url
-                for text, url in zip(texts, urls, strict=True)
-            ]
-        resolve: Callable[[str], str] | None = None
-        for i, url in enumerate(urls):
-            if url is not None:
-                continue
-            resolve = resolve or resolver(base, encoding)
-            text = texts[i]
-            try:
-                url = resolve(text)
-            except InvalidUrl:
-                url = ""
-            if url and self._rules.excluded_by(url, depth) is not None:
-                url = ""
-            urls[i] = url
-            shared = _SHARED(text)
-            if shared and len(text) <= _LONG and len(url) <= _LONG:
-                known = origin if shared.lastindex else folder
-                known[text] = url
-                self._left -= _ENTRY_BYTES + 4 * len(text) + len(url)
-        return cast("list[str]", urls)
+    def _accepts(self, url: str, depth: int) -> bool:
+        """Whether a canonical URL is in scope, by its verdict of before if there is one."""
+        verdict = self._verdicts.get(url)
+        if verdict is None:
+            verdict = self._rules.excluded_by(url, depth) is None
+            if len(url) <= _LONG:
+                if len(self._verdicts) > _VERDICTS:
+                    self._verdicts.clear()
+                self._verdicts[url] = verdict
+        return verdict
 
-    def _known_under(self, path: str, encoding: str) -> dict[str, str]:
-        """What is known of references in pages of one encoding under a URL's beginning."""
-        known = self._known.get((path, encoding))
-        if known is None:
-            known = self._known[path, encoding] = {}
-            self._left -= _FOLDER_BYTES + len(path)
-        return known
-
-    def _admissions(self, wanted: Mapping[str, float | None], depth: int) -> list[Admission]:
-        """Admissions of URLs at ``depth``, of each with its score."""
+    def _admissions(
+        self, urls: Iterable[str], depth: int, scores: Mapping[str, float | None] = _NO_SCORES
+    ) -> list[Admission]:
         order = self._order
         if order != "best":
             level = level_for(order, depth, None, "")
-            return list(map(Admission, wanted, repeat(depth), repeat(level)))
+            return list(map(Admission, urls, repeat(depth), repeat(level)))
         return [
-            Admission(url, depth, level_for("best", depth, score, url))
-            for url, score in wanted.items()
+            Admission(url, depth, level_for("best", depth, scores.get(url), url)) for url in urls
         ]
 
 

@@ -49,6 +49,7 @@ def read(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
         fetched.content_type,
         agent=context.agent,
         robots_tag=fetched.headers.get("x-robots-tag", ""),
+        anchors=context.hooks.wanted,
     )
     reading = Reading(
         title=page.title, text=page.text, language=page.language, encoding=page.encoding
@@ -58,7 +59,7 @@ def read(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
         reading.links = checker.follow(page, found.texts, found.rels, task.depth)
         return reading
     # Hooks see links, and what many links take has to be counted.
-    add_links(page, found, anchors=hooks.wanted)
+    add_links(page, found)
     links = page.links
     try:
         reading.fields = hooks.page_fields(page, fetched)
