@@ -72,6 +72,7 @@ class Rig:
         variables = {
             "GREENCRAWL_DATA": str(self._system.folder / "data"),
             "GREENCRAWL_ALLOW_NETWORKS": "127.0.0.0/8",
+            "GREENCRAWL_GREENLETS": str(self.web.spec.hosts),
         }
         return subprocess.Popen(
             [sys.executable, "-m", "bench.model_process", model, str(path)],
@@ -127,7 +128,7 @@ def overhead(short: bool) -> dict[str, Any]:
     found: dict[tuple[str, bool, int], list[tuple[float, float]]] = {}
     with tempfile.TemporaryDirectory() as folder, Rig(Path(folder), Spec(hosts=1000)) as rig:
         page = Path(folder) / "page.html"
-        page.write_bytes(_page(rig.web))
+        page.write_bytes(page_of(rig.web))
         task = {"concurrency": points, "seconds": seconds, "page": str(page)}
         for _ in range(1 if short else 3):
             for parse in (False, True):
@@ -146,7 +147,8 @@ def overhead(short: bool) -> dict[str, Any]:
     return {"sleep_seconds": seconds, "rows": rows}
 
 
-def _page(web: Web) -> bytes:
+def page_of(web: Web) -> bytes:
+    """The first page of the first host."""
     with urllib.request.urlopen(web.url(0), timeout=10) as answer:
         content: bytes = answer.read()
         return content

@@ -21,6 +21,7 @@ import threading
 import time
 import types
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 
@@ -114,6 +115,18 @@ def joinall(many: list[Greenlet], timeout: float | None = None) -> None:
         one.join(None if until is None else max(0.0, until - time.monotonic()))
 
 
+def wait(
+    many: list[Greenlet | threading.Event], timeout: float | None = None, count: int = 1
+) -> list[Greenlet | threading.Event]:
+    """Those of ``many`` that are ready, once there are ``count`` or the time is over."""
+    until = inf if timeout is None else time.monotonic() + timeout
+    while True:
+        ready = [one for one in many if (one.ready if isinstance(one, Greenlet) else one.is_set)()]
+        if len(ready) >= count or time.monotonic() > until:
+            return ready
+        time.sleep(0.01)
+
+
 def install() -> None:
     """Put the twins in gevent's place. Raises RuntimeError when gevent is loaded already."""
     if "gevent" in sys.modules:
@@ -134,6 +147,7 @@ def install() -> None:
         spawn=spawn,
         sleep=time.sleep,
         joinall=joinall,
+        wait=wait,
         killall=lambda many: None,
         getcurrent=threading.current_thread,
     )

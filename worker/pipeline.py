@@ -133,6 +133,7 @@ class Pipeline:
         begun = 0
         try:
             for task in session.tasks:
+                self._writer.wait_for_room()  # or a thousand greenlets have a page each in hand
                 self._bring_through(visit, task)
                 begun += 1
                 if visit.failed:

@@ -3,8 +3,8 @@
 Pages go in batches, several batches at once, so that a worker is not held up by one commit. The
 order of the three steps within a batch is the invariant that a crash anywhere costs a refetch and
 never a URL; each is repeated until it succeeds, however long the store or Redis are away. What
-waits here is bounded in bytes: beyond that :meth:`Writer.put` blocks, and with it the greenlets
-that fetch.
+waits here is bounded in bytes: beyond that no page is asked for (:meth:`Writer.wait_for_room`), and
+the greenlets whose answers come all the same wait with them in :meth:`Writer.put`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ BATCH_PAGES = 64
 BATCH_BYTES = 4 * 1024 * 1024
 BATCHES = 4
 LINGER_SECONDS = 0.02
-BACKLOG_BYTES = 24 * 1024 * 1024
+BACKLOG_BYTES = 16 * 1024 * 1024
 _TASK_BYTES = 2048
 _RECENT = 20_000
 _LONG = 500
@@ -168,12 +168,16 @@ class Writer:
         self._batches = BoundedSemaphore(BATCHES)
         self._recent: dict[int, Recent] = {}
 
-    def put(self, result: Result) -> None:
-        """Hand over a result; blocks while more than the backlog is waiting."""
-        self._sessions.submitted(result.held)
+    def wait_for_room(self) -> None:
+        """Block while more than the backlog is waiting."""
         while self._bytes >= self._backlog_bytes:
             self._room.clear()
             self._room.wait()
+
+    def put(self, result: Result) -> None:
+        """Hand over a result; blocks like :meth:`wait_for_room`, which should come first."""
+        self._sessions.submitted(result.held)
+        self.wait_for_room()
         result.weight = result.bytes
         self._bytes += result.weight
         self._waiting.append(result)

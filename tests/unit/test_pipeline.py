@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import gevent
 import msgspec
 import pytest
 from gevent.event import Event
@@ -65,6 +66,12 @@ def status(code: int, **headers: str) -> Fetched:
     return Fetched("", code, {k.replace("_", "-"): v for k, v in headers.items()}, b"")
 
 
+def _set() -> Event:
+    event = Event()
+    event.set()
+    return event
+
+
 @dataclass
 class Site:
     """Answers by URL, and what was asked with which headers; 404 for the rest."""
@@ -110,6 +117,7 @@ class Stores:
     answer: Callable[[Admission], None] | None = None
     stored: dict[int, StoredPage] = field(default_factory=dict)
     recalled: list[Admission] = field(default_factory=list)
+    room: Event = field(default_factory=_set)
 
     def crawl(self, name_or_id: str | int) -> Crawl:
         if self.deleted:
@@ -146,6 +154,9 @@ class Stores:
         if self.answer is not None:
             self.answer(items[0])
         return [True] * len(items)
+
+    def wait_for_room(self) -> None:
+        self.room.wait()
 
     def put(self, result: Result) -> None:
         self.results.append(result)
@@ -301,6 +312,16 @@ def test_page_is_read_and_its_links_are_to_be_admitted(world: World) -> None:
     assert world.outcomes == [Done(stored=True, bytes=page.body.__len__())]
     assert close is not None
     assert (close.release, close.report.robots, close.report.requests) == ((), True, 2)
+
+
+def test_nothing_is_asked_for_while_there_is_no_room_for_it(world: World) -> None:
+    world.stores.room.clear()
+    running = gevent.spawn(world.run, "http://h/a", "http://h/b")
+    running.join(0.05)
+    assert world.site.asked == []
+    world.stores.room.set()
+    running.get(timeout=5)
+    assert world.site.pages == ["http://h/a", "http://h/b"]
 
 
 def test_robots_are_asked_first_and_once_for_an_origin(world: World) -> None:

@@ -233,12 +233,11 @@ def test_writer_that_is_full_holds_up_who_fetches() -> None:
     rig = Rig(World(gate=Event()), backlog_bytes=10_000)
     assert rig.world.gate
     rig.put(1, page("http://h/1", body=b"x" * 9000))
-    late = gevent.spawn(rig.put, 2, page("http://h/2"))
-    late.join(0.05)
-    assert not late.ready()
+    late = [gevent.spawn(rig.put, 2, page("http://h/2")), gevent.spawn(rig.writer.wait_for_room)]
+    assert gevent.wait(late, 0.05, count=1) == []
     rig.world.gate.set()
-    late.join(5)
-    assert late.ready()
+    gevent.joinall(late, 5)
+    assert all(one.successful() for one in late)
     rig.drain()
     gevent.killall(rig.greenlets)
 
