@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import errno
+import math
 import select
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import certifi
 import gevent
-from gevent import monkey, socket, ssl
+from gevent import getcurrent, monkey, socket, ssl
+from greenlet import greenlet
 
 from schema.clock import Clock, monotonic
 from schema.records import Failure, FailureKind
@@ -19,7 +21,10 @@ from schema.records import Failure, FailureKind
 IDLE_SECONDS = 15.0
 CONNECT_SECONDS = 10.0
 
+_RECEIVE_BYTES = 64 * 1024
+_READ, _WRITE = 1, 2
 _poll = monkey.get_original("select", "poll")
+_bare_socket = monkey.get_original("socket", "socket")
 _LOCAL_SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -33,17 +38,57 @@ class Origin(NamedTuple):
 
 
 class Connection:
-    """A connected socket (inside TLS for https), bound to one origin and one judged address."""
+    """A connected socket (inside TLS for https), bound to one origin and one judged address.
 
-    __slots__ = ("_poller", "address", "idle_since", "origin", "socket")
+    :meth:`send` and :meth:`receive` wait for the peer, but not beyond ``until``, a value of
+    ``clock``. The socket itself does not block: gevent's methods would set up a time-out for every
+    single wait. Here one timer outlives the waits, and only when it rings is it asked whether the
+    wait under way has more time. For one greenlet at a time.
+    """
 
-    def __init__(self, origin: Origin, address: str, sock: socket.socket) -> None:
-        self.origin = origin
+    __slots__ = (
+        "_clock",
+        "_hub",
+        "_poller",
+        "_readable",
+        "_receive",
+        "_rings",
+        "_send",
+        "_timer",
+        "_until",
+        "_waiting",
+        "_writable",
+        "address",
+        "idle_since",
+        "place",
+        "socket",
+    )
+
+    def __init__(
+        self, origin: Origin, address: str, sock: socket.socket, clock: Clock = monotonic
+    ) -> None:
+        self.place = (origin, address)
         self.address = address
-        self.socket = sock
         self.idle_since = 0.0
+        self._clock = clock
+        if isinstance(sock, ssl.SSLSocket):
+            self.socket = sock
+            self._send = sock.write  # its ``send`` does not say what it would wait for
+        else:
+            self.socket = _bare_socket(sock.family, sock.type, sock.proto, sock.detach())
+            self._send = self.socket.send
+        self.socket.settimeout(0.0)
+        self._receive = self.socket.recv
+        descriptor = self.socket.fileno()
         self._poller = _poll()
-        self._poller.register(sock.fileno(), select.POLLIN)
+        self._poller.register(descriptor, select.POLLIN)
+        self._hub = gevent.get_hub()
+        self._readable = self._hub.loop.io(descriptor, _READ)
+        self._writable = self._hub.loop.io(descriptor, _WRITE)
+        self._timer: Any = None
+        self._rings = math.inf  # when the timer does; without one, never
+        self._until = 0.0
+        self._waiting: greenlet | None = None
 
     def stale(self) -> bool:
         """True when the peer has closed, or sent what nobody asked for. Never blocks.
@@ -53,9 +98,77 @@ class Connection:
         """
         return bool(self._poller.poll(0))
 
+    def send(self, data: bytes, until: float) -> None:
+        """Send all of ``data``. Raises TimeoutError, or OSError when the connection is lost."""
+        left: bytes | memoryview = data
+        while True:
+            try:
+                sent = self._send(left)
+            except (BlockingIOError, ssl.SSLWantWriteError):
+                self._wait(self._writable, until)
+            except ssl.SSLWantReadError:
+                self._wait(self._readable, until)
+            else:
+                if sent == len(left):
+                    return
+                left = memoryview(left)[sent:]
+
+    def await_data(self, until: float) -> None:
+        """Wait until there is something to receive. Raises TimeoutError."""
+        self._wait(self._readable, until)
+
+    def receive(self, until: float) -> bytes:
+        """At most 64 KiB of what has come, once there is any; ``b""`` when the peer has closed.
+
+        Raises TimeoutError, or OSError when the connection is lost.
+        """
+        while True:
+            try:
+                return self._receive(_RECEIVE_BYTES)
+            except (BlockingIOError, ssl.SSLWantReadError):
+                self._wait(self._readable, until)
+            except ssl.SSLWantWriteError:
+                self._wait(self._writable, until)
+
     def close(self) -> None:
         """Close at once; errors of the peer no longer matter."""
+        self._stop_timer()
+        self._readable.close()
+        self._writable.close()
         self.socket.close()
+
+    def _wait(self, watcher: Any, until: float) -> None:
+        if until < self._rings:
+            self._set_timer(until)
+        self._until, self._waiting = until, getcurrent()
+        try:
+            self._hub.wait(watcher)
+        finally:
+            self._waiting = None
+
+    def _set_timer(self, until: float) -> None:
+        self._stop_timer()
+        # Without ``ref``: a loop with nothing else to wait for must not wait for idle connections.
+        self._timer = self._hub.loop.timer(max(0.0, until - self._clock()), ref=False)
+        self._timer.start(self._ring, update=True)
+        self._rings = until
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.close()
+            self._timer, self._rings = None, math.inf
+
+    def _ring(self) -> None:
+        """Called by the loop. The wait under way may have begun after the one that set the timer;
+        without any, the next will set it again.
+        """
+        self._stop_timer()
+        if self._waiting is None:
+            return
+        if self._clock() < self._until:
+            self._set_timer(self._until)
+        else:
+            self._waiting.throw(TimeoutError())
 
 
 class Connections:
@@ -80,7 +193,7 @@ class Connections:
         self._idle_seconds = idle_seconds
         self._connect_seconds = connect_seconds
         self._clock = clock
-        self._by_place: dict[tuple[Origin, str], deque[Connection]] = {}
+        self._by_place: dict[tuple[Origin, str], list[Connection]] = {}
         self._by_age: OrderedDict[Connection, None] = OrderedDict()  # longest idle first
         self._sweeper: gevent.Greenlet[[], None] | None = None
         self._closed = False
@@ -107,8 +220,7 @@ class Connections:
             connection.close()
             return
         connection.idle_since = self._clock()
-        place = (connection.origin, connection.address)
-        self._by_place.setdefault(place, deque()).append(connection)
+        self._by_place.setdefault(connection.place, []).append(connection)
         self._by_age[connection] = None
         if len(self._by_age) > self._max_idle:
             self._drop(next(iter(self._by_age)))
@@ -159,7 +271,7 @@ class Connections:
             if origin.scheme == "https":
                 sock.settimeout(max(0.001, until - self._clock()))
                 sock = self._tls.wrap_socket(sock, server_hostname=origin.host.rstrip("."))
-            connection = Connection(origin, address, sock)
+            connection = Connection(origin, address, sock, self._clock)
             sock = None
             return connection
         except TimeoutError:
@@ -181,11 +293,10 @@ class Connections:
             return socket.socket(family, socket.SOCK_STREAM)
 
     def _forget(self, connection: Connection) -> None:
-        place = (connection.origin, connection.address)
-        waiting = self._by_place[place]
+        waiting = self._by_place[connection.place]
         waiting.remove(connection)
         if not waiting:
-            del self._by_place[place]
+            del self._by_place[connection.place]
         del self._by_age[connection]
 
     def _drop(self, connection: Connection) -> None:

@@ -35,7 +35,6 @@ from worker.connections import (
 LOOKUP_SECONDS = 20.0
 MAX_IDLE = 600
 
-_RECEIVE_BYTES = 64 * 1024
 _READS_BETWEEN_YIELDS = 4
 _YIELD_SECONDS = 0.0001
 _PORTS = {"http": 80, "https": 443}
@@ -164,13 +163,11 @@ class Downloader:
     def _send_and_read(
         self, connection: Connection, request: _Request, answer: Answer
     ) -> Failure | None:
-        sock = connection.socket
         try:
-            sock.settimeout(max(0.001, request.until - self._clock()))
             if self._clock() >= request.deadline:
                 raise LeaseExpired(f"the lease ended before {request.url} was asked for")
-            sock.sendall(request.message)
-            return self._read(sock, request, answer)
+            connection.send(request.message, request.until)
+            return self._read(connection, request, answer)
         except TimeoutError:
             detail = f"no complete answer within {self._request_seconds:g} s"
             return Failure(FailureKind.TIMEOUT, detail, code=answer.status)
@@ -179,20 +176,17 @@ class Downloader:
         except OSError as error:
             return Failure(FailureKind.RESET, error.strerror or str(error), code=answer.status)
 
-    def _read(
-        self, sock: gevent.socket.socket, request: _Request, answer: Answer
-    ) -> Failure | None:
+    def _read(self, connection: Connection, request: _Request, answer: Answer) -> Failure | None:
         """Read until the answer is complete, its cap is reached, or it breaks.
 
         Raises TimeoutError when the request's time is over, OSError when the connection is lost.
         """
+        connection.await_data(request.until)  # to try before would cost a system call and an error
         reads = 0
         while not answer.complete:
-            left = request.until - self._clock()
-            if left <= 0:
+            if self._clock() >= request.until:
                 raise TimeoutError
-            sock.settimeout(left)
-            data = sock.recv(_RECEIVE_BYTES)
+            data = connection.receive(request.until)
             answer.take(data)
             if answer.violation:
                 return Failure(FailureKind.PROTOCOL, answer.violation, code=answer.status)
@@ -203,7 +197,7 @@ class Downloader:
                 return None
             reads += 1
             if reads % _READS_BETWEEN_YIELDS == 0:
-                # gevent's recv does not switch while data is there: a fast peer without an end
+                # To receive does not switch while data is there: a fast peer without an end
                 # would keep the whole process to itself. sleep(0) would let other greenlets run,
                 # but no timer and no socket become ready.
                 gevent.sleep(_YIELD_SECONDS)
@@ -244,7 +238,7 @@ def _fetched(
         wire_bytes=len(answer.body),
         truncated=decoded.truncated or bool(decoded.error),
         address=address,
-        cookies=tuple(answer.cookies),
+        cookies=answer.cookies,
     )
 
 

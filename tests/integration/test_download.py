@@ -19,7 +19,7 @@ from gevent import socket
 from schema.clock import monotonic
 from schema.errors import InvalidUrl
 from schema.records import Failure, FailureKind, Fetched
-from tests.support.raw_server import RawServer, answer, send, send_then_stall
+from tests.support.raw_server import RawServer, answer, send, send_late, send_then_stall
 from worker.addresses import Lookup
 from worker.download import Downloader, LeaseExpired
 
@@ -329,6 +329,48 @@ def test_killed_greenlet_leaves_no_half_read_connection_behind(downloader: Downl
         greenlet.kill()
         assert downloader.idle_connections == 0
         assert get(downloader, server.url("/")).body == b"clean"
+
+
+@pytest.mark.parametrize("pause", [0.25, 0.6], ids=["before its timer rings", "after"])
+def test_each_request_on_a_kept_connection_has_the_whole_time(pause: float) -> None:
+    late = send_late(0.3, b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate")
+    behaviours = {"/": answer(b"x"), "/late": late, "/never": send_then_stall(b"")}
+    downloader = Downloader(LOOPBACK, 0.4)
+    with RawServer(behaviours) as server:
+        get(downloader, server.url("/"))
+        gevent.sleep(pause)
+        assert get(downloader, server.url("/late")).body == b"late"
+        gevent.sleep(pause)
+        began = monotonic()
+        assert fail(downloader, server.url("/never")).kind is FailureKind.TIMEOUT
+        assert 0.4 <= monotonic() - began < 2
+        assert (server.connections, len(server.requests)) == (1, 3)
+    downloader.close()
+
+
+def test_body_that_no_socket_buffer_holds_is_sent_whole(downloader: Downloader) -> None:
+    sent = bytes(range(256)) * 40_000
+    with RawServer(answer(b"had it")) as server:
+        found = downloader.fetch(
+            server.url(), {}, max_body_bytes=9, deadline=monotonic() + 9, method="POST", body=sent
+        )
+        assert server.bodies == [sent]
+    assert isinstance(found, Fetched), found
+    assert found.body == b"had it"
+
+
+def test_body_that_the_peer_does_not_read_is_a_timeout() -> None:
+    downloader = Downloader(LOOPBACK, 0.4)
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # the kernel accepts, nobody reads
+        began = monotonic()
+        found = downloader.fetch(
+            f"http://127.0.0.1:{listener.getsockname()[1]}/", {}, max_body_bytes=9,
+            deadline=began + 9, method="POST", body=bytes(20_000_000),
+        )  # fmt: skip
+    assert isinstance(found, Failure)
+    assert (found.kind, found.requests) == (FailureKind.TIMEOUT, 1)
+    assert monotonic() - began < 2
+    downloader.close()
 
 
 def test_expired_lease_sends_nothing(downloader: Downloader) -> None:

@@ -12,7 +12,7 @@ from gevent import socket, ssl
 
 from schema.clock import monotonic
 from schema.records import Failure, FailureKind, Fetched
-from tests.support.raw_server import RawServer, answer
+from tests.support.raw_server import RawServer, answer, send_then_stall
 from worker.download import Downloader
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
@@ -86,6 +86,43 @@ def test_self_signed_certificate_is_a_tls_failure(serving: ssl.SSLContext) -> No
     assert isinstance(found, Failure)
     assert (found.kind, found.requests) == (FailureKind.TLS, 0)
     assert "self-signed" in found.detail
+
+
+def test_much_goes_both_ways_and_the_connection_is_kept(
+    serving: ssl.SSLContext, trusting: Downloader
+) -> None:
+    sent = bytes(range(256)) * 40_000
+    with RawServer(answer(sent), tls=serving) as server:
+        for _ in range(2):
+            found = trusting.fetch(
+                server.url(name="site.example"),
+                {},
+                max_body_bytes=len(sent),
+                deadline=monotonic() + 60,
+                method="POST",
+                body=sent,
+            )
+            assert isinstance(found, Fetched), found
+            assert found.body == sent
+        assert server.bodies == [sent, sent]
+        assert server.connections == 1
+
+
+def test_answer_that_stalls_inside_tls_is_a_timeout(
+    certificates: Path, serving: ssl.SSLContext
+) -> None:
+    context = ssl.create_default_context(cafile=str(certificates / "cert.pem"))
+    downloader = Downloader(LOOPBACK, 0.4, resolver=lambda name: ["127.0.0.1"], tls=context)
+    half = send_then_stall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
+    with RawServer({"/": answer(b"x"), "/half": half}, tls=serving) as server:
+        assert isinstance(fetch(downloader, server.url("/", "site.example")), Fetched)
+        began = monotonic()
+        found = fetch(downloader, server.url("/half", "site.example"))
+        assert 0.4 <= monotonic() - began < 2
+        assert server.connections == 1
+    downloader.close()
+    assert isinstance(found, Failure)
+    assert (found.kind, found.code) == (FailureKind.TIMEOUT, 200)
 
 
 def test_server_without_tls_is_a_tls_failure(trusting: Downloader) -> None:

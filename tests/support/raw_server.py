@@ -131,6 +131,17 @@ def send(*pieces: bytes, keep: bool = False) -> Behaviour:
     return behave
 
 
+def send_late(seconds: float, data: bytes) -> Behaviour:
+    """These bytes, ``seconds`` after the request, on a connection that is kept."""
+
+    def behave(sock: socket.socket) -> bool:
+        gevent.sleep(seconds)
+        sock.sendall(data)
+        return True
+
+    return behave
+
+
 def send_then_stall(data: bytes, seconds: float = 10) -> Behaviour:
     """These bytes, and then nothing, on an open connection."""
 
