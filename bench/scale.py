@@ -10,7 +10,8 @@
    and CPU a node.
 
 Every page has 40 links: two lead to pages that nobody knew, the others to its host's menu. So a
-page costs the same at each moment of a crawl. In one series all are new, to tell what that costs.
+page costs the same at each moment of a crawl. In one series all are new, to tell what that costs,
+and in one every host has a single page, to tell what it costs to meet a host.
 
 Measurements that others disturb are repeated, a bounded number of times. What follows for a hundred
 workers and a billion URLs is written to ``docs/scaling.md``.
@@ -46,6 +47,8 @@ HOSTS = 256
 """As many sessions as the largest runs have."""
 SMALL_SESSIONS = 64
 """Up to here a run is small: the model is fitted on it if it has one process."""
+SINGLES = 12_000
+"""Hosts with a single page, more than a worker gets through while it is measured."""
 FRESH, ALL_FRESH = 2, 40
 """New links of a page, of 40."""
 BUSIEST = 0.01
@@ -70,12 +73,11 @@ class Point(NamedTuple):
 
 
 class Lengths(NamedTuple):
-    """Seconds before a measurement and of it; how often the grid and the line are gone through."""
+    """Seconds before a measurement and of it; how often the grid is gone through."""
 
     warm: float
     seconds: float
     rounds: int
-    line_rounds: int
 
 
 def grid(short: bool) -> list[Point]:
@@ -115,7 +117,9 @@ class Host:
             found = _BATCHES.findall(answer.read())
         return {"batches": sum(float(number) for number in found)}
 
-    def measure(self, sessions: int, latency: float, lengths: Lengths) -> dict[str, Any]:
+    def measure(
+        self, sessions: int, latency: float, lengths: Lengths, **options: object
+    ) -> dict[str, Any]:
         """A crawl of ``sessions`` hosts, each with one connection; see ``bench.window``."""
         if self._crawls:
             self._come_to_rest()
@@ -123,7 +127,7 @@ class Host:
         self._crawls += 1
         name = f"c{self._crawls}"
         seeds = self._web.seeds()[:sessions]
-        self._system.crawl(seeds, name=name, delay=0, slots=1, scope="host")
+        self._system.crawl(seeds, name=name, delay=0, slots=1, scope="host", **options)
         time.sleep(lengths.warm + 3 * latency)  # robots.txt, the first page, the next session
         found = self._patience.measure(
             lambda: Window(self._web, self._cpu, self._count), lengths.seconds
@@ -144,10 +148,16 @@ class Host:
 
 @contextmanager
 def running(
-    folder: Path, fresh: int, processes: int, greenlets: int, patience: Patience
+    folder: Path,
+    processes: int,
+    greenlets: int,
+    patience: Patience,
+    *,
+    hosts: int = HOSTS,
+    fresh: int = FRESH,
 ) -> Iterator[Host]:
     """Started and at rest; stopped in the end."""
-    spec = Spec(hosts=HOSTS, fresh=fresh)
+    spec = Spec(hosts=hosts, fresh=fresh)
     with Web(folder / "web", spec) as web:
         redis = RedisServer(folder / "redis").start()
         try:
@@ -167,8 +177,10 @@ def running(
 
 
 def measure(short: bool) -> dict[str, Any]:
-    """All windows: ``grid`` rows {point, windows} and ``line`` rows {processes, windows}."""
-    lengths = Lengths(1.5, 3.0, 1, 1) if short else Lengths(2.5, 5.0, 3, 2)
+    """All windows: ``grid`` rows {point, windows}, ``line`` rows {processes, windows}, ``singles``:
+    of a crawl whose hosts have a page each.
+    """
+    lengths = Lengths(1.5, 3.0, 1) if short else Lengths(2.5, 5.0, 3)
     patience = Patience(PATIENCE_SECONDS / 4 if short else PATIENCE_SECONDS)
     found: dict[Point, list[dict[str, Any]]] = {point: [] for point in grid(short)}
     straight: dict[int, list[dict[str, Any]]] = {count: [] for count in nodes(short)}
@@ -178,23 +190,27 @@ def measure(short: bool) -> dict[str, Any]:
             for processes, fresh in dict.fromkeys(
                 (point.processes, point.fresh) for point in found
             ):
+                if number and fresh == ALL_FRESH:
+                    continue
                 at = folder / f"grid{processes}-{fresh}-{number}"
-                with running(at, fresh, processes, HOSTS, patience) as host:
+                with running(at, processes, HOSTS, patience, fresh=fresh) as host:
                     for point in found:
                         if (point.processes, point.fresh) == (processes, fresh):
                             one = host.measure(point.sessions, point.latency, lengths)
                             found[point].append(one)
                             _say(_named(point), one)
-        for number in range(lengths.line_rounds):
-            for count in straight:
-                at = folder / f"line{count}-{number}"
-                with running(at, FRESH, count, NODE_SESSIONS, patience) as host:
-                    one = host.measure(NODE_SESSIONS * count, NODE_LATENCY, lengths)
-                    straight[count].append(one)
-                    _say(f"{count} nodes", one)
+        with running(folder / "singles", 1, HOSTS, patience, hosts=SINGLES) as host:
+            single = host.measure(SINGLES, BUSIEST, lengths, depth=0)
+            _say("hosts with a page each", single)
+        for count in straight:
+            with running(folder / f"line{count}", count, NODE_SESSIONS, patience) as host:
+                one = host.measure(NODE_SESSIONS * count, NODE_LATENCY, lengths)
+                straight[count].append(one)
+                _say(f"{count} nodes", one)
     return {
         "grid": [{"point": point, "windows": windows} for point, windows in found.items()],
         "line": [{"processes": count, "windows": w} for count, w in straight.items()],
+        "singles": [{"windows": [single]}],
     }
 
 
@@ -280,7 +296,8 @@ def show(record: Record, measured: dict[str, Any], cores: int) -> None:
     _grid_table(record, rows)
     if cores == 2:  # with more cores other parts do not compete with two workers
         _two_processes(record, rows, cores)
-    _costs(record, costs, _new_links(rows))
+    (single,) = measured["singles"][0]["windows"]
+    _costs(record, costs, _new_links(rows), _met_hosts(costs, single))
     _model(record, costs, samples)
     straight = [
         (row["processes"], [w["pages_s"] for w in row["windows"]], _node_cpu(row))
@@ -340,6 +357,9 @@ def _two_processes(record: Record, rows: dict[Point, list[dict[str, Any]]], core
     )
     record.table("Two processes: of what the CPU of all processes allows", columns, [row])
     record.figure("two_processes", statistics.median(one["share"] for one in found))
+    record.figure("two_processes_idle", statistics.median(one["idle"] for one in found))
+    dearer = statistics.median(one["together"] / one["alone"] for one in found)
+    record.figure("two_processes_dearer", dearer)
 
 
 def _new_links(rows: dict[Point, list[dict[str, Any]]]) -> dict[str, float]:
@@ -358,7 +378,19 @@ def _new_links(rows: dict[Point, list[dict[str, Any]]]) -> dict[str, float]:
     return {part: statistics.median(costs) for part, costs in found.items()}
 
 
-def _costs(record: Record, costs: Costs, new_link: dict[str, float]) -> None:
+def _met_hosts(costs: Costs, single: dict[str, Any]) -> dict[str, float]:
+    """CPU seconds of a part for a host that is met, beside those of its page and of batches."""
+    found = {}
+    for name, part in costs.parts.items():
+        known = part.rest + part.batch * single["counted"]["batches"]
+        spent = max(0.0, single["busy"][name] - known)
+        found[name] = max(0.0, spent / max(single["pages_s"], 0.1) - part.page)
+    return found
+
+
+def _costs(
+    record: Record, costs: Costs, new_link: dict[str, float], met_host: dict[str, float]
+) -> None:
     columns = (
         "part",
         "at rest, cores",
@@ -366,15 +398,21 @@ def _costs(record: Record, costs: Costs, new_link: dict[str, float]) -> None:
         "CPU ms/page",
         "CPU ms/page, batches full",
         "CPU µs/new link",
+        "CPU ms/host",
     )
     rows = []
     for name, part in costs.parts.items():
-        link = new_link[name] * 1e6
-        rows.append((name, part.rest, part.batch * 1000, part.page * 1000, part.full * 1000, link))
+        link, met = new_link[name] * 1e6, met_host[name] * 1000
+        pages = (part.page * 1000, part.full * 1000)
+        rows.append((name, part.rest, part.batch * 1000, *pages, link, met))
+        record.figure(f"rest_ms_{name}", part.rest * 1000)
         record.figure(f"cpu_ms_{name}", part.full * 1000)
         record.figure(f"cpu_ms_batch_{name}", part.batch * 1000)
         record.figure(f"cpu_us_new_link_{name}", link)
+        record.figure(f"cpu_ms_host_{name}", met)
     record.table("Costs, fitted on the small runs", columns, rows)
+    record.figure("new_links", FRESH)
+    record.figure("all_links", ALL_FRESH)
     record.figure("worker_cores", costs.reach)
     record.figure("gather_ms", costs.gather * 1000)
     record.figure("wait_ms", costs.wait * 1000)

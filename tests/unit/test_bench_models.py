@@ -215,6 +215,7 @@ def test_scaling_without_results_says_not_run() -> None:
     assert "`python -m bench.scale`: not run" in page
     assert "| writer of the MySQL cluster | the benchmark's, one core | not run | not run |" in page
     assert "scale-line.svg" not in page
+    assert "Share of what the CPU allows: not run." in page
 
 
 def test_scaling_names_first_what_saturates_first() -> None:
@@ -223,11 +224,31 @@ def test_scaling_names_first_what_saturates_first() -> None:
         "when": "2026-01-02T00:00:00Z",
         "machine": {"cores": 2, "processor": "P"},
         "versions": {"python": "3.11"},
-        "figures": {"cpu_ms_worker": 1.0, "cpu_ms_broker": 0.05, "cpu_ms_redis": 0.1},
+        "figures": {
+            "cpu_ms_worker": 1.0,
+            "cpu_ms_broker": 0.05,
+            "cpu_ms_redis": 0.1,
+            "cpu_us_new_link_redis": 2.5,
+            "new_links": 2,
+            "all_links": 42,
+            "prediction_off": 0.071,
+            "prediction_off_cpu": 0.052,
+            "two_processes": 0.961,
+            "two_processes_idle": 0.013,
+            "two_processes_dearer": 1.03,
+        },
     }
     store = {"figures": {"store x4": {"pages_a_second": 2500}}}
     rows = scaling.capacities(scale, store, {})
-    assert [row.part for row in rows][:3] == ["writer of the MySQL cluster", "Redis", "broker"]
+    assert [row.part for row in rows][:4] == [
+        "writer of the MySQL cluster",
+        "Redis, all links new",
+        "Redis",
+        "broker",
+    ]
+    assert rows[1].pages_s == pytest.approx(0.7 / 0.0002)
     page = scaling.draw(scale, store, {}, {})
     assert "| one core | 2,500 | 2.5 | 40 |" in page.replace("the benchmark's, ", "")
     assert "| pages a second of all workers | 100,000 |" in page
+    assert "7% off at worst in pages/s, 5% in CPU a page" in page
+    assert "Share of what the CPU allows: 0.961; left idle: 1.3% of the cores" in page
