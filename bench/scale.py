@@ -86,7 +86,7 @@ def grid(short: bool) -> list[Point]:
     if short:
         small = [Point(1, 16, 1.0), Point(1, 64, 1.0), Point(1, 16, 0.1), Point(1, 64, 0.1)]
         small += [Point(1, 16, BUSIEST), Point(1, 64, BUSIEST)]
-        large = [Point(n, HOSTS, at) for n in (1, 2) for at in (0.1, BUSIEST)]
+        large = [Point(1, HOSTS, BUSIEST), Point(2, HOSTS, 0.1), Point(2, HOSTS, BUSIEST)]
         return [*small, *large, all_new[1]]
     points = [Point(1, s, at) for at in (1.0, 0.1, BUSIEST) for s in (16, 64, HOSTS)]
     return [*points, *(Point(2, HOSTS, at) for at in (1.0, 0.1, BUSIEST)), *all_new]
@@ -180,7 +180,7 @@ def measure(short: bool) -> dict[str, Any]:
     """All windows: ``grid`` rows {point, windows}, ``line`` rows {processes, windows}, ``singles``:
     of a crawl whose hosts have a page each.
     """
-    lengths = Lengths(1.5, 3.0, 1) if short else Lengths(2.5, 5.0, 3)
+    lengths = Lengths(1.5, 3.0, 1) if short else Lengths(2.0, 4.0, 3)
     patience = Patience(PATIENCE_SECONDS / 4 if short else PATIENCE_SECONDS)
     found: dict[Point, list[dict[str, Any]]] = {point: [] for point in grid(short)}
     straight: dict[int, list[dict[str, Any]]] = {count: [] for count in nodes(short)}

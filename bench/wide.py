@@ -39,7 +39,7 @@ PAGE_BYTES = (20_000, 250_000)
 ODD = 0.01
 REQUEST_SECONDS = 10
 SPIDER = Path(__file__).parent / "wide_spider.py"
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 30.0
 
 
 class Size(NamedTuple):
@@ -161,7 +161,7 @@ def by_second(rows: list[tuple[float, float, str, str, int]]) -> list[int]:
 
 def _inside(short: bool) -> dict[str, Any]:
     """All runs, in the namespace."""
-    patience = Patience(PATIENCE_SECONDS / 4 if short else PATIENCE_SECONDS)
+    patience = Patience(PATIENCE_SECONDS / 3 if short else PATIENCE_SECONDS)
     crawlers = {"ours": ours, "Scrapy": scrapy}
     found: dict[str, Any] = {}
     _, others = cores()
