@@ -118,22 +118,19 @@ class Recent:
 
     def __init__(self, size: int = _RECENT) -> None:
         self._size = size
-        self._known: set[str] = set()
-        self._young: list[str] = []
+        self._young: set[str] = set()
+        self._old: set[str] = set()
 
     def fresh(self, links: Iterable[Admission]) -> list[Admission]:
         """Those that are not known, each URL once."""
-        known = self._known
-        new = {url: link for link in links if (url := link.url) not in known}
+        young, old = self._young, self._old
+        new = {link.url: link for link in links if link.url not in young and link.url not in old}
         return list(new.values())
 
     def add(self, links: Iterable[Admission]) -> None:
-        urls = [link.url for link in links if len(link.url) <= _LONG]
-        self._known.update(urls)
-        self._young += urls
+        self._young.update(link.url for link in links if len(link.url) <= _LONG)
         if len(self._young) > self._size:
-            self._known = set(self._young)
-            self._young = []
+            self._old, self._young = self._young, set()
 
 
 class Writer:
