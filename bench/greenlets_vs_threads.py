@@ -5,8 +5,9 @@ with gevent and once with ``bench.on_threads`` in its place; all else is the sam
 two take turns.
 
 1. memory: RSS and PSS of the process while so many requests are under way, 0 … 1000;
-2. overhead: the download is a sleep of 5 s; ideal over actual time, 0 … 1000, with and without
-   reading a page after it;
+2. overhead: the download is a sleep of 5 s; ideal over actual time, at 30 points up to 300 and on
+   to 1000, with and without reading a page after it. While one process sleeps, others have their
+   turn: one begins in the middle between two others, and so ends there, too;
 3. network: pages of 20 KB over a link of 10 Mbit/s, 60 at once, ten equal periods: each alone, and
    both together.
 """
@@ -23,7 +24,7 @@ import time
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from bench import namespace
 from bench.record import Record, draw, spread
@@ -36,6 +37,10 @@ MODELS = ("greenlets", "threads")
 LINK_BITS = 10_000_000
 AT_ONCE = 60
 PERIODS = 10
+RUNS = 3
+SLEEP_SECONDS = 5.0
+FILL_SECONDS = 3.0
+"""Until the link is full and answers come evenly."""
 SOURCE = {"greenlets": 2.10e9, "threads": 1.71e9}
 """Bytes in 30 minutes over 10 Mbit/s, source A, experiment 3."""
 SOURCE_SECONDS = 1800
@@ -52,6 +57,7 @@ class Rig:
         self.folder = folder
         self.web = Web(folder / "web", spec)
         self._system = System(folder / "system", log_level="warning")
+        self._begun = 0
 
     def __enter__(self) -> Rig:
         self.web.__enter__()
@@ -64,10 +70,12 @@ class Rig:
         self.web.__exit__()
 
     def begin(self, model: str, what: str, **task: Any) -> subprocess.Popen[str]:
-        """Start a model process; :func:`result` waits for it."""
+        """Start a model process; :func:`results` tells it when to begin."""
         addresses = [host_of(self.web.spec, n).name for n in range(self.web.spec.hosts)]
-        task |= {"what": what, "addresses": addresses, "port": self.web.port}
-        path = self.folder / f"{model}.json"
+        self._begun += 1
+        task |= {"what": what, "number": self._begun}
+        task |= {"addresses": addresses, "port": self.web.port}
+        path = self.folder / f"{self._begun}.json"
         path.write_text(json.dumps(task))
         variables = {
             "GREENCRAWL_DATA": str(self._system.folder / "data"),
@@ -78,6 +86,7 @@ class Rig:
             [sys.executable, "-m", "bench.model_process", model, str(path)],
             cwd=ROOT,
             env=_clean_environment() | variables,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -87,33 +96,56 @@ def _clean_environment() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith("GREENCRAWL_")}
 
 
-def result(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """What a model process found. Raises RuntimeError when it failed."""
+def results(
+    processes: Sequence[subprocess.Popen[str]], *, wait: float = 0.0, apart: float = 0.0
+) -> list[dict[str, Any]]:
+    """What model processes found that begin ``wait`` seconds after all are built.
+
+    The second begins ``apart`` seconds after the first, and so on. Raises RuntimeError when one
+    failed.
+    """
     try:
-        output, _ = process.communicate(timeout=3600)
+        for process in processes:
+            if _out(process).readline() != "ready\n":
+                raise RuntimeError(f"{process.args!r} did not come up")
+        at = time.time() + wait
+        for number, process in enumerate(processes):
+            assert process.stdin is not None
+            process.stdin.write(f"{at + number * apart}\n")
+            process.stdin.flush()
+        found = []
+        for process in processes:
+            output = _out(process).read()
+            if process.wait(10):
+                raise RuntimeError(f"{process.args!r} failed")
+            found.append(json.loads(output))
+        return found
     finally:
-        process.kill()
-    if process.returncode:
-        raise RuntimeError(f"{process.args!r} failed")
-    found: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return found
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def _out(process: subprocess.Popen[str]) -> IO[str]:
+    assert process.stdout is not None
+    return process.stdout
 
 
 # -- the experiments
 
 
 def memory(short: bool) -> list[dict[str, Any]]:
-    """Rows {model, concurrency, rss_mb, pss_mb, private_mb}, each a list over the runs."""
-    points = [0, 300, 1000] if short else [0, 50, *range(100, 1001, 100)]
+    """Rows {model, concurrency, rss_mb, pss_mb}, the sizes each a list over the runs."""
+    points = [0, 1000] if short else [0, 100, 300, 500, 750, 1000]
     looks: dict[tuple[str, int], list[dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         spec = Spec(hosts=1000, latency_ms=(2000, 2000))
         with Rig(Path(folder), spec) as rig:
-            for _ in range(1 if short else 3):
+            for _ in range(1 if short else RUNS):
                 for count in points:
                     for model in MODELS:
                         begun = rig.begin(model, "memory", concurrency=count, seconds=2.0)
-                        looks.setdefault((model, count), []).append(result(begun))
+                        looks.setdefault((model, count), []).extend(results([begun]))
     rows = []
     for (model, count), found in sorted(looks.items()):
         sizes = {key: [look[key] for look in found] for key in ("rss_mb", "pss_mb")}
@@ -123,28 +155,41 @@ def memory(short: bool) -> list[dict[str, Any]]:
 
 def overhead(short: bool) -> dict[str, Any]:
     """Rows {model, parse, concurrency, ratio, cpu_us}: ideal over actual time; CPU a unit."""
-    seconds = 5.0
-    points = [100, 1000] if short else [*range(10, 301, 10), *range(400, 1001, 100)]
-    found: dict[tuple[str, bool, int], list[tuple[float, float]]] = {}
+    kinds = [(model, parse) for parse in (False, True) for model in MODELS]
+    found: dict[tuple[str, bool, int], list[dict[str, float]]] = {}
+    late = 0.0
+
+    def side_by_side(kinds: Sequence[tuple[str, bool]], points: list[int]) -> None:
+        nonlocal late
+        apart = SLEEP_SECONDS / (len(kinds) - 1.5)
+        task = {
+            "concurrency": points,
+            "seconds": SLEEP_SECONDS,
+            "period": apart * len(kinds),
+            "page": str(page),
+        }
+        begun = [rig.begin(model, "sleep", parse=parse, **task) for model, parse in kinds]
+        for kind, answer in zip(kinds, results(begun, wait=1.0, apart=apart), strict=True):
+            for point in answer["points"]:
+                found.setdefault((*kind, point["concurrency"]), []).append(point)
+                late = max(late, point["late"])
+
     with tempfile.TemporaryDirectory() as folder, Rig(Path(folder), Spec(hosts=1000)) as rig:
         page = Path(folder) / "page.html"
         page.write_bytes(page_of(rig.web))
-        task = {"concurrency": points, "seconds": seconds, "page": str(page)}
-        for _ in range(1 if short else 3):
-            for parse in (False, True):
-                for model in MODELS:
-                    answer = result(rig.begin(model, "sleep", parse=parse, **task))
-                    for point in answer["points"]:
-                        count = point["concurrency"]
-                        both = (seconds / point["seconds"], point["cpu"] / count * 1e6)
-                        found.setdefault((model, parse, count), []).append(both)
+        if short:
+            side_by_side(kinds, [100, 1000])
+        else:
+            side_by_side(kinds * RUNS, [*range(10, 301, 10)])
+            for _ in range(RUNS):  # they work for longer, so fewer take turns
+                side_by_side(kinds, [*range(400, 1001, 100)])
     rows = []
-    for (model, parse, count), runs in sorted(found.items()):
+    for (model, parse, count), points in sorted(found.items()):
         row: dict[str, Any] = {"model": model, "parse": parse, "concurrency": count}
-        row["ratio"] = [round(ratio, 4) for ratio, _ in runs]
-        row["cpu_us"] = [round(cpu, 1) for _, cpu in runs]
+        row["ratio"] = [round(SLEEP_SECONDS / point["seconds"], 4) for point in points]
+        row["cpu_us"] = [round(point["cpu"] / count * 1e6, 1) for point in points]
         rows.append(row)
-    return {"sleep_seconds": seconds, "rows": rows}
+    return {"sleep_seconds": SLEEP_SECONDS, "late_seconds": late, "rows": rows}
 
 
 def page_of(web: Web) -> bytes:
@@ -165,7 +210,7 @@ def network(short: bool) -> dict[str, Any]:
 
 def _network(short: bool, *, by_server: bool) -> dict[str, Any]:
     """The third experiment; inside the namespace unless the server shapes."""
-    seconds = 0.6 if short else 30.0
+    seconds = 0.5 if short else 2.5
     alone: dict[str, list[list[int]]] = {model: [] for model in MODELS}
     cpu: dict[str, list[float]] = {model: [] for model in MODELS}
     spec = Spec(hosts=AT_ONCE, bits_per_second=LINK_BITS if by_server else 0)
@@ -174,12 +219,11 @@ def _network(short: bool, *, by_server: bool) -> dict[str, Any]:
             namespace.shape(LINK_BITS)
 
         def together(models: Sequence[str]) -> dict[str, dict[str, Any]]:
-            at = time.time() + 4.0  # until then they start, and the link fills
-            task = {"concurrency": AT_ONCE, "periods": PERIODS, "seconds": seconds, "at": at}
-            begun = [(model, rig.begin(model, "link", **task)) for model in models]
-            return {model: result(process) for model, process in begun}
+            task = {"concurrency": AT_ONCE, "periods": PERIODS, "seconds": seconds}
+            begun = [rig.begin(model, "link", **task) for model in models]
+            return dict(zip(models, results(begun, wait=FILL_SECONDS), strict=True))
 
-        for _ in range(1 if short else 3):
+        for _ in range(1 if short else RUNS):
             for model in MODELS:
                 found = together([model])[model]
                 alone[model].append(found["bytes"])
