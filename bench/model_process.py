@@ -2,7 +2,8 @@
 
 It is a worker's process: ``worker.child.Worker`` builds all its parts, and its engine runs the
 sessions, as greenlets or as threads. Only the broker is one of ours, which leases hosts of its own
-to it without a queue. The last line printed is the result, JSON.
+to it without a queue. It prints ``ready`` once it is built, reads on a line when to begin (epoch
+seconds), and prints its result, JSON.
 """
 
 import sys
@@ -12,15 +13,18 @@ if MODEL == "greenlets":
     from gevent import monkey
 
     monkey.patch_all()
-else:
+elif MODEL == "threads":
     from bench import on_threads
 
     on_threads.install()
+else:
+    sys.exit(f"{MODEL!r} is no model")
 
 import functools
 import gc
 import json
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -62,6 +66,8 @@ from worker.share import Share
 from worker.visit import Visit
 
 LOOKS = 5
+MOST_SECONDS = 600
+"""No task takes longer; whatever hangs ends by then."""
 TTL_SECONDS = 3600.0
 
 
@@ -104,7 +110,7 @@ class Hosts:
     crawl: Crawl
 
     def __init__(self, names: list[str]) -> None:
-        self._names = names
+        self.names = names
         self._free: Queue[str] = Queue()
         self._leased: dict[str, str] = {}
         self._sessions = 0
@@ -112,7 +118,7 @@ class Hosts:
 
     def open(self, count: int) -> None:
         """From now on the first ``count`` hosts may be crawled."""
-        for name in self._names[:count]:
+        for name in self.names[:count]:
             self._free.put(name)
 
     def session(self, host: str, tasks: int) -> Session:
@@ -205,8 +211,7 @@ class Process:
         self.stopping = Event()
         self.hosts = Hosts([f"{address}:{task['port']}" for address in task["addresses"]])
         broker = cast(BrokerClient, self.hosts)
-        number = ("greenlets", "threads").index(MODEL)  # both may run at once
-        self.worker = child.Worker(load(), number, self.stopping, broker=broker)
+        self.worker = child.Worker(load(), task["number"], self.stopping, broker=broker)
         self.hosts.crawl = self.worker._store.crawl("bench")
         self.counts = Counts()
         self.counts.watch(self.worker._downloader)
@@ -225,9 +230,8 @@ class Process:
             raise RuntimeError("the worker has ended: see the lines above")
 
 
-def memory(task: dict[str, Any]) -> dict[str, Any]:
+def memory(process: Process, task: dict[str, Any], _: float) -> dict[str, Any]:
     """MB of the process while ``concurrency`` hosts are asked for a page: medians of looks."""
-    process = Process(task)
     count = task["concurrency"]
     process.start(count)
     until = time.monotonic() + 60
@@ -252,16 +256,15 @@ def _rollup() -> dict[str, float]:
     }
 
 
-def sleep(task: dict[str, Any]) -> dict[str, Any]:
+def sleep(process: Process, task: dict[str, Any], at: float) -> dict[str, Any]:
     """Seconds until all units have slept ``seconds`` once, with ``parse`` read a page after it.
 
     A unit goes through visit, pace and marker as a page does; it is not stored, as in the source.
+    A point begins every ``period`` seconds from ``at`` on, ``late`` if the one before took longer.
     """
-    process = Process(task)
     context = context_of(process.hosts.crawl)
-    body = Path(task["page"]).read_bytes()
-    fetcher = Sleeping(task["seconds"], body)
-    names = process.hosts._names
+    fetcher = Sleeping(task["seconds"], Path(task["page"]).read_bytes())
+    names = process.hosts.names
     points = []
 
     def unit(session: Session) -> None:
@@ -272,14 +275,17 @@ def sleep(task: dict[str, Any]) -> dict[str, Any]:
             with process.worker._marker.parsing(_suspect(session)):
                 read(context, session.tasks[0], fetched)
 
-    for count in task["concurrency"]:
+    for number, count in enumerate(task["concurrency"]):
         sessions = [process.hosts.session(names[i], 1) for i in range(count)]
         gc.collect()
+        early = at + number * task["period"] - time.time()
+        gevent.sleep(max(0.0, early))
         cpu, began = time.process_time(), time.monotonic()
         gevent.joinall([gevent.spawn(unit, session) for session in sessions])
         took = time.monotonic() - began
         spent = time.process_time() - cpu
-        points.append({"concurrency": count, "seconds": round(took, 4), "cpu": round(spent, 4)})
+        point = {"seconds": took, "cpu": spent, "late": max(0.0, -early)}
+        points.append({"concurrency": count} | {key: round(x, 4) for key, x in point.items()})
     return {"points": points}
 
 
@@ -288,12 +294,11 @@ def _suspect(session: Session) -> Suspect:
     return Suspect(session.session, session.token, 1, session.crawl, task.url, 0, 0, 0)
 
 
-def link(task: dict[str, Any]) -> dict[str, Any]:
+def link(process: Process, task: dict[str, Any], at: float) -> dict[str, Any]:
     """Bytes of answers by the end of each of ``periods`` of ``seconds``; counted from ``at``."""
-    process = Process(task)
     counts = process.counts
     process.start(task["concurrency"])
-    gevent.sleep(max(0.0, task["at"] - time.time()))
+    gevent.sleep(max(0.0, at - time.time()))
     began, first, cpu = time.monotonic(), counts.bytes, time.process_time()
     sums = []
     for period in range(1, task["periods"] + 1):
@@ -305,8 +310,12 @@ def link(task: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     log.configure("bench", "warning")
+    signal.alarm(MOST_SECONDS)
     task = json.loads(Path(sys.argv[2]).read_text())
-    result = {"memory": memory, "sleep": sleep, "link": link}[task["what"]](task)
+    process = Process(task)
+    print("ready", flush=True)
+    at = float(sys.stdin.readline())
+    result = {"memory": memory, "sleep": sleep, "link": link}[task["what"]](process, task, at)
     print(json.dumps(result), flush=True)
     os._exit(0)  # units are under way; nothing of theirs is wanted
 

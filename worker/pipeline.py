@@ -394,6 +394,7 @@ class Pipeline:
         options = visit.context.options
         listed = fetched.status != 204 and visit.context.listing(task.url) is not None
         if listed or is_html(fetched.content_type, fetched.body[:1024]):
+            self._writer.wait_for_room()  # with its text and links a page is twice as large
             reading = self._read(visit, task, fetched)
             if reading.failure:
                 failure = Failure(FailureKind.PARSE, reading.failure, fetched.status)

@@ -9,7 +9,7 @@ import pytest
 
 from bench import cost_model, scaling
 from bench.cost_model import Costs, Part, Sample
-from bench.greenlets_vs_threads import share_of_link
+from bench.greenlets_vs_threads import beside_the_source, parting, share_of_link
 from bench.scale import efficiencies
 from bench.web import Spec, host, polite_rate
 from bench.web_pages import Pages
@@ -208,6 +208,58 @@ def test_pages_are_counted_by_second_of_their_end() -> None:
 
 def test_share_of_link() -> None:
     assert share_of_link([500_000, 1_000_000], 1.0, 8_000_000) == pytest.approx(0.5)
+
+
+def overheads(behind: dict[int, float]) -> list[dict[str, object]]:
+    """Rows of experiment 2 where threads are so much behind greenlets."""
+    return [
+        {"model": model, "parse": parse, "concurrency": count, "ratio": [0.1, 0.99 - lost, 1.0]}
+        for parse in (False, True)
+        for count, less in behind.items()
+        for model, lost in (("greenlets", 0.0), ("threads", less))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("behind", "expected"),
+    [
+        ({100: 0.0, 200: 0.02, 300: 0.05}, 200),
+        ({100: 0.03, 200: 0.0, 300: 0.05}, 300),
+        ({100: 0.02, 200: 0.02}, 100),
+        ({100: 0.02, 200: 0.005}, None),
+    ],
+)
+def test_curves_part_where_greenlets_stay_ahead(
+    behind: dict[int, float], expected: int | None
+) -> None:
+    assert parting(overheads(behind), parse=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("threads", "behind", "network", "overhead"),
+    [
+        (1000, {100: 0.0, 300: 0.0}, "+0.0 %: the threads of today fill", "nowhere: later"),
+        (900, {100: 0.0, 300: 0.02}, "+11.1 %: the threads of today do better", "from 300 on: lat"),
+        (810, {100: 0.02, 300: 0.02}, "+23.5 %: as the source saw", "from 100 on: as it saw"),
+        (1100, {100: 0.0}, "-9.1 %: the threads of today fill", "nowhere: later"),
+    ],
+)
+def test_the_sources_findings_are_compared_in_words(
+    threads: int, behind: dict[int, float], network: str, overhead: str
+) -> None:
+    sizes = {"greenlets": (60, 120), "threads": (55, 200)}
+    memory = [
+        {"model": model, "concurrency": count, "rss_mb": [1.0, size, 999.0]}
+        for model, both in sizes.items()
+        for count, size in zip((0, 1024), both, strict=True)
+    ]
+    alone = {"greenlets": [[500, 1000]], "threads": [[400, threads]]}
+    text = beside_the_source(
+        {"memory": memory, "overhead": {"rows": overheads(behind)}, "network": {"alone": alone}}
+    )
+    assert "60 KB with greenlets and 145 KB with threads" in text
+    assert network in text
+    assert overhead in text
 
 
 def test_scaling_without_results_says_not_run() -> None:
