@@ -171,9 +171,17 @@ def draw(
     cost = figures.get("cpu_ms_worker")
     rate = 1000 / cost if cost else None
     parts = [HEAD, _origin(scale), "## What saturates first\n"]
-    rows = [_carried(one, rate) for one in capacities(scale, store, lease)]
+    found = capacities(scale, store, lease)
+    rows = [_carried(one, rate) for one in found]
     columns = ("part", "one of it", "carries pages/s", "that is workers", f"for {WORKERS} workers")
-    parts += [_table(columns, rows), _hundred(rate, seen), MODEL, _model(figures), TWO]
+    parts += [
+        _table(columns, rows),
+        _order(found, rate),
+        _hundred(rate, seen),
+        MODEL,
+        _model(figures),
+        TWO,
+    ]
     parts.append(_two(figures))
     parts += ["## Source B's line\n", _line(figures), "## What to add\n"]
     parts.append(_table(("what is full", "how it shows", "what to add"), ADVICE))
@@ -198,6 +206,18 @@ def _carried(one: Capacity, rate: float | None) -> tuple[str, ...]:
     if rate is None:
         return (*carried, NOT_RUN, NOT_RUN)
     return (*carried, shown(one.pages_s / rate), shown(WORKERS * rate / one.pages_s))
+
+
+def _order(found: Sequence[Capacity], rate: float | None) -> str:
+    """The table in a sentence."""
+    known = [one for one in found if one.pages_s is not None]
+    if rate is None or len(known) < 2:
+        return ""
+    ends = [f"{one.part} at {shown((one.pages_s or 0.0) / rate)}" for one in known]
+    return (
+        f"One of each is full first, counted in workers: {'; '.join(ends)}. Of all but the writer"
+        " there may be as many as are wanted; the last section says what to add.\n"
+    )
 
 
 def _hundred(rate: float | None, seen: Mapping[str, Any]) -> str:

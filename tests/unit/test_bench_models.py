@@ -302,5 +302,6 @@ def test_scaling_names_first_what_saturates_first() -> None:
     page = scaling.draw(scale, store, {}, {})
     assert "| one core | 2,500 | 2.5 | 40 |" in page.replace("the benchmark's, ", "")
     assert "| pages a second of all workers | 100,000 |" in page
+    assert "counted in workers: writer of the MySQL cluster at 2.5; Redis, all links new at" in page
     assert "7% off at worst in pages/s, 5% in CPU a page" in page
     assert "Share of what the CPU allows: 0.961; left idle: 1.3% of the cores" in page
