@@ -92,13 +92,13 @@ def resolved(references: Iterable[str], base: str, encoding: str = "utf-8") -> l
     """
     path = base.partition("?")[0]
     starts = ("", "", origin_of(base), path.rpartition("/")[0] + "/", path)
-    longest = MAX_URL - len(path)
     urls: list[str] = []
     for reference in references:
         found = _PLAIN(reference)
-        if found and "/." not in reference and len(reference) <= longest:
+        if found and "/." not in reference:
             kind = found.lastindex or 0
-            urls.append(starts[kind] + found[kind])
+            url = starts[kind] + found[kind]
+            urls.append(url if len(url) <= MAX_URL else "")
         elif reference[:1] == "#":
             urls.append(base)
         elif _FOREIGN(reference):

@@ -101,6 +101,9 @@ def test_length_is_capped_after_encoding() -> None:
         with pytest.raises(InvalidUrl, match="too long"):
             canonicalise(too_long)
         assert urls.resolved([longest, too_long], stem) == [longest, ""]
+    fragment = "#" + "x" * 100_000  # it goes anyway
+    given = [longest + fragment, longest + "a" + fragment, "b" + fragment, fragment]
+    assert urls.resolved(given, stem) == [longest, "", stem + "b", stem]
 
 
 @pytest.mark.parametrize(
