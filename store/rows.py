@@ -41,7 +41,7 @@ ATTEMPT = (
 FINAL = "crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail"
 FINAL_READ = "id, crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail"
 
-_MAX = 2**63 - 1
+_MIN, _MAX = -(2**63), 2**63 - 1
 _COMPRESS_TOGETHER = 8 * 1024 * 1024  # bytes of input whose compressed copies exist at one time
 
 
@@ -87,7 +87,7 @@ def json_text(value: Mapping[str, Any], url: str) -> str:
 
 def bounded(number: int) -> int:
     """``number`` cut to what a 64-bit column can hold."""
-    return min(max(number, -_MAX - 1), _MAX)
+    return number if _MIN <= number <= _MAX else min(max(number, _MIN), _MAX)
 
 
 def digest_of(content: bytes | int | str) -> bytes:
@@ -185,7 +185,7 @@ class Codec:
         return [
             (
                 page.crawl, page.fingerprint, bounded(page.fetched_ms), bounded(page.elapsed_ms),
-                bounded(page.status), bounded(page.depth), len(page.body), page.truncated,
+                bounded(page.status), bounded(page.depth), len(page.body), int(page.truncated),
                 page.digest or hash_body(page.body), clean(page.url),
                 None if page.final_url == page.url else clean(page.final_url),
                 clean(page.language), clean(page.encoding), clean(page.title),
@@ -331,7 +331,7 @@ def prepare(codec: Codec, work: Commit, *, bodies: bool = True, together: bool =
     """
     records: list[StoredPage | Attempt | Final] = [*work.pages, *work.attempts, *work.finals]
     for record in records:
-        if not -_MAX - 1 <= record.fingerprint <= _MAX:
+        if not _MIN <= record.fingerprint <= _MAX:
             raise Unstorable(record.url, "a fingerprint is a signed 64-bit integer")
     return Prepared(
         pages=codec.page_rows(work.pages, bodies=bodies, together=together),

@@ -13,7 +13,8 @@ from schema.records import Commit, CrawlOptions, StoredPage
 from store.base import Detail
 from store.errors import BodyAway
 from store.sqlite import SqliteStore
-from tests.support.store_records import links, page
+from tests.support.body_uses import check_uses
+from tests.support.store_records import attempt, final, links, page
 
 BODY = b"<p>many words, and some more of them</p>" * 40
 TEXT = "many words, and some more of them " * 40
@@ -141,6 +142,22 @@ def test_a_frame_of_other_settings_of_the_compressor_is_shared_all_the_same(
     store.commit(Commit([page(crawl, 2, body=BODY, text=TEXT)]))
     assert kept(store) == {1: len(TEXT), 2: len(TEXT)}
     assert texts(store, crawl) == {1: TEXT, 2: TEXT}
+
+
+def test_commits_of_every_size_are_written_whole(store: SqliteStore, crawl: int) -> None:
+    number = 0
+    for size in [*range(1, 20), 63, 64, 65, 130]:
+        numbers = range(number, number + size)
+        pages = [page(crawl, n, body=b"%d" % n, text=str(n)) for n in numbers]
+        tries = [attempt(crawl, n) for n in numbers]
+        store.commit(Commit(pages, tries, [final(crawl, -n - 1) for n in numbers]))
+        store.commit(Commit([page(crawl, n, 2000, body=b"%d" % n, text=str(n)) for n in numbers]))
+        number += size
+    assert texts(store, crawl) == {n: str(n) for n in range(number)}
+    assert bodies(store, crawl) == {n: b"%d" % n for n in range(number)}
+    counts = store.counts(crawl)
+    assert (counts["pages"], counts["attempts"], counts["dead"]) == (number,) * 3
+    check_uses(store, crawl)
 
 
 def test_crawls_share_no_frames(store: SqliteStore, crawl: int) -> None:
