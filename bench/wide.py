@@ -192,8 +192,8 @@ Crawl = Callable[..., dict[str, Any]]
 def _free(folder: Path, web: Web, crawl: Crawl, size: Size, patience: Patience) -> dict[str, Any]:
     """A run that is bounded by the CPU alone.
 
-    It is measured at the same stage as the polite one. Meeting a host – TLS, robots.txt – costs more
-    CPU than a page does, so that with many hosts a page costs more the sooner it is.
+    It is measured at the same stage as the polite one. Meeting a host – TLS, robots.txt – costs
+    more CPU than a page does, so that with many hosts a page costs more the sooner it is.
     """
     web.set_latency(0.0)
     seconds = max(5.0, size.seconds / 2)
