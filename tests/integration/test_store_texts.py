@@ -181,3 +181,22 @@ def test_the_text_of_a_large_page_is_read_without_the_rest_of_its_frame(
     assert (stored.text, stored.body_bytes) == (TEXT, 5_000_000)
     with pytest.raises(zstandard.ZstdError):
         store.page(crawl, 1)
+
+
+def damage(store: SqliteStore) -> None:
+    """Make every frame unreadable, as a bad sector does."""
+    db = sqlite3.connect(store.path)
+    assert db.execute("UPDATE contents SET body = zeroblob(length(body))").rowcount > 0
+    db.commit()
+    db.close()
+
+
+def test_a_damaged_frame_fails_no_commit_of_a_page_with_that_body(
+    store: SqliteStore, crawl: int
+) -> None:
+    store.commit(Commit([page(crawl, 1, body=BODY, text=TEXT)]))
+    damage(store)
+    again = page(crawl, 1, 2000, body=BODY, text=TEXT)
+    store.commit(Commit([again, page(crawl, 2, body=BODY, text=TEXT), page(crawl, 3, text=OTHER)]))
+    found = {one.fingerprint: one.text for _, one in store.pages(crawl, detail="text")}
+    assert found == {1: TEXT, 2: TEXT, 3: OTHER}
