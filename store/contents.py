@@ -18,6 +18,7 @@ from itertools import chain, groupby
 from operator import itemgetter
 
 import msgspec
+import zstandard
 
 from schema.records import Version
 from store.batches import marks, padded, parts, values
@@ -248,7 +249,12 @@ def _same(codec: Codec, theirs: Blob | None, mine: bytes) -> bool:
     """Whether the frame that is kept, if it is kept here, holds the same as a page's own."""
     if theirs is None or isinstance(theirs, Place):
         return False
-    return bytes(theirs) == bytes(mine) or codec.unpack(theirs) == codec.unpack(mine)
+    if bytes(theirs) == bytes(mine):
+        return True
+    try:
+        return codec.unpack(theirs) == codec.unpack(mine)
+    except zstandard.ZstdError:  # theirs is damaged: no reason to refuse what travels with mine
+        return False
 
 
 @lru_cache

@@ -199,20 +199,20 @@ class Codec:
     def page(self, row: Sequence[Any], frame: bytes | None = None, *, body: bool) -> StoredPage:
         """The page of a row of :data:`PAGE_READ`; ``frame`` has its body, if it is wanted.
 
-        It also has the text of a row that tells only its length, and where it is lost the page
-        comes without.
+        It also has the text of a row that tells only its length, and where it is lost or damaged
+        the page comes without.
         """
         (
             _, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated,
             content, url, final_url, language, encoding, title, headers, fields, links, text,
         ) = row  # fmt: skip
-        plain = self.unpack(frame) if body and frame else b""
+        plain = self._held(frame) if body and frame else b""
         if not isinstance(text, int):
             words = self.unpack(text)
         elif body:
             words = plain[:text]
         else:
-            words = self._stream(frame or b"").read(text)
+            words = self._held(frame, text) if frame else b""
         plain = plain[-body_bytes:]
         return StoredPage(
             crawl=crawl,
@@ -228,13 +228,21 @@ class Codec:
             body_bytes=body_bytes,
             truncated=bool(truncated),
             title=title,
-            text=words.decode(),
+            text=words.decode(errors="replace"),
             language=language,
             encoding=encoding,
             fields=None if fields is None else wire.from_json(fields, dict[str, Any]),
             digest=digest_of(content) or hash_body(plain),
             links=self.links(links),
         )
+
+    def _held(self, frame: bytes, first: int | None = None) -> bytes:
+        """What a frame holds, or its ``first`` bytes; b"" where it is damaged before their end."""
+        try:
+            found = self.unpack(frame) if first is None else self._stream(frame).read(first)
+        except zstandard.ZstdError:
+            return b""
+        return found if first in (None, len(found)) else b""
 
     def links(self, blob: bytes) -> list[Admission]:
         """The links of a blob."""
