@@ -26,6 +26,7 @@ PIECES = [
         for name in (*text.BLOCKS, *text.INVISIBLE, "noscript", "b", "o:p", "P")
     ),
     *(f"</{name}>".encode() for name in (*text.BLOCKS[:20], *text.INVISIBLE, "noscript", "b")),
+    *(b"</body>", b"</html>", b"<html>"),
     *(b" ", b"  ", b"\n\t", b"\r", b"\x0b", b"\x0c", b"\x1f", b"\xc2\xa0", b"&nbsp;", b"\x00"),
     *(b"a", b"word", b"seven b", b"several words in a row ", "中文　字".encode(), "¡¢".encode()),
     *(b"\xff", b"\xc2", b"\xed\xa0\x80", b"&#xD800;", b"&#0;", b"&#12;", b"<!-- c -->", b"<?p?>"),
@@ -58,6 +59,14 @@ def test_it_reads_what_the_style_sheet_reads(compiled: ModuleType, pieces: list[
     assert root is not None
     found = compiled.visible(root, False) or compiled.visible(root, True)
     assert found == text.by_stylesheet(root)
+
+
+@needs_compiler
+def test_what_follows_the_end_of_the_document_is_read(compiled: ModuleType) -> None:
+    root = _parse(b"<p>a</body></html>\n<div>b</html> c <script>d</script></html><p>e")
+    assert root is not None
+    assert compiled.visible(root, False) == text.by_stylesheet(root) == "a b c e"
+    assert compiled.visible(root[0], False) == "a"
 
 
 LINKS = [

@@ -167,7 +167,13 @@ static PyObject *visible(PyObject *self, PyObject *const *arguments, Py_ssize_t 
         return NULL;
     struct text text = {NULL, 0, 0, 1};
     PyObject *result = NULL;
-    if (!walk(&text, element->_c_node, noscript))
+    /* What follows </html> is under further roots, beside the first. */
+    const xmlNode *root = element->_c_node;
+    int well = walk(&text, root, noscript);
+    if (root->parent != NULL && root->parent->type != XML_ELEMENT_NODE)
+        while (well && (root = root->next) != NULL)
+            well = walk(&text, root, noscript);
+    if (!well)
         PyErr_NoMemory();
     else
         result = PyUnicode_DecodeUTF8(text.length ? text.data : "",
