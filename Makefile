@@ -29,6 +29,7 @@ cluster-stop: setup  ## Stop them; their data stays
 	@./greencrawl store local --stop
 
 test: setup-dev packages  ## Run all tests; ARGS="…" goes to pytest
+	@sh .ci/setup requirements-dev.txt  # the compiler may be new
 	@$(PYTHON) -m pytest $(ARGS)
 
 test-cluster: setup-dev packages  ## Tests on five servers only; ARGS="…" goes to pytest

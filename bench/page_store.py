@@ -1,7 +1,7 @@
 """Where the other crawlers keep pages at the level "text and storage": SQLite, as ours does it.
 
 The same journal mode, the same durability (``synchronous = FULL``), a commit for 64 pages, body
-and text compressed by zstd at level 3. It keeps one row a page, where ours also journals the
+and text compressed by zstd at the same level. It keeps one row a page, where ours also journals the
 attempt and finds out what a page replaces.
 """
 
@@ -16,6 +16,8 @@ import zstandard
 from lxml import etree
 
 BATCH = 64
+LEVEL = 1
+"""Of zstd, that of ``store.rows``; importing it would make others' processes larger."""
 
 _TEXTS = etree.XPath(
     "//body//text()[not(parent::script or parent::style or parent::noscript)]", smart_strings=False
@@ -32,7 +34,7 @@ class PageStore:
 
     def __init__(self, path: str) -> None:
         self._rows: list[tuple[str | int | bytes, ...]] = []
-        self._compress = zstandard.ZstdCompressor(level=3).compress
+        self._compress = zstandard.ZstdCompressor(level=LEVEL).compress
         self._db = sqlite3.connect(path, isolation_level=None)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")

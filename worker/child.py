@@ -31,7 +31,7 @@ from schema.records import (
 )
 from schema.settings import Settings
 from store import Store, open_store
-from worker import retry
+from worker import heap, retry
 from worker.alone import Alone
 from worker.auth.basic import load
 from worker.auth.keeper import Keeper, Rooms
@@ -262,6 +262,7 @@ def _join(settings: Settings, store: Store) -> Frontier:
 def main(settings: Settings, number: int) -> int:
     """Body of ``python -m worker --child N``: returns the exit status."""
     faults.arm(settings.fault)
+    heap.settle()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a socket a session, and idle ones
     stopping = Event()

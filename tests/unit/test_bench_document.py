@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import zstandard
 
-from bench import document
+from bench import document, page_store
 from bench.nginx import Hit, rate, shirked
 from bench.page_store import BATCH, PageStore
 from bench.peers import cheaper, faster
 from bench.peers_rig import FULL, OURS, PLAIN, SCRAPY, Outcome
 from bench.record import PLOTS, Cell, Record, shown, spread
+from store import rows
 
 
 def hit(path: str, at: float = 0.0, host: str = "a", status: str = "200") -> Hit:
@@ -99,6 +100,10 @@ def test_the_store_of_the_others_keeps_whole_batches_and_the_rest(tmp_path: Path
     body, text, links = rows[-1]
     assert [zstandard.decompress(each) for each in (body, text)] == [b"body", b"text"]
     assert json.loads(links) == ["http://h/"]
+
+
+def test_all_pages_are_compressed_at_one_level() -> None:
+    assert page_store.LEVEL == rows.LEVEL
 
 
 def test_a_record_keeps_what_it_was_given_and_refuses_a_short_row(tmp_path: Path) -> None:

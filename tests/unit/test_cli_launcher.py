@@ -21,6 +21,9 @@ def checkout(tmp_path: Path) -> Path:
     for name in ("setup", "packages"):
         shutil.copy(ROOT / ".ci" / name, folder / ".ci")
     (folder / "requirements.txt").write_text("click==1\n")
+    (folder / "worker" / "extract").mkdir(parents=True)
+    for name in ("speedups.c", "text.py"):
+        shutil.copy(ROOT / "worker" / "extract" / name, folder / "worker" / "extract")
     return folder
 
 
@@ -105,6 +108,25 @@ def test_setup_that_pip_fails_is_not_taken_for_done(checkout: Path, tools: Path)
         done = run("sh", ".ci/setup", "requirements.txt", cwd=checkout, path=tools)
         assert done.returncode == 1
         assert "pip could not install requirements.txt" in done.stderr
+
+
+def test_setup_says_once_that_nothing_could_be_compiled(checkout: Path, tools: Path) -> None:
+    python = checkout / ".venv" / "bin" / "python"
+    script(checkout / ".venv" / "bin" / "pip", "exit 0")
+
+    def setup(compiling: str) -> str:
+        script(python, f'case "$*" in *compile) {compiling};; esac')
+        done = run("sh", ".ci/setup", "requirements.txt", cwd=checkout, path=tools)
+        assert done.returncode == 0
+        return done.stderr
+
+    assert "setup: no compiler" in setup("echo no compiler; exit 1")
+    assert setup("echo no compiler; exit 1") == ""
+    assert "setup: no headers" in setup("echo no headers; exit 1")
+    assert setup("exit 0") == ""  # there is one now
+    assert setup("echo compiled again; exit 1") == ""
+    (checkout / "worker" / "extract" / "speedups.c").write_text("changed")
+    assert "compiled again" in setup("echo compiled again; exit 1")
 
 
 def test_packages_without_root_are_named_on_one_line(checkout: Path, tools: Path) -> None:

@@ -1,0 +1,77 @@
+"""Compiles ``speedups.c``: ``python -m worker.extract.compile``, as ``make setup`` does.
+
+Without it, or without a compiler, pages are read in the same way, but slower.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import lxml
+
+from worker.extract import speedups
+from worker.extract.text import BLOCKS, INVISIBLE
+
+_SECONDS = 120
+
+
+def compile(folder: Path) -> str:
+    """Compile into ``folder``, in the place of what was made before; "" or why that failed."""
+    name = speedups.name_of(BLOCKS, INVISIBLE)
+    target = folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
+    headers = Path(str(lxml.__file__)).parent
+    command = [
+        *(os.environ.get("CC") or "cc").split(),
+        *("-O2", "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"),
+        f"-I{sysconfig.get_path('include')}",
+        *(f"-I{path}" for path in (headers, headers / "includes")),
+        f'-DMODULE="{name}"',
+        f"-DINIT=PyInit_{name}",
+        f"-DBLOCKS={_strings(BLOCKS)}",
+        f"-DINVISIBLE={_strings(INVISIBLE)}",
+    ]
+    try:
+        with tempfile.TemporaryDirectory(dir=folder) as made:
+            built = Path(made) / target.name
+            command += ["-o", str(built), str(speedups.SOURCE)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
+            if done.returncode:
+                return _first_error(done.stderr) or f"exit status {done.returncode}"
+            for old in folder.glob(f"{speedups.PREFIX}*"):
+                old.unlink()
+            built.replace(target)
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    return ""
+
+
+def _first_error(said: str) -> str:
+    lines = said.strip().splitlines()
+    return next((line for line in lines if "error" in line), lines[0] if lines else "")
+
+
+def _strings(names: Sequence[str]) -> str:
+    return ",".join(f'"{name}"' for name in names)
+
+
+def main() -> int:
+    """Compile for this Python; returns the exit status."""
+    problem = compile(Path(sysconfig.get_path("platlib")))
+    if problem:
+        print(
+            f"the part in C was not compiled ({problem}): all works without it, a tenth slower; "
+            "for it, install a compiler and Python's headers (apt-get install gcc python3-dev) "
+            "and run: make setup",
+            file=sys.stderr,
+        )
+    return 1 if problem else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

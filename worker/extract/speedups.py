@@ -1,0 +1,34 @@
+"""What ``worker.extract.compile`` made of ``speedups.c``, if it did.
+
+It lies in the environment of the Python that compiled it and is used where it fits: the source,
+the lists it was given and the release of lxml, whose structures it reads. It is named after a
+digest of these, so that one made of others is not even looked at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from lxml import etree
+
+SOURCE = Path(__file__).with_suffix(".c")
+PREFIX = "greencrawl_speedups_"
+
+
+def name_of(blocks: Sequence[str], hidden: Sequence[str]) -> str:
+    """Name of the module that is made of the source, these lists and this lxml."""
+    made_of = [SOURCE.read_text(), *blocks, "", *hidden, "", etree.__version__]
+    digest = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:12]
+    return PREFIX + digest
+
+
+def load(blocks: Sequence[str], hidden: Sequence[str]) -> ModuleType | None:
+    """The compiled module, None where there is none that fits."""
+    try:
+        return import_module(name_of(blocks, hidden))
+    except ImportError:
+        return None
