@@ -55,7 +55,7 @@ from schema.records import (
 )
 from schema.settings import load
 from worker import child
-from worker.connections import Connections
+from worker.connections import Connection, Connections
 from worker.crawls import context_of
 from worker.download import Downloader
 from worker.flights import Flights
@@ -87,7 +87,12 @@ def _guard(cls: type, *names: str) -> None:
         setattr(cls, name, guarded(getattr(cls, name)))
 
 
+def _wait_in_thread(_: Connection, watcher: Any, until: float) -> None:
+    watcher.wait(until)  # see ``bench.on_threads.Io``
+
+
 if MODEL == "threads":
+    setattr(Connection, "_wait", _wait_in_thread)  # noqa: B010 - mypy lets no method be replaced
     _guard(Connections, "take", "give", "_forget", "_drop")
     _guard(Sessions, "hold", "submitted", "settled", "fetched", "closed", "extended")
     _guard(Flights, "take", "free")

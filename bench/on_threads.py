@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import queue
+import select
 import socket
 import ssl
 import sys
@@ -103,6 +104,22 @@ class ThreadPool:
             done.set()
 
 
+class Io:
+    """What a connection waits for: its descriptor to become readable (1) or writable (2)."""
+
+    def __init__(self, descriptor: int, events: int) -> None:
+        self._poller = select.poll()
+        self._poller.register(descriptor, {1: select.POLLIN, 2: select.POLLOUT}[events])
+
+    def wait(self, until: float) -> None:
+        """Block the thread. Raises TimeoutError at ``until``, a value of the monotonic clock."""
+        if not self._poller.poll(max(0.0, until - time.monotonic()) * 1000):
+            raise TimeoutError
+
+    def close(self) -> None:
+        return
+
+
 def spawn(body: Callable[..., Any], *args: Any, **named: Any) -> Greenlet:
     started = Greenlet(body, *args, **named)
     started.start()
@@ -150,6 +167,7 @@ def install() -> None:
         wait=wait,
         killall=lambda many: None,
         getcurrent=threading.current_thread,
+        get_hub=lambda: types.SimpleNamespace(loop=types.SimpleNamespace(io=Io)),
     )
     sys.modules["gevent"].__path__ = []  # type: ignore[attr-defined]
     module(

@@ -18,8 +18,10 @@ from itertools import chain, groupby
 from operator import itemgetter
 
 import msgspec
+import zstandard
 
 from schema.records import Version
+from store.batches import marks, padded, parts, values
 from store.bodies import Place
 from store.rows import Codec, Row, digest_of, hash_body
 
@@ -118,10 +120,10 @@ def _states(db: sqlite3.Connection, pages: Sequence[Row]) -> dict[Key, Row]:
     """Of the pages that are there: what ``rows.PAGE`` has of them, and the bytes in the row."""
     found: dict[Key, Row] = {}
     for crawl, some in groupby(pages, key=itemgetter(CRAWL)):
-        numbers = [row[FINGERPRINT] for row in some]
+        numbers = padded([row[FINGERPRINT] for row in some])
         sql = (
             "SELECT crawl, fingerprint, fetched_ms, status, body_bytes, content, length(body) "
-            f"FROM pages WHERE crawl = ? AND fingerprint IN ({_marks(len(numbers))})"
+            f"FROM pages WHERE crawl = ? AND fingerprint IN ({marks(len(numbers))})"
         )
         for row in db.execute(sql, (crawl, *numbers)).fetchall():
             found[row[:2]] = row
@@ -139,12 +141,13 @@ def _version(db: sqlite3.Connection, codec: Codec, state: Row) -> Row:
 
 def put_versions(db: sqlite3.Connection, versions: Sequence[Row]) -> None:
     """Keep versions; those that are there stay as they are."""
-    values = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(versions))
-    db.execute(
-        "INSERT INTO versions (crawl, fingerprint, fetched_ms, status, body_bytes, digest) "
-        f"VALUES {values} ON CONFLICT DO NOTHING",
-        list(chain.from_iterable(versions)),
-    )
+    columns = "crawl, fingerprint, fetched_ms, status, body_bytes, digest"
+    for some in parts(versions):
+        db.execute(
+            f"INSERT INTO versions ({columns}) VALUES {values(columns, len(some))} "
+            "ON CONFLICT DO NOTHING",
+            list(chain.from_iterable(some)),
+        )
 
 
 def history(
@@ -178,11 +181,11 @@ def _rows(db: sqlite3.Connection, bodies: Iterable[Known]) -> Iterator[Row]:
     """(body, row of its content, file, offset, length) of those that are kept."""
     for crawl, group in groupby(sorted(bodies), key=itemgetter(0)):
         digests = [digest for _, digest in group]
-        for start in range(0, len(digests), 500):
-            some = digests[start : start + 500]
+        for start in range(0, len(digests), 512):
+            some = padded(digests[start : start + 512])
             sql = (
                 "SELECT digest, content, file, offset, length FROM bodies "
-                f"WHERE crawl = ? AND digest IN ({_marks(len(some))})"
+                f"WHERE crawl = ? AND digest IN ({marks(len(some))})"
             )
             for digest, *place in db.execute(sql, (crawl, *some)).fetchall():
                 yield ((crawl, digest), *place)
@@ -201,8 +204,9 @@ def count(
         _insert(db, new, blobs)
     for crawl, group in groupby(sorted(kept), key=itemgetter(0)):
         digests = [digest for _, digest in group]
-        changes = chain.from_iterable((digest, uses[crawl, digest]) for digest in digests)
-        db.execute(_uses_sql(len(digests)), [*changes, crawl])
+        for some in parts(digests):
+            changes = chain.from_iterable((digest, uses[crawl, digest]) for digest in some)
+            db.execute(_uses_sql(len(some)), [*changes, crawl])
         _drop(db, crawl, [digest for digest in digests if uses[crawl, digest] < 0])
     return {body for body, _ in new}
 
@@ -214,7 +218,7 @@ def without_bodies(
     blobs: Mapping[Known, Blob],
     brought: Set[Known],
 ) -> list[Row]:
-    """Rows as they are beside bodies, which are there by now: ``brought`` out of ``blobs``.
+    """Rows without the last column, for the bodies are there by now: ``brought`` out of ``blobs``.
 
     A body that was there, or that several of the pages have, has the text of one of them in its
     frame: where another page's text is not the same (another character set or hook), it gets a
@@ -223,10 +227,10 @@ def without_bodies(
     kept = {body: blobs[body] for body in brought}
     found = {(row[CRAWL], row[CONTENT]) for row in pages if isinstance(row[TEXT], int)} - brought
     for crawl, group in groupby(sorted(found), key=itemgetter(0)):
-        digests = [digest for _, digest in group]
+        digests = padded([digest for _, digest in group])
         sql = (
             "SELECT digest, contents.body FROM bodies JOIN contents ON contents.id = content "
-            f"WHERE crawl = ? AND digest IN ({_marks(len(digests))})"
+            f"WHERE crawl = ? AND digest IN ({marks(len(digests))})"
         )
         for digest, blob in db.execute(sql, (crawl, *digests)).fetchall():
             kept[crawl, digest] = blob
@@ -237,7 +241,7 @@ def without_bodies(
             theirs = kept.get((row[CRAWL], row[CONTENT]))
             if theirs is not mine and not _same(codec, theirs, mine):
                 text = codec.pack(codec.unpack(mine)[:text])
-        result.append((*row[:TEXT], text, b""))
+        result.append((*row[:TEXT], text))
     return result
 
 
@@ -245,14 +249,18 @@ def _same(codec: Codec, theirs: Blob | None, mine: bytes) -> bool:
     """Whether the frame that is kept, if it is kept here, holds the same as a page's own."""
     if theirs is None or isinstance(theirs, Place):
         return False
-    return bytes(theirs) == bytes(mine) or codec.unpack(theirs) == codec.unpack(mine)
+    if bytes(theirs) == bytes(mine):
+        return True
+    try:
+        return codec.unpack(theirs) == codec.unpack(mine)
+    except zstandard.ZstdError:  # theirs is damaged: no reason to refuse what travels with mine
+        return False
 
 
-@lru_cache(maxsize=256)
-def _uses_sql(rows: int) -> str:
-    values = ", ".join(["(?, ?)"] * rows)
+@lru_cache
+def _uses_sql(count: int) -> str:
     return (
-        f"WITH change (digest, number) AS (VALUES {values}) "
+        f"WITH change (digest, number) AS (VALUES {values('digest, number', count)}) "
         "UPDATE bodies SET uses = uses + change.number FROM change "
         "WHERE bodies.crawl = ? AND bodies.digest = change.digest"
     )
@@ -263,36 +271,34 @@ def _insert(
 ) -> None:
     (last,) = db.execute("SELECT max(id) FROM contents").fetchone()
     number = last or 0
-    contents: list[object] = []
-    bodies: list[object] = []
+    contents: list[Row] = []
+    here: list[Row] = []
+    in_files: list[Row] = []
     for body, uses in new:
         blob = blobs.get(body)
         if blob is None:
             raise Vanished
         if isinstance(blob, Place):
-            bodies += (*body, uses, None, *blob)
+            in_files.append((*body, uses, *blob))
         else:
             number += 1
-            contents += (number, blob)
-            bodies += (*body, uses, number, None, None, None)
-    if contents:
-        values = ", ".join(["(?, ?)"] * (len(contents) // 2))
-        db.execute(f"INSERT INTO contents (id, body) VALUES {values}", contents)
-    db.execute(_bodies_sql(len(new)), bodies)
+            contents.append((number, blob))
+            here.append((*body, uses, number))
+    for table, columns, found in (
+        ("contents", "id, body", contents),
+        ("bodies", "crawl, digest, uses, content", here),
+        ("bodies", "crawl, digest, uses, file, offset, length", in_files),
+    ):
+        for some in parts(found):
+            sql = f"INSERT INTO {table} ({columns}) VALUES {values(columns, len(some))}"
+            db.execute(sql, list(chain.from_iterable(some)))
 
 
-@lru_cache(maxsize=256)
-def _bodies_sql(rows: int) -> str:
-    values = ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * rows)
-    return (
-        "INSERT INTO bodies (crawl, digest, uses, content, file, offset, length) VALUES " + values
-    )
-
-
-def _drop(db: sqlite3.Connection, crawl: int, digests: Sequence[bytes]) -> None:
+def _drop(db: sqlite3.Connection, crawl: int, digests: list[bytes]) -> None:
     """Remove those of a crawl's bodies that no page has any more."""
     if digests:
-        some = f"FROM bodies WHERE crawl = ? AND digest IN ({_marks(len(digests))}) AND uses <= 0"
+        digests = padded(digests)
+        some = f"FROM bodies WHERE crawl = ? AND digest IN ({marks(len(digests))}) AND uses <= 0"
         db.execute(f"DELETE FROM contents WHERE id IN (SELECT content {some})", (crawl, *digests))
         db.execute(f"DELETE {some}", (crawl, *digests))
 
@@ -307,8 +313,3 @@ def purge(db: sqlite3.Connection, crawl: int, rows: int) -> int:
     )
     db.executemany("DELETE FROM bodies WHERE crawl = ? AND digest = ?", [row[:2] for row in found])
     return len(found)
-
-
-@lru_cache(maxsize=1024)
-def _marks(count: int) -> str:
-    return ", ".join("?" * count)

@@ -41,7 +41,7 @@ ATTEMPT = (
 FINAL = "crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail"
 FINAL_READ = "id, crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail"
 
-_MAX = 2**63 - 1
+_MIN, _MAX = -(2**63), 2**63 - 1
 _COMPRESS_TOGETHER = 8 * 1024 * 1024  # bytes of input whose compressed copies exist at one time
 
 
@@ -87,7 +87,7 @@ def json_text(value: Mapping[str, Any], url: str) -> str:
 
 def bounded(number: int) -> int:
     """``number`` cut to what a 64-bit column can hold."""
-    return min(max(number, -_MAX - 1), _MAX)
+    return number if _MIN <= number <= _MAX else min(max(number, _MIN), _MAX)
 
 
 def digest_of(content: bytes | int | str) -> bytes:
@@ -185,7 +185,7 @@ class Codec:
         return [
             (
                 page.crawl, page.fingerprint, bounded(page.fetched_ms), bounded(page.elapsed_ms),
-                bounded(page.status), bounded(page.depth), len(page.body), page.truncated,
+                bounded(page.status), bounded(page.depth), len(page.body), int(page.truncated),
                 page.digest or hash_body(page.body), clean(page.url),
                 None if page.final_url == page.url else clean(page.final_url),
                 clean(page.language), clean(page.encoding), clean(page.title),
@@ -199,20 +199,20 @@ class Codec:
     def page(self, row: Sequence[Any], frame: bytes | None = None, *, body: bool) -> StoredPage:
         """The page of a row of :data:`PAGE_READ`; ``frame`` has its body, if it is wanted.
 
-        It also has the text of a row that tells only its length, and where it is lost the page
-        comes without.
+        It also has the text of a row that tells only its length, and where it is lost or damaged
+        the page comes without.
         """
         (
             _, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated,
             content, url, final_url, language, encoding, title, headers, fields, links, text,
         ) = row  # fmt: skip
-        plain = self.unpack(frame) if body and frame else b""
+        plain = self._held(frame) if body and frame else b""
         if not isinstance(text, int):
             words = self.unpack(text)
         elif body:
             words = plain[:text]
         else:
-            words = self._stream(frame or b"").read(text)
+            words = self._held(frame, text) if frame else b""
         plain = plain[-body_bytes:]
         return StoredPage(
             crawl=crawl,
@@ -228,13 +228,21 @@ class Codec:
             body_bytes=body_bytes,
             truncated=bool(truncated),
             title=title,
-            text=words.decode(),
+            text=words.decode(errors="replace"),
             language=language,
             encoding=encoding,
             fields=None if fields is None else wire.from_json(fields, dict[str, Any]),
             digest=digest_of(content) or hash_body(plain),
             links=self.links(links),
         )
+
+    def _held(self, frame: bytes, first: int | None = None) -> bytes:
+        """What a frame holds, or its ``first`` bytes; b"" where it is damaged before their end."""
+        try:
+            found = self.unpack(frame) if first is None else self._stream(frame).read(first)
+        except zstandard.ZstdError:
+            return b""
+        return found if first in (None, len(found)) else b""
 
     def links(self, blob: bytes) -> list[Admission]:
         """The links of a blob."""
@@ -331,7 +339,7 @@ def prepare(codec: Codec, work: Commit, *, bodies: bool = True, together: bool =
     """
     records: list[StoredPage | Attempt | Final] = [*work.pages, *work.attempts, *work.finals]
     for record in records:
-        if not -_MAX - 1 <= record.fingerprint <= _MAX:
+        if not _MIN <= record.fingerprint <= _MAX:
             raise Unstorable(record.url, "a fingerprint is a signed 64-bit integer")
     return Prepared(
         pages=codec.page_rows(work.pages, bodies=bodies, together=together),

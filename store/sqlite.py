@@ -401,7 +401,7 @@ class SqliteStore:
             place, read = Place(file, offset, length), self._bodies.read
             page.body = lane.run(lambda _: read(place))
         elif size and not page.body:
-            raise BodyAway(page.url, "the store does not have it")
+            raise BodyAway(page.url, "the store does not have it, or damaged")
         return page
 
     def history(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Version]:

@@ -441,13 +441,22 @@ class Pipeline:
     # -- rows
 
     def _row(self, visit: Visit, task: Task, fetched: Fetched) -> StoredPage:
+        """The page but for what is read in it, without headers that hold secrets.
+
+        Those are cookies, and a target that may hold a password: where a redirect leads is in
+        ``final_url`` all the same.
+        """
+        headers = dict(fetched.headers)
+        headers.pop("set-cookie", None)
+        if "@" in headers.get("location", ""):
+            del headers["location"]
         return StoredPage(
             crawl=visit.context.crawl.id,
             fingerprint=self._frontier.fingerprint(task.url),
             url=task.url,
             final_url=task.url,
             status=fetched.status,
-            headers={k: v for k, v in fetched.headers.items() if not _secret(k, v)},
+            headers=headers,
             fetched_ms=fetched.fetched_ms,
             elapsed_ms=fetched.elapsed_ms,
             depth=task.depth,
@@ -479,14 +488,6 @@ def _suspect(visit: Visit, task: Task) -> Suspect:
         task.level,
         task.errors,
     )
-
-
-def _secret(name: str, value: str) -> bool:
-    """Whether a header is not to be stored: cookies, and a target that may hold a password.
-
-    Where a redirect leads is in ``final_url`` all the same.
-    """
-    return name == "set-cookie" or (name == "location" and "@" in value)
 
 
 def is_text(fetched: Fetched) -> bool:

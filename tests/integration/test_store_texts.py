@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +14,11 @@ import zstandard
 from schema.records import Commit, CrawlOptions, StoredPage
 from store.base import Detail
 from store.errors import BodyAway
+from store.exporting import Wanted, export
+from store.formats import Jsonl
 from store.sqlite import SqliteStore
-from tests.support.store_records import links, page
+from tests.support.body_uses import check_uses
+from tests.support.store_records import attempt, final, links, page
 
 BODY = b"<p>many words, and some more of them</p>" * 40
 TEXT = "many words, and some more of them " * 40
@@ -143,6 +148,22 @@ def test_a_frame_of_other_settings_of_the_compressor_is_shared_all_the_same(
     assert texts(store, crawl) == {1: TEXT, 2: TEXT}
 
 
+def test_commits_of_every_size_are_written_whole(store: SqliteStore, crawl: int) -> None:
+    number = 0
+    for size in [*range(1, 20), 63, 64, 65, 130]:
+        numbers = range(number, number + size)
+        pages = [page(crawl, n, body=b"%d" % n, text=str(n)) for n in numbers]
+        tries = [attempt(crawl, n) for n in numbers]
+        store.commit(Commit(pages, tries, [final(crawl, -n - 1) for n in numbers]))
+        store.commit(Commit([page(crawl, n, 2000, body=b"%d" % n, text=str(n)) for n in numbers]))
+        number += size
+    assert texts(store, crawl) == {n: str(n) for n in range(number)}
+    assert bodies(store, crawl) == {n: b"%d" % n for n in range(number)}
+    counts = store.counts(crawl)
+    assert (counts["pages"], counts["attempts"], counts["dead"]) == (number,) * 3
+    check_uses(store, crawl)
+
+
 def test_crawls_share_no_frames(store: SqliteStore, crawl: int) -> None:
     other = store.put_crawl("other", CrawlOptions(), []).id
     store.commit(Commit([page(crawl, 1, body=BODY, text=TEXT), page(other, 1, body=BODY, text="")]))
@@ -179,5 +200,55 @@ def test_the_text_of_a_large_page_is_read_without_the_rest_of_its_frame(
     stored = store.page(crawl, 1, detail="text")
     assert stored is not None
     assert (stored.text, stored.body_bytes) == (TEXT, 5_000_000)
-    with pytest.raises(zstandard.ZstdError):
+    with pytest.raises(BodyAway, match="damaged"):
         store.page(crawl, 1)
+
+
+def damage(store: SqliteStore) -> None:
+    """Make every frame unreadable, as a bad sector does."""
+    db = sqlite3.connect(store.path)
+    assert db.execute("UPDATE contents SET body = zeroblob(length(body))").rowcount > 0
+    db.commit()
+    db.close()
+
+
+def test_a_damaged_frame_fails_no_commit_of_a_page_with_that_body(
+    store: SqliteStore, crawl: int
+) -> None:
+    store.commit(Commit([page(crawl, 1, body=BODY, text=TEXT)]))
+    damage(store)
+    again = page(crawl, 1, 2000, body=BODY, text=TEXT)
+    store.commit(Commit([again, page(crawl, 2, body=BODY, text=TEXT), page(crawl, 3, text=OTHER)]))
+    found = {one.fingerprint: one.text for _, one in store.pages(crawl, detail="text")}
+    assert found == {1: TEXT, 2: TEXT, 3: OTHER}
+
+
+def test_pages_whose_frames_are_damaged_hold_up_neither_lists_nor_exports(
+    store: SqliteStore, crawl: int
+) -> None:
+    found = links("http://example.org/2")
+    store.commit(Commit([page(crawl, 1, body=BODY, text=TEXT, links=found)]))
+    damage(store)
+    store.commit(Commit([page(crawl, 2, body=b"2", text=OTHER)]))
+    listed = {one.fingerprint: one for _, one in store.pages(crawl, detail="text")}
+    assert {number: one.text for number, one in listed.items()} == {1: "", 2: OTHER}
+    assert listed[1].links == found
+    with pytest.raises(BodyAway, match=r"damaged.*http://example\.org/1"):
+        store.page(crawl, 1)
+
+    out = io.BytesIO()
+    position = export(store, Wanted(crawl=store.crawl(crawl)), Jsonl(bodies=True), out)
+    assert (position.pages, position.no_body) == (2, 1)
+    assert [json.loads(line)["text"] for line in out.getvalue().splitlines()] == ["", OTHER]
+
+
+def test_no_part_of_a_text_is_taken_for_all_of_it(store: SqliteStore, crawl: int) -> None:
+    text = "".join(map(str, range(60_000)))
+    store.commit(Commit([page(crawl, 1, body=BODY, text=text)]))
+    db = sqlite3.connect(store.path)
+    db.execute("UPDATE contents SET body = substr(body, 1, length(body) * 9 / 10)")
+    db.commit()
+    db.close()
+    stored = store.page(crawl, 1, detail="text")
+    assert stored is not None
+    assert stored.text == ""

@@ -357,6 +357,23 @@ def test_unreachable_robots_disallow_all_for_now(world: World, answer: Fetched |
     assert not world.stores.robots
 
 
+def test_sessions_that_begin_together_take_turns_at_the_shared_cache(world: World) -> None:
+    asking: list[int] = [0]
+
+    class Slow(Stores):
+        def robots_get(self, origin: str) -> bytes | None:
+            asking.append(asking[-1] + 1)
+            gevent.sleep(0.001)
+            asking.append(asking[-1] - 1)
+            return b""
+
+    gate = RobotsGate(Slow(world.stores.crawl_))
+    many = [gevent.spawn(gate._known, f"http://h{n}") for n in range(100)]
+    gevent.joinall(many, timeout=10, raise_error=True)
+    assert len(asking) == 201
+    assert max(asking) == 16
+
+
 @pytest.mark.parametrize("code", [401, 403, 404, 410])
 def test_absent_robots_allow_everything(world: World, code: int) -> None:
     world.site.answers["http://h/robots.txt"] = status(code)
