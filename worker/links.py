@@ -40,7 +40,7 @@ class Checker:
         self._verdicts: dict[str, bool] = {}
         # Most crawls; then a page's host answers for nearly all of its links.
         self._by_host = rules.scope != "prefix" and not (
-            rules.include or rules.exclude or rules.skips
+            rules.include.texts or rules.exclude.texts or rules.skips
         )
 
     def check(self, page: Page, links: Sequence[Link], depth: int) -> list[Admission]:

@@ -96,6 +96,24 @@ def test_links_are_followed_without_being_made() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("options", "asked_alone"),
+    [
+        ({}, ["http://elsewhere/"]),
+        ({"scope": "prefix"}, ["http://h/dir/a", "http://elsewhere/"]),
+        ({"include": ("a",)}, ["http://h/dir/a", "http://elsewhere/"]),
+        ({"exclude": ("b",)}, ["http://h/dir/a", "http://elsewhere/"]),
+    ],
+)
+def test_host_answers_for_its_links_where_scope_asks_for_no_more(
+    options: dict[str, object], asked_alone: list[str]
+) -> None:
+    ours, found = checker(**options), page(base="http://h/dir/page")
+    references = ["a", "http://elsewhere/"]
+    assert urls(ours.follow(found, references, [None] * 2, 0)) == ["http://h/dir/a"]
+    assert list(ours._verdicts) == asked_alone
+
+
 def test_links_of_a_page_whose_base_is_out_of_scope_are_asked_one_by_one() -> None:
     found = page(base="http://elsewhere/")
     assert urls(checker().follow(found, ["a", "http://h/a"], [None] * 2, 0)) == ["http://h/a"]
