@@ -284,9 +284,9 @@ def beside_the_source(found: dict[str, Any]) -> str:
         f"Beside source A. Memory: a request under way takes {shown(greenlets)} KB with greenlets"
         f" and {shown(threads)} KB with threads, the pages in hand and what the process remembers"
         f" of them included. Overhead: its curves part from {SOURCE_PARTING} units on; here"
-        f" greenlets are ahead by more than {AHEAD * 100:g} % of the time {_from(plain)}, and with a"
-        f" page read {_from(read)}: {later}. Network: its greenlets brought {SOURCE_MORE} % more data"
-        f" over such a link; here it is {more:+.1f} %: {link}."
+        f" greenlets are ahead by more than {AHEAD * 100:g} % of the time {_from(plain)}, and with"
+        f" a page read {_from(read)}: {later}. Network: its greenlets brought {SOURCE_MORE} % more"
+        f" data over such a link; here it is {more:+.1f} %: {link}."
     )
 
 

@@ -54,7 +54,7 @@ FRESH, ALL_FRESH = 2, 40
 BUSIEST = 0.01
 """The latency in seconds at which CPU is scarce, not sessions."""
 REST_SECONDS = 120.0
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 30.0
 NODE_SESSIONS = 20
 NODE_LATENCY = 1.0
 PARTS = ("worker", "broker", "redis", "server")
@@ -94,7 +94,7 @@ def grid(short: bool) -> list[Point]:
 
 def nodes(short: bool) -> list[int]:
     """Worker processes of the straight line."""
-    return [1, 2, 3] if short else [1, 2, 3, 4, 6]
+    return [1, 2, 3] if short else [1, 2, 4, 6]
 
 
 class Host:
@@ -181,7 +181,7 @@ def measure(short: bool) -> dict[str, Any]:
     of a crawl whose hosts have a page each.
     """
     lengths = Lengths(1.5, 3.0, 1) if short else Lengths(2.0, 4.0, 3)
-    patience = Patience(PATIENCE_SECONDS / 4 if short else PATIENCE_SECONDS)
+    patience = Patience(PATIENCE_SECONDS / 3 if short else PATIENCE_SECONDS)
     found: dict[Point, list[dict[str, Any]]] = {point: [] for point in grid(short)}
     straight: dict[int, list[dict[str, Any]]] = {count: [] for count in nodes(short)}
     with tempfile.TemporaryDirectory() as name:

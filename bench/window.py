@@ -82,6 +82,6 @@ def unquiet(windows: list[dict[str, Any]]) -> str:
         return ""
     return (
         f"The machine was not quiet: in {len(loud)} of {len(windows)} measurements other processes"
-        f" took up to {max(loud):.1f} cores. They cost more than the cores they take, since caches"
-        " are shared: these figures are lower than they should be."
+        f" took up to {max(loud):.1f} cores, so these figures count for nothing: rates are lower,"
+        " CPU a page is higher, and shares of one another may be off either way."
     )
