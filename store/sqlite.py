@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from schema import wire
 from schema.clock import epoch_ms
+from schema.log import logger
 from schema.records import (
     Admission,
     Attempt,
@@ -47,6 +48,8 @@ from store.grouped import Grouped
 from store.listing import CHUNK_ROWS
 from store.rows import Codec, Row
 from store.sqlite_upgrade import prepare, refuse_early
+
+told = logger("store")
 
 T = TypeVar("T")
 
@@ -392,7 +395,10 @@ class SqliteStore:
             return self._codec.page(row, body=False)
         if detail == "text":
             *columns, content = row
-            return self._codec.page(columns, content, body=False)
+            page = self._codec.page(columns, content, body=False)
+            if isinstance(columns[-1], int) and not page.text:
+                told.warning("text lost", url=page.url, reason="frame missing or damaged")
+            return page
         *columns, size, inline, content, file, offset, length = row
         page = self._codec.page(columns, inline or content, body=True)
         if file is not None:

@@ -224,7 +224,7 @@ def test_a_damaged_frame_fails_no_commit_of_a_page_with_that_body(
 
 
 def test_pages_whose_frames_are_damaged_hold_up_neither_lists_nor_exports(
-    store: SqliteStore, crawl: int
+    store: SqliteStore, crawl: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = links("http://example.org/2")
     store.commit(Commit([page(crawl, 1, body=BODY, text=TEXT, links=found)]))
@@ -233,6 +233,10 @@ def test_pages_whose_frames_are_damaged_hold_up_neither_lists_nor_exports(
     listed = {one.fingerprint: one for _, one in store.pages(crawl, detail="text")}
     assert {number: one.text for number, one in listed.items()} == {1: "", 2: OTHER}
     assert listed[1].links == found
+    told = capsys.readouterr().err
+    assert "text lost" in told
+    assert "http://example.org/1" in told
+    assert "http://example.org/2" not in told
     with pytest.raises(BodyAway, match=r"damaged.*http://example\.org/1"):
         store.page(crawl, 1)
 
