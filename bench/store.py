@@ -38,7 +38,7 @@ from schema import wire
 from schema.records import Admission, Attempt, Commit, CrawlOptions, StoredPage
 from schema.urls import host_of
 from store.connection import Lane, transaction
-from store.rows import ATTEMPT, PAGE, Codec, plain_links
+from store.rows import ATTEMPT, PAGE, Codec
 from store.sqlite import SqliteStore
 from store.sqlite_upgrade import prepare
 
@@ -141,7 +141,7 @@ def run_bare(folder: Path, batches: Batches) -> None:
             1, page.crawl, page.fingerprint, page.fetched_ms, page.elapsed_ms, page.status,
             page.depth, len(page.body), page.truncated, page.digest, page.url, None,
             page.language, page.encoding, page.title, wire.to_json(page.headers).decode(), None,
-            codec.pack(plain_links(page.links)), len(page.text.encode()), b"",
+            codec.pack_links(page.links), len(page.text.encode()), b"",
         )  # fmt: skip
 
     def tried(one: Attempt) -> tuple[object, ...]:
