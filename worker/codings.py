@@ -47,7 +47,9 @@ def decode(data: bytes, header: str, cap: int, *, complete: bool = True) -> Deco
     and the result is marked as truncated. In between stacked codings at most ``cap`` plus an
     eighth plus 64 KiB are kept, more than any coding adds to what it cannot compress.
     """
-    codings = codings_of(header) if header else []
+    if not header:
+        return Decoded(data[:cap], not complete or len(data) > cap)
+    codings = codings_of(header)
     if len(codings) > MAX_STACKED:
         return Decoded(b"", error=f"{len(codings)} stacked content-encodings")
     cut = not complete

@@ -42,7 +42,7 @@ class Origin(NamedTuple):
 class Connection:
     """A connected socket (inside TLS for https), bound to one origin and one judged address.
 
-    :meth:`send` and :meth:`receive` wait for the peer, but not beyond ``until``, a value of
+    :meth:`ask` and :meth:`receive` wait for the peer, but not beyond ``until``, a value of
     ``clock``. The socket itself does not block: gevent's methods would set up a time-out for every
     single wait. Here one timer outlives the waits, and only when it rings is it asked whether the
     wait under way has more time. For one greenlet at a time.
@@ -100,8 +100,11 @@ class Connection:
         """
         return bool(self._poller.poll(0))
 
-    def send(self, data: bytes, until: float) -> None:
-        """Send all of ``data``. Raises TimeoutError, or OSError when the connection is lost."""
+    def ask(self, data: bytes, until: float) -> None:
+        """Send all of ``data`` and wait until there is something to receive.
+
+        Raises TimeoutError, or OSError when the connection is lost.
+        """
         left: bytes | memoryview = data
         while True:
             try:
@@ -112,12 +115,9 @@ class Connection:
                 self._wait(self._readable, until)
             else:
                 if sent == len(left):
-                    return
+                    break
                 left = memoryview(left)[sent:]
-
-    def await_data(self, until: float) -> None:
-        """Wait until there is something to receive. Raises TimeoutError."""
-        self._wait(self._readable, until)
+        self._wait(self._readable, until)  # to try first would cost a system call and an error
 
     def receive(self, until: float) -> bytes:
         """At most 64 KiB of what has come, once there is any; ``b""`` when the peer has closed.
@@ -208,8 +208,10 @@ class Connections:
         for address in addresses:
             waiting = self._by_place.get((origin, address))
             while waiting:
-                connection = waiting[-1]  # the one used last is the least likely to be dead
-                self._forget(connection)
+                connection = waiting.pop()  # the one used last is the least likely to be dead
+                if not waiting:
+                    del self._by_place[connection.place]
+                del self._by_age[connection]
                 too_old = self._clock() - connection.idle_since > self._idle_seconds
                 if not too_old and not connection.stale():
                     return connection
@@ -294,15 +296,12 @@ class Connections:
             self._drop_all()  # idle connections are the first to go when descriptors run out
             return socket.socket(family, socket.SOCK_STREAM)
 
-    def _forget(self, connection: Connection) -> None:
+    def _drop(self, connection: Connection) -> None:
         waiting = self._by_place[connection.place]
         waiting.remove(connection)
         if not waiting:
             del self._by_place[connection.place]
         del self._by_age[connection]
-
-    def _drop(self, connection: Connection) -> None:
-        self._forget(connection)
         connection.close()
 
     def _drop_all(self) -> None:

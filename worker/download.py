@@ -55,7 +55,6 @@ class _Request(NamedTuple):
     max_body_bytes: int
     until: float
     deadline: float
-    bodiless: bool
 
 
 class Downloader:
@@ -128,9 +127,14 @@ class Downloader:
         if isinstance(connection, Failure):
             return connection
         message = request_head(target, origin.authority, fields, method, len(body)) + body
-        bodiless = method == "HEAD"
-        request = _Request(url, message, max_body_bytes, until, deadline, bodiless)
-        return self._exchange(connection, request)
+        request = _Request(url, message, max_body_bytes, until, deadline)
+        answer = Answer(bodiless=method == "HEAD")
+        sent_ms, sent = epoch_ms(), self._clock()
+        failure = self._exchange(connection, request, answer)
+        if failure is None or _status_is_the_answer(answer):
+            took_ms = round((self._clock() - sent) * 1000)
+            return _fetched(request, answer, connection.address, sent_ms, took_ms)
+        return failure
 
     @property
     def idle_connections(self) -> int:
@@ -142,32 +146,18 @@ class Downloader:
         self._connections.close()
         self._resolver.close()
 
-    def _exchange(self, connection: Connection, request: _Request) -> Fetched | Failure:
-        """Send and read on an open connection; keep it if the answer ended cleanly."""
-        answer = Answer(bodiless=request.bodiless)
-        reusable = False
-        try:
-            sent_ms, sent = epoch_ms(), self._clock()
-            failure = self._send_and_read(connection, request, answer)
-            reusable = failure is None and answer.reusable
-        finally:
-            if reusable:
-                self._connections.give(connection)
-            else:
-                connection.close()
-        if failure is None or _status_is_the_answer(answer):
-            took_ms = round((self._clock() - sent) * 1000)
-            return _fetched(request, answer, connection.address, sent_ms, took_ms)
-        return failure
-
-    def _send_and_read(
+    def _exchange(
         self, connection: Connection, request: _Request, answer: Answer
     ) -> Failure | None:
+        """Send and read on an open connection; keep it if the answer ended cleanly."""
+        reusable = False
         try:
             if self._clock() >= request.deadline:
                 raise LeaseExpired(f"the lease ended before {request.url} was asked for")
-            connection.send(request.message, request.until)
-            return self._read(connection, request, answer)
+            connection.ask(request.message, request.until)
+            failure = self._read(connection, request, answer)
+            reusable = failure is None and answer.reusable
+            return failure
         except TimeoutError:
             detail = f"no complete answer within {self._request_seconds:g} s"
             return Failure(FailureKind.TIMEOUT, detail, code=answer.status)
@@ -175,22 +165,26 @@ class Downloader:
             return Failure(FailureKind.TLS, error.reason or str(error), code=answer.status)
         except OSError as error:
             return Failure(FailureKind.RESET, error.strerror or str(error), code=answer.status)
+        finally:
+            if reusable:
+                self._connections.give(connection)
+            else:
+                connection.close()
 
     def _read(self, connection: Connection, request: _Request, answer: Answer) -> Failure | None:
         """Read until the answer is complete, its cap is reached, or it breaks.
 
         Raises TimeoutError when the request's time is over, OSError when the connection is lost.
         """
-        connection.await_data(request.until)  # to try before would cost a system call and an error
         reads = 0
-        while not answer.complete:
-            if self._clock() >= request.until:
-                raise TimeoutError
+        while self._clock() < request.until:
             data = connection.receive(request.until)
             answer.take(data)
             if answer.violation:
                 return Failure(FailureKind.PROTOCOL, answer.violation, code=answer.status)
-            if not data and not answer.complete:
+            if answer.complete:
+                return None
+            if not data:
                 detail = f"closed after {answer.received} bytes, before the end of the answer"
                 return Failure(FailureKind.RESET, detail, code=answer.status)
             if answer.head_done and _beyond_cap(answer, request.max_body_bytes):
@@ -201,7 +195,7 @@ class Downloader:
                 # would keep the whole process to itself. sleep(0) would let other greenlets run,
                 # but no timer and no socket become ready.
                 gevent.sleep(_YIELD_SECONDS)
-        return None
+        raise TimeoutError
 
 
 def _beyond_cap(answer: Answer, max_body_bytes: int) -> bool:

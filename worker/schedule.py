@@ -57,17 +57,13 @@ class Pace:
     """
 
     def __init__(self, delay: float, floor: float, *, clock: Clock = monotonic) -> None:
-        self._floor = floor
+        self.floor = floor
+        """What the delay never goes under, robots.txt's crawl-delay included."""
         self._robots_delay = 0.0
         self._delay = max(delay, floor)
         self._latency = 0.0
         self._clock = clock
         self._ended: float | None = None
-
-    @property
-    def floor(self) -> float:
-        """What the delay never goes under, robots.txt's crawl-delay included."""
-        return max(self._floor, self._robots_delay)
 
     @property
     def delay(self) -> float:
@@ -85,6 +81,7 @@ class Pace:
         The longest counts: http and https of one host have files of their own.
         """
         self._robots_delay = max(self._robots_delay, min(seconds, MAX_ROBOTS_DELAY))
+        self.floor = max(self.floor, self._robots_delay)
 
     def wait_seconds(self) -> float:
         """Seconds until a request may start; 0 when it may start now.
@@ -98,11 +95,14 @@ class Pace:
 
     def note(self, answer: Fetched | Failure) -> None:
         """A request has just ended like this. Call it for every request, whatever it was for."""
-        if isinstance(answer, Failure) and answer.kind in _UNTOUCHED:
+        if isinstance(answer, Fetched):
+            strained = answer.status >= 500 or answer.status in _SLOW_DOWN
+        elif answer.kind in _UNTOUCHED:
             return
+        else:
+            strained = answer.kind in _STRAINED
         self._ended = self._clock()
-        if _strained(answer):
-            # Never under the floor, which may lie beyond what adapting alone may reach.
+        if strained:  # never under the floor, which may lie beyond what adapting alone may reach
             self._delay = min(max(FIRST_PENALTY, 2 * self.delay), MAX_ADAPTIVE_DELAY)
         elif isinstance(answer, Fetched) and answer.status < 400:
             self._succeeded(answer.elapsed_ms / 1000)
@@ -140,10 +140,3 @@ class Pace:
         self._delay += RECOVERY * (target - self._delay)
         if abs(self._delay - target) < NEGLIGIBLE:
             self._delay = target
-
-
-def _strained(answer: Fetched | Failure) -> bool:
-    """True when the host shows that it is asked too much, or too fast."""
-    if isinstance(answer, Failure):
-        return answer.kind in _STRAINED
-    return answer.status >= 500 or answer.status in _SLOW_DOWN
