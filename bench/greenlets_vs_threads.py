@@ -143,7 +143,7 @@ def _out(process: subprocess.Popen[str]) -> IO[str]:
 
 def memory(short: bool) -> list[dict[str, Any]]:
     """Rows {model, concurrency, rss_mb, pss_mb}, the sizes each a list over the runs."""
-    points = [0, 1000] if short else [0, 100, 300, 500, 750, 1000]
+    points = [0, 1000] if short else [0, 100, 300, 600, 1000]
     looks: dict[tuple[str, int], list[dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         spec = Spec(hosts=1000, latency_ms=(2000, 2000))
@@ -189,7 +189,7 @@ def overhead(short: bool) -> dict[str, Any]:
         else:
             side_by_side(kinds * RUNS, [*range(10, 301, 10)])
             for _ in range(RUNS):  # they work for longer, so fewer take turns
-                side_by_side(kinds, [*range(400, 1001, 100)])
+                side_by_side(kinds, [400, 500, 700, 1000])
     rows = []
     for (model, parse, count), points in sorted(found.items()):
         row: dict[str, Any] = {"model": model, "parse": parse, "concurrency": count}
@@ -284,9 +284,9 @@ def beside_the_source(found: dict[str, Any]) -> str:
         f"Beside source A. Memory: a request under way takes {shown(greenlets)} KB with greenlets"
         f" and {shown(threads)} KB with threads, the pages in hand and what the process remembers"
         f" of them included. Overhead: its curves part from {SOURCE_PARTING} units on; here"
-        f" greenlets are ahead by more than {AHEAD * 100:g} % of the time {_from(plain)}, and with a page"
-        f" read {_from(read)}: {later}. Network: its greenlets brought {SOURCE_MORE} % more data"
-        f" over such a link; here it is {more:+.1f} %: {link}."
+        f" greenlets are ahead by more than {AHEAD * 100:g} % of the time {_from(plain)}, and with"
+        f" a page read {_from(read)}: {later}. Network: its greenlets brought {SOURCE_MORE} % more"
+        f" data over such a link; here it is {more:+.1f} %: {link}."
     )
 
 
