@@ -143,7 +143,7 @@ def _out(process: subprocess.Popen[str]) -> IO[str]:
 
 def memory(short: bool) -> list[dict[str, Any]]:
     """Rows {model, concurrency, rss_mb, pss_mb}, the sizes each a list over the runs."""
-    points = [0, 1000] if short else [0, 100, 300, 500, 750, 1000]
+    points = [0, 1000] if short else [0, 100, 300, 600, 1000]
     looks: dict[tuple[str, int], list[dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         spec = Spec(hosts=1000, latency_ms=(2000, 2000))
@@ -189,7 +189,7 @@ def overhead(short: bool) -> dict[str, Any]:
         else:
             side_by_side(kinds * RUNS, [*range(10, 301, 10)])
             for _ in range(RUNS):  # they work for longer, so fewer take turns
-                side_by_side(kinds, [*range(400, 1001, 100)])
+                side_by_side(kinds, [400, 500, 700, 1000])
     rows = []
     for (model, parse, count), points in sorted(found.items()):
         row: dict[str, Any] = {"model": model, "parse": parse, "concurrency": count}
