@@ -93,7 +93,7 @@ def _wait_in_thread(_: Connection, watcher: Any, until: float) -> None:
 
 if MODEL == "threads":
     setattr(Connection, "_wait", _wait_in_thread)  # noqa: B010 - mypy lets no method be replaced
-    _guard(Connections, "take", "give", "_forget", "_drop")
+    _guard(Connections, "take", "give", "_drop")
     _guard(Sessions, "hold", "submitted", "settled", "fetched", "closed", "extended")
     _guard(Flights, "take", "free")
     _guard(Share, "admits", "look", "ended")

@@ -113,7 +113,9 @@ def test_answer_that_does_not_end_in_time_is_a_timeout(
         OK + b"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nab\r\n",
         OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n0\r\n\r\n",
         OK + b"".join(b"X-%d: y\r\n" % number for number in range(201)) + b"\r\n",
-        OK + b"".join(b"X-%d: y\r\n" % number for number in range(201)) + b"Content-Length: 0\r\n\r\n",
+        OK
+        + b"".join(b"X-%d: y\r\n" % number for number in range(201))
+        + b"Content-Length: 0\r\n\r\n",
         OK + b"X: " + b"y" * 70_000 + b"\r\n\r\n",
     ],
     ids=[
