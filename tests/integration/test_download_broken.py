@@ -34,6 +34,7 @@ from worker.download import Downloader
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 CAP = 100_000
 OK = b"HTTP/1.1 200 OK\r\n"
+FIELDS = b"".join(b"X-%d: y\r\n" % number for number in range(201))
 
 
 @pytest.fixture
@@ -112,10 +113,8 @@ def test_answer_that_does_not_end_in_time_is_a_timeout(
         OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nab\r\n",
         OK + b"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nab\r\n",
         OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n0\r\n\r\n",
-        OK + b"".join(b"X-%d: y\r\n" % number for number in range(201)) + b"\r\n",
-        OK
-        + b"".join(b"X-%d: y\r\n" % number for number in range(201))
-        + b"Content-Length: 0\r\n\r\n",
+        OK + FIELDS + b"\r\n",
+        OK + FIELDS + b"Content-Length: 0\r\n\r\n",
         OK + b"X: " + b"y" * 70_000 + b"\r\n\r\n",
     ],
     ids=[
