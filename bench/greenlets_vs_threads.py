@@ -367,7 +367,7 @@ def _plot_network(record: Record, net: dict[str, Any]) -> None:
     link = net["link_bits"] / 8 / 1e6
     each.axhline(link * period, color="grey", linewidth=0.8, label="the link")
     sums.plot(times, [link * at for at in times], color="grey", linewidth=0.8, label="the link")
-    each.set(xlabel="seconds", ylabel="MB of pages in a period", ylim=(0, link * period * 1.5))
+    each.set(xlabel="seconds", ylabel="MB of pages in a period", ylim=(0, link * period * 1.9))
     sums.set(xlabel="seconds", ylabel="MB of pages in all", ylim=(0, None))
     for axes in (each, sums):
         axes.legend(fontsize=8)
