@@ -324,6 +324,21 @@ def test_nothing_is_asked_for_while_there_is_no_room_for_it(world: World) -> Non
     assert world.site.pages == ["http://h/a", "http://h/b"]
 
 
+def test_what_came_is_not_read_while_there_is_no_room_for_it(
+    world: World, use: Callable[..., None]
+) -> None:
+    titles: list[str] = []
+    use(on_page=lambda page, fetched: titles.append(page.title))
+    world.site.answers["http://h/a"] = html("<title>T</title>")
+    world.site.meanwhile = lambda _: world.stores.room.clear() if world.site.pages else None
+    running = gevent.spawn(world.run, "http://h/a")
+    running.join(0.05)
+    assert (world.site.pages, titles) == (["http://h/a"], [])
+    world.stores.room.set()
+    running.get(timeout=5)
+    assert titles == ["T"]
+
+
 def test_robots_are_asked_first_and_once_for_an_origin(world: World) -> None:
     world.run("http://h/a", "http://h/b")
     assert world.site.asked == ["http://h/robots.txt", "http://h/a", "http://h/b"]
