@@ -1,12 +1,14 @@
 """``make bench`` and ``make bench-full``: all benchmarks in order, then ``docs/benchmarks.md``.
 
 ``python -m bench.all [--short] [NAME …]``. Each runs in a process of its own, since some patch the
-standard library and others must not. One that fails does not keep the others from running.
+standard library and others must not. One that fails, or hangs, does not keep the others from
+running.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import time
@@ -16,6 +18,9 @@ from pathlib import Path
 from bench import document
 
 ROOT = Path(__file__).resolve().parents[1]
+SHORT_SECONDS, FULL_SECONDS = 400.0, 5400.0
+"""After so long a benchmark hangs; each takes a good deal less."""
+STOP_SECONDS = 60.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -31,13 +36,28 @@ def main(arguments: Sequence[str]) -> int:
     for name in options.names or document.BENCHMARKS:
         module, _ = document.BENCHMARKS[name]
         command = [sys.executable, "-m", module, *["--short"] * options.short]
-        if subprocess.run(command, cwd=ROOT).returncode:
+        if run(command, SHORT_SECONDS if options.short else FULL_SECONDS):
             failed.append(name)
     document.main()
     print(f"== benchmarks took {time.monotonic() - began:,.0f} s", flush=True)
     for name in failed:
         print(f"== FAILED: {name} (see above)", file=sys.stderr, flush=True)
     return 1 if failed else 0
+
+
+def run(command: Sequence[str], seconds: float) -> int:
+    """Its exit status; after ``seconds`` it is interrupted, so that it stops what it started."""
+    process = subprocess.Popen(command, cwd=ROOT)
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        print(f"== interrupted after {seconds:,.0f} s", file=sys.stderr, flush=True)
+        process.send_signal(signal.SIGINT)
+    try:
+        return process.wait(STOP_SECONDS) or 1
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
 
 
 if __name__ == "__main__":

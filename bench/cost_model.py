@@ -1,89 +1,153 @@
 """What a crawl of so many processes will do, from the CPU that each part spends: a cost model.
 
-A closed queueing network, solved by exact mean value analysis (Reiser and Lavenberg, 1980). Its
-customers are the sessions, as many as hosts are fetched from at once; each page of a session waits
-out the host's latency and what batches cost it, and then queues for CPU at two stations:
+CPU first. A part – worker, broker, Redis, and here also the web server – spends
 
-* the worker processes, each of which runs on one core at a time: its threads (SQLite, packing)
-  may use a second one, but they and the hub wait for the same interpreter lock;
-* the machine, whose cores all parts share: workers, broker, Redis, and here also the web server.
+* ``rest`` cores as long as a crawl goes on, whatever it does (of the worker, each process);
+* ``batch`` seconds for each batch: what a worker has gathered is stored in one commit, its links
+  are admitted and its outcomes posted together. A worker that is nearly idle gathers a page or two,
+  a busy one dozens: that is why a page costs the idle one three times as much;
+* ``page`` seconds for each page.
 
-A station of several servers is taken for one that is as much faster, and a delay that makes up for
-it (Seidmann, 1987). CPU of a part is ``fixed`` cores plus ``per_page`` seconds times pages a
-second, by least squares over the samples.
+The three are found by least squares over small runs, in which batches and pages are counted. CPU
+seconds say the same on a busy machine, where rates do not.
+
+Rates then. A crawl is a closed queueing network, solved by exact mean value analysis (Reiser and
+Lavenberg, 1980). Its customers are the sessions, as many as hosts are fetched from at once; each
+page of a session waits out the host's latency and what batches cost it, and then queues for CPU at
+two stations:
+
+* the worker processes: each has one interpreter, and can use ``reach`` cores, a little more than
+  one, since its threads pack and write while the interpreter goes on;
+* the machine, whose cores all parts share.
+
+Where pages queue, so do commits, and the batches behind them grow until they are full. A station of
+several servers is taken for one that is as much faster, and a delay that makes up for it (Seidmann,
+1987).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from worker.writer import BATCH_PAGES, BATCHES, LINGER_SECONDS
+
+FULL = BATCH_PAGES * BATCHES
+"""Pages of a batch at most: what a worker has under way at once travels in one commit."""
+SMALL_CORES = 0.01
+"""CPU below which a sample's error counts absolutely, and beyond which by its share."""
+SCARCE = 3.0
+"""CPU is scarce where it takes so many times as long as alone: there nothing tells the wait."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A measurement: ``busy`` are cores by part; ``latency`` in seconds."""
+    """A measurement: ``busy`` are cores by part; ``latency`` in seconds.
+
+    ``batches_s`` are those of all worker processes; ``cores`` what others left us of the machine.
+    """
 
     processes: int
     sessions: int
     latency: float
     pages_s: float
+    batches_s: float
     busy: dict[str, float]
+    cores: float
 
 
 class Part(NamedTuple):
-    """CPU of a part: cores that it takes in any case, and seconds a page."""
+    """CPU of a part: cores at rest, seconds a batch and a page."""
 
-    fixed: float
-    per_page: float
+    rest: float
+    batch: float
+    page: float
+
+    @property
+    def full(self) -> float:
+        """Seconds a page when batches are full."""
+        return self.page + self.batch / FULL
+
+
+class Forecast(NamedTuple):
+    """Pages and batches a second, and cores by part; a page's CPU takes ``slower`` times as long
+    as it would alone.
+    """
+
+    pages_s: float
+    slower: float
+    batches_s: float
+    busy: dict[str, float]
 
 
 @dataclass(frozen=True)
 class Costs:
-    """The fitted model. ``wait`` seconds a page are neither latency nor CPU: batches, leases."""
+    """The fitted model. ``wait`` seconds a page are neither latency nor CPU: batches, leases.
+
+    ``gather`` seconds pass between a worker's batches beside the time to its next page, where
+    nothing queues; ``reach`` are the cores that a worker process can use.
+    """
 
     parts: dict[str, Part]
     wait: float
-    cores: float
+    gather: float
+    reach: float
 
-    @property
-    def page(self) -> float:
-        """CPU seconds a page, over all parts."""
-        return sum(part.per_page for part in self.parts.values())
-
-    def machine_bound(self, processes: int) -> float:
+    def machine_bound(self, processes: int, cores: float) -> float:
         """Pages a second when all cores are busy."""
-        fixed = sum(
-            part.fixed * (processes if name == "worker" else 1) for name, part in self.parts.items()
-        )
-        return max(0.1, self.cores - fixed) / self.page
+        rest = sum(part.rest * _times(name, processes) for name, part in self.parts.items())
+        return max(0.1, cores - rest) / sum(part.full for part in self.parts.values())
 
     def worker_bound(self, processes: int) -> float:
-        """Pages a second when every worker process has its core busy."""
+        """Pages a second when every worker process uses all that it can."""
         worker = self.parts["worker"]
-        return processes * max(0.1, 1 - worker.fixed) / worker.per_page
+        return processes * max(0.1, self.reach - worker.rest) / worker.full
 
-    def predict(self, processes: int, sessions: int, latency: float) -> float:
-        """Pages a second of ``processes`` workers that fetch from ``sessions`` hosts at once."""
+    def predict(self, processes: int, sessions: int, latency: float, cores: float) -> Forecast:
+        """What workers do that fetch from ``sessions`` hosts at once on ``cores`` of a machine."""
         demands, delay = [], latency + self.wait
-        for bound, servers, demand in (
-            (self.worker_bound(processes), processes, self.parts["worker"].per_page),
-            (self.machine_bound(processes), self.cores, self.page),
+        for bound, servers in (
+            (self.worker_bound(processes), processes),
+            (self.machine_bound(processes, cores), cores),
         ):
             demands.append(1 / bound)
-            delay += demand * (1 - 1 / servers) if servers > 1 else 0.0
-        return throughput(demands, delay, sessions)
+            delay += (servers - 1) / bound if servers > 1 else 0.0
+        rate, slower = throughput(demands, delay, sessions)
+        batches = self._batches(processes, rate, slower)
+        busy = {
+            name: part.rest * _times(name, processes) + part.batch * batches + part.page * rate
+            for name, part in self.parts.items()
+        }
+        return Forecast(rate, slower, batches, busy)
+
+    def _batches(self, processes: int, pages_s: float, slower: float) -> float:
+        """Batches a second; their commits take ``slower`` times what they take alone."""
+        each = pages_s / processes
+        commit = max(0.0, self.gather - LINGER_SECONDS)
+        gather = self.gather + commit * (slower - 1)
+        return processes * max(each / (1 + gather * each), each / FULL)
 
 
-def throughput(demands: Sequence[float], delay: float, customers: int) -> float:
-    """Pages a second of a closed network: seconds a page at each station, and ``delay`` beside."""
+def _times(name: str, processes: int) -> int:
+    """How many there are of a part."""
+    return processes if name == "worker" else 1
+
+
+def throughput(demands: Sequence[float], delay: float, customers: int) -> tuple[float, float]:
+    """Pages a second of a closed network: seconds a page at each station, and ``delay`` beside.
+
+    The second value says how many times as long as alone a page stays at the stations.
+    """
     queues = [0.0] * len(demands)
+    times: list[float] = list(demands)
     rate = 0.0
     for count in range(1, customers + 1):
         times = [demand * (1 + queue) for demand, queue in zip(demands, queues, strict=True)]
         rate = count / (delay + sum(times))
         queues = [rate * time for time in times]
-    return rate
+    return rate, sum(times) / sum(demands)
 
 
 class Line(NamedTuple):
@@ -109,45 +173,55 @@ def line(points: Sequence[tuple[float, float]]) -> Line:
     return Line(slope, intercept, 1 - left / total if total else 1.0)
 
 
-def fit_part(points: Sequence[tuple[float, float]]) -> Part:
-    """From (pages a second, cores): no part spends less than nothing at rest."""
-    found = line(points)
-    if found.intercept >= 0 and found.slope >= 0:
-        return Part(found.intercept, found.slope)
-    squares = sum(x * x for x, _ in points)
-    return Part(0.0, sum(x * y for x, y in points) / squares)
+def least_squares(
+    rows: Sequence[Sequence[float]], values: Sequence[float], rounds: int = 5000
+) -> list[float]:
+    """Factors, none below nothing, with which ``rows`` come closest to ``values``.
 
-
-def fit(samples: Sequence[Sample], cores: float) -> Costs:
-    """Costs from samples of small runs; ``cores`` of the machine that ours may use.
-
-    Raises ValueError when all samples have the same rate.
+    One factor after the other is set to where it is best, which leads to the one minimum.
     """
-    parts = {}
-    for name in samples[0].busy:
-        each = [one.processes if name == "worker" else 1 for one in samples]
-        points = [
-            (one.pages_s / many, one.busy[name] / many)
-            for one, many in zip(samples, each, strict=True)
-        ]
-        parts[name] = fit_part(points)
+    width = range(len(rows[0]))
+    squares = [[sum(row[i] * row[j] for row in rows) for j in width] for i in width]
+    wanted = [sum(row[i] * value for row, value in zip(rows, values, strict=True)) for i in width]
+    factors = [0.0 for _ in width]
+    for _ in range(rounds):
+        for i in width:
+            rest = sum(squares[i][j] * factors[j] for j in width if j != i)
+            factors[i] = max(0.0, (wanted[i] - rest) / squares[i][i]) if squares[i][i] else 0.0
+    return factors
 
-    def error(wait: float) -> float:
-        costs = Costs(parts, wait, cores)
-        return sum(
-            (costs.predict(one.processes, one.sessions, one.latency) / one.pages_s - 1) ** 2
-            for one in samples
+
+def fit(samples: Sequence[Sample]) -> Costs:
+    """Costs from samples of small runs, of which some must be short of CPU and others of pages."""
+    parts = {name: _fit_part(name, samples) for name in samples[0].busy}
+    gather = _undisturbed(
+        [one.processes / one.batches_s - one.processes / one.pages_s for one in samples]
+    )
+    reach = max(1.0, *(one.busy["worker"] / one.processes for one in samples))
+    costs = Costs(parts, 0.0, gather, reach)
+    waits = []
+    for one in samples:
+        at_best = costs.predict(one.processes, one.sessions, one.latency, one.cores)
+        if at_best.slower < SCARCE:
+            waits.append(one.sessions / one.pages_s - one.sessions / at_best.pages_s)
+    return replace(costs, wait=_undisturbed(waits))
+
+
+def _undisturbed(seconds: Sequence[float]) -> float:
+    """The median of the lower half, or 0: what others disturb, and what waits for CPU that is
+    scarce, only takes longer.
+    """
+    least = sorted(seconds)[: (len(seconds) + 1) // 2]
+    return max(0.0, statistics.median(least)) if least else 0.0
+
+
+def _fit_part(name: str, samples: Sequence[Sample]) -> Part:
+    """Each sample weighs by its share, since a run of few pages tells as much as one of many."""
+    rows, values = [], []
+    for one in samples:
+        weight = 1 / (one.busy[name] + SMALL_CORES)
+        rows.append(
+            [_times(name, one.processes) * weight, one.batches_s * weight, one.pages_s * weight]
         )
-
-    return Costs(parts, _least(error, 0.0, 0.5), cores)
-
-
-def _least(error: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function of one value with one minimum is least, by thirds."""
-    for _ in range(60):
-        left, right = low + (high - low) / 3, high - (high - low) / 3
-        if error(left) <= error(right):
-            high = right
-        else:
-            low = left
-    return (low + high) / 2
+        values.append(one.busy[name] * weight)
+    return Part(*least_squares(rows, values))

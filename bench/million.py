@@ -40,7 +40,8 @@ from schema.records import (  # noqa: E402
     PageFilter,
     StoredPage,
 )
-from schema.urls import CANONICALISER, SUFFIXES, fingerprint  # noqa: E402
+from schema.suffixes import SUFFIXES  # noqa: E402
+from schema.urls import CANONICALISER, fingerprint  # noqa: E402
 from store import open_store  # noqa: E402
 from store.base import Store  # noqa: E402
 from tests.support.mariadb import MariaDb  # noqa: E402

@@ -1,8 +1,9 @@
 """``python -m bench.model_process greenlets|threads TASK.json``: one process of one model.
 
-It is a worker's process without its lease loop: the same pipeline – robots.txt, download, reading,
-link checker, writer, SQLite, Redis – whose units are greenlets or threads and are handed URLs of
-hosts of their own. The last line printed is the result, JSON.
+It is a worker's process: ``worker.child.Worker`` builds all its parts, and its engine runs the
+sessions, as greenlets or as threads. Only the broker is one of ours, which leases hosts of its own
+to it without a queue. It prints ``ready`` once it is built, reads on a line when to begin (epoch
+seconds), and prints its result, JSON.
 """
 
 import sys
@@ -12,52 +13,62 @@ if MODEL == "greenlets":
     from gevent import monkey
 
     monkey.patch_all()
-else:
+elif MODEL == "threads":
     from bench import on_threads
 
     on_threads.install()
+else:
+    sys.exit(f"{MODEL!r} is no model")
 
 import functools
 import gc
-import itertools
 import json
 import os
-import select
-import socket
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import gevent
 from gevent.event import Event
+from gevent.queue import Queue
 
-from broker.frontier.frontier import Frontier
+from broker.client import BrokerClient
 from schema import log
-from schema.records import Failure, Fetched, FinishItem, ItemsReply, Session, Task
+from schema.records import (
+    CloseRequest,
+    Crawl,
+    ExtendRequest,
+    Failure,
+    Fetched,
+    FinishRequest,
+    ItemsReply,
+    ItemStatus,
+    LeaseReply,
+    LeaseRequest,
+    ReconcileReply,
+    ReconcileRequest,
+    Session,
+    Task,
+)
 from schema.settings import load
-from store import open_store
-from worker import connections
-from worker.alone import Alone
-from worker.auth.keeper import Keeper, Rooms
-from worker.auth.kinds import make
-from worker.auth.secrets import Secrets
-from worker.connections import Connections, Origin
+from worker import child
+from worker.connections import Connection, Connections
 from worker.crawls import context_of
 from worker.download import Downloader
-from worker.journal import Journal
-from worker.marker import Marker
-from worker.outbox import Outbox
-from worker.pipeline import Pipeline
+from worker.flights import Flights
+from worker.marker import Suspect
 from worker.reading import read
 from worker.sessions import Held, Sessions
+from worker.share import Share
 from worker.visit import Visit
-from worker.writer import Writer
 
-TASKS = 32
-"""URLs of a session, as the engine leases them."""
 LOOKS = 5
+MOST_SECONDS = 600
+"""No task takes longer; whatever hangs ends by then."""
+TTL_SECONDS = 3600.0
 
 
 def _guard(cls: type, *names: str) -> None:
@@ -76,37 +87,16 @@ def _guard(cls: type, *names: str) -> None:
         setattr(cls, name, guarded(getattr(cls, name)))
 
 
-class Blocking:
-    """``worker.connections.Connection`` on a socket that blocks its thread."""
-
-    def __init__(
-        self, origin: Origin, address: str, sock: socket.socket, clock: Callable[[], float]
-    ) -> None:
-        self.place = (origin, address)
-        self.address = address
-        self.idle_since = 0.0
-        self._socket = sock
-        self._clock = clock
-
-    def stale(self) -> bool:
-        return bool(select.select([self._socket], [], [], 0)[0])
-
-    def ask(self, data: bytes, until: float) -> None:
-        self._socket.settimeout(max(0.001, until - self._clock()))
-        self._socket.sendall(data)
-
-    def receive(self, until: float) -> bytes:
-        self._socket.settimeout(max(0.001, until - self._clock()))
-        return self._socket.recv(64 * 1024)
-
-    def close(self) -> None:
-        self._socket.close()
+def _wait_in_thread(_: Connection, watcher: Any, until: float) -> None:
+    watcher.wait(until)  # see ``bench.on_threads.Io``
 
 
 if MODEL == "threads":
-    connections.Connection = Blocking  # type: ignore[misc,assignment]
+    setattr(Connection, "_wait", _wait_in_thread)  # noqa: B010 - mypy lets no method be replaced
     _guard(Connections, "take", "give", "_drop")
-    _guard(Sessions, "hold", "submitted", "settled", "fetched", "_drop_if_over")
+    _guard(Sessions, "hold", "submitted", "settled", "fetched", "closed", "extended")
+    _guard(Flights, "take", "free")
+    _guard(Share, "admits", "look", "ended")
 
 
 class Lenient(dict[str, Any]):
@@ -116,20 +106,93 @@ class Lenient(dict[str, Any]):
         self.pop(key, None)
 
 
-class Counting:
-    """The downloader, and what came through it."""
+class Hosts:
+    """In the broker's place: hosts that are always due, and pages that nobody has seen yet.
 
-    def __init__(self, inner: Downloader) -> None:
-        self._inner = inner
+    A host is leased again when its session is closed; whoever asks while none is free waits.
+    """
+
+    crawl: Crawl
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+        self._free: Queue[str] = Queue()
+        self._leased: dict[str, str] = {}
+        self._sessions = 0
+        self._pages = dict.fromkeys(names, 0)
+
+    def open(self, count: int) -> None:
+        """From now on the first ``count`` hosts may be crawled."""
+        for name in self.names[:count]:
+            self._free.put(name)
+
+    def session(self, host: str, tasks: int) -> Session:
+        """The next pages of a host, under a token of its own."""
+        self._sessions += 1
+        first = self._pages[host]
+        self._pages[host] += tasks
+        return Session(
+            session=f"1/{host}",
+            token=f"{self._sessions:016x}",
+            crawl=self.crawl.id,
+            revision=self.crawl.revision,
+            host=host,
+            ttl=TTL_SECONDS,
+            delay=0.0,
+            floor=0.0,
+            robots_known=True,
+            tasks=tuple(Task(n, f"http://{host}/p/{first + n}") for n in range(1, tasks + 1)),
+        )
+
+    def lease(self, request: LeaseRequest) -> LeaseReply:
+        hosts = [self._free.get()]
+        while len(hosts) < request.max_sessions and not self._free.empty():
+            hosts.append(self._free.get())
+        sessions = tuple(self.session(host, request.tasks_per_session) for host in hosts)
+        self._leased |= {session.token: session.host for session in sessions}
+        return LeaseReply(sessions)
+
+    def close(self, request: CloseRequest) -> ItemsReply:
+        for item in request.items:
+            self._free.put(self._leased.pop(item.token))
+        return _accepted(len(request.items))
+
+    def finish(self, request: FinishRequest) -> ItemsReply:
+        return _accepted(len(request.items))
+
+    def extend(self, request: ExtendRequest) -> ItemsReply:
+        return _accepted(len(request.items))
+
+    def reconcile(self, _: ReconcileRequest) -> ReconcileReply:
+        return ReconcileReply(sessions=0, tasks=0)
+
+    def ready(self) -> bool:
+        return True
+
+
+def _accepted(count: int) -> ItemsReply:
+    ok: ItemStatus = "ok"
+    return ItemsReply((ok,) * count)
+
+
+class Counts:
+    """What came through the downloader."""
+
+    def __init__(self) -> None:
         self.pages = 0
         self.bytes = 0
 
-    def fetch(self, url: str, headers: Mapping[str, str], **named: Any) -> Fetched | Failure:
-        answer = self._inner.fetch(url, headers, **named)
-        if isinstance(answer, Fetched):
-            self.pages += 1
-            self.bytes += answer.wire_bytes
-        return answer
+    def watch(self, downloader: Downloader) -> None:
+        fetch = downloader.fetch
+
+        def counted(url: str, headers: Mapping[str, str], **named: Any) -> Fetched | Failure:
+            answer = fetch(url, headers, **named)
+            if isinstance(answer, Fetched):
+                self.pages += 1
+                self.bytes += answer.wire_bytes
+            return answer
+
+        downloader.fetch = counted  # type: ignore[method-assign]
 
 
 class Sleeping:
@@ -145,96 +208,47 @@ class Sleeping:
         return Fetched(url=url, status=200, headers=kind, body=self._body, fetched_ms=0)
 
 
-def _no_rooms() -> Rooms:
-    raise RuntimeError("this crawl logs in nowhere")
-
-
-class Units:
-    """The parts of a worker's process, and its units."""
+class Process:
+    """A worker's process, built as ``worker.child`` builds it."""
 
     def __init__(self, task: dict[str, Any]) -> None:
-        self._task = task
+        child.before_start()
         self.stopping = Event()
-        settings = load()
-        name = f"bench-{os.getpid()}"
-        self._store = open_store(settings.store_url, settings.bodies)
-        self.crawl = self._store.crawl("bench")
-        frontier = Frontier(settings.redis_addresses, self._store)
-        sessions = self._sessions = Sessions()
-        finishing: Outbox[FinishItem] = Outbox(
-            "finish",
-            lambda items: ItemsReply(("ok",) * len(items)),
-            lambda item, status: sessions.settled(item.token, status),
-        )
-        self.marker = Marker(settings.data / f"{name}.marker")
-        writer = Writer(self._store, frontier, finishing, sessions)
-        downloader = Downloader(settings.allow_networks, settings.request_seconds)
+        self.hosts = Hosts([f"{address}:{task['port']}" for address in task["addresses"]])
+        broker = cast(BrokerClient, self.hosts)
+        self.worker = child.Worker(load(), task["number"], self.stopping, broker=broker)
+        self.hosts.crawl = self.worker._store.crawl("bench")
+        self.counts = Counts()
+        self.counts.watch(self.worker._downloader)
         if MODEL == "threads":
-            downloader._resolver._under_way = Lenient()
-        self.fetcher = Counting(downloader)
-        secrets = Secrets(settings.credentials_file)
-        self._pipeline = Pipeline(
-            store=self._store,
-            frontier=frontier,
-            fetcher=self.fetcher,
-            auth=Keeper(_no_rooms, secrets, None, make=make, stopping=self.stopping),
-            writer=writer,
-            journal=Journal(name),
-            marker=self.marker,
-            alone=Alone(settings.stall_seconds),
-            stopping=self.stopping,
-        )
-        self._numbers = itertools.count(1)
-        gevent.spawn(writer.run)
-        gevent.spawn(finishing.run)
+            self.worker._downloader._resolver._under_way = Lenient()
+        child.after_start()
 
-    def session(self, unit: int, pages: Iterator[int]) -> Session:
-        number = next(self._numbers)
-        address = self._task["addresses"][unit]
-        host = f"{address}:{self._task['port']}"
-        tasks = (Task(i + 1, f"http://{host}/p/{next(pages)}") for i in range(TASKS))
-        return Session(
-            session=f"1/{host}",
-            token=f"{number:016x}",
-            crawl=self.crawl.id,
-            revision=self.crawl.revision,
-            host=host,
-            ttl=3600.0,
-            delay=0.0,
-            floor=0.0,
-            robots_known=True,
-            tasks=tuple(tasks),
-        )
+    def start(self, hosts: int) -> None:
+        """Crawl so many hosts at once, each with a request under way all the time."""
+        self.hosts.open(hosts)
+        gevent.spawn(self.worker.run)
 
-    def crawl_on(self, unit: int) -> None:
-        """A unit's body: session after session of its host."""
-        pages = itertools.count()
-        while not self.stopping.is_set():
-            held = self._sessions.hold(self.session(unit, pages), time.monotonic() + 3600)
-            assert held is not None
-            self._pipeline.run(held)
-            self._sessions.fetched(held, closing=False)
-
-    def start(self, concurrency: int) -> None:
-        for unit in range(concurrency):
-            gevent.spawn(self.crawl_on, unit)
+    def check(self) -> None:
+        """Raises RuntimeError when a part of the worker has failed."""
+        if self.stopping.is_set():
+            raise RuntimeError("the worker has ended: see the lines above")
 
 
-def memory(task: dict[str, Any]) -> dict[str, Any]:
-    """MB of the process while ``concurrency`` units have a request under way: medians of looks."""
-    units = Units(task)
+def memory(process: Process, task: dict[str, Any], _: float) -> dict[str, Any]:
+    """MB of the process while ``concurrency`` hosts are asked for a page: medians of looks."""
     count = task["concurrency"]
-    units.start(count)
+    process.start(count)
     until = time.monotonic() + 60
-    while units.fetcher.pages < 3 * count and time.monotonic() < until:
+    while process.counts.pages < 3 * count and time.monotonic() < until:
         gevent.sleep(0.05)
-    gc.collect()
     looks = []
     for _ in range(LOOKS):
         gevent.sleep(task["seconds"] / LOOKS)
         looks.append(_rollup())
+    process.check()
     found = {key: sorted(look[key] for look in looks)[LOOKS // 2] for key in looks[0]}
-    return {"concurrency": count, "pages": units.fetcher.pages, **found}
+    return {"concurrency": count, "pages": process.counts.pages, **found}
 
 
 def _rollup() -> dict[str, float]:
@@ -247,60 +261,66 @@ def _rollup() -> dict[str, float]:
     }
 
 
-def sleep(task: dict[str, Any]) -> dict[str, Any]:
+def sleep(process: Process, task: dict[str, Any], at: float) -> dict[str, Any]:
     """Seconds until all units have slept ``seconds`` once, with ``parse`` read a page after it.
 
     A unit goes through visit, pace and marker as a page does; it is not stored, as in the source.
+    A point begins every ``period`` seconds from ``at`` on, ``late`` if the one before took longer.
     """
-    units = Units(task)
-    context = context_of(units.crawl)
-    body = Path(task["page"]).read_bytes()
-    pages = iter(range(10**9))
+    context = context_of(process.hosts.crawl)
+    fetcher = Sleeping(task["seconds"], Path(task["page"]).read_bytes())
+    names = process.hosts.names
     points = []
 
     def unit(session: Session) -> None:
-        fetcher = Sleeping(task["seconds"], body)
-        visit = Visit(Held(session, time.monotonic() + 3600), context, fetcher, units.stopping)
+        held = Held(session, time.monotonic() + TTL_SECONDS)
+        visit = Visit(held, context, fetcher, process.stopping)
         fetched = visit.get(session.tasks[0].url, {}, 10**7)
         if task["parse"] and isinstance(fetched, Fetched):
-            with units.marker.parsing(_suspect(session)):
+            with process.worker._marker.parsing(_suspect(session)):
                 read(context, session.tasks[0], fetched)
 
-    for count in task["concurrency"]:
-        sessions = [units.session(i, pages) for i in range(count)]
+    for number, count in enumerate(task["concurrency"]):
+        sessions = [process.hosts.session(names[i], 1) for i in range(count)]
         gc.collect()
+        early = at + number * task["period"] - time.time()
+        gevent.sleep(max(0.0, early))
         cpu, began = time.process_time(), time.monotonic()
         gevent.joinall([gevent.spawn(unit, session) for session in sessions])
         took = time.monotonic() - began
         spent = time.process_time() - cpu
-        points.append({"concurrency": count, "seconds": round(took, 4), "cpu": round(spent, 4)})
+        point = {"seconds": took, "cpu": spent, "late": max(0.0, -early)}
+        points.append({"concurrency": count} | {key: round(x, 4) for key, x in point.items()})
     return {"points": points}
 
 
-def _suspect(session: Session) -> Any:
-    from worker.marker import Suspect
-
+def _suspect(session: Session) -> Suspect:
     task = session.tasks[0]
     return Suspect(session.session, session.token, 1, session.crawl, task.url, 0, 0, 0)
 
 
-def link(task: dict[str, Any]) -> dict[str, Any]:
+def link(process: Process, task: dict[str, Any], at: float) -> dict[str, Any]:
     """Bytes of answers by the end of each of ``periods`` of ``seconds``; counted from ``at``."""
-    units = Units(task)
-    units.start(task["concurrency"])
-    gevent.sleep(max(0.0, task["at"] - time.time()))
-    began, first, cpu = time.monotonic(), units.fetcher.bytes, time.process_time()
+    counts = process.counts
+    process.start(task["concurrency"])
+    gevent.sleep(max(0.0, at - time.time()))
+    began, first, cpu = time.monotonic(), counts.bytes, time.process_time()
     sums = []
     for period in range(1, task["periods"] + 1):
         gevent.sleep(max(0.0, began + period * task["seconds"] - time.monotonic()))
-        sums.append(units.fetcher.bytes - first)
+        sums.append(counts.bytes - first)
+    process.check()
     return {"bytes": sums, "cpu": round(time.process_time() - cpu, 3)}
 
 
 def main() -> None:
     log.configure("bench", "warning")
+    signal.alarm(MOST_SECONDS)
     task = json.loads(Path(sys.argv[2]).read_text())
-    result = {"memory": memory, "sleep": sleep, "link": link}[task["what"]](task)
+    process = Process(task)
+    print("ready", flush=True)
+    at = float(sys.stdin.readline())
+    result = {"memory": memory, "sleep": sleep, "link": link}[task["what"]](process, task, at)
     print(json.dumps(result), flush=True)
     os._exit(0)  # units are under way; nothing of theirs is wanted
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import queue
+import select
 import socket
 import ssl
 import sys
@@ -21,6 +22,7 @@ import threading
 import time
 import types
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 
@@ -102,6 +104,22 @@ class ThreadPool:
             done.set()
 
 
+class Io:
+    """What a connection waits for: its descriptor to become readable (1) or writable (2)."""
+
+    def __init__(self, descriptor: int, events: int) -> None:
+        self._poller = select.poll()
+        self._poller.register(descriptor, {1: select.POLLIN, 2: select.POLLOUT}[events])
+
+    def wait(self, until: float) -> None:
+        """Block the thread. Raises TimeoutError at ``until``, a value of the monotonic clock."""
+        if not self._poller.poll(max(0.0, until - time.monotonic()) * 1000):
+            raise TimeoutError
+
+    def close(self) -> None:
+        return
+
+
 def spawn(body: Callable[..., Any], *args: Any, **named: Any) -> Greenlet:
     started = Greenlet(body, *args, **named)
     started.start()
@@ -112,6 +130,18 @@ def joinall(many: list[Greenlet], timeout: float | None = None) -> None:
     until = None if timeout is None else time.monotonic() + timeout
     for one in many:
         one.join(None if until is None else max(0.0, until - time.monotonic()))
+
+
+def wait(
+    many: list[Greenlet | threading.Event], timeout: float | None = None, count: int = 1
+) -> list[Greenlet | threading.Event]:
+    """Those of ``many`` that are ready, once there are ``count`` or the time is over."""
+    until = inf if timeout is None else time.monotonic() + timeout
+    while True:
+        ready = [one for one in many if (one.ready if isinstance(one, Greenlet) else one.is_set)()]
+        if len(ready) >= count or time.monotonic() > until:
+            return ready
+        time.sleep(0.01)
 
 
 def install() -> None:
@@ -134,8 +164,10 @@ def install() -> None:
         spawn=spawn,
         sleep=time.sleep,
         joinall=joinall,
+        wait=wait,
         killall=lambda many: None,
         getcurrent=threading.current_thread,
+        get_hub=lambda: types.SimpleNamespace(loop=types.SimpleNamespace(io=Io)),
     )
     sys.modules["gevent"].__path__ = []  # type: ignore[attr-defined]
     module(

@@ -9,63 +9,100 @@
 3. source B's straight line: one node more brings its own sessions; pages a second against nodes,
    and CPU a node.
 
-What follows for a hundred workers and a billion URLs is written to ``docs/scaling.md``.
+Every page has 40 links: two lead to pages that nobody knew, the others to its host's menu. So a
+page costs the same at each moment of a crawl. In one series all are new, to tell what that costs,
+and in one every host has a single page, to tell what it costs to meet a host.
+
+Measurements that others disturb are repeated, a bounded number of times. What follows for a hundred
+workers and a billion URLs is written to ``docs/scaling.md``.
 """
 
 from __future__ import annotations
 
+import re
 import statistics
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
 from bench import cost_model, scaling
-from bench.cost_model import Costs, Sample
+from bench.cost_model import Costs, Forecast, Sample
 from bench.record import Record, draw, spread
 from bench.web import Spec, Web
-from bench.window import Window, unquiet
+from bench.window import Patience, Window, unquiet
 from tests.support.redis_server import RedisServer
 from tests.support.system import System
 
 NAME = "scale"
 WITHIN = 0.15
 """What a prediction may be off by."""
-HOSTS = 400
+HOSTS = 256
+"""As many sessions as the largest runs have."""
 SMALL_SESSIONS = 64
 """Up to here a run is small: the model is fitted on it if it has one process."""
+SINGLES = 12_000
+"""Hosts with a single page, more than a worker gets through while it is measured."""
+FRESH, ALL_FRESH = 2, 40
+"""New links of a page, of 40."""
+BUSIEST = 0.01
+"""The latency in seconds at which CPU is scarce, not sessions."""
 REST_SECONDS = 120.0
+PATIENCE_SECONDS = 30.0
 NODE_SESSIONS = 20
 NODE_LATENCY = 1.0
 PARTS = ("worker", "broker", "redis", "server")
+_BATCHES = re.compile(
+    rb'^greencrawl_http_requests_total\{operation="finish_tasks".*\} (\S+)$', re.M
+)
 
-Point = tuple[int, int, float]
-"""Processes, sessions, latency in seconds."""
+
+class Point(NamedTuple):
+    """``latency`` in seconds; ``fresh`` links of a page are new."""
+
+    processes: int
+    sessions: int
+    latency: float
+    fresh: int = FRESH
+
+
+class Lengths(NamedTuple):
+    """Seconds before a measurement and of it; how often the grid is gone through."""
+
+    warm: float
+    seconds: float
+    rounds: int
 
 
 def grid(short: bool) -> list[Point]:
     """What is measured for questions 1 and 2."""
+    all_new = [Point(1, 16, 0.1, ALL_FRESH), Point(1, 64, BUSIEST, ALL_FRESH)]
     if short:
-        one = [(1, 16, 0.1), (1, 64, 0.1), (1, 16, 0.01), (1, 64, 1.0), (1, 256, 0.1)]
-        return [*one, (2, 256, 0.1), (2, 256, 0.01)]
-    return [(n, s, at) for n in (1, 2) for s in (16, 64, 256) for at in (0.01, 0.1, 1.0)]
+        small = [Point(1, 16, 1.0), Point(1, 64, 1.0), Point(1, 16, 0.1), Point(1, 64, 0.1)]
+        small += [Point(1, 16, BUSIEST), Point(1, 64, BUSIEST)]
+        large = [Point(1, HOSTS, BUSIEST), Point(2, HOSTS, 0.1), Point(2, HOSTS, BUSIEST)]
+        return [*small, *large, all_new[1]]
+    points = [Point(1, s, at) for at in (1.0, 0.1, BUSIEST) for s in (16, 64, HOSTS)]
+    return [*points, *(Point(2, HOSTS, at) for at in (1.0, 0.1, BUSIEST)), *all_new]
 
 
 def nodes(short: bool) -> list[int]:
     """Worker processes of the straight line."""
-    return [1, 2, 3] if short else [1, 2, 3, 4, 5, 6]
+    return [1, 2, 3] if short else [1, 2, 4, 6]
 
 
 class Host:
     """A broker, a Redis and a worker host, beside a web; made by :func:`running`."""
 
-    def __init__(self, system: System, redis: RedisServer, web: Web) -> None:
+    def __init__(self, system: System, redis: RedisServer, web: Web, patience: Patience) -> None:
         self._system, self._redis, self._web = system, redis, web
+        self._patience = patience
         self._crawls = 0
 
     def _cpu(self) -> dict[str, float]:
@@ -73,7 +110,16 @@ class Host:
         times = psutil.Process(self._redis.process.pid).cpu_times()
         return {**self._system.cpu_seconds(), "redis": times.user + times.system}
 
-    def measure(self, sessions: int, latency: float, warm: float, seconds: float) -> dict[str, Any]:
+    def _count(self) -> dict[str, float]:
+        """Batches so far: the posts of their outcomes, as the broker counts them."""
+        address = f"http://127.0.0.1:{self._system.port}/metrics"
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            found = _BATCHES.findall(answer.read())
+        return {"batches": sum(float(number) for number in found)}
+
+    def measure(
+        self, sessions: int, latency: float, lengths: Lengths, **options: object
+    ) -> dict[str, Any]:
         """A crawl of ``sessions`` hosts, each with one connection; see ``bench.window``."""
         if self._crawls:
             self._come_to_rest()
@@ -81,11 +127,11 @@ class Host:
         self._crawls += 1
         name = f"c{self._crawls}"
         seeds = self._web.seeds()[:sessions]
-        self._system.crawl(seeds, name=name, delay=0, slots=1, scope="host")
-        time.sleep(warm + 4 * latency)
-        window = Window(self._web, self._cpu)
-        time.sleep(seconds)
-        found = window.close()
+        self._system.crawl(seeds, name=name, delay=0, slots=1, scope="host", **options)
+        time.sleep(lengths.warm + 3 * latency)  # robots.txt, the first page, the next session
+        found = self._patience.measure(
+            lambda: Window(self._web, self._cpu, self._count), lengths.seconds
+        )
         self._system.call("POST", f"/v1/crawls/{name}/pause")
         return found
 
@@ -101,75 +147,126 @@ class Host:
 
 
 @contextmanager
-def running(folder: Path, web: Web, processes: int, greenlets: int) -> Iterator[Host]:
+def running(
+    folder: Path,
+    processes: int,
+    greenlets: int,
+    patience: Patience,
+    *,
+    hosts: int = HOSTS,
+    fresh: int = FRESH,
+) -> Iterator[Host]:
     """Started and at rest; stopped in the end."""
-    redis = RedisServer(folder / "redis").start()
-    try:
-        with System(
-            folder,
-            [redis.url],
-            processes=processes,
-            log_level="warning",
-            greenlets=str(greenlets),
-        ) as system:
-            system.start()
-            system.settle()
-            yield Host(system, redis, web)
-            system.kill("worker")
-    finally:
-        redis.stop()
+    spec = Spec(hosts=hosts, fresh=fresh)
+    with Web(folder / "web", spec) as web:
+        redis = RedisServer(folder / "redis").start()
+        try:
+            with System(
+                folder,
+                [redis.url],
+                processes=processes,
+                log_level="warning",
+                greenlets=str(greenlets),
+            ) as system:
+                system.start()
+                system.settle()
+                yield Host(system, redis, web, patience)
+                system.kill("worker")
+        finally:
+            redis.stop()
 
 
 def measure(short: bool) -> dict[str, Any]:
-    """All windows: ``grid`` rows {point, windows} and ``line`` rows {processes, windows}."""
-    warm, seconds, rounds = (1.5, 3.0, 1) if short else (5.0, 10.0, 3)
+    """All windows: ``grid`` rows {point, windows}, ``line`` rows {processes, windows}, ``singles``:
+    of a crawl whose hosts have a page each.
+    """
+    lengths = Lengths(1.5, 3.0, 1) if short else Lengths(2.0, 4.0, 3)
+    patience = Patience(PATIENCE_SECONDS / 3 if short else PATIENCE_SECONDS)
     found: dict[Point, list[dict[str, Any]]] = {point: [] for point in grid(short)}
     straight: dict[int, list[dict[str, Any]]] = {count: [] for count in nodes(short)}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        spec = Spec(hosts=HOSTS, pages=20_000)
-        for number in range(rounds):
-            for processes in sorted({point[0] for point in found}):
-                at = folder / f"grid{processes}-{number}"
-                with Web(at / "web", spec) as web, running(at, web, processes, HOSTS) as host:
-                    for point in (p for p in found if p[0] == processes):
-                        _, sessions, latency = point
-                        one = host.measure(sessions, latency, warm, seconds)
-                        found[point].append(one)
-                        _say(f"{processes} × {sessions} sessions, {latency * 1000:g} ms", one)
-            for count in straight:
-                at = folder / f"line{count}-{number}"
-                with (
-                    Web(at / "web", spec) as web,
-                    running(at, web, count, NODE_SESSIONS) as host,
-                ):
-                    sessions = NODE_SESSIONS * count
-                    one = host.measure(sessions, NODE_LATENCY, warm, seconds)
-                    straight[count].append(one)
-                    _say(f"{count} nodes", one)
+        for number in range(lengths.rounds):
+            for processes, fresh in dict.fromkeys(
+                (point.processes, point.fresh) for point in found
+            ):
+                if number and fresh == ALL_FRESH:
+                    continue
+                at = folder / f"grid{processes}-{fresh}-{number}"
+                with running(at, processes, HOSTS, patience, fresh=fresh) as host:
+                    for point in found:
+                        if (point.processes, point.fresh) == (processes, fresh):
+                            one = host.measure(point.sessions, point.latency, lengths)
+                            found[point].append(one)
+                            _say(_named(point), one)
+        with running(folder / "singles", 1, HOSTS, patience, hosts=SINGLES) as host:
+            single = host.measure(SINGLES, BUSIEST, lengths, depth=0)
+            _say("hosts with a page each", single)
+        for count in straight:
+            with running(folder / f"line{count}", count, NODE_SESSIONS, patience) as host:
+                one = host.measure(NODE_SESSIONS * count, NODE_LATENCY, lengths)
+                straight[count].append(one)
+                _say(f"{count} nodes", one)
     return {
         "grid": [{"point": point, "windows": windows} for point, windows in found.items()],
         "line": [{"processes": count, "windows": w} for count, w in straight.items()],
+        "singles": [{"windows": [single]}],
     }
+
+
+def _named(point: Point) -> str:
+    new = ", all links new" * (point.fresh == ALL_FRESH)
+    return f"{point.processes} × {point.sessions} sessions, {point.latency * 1000:g} ms{new}"
 
 
 def _say(what: str, one: dict[str, Any]) -> None:
     print(f"   {what}: {one['pages_s']} pages/s, foreign cores {one['foreign']}", flush=True)
 
 
-def sample(row: dict[str, Any]) -> Sample:
-    """Medians of a grid's row."""
-    processes, sessions, latency = row["point"]
-    windows = row["windows"]
-    busy = {part: statistics.median(w["busy"][part] for w in windows) for part in PARTS}
-    rate = statistics.median(w["pages_s"] for w in windows)
-    return Sample(processes, sessions, latency, rate, busy)
+def sample(point: Point, window: dict[str, Any], cores: int) -> Sample:
+    """A window as the model wants it."""
+    return Sample(
+        point.processes,
+        point.sessions,
+        point.latency,
+        max(window["pages_s"], 0.1),
+        max(window["counted"]["batches"], 0.1),
+        {part: window["busy"][part] for part in PARTS},
+        cores - window["foreign"],
+    )
 
 
-def split(samples: list[Sample]) -> tuple[list[Sample], list[Sample]]:
-    """Small runs, on which the model is fitted, and those that it is to foretell."""
-    small = [one for one in samples if one.processes == 1 and one.sessions <= SMALL_SESSIONS]
-    return small, [one for one in samples if one not in small]
+def is_small(point: Point) -> bool:
+    """Whether the model is fitted on a run; it is to foretell the others."""
+    return point.processes == 1 and point.sessions <= SMALL_SESSIONS
+
+
+def efficiencies(
+    one: list[dict[str, Any]], two: list[dict[str, Any]], cores: int
+) -> list[dict[str, float]]:
+    """What two processes reach of what the CPU of all processes allows, round by round.
+
+    ``alone``: CPU seconds a page of all parts while one worker process runs, which has a core to
+    itself. So many pages would all cores ``allow`` whom nothing kept waiting and nothing cost more.
+    What is missing is ``idle`` – the share of the cores that nobody used – or was spent because
+    there are two: they share caches, turn about on cores, and write to one database.
+    """
+    found = []
+    for single, double in zip(one, two, strict=True):
+        alone = sum(single["busy"][part] for part in PARTS) / single["pages_s"]
+        ours = cores - double["foreign"]
+        spent = sum(double["busy"][part] for part in PARTS)
+        found.append(
+            {
+                "alone": alone,
+                "together": spent / double["pages_s"],
+                "allowed": ours / alone,
+                "pages_s": double["pages_s"],
+                "idle": max(0.0, 1 - spent / ours),
+                "share": double["pages_s"] * alone / ours,
+            }
+        )
+    return found
 
 
 def run(short: bool) -> None:
@@ -185,14 +282,23 @@ def run(short: bool) -> None:
 def show(record: Record, measured: dict[str, Any], cores: int) -> None:
     """Fit, tables, figures and plots."""
     windows = [w for rows in measured.values() for row in rows for w in row["windows"]]
+    record.note(
+        f"Pages of 20 KB with 40 links, {FRESH} of them new. CPU a page is that of all processes of"
+        " a part. Latency is the server's: of each answer, ±20 %."
+    )
     if loud := unquiet(windows):
         record.note(loud)
-    samples = [sample(row) for row in measured["grid"]]
-    small, large = split(samples)
-    costs = cost_model.fit(small, cores)
-    _grid_table(record, measured["grid"])
-    _two_processes(record, samples, measured["grid"], cores)
-    _model(record, costs, small, large)
+    rows = {Point(*row["point"]): row["windows"] for row in measured["grid"]}
+    plain = {point: found for point, found in rows.items() if point.fresh == FRESH}
+    samples = {point: [sample(point, w, cores) for w in found] for point, found in plain.items()}
+    small = [one for point, found in samples.items() if is_small(point) for one in found]
+    costs = cost_model.fit(small)
+    _grid_table(record, rows)
+    if cores == 2:  # with more cores other parts do not compete with two workers
+        _two_processes(record, rows, cores)
+    (single,) = measured["singles"][0]["windows"]
+    _costs(record, costs, _new_links(rows), _met_hosts(costs, single))
+    _model(record, costs, samples)
     straight = [
         (row["processes"], [w["pages_s"] for w in row["windows"]], _node_cpu(row))
         for row in measured["line"]
@@ -201,70 +307,170 @@ def show(record: Record, measured: dict[str, Any], cores: int) -> None:
     record.figure("line_slope", fitted.slope)
     record.figure("line_r2", fitted.r2)
     columns = ("nodes", "pages/s", "CPU a node, cores")
-    rows = [(n, spread(rates), spread(cpu)) for n, rates, cpu in straight]
+    table = [(n, spread(rates), spread(cpu)) for n, rates, cpu in straight]
     title = f"A node more brings {NODE_SESSIONS} sessions, at {NODE_LATENCY:g} s"
-    record.table(title, columns, rows)
+    record.table(title, columns, table)
     record.note(
         f"Source B's line, here over nodes of {NODE_SESSIONS} sessions each at hosts that take"
         f" {NODE_LATENCY:g} s: {fitted.slope:.1f} pages/s a node, R² = {fitted.r2:.4f}."
     )
-    _plots(record, costs, samples, straight, fitted)
+    _plots(record, costs, samples, straight, fitted, cores)
 
 
-def _grid_table(record: Record, grid_rows: list[dict[str, Any]]) -> None:
+def _grid_table(record: Record, grid_rows: dict[Point, list[dict[str, Any]]]) -> None:
     rows = []
-    for row in grid_rows:
-        processes, sessions, latency = row["point"]
-        rates = [w["pages_s"] for w in row["windows"]]
+    for point, windows in grid_rows.items():
         cpu = [
-            spread([w["busy"][part] / max(w["pages_s"], 0.1) * 1000 for w in row["windows"]])
+            spread([w["busy"][part] / max(w["pages_s"], 0.1) * 1000 for w in windows])
             for part in PARTS
         ]
-        rows.append((processes, sessions, f"{latency * 1000:g}", spread(rates), *cpu))
-    columns = ("processes", "sessions", "latency, ms", "pages/s")
+        rates = spread([w["pages_s"] for w in windows])
+        batches = spread([w["pages_s"] / max(w["counted"]["batches"], 0.1) for w in windows])
+        latency = f"{point.latency * 1000:g}"
+        rows.append((point.processes, point.sessions, latency, point.fresh, rates, batches, *cpu))
+    columns = ("processes", "sessions", "latency, ms", "new links", "pages/s", "pages a batch")
     parts = [f"{part}, CPU ms/page" for part in PARTS]
     record.table("Pages a second and CPU a page", (*columns, *parts), rows)
 
 
-def _two_processes(
-    record: Record, samples: list[Sample], grid_rows: list[dict[str, Any]], cores: int
+def _two_processes(record: Record, rows: dict[Point, list[dict[str, Any]]], cores: int) -> None:
+    found = efficiencies(rows[Point(1, HOSTS, BUSIEST)], rows[Point(2, HOSTS, BUSIEST)], cores)
+
+    def cell(key: str, factor: float = 1.0) -> str:
+        return spread([one[key] * factor for one in found])
+
+    columns = (
+        "CPU ms/page with one process",
+        "allowed, pages/s",
+        "reached, pages/s",
+        "share",
+        "cores idle, %",
+        "CPU ms/page with two",
+    )
+    row = (
+        cell("alone", 1000),
+        cell("allowed"),
+        cell("pages_s"),
+        cell("share"),
+        cell("idle", 100),
+        cell("together", 1000),
+    )
+    record.table("Two processes: of what the CPU of all processes allows", columns, [row])
+    record.figure("two_processes", statistics.median(one["share"] for one in found))
+    record.figure("two_processes_idle", statistics.median(one["idle"] for one in found))
+    dearer = statistics.median(one["together"] / one["alone"] for one in found)
+    record.figure("two_processes_dearer", dearer)
+
+
+def _new_links(rows: dict[Point, list[dict[str, Any]]]) -> dict[str, float]:
+    """CPU seconds of a part for each link that is new, by runs where few are and where all are."""
+    found: dict[str, list[float]] = {part: [] for part in PARTS}
+    for point, windows in rows.items():
+        few = rows.get(point._replace(fresh=FRESH))
+        if point.fresh == FRESH or few is None:
+            continue
+        for part in PARTS:
+            many, less = (
+                statistics.median(w["busy"][part] / max(w["pages_s"], 0.1) for w in these)
+                for these in (windows, few)
+            )
+            found[part].append(max(0.0, many - less) / (point.fresh - FRESH))
+    return {part: statistics.median(costs) for part, costs in found.items()}
+
+
+def _met_hosts(costs: Costs, single: dict[str, Any]) -> dict[str, float]:
+    """CPU seconds of a part for a host that is met, beside those of its page and of batches."""
+    found = {}
+    for name, part in costs.parts.items():
+        known = part.rest + part.batch * single["counted"]["batches"]
+        spent = max(0.0, single["busy"][name] - known)
+        found[name] = max(0.0, spent / max(single["pages_s"], 0.1) - part.page)
+    return found
+
+
+def _costs(
+    record: Record, costs: Costs, new_link: dict[str, float], met_host: dict[str, float]
 ) -> None:
-    """Of what the CPU of all processes allows, the share that two workers reach at their best."""
-    shares = []
-    for one, row in zip(samples, grid_rows, strict=True):
-        if one.processes == 2:
-            foreign = statistics.median(w["foreign"] for w in row["windows"])
-            allowed = (cores - foreign) / (sum(one.busy.values()) / one.pages_s)
-            shares.append(one.pages_s / allowed)
-    if cores == 2:  # with more cores other parts do not compete with two workers
-        record.figure("two_processes", max(shares))
-
-
-def _model(record: Record, costs: Costs, small: list[Sample], large: list[Sample]) -> None:
-    rows = [(part, cost.per_page * 1000, cost.fixed) for part, cost in costs.parts.items()]
-    record.table("Costs, fitted on the small runs", ("part", "CPU ms/page", "cores at rest"), rows)
-    for part, cost in costs.parts.items():
-        record.figure(f"cpu_ms_{part}", cost.per_page * 1000)
-    record.figure("wait_ms", costs.wait * 1000)
+    columns = (
+        "part",
+        "at rest, cores",
+        "CPU ms/batch",
+        "CPU ms/page",
+        "CPU ms/page, batches full",
+        "CPU µs/new link",
+        "CPU ms/host",
+    )
     rows = []
-    worst = 0.0
-    for one, seen in [(s, "fitted") for s in small] + [(s, "withheld") for s in large]:
-        guess = costs.predict(one.processes, one.sessions, one.latency)
-        off = guess / one.pages_s - 1
+    for name, part in costs.parts.items():
+        link, met = new_link[name] * 1e6, met_host[name] * 1000
+        pages = (part.page * 1000, part.full * 1000)
+        rows.append((name, part.rest, part.batch * 1000, *pages, link, met))
+        record.figure(f"rest_ms_{name}", part.rest * 1000)
+        record.figure(f"cpu_ms_{name}", part.full * 1000)
+        record.figure(f"cpu_ms_batch_{name}", part.batch * 1000)
+        record.figure(f"cpu_us_new_link_{name}", link)
+        record.figure(f"cpu_ms_host_{name}", met)
+    record.table("Costs, fitted on the small runs", columns, rows)
+    record.figure("new_links", FRESH)
+    record.figure("all_links", ALL_FRESH)
+    record.figure("worker_cores", costs.reach)
+    record.figure("gather_ms", costs.gather * 1000)
+    record.figure("wait_ms", costs.wait * 1000)
+
+
+def _model(record: Record, costs: Costs, samples: dict[Point, list[Sample]]) -> None:
+    """The model beside each point's median; of larger runs the worst counts."""
+    rows = []
+    worst = {"pages_s": 0.0, "cpu": 0.0}
+    for point, measured in samples.items():
+        seen = "fitted" if is_small(point) else "withheld"
+        guesses = [costs.predict(*point[:3], one.cores) for one in measured]
+        pages, cpu = _off(measured, guesses)
         if seen == "withheld":
-            worst = max(worst, abs(off))
-        latency = f"{one.latency * 1000:g}"
-        row = (seen, one.processes, one.sessions, latency, one.pages_s, guess, f"{off:+.1%}")
-        rows.append(row)
+            worst = {
+                "pages_s": max(worst["pages_s"], abs(pages)),
+                "cpu": max(worst["cpu"], abs(cpu)),
+            }
+        rows.append(
+            (
+                seen,
+                point.processes,
+                point.sessions,
+                f"{point.latency * 1000:g}",
+                statistics.median(one.pages_s for one in measured),
+                statistics.median(guess.pages_s for guess in guesses),
+                f"{pages:+.1%}",
+                statistics.median(_page(one.busy, one.pages_s) for one in measured),
+                statistics.median(_page(guess.busy, guess.pages_s) for guess in guesses),
+                f"{cpu:+.1%}",
+            )
+        )
     columns = ("run", "processes", "sessions", "latency, ms", "pages/s", "predicted", "off by")
-    record.table("The model against what was measured", columns, rows)
-    record.figure("prediction_off", worst)
-    holds = "holds" if worst <= WITHIN else "does not hold"
+    more = ("CPU ms/page", "predicted", "off by")
+    record.table("The model against what was measured", (*columns, *more), rows)
+    record.figure("prediction_off", worst["pages_s"])
+    record.figure("prediction_off_cpu", worst["cpu"])
+    holds = "holds" if worst["pages_s"] <= WITHIN else "does not hold"
     record.note(
         f"The model was fitted on runs of one process with at most {SMALL_SESSIONS} sessions. Of"
-        f" the larger ones, which it had not seen, the worst is off by {worst:.0%}: the claim of"
-        f" {WITHIN:.0%} {holds}."
+        f" the larger ones, which it had not seen, the worst is off by {worst['pages_s']:.0%} in"
+        f" pages/s and by {worst['cpu']:.0%} in CPU a page: the claim of {WITHIN:.0%} {holds}."
     )
+
+
+def _page(busy: dict[str, float], pages_s: float) -> float:
+    """CPU ms a page of all parts."""
+    return sum(busy.values()) / pages_s * 1000
+
+
+def _off(measured: list[Sample], guesses: list[Forecast]) -> tuple[float, float]:
+    """Medians of the shares by which pages a second and CPU a page were foretold too high."""
+    pairs = list(zip(measured, guesses, strict=True))
+    pages = statistics.median(guess.pages_s / one.pages_s - 1 for one, guess in pairs)
+    cpu = statistics.median(
+        _page(guess.busy, guess.pages_s) / _page(one.busy, one.pages_s) - 1 for one, guess in pairs
+    )
+    return pages, cpu
 
 
 def _node_cpu(row: dict[str, Any]) -> list[float]:
@@ -274,23 +480,27 @@ def _node_cpu(row: dict[str, Any]) -> list[float]:
 def _plots(
     record: Record,
     costs: Costs,
-    samples: list[Sample],
+    samples: dict[Point, list[Sample]],
     straight: list[tuple[int, list[float], list[float]]],
     fitted: cost_model.Line,
+    cores: int,
 ) -> None:
     figure = draw(7, 4)
     axes = figure.subplots()
     colours = ("tab:green", "tab:blue", "tab:orange")
-    for colour, latency in zip(colours, (0.01, 0.1, 1.0), strict=True):
+    counts = range(4, HOSTS + 1, 4)
+    for colour, latency in zip(colours, (BUSIEST, 0.1, 1.0), strict=True):
         for processes, style, marker in ((1, "-", "o"), (2, "--", "s")):
-            met = [s for s in samples if (s.processes, s.latency) == (processes, latency)]
-            counts = range(4, 257, 4)
-            guesses = [costs.predict(processes, n, latency) for n in counts]
+            guesses = [costs.predict(processes, n, latency, cores).pages_s for n in counts]
             name = f"{processes} × {latency * 1000:g} ms"
             axes.plot(counts, guesses, style, color=colour, linewidth=0.8, label=f"{name}, model")
-            points = [(s.sessions, s.pages_s) for s in met]
-            if points:
-                axes.plot(*zip(*points, strict=True), marker, color=colour, markersize=5)
+            met = [
+                (point.sessions, statistics.median(one.pages_s for one in found))
+                for point, found in samples.items()
+                if (point.processes, point.latency) == (processes, latency)
+            ]
+            if met:
+                axes.plot(*zip(*met, strict=True), marker, color=colour, markersize=5)
     axes.set(xlabel="sessions", ylabel="pages/s", ylim=(0, None))
     axes.legend(fontsize=7)
     record.plot(
@@ -299,14 +509,14 @@ def _plots(
 
     figure = draw(7, 4)
     axes = figure.subplots()
-    counts = [n for n, _, _ in straight]
-    axes.plot(counts, [statistics.median(r) for _, r, _ in straight], "o", color="tab:green")
-    ends = [0, max(counts)]
+    at = [n for n, _, _ in straight]
+    axes.plot(at, [statistics.median(r) for _, r, _ in straight], "o", color="tab:green")
+    ends = [0, max(at)]
     axes.plot(ends, [fitted.intercept + fitted.slope * n for n in ends], color="tab:green")
     axes.set(xlabel="nodes", ylabel="pages/s", ylim=(0, None))
     other = axes.twinx()
     cpu = [statistics.median(c) for _, _, c in straight]
-    other.plot(counts, cpu, "--s", color="tab:grey", markersize=4)
+    other.plot(at, cpu, "--s", color="tab:grey", markersize=4)
     other.set(ylabel="CPU a node, cores", ylim=(0, max(1e-3, 2 * max(cpu))))
     record.plot("line", figure, "Source B: pages a second against nodes; grey: CPU a node")
 

@@ -32,17 +32,40 @@ What saturates first when workers are added, and what to add then. Drawn by
 `python -m bench.scaling` from `bench/results/scale.json` (`python -m bench.scale`) and the
 benchmarks of the store and of the frontier; a cell says "not run" where one is missing.
 
-A *worker* here is one worker process with a core of its own, that never waits: pages of 20 KB, and
-enough hosts. Most crawls are bounded by politeness instead: at a delay of one second and answers
-after 0.3 s, a host gives 0.77 pages a second, whatever is added.
+A *worker* here is one worker process with a core of its own, that never waits: pages of 20 KB with
+40 links, two of them new, and enough hosts. Most crawls are bounded by politeness instead: at a
+delay of one second and answers after 0.3 s, a host gives 0.77 pages a second, whatever is added.
 """
 
 MODEL = """## The model
 
-The CPU of each part is a constant and a cost a page, fitted by least squares on runs of one process
-with few sessions. A crawl is a closed queueing network: its sessions wait for their hosts, then
-queue for the worker's core and for the machine's cores (`bench/cost_model.py`). It foretells larger
-runs that it has not seen; [benchmarks.md](benchmarks.md) has each of them.
+Rates depend on whatever else a machine does; CPU seconds hardly do. So the model counts CPU. Each
+part – worker, broker, Redis – spends
+
+* a little *at rest*, as long as a crawl goes on;
+* something for each *batch*. A worker stores what it has gathered in one commit, has the links of
+  these pages admitted, and posts their outcomes together. It gathers for a fiftieth of a second: a
+  nearly idle worker thus finds a page or two in a batch, a busy one dozens, up to 256. That is why
+  a page costs an idle worker about three times as much, and why it does not matter: it has time;
+* something for each *page*, its share of a session of 32 pages included, and some more for each
+  link that nobody knew, since it is queued;
+* something for each *host* that is met: its robots.txt, a connection, a session of its own. Here it
+  has an address and no name; looking that up and TLS come on top.
+
+These are fitted by least squares on runs of one process with few sessions, in which pages and
+batches are counted. From them follow two bounds: a worker can use one interpreter, and all parts
+together the cores of the machine. Below the bounds, sessions wait for their hosts; near them, they
+queue for CPU, which is computed as a closed queueing network (`bench/cost_model.py`). It foretells
+larger runs that it has not seen; [benchmarks.md](benchmarks.md) has each of them.
+"""
+
+TWO = """## Two processes on two cores
+
+Two workers, a broker, Redis and the benchmark's web server share two cores, so two workers cannot
+be twice as fast as one. What the CPU allows is computed from one worker, which has a core to itself
+and shares nothing: so many CPU seconds a page of all processes, into two cores. What two workers
+reach of that falls short by what stays idle, because they wait for one another, and by what a page
+costs more, because they share caches and one database.
 """
 
 ADVICE = (
@@ -85,6 +108,14 @@ ADVICE = (
 """What is full, how it shows, what to add."""
 
 
+_PARTS = (
+    ("worker", "worker"),
+    ("broker", "broker"),
+    ("redis", "Redis"),
+    ("server", "the benchmark's web server"),
+)
+
+
 class Capacity(NamedTuple):
     """What one of a part carries, in pages a second; None where that was not measured."""
 
@@ -109,11 +140,20 @@ def capacities(
         Capacity("network", "10 Gbit/s", BUSY * LINE_BITS / 8 / PAGE_BYTES),
         Capacity("broker", f"a process at {BUSY:.0%} of a core", core("broker")),
         Capacity("Redis", f"a node at {BUSY:.0%} of a core", core("redis")),
+        Capacity("Redis, all links new", f"a node at {BUSY:.0%} of a core", _all_new(figures)),
     ]
     tasks = [row["tasks/s"] for row in lease.get("figures", {}).values() if _has_tasks(row)]
     alone = min(tasks, default=None)
     rows.append(Capacity("Redis, its queue alone", "the frontier's benchmark", alone))
     return sorted(rows, key=lambda row: row.pages_s or float("inf"))
+
+
+def _all_new(figures: Mapping[str, float]) -> float | None:
+    """Pages a second of a Redis node, at the beginning of a crawl, when nothing is known yet."""
+    if "cpu_us_new_link_redis" not in figures:
+        return None
+    more = figures["all_links"] - figures["new_links"]
+    return BUSY * 1000 / (figures["cpu_ms_redis"] + more * figures["cpu_us_new_link_redis"] / 1000)
 
 
 def _has_tasks(row: object) -> bool:
@@ -131,9 +171,18 @@ def draw(
     cost = figures.get("cpu_ms_worker")
     rate = 1000 / cost if cost else None
     parts = [HEAD, _origin(scale), "## What saturates first\n"]
-    rows = [_carried(one, rate) for one in capacities(scale, store, lease)]
+    found = capacities(scale, store, lease)
+    rows = [_carried(one, rate) for one in found]
     columns = ("part", "one of it", "carries pages/s", "that is workers", f"for {WORKERS} workers")
-    parts += [_table(columns, rows), _hundred(rate, seen), MODEL, _model(figures)]
+    parts += [
+        _table(columns, rows),
+        _order(found, rate),
+        _hundred(rate, seen),
+        MODEL,
+        _model(figures),
+        TWO,
+    ]
+    parts.append(_two(figures))
     parts += ["## Source B's line\n", _line(figures), "## What to add\n"]
     parts.append(_table(("what is full", "how it shows", "what to add"), ADVICE))
     return "\n".join(parts)
@@ -157,6 +206,18 @@ def _carried(one: Capacity, rate: float | None) -> tuple[str, ...]:
     if rate is None:
         return (*carried, NOT_RUN, NOT_RUN)
     return (*carried, shown(one.pages_s / rate), shown(WORKERS * rate / one.pages_s))
+
+
+def _order(found: Sequence[Capacity], rate: float | None) -> str:
+    """The table in a sentence."""
+    known = [one for one in found if one.pages_s is not None]
+    if rate is None or len(known) < 2:
+        return ""
+    ends = [f"{one.part} at {shown((one.pages_s or 0.0) / rate)}" for one in known]
+    return (
+        f"One of each is full first, counted in workers: {'; '.join(ends)}. Of all but the writer"
+        " there may be as many as are wanted; the last section says what to add.\n"
+    )
 
 
 def _hundred(rate: float | None, seen: Mapping[str, Any]) -> str:
@@ -185,15 +246,39 @@ def _hundred(rate: float | None, seen: Mapping[str, Any]) -> str:
 
 
 def _model(figures: Mapping[str, float]) -> str:
-    off = figures.get("prediction_off")
-    said = NOT_RUN if off is None else f"{off:.0%} off at worst"
-    rows = [("larger runs than it was fitted on", said)]
-    for part in ("worker", "broker", "redis", "server"):
-        cost = figures.get(f"cpu_ms_{part}")
-        what = "the benchmark's web server" if part == "server" else part
-        rows.append((f"CPU a page, {what}", NOT_RUN if cost is None else f"{shown(cost)} ms"))
-    return _table(("the model", ""), rows) + (
-        "\n![The model](benchmarks/scale-model.svg)\n" if off is not None else ""
+    def of(key: str, unit: str) -> str:
+        value = figures.get(key)
+        return NOT_RUN if value is None else f"{shown(value)} {unit}"
+
+    rows = [
+        (
+            name,
+            of(f"rest_ms_{part}", "ms/s"),
+            of(f"cpu_ms_batch_{part}", "ms"),
+            of(f"cpu_ms_{part}", "ms"),
+            of(f"cpu_us_new_link_{part}", "µs"),
+            of(f"cpu_ms_host_{part}", "ms"),
+        )
+        for part, name in _PARTS
+    ]
+    columns = ("CPU of", "at rest", "a batch", "a page, batches full", "a new link", "a host")
+    off, cpu = figures.get("prediction_off"), figures.get("prediction_off_cpu")
+    text = _table(columns, rows) + "\nLarger runs than it was fitted on: "
+    if off is None or cpu is None:
+        return text + f"{NOT_RUN}.\n"
+    return text + (
+        f"{off:.0%} off at worst in pages/s, {cpu:.0%} in CPU a page.\n\n"
+        "![The model](benchmarks/scale-model.svg)\n"
+    )
+
+
+def _two(figures: Mapping[str, float]) -> str:
+    if "two_processes" not in figures:
+        return f"Share of what the CPU allows: {NOT_RUN}.\n"
+    return (
+        f"Share of what the CPU allows: {shown(figures['two_processes'])}; left idle:"
+        f" {figures['two_processes_idle']:.1%} of the cores; CPU of a page, times that with one"
+        f" worker: {shown(figures['two_processes_dearer'])}.\n"
     )
 
 

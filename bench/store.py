@@ -38,7 +38,7 @@ from schema import wire
 from schema.records import Admission, Attempt, Commit, CrawlOptions, StoredPage
 from schema.urls import host_of
 from store.connection import Lane, transaction
-from store.rows import ATTEMPT, PAGE, Codec, plain_links
+from store.rows import ATTEMPT, PAGE, Codec
 from store.sqlite import SqliteStore
 from store.sqlite_upgrade import prepare
 
@@ -53,7 +53,8 @@ def make_batches(pages: int, batch: int) -> list[Commit]:
 
     def one(number: int) -> tuple[StoredPage, Attempt]:
         url = f"http://site{number % 50}.example.org/{number}.html"
-        body = " ".join(f"<p>{word}</p>" for word in rng.choices(words, k=1500)).encode()[:20_000]
+        chosen = rng.choices(words, k=1500)
+        body = " ".join(f"<p>{word}</p>" for word in chosen).encode()[:20_000]
         page = StoredPage(
             crawl=1,
             fingerprint=rng.getrandbits(63),
@@ -64,7 +65,7 @@ def make_batches(pages: int, batch: int) -> list[Commit]:
             fetched_ms=number,
             body=body,
             digest=_hash(body),
-            text=" ".join(rng.choices(words, k=700))[:5000],
+            text=" ".join(chosen)[:5000],
             title=" ".join(rng.choices(words, k=6)),
             language="en",
             encoding="utf-8",
@@ -140,7 +141,7 @@ def run_bare(folder: Path, batches: Batches) -> None:
             1, page.crawl, page.fingerprint, page.fetched_ms, page.elapsed_ms, page.status,
             page.depth, len(page.body), page.truncated, page.digest, page.url, None,
             page.language, page.encoding, page.title, wire.to_json(page.headers).decode(), None,
-            codec.pack(plain_links(page.links)), codec.pack(page.text.encode()), b"",
+            codec.pack_links(page.links), len(page.text.encode()), b"",
         )  # fmt: skip
 
     def tried(one: Attempt) -> tuple[object, ...]:
@@ -155,7 +156,8 @@ def run_bare(folder: Path, batches: Batches) -> None:
             nonlocal number
             pages = [row(page) for page in work.pages]
             contents = [
-                (number + n, codec.pack(page.body)) for n, page in enumerate(work.pages, start=1)
+                (number + n, codec.pack(page.text.encode() + page.body))
+                for n, page in enumerate(work.pages, start=1)
             ]
             bodies = [
                 (page.crawl, page.digest, 1, number + n)

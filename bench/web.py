@@ -33,6 +33,10 @@ class Spec:
     ``odd`` is the share of hosts that are slow, and again that of each kind of dead ones: mute
     (accepts and never answers), refused, missing (no such name). ``bits_per_second`` is shaped by
     the server over all connections; 0: not at all.
+
+    A page links at random to others of its host's ``pages``. With ``fresh`` it links to so many
+    pages that no page before it led to, and beside them to its host's menu: then a page costs the
+    same however long a crawl has been going on, and the host has no end.
     """
 
     hosts: int = 100
@@ -43,6 +47,7 @@ class Spec:
     odd: float = 0.0
     names: bool = False
     bits_per_second: int = 0
+    fresh: int = 0
     seed: int = 6
 
 

@@ -1,7 +1,6 @@
 """``python -m bench.web_server CONFIG.json``: the servers of :mod:`bench.web`, DNS among them.
 
-One greenlet a connection. Each page is its own (equal bodies would be stored once), cut from some
-forty that are made at the start, so that serving one costs little beside reading it.
+One greenlet a connection.
 """
 
 from gevent import monkey
@@ -16,7 +15,6 @@ import socket
 import ssl
 import sys
 import time
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -28,47 +26,14 @@ from gevent.event import Event
 from gevent.server import DatagramServer, StreamServer
 
 from bench.web import Host, Spec, host
+from bench.web_pages import Pages
 
-BODIES = 40
-LINK_BYTES = 500
-MAX_LINKS = 200
-FOREIGN = 0.1
-"""Share of links that lead to another host, where hosts have names."""
 DNS_SECONDS = 0.02
 JITTER = 0.2
 """Share of a latency by which an answer may be earlier or later."""
 ROBOTS = b"User-agent: *\nDisallow: /private/\n"
 CHUNK = 5792
 """Bytes that a shaped link lets through in one piece: four segments."""
-
-
-class Pages:
-    """Bodies of pages, by host and path."""
-
-    def __init__(self, spec: Spec, origin: Any) -> None:
-        chance = random.Random(spec.seed)
-        letters = "abcdefghijklmnopqrstuvwxyz"
-        words = ["".join(chance.choices(letters, k=chance.randint(2, 10))) for _ in range(2000)]
-        least, most = spec.page_bytes
-        self._tails: list[bytes] = []
-        for i in range(BODIES):
-            size = round(least * (most / least) ** (i / (BODIES - 1)))
-            links = min(MAX_LINKS, size // LINK_BYTES)
-            parts = []
-            for _ in range(links):
-                target = f"/p/{chance.randrange(spec.pages)}"
-                if spec.names and chance.random() < FOREIGN:
-                    target = origin(chance.randrange(spec.hosts)) + target
-                text = " ".join(chance.choices(words, k=max(1, (size // links - 55) // 7)))
-                parts.append(f'<p>{text} <a href="{target}">{chance.choice(words)}</a></p>\n')
-            self._tails.append("".join(parts).encode() + b"</body></html>")
-
-    def body(self, name: str, path: str) -> bytes:
-        head = (
-            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{path} of {name}'
-            f"</title></head><body><h1>{path}</h1><p>This is {path} of {name}.</p>"
-        ).encode()
-        return head + self._tails[zlib.crc32(f"{name}{path}".encode()) % BODIES]
 
 
 class Server:

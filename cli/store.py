@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import click
@@ -20,13 +21,13 @@ from schema.errors import GreencrawlError, InvalidConfig
 from schema.settings import Settings, mask_url
 from store.connection import translated
 from store.mysql import topology
-from store.mysql.cluster import Cluster
-from store.mysql.connection import Db
-from store.mysql.local import LocalCluster
-from store.mysql.observe import Observation
-from store.mysql.register import Reign
-from store.mysql.steward import Report, Steward
 from store.steward import steward_of
+
+if TYPE_CHECKING:
+    from store.mysql.connection import Db
+    from store.mysql.observe import Observation
+    from store.mysql.register import Reign
+    from store.mysql.steward import Report, Steward
 
 
 @click.group()
@@ -127,6 +128,8 @@ def local(folder: str, stop: bool) -> None:
 
     They outlive the command. Running it again starts those that do not run.
     """
+    from store.mysql.local import LocalCluster  # not for other commands: see store.open_store
+
     cluster = LocalCluster(Path(folder))
     if stop:
         cluster.stop()
@@ -259,6 +262,7 @@ def _show_file(path: Path) -> None:
 
 def _show_server(settings: Settings) -> None:
     """One MySQL server; its rows are the server's estimate."""
+    from store.mysql.cluster import Cluster
 
     def ask(db: Db) -> tuple[str, int, list[tuple[str, int]], int]:
         db.execute("SELECT VERSION()")

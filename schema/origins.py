@@ -12,7 +12,8 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from schema.errors import InvalidUrl
-from schema.urls import canonicalise, host_of, hostname_of, is_suffix, origin_of
+from schema.suffixes import is_suffix
+from schema.urls import canonicalise, host_of, hostname_of, origin_of
 
 _ADDRESS = re.compile(r"\[.*\]|[\d.]+")
 _LEADS = re.compile(r"/|https?:", re.IGNORECASE)

@@ -70,9 +70,6 @@ class Patterns:
         except re2.error:  # too large together
             return None
 
-    def __bool__(self) -> bool:
-        return bool(self.texts)
-
     def first(self, text: str) -> str | None:
         """The first pattern that matches anywhere in ``text``."""
         if self._any is not None and self._any.search(text) is None:

@@ -60,14 +60,14 @@ class Rules:
             return f"depth {depth} > {self.depth}"
         if not self._within(url):
             return f"scope {self.scope}: not one of {_listed(self.roots)}"
-        pattern = self.exclude.first(url) if self.exclude else None
+        pattern = self.exclude.first(url) if self.exclude.texts else None
         if pattern is not None:
             return f"exclude pattern {pattern!r}"
         if self.skips:
             reason = skipped(self.skips, url)
             if reason is not None:
                 return reason
-        if self.include and not seed and self.include.first(url) is None:
+        if self.include.texts and not seed and self.include.first(url) is None:
             return "include: matches none"
         return None
 

@@ -11,18 +11,16 @@ A trailing dot of a host name stays, since servers may tell the two names apart.
 
 from __future__ import annotations
 
-import hashlib
-import pkgutil
 import re
-from collections.abc import Callable
+from collections.abc import Iterable
 from functools import lru_cache
 
 import ada_url
-import tldextract
 import xxhash
 
 from schema.encodings import encode_query, standard_name
 from schema.errors import InvalidUrl
+from schema.suffixes import under_registry, under_suffix
 
 MAX_URL = 8192
 """Characters of the longest canonical URL."""
@@ -32,33 +30,28 @@ CANONICALISER = 1
 
 _MAX_INPUT = 8 * MAX_URL
 
-_SNAPSHOT = pkgutil.get_data("tldextract", ".tld_set_snapshot") or b""
-SUFFIXES = f"psl-{hashlib.sha256(_SNAPSHOT).hexdigest()[:16]}"
-"""Name and hash of the pinned snapshot of the public suffix list."""
-
-# No addresses and no cache folder: only ever the snapshot that came with the library.
-_suffixes = tldextract.TLDExtract(
-    cache_dir=None,
-    suffix_list_urls=(),
-    fallback_to_snapshot=True,
-    include_psl_private_domains=True,
-)
-
 _C0_AND_SPACE = "".join(map(chr, range(0x21)))
 _NO_TABS = {0x09: None, 0x0A: None, 0x0D: None}
 
 # References that the standard leaves as they stand, but for joining them to the base: no dot
-# segments, no percent signs in the path, no ports, no numeric hosts.
+# segments, no percent signs in the path, no ports, no numeric hosts. By group: absolute, under the
+# base's origin, under its folder, and a query for the base's path.
+_QUERY = r"\?[A-Za-z0-9&=_~.%+-]*"
 _PLAIN = re.compile(
-    r"(?P<url>(?P<origin>https?://(?:[a-z0-9_-]+\.)+[a-z]{2,}(?=/))?"
-    r"(?P<path>[A-Za-z0-9/_~-][A-Za-z0-9/_~.-]*)(?:\?[A-Za-z0-9&=_~.%+-]*)?)(?:#.*)?\Z",
+    rf"(?:(https?://(?:[a-z0-9_-]+\.)+[a-z]{{2,}}/[A-Za-z0-9/_~.-]*(?:{_QUERY})?)"
+    rf"|(/(?!/)[A-Za-z0-9/_~.-]*(?:{_QUERY})?)"
+    rf"|([A-Za-z0-9_~-][A-Za-z0-9/_~.-]*(?:{_QUERY})?)"
+    rf"|({_QUERY}))(?:#.*)?\Z",
     re.DOTALL,
-)
+).match
 
+
+# Of another scheme, whatever follows: mailto, javascript.
+_FOREIGN = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*:", re.IGNORECASE | re.ASCII).match
 
 # What the standard leaves exactly as it stands: an absolute URL of the plainest kind.
 _CANONICAL = re.compile(
-    r"https?://(?:[a-z0-9_-]+\.)+[a-z]{2,}/[A-Za-z0-9/_~.-]*(?:\?[A-Za-z0-9&=_~.%+-]*)?\Z"
+    rf"https?://(?:[a-z0-9_-]+\.)+[a-z]{{2,}}/[A-Za-z0-9/_~.-]*(?:{_QUERY})?\Z"
 ).match
 
 
@@ -91,35 +84,31 @@ def canonicalise(url: str, base: str | None = None, encoding: str = "utf-8") -> 
     return href
 
 
-def resolver(base: str, encoding: str = "utf-8") -> Callable[[str], str]:
-    """``canonicalise`` for the many links of one page: the same results, several times faster.
+def resolved(references: Iterable[str], base: str, encoding: str = "utf-8") -> list[str]:
+    """``canonicalise`` for the many references of a page: the same results, several times faster.
 
-    The base is looked at once; references of the plainest kind, which are most, are joined to it
-    without a parser. Raises :class:`InvalidUrl` if the base is not http(s).
+    ``base`` is canonical; "" stands for what is no http(s) URL. The base is looked at once;
+    references of the plainest kind, which are most, are joined to it without a parser.
     """
-    base = canonicalise(base, encoding=encoding)
-    origin = origin_of(base)
-    folder = base.partition("?")[0].rpartition("/")[0] + "/"
-    plain = _PLAIN.match
-
-    def resolve(url: str) -> str:
-        if url[:1] == "#":
-            return base
-        found = plain(url)
-        if found is None or "/." in url:
-            return canonicalise(url, base, encoding)
-        reference, host, path = found.groups()
-        if host is not None:
-            joined = reference
-        elif path[0] != "/":
-            joined = folder + reference
+    path = base.partition("?")[0]
+    starts = ("", "", origin_of(base), path.rpartition("/")[0] + "/", path)
+    urls: list[str] = []
+    for reference in references:
+        found = _PLAIN(reference)
+        if found and "/." not in reference:
+            kind = found.lastindex or 0
+            url = starts[kind] + found[kind]
+            urls.append(url if len(url) <= MAX_URL else "")
+        elif reference[:1] == "#":
+            urls.append(base)
+        elif _FOREIGN(reference):
+            urls.append("")
         else:
-            joined = origin + reference if path[:2] != "//" else ""
-        if joined and len(joined) <= MAX_URL:
-            return str(joined)
-        return canonicalise(url, base, encoding)
-
-    return resolve
+            try:
+                urls.append(canonicalise(reference, base, encoding))
+            except InvalidUrl:
+                urls.append("")
+    return urls
 
 
 def _prepare(url: str, encoding: str) -> str:
@@ -155,9 +144,7 @@ def host_of(canonical: str) -> str:
     """The unit of politeness: host name, with ``:port`` unless it is 80 or 443."""
     start = 8 if canonical[4] == "s" else 7
     host = canonical[start : canonical.index("/", start)]
-    if host.endswith(":80"):
-        return host[:-3]
-    return host[:-4] if host.endswith(":443") else host
+    return host.rpartition(":")[0] if host.endswith((":80", ":443")) else host
 
 
 def task_path(canonical: str) -> str:
@@ -201,7 +188,7 @@ def registrable_domain(host: str) -> str:
     The port is ignored. Addresses, bare suffixes and names under no known suffix are their own.
     """
     name = hostname_of(host)
-    return _suffixes.extract_str(name).top_domain_under_registry_suffix or name
+    return under_registry(name) or name
 
 
 @lru_cache(maxsize=65_536)
@@ -211,13 +198,7 @@ def site_of(host: str) -> str:
     What belongs together for a person: ``alice.github.io`` is not ``bob.github.io``.
     """
     name = hostname_of(host)
-    return _suffixes.extract_str(name).top_domain_under_public_suffix or name
-
-
-def is_suffix(name: str) -> bool:
-    """Whether everybody can have a name under ``name``: a public suffix, private ones included."""
-    found = _suffixes.extract_str(name)
-    return bool(found.suffix) and not found.domain
+    return under_suffix(name) or name
 
 
 @lru_cache(maxsize=65_536)

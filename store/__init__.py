@@ -9,8 +9,6 @@ from store.base import Store
 from store.bodies import Bodies
 from store.migrate import Upgrade
 from store.mysql import topology
-from store.mysql.migrations import MysqlUpgrade
-from store.mysql.store import MysqlStore
 from store.sqlite import SqliteStore
 from store.sqlite_upgrade import SqliteUpgrade
 from store.warc.files import WarcFiles
@@ -28,6 +26,8 @@ def open_store(url: str, bodies: str = "sql", *, upgrade: bool = True) -> Store:
     a database that is not for this version, Unavailable when no server takes writes.
     """
     if url.startswith("mysql://"):
+        from store.mysql.store import MysqlStore  # brings cryptography along: 8 MB
+
         return MysqlStore(topology.parse(url), open_bodies(bodies))
     return SqliteStore(_file(url), open_bodies(bodies), upgrade=upgrade)
 
@@ -35,6 +35,8 @@ def open_store(url: str, bodies: str = "sql", *, upgrade: bool = True) -> Store:
 def open_upgrade(url: str) -> Upgrade:
     """The migrations of the store at ``url``. Raises InvalidConfig, Unavailable."""
     if url.startswith("mysql://"):
+        from store.mysql.migrations import MysqlUpgrade
+
         return MysqlUpgrade(topology.parse(url))
     return SqliteUpgrade(_file(url))
 

@@ -2,8 +2,8 @@
 
 Every step of a statement gives up the GIL, and beside a busy hub getting it back can take the
 switch interval (5 ms). ``executemany`` steps once a row; here one statement carries up to
-:data:`ROWS` rows. Beside a computing greenlet a trial wrote between 1.3 (cores loaded by
-others) and 25 times (cores free: 1,400 a second against 56) as many pages this way.
+:data:`store.batches.ROWS` rows. Beside a computing greenlet a trial wrote between 1.3 (cores
+loaded by others) and 25 times (cores free: 1,400 a second against 56) as many pages this way.
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ from schema import faults
 from schema.errors import GreencrawlError
 from schema.records import Attempt, Commit, Final, Stamp, StoredPage
 from store import contents, log, overflow, rows
+from store.batches import ROWS, marks, padded, parts, values
 from store.bodies import Bodies, Place
 from store.connection import Lane, transaction, translate
 from store.contents import Blob, Known, Vanished
 from store.errors import Unstorable
 from store.rows import Codec, Prepared, Row
-
-ROWS = 64
-"""Rows a statement; each number of rows up to it is a text of its own in the statement cache."""
 
 TOGETHER = 512
 """Records that one transaction holds at most, unless a single commit brings more."""
@@ -45,16 +43,13 @@ _NEWER_FINAL = ", ".join(
 )
 
 
-@lru_cache(maxsize=1024)
-def _values(columns: str, count: int, stamped: bool) -> str:
-    row = ", ".join("?" * (columns.count(",") + 1))
-    row = f"(?1, {row})" if stamped else f"({row})"
-    return ", ".join([row] * count)
-
-
-def _pages_sql(count: int) -> str:
+@lru_cache
+def _pages_sql(count: int, *, bodies: bool) -> str:
+    row = f"(?1, {marks(rows.PAGE.count(',') + 1)})"
+    if not bodies:
+        row = row.removesuffix("?)") + "x'')"
     return (
-        f"INSERT INTO pages (stamp, {rows.PAGE}) VALUES {_values(rows.PAGE, count, True)} "
+        f"INSERT INTO pages (stamp, {rows.PAGE}) VALUES {', '.join([row] * count)} "
         f"ON CONFLICT (crawl, fingerprint) DO UPDATE SET {_NEWER_PAGE}, "
         "links = merge_links(pages.links, excluded.links) "
         "WHERE excluded.fetched_ms >= pages.fetched_ms"
@@ -68,20 +63,22 @@ _LATE_PAGE = (
 )
 
 
+@lru_cache
 def _outlived_sql(count: int) -> str:
     # CROSS JOIN fixes the order: each page looks up its final, never the other way round.
     return (
         "WITH page (crawl, fingerprint, fetched_ms) AS "
-        f"(VALUES {_values('crawl, fingerprint, fetched_ms', count, False)}) "
+        f"(VALUES {values('crawl, fingerprint, fetched_ms', count)}) "
         "DELETE FROM finals WHERE id IN (SELECT finals.id FROM page CROSS JOIN finals "
         "ON finals.crawl = page.crawl AND finals.fingerprint = page.fingerprint "
         "WHERE finals.at_ms <= page.fetched_ms)"
     )
 
 
+@lru_cache
 def _finals_sql(count: int) -> str:
     return (
-        f"WITH final (stamp, {rows.FINAL}) AS (VALUES {_values(rows.FINAL, count, True)}) "
+        f"WITH final (stamp, {rows.FINAL}) AS (VALUES {values(rows.FINAL, count, stamped=True)}) "
         f"INSERT INTO finals (stamp, {rows.FINAL}) SELECT stamp, {rows.FINAL} FROM final "
         "WHERE NOT EXISTS (SELECT 1 FROM pages WHERE pages.crawl = final.crawl "
         "AND pages.fingerprint = final.fingerprint AND pages.fetched_ms >= final.at_ms) "
@@ -90,15 +87,12 @@ def _finals_sql(count: int) -> str:
     )
 
 
+@lru_cache
 def _attempts_sql(count: int) -> str:
     return (
-        f"INSERT INTO attempts ({rows.ATTEMPT}) VALUES {_values(rows.ATTEMPT, count, False)} "
+        f"INSERT INTO attempts ({rows.ATTEMPT}) VALUES {values(rows.ATTEMPT, count)} "
         "ON CONFLICT (crawl, fingerprint, at_ms) DO NOTHING"
     )
-
-
-def _chunks(items: Sequence[Row]) -> Iterable[Sequence[Row]]:
-    return (items[start : start + ROWS] for start in range(0, len(items), ROWS))
 
 
 def write(
@@ -118,12 +112,12 @@ def write(
         stamp = now.clock
         alive = {row[0] for row in connection.execute("SELECT id FROM crawls WHERE deleted = 0")}
         pages = [r for w in works for r in w.pages if r[0] in alive]
-        for some in _chunks(pages):
-            _write_pages(connection, codec, some, blobs, stamp)
-        for chunk in _chunks([r for w in works for r in w.finals if r[0] in alive]):
-            connection.execute(_finals_sql(len(chunk)), [stamp, *chain.from_iterable(chunk)])
-        for chunk in _chunks([r for w in works for r in w.attempts if r[0] in alive]):
-            connection.execute(_attempts_sql(len(chunk)), list(chain.from_iterable(chunk)))
+        for start in range(0, len(pages), ROWS):
+            _write_pages(connection, codec, pages[start : start + ROWS], blobs, stamp)
+        for some in parts([r for w in works for r in w.finals if r[0] in alive]):
+            connection.execute(_finals_sql(len(some)), [stamp, *chain.from_iterable(some)])
+        for some in parts([r for w in works for r in w.attempts if r[0] in alive]):
+            connection.execute(_attempts_sql(len(some)), list(chain.from_iterable(some)))
         overflow.settled(connection, (r[:2] for w in works for r in chain(w.pages, w.finals)))
         faults.point("store.before_commit")
     faults.point("store.after_commit")
@@ -138,22 +132,22 @@ def _write_pages(
     stamp: int,
 ) -> None:
     settled = contents.settle(connection, codec, pages, rest=blobs is not None)
-    if settled.newer:
-        columns = settled.newer
-        if blobs is not None:
-            columns = [(*row[: contents.BODY], b"") for row in columns]
-        else:
-            columns = [_old_row(row) for row in columns]
-        connection.execute(_pages_sql(len(columns)), [stamp, *chain.from_iterable(columns)])
+    columns = settled.newer
+    if blobs is None:
+        columns = [_old_row(row) for row in columns]
+    else:
+        brought = contents.count(connection, settled.uses, blobs)
+        columns = contents.without_bodies(connection, codec, columns, blobs, brought)
+    for some in parts(columns):
+        sql = _pages_sql(len(some), bodies=blobs is None)
+        connection.execute(sql, [stamp, *chain.from_iterable(some)])
     if settled.late:
         late = [(row[contents.LINKS], stamp, *row[:3]) for row in settled.late]
         connection.executemany(_LATE_PAGE, late)
     if settled.versions:
         contents.put_versions(connection, settled.versions)
-    if settled.uses and blobs is not None:
-        contents.count(connection, settled.uses, blobs)
-    keys = chain.from_iterable(row[:3] for row in pages)
-    connection.execute(_outlived_sql(len(pages)), list(keys))
+    keys = padded([row[:3] for row in pages])
+    connection.execute(_outlived_sql(len(keys)), list(chain.from_iterable(keys)))
 
 
 def _old_row(row: Row) -> Row:
@@ -215,11 +209,15 @@ class Committer:
             waiting = self._queue.popleft()
             size += waiting.size
             group.append(waiting)
-        apart = contents.apart(connection)
+        layout = contents.layout(connection)
+        apart = layout >= contents.APART
         in_rows = self._bodies is None or not apart
+        together = layout >= contents.TOGETHER
         for waiting in group:
             try:
-                waiting.rows = rows.prepare(self.codec, waiting.work, bodies=in_rows)
+                waiting.rows = rows.prepare(
+                    self.codec, waiting.work, bodies=in_rows, together=together
+                )
             except Exception as error:  # noqa: BLE001 - raised again in its caller
                 waiting.outcome = error
         self._write(connection, [one for one in group if one.outcome is None], apart)

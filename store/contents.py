@@ -12,28 +12,32 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from itertools import chain, groupby
 from operator import itemgetter
 
 import msgspec
+import zstandard
 
 from schema.records import Version
+from store.batches import marks, padded, parts, values
 from store.bodies import Place
 from store.rows import Codec, Row, digest_of, hash_body
 
 APART = 6
 """Number of the migration from which bodies are kept apart from pages."""
+TOGETHER = 7
+"""Number of the migration from which a text is kept in one frame with its body."""
 
 Key = tuple[int, int]
 """A page: crawl, fingerprint."""
 Known = tuple[int, bytes]
 """A body: crawl, digest."""
 Blob = bytes | Place
-"""A compressed body, or where its file has it."""
+"""A compressed body, perhaps with a text before it, or where its file has it."""
 
-CRAWL, FINGERPRINT, FETCHED, STATUS, SIZE, CONTENT, LINKS, BODY = 0, 1, 2, 4, 6, 8, 16, 18
+CRAWL, FINGERPRINT, FETCHED, STATUS, SIZE, CONTENT, LINKS, TEXT, BODY = 0, 1, 2, 4, 6, 8, 16, 17, 18
 """Columns of ``rows.PAGE`` by their place."""
 
 WHERE = (
@@ -43,6 +47,12 @@ WHERE = (
 )
 PLACE = "pages.body_bytes, pages.body, contents.body, bodies.file, bodies.offset, bodies.length"
 """What :data:`WHERE` tells of a body."""
+BESIDE = (
+    "LEFT JOIN bodies ON typeof(pages.text) = 'integer' "
+    "AND bodies.crawl = pages.crawl AND bodies.digest = pages.content "
+    "LEFT JOIN contents ON contents.id = bodies.content"
+)
+"""Where the text is, as ``contents.body``, of a row that tells only its length."""
 
 _VERSIONS = (
     "SELECT fetched_ms, status, body_bytes, content AS digest, "
@@ -53,9 +63,10 @@ _VERSIONS = (
 )
 
 
-def apart(db: sqlite3.Connection) -> bool:
-    """Whether bodies are kept apart from pages by now."""
-    return bool(db.execute("SELECT 1 FROM migrations WHERE number = ?", (APART,)).fetchone())
+def layout(db: sqlite3.Connection) -> int:
+    """How bodies are kept by now: the last of :data:`APART`, :data:`TOGETHER`, or 0."""
+    sql = "SELECT max(number) FROM migrations WHERE number IN (?, ?)"
+    return int(db.execute(sql, (APART, TOGETHER)).fetchone()[0] or 0)
 
 
 class Settled(msgspec.Struct):
@@ -109,10 +120,10 @@ def _states(db: sqlite3.Connection, pages: Sequence[Row]) -> dict[Key, Row]:
     """Of the pages that are there: what ``rows.PAGE`` has of them, and the bytes in the row."""
     found: dict[Key, Row] = {}
     for crawl, some in groupby(pages, key=itemgetter(CRAWL)):
-        numbers = [row[FINGERPRINT] for row in some]
+        numbers = padded([row[FINGERPRINT] for row in some])
         sql = (
             "SELECT crawl, fingerprint, fetched_ms, status, body_bytes, content, length(body) "
-            f"FROM pages WHERE crawl = ? AND fingerprint IN ({_marks(len(numbers))})"
+            f"FROM pages WHERE crawl = ? AND fingerprint IN ({marks(len(numbers))})"
         )
         for row in db.execute(sql, (crawl, *numbers)).fetchall():
             found[row[:2]] = row
@@ -130,12 +141,13 @@ def _version(db: sqlite3.Connection, codec: Codec, state: Row) -> Row:
 
 def put_versions(db: sqlite3.Connection, versions: Sequence[Row]) -> None:
     """Keep versions; those that are there stay as they are."""
-    values = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(versions))
-    db.execute(
-        "INSERT INTO versions (crawl, fingerprint, fetched_ms, status, body_bytes, digest) "
-        f"VALUES {values} ON CONFLICT DO NOTHING",
-        list(chain.from_iterable(versions)),
-    )
+    columns = "crawl, fingerprint, fetched_ms, status, body_bytes, digest"
+    for some in parts(versions):
+        db.execute(
+            f"INSERT INTO versions ({columns}) VALUES {values(columns, len(some))} "
+            "ON CONFLICT DO NOTHING",
+            list(chain.from_iterable(some)),
+        )
 
 
 def history(
@@ -169,20 +181,22 @@ def _rows(db: sqlite3.Connection, bodies: Iterable[Known]) -> Iterator[Row]:
     """(body, row of its content, file, offset, length) of those that are kept."""
     for crawl, group in groupby(sorted(bodies), key=itemgetter(0)):
         digests = [digest for _, digest in group]
-        for start in range(0, len(digests), 500):
-            some = digests[start : start + 500]
+        for start in range(0, len(digests), 512):
+            some = padded(digests[start : start + 512])
             sql = (
                 "SELECT digest, content, file, offset, length FROM bodies "
-                f"WHERE crawl = ? AND digest IN ({_marks(len(some))})"
+                f"WHERE crawl = ? AND digest IN ({marks(len(some))})"
             )
             for digest, *place in db.execute(sql, (crawl, *some)).fetchall():
                 yield ((crawl, digest), *place)
 
 
-def count(db: sqlite3.Connection, uses: Mapping[Known, int], blobs: Mapping[Known, Blob]) -> None:
+def count(
+    db: sqlite3.Connection, uses: Mapping[Known, int], blobs: Mapping[Known, Blob]
+) -> set[Known]:
     """Change how many pages have each body; the first brings it along, the last takes it away.
 
-    Raises Vanished if a new body is not among ``blobs``.
+    Returns those that were brought. Raises Vanished if a new body is not among ``blobs``.
     """
     kept = {row[0] for row in _rows(db, uses)}
     new = [(body, change) for body, change in uses.items() if body not in kept and change > 0]
@@ -190,16 +204,63 @@ def count(db: sqlite3.Connection, uses: Mapping[Known, int], blobs: Mapping[Know
         _insert(db, new, blobs)
     for crawl, group in groupby(sorted(kept), key=itemgetter(0)):
         digests = [digest for _, digest in group]
-        changes = chain.from_iterable((digest, uses[crawl, digest]) for digest in digests)
-        db.execute(_uses_sql(len(digests)), [*changes, crawl])
+        for some in parts(digests):
+            changes = chain.from_iterable((digest, uses[crawl, digest]) for digest in some)
+            db.execute(_uses_sql(len(some)), [*changes, crawl])
         _drop(db, crawl, [digest for digest in digests if uses[crawl, digest] < 0])
+    return {body for body, _ in new}
 
 
-@lru_cache(maxsize=256)
-def _uses_sql(rows: int) -> str:
-    values = ", ".join(["(?, ?)"] * rows)
+def without_bodies(
+    db: sqlite3.Connection,
+    codec: Codec,
+    pages: Sequence[Row],
+    blobs: Mapping[Known, Blob],
+    brought: Set[Known],
+) -> list[Row]:
+    """Rows without the last column, for the bodies are there by now: ``brought`` out of ``blobs``.
+
+    A body that was there, or that several of the pages have, has the text of one of them in its
+    frame: where another page's text is not the same (another character set or hook), it gets a
+    frame of its own.
+    """
+    kept = {body: blobs[body] for body in brought}
+    found = {(row[CRAWL], row[CONTENT]) for row in pages if isinstance(row[TEXT], int)} - brought
+    for crawl, group in groupby(sorted(found), key=itemgetter(0)):
+        digests = padded([digest for _, digest in group])
+        sql = (
+            "SELECT digest, contents.body FROM bodies JOIN contents ON contents.id = content "
+            f"WHERE crawl = ? AND digest IN ({marks(len(digests))})"
+        )
+        for digest, blob in db.execute(sql, (crawl, *digests)).fetchall():
+            kept[crawl, digest] = blob
+    result = []
+    for row in pages:
+        text, mine = row[TEXT], row[BODY]
+        if isinstance(text, int):
+            theirs = kept.get((row[CRAWL], row[CONTENT]))
+            if theirs is not mine and not _same(codec, theirs, mine):
+                text = codec.pack(codec.unpack(mine)[:text])
+        result.append((*row[:TEXT], text))
+    return result
+
+
+def _same(codec: Codec, theirs: Blob | None, mine: bytes) -> bool:
+    """Whether the frame that is kept, if it is kept here, holds the same as a page's own."""
+    if theirs is None or isinstance(theirs, Place):
+        return False
+    if bytes(theirs) == bytes(mine):
+        return True
+    try:
+        return codec.unpack(theirs) == codec.unpack(mine)
+    except zstandard.ZstdError:  # theirs is damaged: no reason to refuse what travels with mine
+        return False
+
+
+@lru_cache
+def _uses_sql(count: int) -> str:
     return (
-        f"WITH change (digest, number) AS (VALUES {values}) "
+        f"WITH change (digest, number) AS (VALUES {values('digest, number', count)}) "
         "UPDATE bodies SET uses = uses + change.number FROM change "
         "WHERE bodies.crawl = ? AND bodies.digest = change.digest"
     )
@@ -210,36 +271,34 @@ def _insert(
 ) -> None:
     (last,) = db.execute("SELECT max(id) FROM contents").fetchone()
     number = last or 0
-    contents: list[object] = []
-    bodies: list[object] = []
+    contents: list[Row] = []
+    here: list[Row] = []
+    in_files: list[Row] = []
     for body, uses in new:
         blob = blobs.get(body)
         if blob is None:
             raise Vanished
         if isinstance(blob, Place):
-            bodies += (*body, uses, None, *blob)
+            in_files.append((*body, uses, *blob))
         else:
             number += 1
-            contents += (number, blob)
-            bodies += (*body, uses, number, None, None, None)
-    if contents:
-        values = ", ".join(["(?, ?)"] * (len(contents) // 2))
-        db.execute(f"INSERT INTO contents (id, body) VALUES {values}", contents)
-    db.execute(_bodies_sql(len(new)), bodies)
+            contents.append((number, blob))
+            here.append((*body, uses, number))
+    for table, columns, found in (
+        ("contents", "id, body", contents),
+        ("bodies", "crawl, digest, uses, content", here),
+        ("bodies", "crawl, digest, uses, file, offset, length", in_files),
+    ):
+        for some in parts(found):
+            sql = f"INSERT INTO {table} ({columns}) VALUES {values(columns, len(some))}"
+            db.execute(sql, list(chain.from_iterable(some)))
 
 
-@lru_cache(maxsize=256)
-def _bodies_sql(rows: int) -> str:
-    values = ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * rows)
-    return (
-        "INSERT INTO bodies (crawl, digest, uses, content, file, offset, length) VALUES " + values
-    )
-
-
-def _drop(db: sqlite3.Connection, crawl: int, digests: Sequence[bytes]) -> None:
+def _drop(db: sqlite3.Connection, crawl: int, digests: list[bytes]) -> None:
     """Remove those of a crawl's bodies that no page has any more."""
     if digests:
-        some = f"FROM bodies WHERE crawl = ? AND digest IN ({_marks(len(digests))}) AND uses <= 0"
+        digests = padded(digests)
+        some = f"FROM bodies WHERE crawl = ? AND digest IN ({marks(len(digests))}) AND uses <= 0"
         db.execute(f"DELETE FROM contents WHERE id IN (SELECT content {some})", (crawl, *digests))
         db.execute(f"DELETE {some}", (crawl, *digests))
 
@@ -254,8 +313,3 @@ def purge(db: sqlite3.Connection, crawl: int, rows: int) -> int:
     )
     db.executemany("DELETE FROM bodies WHERE crawl = ? AND digest = ?", [row[:2] for row in found])
     return len(found)
-
-
-@lru_cache(maxsize=1024)
-def _marks(count: int) -> str:
-    return ", ".join("?" * count)

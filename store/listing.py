@@ -62,11 +62,16 @@ def chunk(db: sqlite3.Connection, sql: str, values: tuple[object, ...]) -> list[
 
 
 def page_sql(detail: Detail) -> str:
-    """The beginning of a statement that reads pages; with bodies ``contents.PLACE`` follows."""
+    """The beginning of a statement that reads pages.
+
+    After their columns follow ``contents.PLACE`` with bodies, and with texts ``contents.body``.
+    """
     columns = rows.PAGE_ROW if detail == "row" else rows.PAGE_READ
     named = re.sub(r"\b(?=[a-z_]+(?:,|$))", "pages.", columns)
     if detail == "body":
         return f"SELECT {named}, {contents.PLACE} FROM pages {contents.WHERE}"
+    if detail == "text":
+        return f"SELECT {named}, contents.body FROM pages {contents.BESIDE}"
     return f"SELECT {named} FROM pages"
 
 

@@ -41,7 +41,7 @@ ATTEMPT = (
 FINAL = "crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail"
 FINAL_READ = "id, crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail"
 
-_MAX = 2**63 - 1
+_MIN, _MAX = -(2**63), 2**63 - 1
 _COMPRESS_TOGETHER = 8 * 1024 * 1024  # bytes of input whose compressed copies exist at one time
 
 
@@ -54,6 +54,14 @@ def clean(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def encoded(text: str) -> bytes:
+    """:func:`clean` text as UTF-8."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return clean(text).encode()
 
 
 def _clean_tree(value: Any) -> Any:
@@ -79,7 +87,7 @@ def json_text(value: Mapping[str, Any], url: str) -> str:
 
 def bounded(number: int) -> int:
     """``number`` cut to what a 64-bit column can hold."""
-    return min(max(number, -_MAX - 1), _MAX)
+    return number if _MIN <= number <= _MAX else min(max(number, _MIN), _MAX)
 
 
 def digest_of(content: bytes | int | str) -> bytes:
@@ -120,12 +128,19 @@ LEVEL = 1
 takes 51 µs and leaves 1/3.96."""
 
 
+LINKS_LEVEL = -1
+"""Of zstd for links, which are a few hundred bytes: 2 µs and 300 bytes for 40 links, where level 1
+takes 5 µs for its tables and leaves 260."""
+
+
 class Codec:
     """Rows of one thread. Its zstd contexts are reused and must not be shared between threads."""
 
     def __init__(self) -> None:
         self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_content_size=True)
-        self._decompress = zstandard.ZstdDecompressor().decompress
+        self._of_links = zstandard.ZstdCompressor(level=LINKS_LEVEL, write_content_size=True)
+        decompressor = zstandard.ZstdDecompressor()
+        self._decompress, self._stream = decompressor.decompress, decompressor.stream_reader
 
     def pack(self, data: bytes) -> bytes:
         """zstd; nothing stays nothing."""
@@ -135,7 +150,8 @@ class Codec:
         """Undo :meth:`pack`. Raises zstandard.ZstdError on damage."""
         return self._decompress(data) if data else b""
 
-    def _pack_all(self, plain: Sequence[bytes]) -> list[Any]:
+    @staticmethod
+    def _pack_all(compressor: zstandard.ZstdCompressor, plain: Sequence[bytes]) -> list[Any]:
         """:meth:`pack` for many, as buffers, giving up the GIL once and not for each.
 
         A thread that gives it up beside a busy hub can wait for the switch interval (5 ms) to
@@ -149,40 +165,63 @@ class Codec:
                 chosen.append(index)
                 total += len(data)
             if chosen and (total >= _COMPRESS_TOGETHER or index == len(plain) - 1):
-                done = self._compressor.multi_compress_to_buffer([plain[i] for i in chosen])
+                done = compressor.multi_compress_to_buffer([plain[i] for i in chosen])
                 for position, target in enumerate(chosen):
                     packed[target] = done[position]
                 chosen, total = [], 0
         return packed
 
-    def page_rows(self, pages: Sequence[StoredPage], *, bodies: bool = True) -> list[Row]:
-        """One row of :data:`PAGE` each, with an empty body unless ``bodies``. Raises Unstorable."""
+    def page_rows(
+        self, pages: Sequence[StoredPage], *, bodies: bool = True, together: bool = False
+    ) -> list[Row]:
+        """One row of :data:`PAGE` each, with an empty body unless ``bodies``. Raises Unstorable.
+
+        With ``together`` a text is in the frame of its page's body, and the row has its length.
+        """
         plain: list[bytes] = []
+        lengths: list[int] = []
         for page in pages:
-            body = page.body if bodies else b""
-            plain += (plain_links(page.links), clean(page.text).encode(), body)
-        packed = self._pack_all(plain)
+            text, body = encoded(page.text), page.body if bodies else b""
+            if together and body:
+                lengths.append(len(text))
+                plain += (b"", text + body)
+            else:
+                lengths.append(0)
+                plain += (text, body)
+        packed = self._pack_all(self._compressor, plain)
+        links = self._pack_all(self._of_links, [plain_links(page.links) for page in pages])
         return [
             (
                 page.crawl, page.fingerprint, bounded(page.fetched_ms), bounded(page.elapsed_ms),
-                bounded(page.status), bounded(page.depth), len(page.body), page.truncated,
+                bounded(page.status), bounded(page.depth), len(page.body), int(page.truncated),
                 page.digest or hash_body(page.body), clean(page.url),
                 None if page.final_url == page.url else clean(page.final_url),
                 clean(page.language), clean(page.encoding), clean(page.title),
                 json_text(page.headers, page.url) if page.headers else "{}",
                 None if page.fields is None else json_text(page.fields, page.url),
-                *packed[3 * index : 3 * index + 3],
+                links[index], lengths[index] or packed[2 * index], packed[2 * index + 1],
             )
             for index, page in enumerate(pages)
         ]  # fmt: skip
 
-    def page(self, row: Row) -> StoredPage:
-        """The page of a row of :data:`PAGE_READ`, with or without a body at its end."""
+    def page(self, row: Sequence[Any], frame: bytes | None = None, *, body: bool) -> StoredPage:
+        """The page of a row of :data:`PAGE_READ`; ``frame`` has its body, if it is wanted.
+
+        It also has the text of a row that tells only its length, and where it is lost or damaged
+        the page comes without.
+        """
         (
             _, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated,
-            content, url, final_url, language, encoding, title, headers, fields, links, text, *body,
+            content, url, final_url, language, encoding, title, headers, fields, links, text,
         ) = row  # fmt: skip
-        plain = self.unpack(body[0]) if body else b""
+        plain = self._held(frame) if body and frame else b""
+        if not isinstance(text, int):
+            words = self.unpack(text)
+        elif body:
+            words = plain[:text]
+        else:
+            words = self._held(frame, text) if frame else b""
+        plain = plain[-body_bytes:]
         return StoredPage(
             crawl=crawl,
             fingerprint=fingerprint,
@@ -197,7 +236,7 @@ class Codec:
             body_bytes=body_bytes,
             truncated=bool(truncated),
             title=title,
-            text=self.unpack(text).decode(),
+            text=words.decode(errors="replace"),
             language=language,
             encoding=encoding,
             fields=None if fields is None else wire.from_json(fields, dict[str, Any]),
@@ -205,13 +244,21 @@ class Codec:
             links=self.links(links),
         )
 
+    def _held(self, frame: bytes, first: int | None = None) -> bytes:
+        """What a frame holds, or its ``first`` bytes; b"" where it is damaged before their end."""
+        try:
+            found = self.unpack(frame) if first is None else self._stream(frame).read(first)
+        except zstandard.ZstdError:
+            return b""
+        return found if first in (None, len(found)) else b""
+
     def links(self, blob: bytes) -> list[Admission]:
         """The links of a blob."""
         return wire.from_msgpack(self.unpack(blob), list[Admission]) if blob else []
 
     def pack_links(self, links: Sequence[Admission]) -> bytes:
         """The blob of ``links``."""
-        return self.pack(plain_links(links))
+        return self._of_links.compress(plain_links(links)) if links else b""
 
     def merge_links(self, old: bytes, new: bytes) -> bytes:
         """The union of two blobs by URL; of one URL the link of least depth stays.
@@ -293,14 +340,17 @@ class Prepared(msgspec.Struct):
     finals: list[Row]
 
 
-def prepare(codec: Codec, work: Commit, *, bodies: bool = True) -> Prepared:
-    """Encode and compress ``work``. Raises Unstorable naming the record at fault."""
+def prepare(codec: Codec, work: Commit, *, bodies: bool = True, together: bool = False) -> Prepared:
+    """Encode and compress ``work``; see :meth:`Codec.page_rows`.
+
+    Raises Unstorable naming the record at fault.
+    """
     records: list[StoredPage | Attempt | Final] = [*work.pages, *work.attempts, *work.finals]
     for record in records:
-        if not -_MAX - 1 <= record.fingerprint <= _MAX:
+        if not _MIN <= record.fingerprint <= _MAX:
             raise Unstorable(record.url, "a fingerprint is a signed 64-bit integer")
     return Prepared(
-        pages=codec.page_rows(work.pages, bodies=bodies),
+        pages=codec.page_rows(work.pages, bodies=bodies, together=together),
         attempts=[attempt_row(item) for item in work.attempts],
         finals=[final_row(item) for item in work.finals],
     )

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from schema import wire
 from schema.clock import epoch_ms
+from schema.log import logger
 from schema.records import (
     Admission,
     Attempt,
@@ -47,6 +48,8 @@ from store.grouped import Grouped
 from store.listing import CHUNK_ROWS
 from store.rows import Codec, Row
 from store.sqlite_upgrade import prepare, refuse_early
+
+told = logger("store")
 
 T = TypeVar("T")
 
@@ -388,17 +391,23 @@ class SqliteStore:
 
     def _page(self, row: Row, detail: Detail, lane: Lane) -> StoredPage:
         """The page of a row of ``listing.page_sql``. Raises BodyAway."""
-        if detail != "body":
-            return self._codec.page(row)
+        if detail == "row":
+            return self._codec.page(row, body=False)
+        if detail == "text":
+            *columns, content = row
+            page = self._codec.page(columns, content, body=False)
+            if isinstance(columns[-1], int) and not page.text:
+                told.warning("text lost", url=page.url, reason="frame missing or damaged")
+            return page
         *columns, size, inline, content, file, offset, length = row
-        page = self._codec.page((*columns, inline or content or b""))
+        page = self._codec.page(columns, inline or content, body=True)
         if file is not None:
             if self._bodies is None:
                 raise BodyAway(file, "GREENCRAWL_BODIES names no folder of files")
             place, read = Place(file, offset, length), self._bodies.read
             page.body = lane.run(lambda _: read(place))
         elif size and not page.body:
-            raise BodyAway(page.url, "the store does not have it")
+            raise BodyAway(page.url, "the store does not have it, or damaged")
         return page
 
     def history(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Version]:
@@ -470,7 +479,7 @@ class SqliteStore:
         """See :class:`store.base.Store`."""
         first = listing.beyond(after)
         run = self._scans.run
-        indexed = bool(wanted.host) and run(contents.apart)
+        indexed = bool(wanted.host) and run(contents.layout) >= contents.APART
         for found in listing.pages(run, crawl, wanted, detail, first, window, indexed=indexed):
             some = ((str(row[0]), self._page(row, detail, self._scans)) for row in found.rows)
             yield Step(some, str(found.last), found.looked_at)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from store.mysql import topology
-from store.mysql.steward import Steward
+
+if TYPE_CHECKING:
+    from store.mysql.steward import Steward
 
 
 def steward_of(url: str, account: str = "") -> Steward | None:
@@ -18,5 +21,7 @@ def steward_of(url: str, account: str = "") -> Steward | None:
     servers = topology.parse(url)
     if not servers.ring:
         return None
+    from store.mysql.steward import Steward  # not for other stores: see store.open_store
+
     user, _, password = account.partition(":")
     return Steward(replace(servers, user=user, password=password) if user else servers)

@@ -12,6 +12,7 @@ from typing import Any
 
 import gevent
 from gevent.event import Event
+from gevent.lock import Semaphore
 
 from broker.client import BrokerClient
 from broker.frontier.frontier import Frontier
@@ -74,17 +75,29 @@ def next_incarnation(path: Path) -> int:
 
 
 class Worker:
-    """All parts of one process. Raises FrontierMismatch and InvalidConfig; waits for the rest."""
+    """All parts of one process. Raises FrontierMismatch and InvalidConfig; waits for the rest.
 
-    def __init__(self, settings: Settings, number: int, stopping: Event) -> None:
+    ``broker`` takes the place of the client of ``settings.broker``, as benchmarks need it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        number: int,
+        stopping: Event,
+        *,
+        broker: BrokerClient | None = None,
+    ) -> None:
         name = f"{settings.worker_id}-{number}"
         base = folder(settings)
         self._settings = settings
         self._stopping = stopping
-        self._marker = Marker(base / f"{name}.marker")
+        self._marker = Marker(base / f"{name}.marker", Semaphore(1))
         self._store = persist(lambda: open_store(settings.store_url, settings.bodies), "store")
         self._frontier = persist(lambda: _join(settings, self._store), "frontier")
-        self._broker = BrokerClient(settings.broker, settings.worker_token, ca=settings.tls_ca)
+        self._broker = broker or BrokerClient(
+            settings.broker, settings.worker_token, ca=settings.tls_ca
+        )
         self._flights = Flights(base / f"{name}.flights")
         self._sessions = Sessions(self._flights)
         self._journal = Journal(name)
@@ -258,12 +271,23 @@ def _join(settings: Settings, store: Store) -> Frontier:
     )
 
 
-def main(settings: Settings, number: int) -> int:
-    """Body of ``python -m worker --child N``: returns the exit status."""
-    faults.arm(settings.fault)
+def before_start() -> None:
+    """What a worker process asks of the system, before any part is built."""
     heap.settle()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a socket a session, and idle ones
+
+
+def after_start() -> None:
+    """What start-up made stays; pages make no cycles to speak of. Worth 5 % of the CPU a page."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def main(settings: Settings, number: int) -> int:
+    """Body of ``python -m worker --child N``: returns the exit status."""
+    faults.arm(settings.fault)
+    before_start()
     stopping = Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         gevent.signal_handler(signum, stopping.set)
@@ -275,9 +299,7 @@ def main(settings: Settings, number: int) -> int:
 
     impatient = gevent.spawn(give_up_starting)
     worker = starting.get()
-    # What start-up made stays; pages make no cycles to speak of. Worth 5 % of the CPU a page.
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    after_start()
     impatient.kill()
     if not isinstance(worker, Worker):  # told to stop while Redis, say, is awaited
         return 0

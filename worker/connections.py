@@ -8,15 +8,17 @@ import select
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import certifi
 import gevent
 from gevent import getcurrent, monkey, socket, ssl
-from greenlet import greenlet
 
 from schema.clock import Clock, monotonic
 from schema.records import Failure, FailureKind
+
+if TYPE_CHECKING:
+    from greenlet import greenlet
 
 IDLE_SECONDS = 15.0
 CONNECT_SECONDS = 10.0

@@ -13,7 +13,7 @@ from schema.auth import Form, OAuth2, Own
 from schema.errors import InvalidConfig
 from schema.log import logger
 from schema.records import Crawl, CrawlOptions
-from schema.request import ACCEPT_JSON, crawl_headers
+from schema.request import ACCEPT_JSON, crawl_headers, shown
 from worker import hooks
 from worker.backoff import persist
 from worker.extract.listing import Listing, listing_of
@@ -51,13 +51,23 @@ class CrawlContext:
         """Whether an entry of its ``auth`` makes a login, rather than prove each request."""
         return any(isinstance(entry, Form | OAuth2 | Own) for entry in self.options.auth)
 
+    @cached_property
+    def backtracks(self) -> bool:
+        """Whether its scope must be asked under the marker; see ``schema.scope.Rules``."""
+        return self.rules.backtracks
+
+    @cached_property
+    def shown(self) -> dict[str, str]:
+        """What may be kept of ``headers``. Not to be changed: pages share it."""
+        return shown(self.headers)
+
     def listing(self, url: str) -> Listing | None:
         """The source of which the canonical ``url`` is a page, if any."""
         return listing_of(self.listings, url) if self.listings else None
 
     def headers_for(self, url: str) -> dict[str, str]:
         """What is sent when the canonical ``url`` is asked for, before credentials and hooks."""
-        if self.listing(url) is None:
+        if not self.listings or self.listing(url) is None:
             return self.headers
         return {**self.headers, "accept": ACCEPT_JSON}
 

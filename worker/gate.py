@@ -17,6 +17,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from gevent.lock import BoundedSemaphore
+
 from broker.frontier import Mode
 from schema.clock import Clock, epoch_ms, monotonic
 from schema.errors import InvalidUrl
@@ -34,6 +36,9 @@ ASK_SECONDS = 10.0
 """How long a session waits for an answer from another host's session."""
 ASK_AGAIN_SECONDS = 30.0
 _LOOK_SECONDS = 0.05
+_AT_ONCE = 16
+"""Sessions that ask the shared cache at the same time. Each needs a connection to Redis, and a
+thousand that begin together had some 300 opened, for one question each and 20 KB."""
 _ORIGINS = 2000
 _BODIES_BYTES = 8 * 1024 * 1024
 """Of the files whose rules are kept in a process; rules take up to sixteen times as much."""
@@ -66,6 +71,7 @@ class RobotsGate:
     def __init__(self, shared: RobotsCache, clock: Clock = monotonic) -> None:
         self._shared = shared
         self._clock = clock
+        self._turns = BoundedSemaphore(_AT_ONCE)
         self._local: OrderedDict[str, _Kept] = OrderedDict()
         self._bytes = 0
 
@@ -99,7 +105,7 @@ class RobotsGate:
         if isinstance(found, Failure):
             return found
         record, seconds = found
-        persist(lambda: self._shared.robots_put(key, record, seconds), "frontier")
+        persist(lambda: self._put(key, record, seconds), "frontier")
         return record
 
     def _known(self, origin: str) -> robots.Rules | None:
@@ -107,8 +113,16 @@ class RobotsGate:
         if entry is not None and entry.until > self._clock():
             self._local.move_to_end(origin)
             return entry.rules
-        record = persist(lambda: self._shared.robots_get(origin), "frontier")
+        record = persist(lambda: self._get(origin), "frontier")
         return None if record is None else self._keep(origin, record)
+
+    def _get(self, origin: str) -> bytes | None:
+        with self._turns:
+            return self._shared.robots_get(origin)
+
+    def _put(self, key: str, record: bytes, seconds: int) -> None:
+        with self._turns:
+            self._shared.robots_put(key, record, seconds)
 
     def _keep(self, origin: str, record: bytes) -> robots.Rules | None:
         cached = robots.unpack(record)

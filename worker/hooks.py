@@ -84,7 +84,7 @@ class Hooks:
         """Call ``on_page``. Raises HookError; None without such a function."""
         if self.on_page is None:
             return None
-        answer = replace(fetched, headers=dict(fetched.headers))
+        answer = replace(fetched, headers=dict(fetched.headers), request=dict(fetched.request))
         try:
             fields = self.on_page(_copy(page), answer)
             encoded = wire.to_json(fields)

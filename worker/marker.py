@@ -14,9 +14,8 @@ import mmap
 import os
 import struct
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -44,13 +43,23 @@ class Suspect(Struct, frozen=True, array_like=True):
     errors: int
 
 
+class Lock(Protocol):
+    """What keeps pages that are parsed apart: a lock of threads, or gevent's own."""
+
+    def acquire(self) -> object: ...
+
+    def release(self) -> object: ...
+
+
 class Marker:
     """One child's shared page; the child writes, the supervisor reads.
 
     Raises OSError when the file cannot be made.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, alone: Lock | None = None) -> None:
+        """``alone`` is the lock under which pages are parsed; by default one of threads, which is
+        slower where gevent has patched it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -62,7 +71,7 @@ class Marker:
         self._parses = 0
         self._page = 0  # number of the one being parsed, 0 between pages
         self._beaten_page = 0
-        self._alone = threading.Lock()  # patched by gevent in the child
+        self._alone = threading.Lock() if alone is None else alone
         self._encode = msgspec.msgpack.Encoder().encode
 
     # -- the child
@@ -84,27 +93,29 @@ class Marker:
         """Show that the child came up: dying from now on is no failure to start."""
         self._map[_READY] = 1
 
-    @contextmanager
-    def parsing(self, suspect: Suspect) -> Iterator[None]:
+    def parsing(self, suspect: Suspect) -> Parsing:
         """Name ``suspect`` for as long as the body runs; one body at a time in a process.
 
         Bodies are serial because a user's hook may yield to the hub: with two under way nobody
         could say which of them killed the process.
         """
-        with self._alone:
-            self._parses += 1
-            self._page = self._parses
-            payload = self._encode(suspect)
-            end = _HEAD.size + len(payload)
-            if end <= SIZE:  # else (a URL beyond every limit) the page is parsed unnamed
-                self._map[_HEAD.size : end] = payload
-                _LENGTH.pack_into(self._map, _LENGTH_AT, len(payload))
-                self._map[_SET] = 1
-            try:
-                yield
-            finally:
-                self._map[_SET] = 0
-                self._page = 0
+        return Parsing(self, suspect)
+
+    def _begin(self, suspect: Suspect) -> None:
+        encoded = self._encode(suspect)  # which may raise, so before the lock
+        payload = _LENGTH.pack(len(encoded)) + encoded
+        end = _LENGTH_AT + len(payload)
+        self._alone.acquire()
+        self._parses += 1
+        self._page = self._parses
+        if end <= SIZE:  # else (a URL beyond every limit) the page is parsed unnamed
+            self._map[_LENGTH_AT:end] = payload
+            self._map[_SET] = 1
+
+    def _end(self) -> None:
+        self._map[_SET] = 0
+        self._page = 0
+        self._alone.release()
 
     # -- the supervisor, and the next child
 
@@ -157,3 +168,19 @@ class Marker:
 
     def close(self) -> None:
         self._map.close()
+
+
+class Parsing:
+    """A body of :meth:`Marker.parsing`: a class, since each page pays for it."""
+
+    __slots__ = ("_marker", "_suspect")
+
+    def __init__(self, marker: Marker, suspect: Suspect) -> None:
+        self._marker = marker
+        self._suspect = suspect
+
+    def __enter__(self) -> None:
+        self._marker._begin(self._suspect)
+
+    def __exit__(self, *_: object) -> None:
+        self._marker._end()

@@ -133,6 +133,7 @@ class Pipeline:
         begun = 0
         try:
             for task in session.tasks:
+                self._writer.wait_for_room()  # or a thousand greenlets have a page each in hand
                 self._bring_through(visit, task)
                 begun += 1
                 if visit.failed:
@@ -209,9 +210,10 @@ class Pipeline:
         if isinstance(rules, Failure):
             self._fail(visit, task, rules)
             return
-        visit.learn_robots(rules.crawl_delay(context.agent))
-        if not rules.allowed(task.url, context.agent):
-            line = rules.line_for(task.url, context.agent) or ""
+        asked = rules.of(context.agent)
+        visit.learn_robots(asked.delay)
+        line = asked.forbids(task.url)
+        if line is not None:
             self._exclude(visit, task, "robots", f"robots.txt: {line}")
             return
         notes: list[Attempt] = []
@@ -236,7 +238,7 @@ class Pipeline:
         hook's.
         """
         rules = visit.context.rules
-        if not rules.backtracks:
+        if not visit.context.backtracks:
             return rules.judge(task, url)
         if task.suspect:
             with visit.held.waiting(request=False):
@@ -278,7 +280,7 @@ class Pipeline:
 
         answer = self._auth.get(visit, task.url, headers, judge)
         if isinstance(answer, Fetched):
-            answer.request = shown(headers)
+            answer.request = context.shown if headers is context.headers else shown(headers)
         return answer
 
     def _asked_headers(self, visit: Visit, task: Task, headers: dict[str, str]) -> dict[str, str]:
@@ -392,6 +394,7 @@ class Pipeline:
         options = visit.context.options
         listed = fetched.status != 204 and visit.context.listing(task.url) is not None
         if listed or is_html(fetched.content_type, fetched.body[:1024]):
+            self._writer.wait_for_room()  # with its text and links a page is twice as large
             reading = self._read(visit, task, fetched)
             if reading.failure:
                 failure = Failure(FailureKind.PARSE, reading.failure, fetched.status)
@@ -438,13 +441,22 @@ class Pipeline:
     # -- rows
 
     def _row(self, visit: Visit, task: Task, fetched: Fetched) -> StoredPage:
+        """The page but for what is read in it, without headers that hold secrets.
+
+        Those are cookies, and a target that may hold a password: where a redirect leads is in
+        ``final_url`` all the same.
+        """
+        headers = dict(fetched.headers)
+        headers.pop("set-cookie", None)
+        if "@" in headers.get("location", ""):
+            del headers["location"]
         return StoredPage(
             crawl=visit.context.crawl.id,
             fingerprint=self._frontier.fingerprint(task.url),
             url=task.url,
             final_url=task.url,
             status=fetched.status,
-            headers={k: v for k, v in fetched.headers.items() if not _secret(k, v)},
+            headers=headers,
             fetched_ms=fetched.fetched_ms,
             elapsed_ms=fetched.elapsed_ms,
             depth=task.depth,
@@ -476,14 +488,6 @@ def _suspect(visit: Visit, task: Task) -> Suspect:
         task.level,
         task.errors,
     )
-
-
-def _secret(name: str, value: str) -> bool:
-    """Whether a header is not to be stored: cookies, and a target that may hold a password.
-
-    Where a redirect leads is in ``final_url`` all the same.
-    """
-    return name == "set-cookie" or (name == "location" and "@" in value)
 
 
 def is_text(fetched: Fetched) -> bool:

@@ -13,7 +13,8 @@ from msgspec import Struct, field
 
 from schema.records import Admission, Fetched, Link, Page, Task
 from worker.crawls import CrawlContext
-from worker.extract import extract
+from worker.extract import add_links, outline
+from worker.extract.links import FEW
 from worker.extract.listing import Listing, ListingError
 from worker.hooks import HookError
 
@@ -42,7 +43,7 @@ def read(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
     listing = context.listing(task.url)
     if listing is not None:
         return _list(context, task, fetched, listing)
-    page = extract(
+    page, found = outline(
         fetched.body,
         task.url,
         fetched.content_type,
@@ -50,25 +51,26 @@ def read(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
         robots_tag=fetched.headers.get("x-robots-tag", ""),
         anchors=context.hooks.wanted,
     )
-    problems: list[str] = []
-    fields, links = None, page.links
-    try:
-        fields = context.hooks.page_fields(page, fetched)
-    except HookError as error:
-        problems.append(str(error))
-    try:
-        links = context.hooks.chosen_links(page)
-    except HookError as error:
-        problems.append(str(error))
-    return Reading(
-        title=page.title,
-        text=page.text,
-        language=page.language,
-        encoding=page.encoding,
-        fields=fields,
-        links=context.checker.check(page, links, task.depth),
-        problems=problems,
+    reading = Reading(
+        title=page.title, text=page.text, language=page.language, encoding=page.encoding
     )
+    checker, hooks = context.checker, context.hooks
+    if not hooks.wanted and len(found.texts) <= FEW:
+        reading.links = checker.follow(page, found.texts, found.rels, task.depth)
+        return reading
+    # Hooks see links, and what many links take has to be counted.
+    add_links(page, found)
+    links = page.links
+    try:
+        reading.fields = hooks.page_fields(page, fetched)
+    except HookError as error:
+        reading.problems.append(str(error))
+    try:
+        links = hooks.chosen_links(page)
+    except HookError as error:
+        reading.problems.append(str(error))
+    reading.links = checker.check(page, links, task.depth)
+    return reading
 
 
 def _list(context: CrawlContext, task: Task, fetched: Fetched, listing: Listing) -> Reading:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -37,6 +38,8 @@ _FIELDS = {
 
 _ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 _OCTETS = re.compile(rb"%[0-9A-Fa-f]{2}|[^\x21-\x7e]|[*$]")
+# A URL whose path and query, if it is ASCII, are normal as they stand, as nearly all are.
+_NORMAL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*(/[^#%*$]*)")
 
 
 class _Rule(NamedTuple):
@@ -73,6 +76,9 @@ def _normalise(path: bytes, *, pattern: bool) -> str:
 
 def _target(url: str) -> str:
     """Path and query of a URL, normalised for comparison."""
+    normal = _NORMAL.fullmatch(url)
+    if normal and url.isascii():
+        return normal[1]
     raw = url.encode("utf-8", "replace").partition(b"#")[0]
     absolute = _ABSOLUTE.match(raw)
     if absolute:
@@ -122,19 +128,22 @@ class _Wildcard:
         return target.find(rest[-1], position) >= 0
 
 
-class _Group:
-    """The merged rules of one product token, arranged so that a question is cheap.
+class Group:
+    """What a file says to one product token: its rules merged, arranged so that to ask is cheap.
+
+    ``delay``: seconds between requests that are asked for, the largest of several, or None.
 
     Plain prefixes are looked up by length, so a file of thirty thousand lines costs a few dozen
     look-ups a URL; only wildcards are tried one by one.
     """
 
-    __slots__ = ("_lengths", "_prefixes", "_wildcards")
+    __slots__ = ("_lengths", "_prefixes", "_wildcards", "delay")
 
-    def __init__(self, rules: list[_Rule]) -> None:
+    def __init__(self, blocks: Sequence[_Block]) -> None:
+        self.delay = max((b.delay for b in blocks if b.delay is not None), default=None)
         self._prefixes: dict[str, _Rule] = {}
         self._wildcards: list[_Wildcard] = []
-        for rule in rules:
+        for rule in (rule for block in blocks for rule in block.rules):
             if "*" in rule.pattern or rule.pattern.endswith("$"):
                 self._wildcards.append(_Wildcard(rule))
             elif rule.allow or rule.pattern not in self._prefixes:
@@ -142,8 +151,21 @@ class _Group:
         self._wildcards.sort(key=lambda w: (len(w.rule.pattern), w.rule.allow), reverse=True)
         self._lengths = sorted({len(pattern) for pattern in self._prefixes}, reverse=True)
 
-    def decide(self, target: str) -> _Rule | None:
-        """The most specific rule that matches: most octets, and Allow where two are equal."""
+    def forbids(self, url: str) -> str | None:
+        """The line of the file that forbids ``url``; None if it may be fetched."""
+        rule = self.decide(url)
+        return None if rule is None or rule.allow else rule.line
+
+    def decide(self, url: str) -> _Rule | None:
+        """The most specific rule that matches: most octets, and Allow where two are equal.
+
+        None speaks of /robots.txt itself: that always may be fetched.
+        """
+        if not self._lengths and not self._wildcards:
+            return None
+        target = _target(url)
+        if target.partition("?")[0] == "/robots.txt":
+            return None
         best: _Rule | None = None
         for length in self._lengths:
             best = self._prefixes.get(target[:length]) if length <= len(target) else None
@@ -168,45 +190,36 @@ class Rules:
 
     sitemaps: tuple[str, ...] = ()
     _blocks: dict[str, list[_Block]] = field(default_factory=dict)
-    _groups: dict[str, _Group] = field(default_factory=dict)
+    _groups: dict[str, Group] = field(default_factory=dict)
+
+    def of(self, agent: str) -> Group:
+        """What holds for ``agent``: its own group, else that of "*"; kept once it is made."""
+        token = product_token(agent)
+        if token not in self._blocks:
+            token = "*"
+        group = self._groups.get(token)
+        if group is None:
+            group = self._groups[token] = Group(self._blocks.get(token, ()))
+        return group
 
     def allowed(self, url: str, agent: str) -> bool:
         """Whether ``agent`` may fetch ``url``. /robots.txt itself always may be."""
-        rule = self._decide(url, agent)
-        return rule is None or rule.allow
+        return self.of(agent).forbids(url) is None
 
     def line_for(self, url: str, agent: str) -> str | None:
         """The line of the file that decides about ``url``, or None if none speaks of it."""
-        rule = self._decide(url, agent)
+        rule = self.of(agent).decide(url)
         return None if rule is None else rule.line
 
     def crawl_delay(self, agent: str) -> float | None:
         """Seconds between requests that ``agent``'s group asks for, the largest if it says more."""
-        blocks = self._blocks.get(self._token(agent), ())
-        return max((b.delay for b in blocks if b.delay is not None), default=None)
-
-    def _token(self, agent: str) -> str:
-        token = product_token(agent)
-        return token if token in self._blocks else "*"
-
-    def _decide(self, url: str, agent: str) -> _Rule | None:
-        token = self._token(agent)
-        blocks = self._blocks.get(token)
-        if not blocks:
-            return None
-        target = _target(url)
-        if target.partition("?")[0] == "/robots.txt":
-            return None
-        group = self._groups.get(token)
-        if group is None:
-            merged = [rule for block in blocks for rule in block.rules]
-            group = self._groups[token] = _Group(merged)
-        return group.decide(target)
+        return self.of(agent).delay
 
 
 def product_token(user_agent: str) -> str:
     """The lower-case product token of a User-Agent: what stands before "/" or a space."""
-    return re.split(r"[/\s]", user_agent.strip(), maxsplit=1)[0].lower()
+    words = user_agent.partition("/")[0].split(maxsplit=1)
+    return words[0].lower() if words else ""
 
 
 def parse(body: bytes) -> Rules:

@@ -335,11 +335,12 @@ class Frontier:
 
     def _grouped(self, items: Sequence[Admission | Mark]) -> dict[int, list[tuple[int, Row]]]:
         """(index, row) of each item by partition."""
+        secret, partitions = self.identity.secret, self.identity.partitions
         grouped: dict[int, list[tuple[int, Row]]] = {}
         for i, item in enumerate(items):
             host = urls.host_of(item.url)
-            row = (self.fingerprint(item.url), host, item)
-            grouped.setdefault(self.partition_of(host), []).append((i, row))
+            row = (urls.fingerprint(item.url, secret), host, item)
+            grouped.setdefault(urls.partition_of(host, partitions), []).append((i, row))
         return grouped
 
     # -- beyond the budget

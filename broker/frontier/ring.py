@@ -15,7 +15,8 @@ from broker.frontier import keys
 from broker.frontier.node import Node
 from schema.errors import FrontierMismatch, Unavailable
 from schema.records import FrontierIdentity
-from schema.urls import CANONICALISER, SUFFIXES
+from schema.suffixes import SUFFIXES
+from schema.urls import CANONICALISER
 from store.base import Store
 
 

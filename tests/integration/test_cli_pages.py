@@ -19,7 +19,8 @@ from rich.cells import cell_len
 
 from cli.main import main
 from schema.records import Commit, CrawlOptions, FrontierIdentity, StoredPage
-from schema.urls import CANONICALISER, SUFFIXES, fingerprint
+from schema.suffixes import SUFFIXES
+from schema.urls import CANONICALISER, fingerprint
 from store import open_store
 from tests.support.broker_process import ROOT, BrokerProcess
 

@@ -13,11 +13,14 @@ from gevent import monkey
 
 from schema.errors import Unavailable
 from schema.records import Commit, CrawlOptions, StoredPage
+from store.base import Detail
 from store.bodies import Place
 from store.contents import Known
 from store.errors import BodyAway
 from store.sqlite import SqliteStore
 from tests.support.store_records import digest, page
+
+DETAILS: tuple[Detail, Detail] = ("text", "body")
 
 
 class Files:
@@ -120,13 +123,18 @@ def test_a_missing_file_is_told_by_its_name_and_rows_are_read_all_the_same(
 def test_a_store_without_the_folder_says_what_is_missing(
     store: SqliteStore, crawl: int, files: Files
 ) -> None:
-    store.commit(Commit([page(crawl, 1, body=b"one")]))
+    store.commit(Commit([page(crawl, 1, body=b"one", text="1")]))
     without = SqliteStore(store.path)
     with pytest.raises(BodyAway, match="GREENCRAWL_BODIES"):
         without.page(crawl, 1)
-    without.commit(Commit([page(crawl, 2, body=b"one"), page(crawl, 3, body=b"three")]))
+    more = [page(crawl, 2, body=b"one", text="1"), page(crawl, 3, body=b"three", text="3")]
+    without.commit(Commit(more))
     without.close()
-    assert bodies(store, crawl) == {1: b"one", 2: b"one", 3: b"three"}
+    store.commit(Commit([page(crawl, 4, body=b"three", text="3")]))
+    assert bodies(store, crawl) == {1: b"one", 2: b"one", 3: b"three", 4: b"three"}
+    for detail in DETAILS:
+        texts = {one.fingerprint: one.text for _, one in store.pages(crawl, detail=detail)}
+        assert texts == {1: "1", 2: "1", 3: "3", 4: "3"}
 
 
 def test_bodies_from_before_the_files_stay_where_they_are(tmp_path: Path, files: Files) -> None:

@@ -12,8 +12,9 @@ import pytest
 
 from cli.main import main
 from schema.errors import InvalidConfig
-from schema.records import Admission, Commit, PageFilter, Stamp
+from schema.records import Admission, Commit, CrawlOptions, PageFilter, Stamp
 from store import listing
+from store.contents import APART
 from store.migrate import Applied, Migration, load, pending
 from store.sqlite import SqliteStore
 from store.sqlite_upgrade import FOLDER, SqliteUpgrade, applied
@@ -231,6 +232,32 @@ def test_old_and_new_processes_write_on_side_by_side_and_read_each_others_rows(
     bodies = {one.fingerprint: one.body for _, one in new.pages(crawl, detail="body")}
     assert bodies == {1: b"newer" * 400, 2: b"2", 3: b"same" * 400, 4: b"same" * 400}
     new.close()
+
+
+def test_texts_stay_in_their_rows_while_a_process_is_left_that_reads_them_there(path: Path) -> None:
+    create(path, APART)
+    old = OldProcess(path)
+    store = SqliteStore(path)
+    crawl = store.put_crawl("news", CrawlOptions(), []).id
+    store.commit(Commit([page(crawl, 1, body=b"same" * 99, text="before" * 99)]))
+    sql = "SELECT text, contents.body FROM pages, contents WHERE fingerprint = 1"
+    text, body = old.db.execute(sql).fetchone()
+    assert (old_store.unpack(text), old_store.unpack(body)) == (b"before" * 99, b"same" * 99)
+
+    old.close()
+    assert SqliteUpgrade(path).apply(post=True, told=lambda _: None) == 1
+    more = [(2, b"same" * 99, "before" * 99), (3, b"other" * 99, "after" * 99)]
+    store.commit(Commit([page(crawl, n, body=body, text=text) for n, body, text in more]))
+    for detail in ("text", "body"):
+        found = {one.fingerprint: one.text for _, one in store.pages(crawl, detail=detail)}
+        assert found == {1: "before" * 99, 2: "before" * 99, 3: "after" * 99}
+    bodies = {one.fingerprint: one.body for _, one in store.pages(crawl, detail="body")}
+    assert bodies == {1: b"same" * 99, 2: b"same" * 99, 3: b"other" * 99}
+    store.close()
+    db = sqlite3.connect(path)
+    kept = db.execute("SELECT typeof(text) FROM pages ORDER BY fingerprint").fetchall()
+    assert kept == [("blob",), ("blob",), ("integer",)]
+    db.close()
 
 
 def test_a_process_that_is_alone_finishes_the_upgrade_and_one_beside_others_leaves_it(

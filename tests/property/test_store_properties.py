@@ -30,9 +30,14 @@ def records(draw: st.DrawFn) -> Record:
         return attempt(1, number, moment, elapsed_ms=moment)
     found = draw(st.lists(st.integers(0, 8), max_size=4))
     return page(
-        1, number, moment, title=f"at {moment}", body=b"x" * (moment // 2),
+        1, number, moment, title=f"at {moment}", text=_text(moment), body=b"x" * (moment // 2),
         links=[Admission(f"http://example.org/{n}", depth=1 + moment) for n in found],
     )  # fmt: skip
+
+
+def _text(moment: int) -> str:
+    """Not the same of all that have the same body, and not told apart by it."""
+    return "text" * (moment % 3)
 
 
 commits = st.lists(st.lists(records(), max_size=6), max_size=6)
@@ -72,8 +77,11 @@ def as_commit(items: Sequence[Record]) -> Commit:
 def check(store: SqliteStore, crawl: int, model: Model) -> None:
     stored = {row.fingerprint: row for _, row in store.pages(crawl, detail="body")}
     assert {number: row.fetched_ms for number, row in stored.items()} == model.pages
+    texts = {row.fingerprint: row.text for _, row in store.pages(crawl, detail="text")}
+    assert texts == {number: row.text for number, row in stored.items()}
     for number, row in stored.items():
-        assert (row.title, len(row.body)) == (f"at {row.fetched_ms}", row.fetched_ms // 2)
+        assert (row.title, row.text) == (f"at {row.fetched_ms}", _text(row.fetched_ms))
+        assert row.body == b"x" * (row.fetched_ms // 2)
         assert {link.url: link.depth for link in row.links} == model.links[number]
         versions = [v.fetched_ms for v in store.history(crawl, number)]
         assert versions == sorted(model.fetches[number], reverse=True)

@@ -157,3 +157,11 @@ def test_length_that_no_signed_number_holds_is_left_to_the_parser() -> None:
     answer.take(OK + b"Content-Length: 18446744073709551615\r\n\r\nhello")
     answer.take(b" again")
     assert (bytes(answer.body), answer.complete, answer.violation) == (b"hello again", False, "")
+
+
+def test_fields_of_a_head_without_an_end_are_capped_as_they_come() -> None:
+    answer = Answer()
+    answer.take(OK + b"ab:\r\n" * MAX_HEADERS)
+    assert not answer.violation
+    answer.take(b"ab:\r\n" * 2)
+    assert "fields" in answer.violation

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zstandard
 
+from bench import all as all_of_them
 from bench import document, page_store
 from bench.nginx import Hit, rate, shirked
 from bench.page_store import BATCH, PageStore
@@ -165,6 +167,19 @@ def _record(figures: dict[str, float], *, short: bool = False) -> dict[str, Any]
         "tables": [],
         "plots": [],
     }
+
+
+def test_a_benchmark_that_hangs_is_interrupted_and_counts_as_failed(tmp_path: Path) -> None:
+    stopped = tmp_path / "stopped"
+    script = (
+        "import pathlib, time\n"
+        "try:\n    time.sleep(60)\n"
+        f"finally:\n    pathlib.Path({str(stopped)!r}).touch()\n"
+    )
+    assert all_of_them.run([sys.executable, "-c", script], 2.0) != 0
+    assert stopped.exists()
+    assert all_of_them.run([sys.executable, "-c", "raise SystemExit(3)"], 10.0) == 3
+    assert all_of_them.run([sys.executable, "-c", ""], 10.0) == 0
 
 
 def test_the_page_in_the_docs_is_drawn_from_the_kept_results() -> None:

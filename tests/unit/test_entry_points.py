@@ -1,4 +1,4 @@
-"""``python -m broker`` and ``python -m worker`` refuse arguments instead of starting."""
+"""``python -m broker`` and ``python -m worker``: wrong arguments, and what is not imported."""
 
 from __future__ import annotations
 
@@ -25,3 +25,27 @@ def test_an_argument_is_answered_with_the_usage(module: str, tmp_path: Path) -> 
     )
     assert ended.returncode == 2
     assert ended.stderr == f"usage: python -m {module} (settings: GREENCRAWL_*)\n"
+
+
+PATCHED = "from gevent import monkey; monkey.patch_all()"
+NEVER = {"pymysql", "requests", "urllib3", "oauthlib", "tldextract", "warcio", "twisted"}
+FOR_PEOPLE = {"rich", "pygments", "click"}
+
+
+@pytest.mark.parametrize(
+    ("code", "unwanted"),
+    [
+        ("import worker.__main__", {*NEVER, *FOR_PEOPLE, "gevent", "lxml", "redis", "falcon"}),
+        (f"{PATCHED}; import worker.child", {*NEVER, *FOR_PEOPLE, "falcon"}),
+        (f"{PATCHED}; import worker.alone", {*NEVER, *FOR_PEOPLE, "redis", "falcon"}),
+        ("import broker.__main__", {*NEVER, *FOR_PEOPLE, "lxml"}),
+        ("import cli.main", {*NEVER, "lxml", "redis"}),
+    ],
+)
+def test_a_process_imports_only_what_every_run_of_it_needs(code: str, unwanted: set[str]) -> None:
+    """Libraries for MySQL, logins and archives take 5 to 10 MB each."""
+    code = f"{code}; import sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=HOME, capture_output=True, text=True, check=True
+    )
+    assert unwanted & set(done.stdout.split()) == set()

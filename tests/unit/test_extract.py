@@ -187,9 +187,10 @@ def test_next_to_nothing_gives_a_page_without_links(body: bytes) -> None:
     assert page.title == ""
 
 
-def test_url_that_is_none_is_the_callers_error() -> None:
+@pytest.mark.parametrize("url", ["mailto:a@example.org", "about:blank"])
+def test_url_that_is_none_is_the_callers_error(url: str) -> None:
     with pytest.raises(InvalidUrl):
-        extract(b"<p>x", "mailto:a@example.org", "text/html")
+        extract(b"<p>x", url, "text/html")
 
 
 # --- hostile bodies --------------------------------------------------------------------------

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from schema.records import Crawl, CrawlOptions, Fetched, Task
+from worker.crawls import context_of
 from worker.extract import extract
+from worker.reading import read
 
 URL = "https://example.org/docs/index.html"
 
@@ -26,6 +29,17 @@ def test_long_base_before_many_links_does_not_multiply_without_bound() -> None:
     found = urls(f"<base href={base}>" + "".join(f"<a href={i}>" for i in range(30_000)))
     assert 900 < len(found) < 1100
     assert found[-1] == base + str(len(found) - 1)
+
+
+def test_that_bound_holds_where_links_are_not_made() -> None:
+    """Few references are not counted; so many have to be."""
+    context = context_of(
+        Crawl(id=1, name="t", state="active", options=CrawlOptions(), roots=("example.org",))
+    )
+    base = "https://example.org/" + "a" * 8000 + "/"
+    body = f"<base href={base}>" + "".join(f"<a href={i}>" for i in range(30_000))
+    fetched = Fetched(URL, 200, {"content-type": "text/html"}, body.encode())
+    assert [link.url for link in read(context, Task(1, URL), fetched).links] == urls(body)
 
 
 def test_frames_are_followed() -> None:

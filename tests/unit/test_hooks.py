@@ -116,7 +116,7 @@ def test_what_a_hook_changes_in_its_arguments_changes_nothing() -> None:
         page.links.append(3)  # type: ignore[arg-type]
         if isinstance(fetched, Fetched):
             fetched.body = None  # type: ignore[assignment]
-            fetched.headers["x"] = "y"
+            fetched.headers["x"] = fetched.request["x"] = "y"
             return {}
         raise ValueError
 

@@ -86,6 +86,62 @@ def test_depth_first_prefers_what_is_deeper() -> None:
     assert far.level < near.level
 
 
+def test_links_are_followed_without_being_made() -> None:
+    found = page(follow=True, base="http://h/dir/page")
+    references = ["a", "/b#x", "http://elsewhere/", "mailto:me@h", "a?b", "/dir/a", "http://h:81/"]
+    assert checker().follow(found, references, [None] * 7, 0) == [
+        Admission("http://h/dir/a", 1, 1),
+        Admission("http://h/b", 1, 1),
+        Admission("http://h/dir/a?b", 1, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "asked_alone"),
+    [
+        ({}, ["http://elsewhere/"]),
+        ({"scope": "prefix"}, ["http://h/dir/a", "http://elsewhere/"]),
+        ({"include": ("a",)}, ["http://h/dir/a", "http://elsewhere/"]),
+        ({"exclude": ("b",)}, ["http://h/dir/a", "http://elsewhere/"]),
+    ],
+)
+def test_host_answers_for_its_links_where_scope_asks_for_no_more(
+    options: dict[str, object], asked_alone: list[str]
+) -> None:
+    ours, found = checker(**options), page(base="http://h/dir/page")
+    references = ["a", "http://elsewhere/"]
+    assert urls(ours.follow(found, references, [None] * 2, 0)) == ["http://h/dir/a"]
+    assert list(ours._verdicts) == asked_alone
+
+
+def test_links_of_a_page_whose_base_is_out_of_scope_are_asked_one_by_one() -> None:
+    found = page(base="http://elsewhere/")
+    assert urls(checker().follow(found, ["a", "http://h/a"], [None] * 2, 0)) == ["http://h/a"]
+
+
+def test_nofollow_bars_a_url_only_if_all_its_references_say_so() -> None:
+    found = page(base="http://h/")
+    references, rels = (
+        ["a", "b", "/b", "c", "a"],
+        ["NoFollow", "nofollow", "ugc nofollow", "", None],
+    )
+    assert urls(checker().follow(found, references, rels, 0)) == ["http://h/a", "http://h/c"]
+
+
+def test_page_without_follow_or_at_the_last_depth_is_not_followed() -> None:
+    assert checker().follow(page(base="http://h/", follow=False), ["a"], [None], 0) == []
+    assert checker(depth=2).follow(page(base="http://h/"), ["a"], [None], 2) == []
+
+
+def test_verdicts_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker.links._VERDICTS", 5)
+    ours = checker(exclude=("x$",))
+    for i in range(20):
+        found = page(*(f"http://h/{i}/{j}" for j in range(3)))
+        assert len(ours.check(found, found.links, 0)) == 3
+        assert len(ours._verdicts) <= 6
+
+
 def test_redirect_keeps_depth_and_counts() -> None:
     task = Task(1, "http://h/a", depth=3, level=3, redirects=2)
     assert redirected(task, "http://h/b") == Admission("http://h/b", 3, 3, 3)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import gevent
 import pytest
+from gevent.lock import Semaphore
 
 from schema.records import FailureKind
-from worker.marker import Marker, Suspect
+from worker.marker import Lock, Marker, Suspect
 
 PAGE = Suspect("3/example.org", "00ff00ff00ff00ff", 7, 1, "http://example.org/é", 2, 4, 1)
 
@@ -96,8 +97,9 @@ def test_page_that_is_parsed_for_ever_beats_once_though_the_hub_turns(path: Path
     assert marker.beats == before + 3
 
 
-def test_second_page_waits_while_a_hook_of_the_first_yields(path: Path) -> None:
-    marker = Marker(path)
+@pytest.mark.parametrize("alone", [None, Semaphore(1)])
+def test_second_page_waits_while_a_hook_of_the_first_yields(path: Path, alone: Lock | None) -> None:
+    marker = Marker(path, alone)
     other = Suspect("3/example.org", "00ff00ff00ff00ff", 8, 1, "http://example.org/b", 2, 4, 0)
     seen: list[Suspect | None] = []
 
@@ -115,3 +117,18 @@ def test_url_beyond_the_page_is_parsed_unnamed(path: Path) -> None:
     long = Suspect("3/h", "00ff00ff00ff00ff", 8, 1, "http://h/" + "x" * 20_000, 0, 0, 0)
     with marker.parsing(long):
         assert marker.suspect() is None
+
+
+@pytest.mark.parametrize("alone", [None, Semaphore(1)])
+def test_page_that_cannot_be_named_does_not_hold_up_the_next(
+    path: Path, alone: Lock | None
+) -> None:
+    marker = Marker(path, alone)
+    odd = Suspect("3/h", "00ff00ff00ff00ff", 8, 1, "http://h/\udc80", 0, 0, 0)
+    with pytest.raises(UnicodeEncodeError), marker.parsing(odd):
+        pass
+    marker.beat()
+    marker.beat()
+    assert marker.beats == 2
+    with gevent.Timeout(5), marker.parsing(PAGE):
+        assert marker.suspect() == PAGE

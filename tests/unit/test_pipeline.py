@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import gevent
 import msgspec
 import pytest
 from gevent.event import Event
@@ -65,6 +66,12 @@ def status(code: int, **headers: str) -> Fetched:
     return Fetched("", code, {k.replace("_", "-"): v for k, v in headers.items()}, b"")
 
 
+def _set() -> Event:
+    event = Event()
+    event.set()
+    return event
+
+
 @dataclass
 class Site:
     """Answers by URL, and what was asked with which headers; 404 for the rest."""
@@ -110,6 +117,7 @@ class Stores:
     answer: Callable[[Admission], None] | None = None
     stored: dict[int, StoredPage] = field(default_factory=dict)
     recalled: list[Admission] = field(default_factory=list)
+    room: Event = field(default_factory=_set)
 
     def crawl(self, name_or_id: str | int) -> Crawl:
         if self.deleted:
@@ -146,6 +154,9 @@ class Stores:
         if self.answer is not None:
             self.answer(items[0])
         return [True] * len(items)
+
+    def wait_for_room(self) -> None:
+        self.room.wait()
 
     def put(self, result: Result) -> None:
         self.results.append(result)
@@ -303,6 +314,31 @@ def test_page_is_read_and_its_links_are_to_be_admitted(world: World) -> None:
     assert (close.release, close.report.robots, close.report.requests) == ((), True, 2)
 
 
+def test_nothing_is_asked_for_while_there_is_no_room_for_it(world: World) -> None:
+    world.stores.room.clear()
+    running = gevent.spawn(world.run, "http://h/a", "http://h/b")
+    running.join(0.05)
+    assert world.site.asked == []
+    world.stores.room.set()
+    running.get(timeout=5)
+    assert world.site.pages == ["http://h/a", "http://h/b"]
+
+
+def test_what_came_is_not_read_while_there_is_no_room_for_it(
+    world: World, use: Callable[..., None]
+) -> None:
+    titles: list[str] = []
+    use(on_page=lambda page, fetched: titles.append(page.title))
+    world.site.answers["http://h/a"] = html("<title>T</title>")
+    world.site.meanwhile = lambda _: world.stores.room.clear() if world.site.pages else None
+    running = gevent.spawn(world.run, "http://h/a")
+    running.join(0.05)
+    assert (world.site.pages, titles) == (["http://h/a"], [])
+    world.stores.room.set()
+    running.get(timeout=5)
+    assert titles == ["T"]
+
+
 def test_robots_are_asked_first_and_once_for_an_origin(world: World) -> None:
     world.run("http://h/a", "http://h/b")
     assert world.site.asked == ["http://h/robots.txt", "http://h/a", "http://h/b"]
@@ -334,6 +370,23 @@ def test_unreachable_robots_disallow_all_for_now(world: World, answer: Fetched |
     assert close.report.block == (7.0 if answer == status(429, retry_after="7") else 0.0)
     assert close.release == (2,)
     assert not world.stores.robots
+
+
+def test_sessions_that_begin_together_take_turns_at_the_shared_cache(world: World) -> None:
+    asking: list[int] = [0]
+
+    class Slow(Stores):
+        def robots_get(self, origin: str) -> bytes | None:
+            asking.append(asking[-1] + 1)
+            gevent.sleep(0.001)
+            asking.append(asking[-1] - 1)
+            return b""
+
+    gate = RobotsGate(Slow(world.stores.crawl_))
+    many = [gevent.spawn(gate._known, f"http://h{n}") for n in range(100)]
+    gevent.joinall(many, timeout=10, raise_error=True)
+    assert len(asking) == 201
+    assert max(asking) == 16
 
 
 @pytest.mark.parametrize("code", [401, 403, 404, 410])
@@ -822,10 +875,10 @@ def test_nofollow_header_is_honoured(world: World) -> None:
 def test_extraction_that_raises_is_charged_to_its_page_alone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def extract(*_: Any, **__: Any) -> Any:
+    def outline(*_: Any, **__: Any) -> Any:
         raise RuntimeError("tree")
 
-    monkeypatch.setattr("worker.reading.extract", extract)
+    monkeypatch.setattr("worker.reading.outline", outline)
     world.site.answers["http://h/a"] = html("x")
     world.run("http://h/a", "http://h/b")
     first, second = world.stores.results

@@ -1,4 +1,4 @@
-"""The part in C: it says what the style sheet says, and nobody needs it."""
+"""The part in C: it says what the style sheet and Python say, and nobody needs it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from worker.extract import speedups, text
+from worker.extract import links, speedups, text
 from worker.extract.compile import compile, main
 from worker.extract.page import _parse
 
@@ -26,6 +26,7 @@ PIECES = [
         for name in (*text.BLOCKS, *text.INVISIBLE, "noscript", "b", "o:p", "P")
     ),
     *(f"</{name}>".encode() for name in (*text.BLOCKS[:20], *text.INVISIBLE, "noscript", "b")),
+    *(b"</body>", b"</html>", b"<html>"),
     *(b" ", b"  ", b"\n\t", b"\r", b"\x0b", b"\x0c", b"\x1f", b"\xc2\xa0", b"&nbsp;", b"\x00"),
     *(b"a", b"word", b"seven b", b"several words in a row ", "中文　字".encode(), "¡¢".encode()),
     *(b"\xff", b"\xc2", b"\xed\xa0\x80", b"&#xD800;", b"&#0;", b"&#12;", b"<!-- c -->", b"<?p?>"),
@@ -61,6 +62,62 @@ def test_it_reads_what_the_style_sheet_reads(compiled: ModuleType, pieces: list[
 
 
 @needs_compiler
+def test_what_follows_the_end_of_the_document_is_read(compiled: ModuleType) -> None:
+    root = _parse(b"<p>a</body></html>\n<div>b</html> c <script>d</script></html><p>e")
+    assert root is not None
+    assert compiled.visible(root, False) == text.by_stylesheet(root) == "a b c e"
+    assert compiled.visible(root[0], False) == "a"
+
+
+LINKS = [
+    *(f"<{name}>".encode() for name in (*links.READ, "abbr", "b", "P", "o:a", "svg", "math")),
+    *(f"</{name}>".encode() for name in (*links.READ, "svg")),
+    *(
+        f"<{name} {attributes}>".encode()
+        for name in ("a", "A", "svg:a", "area", "iframe", "link", "base")
+        for attributes in (
+            "href=/x src=/y", "href='#x'", "href=''", "href", "rel=next href=' #'", "HREF=/中 rel",
+            "href=1 href=2 rel='NoFollow  x'", "xlink:href=/z",
+            "href='&#x1F600;&amp;&#xD800;\n&#0;'",
+        )
+    ),
+    *(b"<a href='/\xff\xc2' rel='\xed\xa0\x80'>", b"<a href=/\x00x>", b"<base target=_top>", b"x"),
+    b"<meta http-equiv=refresh content='0;url=/r'>", b"<frame src=/f>", b"<svg><title>t</title>",
+]  # fmt: skip
+
+
+@needs_compiler
+@given(pieces=st.lists(st.sampled_from(LINKS), max_size=30))
+def test_it_finds_the_references_that_python_finds(
+    compiled: ModuleType, pieces: list[bytes]
+) -> None:
+    root = _parse(b"<html><body>" + b"".join(pieces))
+    assert root is not None
+    elements = list(root.iter(*links.READ))
+    tags = [element.tag for element in elements]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(links, "_compiled", compiled)
+        found = links.walked(root)
+    assert (found is None) == ("base" in tags)
+    if found is not None:
+        expected = links.references(elements, tags, has_base=False, anchors=False)
+        others = [element for element in elements if element.tag != "a"]
+        assert found == (expected, others)
+
+
+@needs_compiler
+def test_pages_of_frames_take_linear_time(compiled: ModuleType) -> None:
+    """Were each put in its place by itself, it would be minutes."""
+    root = _parse(b"<a href=/x></a><iframe src=/y></iframe>" * 200_000)
+    assert root is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(links, "_compiled", compiled)
+        found = links.walked(root)
+    assert found is not None
+    assert found[0].texts == ["/x", "/y"] * 200_000
+
+
+@needs_compiler
 def test_depth_and_length_have_no_end(compiled: ModuleType) -> None:
     deep = _parse(b"<div>x " * 200_000)
     assert deep is not None
@@ -74,6 +131,8 @@ def test_it_takes_elements_only(compiled: ModuleType) -> None:
     for wrong in (None, "text", 7, object()):
         with pytest.raises(TypeError):
             compiled.visible(wrong, False)
+        with pytest.raises(TypeError):
+            compiled.references(wrong)
     with pytest.raises(TypeError):
         compiled.visible(etree.Element("p"))
 

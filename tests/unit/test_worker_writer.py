@@ -33,7 +33,7 @@ from worker.writer import Recent, Result, Writer
 TOKEN = "00000000000000aa"
 
 
-def session(token: str = TOKEN) -> Session:
+def session(token: str = TOKEN, delay: float = 0.0) -> Session:
     return Session(
         session="1/h",
         token=token,
@@ -41,7 +41,7 @@ def session(token: str = TOKEN) -> Session:
         revision=1,
         host="h",
         ttl=60,
-        delay=0,
+        delay=delay,
         floor=0,
         robots_known=True,
         tasks=(),
@@ -121,8 +121,8 @@ class Rig:
         )
         self.greenlets = [gevent.spawn(self.writer.run), gevent.spawn(self.outbox.run)]
 
-    def put(self, task: int, stored: StoredPage | None = None) -> None:
-        result = Result(held=self.held, task=task, outcome=Done(), page=stored)
+    def put(self, task: int, stored: StoredPage | None = None, *, held: Held | None = None) -> None:
+        result = Result(held=held or self.held, task=task, outcome=Done(), page=stored)
         self.writer.put(result)
 
     def drain(self) -> list[Any]:
@@ -233,12 +233,73 @@ def test_writer_that_is_full_holds_up_who_fetches() -> None:
     rig = Rig(World(gate=Event()), backlog_bytes=10_000)
     assert rig.world.gate
     rig.put(1, page("http://h/1", body=b"x" * 9000))
-    late = gevent.spawn(rig.put, 2, page("http://h/2"))
-    late.join(0.05)
-    assert not late.ready()
+    late = [gevent.spawn(rig.put, 2, page("http://h/2")), gevent.spawn(rig.writer.wait_for_room)]
+    assert gevent.wait(late, 0.05, count=1) == []
     rig.world.gate.set()
-    late.join(5)
-    assert late.ready()
+    gevent.joinall(late, 5)
+    assert all(one.successful() for one in late)
+    rig.drain()
+    gevent.killall(rig.greenlets)
+
+
+@dataclass
+class Resting:
+    """A rig whose clock we turn, with a result of a host that rests for hours."""
+
+    now: float = 0.0
+    rig: Rig = field(init=False)
+    held: Held = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rig = Rig(World(), clock=lambda: self.now, backlog_bytes=3000)
+        held = self.rig.sessions.hold(session("00000000000000bb", delay=36_000), 1e12)
+        assert held is not None
+        self.held = held
+        self.rig.put(1, page("http://h/1"), held=held)
+        self.now = 1.0  # many times the linger
+        gevent.sleep(0.02)
+
+    def settled(self) -> list[Any]:
+        return [task for entry in self.rig.drain() if entry[0] == "finish" for task, _ in entry[1]]
+
+
+@pytest.fixture
+def resting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resting]:
+    monkeypatch.setattr("worker.writer.PATIENCE_SECONDS", 3600.0)
+    made = Resting()
+    assert made.rig.world.log == []
+    yield made
+    gevent.killall(made.rig.greenlets)
+
+
+def test_result_of_a_host_that_rests_leaves_with_one_that_is_urgent(resting: Resting) -> None:
+    resting.rig.put(2)
+    resting.now += 0.01
+    assert resting.settled() == [1, 2]
+
+
+def test_results_of_hosts_that_rest_leave_when_they_fill_a_batch(
+    resting: Resting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("worker.writer.BATCH_PAGES", 2)
+    resting.rig.writer._backlog_bytes = 1_000_000
+    resting.rig.put(2, held=resting.held)
+    assert resting.settled() == [1, 2]
+
+
+def test_results_of_hosts_that_rest_leave_when_there_is_no_room_for_more(resting: Resting) -> None:
+    resting.rig.put(2, held=resting.held)
+    with gevent.Timeout(5):
+        resting.rig.put(3, held=resting.held)
+    resting.now = 1e9
+    resting.rig.put(4)
+    assert resting.settled() == [1, 2, 3, 4]
+
+
+def test_result_of_a_host_that_rests_waits_for_a_moment_only() -> None:
+    rig = Rig(World())
+    held = rig.sessions.hold(session("00000000000000bb", delay=36_000), 1e12)
+    rig.put(1, held=held)
     rig.drain()
     gevent.killall(rig.greenlets)
 

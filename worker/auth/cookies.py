@@ -18,7 +18,8 @@ from requests.cookies import RequestsCookieJar
 from schema.clock import epoch_ms
 from schema.origins import Origins
 from schema.records import Fetched
-from schema.urls import host_of, hostname_of, is_suffix, origin_of
+from schema.suffixes import is_suffix
+from schema.urls import host_of, hostname_of, origin_of
 from worker.auth.base import Cookie, Grant, LoginRefused
 
 _ORIGINS = 10_000

@@ -198,8 +198,12 @@ class Keeper:
         account = self._account(visit.context, url)
         if account is not None:
             return self._get(visit, account, url, headers, judge)
-        sent = {**headers, **self._by_origin.headers(url)}
-        answer = visit.get(url, sent, visit.context.options.max_body_bytes)
+        limit = visit.context.options.max_body_bytes
+        proof = self._by_origin.headers(url)
+        if not proof:  # nothing is sent that an answer could repeat
+            return visit.get(url, headers, limit)
+        sent = {**headers, **proof}
+        answer = visit.get(url, sent, limit)
         if isinstance(answer, Fetched):
             _forget_echoes(answer, headers, sent)
         return answer
@@ -215,14 +219,15 @@ class Keeper:
     # -- which entry
 
     def _account(self, context: CrawlContext, url: str) -> _Account | None:
-        if not context.options.auth:
+        entries = context.options.auth
+        if not entries:
             return None
         key = (context.crawl.id, context.crawl.revision)
         accounts = self._of_crawl.get(key)
         if accounts is None:
             if len(self._of_crawl) >= _CONTEXTS:
                 self._of_crawl.clear()
-            accounts = tuple(self._keep(entry) for entry in context.options.auth)
+            accounts = tuple(self._keep(entry) for entry in entries)
             self._of_crawl[key] = accounts
         return next((account for account in accounts if account.origins.hold(url)), None)
 

@@ -22,7 +22,8 @@ _SECONDS = 120
 
 
 def compile(folder: Path) -> str:
-    """Compile into ``folder``, in the place of what was made before; "" or why that failed."""
+    """Compile into ``folder``; "" or why that failed. What other sources made there stays: other
+    checkouts may share the environment."""
     name = speedups.name_of(BLOCKS, INVISIBLE)
     target = folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
     headers = Path(str(lxml.__file__)).parent
@@ -43,8 +44,6 @@ def compile(folder: Path) -> str:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
             if done.returncode:
                 return _first_error(done.stderr) or f"exit status {done.returncode}"
-            for old in folder.glob(f"{speedups.PREFIX}*"):
-                old.unlink()
             built.replace(target)
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)

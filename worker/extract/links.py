@@ -8,14 +8,19 @@ other ``link`` relations, forms.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from lxml import etree
 
-from schema.errors import InvalidUrl
 from schema.records import Link
-from worker.extract.text import squeeze
+from schema.urls import MAX_URL, canonicalise, resolved
+from worker.extract import speedups
+from worker.extract.text import BLOCKS, INVISIBLE, squeeze
+
+READ = ("a", "area", "base", "frame", "iframe", "link", "meta", "title")
+"""Elements that extraction reads."""
 
 MAX_ANCHOR = 200
 """Characters of a link's text that are kept."""
@@ -25,6 +30,9 @@ MAX_BYTES = 8 * 1024 * 1024
 base before many short references would otherwise make gigabytes of a small page."""
 
 _LINK_BYTES = 250
+FEW = MAX_BYTES // (_LINK_BYTES + MAX_URL)
+"""References that cannot take ``MAX_BYTES``, whatever they are."""
+
 _ANCHOR_EVENTS = 100
 _PAGING = frozenset({"next", "prev"})
 
@@ -34,44 +42,96 @@ _REFRESH = re.compile(
 )
 
 
-def collect(
-    elements: Sequence[etree._Element],
-    tags: Sequence[str],
-    resolve: Callable[[str], str],
-    *,
-    has_base: bool,
-    anchors: bool = True,
-) -> tuple[list[Link], int]:
-    """The links of ``elements``, each URL once, and how many references were no http(s) URL.
+_compiled = speedups.load(BLOCKS, INVISIBLE)
 
-    ``tags`` are theirs; elements of other kinds are passed over. Without ``anchors`` the links'
-    texts are left empty.
 
-    Of several links to one URL the first stays; it loses a rel that one of the others has not, so
-    that "nofollow" needs all of them. References within the page ("#top") are no links. What goes
-    beyond ``MAX_BYTES`` is not looked at.
+class References(NamedTuple):
+    """What the followed elements of a page refer to, in document order.
+
+    ``texts`` are the references as they stand there, ``rels`` the rel beside each (None without
+    one), ``elements`` where they stand, if somebody wants their texts.
     """
-    links: dict[str, Link] = {}
-    invalid = 0
-    left = MAX_BYTES
+
+    texts: list[str]
+    rels: list[str | None]
+    elements: list[etree._Element] | None = None
+
+
+def walked(root: etree._Element) -> tuple[References, list[etree._Element]] | None:
+    """The references of a page, and of its elements of :data:`READ` those that are no ``a``.
+
+    One walk in C, 20 µs less for a page of 40 links; None where nothing was compiled, and for a
+    page with a base, which :func:`references` reads.
+    """
+    found = None if _compiled is None else _compiled.references(root)
+    if found is None:
+        return None
+    texts, rels, others, places = found
+    # Few others are links; what comes before one of those is taken over in one piece.
+    all_texts: list[str] = []
+    all_rels: list[str | None] = []
+    taken = 0
+    for element, place in zip(others, places, strict=True):
+        text, rel = _reference(element, element.tag)
+        if text and text[0] != "#":
+            all_texts += texts[taken:place]
+            all_rels += rels[taken:place]
+            taken = place
+            all_texts.append(text)
+            all_rels.append(rel)
+    if all_texts:
+        texts = all_texts + texts[taken:]
+        rels = all_rels + rels[taken:]
+    return References(texts, rels), others
+
+
+def references(
+    elements: Sequence[etree._Element], tags: Sequence[str], *, has_base: bool, anchors: bool
+) -> References:
+    """The references of ``elements``, whose tags are ``tags``; other kinds are passed over.
+
+    References within the page ("#top") are left out, unless it has a base and they lead there.
+    ``anchors``: the elements are kept, for their texts.
+    """
+    texts: list[str] = []
+    rels: list[str | None] = []
+    standing: list[etree._Element] = []
     for element, tag in zip(elements, tags, strict=True):
         # Most are plain <a href>, so those take the short way.
         if tag == "a":
-            reference, rel = element.get("href"), element.get("rel") or ""
+            text, rel = element.get("href"), element.get("rel")
         else:
-            reference, rel = _reference(element, tag)
-        if reference is None or (not has_base and reference[:1] in ("", "#")):
-            continue
-        try:
-            url = resolve(reference)
-        except InvalidUrl:
+            text, rel = _reference(element, tag)
+        if text is not None and (has_base or (text and text[0] != "#")):
+            texts.append(text)
+            rels.append(rel)
+            standing.append(element)
+    return References(texts, rels, standing if anchors else None)
+
+
+def collect(found: References, base: str, encoding: str) -> tuple[list[Link], int]:
+    """The links that were ``found``, each URL once, and how many references were no http(s) URL.
+
+    They are resolved against ``base``. Their texts are left empty where their elements are.
+
+    Of several links to one URL the first stays; it loses a rel that one of the others has not, so
+    that "nofollow" needs all of them. What goes beyond ``MAX_BYTES`` is not looked at. Raises
+    :class:`InvalidUrl` if ``base`` is none.
+    """
+    base = canonicalise(base, encoding=encoding)
+    links: dict[str, Link] = {}
+    invalid = 0
+    left = MAX_BYTES
+    urls = _urls(found.texts, base, encoding)
+    elements = [None] * len(found.texts) if found.elements is None else found.elements
+    for url, rel, element in zip(urls, found.rels, elements, strict=True):
+        if not url:
             invalid += 1
             continue
-        if rel:
-            rel = " ".join(rel.lower().split())
+        rel = " ".join(rel.lower().split()) if rel else ""
         known = links.get(url)
         if known is None:
-            links[url] = Link(url, _anchor(element, tag) if anchors else "", rel)
+            links[url] = Link(url, "" if element is None else _anchor(element), rel)
             left -= _LINK_BYTES + len(url)
             if left < 0:
                 break
@@ -81,17 +141,23 @@ def collect(
     return list(links.values()), invalid
 
 
-def _reference(element: etree._Element, tag: str) -> tuple[str | None, str]:
+def _urls(texts: list[str], base: str, encoding: str) -> Iterator[str]:
+    """The URLs of references; not all at once, since they may be much longer."""
+    for i in range(0, len(texts), FEW):
+        yield from resolved(texts[i : i + FEW], base, encoding)
+
+
+def _reference(element: etree._Element, tag: str) -> tuple[str | None, str | None]:
     """What an element other than ``a`` refers to, if it is followed, and its rel."""
     if tag in ("frame", "iframe"):
-        return element.get("src"), ""
+        return element.get("src"), None
     if tag == "meta":
         return refresh_target(element), "refresh"
     if tag in ("base", "title"):
-        return None, ""
+        return None, None
     rel = element.get("rel", "")
     if tag == "link" and _PAGING.isdisjoint(rel.lower().split()):
-        return None, ""
+        return None, None
     return element.get("href"), rel
 
 
@@ -105,12 +171,12 @@ def refresh_target(meta: etree._Element) -> str | None:
     return next(group for group in found.groups() if group is not None).strip()
 
 
-def _anchor(element: etree._Element, tag: str) -> str:
+def _anchor(element: etree._Element) -> str:
     """The text of a link, with the alternative texts of images; for an area, its own.
 
     Bounded in work, too: unclosed links nest, and each would read all that follows it.
     """
-    if tag != "a":
+    if element.tag != "a":
         return squeeze(element.get("alt") or element.get("title") or "")[:MAX_ANCHOR]
     if len(element) == 0:
         return squeeze((element.text or "")[: 4 * MAX_ANCHOR])[:MAX_ANCHOR]

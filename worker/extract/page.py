@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from lxml import etree
 
 from schema.errors import InvalidUrl
 from schema.records import Page
-from schema.urls import canonicalise, resolver
+from schema.urls import canonicalise
 from worker.extract.charset import sniff, to_utf8
 from worker.extract.directives import index_and_follow, of_header
 from worker.extract.hostile import flatten, has_attribute_bomb
 from worker.extract.language import tag
-from worker.extract.links import collect
+from worker.extract.links import READ, References, collect, references, walked
 from worker.extract.media import is_html
 from worker.extract.text import squeeze, text_of
 
@@ -33,8 +31,6 @@ _parser = etree.HTMLParser(
     collect_ids=False,
 )
 
-_READ = ("a", "area", "base", "frame", "iframe", "link", "meta", "title")
-
 
 def extract(
     body: bytes,
@@ -53,34 +49,62 @@ def extract(
     raised for them: what is not HTML gives an empty Page. Raises :class:`InvalidUrl` if ``url`` is
     none.
     """
+    page, found = outline(
+        body, url, content_type, agent=agent, robots_tag=robots_tag, anchors=anchors
+    )
+    add_links(page, found)
+    return page
+
+
+def add_links(page: Page, found: References) -> None:
+    """Make links of what :func:`outline` ``found`` in ``page``."""
+    page.links, page.invalid_links = collect(found, page.base, page.encoding)
+
+
+def outline(
+    body: bytes,
+    url: str,
+    content_type: str | None = None,
+    *,
+    agent: str = "",
+    robots_tag: str = "",
+    anchors: bool = False,
+) -> tuple[Page, References]:
+    """A page as :func:`extract` reads it, but for its links, and what would become those.
+
+    Without ``anchors`` the texts of links cannot be read afterwards.
+    """
     if not is_html(content_type, body[:_HEAD_BYTES]):
-        return Page(url=url, base=url)
+        return Page(url=url, base=url), References([], [])
     encoding, skipped = sniff(body, content_type)
     root = _parse(to_utf8(body[skipped:] if skipped else body, encoding))
     if root is None:
-        return Page(url=url, base=url, encoding=encoding)
-    elements = list(root.iter(*_READ))
-    tags = [element.tag for element in elements]
-    base = _base(elements, tags, url, encoding)
-    resolve = resolver(base or url, encoding)
-    links, invalid = collect(elements, tags, resolve, has_base=base is not None, anchors=anchors)
-    metas = [element for element, tag in zip(elements, tags, strict=True) if tag == "meta"]
+        return Page(url=url, base=url, encoding=encoding), References([], [])
+    quick = None if anchors else walked(root)
+    if quick is not None:
+        (found, others), base = quick, None
+    else:
+        elements = list(root.iter(*READ))
+        tags = [element.tag for element in elements]
+        others = [element for element, tag in zip(elements, tags, strict=True) if tag != "a"]
+        base = _base(others, url, encoding)
+        found = references(elements, tags, has_base=base is not None, anchors=anchors)
+    metas = [element for element in others if element.tag == "meta"]
     index, follow = index_and_follow(
         [*_named(metas, ("robots", agent)), of_header(robots_tag, agent)]
     )
-    return Page(
+    page = Page(
         url=url,
-        title=_title(elements, tags),
+        title=_title(others),
         text=text_of(root),
         language=_language(root, metas),
-        links=links,
-        canonical=_canonical(elements, tags, resolve),
+        canonical=_canonical(others, base or url, encoding),
         base=base or url,
         encoding=encoding,
         index=index,
         follow=follow,
-        invalid_links=invalid,
     )
+    return page, found
 
 
 def _parse(body: bytes) -> etree._Element | None:
@@ -94,12 +118,10 @@ def _parse(body: bytes) -> etree._Element | None:
     return root
 
 
-def _base(elements: list[etree._Element], tags: list[str], url: str, encoding: str) -> str | None:
+def _base(elements: list[etree._Element], url: str, encoding: str) -> str | None:
     """The canonical URL of the first ``<base href>``, None without one that is a URL."""
-    if "base" not in tags:
-        return None
-    for element, name in zip(elements, tags, strict=True):
-        href = element.get("href") if name == "base" else None
+    for element in elements:
+        href = element.get("href") if element.tag == "base" else None
         if href is not None:
             try:
                 return canonicalise(href, url, encoding)
@@ -108,9 +130,9 @@ def _base(elements: list[etree._Element], tags: list[str], url: str, encoding: s
     return None
 
 
-def _title(elements: list[etree._Element], tags: list[str]) -> str:
-    for element, name in zip(elements, tags, strict=True):
-        if name != "title":
+def _title(elements: list[etree._Element]) -> str:
+    for element in elements:
+        if element.tag != "title":
             continue
         parent = element.getparent()
         if parent is None or parent.tag != "svg":
@@ -138,16 +160,12 @@ def _language(root: etree._Element, metas: list[etree._Element]) -> str:
     return tag(declared)
 
 
-def _canonical(
-    elements: list[etree._Element], tags: list[str], resolve: Callable[[str], str]
-) -> str | None:
+def _canonical(elements: list[etree._Element], base: str, encoding: str) -> str | None:
     """What the first ``<link rel="canonical">`` names, None if that is no http(s) URL."""
-    if "link" not in tags:
-        return None
-    for element, name in zip(elements, tags, strict=True):
-        if name == "link" and "canonical" in element.get("rel", "").lower().split():
+    for element in elements:
+        if element.tag == "link" and "canonical" in element.get("rel", "").lower().split():
             try:
-                return resolve(element.get("href", ""))
+                return canonicalise(element.get("href", ""), base, encoding)
             except InvalidUrl:
                 return None
     return None

@@ -1,5 +1,5 @@
-/* The visible text of a parsed page in one walk over libxml2's own nodes; see text.py, whose
- * results it equals, and compile.py.
+/* The visible text of a parsed page, and the references of its links, each in one walk over
+ * libxml2's own nodes; see text.py and links.py, whose results they equal, and compile.py.
  *
  * Only struct layouts of libxml2 are used, none of its functions: lxml carries its own copy. */
 
@@ -167,13 +167,107 @@ static PyObject *visible(PyObject *self, PyObject *const *arguments, Py_ssize_t 
         return NULL;
     struct text text = {NULL, 0, 0, 1};
     PyObject *result = NULL;
-    if (!walk(&text, element->_c_node, noscript))
+    /* What follows </html> is under further roots, beside the first. */
+    const xmlNode *root = element->_c_node;
+    int well = walk(&text, root, noscript);
+    if (root->parent != NULL && root->parent->type != XML_ELEMENT_NODE)
+        while (well && (root = root->next) != NULL)
+            well = walk(&text, root, noscript);
+    if (!well)
         PyErr_NoMemory();
     else
         result = PyUnicode_DecodeUTF8(text.length ? text.data : "",
                                       (Py_ssize_t)(text.length - (text.length && text.spaced)),
                                       "replace");
     PyMem_RawFree(text.data);
+    Py_DECREF(element);
+    return result;
+}
+
+enum role { UNREAD, ANCHOR, BASE, OTHER };
+
+static enum role role_of(const char *name) {
+    static const char *const others[] = {"area", "frame", "iframe", "link", "meta", "title"};
+    if (name[0] == 'a' && name[1] == '\0')
+        return ANCHOR;
+    if (strchr("abfilmt", name[0]) == NULL)
+        return UNREAD;
+    for (size_t i = 0; i < sizeof(others) / sizeof *others; i++)
+        if (strcmp(name, others[i]) == 0)
+            return OTHER;
+    return strcmp(name, "base") == 0 ? BASE : UNREAD;
+}
+
+/* The node after `node` in document order, NULL after the last one under `root`. */
+static const xmlNode *following(const xmlNode *root, const xmlNode *node) {
+    if (node->type == XML_ELEMENT_NODE && node->children != NULL)
+        return node->children;
+    while (node != root && node->next == NULL)
+        node = node->parent;
+    return node == root ? NULL : node->next;
+}
+
+static xmlAttr *attribute_of(const xmlNode *node, const char *name) {
+    xmlAttr *attribute = node->properties;
+    while (attribute != NULL &&
+           (attribute->ns != NULL || strcmp((const char *)attribute->name, name) != 0))
+        attribute = attribute->next;
+    return attribute;
+}
+
+/* An attribute's value, as lxml gives it. */
+static PyObject *value_of(const xmlNode *node, xmlAttr *attribute) {
+    const xmlNode *text = attribute->children;
+    if (text == NULL || text->next != NULL || text->type != XML_TEXT_NODE || text->content == NULL)
+        return attributeValue((xmlNode *)node, attribute);
+    const char *content = (const char *)text->content;
+    return PyUnicode_DecodeUTF8(content, (Py_ssize_t)strlen(content), NULL);
+}
+
+/* Append to a list, and give away `item`; false with an exception set. */
+static int add(PyObject *list, PyObject *item) {
+    int added = item != NULL && PyList_Append(list, item) == 0;
+    Py_XDECREF(item);
+    return added;
+}
+
+/* Append what a link refers to, and its rel; not if that is within the page. */
+static int add_link(PyObject *texts, PyObject *rels, const xmlNode *node) {
+    xmlAttr *href = attribute_of(node, "href"), *rel = attribute_of(node, "rel");
+    const xmlNode *text = href == NULL ? NULL : href->children;
+    if (text == NULL || text->content == NULL || *text->content == '\0' || *text->content == '#')
+        return 1;
+    return add(texts, value_of(node, href)) &&
+           add(rels, rel == NULL ? Py_NewRef(Py_None) : value_of(node, rel));
+}
+
+static PyObject *references(PyObject *self, PyObject *given) {
+    (void)self;
+    struct LxmlElement *element = rootNodeOrRaise(given);
+    if (element == NULL)
+        return NULL;
+    PyObject *texts = PyList_New(0), *rels = PyList_New(0);
+    PyObject *others = PyList_New(0), *places = PyList_New(0), *result = NULL;
+    int well = texts != NULL && rels != NULL && others != NULL && places != NULL;
+    const xmlNode *root = element->_c_node, *node = root;
+    for (; well && node != NULL; node = following(root, node)) {
+        if (node->type != XML_ELEMENT_NODE || node->ns != NULL)
+            continue;
+        enum role role = role_of((const char *)node->name);
+        if (role == BASE)
+            break;
+        if (role == ANCHOR)
+            well = add_link(texts, rels, node);
+        else if (role == OTHER)
+            well = add(others, (PyObject *)elementFactory(element->_doc, (xmlNode *)node)) &&
+                   add(places, PyLong_FromSsize_t(PyList_GET_SIZE(texts)));
+    }
+    if (well)
+        result = node == NULL ? PyTuple_Pack(4, texts, rels, others, places) : Py_NewRef(Py_None);
+    Py_XDECREF(texts);
+    Py_XDECREF(rels);
+    Py_XDECREF(others);
+    Py_XDECREF(places);
     Py_DECREF(element);
     return result;
 }
@@ -190,6 +284,7 @@ static void note(const char *const *names, size_t count, enum kind kind) {
 
 static PyMethodDef methods[] = {
     {"visible", (PyCFunction)(void (*)(void))visible, METH_FASTCALL, NULL},
+    {"references", references, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,0 +1,119 @@
+"""Which part of a host name everybody can have: the public suffix list (publicsuffix.org/list).
+
+The list is the pinned snapshot that comes with tldextract, and the answers are that library's: a
+test compares them. Only its file is used here, since importing the library takes requests along,
+and its tree of labels is several times as large as the table below.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+_PRIVATE_RULES = "// ===BEGIN PRIVATE DOMAINS==="
+_INNER, _REGISTRY, _PRIVATE = range(3)
+"""What a name in the table is: only part of longer rules, or a rule of one of the two kinds."""
+
+
+class _Split(NamedTuple):
+    """A name's labels, and from which of them on it is a suffix; their number if it has none."""
+
+    labels: list[str]
+    suffix: int
+    registry: int
+    private: bool
+    """Whether the suffix is a private one; its registry's begins at ``registry``."""
+
+
+def _snapshot() -> bytes:
+    spec = find_spec("tldextract")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).with_name(".tld_set_snapshot").read_bytes()
+
+
+SUFFIXES = f"psl-{hashlib.sha256(_snapshot()).hexdigest()[:16]}"
+"""Name and hash of the pinned snapshot."""
+
+
+def under_registry(name: str) -> str:
+    """The domain one label under a suffix that a registry runs.
+
+    ``name`` is a canonical host name without a port. Bare suffixes, names under no known suffix
+    and addresses have none: "".
+    """
+    found = _split(name)
+    domain = _domain(found)
+    if found.private and domain:
+        # Under its registry's suffix, which has at least one label even where it is unknown.
+        domain = domain[-1 - max(1, len(found.labels) - found.registry) :]
+    return ".".join(domain)
+
+
+def under_suffix(name: str) -> str:
+    """Like :func:`under_registry`, but one label under private suffixes (github.io) too."""
+    return ".".join(_domain(_split(name)))
+
+
+def is_suffix(name: str) -> bool:
+    """Whether everybody can have a name under ``name``: a public suffix, private ones included."""
+    found = _split(name)
+    return found.suffix < len(found.labels) and not _domain(found)
+
+
+def _domain(found: _Split) -> list[str]:
+    """The suffix and the label before it; empty where one of the two is missing."""
+    below = found.suffix - 1
+    if below < 0 or found.suffix == len(found.labels) or not found.labels[below]:
+        return []
+    return found.labels[below:]
+
+
+def _split(name: str) -> _Split:
+    """Find the longest rule that a name ends with, from its last label to its first."""
+    rules = _rules()
+    labels = _ascii(name.rstrip(".").lower()).split(".")
+    at = suffix = registry = len(labels)
+    known, private = "", False
+    while at:
+        longer = f"{labels[at - 1]}.{known}" if known else labels[at - 1]
+        kind = rules.get(longer)
+        if kind is None:
+            any_label = rules.get(f"*.{known}")
+            if any_label is not None:
+                suffix = at if f"!{longer}" in rules else at - 1
+                private = any_label == _PRIVATE
+            break
+        at, known = at - 1, longer
+        if kind != _INNER:
+            suffix, private = at, kind == _PRIVATE
+            registry = registry if private else at
+    return _Split(labels, suffix, registry, private)
+
+
+@cache
+def _rules() -> dict[str, int]:
+    """The kind of each rule, ``*.ck`` and ``!www.ck`` among them, and of each ending of a rule."""
+    rules: dict[str, int] = {}
+    public, _, private = _snapshot().decode().partition(_PRIVATE_RULES)
+    for text, kind in ((public, _REGISTRY), (private, _PRIVATE)):
+        for line in text.splitlines():
+            if line and not line.startswith("//"):
+                rule = _ascii(line.split()[0])
+                rules[rule] = kind
+                while rule := rule.partition(".")[2]:
+                    rules.setdefault(rule, _INNER)
+    return rules
+
+
+def _ascii(name: str) -> str:
+    """A name, or a rule, with its labels as they stand in canonical URLs."""
+    if name.isascii():
+        return name
+    labels = name.split(".")
+    return ".".join(
+        label if label.isascii() else "xn--" + label.encode("punycode").decode() for label in labels
+    )
