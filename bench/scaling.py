@@ -44,9 +44,10 @@ part – worker, broker, Redis – spends
 
 * a little *at rest*, as long as a crawl goes on;
 * something for each *batch*. A worker stores what it has gathered in one commit, has the links of
-  these pages admitted, and posts their outcomes together. It gathers for a fiftieth of a second: a
-  nearly idle worker thus finds a page or two in a batch, a busy one dozens, up to 256. That is why
-  a page costs an idle worker about three times as much, and why it does not matter: it has time;
+  these pages admitted, and posts their outcomes together. It gathers for a fiftieth of a second, or
+  up to a fifth where hosts rest between requests: a nearly idle worker thus finds a page or two in
+  a batch, a busy one dozens, up to 256. That is why a page costs an idle worker about three times
+  as much, and why it does not matter: it has time;
 * something for each *page*, its share of a session of 32 pages included, and some more for each
   link that nobody knew, since it is queued;
 * something for each *host* that is met: its robots.txt, a connection, a session of its own. Here it
