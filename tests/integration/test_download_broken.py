@@ -272,7 +272,7 @@ def test_fast_endless_peer_does_not_keep_other_greenlets_from_running() -> None:
         peer.kill()
     assert isinstance(found, Failure)
     assert found.kind is FailureKind.TIMEOUT
-    assert len(ticks) > 10
+    assert len(ticks) > 3, "without its yields there is one"
 
 
 # -- content-encodings that lie
