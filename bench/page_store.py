@@ -1,8 +1,9 @@
 """Where the other crawlers keep pages at the level "text and storage": SQLite, as ours does it.
 
-The same journal mode, the same durability (``synchronous = FULL``), a commit for 64 pages, body
-and text compressed by zstd at the same level. It keeps one row a page, where ours also journals the
-attempt and finds out what a page replaces.
+The same journal mode, the same durability (``synchronous = FULL``), a commit for 64 pages. Body and
+text are compressed by zstd at the same level, but apart; ours has both in one frame, which is some
+40 µs cheaper. One row is kept for a page, where ours also journals the attempt and finds out what a
+page replaces.
 """
 
 from __future__ import annotations
