@@ -31,7 +31,7 @@ from schema.records import (
 )
 from schema.settings import Settings
 from store import Store, open_store
-from worker import heap, retry
+from worker import retry
 from worker.alone import Alone
 from worker.auth.basic import load
 from worker.auth.keeper import Keeper, Rooms
@@ -273,7 +273,6 @@ def _join(settings: Settings, store: Store) -> Frontier:
 
 def before_start() -> None:
     """What a worker process asks of the system, before any part is built."""
-    heap.settle()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a socket a session, and idle ones
 

@@ -45,8 +45,8 @@ def _declared(head: bytes) -> str | None:
     if b"<!--" in head:
         head = _COMMENT.sub(b"", head)
     for pattern in (_META, _XML):
-        for label in pattern.findall(head):
-            name = standard_name(label.decode("ascii"))
+        for found in pattern.finditer(head):
+            name = standard_name(found[1].decode("ascii"))
             if name is None:
                 continue
             if name.startswith("utf-16"):  # could not have been read as ASCII, were it true
