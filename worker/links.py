@@ -11,7 +11,7 @@ from itertools import repeat
 from schema.errors import InvalidUrl
 from schema.records import Admission, Crawl, Link, Page, Task
 from schema.scope import Rules, level_for
-from schema.urls import canonicalise, origin_of, resolved
+from schema.urls import canonicalise, origin_of
 
 MAX_LINKS = 10_000
 """Links of one page that are followed; a page with more is a trap or a dump."""
@@ -70,17 +70,16 @@ class Checker:
         return self._admissions(wanted, below, wanted)
 
     def follow(
-        self, page: Page, references: Sequence[str], rels: Sequence[str | None], depth: int
+        self, page: Page, urls: Sequence[str], rels: Sequence[str | None], depth: int
     ) -> list[Admission]:
         """:meth:`check` for a page whose links nobody else wants to see: the same, but faster.
 
-        ``references`` are the page's own, fewer than ``MAX_LINKS``, as they stand there, and
-        ``rels`` what is beside each.
+        ``urls`` is where its references lead, fewer than ``MAX_LINKS``; "" is no URL. ``rels`` is
+        what stands beside each.
         """
         below = depth + 1
         if not page.follow or below > self._depth:
             return []
-        urls = resolved(references, page.base, page.encoding)
         if any(rels):
             pairs = list(zip(urls, rels, strict=True))
             barred = {url for url, rel in pairs if rel and _says_nofollow(rel)}

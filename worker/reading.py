@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from schema.records import Admission, Fetched, Link, Page, Task
 from worker.crawls import CrawlContext
 from worker.extract import add_links, outline
-from worker.extract.links import FEW
+from worker.extract.links import Resolved
 from worker.extract.listing import Listing, ListingError
 from worker.hooks import HookError
 
@@ -55,8 +55,8 @@ def read(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
         title=page.title, text=page.text, language=page.language, encoding=page.encoding
     )
     checker, hooks = context.checker, context.hooks
-    if not hooks.wanted and len(found.texts) <= FEW:
-        reading.links = checker.follow(page, found.texts, found.rels, task.depth)
+    if isinstance(found, Resolved):
+        reading.links = checker.follow(page, found.urls, found.rels, task.depth)
         return reading
     # Hooks see links, and what many links take has to be counted.
     add_links(page, found)

@@ -6,6 +6,7 @@ import pytest
 
 from schema import scope
 from schema.records import Admission, Crawl, CrawlOptions, Link, Page, Task
+from schema.urls import resolved
 from worker.links import MAX_LINKS, MAX_REDIRECTS, Checker, redirect_problem, redirected
 
 
@@ -86,10 +87,18 @@ def test_depth_first_prefers_what_is_deeper() -> None:
     assert far.level < near.level
 
 
+def follow(
+    checker: Checker, found: Page, references: list[str], rels: list[str | None] | None = None
+) -> list[Admission]:
+    return checker.follow(
+        found, resolved(references, found.base), rels or [None] * len(references), 0
+    )
+
+
 def test_links_are_followed_without_being_made() -> None:
     found = page(follow=True, base="http://h/dir/page")
     references = ["a", "/b#x", "http://elsewhere/", "mailto:me@h", "a?b", "/dir/a", "http://h:81/"]
-    assert checker().follow(found, references, [None] * 7, 0) == [
+    assert follow(checker(), found, references) == [
         Admission("http://h/dir/a", 1, 1),
         Admission("http://h/b", 1, 1),
         Admission("http://h/dir/a?b", 1, 1),
@@ -110,13 +119,13 @@ def test_host_answers_for_its_links_where_scope_asks_for_no_more(
 ) -> None:
     ours, found = checker(**options), page(base="http://h/dir/page")
     references = ["a", "http://elsewhere/"]
-    assert urls(ours.follow(found, references, [None] * 2, 0)) == ["http://h/dir/a"]
+    assert urls(follow(ours, found, references)) == ["http://h/dir/a"]
     assert list(ours._verdicts) == asked_alone
 
 
 def test_links_of_a_page_whose_base_is_out_of_scope_are_asked_one_by_one() -> None:
     found = page(base="http://elsewhere/")
-    assert urls(checker().follow(found, ["a", "http://h/a"], [None] * 2, 0)) == ["http://h/a"]
+    assert urls(follow(checker(), found, ["a", "http://h/a"])) == ["http://h/a"]
 
 
 def test_nofollow_bars_a_url_only_if_all_its_references_say_so() -> None:
@@ -125,12 +134,13 @@ def test_nofollow_bars_a_url_only_if_all_its_references_say_so() -> None:
         ["a", "b", "/b", "c", "a"],
         ["NoFollow", "nofollow", "ugc nofollow", "", None],
     )
-    assert urls(checker().follow(found, references, rels, 0)) == ["http://h/a", "http://h/c"]
+    assert urls(follow(checker(), found, references, rels)) == ["http://h/a", "http://h/c"]
 
 
 def test_page_without_follow_or_at_the_last_depth_is_not_followed() -> None:
-    assert checker().follow(page(base="http://h/", follow=False), ["a"], [None], 0) == []
-    assert checker(depth=2).follow(page(base="http://h/"), ["a"], [None], 2) == []
+    assert follow(checker(), page(base="http://h/", follow=False), ["a"]) == []
+    assert follow(checker(depth=1), page(base="http://h/"), ["a"]) != []
+    assert follow(checker(depth=0), page(base="http://h/"), ["a"]) == []
 
 
 def test_verdicts_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:

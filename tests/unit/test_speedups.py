@@ -15,7 +15,7 @@ from lxml import etree
 
 from worker.extract import links, speedups, text
 from worker.extract.compile import compile, main
-from worker.extract.page import _parse
+from worker.extract.page import _parse, outline
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
 
@@ -82,39 +82,85 @@ LINKS = [
         )
     ),
     *(b"<a href='/\xff\xc2' rel='\xed\xa0\x80'>", b"<a href=/\x00x>", b"<base target=_top>", b"x"),
-    b"<meta http-equiv=refresh content='0;url=/r'>", b"<frame src=/f>", b"<svg><title>t</title>",
+    b"<meta http-equiv=' Refresh' content='0;url=/r'>", b"<meta http-equiv=refresh content='0'>",
+    *(b"<frame src=/f>", b"<svg><title>t</title>", b"<frame src=#f>", b"<html lang=EN-us>"),
+    *(
+        f"<meta name='{name}' content=nofollow>".encode()
+        for name in ("robots", "ROBOTS ", "agent", "Agent\u2003", "viewport", "")
+    ),
+    b"<meta http-equiv='Content-Language' content='zh-Hans'>", b"<meta http-equiv=content-type>",
+    *(
+        f"<link rel='{rel}' href=/r>".encode()
+        for rel in ("next", "x\nPREV", "nexts", "\u212a next", "Canonical", "canonical prev", "up")
+    ),
+    *(b"<noscript>", b"</noscript>", b"<p>words</p>", b"</body></html><a href=/z>z</a>"),
+]  # fmt: skip
+
+
+URL = "http://example.org/dir/page?q"
+AGENT = "agent"
+
+
+def read_twice(
+    compiled: ModuleType, monkeypatch: pytest.MonkeyPatch, body: bytes, encoding: str = "utf-8"
+) -> tuple[object, ...]:
+    """What :func:`outline` makes of a page, in C and in Python; the same, or it fails."""
+
+    def read(module: ModuleType | None) -> tuple[object, ...]:
+        monkeypatch.setattr(links, "_compiled", module)
+        monkeypatch.setattr(text, "_compiled", module)
+        page, found = outline(body, URL, f"text/html; charset={encoding}", agent=AGENT)
+        return page, found._replace(rels=[rel or None for rel in found.rels])
+
+    found = read(compiled)
+    assert found == read(None)
+    return found
+
+
+@needs_compiler
+@given(pieces=st.lists(st.sampled_from(LINKS), max_size=30), body=st.booleans())
+def test_it_reads_what_python_reads(compiled: ModuleType, pieces: list[bytes], body: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        read_twice(compiled, patch, (b"<html><body>" if body else b"") + b"".join(pieces))
+
+
+PLACES = [
+    *("", "a", "A.b", "/", "//", "/a", "//h.org/", "http:", "http://", "https://", "HTTP://"),
+    *("ftp://", "h.org", "h-1.org/", "h_.o", "1.2.3.4/", "h..org/", ".org/", "xn--a.org/"),
+    *("h.org:80/", "u@h.org/", "?", "?a=b&c", "&", "=", "%20", "%", "+", "~", "-", "_", ".", ".."),
+    *("/.", "/../", "./", ":", ";", "#", "#x", "/.#", " ", "\t", "中", "ä", "\\", "'", "|", "*"),
+    *("x" * 1980, "y" * 8192),
 ]  # fmt: skip
 
 
 @needs_compiler
-@given(pieces=st.lists(st.sampled_from(LINKS), max_size=30))
-def test_it_finds_the_references_that_python_finds(
-    compiled: ModuleType, pieces: list[bytes]
+@pytest.mark.parametrize("encoding", ["utf-8", "gbk"])
+@given(pieces=st.lists(st.sampled_from(PLACES), max_size=7))
+def test_references_lead_where_python_says(
+    compiled: ModuleType, encoding: str, pieces: list[str]
 ) -> None:
-    root = _parse(b"<html><body>" + b"".join(pieces))
-    assert root is not None
-    elements = list(root.iter(*links.READ))
-    tags = [element.tag for element in elements]
+    reference = "".join(pieces).encode(encoding, "replace")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(links, "_compiled", compiled)
-        found = links.walked(root)
-    assert (found is None) == ("base" in tags)
-    if found is not None:
-        expected = links.references(elements, tags, has_base=False, anchors=False)
-        others = [element for element in elements if element.tag != "a"]
-        assert found == (expected, others)
+        read_twice(compiled, patch, b'<a href="/1"><a href="%s"><a href="2">' % reference, encoding)
 
 
 @needs_compiler
-def test_pages_of_frames_take_linear_time(compiled: ModuleType) -> None:
-    """Were each put in its place by itself, it would be minutes."""
-    root = _parse(b"<a href=/x></a><iframe src=/y></iframe>" * 200_000)
-    assert root is not None
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(links, "_compiled", compiled)
-        found = links.walked(root)
-    assert found is not None
-    assert found[0].texts == ["/x", "/y"] * 200_000
+def test_it_is_used_for_most_pages_but_not_for_traps(
+    compiled: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "_compiled", compiled)
+
+    def urls(page: bytes) -> list[str] | None:
+        root = _parse(page)
+        assert root is not None
+        found = links.walked(root, URL, "utf-8", AGENT)
+        return None if found is None else found.found.urls
+
+    assert urls(b"<a href=x>") == ["http://example.org/dir/x"]
+    assert urls(b"<a href=x><base target=_top>") is None
+    assert len(urls(b"<a href=x>" * links.FEW) or []) == links.FEW
+    assert urls(b"<a href=x>" * (links.FEW + 1)) is None
+    assert urls(b"<a href=x>" + b"<meta http-equiv=refresh>" * links.FEW) is None
 
 
 @needs_compiler
@@ -132,7 +178,9 @@ def test_it_takes_elements_only(compiled: ModuleType) -> None:
         with pytest.raises(TypeError):
             compiled.visible(wrong, False)
         with pytest.raises(TypeError):
-            compiled.references(wrong)
+            compiled.outline(wrong, URL, AGENT, 10)
+        with pytest.raises(TypeError):
+            compiled.outline(etree.Element("p"), wrong, wrong, wrong)
     with pytest.raises(TypeError):
         compiled.visible(etree.Element("p"))
 

@@ -6,12 +6,20 @@ from lxml import etree
 
 from schema.errors import InvalidUrl
 from schema.records import Page
-from schema.urls import canonicalise
+from schema.urls import canonicalise, resolved
 from worker.extract.charset import sniff, to_utf8
 from worker.extract.directives import index_and_follow, of_header
 from worker.extract.hostile import flatten, has_attribute_bomb
 from worker.extract.language import tag
-from worker.extract.links import READ, References, collect, references, walked
+from worker.extract.links import (
+    FEW,
+    READ,
+    References,
+    Resolved,
+    collect,
+    references,
+    walked,
+)
 from worker.extract.media import is_html
 from worker.extract.text import squeeze, text_of
 
@@ -56,7 +64,7 @@ def extract(
     return page
 
 
-def add_links(page: Page, found: References) -> None:
+def add_links(page: Page, found: References | Resolved) -> None:
     """Make links of what :func:`outline` ``found`` in ``page``."""
     page.links, page.invalid_links = collect(found, page.base, page.encoding)
 
@@ -69,10 +77,11 @@ def outline(
     agent: str = "",
     robots_tag: str = "",
     anchors: bool = False,
-) -> tuple[Page, References]:
+) -> tuple[Page, References | Resolved]:
     """A page as :func:`extract` reads it, but for its links, and what would become those.
 
-    Without ``anchors`` the texts of links cannot be read afterwards.
+    Without ``anchors`` the texts of links cannot be read afterwards, ``url`` has to be canonical,
+    and references that are few (:data:`FEW`) come resolved.
     """
     if not is_html(content_type, body[:_HEAD_BYTES]):
         return Page(url=url, base=url), References([], [])
@@ -80,15 +89,20 @@ def outline(
     root = _parse(to_utf8(body[skipped:] if skipped else body, encoding))
     if root is None:
         return Page(url=url, base=url, encoding=encoding), References([], [])
-    quick = None if anchors else walked(root)
+    found: References | Resolved
+    base: str | None = None
+    quick = None if anchors else walked(root, url, encoding, agent)
     if quick is not None:
-        (found, others), base = quick, None
+        text, found, others = quick
     else:
+        text = text_of(root)
         elements = list(root.iter(*READ))
         tags = [element.tag for element in elements]
         others = [element for element, tag in zip(elements, tags, strict=True) if tag != "a"]
         base = _base(others, url, encoding)
         found = references(elements, tags, has_base=base is not None, anchors=anchors)
+        if not anchors and len(found.texts) <= FEW:
+            found = Resolved(resolved(found.texts, base or url, encoding), found.rels)
     metas = [element for element in others if element.tag == "meta"]
     index, follow = index_and_follow(
         [*_named(metas, ("robots", agent)), of_header(robots_tag, agent)]
@@ -96,7 +110,7 @@ def outline(
     page = Page(
         url=url,
         title=_title(others),
-        text=text_of(root),
+        text=text,
         language=_language(root, metas),
         canonical=_canonical(others, base or url, encoding),
         base=base or url,

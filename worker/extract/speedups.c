@@ -1,5 +1,5 @@
-/* The visible text of a parsed page, and the references of its links, each in one walk over
- * libxml2's own nodes; see text.py and links.py, whose results they equal, and compile.py.
+/* What extraction reads of a parsed page, in one walk over libxml2's own nodes: its visible text,
+ * and where its links lead; see text.py and links.py, whose results they equal, and compile.py.
  *
  * Only struct layouts of libxml2 are used, none of its functions: lxml carries its own copy. */
 
@@ -12,6 +12,7 @@
 #include "etree_api.h"
 
 enum kind { INLINE, BLOCK, HIDDEN, NOSCRIPT };
+enum role { UNREAD, ANCHOR, AREA, BASE, FRAME, LINK, META, TITLE };
 
 /* Names of elements to their kinds: open addressing, filled once. text.py's lists come as macros. */
 #define SLOTS 512
@@ -25,6 +26,7 @@ static struct {
 struct near {
     const xmlChar *name;
     enum kind kind;
+    enum role role;
 };
 
 struct text {
@@ -47,13 +49,26 @@ static enum kind look_up(const char *name) {
     return INLINE;
 }
 
-static enum kind kind_of(struct near *near, const xmlChar *name) {
+static enum role role_of(const char *name) {
+    static const struct {
+        const char *name;
+        enum role role;
+    } read[] = {{"a", ANCHOR},     {"area", AREA}, {"base", BASE}, {"frame", FRAME},
+                {"iframe", FRAME}, {"link", LINK}, {"meta", META}, {"title", TITLE}};
+    for (size_t i = 0; i < sizeof(read) / sizeof *read; i++)
+        if (strcmp(name, read[i].name) == 0)
+            return read[i].role;
+    return UNREAD;
+}
+
+static const struct near *nature(struct near *near, const xmlChar *name) {
     struct near *found = &near[((uintptr_t)name >> 4) % NEAR];
     if (found->name != name) {
         found->name = name;
         found->kind = look_up((const char *)name);
+        found->role = role_of((const char *)name);
     }
-    return found->kind;
+    return found;
 }
 
 static void space(struct text *text) {
@@ -121,36 +136,244 @@ static int append(struct text *text, const char *from) {
     return 1;
 }
 
-/* Append what is visible under `root`; false if there is no memory. Bounded in stack: trees of
- * hostile pages are deep. */
-static int walk(struct text *text, const xmlNode *root, int noscript) {
-    struct near near[NEAR] = {{NULL, INLINE}};
-    const xmlNode *node = root;
+/* Characters of references that the URL standard leaves as they stand; see schema/urls.py. */
+enum { PATH = 1, QUERY = 2, LABEL = 4, FIRST = 8, LOWER = 16 };
+static unsigned char classes[256];
+
+static const char *past(const char *at, int class) {
+    while (classes[(unsigned char)*at] & class)
+        at++;
+    return at;
+}
+
+/* What a plain reference is joined to: nothing, or the first so many bytes of the base. */
+enum plain { ODD, ABSOLUTE, OF_ORIGIN, OF_FOLDER, OF_PATH };
+
+static enum plain plain(const char *reference, size_t *length) {
+    const char *at = reference;
+    enum plain found = OF_PATH;
+    if (*at == '/') {
+        if (at[1] == '/')
+            return ODD;
+        found = OF_ORIGIN;
+        at = past(at, PATH);
+    } else if (strncmp(at, "http://", 7) == 0 || strncmp(at, "https://", 8) == 0) {
+        found = ABSOLUTE;
+        const char *label = at + (at[4] == 's' ? 8 : 7);
+        int dots = 0;
+        while (at = past(label, LABEL), at != label && *at == '.')
+            label = at + 1, dots++;
+        if (!dots || at - label < 2 || past(label, LOWER) != at || *at != '/')
+            return ODD;
+        at = past(at, PATH);
+    } else if (classes[(unsigned char)*at] & FIRST) {
+        found = OF_FOLDER;
+        at = past(at, PATH);
+    } else if (*at != '?') {
+        return ODD;
+    }
+    if (*at == '?')
+        at = past(at + 1, QUERY);
+    *length = (size_t)(at - reference);
+    if ((*at != '\0' && *at != '#') || strstr(reference, "/.") != NULL)
+        return ODD;
+    return found;
+}
+
+/* The references of a page. `odd` are places in `urls` of what Python has to resolve: references as
+ * they stand, and elements of which it says whether they are links. `others` it reads for more. */
+struct links {
+    PyObject *urls, *rels, *odd, *others;
+    const char *base, *agent;
+    size_t starts[OF_PATH + 1];
+    Py_ssize_t most;
+    struct LxmlDocument *document;
+    int given_up; /* it has a base, or too many links: not for here */
+};
+
+/* Longer URLs are Python's. */
+#define LONGEST 2000
+
+static xmlAttr *attribute_of(const xmlNode *node, const char *name) {
+    xmlAttr *attribute = node->properties;
+    while (attribute != NULL &&
+           (attribute->ns != NULL || strcmp((const char *)attribute->name, name) != 0))
+        attribute = attribute->next;
+    return attribute;
+}
+
+/* An attribute's value where it is in one piece, as nearly always; "" without the attribute. */
+static const char *content_of(const xmlAttr *attribute) {
+    const xmlNode *text = attribute == NULL ? NULL : attribute->children;
+    if (text == NULL)
+        return "";
+    return text->next == NULL && text->type == XML_TEXT_NODE ? (const char *)text->content : NULL;
+}
+
+/* Whether a value contains an ASCII word in lower case, whatever its own; true if that is hard to
+ * tell. */
+static int may_contain(const char *value, const char *word) {
+    size_t length = strlen(word);
+    if (value == NULL)
+        return 1;
+    for (const char *at = value; *at; at++) {
+        if ((unsigned char)*at >= 0x80)
+            return 1;
+        size_t same = 0;
+        while (same < length && Py_TOLOWER((unsigned char)at[same]) == word[same])
+            same++;
+        if (same == length)
+            return 1;
+    }
+    return 0;
+}
+
+/* Append to a list, and give away `item`; false with an exception set. */
+static int add(PyObject *list, PyObject *item) {
+    int added = item != NULL && PyList_Append(list, item) == 0;
+    Py_XDECREF(item);
+    return added;
+}
+
+static int add_odd(struct links *links, PyObject *item) {
+    return add(links->odd, PyLong_FromSsize_t(PyList_GET_SIZE(links->urls))) &&
+           add(links->urls, item);
+}
+
+/* Append where an attribute leads, and the rel beside it; not if that is within the page. */
+static int add_link(struct links *links, const xmlNode *node, const char *name) {
+    xmlAttr *attribute = attribute_of(node, name);
+    const xmlNode *text = attribute == NULL ? NULL : attribute->children;
+    if (text == NULL || text->content == NULL || *text->content == '\0' || *text->content == '#')
+        return 1;
+    const char *reference = content_of(attribute);
+    size_t length = 0;
+    enum plain found = reference == NULL || links->base == NULL ? ODD : plain(reference, &length);
+    size_t start = links->starts[found];
+    if (found == ODD || start + length > LONGEST) {
+        PyObject *value = reference == NULL
+                              ? attributeValue((xmlNode *)node, attribute)
+                              : PyUnicode_DecodeUTF8(reference, (Py_ssize_t)strlen(reference), NULL);
+        if (!add_odd(links, value))
+            return 0;
+    } else {
+        PyObject *url = PyUnicode_New((Py_ssize_t)(start + length), 127);
+        if (url == NULL)
+            return 0;
+        memcpy(PyUnicode_1BYTE_DATA(url), links->base, start);
+        memcpy(PyUnicode_1BYTE_DATA(url) + start, reference, length);
+        if (!add(links->urls, url))
+            return 0;
+    }
+    xmlAttr *rel = *name == 'h' ? attribute_of(node, "rel") : NULL;
+    return add(links->rels, rel == NULL ? Py_NewRef(Py_None) : attributeValue((xmlNode *)node, rel));
+}
+
+static PyObject *element_of(const struct links *links, const xmlNode *node) {
+    return (PyObject *)elementFactory(links->document, (xmlNode *)node);
+}
+
+/* Take over an element that is read, or that may have to be; false with an exception set. */
+static int take(struct links *links, const xmlNode *node, enum role role) {
+    const char *rel, *name, *pragma;
+    switch (role) {
+    case ANCHOR:
+    case AREA:
+        return add_link(links, node, "href");
+    case FRAME:
+        return add_link(links, node, "src");
+    case LINK:
+        rel = content_of(attribute_of(node, "rel"));
+        if ((may_contain(rel, "next") || may_contain(rel, "prev")) &&
+            !(add_odd(links, element_of(links, node)) && add(links->rels, Py_NewRef(Py_None))))
+            return 0;
+        return !may_contain(rel, "canonical") || add(links->others, element_of(links, node));
+    case META:
+        pragma = content_of(attribute_of(node, "http-equiv"));
+        if (may_contain(pragma, "refresh") &&
+            !(add_odd(links, element_of(links, node)) && add(links->rels, Py_NewRef(Py_None))))
+            return 0;
+        name = content_of(attribute_of(node, "name"));
+        if (!may_contain(pragma, "content-language") && !may_contain(name, "robots") &&
+            !(*links->agent && may_contain(name, links->agent)))
+            return 1;
+        return add(links->others, element_of(links, node));
+    case TITLE:
+        return add(links->others, element_of(links, node));
+    case BASE:
+        links->given_up = 1;
+        break;
+    case UNREAD:
+        break;
+    }
+    return 1;
+}
+
+/* Append what is visible under `root`, and its links unless `links` is NULL; false if there is no
+ * memory, or with an exception set. Bounded in stack: trees of hostile pages are deep. */
+static int walk(struct text *text, struct links *links, const xmlNode *root, int noscript) {
+    struct near near[NEAR] = {{NULL, INLINE, UNREAD}};
+    const xmlNode *node = root, *hidden = NULL; /* nothing under this one is visible */
     for (;;) {
         const xmlNode *child = NULL;
         if (node->type == XML_TEXT_NODE || node->type == XML_CDATA_SECTION_NODE) {
-            if (node->content != NULL && !append(text, (const char *)node->content))
+            if (hidden == NULL && node->content != NULL &&
+                !append(text, (const char *)node->content))
                 return 0;
         } else if (node->type == XML_ELEMENT_NODE) {
-            enum kind kind = kind_of(near, node->name);
-            if (kind == BLOCK)
-                space(text);
-            if (kind == INLINE || kind == BLOCK || (kind == NOSCRIPT && noscript))
+            const struct near *found = nature(near, node->name);
+            if (links != NULL && found->role != UNREAD && node->ns == NULL) {
+                if (!take(links, node, found->role))
+                    return 0;
+                if (links->given_up || PyList_GET_SIZE(links->urls) > links->most) {
+                    links->given_up = 1;
+                    return 1;
+                }
+            }
+            if (hidden == NULL) {
+                if (found->kind == BLOCK)
+                    space(text);
+                else if (found->kind == HIDDEN || (found->kind == NOSCRIPT && !noscript))
+                    hidden = node;
+            }
+            if (hidden == NULL || links != NULL)
                 child = node->children;
         }
         if (child != NULL) {
             node = child;
             continue;
         }
-        while (node != root && node->next == NULL) {
+        for (;;) {
+            if (node == hidden)
+                hidden = NULL;
+            if (node == root)
+                return 1;
+            if (node->next != NULL)
+                break;
             node = node->parent;
-            if (kind_of(near, node->name) == BLOCK)
+            if (hidden == NULL && nature(near, node->name)->kind == BLOCK)
                 space(text);
         }
-        if (node == root)
-            return 1;
         node = node->next;
     }
+}
+
+/* :func:`walk` from the root of a tree or from an element in it. What follows </html> is under
+ * further roots, beside the first: text alone. */
+static int walk_all(struct text *text, struct links *links, const xmlNode *root, int noscript) {
+    int well = walk(text, links, root, noscript);
+    if (root->parent != NULL && root->parent->type != XML_ELEMENT_NODE)
+        while (well && (root = root->next) != NULL)
+            well = walk(text, NULL, root, noscript);
+    if (!well && !PyErr_Occurred())
+        PyErr_NoMemory();
+    return well;
+}
+
+static PyObject *as_text(const struct text *text) {
+    return PyUnicode_DecodeUTF8(text->length ? text->data : "",
+                                (Py_ssize_t)(text->length - (text->length && text->spaced)),
+                                "replace");
 }
 
 static PyObject *visible(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
@@ -166,108 +389,58 @@ static PyObject *visible(PyObject *self, PyObject *const *arguments, Py_ssize_t 
     if (element == NULL)
         return NULL;
     struct text text = {NULL, 0, 0, 1};
-    PyObject *result = NULL;
-    /* What follows </html> is under further roots, beside the first. */
-    const xmlNode *root = element->_c_node;
-    int well = walk(&text, root, noscript);
-    if (root->parent != NULL && root->parent->type != XML_ELEMENT_NODE)
-        while (well && (root = root->next) != NULL)
-            well = walk(&text, root, noscript);
-    if (!well)
-        PyErr_NoMemory();
-    else
-        result = PyUnicode_DecodeUTF8(text.length ? text.data : "",
-                                      (Py_ssize_t)(text.length - (text.length && text.spaced)),
-                                      "replace");
+    int well = walk_all(&text, NULL, element->_c_node, noscript);
+    PyObject *result = well ? as_text(&text) : NULL;
     PyMem_RawFree(text.data);
     Py_DECREF(element);
     return result;
 }
 
-enum role { UNREAD, ANCHOR, BASE, OTHER };
-
-static enum role role_of(const char *name) {
-    static const char *const others[] = {"area", "frame", "iframe", "link", "meta", "title"};
-    if (name[0] == 'a' && name[1] == '\0')
-        return ANCHOR;
-    if (strchr("abfilmt", name[0]) == NULL)
-        return UNREAD;
-    for (size_t i = 0; i < sizeof(others) / sizeof *others; i++)
-        if (strcmp(name, others[i]) == 0)
-            return OTHER;
-    return strcmp(name, "base") == 0 ? BASE : UNREAD;
+/* How much of a canonical base a plain reference of each kind is joined to. */
+static void cut(struct links *links, PyObject *base) {
+    if (!PyUnicode_IS_COMPACT_ASCII(base) || PyUnicode_GET_LENGTH(base) < 8)
+        return;
+    const char *text = (const char *)PyUnicode_1BYTE_DATA(base);
+    const char *slash = strchr(text + 8, '/');
+    if (slash == NULL)
+        return;
+    size_t path = strcspn(text, "?"), folder = path;
+    while (text[folder - 1] != '/')
+        folder--;
+    links->starts[OF_ORIGIN] = (size_t)(slash - text);
+    links->starts[OF_FOLDER] = folder;
+    links->starts[OF_PATH] = path;
+    links->base = text;
 }
 
-/* The node after `node` in document order, NULL after the last one under `root`. */
-static const xmlNode *following(const xmlNode *root, const xmlNode *node) {
-    if (node->type == XML_ELEMENT_NODE && node->children != NULL)
-        return node->children;
-    while (node != root && node->next == NULL)
-        node = node->parent;
-    return node == root ? NULL : node->next;
-}
-
-static xmlAttr *attribute_of(const xmlNode *node, const char *name) {
-    xmlAttr *attribute = node->properties;
-    while (attribute != NULL &&
-           (attribute->ns != NULL || strcmp((const char *)attribute->name, name) != 0))
-        attribute = attribute->next;
-    return attribute;
-}
-
-/* An attribute's value, as lxml gives it. */
-static PyObject *value_of(const xmlNode *node, xmlAttr *attribute) {
-    const xmlNode *text = attribute->children;
-    if (text == NULL || text->next != NULL || text->type != XML_TEXT_NODE || text->content == NULL)
-        return attributeValue((xmlNode *)node, attribute);
-    const char *content = (const char *)text->content;
-    return PyUnicode_DecodeUTF8(content, (Py_ssize_t)strlen(content), NULL);
-}
-
-/* Append to a list, and give away `item`; false with an exception set. */
-static int add(PyObject *list, PyObject *item) {
-    int added = item != NULL && PyList_Append(list, item) == 0;
-    Py_XDECREF(item);
-    return added;
-}
-
-/* Append what a link refers to, and its rel; not if that is within the page. */
-static int add_link(PyObject *texts, PyObject *rels, const xmlNode *node) {
-    xmlAttr *href = attribute_of(node, "href"), *rel = attribute_of(node, "rel");
-    const xmlNode *text = href == NULL ? NULL : href->children;
-    if (text == NULL || text->content == NULL || *text->content == '\0' || *text->content == '#')
-        return 1;
-    return add(texts, value_of(node, href)) &&
-           add(rels, rel == NULL ? Py_NewRef(Py_None) : value_of(node, rel));
-}
-
-static PyObject *references(PyObject *self, PyObject *given) {
+static PyObject *outline(PyObject *self, PyObject *arguments) {
     (void)self;
+    PyObject *given, *base, *result = NULL;
+    struct links links = {0};
+    if (!PyArg_ParseTuple(arguments, "OUsn", &given, &base, &links.agent, &links.most))
+        return NULL;
     struct LxmlElement *element = rootNodeOrRaise(given);
     if (element == NULL)
         return NULL;
-    PyObject *texts = PyList_New(0), *rels = PyList_New(0);
-    PyObject *others = PyList_New(0), *places = PyList_New(0), *result = NULL;
-    int well = texts != NULL && rels != NULL && others != NULL && places != NULL;
-    const xmlNode *root = element->_c_node, *node = root;
-    for (; well && node != NULL; node = following(root, node)) {
-        if (node->type != XML_ELEMENT_NODE || node->ns != NULL)
-            continue;
-        enum role role = role_of((const char *)node->name);
-        if (role == BASE)
-            break;
-        if (role == ANCHOR)
-            well = add_link(texts, rels, node);
-        else if (role == OTHER)
-            well = add(others, (PyObject *)elementFactory(element->_doc, (xmlNode *)node)) &&
-                   add(places, PyLong_FromSsize_t(PyList_GET_SIZE(texts)));
+    cut(&links, base);
+    links.document = element->_doc;
+    links.urls = PyList_New(0), links.rels = PyList_New(0);
+    links.odd = PyList_New(0), links.others = PyList_New(0);
+    struct text text = {NULL, 0, 0, 1};
+    if (links.urls != NULL && links.rels != NULL && links.odd != NULL && links.others != NULL &&
+        walk_all(&text, &links, element->_c_node, 0)) {
+        PyObject *words = links.given_up ? NULL : as_text(&text);
+        if (links.given_up)
+            result = Py_NewRef(Py_None);
+        else if (words != NULL)
+            result = PyTuple_Pack(5, words, links.urls, links.rels, links.odd, links.others);
+        Py_XDECREF(words);
     }
-    if (well)
-        result = node == NULL ? PyTuple_Pack(4, texts, rels, others, places) : Py_NewRef(Py_None);
-    Py_XDECREF(texts);
-    Py_XDECREF(rels);
-    Py_XDECREF(others);
-    Py_XDECREF(places);
+    PyMem_RawFree(text.data);
+    Py_XDECREF(links.urls);
+    Py_XDECREF(links.rels);
+    Py_XDECREF(links.odd);
+    Py_XDECREF(links.others);
     Py_DECREF(element);
     return result;
 }
@@ -282,9 +455,14 @@ static void note(const char *const *names, size_t count, enum kind kind) {
     }
 }
 
+static void allow(const char *characters, int class) {
+    for (const char *at = characters; *at; at++)
+        classes[(unsigned char)*at] |= (unsigned char)class;
+}
+
 static PyMethodDef methods[] = {
     {"visible", (PyCFunction)(void (*)(void))visible, METH_FASTCALL, NULL},
-    {"references", references, METH_O, NULL},
+    {"outline", outline, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -300,6 +478,13 @@ PyMODINIT_FUNC INIT(void) {
     note(blocks, COUNT(blocks), BLOCK);
     note(hidden, COUNT(hidden), HIDDEN);
     note((const char *const[]){"noscript"}, 1, NOSCRIPT);
+    allow("abcdefghijklmnopqrstuvwxyz", PATH | QUERY | LABEL | FIRST | LOWER);
+    allow("ABCDEFGHIJKLMNOPQRSTUVWXYZ", PATH | QUERY | FIRST);
+    allow("0123456789_-", PATH | QUERY | LABEL | FIRST);
+    allow("~", PATH | QUERY | FIRST);
+    allow(".", PATH | QUERY);
+    allow("/", PATH);
+    allow("&=%+", QUERY);
     if (import_lxml__etree() < 0)
         return NULL;
     return PyModule_Create(&module);
