@@ -33,7 +33,6 @@ from bench.record import Record, draw, shown, spread
 from bench.web import Spec, Web
 from bench.web import host as host_of
 from tests.support.system import ROOT, System
-from worker import heap
 
 NAME = "greenlets-vs-threads"
 MODELS = ("greenlets", "threads")
@@ -93,7 +92,7 @@ class Rig:
         return subprocess.Popen(
             [sys.executable, "-m", "bench.model_process", model, str(path)],
             cwd=ROOT,
-            env=heap.settled(_clean_environment()) | variables,
+            env=_clean_environment() | variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -31,7 +31,7 @@ from schema.records import (
 )
 from schema.settings import Settings
 from store import Store, open_store
-from worker import retry
+from worker import heap, retry
 from worker.alone import Alone
 from worker.auth.basic import load
 from worker.auth.keeper import Keeper, Rooms
@@ -40,6 +40,7 @@ from worker.auth.secrets import Secrets
 from worker.backoff import persist
 from worker.download import Downloader
 from worker.engine import Engine, Limits
+from worker.extract import pool_trees
 from worker.flights import Flights
 from worker.journal import Journal
 from worker.marker import Marker, Suspect
@@ -273,6 +274,8 @@ def _join(settings: Settings, store: Store) -> Frontier:
 
 def before_start() -> None:
     """What a worker process asks of the system, before any part is built."""
+    heap.settle()
+    pool_trees()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a socket a session, and idle ones
 

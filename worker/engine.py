@@ -145,7 +145,7 @@ class Engine:
         services += [self.spawn(outbox.run) for outbox in self._outboxes]
         leasing = self.spawn(self._lease_loop)
         services += [self.spawn(self._extend_loop), self.spawn(self._look_around)]
-        services.append(self.spawn(heap.keep_small, gevent.sleep))
+        services.append(self.spawn(heap.keep_small))
         self._stopping.wait()
         leasing.kill()
         if not self._failed:

@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+
+import gevent
 
 TRIM_SECONDS = 5.0
 
-_SETTINGS = {
-    "mxfast": 0,
-    "tcache_count": 1000,
-    "tcache_max": 256,
-    "arena_max": 1,
-}
+_M_MXFAST, _M_ARENA_MAX = 1, -8  # <malloc.h>
 
 
-def settled(environment: Mapping[str, str]) -> dict[str, str]:
-    """``environment`` for a process that reads pages; other C libraries than glibc ignore it.
+def settle() -> bool:
+    """Have freed memory merged at once with its neighbours, for the life of this process.
 
-    A tree of libxml2 is thousands of small pieces that come and go together. By itself glibc keeps
-    seven of a size at hand ("tcache") and the rest in "fast bins", which it sweeps up whenever
-    something larger is freed, several times a page: parsing documentation took 260 µs that way.
-    Without fast bins it takes 160, and where a whole tree is kept at hand, 130.
+    A tree of libxml2 is thousands of small pieces that come and go together. glibc keeps such
+    pieces apart ("fast bins") and sweeps them up whenever something larger is freed, which is
+    several times a page: parsing documentation took 260 µs that way and takes 165 without.
 
-    And the store's threads share the heap of the greenlets: one of their own keeps 10 MB that are
-    free, and threads that wait for the interpreter hardly ever meet at a lock of the heap.
-
-    What the user has set himself counts. See "Memory Allocation Tunables" in glibc's manual.
+    And have the store's threads share the heap of the greenlets: one of their own keeps 10 MB that
+    are free, and threads that wait for the interpreter hardly ever meet at a lock of the heap.
+    Call it before there are threads. False where the C library has no such settings.
     """
-    ours = [f"glibc.malloc.{name}={value}" for name, value in _SETTINGS.items()]
-    given = environment.get("GLIBC_TUNABLES")
-    return {**environment, "GLIBC_TUNABLES": ":".join([*ours, given] if given else ours)}
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False
+    return bool(mallopt(_M_MXFAST, 0)) and bool(mallopt(_M_ARENA_MAX, 1))
 
 
-def keep_small(sleep: Callable[[float], object]) -> None:
-    """Give back every few seconds what is free; the body of what calls ``sleep`` in between.
+def keep_small() -> None:
+    """Give back every few seconds what is free; a greenlet's body.
 
     glibc gives back only the upper end of the heap, so after a burst – a thousand pages at once –
     its size stays. Takes about a millisecond, some 5 where much is given back and taken anew.
@@ -44,5 +40,5 @@ def keep_small(sleep: Callable[[float], object]) -> None:
     except (AttributeError, OSError):
         return
     while True:
-        sleep(TRIM_SECONDS)
+        gevent.sleep(TRIM_SECONDS)
         trim(0)

@@ -28,7 +28,6 @@ from schema.errors import GreencrawlError
 from schema.log import logger
 from schema.records import FailureKind
 from schema.settings import Settings
-from worker import heap
 from worker.marker import Marker
 
 EX_CONFIG = 78
@@ -192,7 +191,6 @@ class Supervisor:
         parent = os.getpid()
         child.process = subprocess.Popen(
             [*self._command, str(child.number)],
-            env=heap.settled(os.environ),
             stdin=subprocess.DEVNULL,
             pass_fds=(self._lock,),
             preexec_fn=lambda: _bind_to_parent(parent),  # safe: there are no threads

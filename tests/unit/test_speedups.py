@@ -107,8 +107,8 @@ def read_twice(
     """What :func:`outline` makes of a page, in C and in Python; the same, or it fails."""
 
     def read(module: ModuleType | None) -> tuple[object, ...]:
-        monkeypatch.setattr(links, "_compiled", module)
-        monkeypatch.setattr(text, "_compiled", module)
+        monkeypatch.setattr(links, "compiled", module)
+        monkeypatch.setattr(text, "compiled", module)
         page, found = outline(body, URL, f"text/html; charset={encoding}", agent=AGENT)
         return page, found._replace(rels=[rel or None for rel in found.rels])
 
@@ -148,7 +148,7 @@ def test_references_lead_where_python_says(
 def test_it_is_used_for_most_pages_but_not_for_traps(
     compiled: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links, "_compiled", compiled)
+    monkeypatch.setattr(links, "compiled", compiled)
 
     def urls(page: bytes) -> list[str] | None:
         root = _parse(page)

@@ -1,4 +1,4 @@
-"""Compiles ``speedups.c``: ``python -m worker.extract.compile``, as ``make setup`` does.
+"""Compiles what is in C: ``python -m worker.extract.compile``, as ``make setup`` does.
 
 Without it, or without a compiler, pages are read in the same way, but slower.
 """
@@ -40,7 +40,8 @@ def compile(folder: Path) -> str:
     try:
         with tempfile.TemporaryDirectory(dir=folder) as made:
             built = Path(made) / target.name
-            command += ["-o", str(built), str(speedups.SOURCE)]
+            command += ["-o", str(built)]
+            command += [str(source) for source in speedups.SOURCES if source.suffix == ".c"]
             done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
             if done.returncode:
                 return _first_error(done.stderr) or f"exit status {done.returncode}"

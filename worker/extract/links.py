@@ -16,8 +16,7 @@ from lxml import etree
 
 from schema.records import Link
 from schema.urls import MAX_URL, canonicalise, resolved
-from worker.extract import speedups
-from worker.extract.text import BLOCKS, INVISIBLE, squeeze, text_of
+from worker.extract.text import compiled, squeeze, text_of
 
 READ = ("a", "area", "base", "frame", "iframe", "link", "meta", "title")
 """Elements that extraction reads."""
@@ -40,9 +39,6 @@ _PAGING = frozenset({"next", "prev"})
 _REFRESH = re.compile(
     r"\s*[\d.]+[\s;,]+(?:url\s*=\s*)?(?:\"([^\"]*)|'([^']*)|([^\"'].*))", re.IGNORECASE | re.DOTALL
 )
-
-
-_compiled = speedups.load(BLOCKS, INVISIBLE)
 
 
 class References(NamedTuple):
@@ -82,7 +78,7 @@ def walked(root: etree._Element, url: str, encoding: str, agent: str) -> Walked 
     references. ``others`` are its elements ``title`` and those ``meta`` and ``link`` that may speak
     to robots, to ``agent`` among them, or name a language or a canonical URL.
     """
-    found = None if _compiled is None else _compiled.outline(root, url, agent, FEW)
+    found = None if compiled is None else compiled.outline(root, url, agent, FEW)
     if found is None:
         return None
     text, urls, rels, odd, others = found

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from lxml import etree
 
 from schema.errors import InvalidUrl
@@ -21,7 +24,7 @@ from worker.extract.links import (
     walked,
 )
 from worker.extract.media import is_html
-from worker.extract.text import squeeze, text_of
+from worker.extract.text import compiled, squeeze, text_of
 
 MAX_TITLE = 1000
 """Characters of a title that are kept."""
@@ -38,6 +41,25 @@ _parser = etree.HTMLParser(
     remove_pis=True,
     collect_ids=False,
 )
+
+
+_read: Callable[[bytes, etree.HTMLParser], etree._Element | None] = etree.fromstring
+
+# What a parser keeps – its names, its stacks – is made by this and is not of any page's memory.
+_WARM_UP = b"<p>".join(b"<a x%d=y>" % i for i in range(200))
+
+
+def pool_trees() -> bool:
+    """Have the trees of pages read in this thread lie side by side; see ``pool.c``.
+
+    For the life of the process. False where nothing was compiled, or another thread has the pool.
+    """
+    global _read
+    if compiled is None or not compiled.pool(etree.__file__):
+        return False
+    etree.fromstring(_WARM_UP, _parser)
+    _read = partial(compiled.pooled, etree.fromstring)
+    return True
 
 
 def extract(
@@ -125,10 +147,10 @@ def _parse(body: bytes) -> etree._Element | None:
     """The root of the tree, or None where there is nothing to make one of."""
     if has_attribute_bomb(body):
         body = flatten(body)
-    root: etree._Element | None = etree.fromstring(body, _parser)
+    root = _read(body, _parser)
     last = _parser.error_log.last_error
     if last is not None and last.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT:
-        root = etree.fromstring(flatten(body), _parser)
+        root = _read(flatten(body), _parser)
     return root
 
 

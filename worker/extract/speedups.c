@@ -1,15 +1,18 @@
 /* What extraction reads of a parsed page, in one walk over libxml2's own nodes: its visible text,
  * and where its links lead; see text.py and links.py, whose results they equal, and compile.py.
  *
- * Only struct layouts of libxml2 are used, none of its functions: lxml carries its own copy. */
+ * Of libxml2, of which lxml carries its own copy, only struct layouts are used, and for pool.c two
+ * functions. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <dlfcn.h>
 #include <libxml/tree.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "etree_api.h"
+#include "pool.h"
 
 enum kind { INLINE, BLOCK, HIDDEN, NOSCRIPT };
 enum role { UNREAD, ANCHOR, AREA, BASE, FRAME, LINK, META, TITLE };
@@ -445,6 +448,37 @@ static PyObject *outline(PyObject *self, PyObject *arguments) {
     return result;
 }
 
+/* pool(path of lxml.etree): whether its copy of libxml2 takes memory from our pool from now on. */
+static PyObject *pool(PyObject *self, PyObject *path) {
+    (void)self;
+    const char *name = PyUnicode_AsUTF8(path);
+    if (name == NULL)
+        return NULL;
+    void *library = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
+    void *get = library == NULL ? NULL : dlsym(library, "xmlMemGet");
+    void *setup = library == NULL ? NULL : dlsym(library, "xmlMemSetup");
+    return PyBool_FromLong(get != NULL && setup != NULL &&
+                           pool_begin((mem_get)(uintptr_t)get, (mem_setup)(uintptr_t)setup));
+}
+
+/* pooled(function, ...): call it, and take memory from the pool meanwhile. */
+static PyObject *pooled(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    (void)self;
+    if (count < 1) {
+        PyErr_SetString(PyExc_TypeError, "pooled(function, ...)");
+        return NULL;
+    }
+    int before = pool_use(1);
+    PyObject *result = PyObject_Vectorcall(arguments[0], arguments + 1, (size_t)count - 1, NULL);
+    pool_use(before);
+    return result;
+}
+
+static PyObject *chunks(PyObject *self, PyObject *nothing) {
+    (void)self, (void)nothing;
+    return PyLong_FromUnsignedLong(pool_chunks());
+}
+
 static void note(const char *const *names, size_t count, enum kind kind) {
     for (size_t i = 0; i < count; i++) {
         unsigned at = slot_of(names[i]);
@@ -463,6 +497,9 @@ static void allow(const char *characters, int class) {
 static PyMethodDef methods[] = {
     {"visible", (PyCFunction)(void (*)(void))visible, METH_FASTCALL, NULL},
     {"outline", outline, METH_VARARGS, NULL},
+    {"pool", pool, METH_O, NULL},
+    {"pooled", (PyCFunction)(void (*)(void))pooled, METH_FASTCALL, NULL},
+    {"chunks", chunks, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

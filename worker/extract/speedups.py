@@ -1,6 +1,6 @@
-"""What ``worker.extract.compile`` made of ``speedups.c``, if it did.
+"""What ``worker.extract.compile`` made of ``speedups.c`` and ``pool.c``, if it did.
 
-It lies in the environment of the Python that compiled it and is used where it fits: the source,
+It lies in the environment of the Python that compiled it and is used where it fits: the sources,
 the lists it was given and the release of lxml, whose structures it reads. It is named after a
 digest of these, so that one made of others is not even looked at.
 """
@@ -15,13 +15,20 @@ from types import ModuleType
 
 from lxml import etree
 
-SOURCE = Path(__file__).with_suffix(".c")
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("speedups.c", "pool.c", "pool.h"))
 PREFIX = "greencrawl_speedups_"
 
 
 def name_of(blocks: Sequence[str], hidden: Sequence[str]) -> str:
-    """Name of the module that is made of the source, these lists and this lxml."""
-    made_of = [SOURCE.read_text(), *blocks, "", *hidden, "", etree.__version__]
+    """Name of the module that is made of the sources, these lists and this lxml."""
+    made_of = [
+        *(source.read_text() for source in SOURCES),
+        *blocks,
+        "",
+        *hidden,
+        "",
+        etree.__version__,
+    ]
     digest = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:12]
     return PREFIX + digest
 

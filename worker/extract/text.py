@@ -18,7 +18,7 @@ BLOCKS = tuple(_WORDS_END.split())
 INVISIBLE = ("head", "script", "style", "template", "iframe", "object", "svg", "title")
 """Elements of which nothing is read; nor is ``noscript``, unless nothing else can be."""
 
-_compiled = speedups.load(BLOCKS, INVISIBLE)
+compiled = speedups.load(BLOCKS, INVISIBLE)
 
 
 def _stylesheet(*invisible: str) -> etree.XSLT:
@@ -56,8 +56,8 @@ def text_of(root: etree._Element) -> str:
     else, as many forums do, ``noscript`` is read. What style sheets hide is not known. The tree is
     not changed.
     """
-    if _compiled is not None:
-        return str(_compiled.visible(root, False) or _compiled.visible(root, True))
+    if compiled is not None:
+        return str(compiled.visible(root, False) or compiled.visible(root, True))
     return by_stylesheet(root)
 
 

@@ -1,0 +1,21 @@
+/* See pool.c. */
+
+#include <stddef.h>
+
+typedef void (*mem_free)(void *);
+typedef void *(*mem_malloc)(size_t);
+typedef void *(*mem_realloc)(void *, size_t);
+typedef char *(*mem_strdup)(const char *);
+typedef int (*mem_get)(mem_free *, mem_malloc *, mem_realloc *, mem_strdup *);
+typedef int (*mem_setup)(mem_free, mem_malloc, mem_realloc, mem_strdup);
+
+/* Have libxml2, by its functions xmlMemGet and xmlMemSetup, take memory from here; the calling
+ * thread is the one that may. False if another thread has it, or if libxml2's memory is somebody
+ * else's already. */
+int pool_begin(mem_get get, mem_setup setup);
+
+/* Whether this thread takes small pieces from the pool; returns what it did before. */
+int pool_use(int use);
+
+/* How many chunks hold something. */
+unsigned pool_chunks(void);
