@@ -167,6 +167,7 @@ def install() -> None:
         wait=wait,
         killall=lambda many: None,
         getcurrent=threading.current_thread,
+        config=types.SimpleNamespace(),
         get_hub=lambda: types.SimpleNamespace(loop=types.SimpleNamespace(io=Io)),
     )
     sys.modules["gevent"].__path__ = []  # type: ignore[attr-defined]

@@ -218,7 +218,7 @@ class Crawl(Struct, frozen=True, kw_only=True):
 # --- frontier --------------------------------------------------------------------------------
 
 
-class Admission(Struct, frozen=True, array_like=True):
+class Admission(Struct, frozen=True, array_like=True, gc=False):
     """A URL on its way into the frontier; also what a page's log of links holds, in this order."""
 
     url: str
@@ -236,7 +236,7 @@ class Overflow(Struct, frozen=True):
     id: int = 0
 
 
-class Task(Struct, frozen=True):
+class Task(Struct, frozen=True, gc=False):
     """A leased URL. ``number`` names it within its session; it is never used twice there."""
 
     number: int

@@ -29,7 +29,7 @@ PRAGMAS = (
     "PRAGMA journal_size_limit = 67108864",
     # KiB, of each connection. Commits to 400,000 pages took as long with 2,048 as with 16,384: what
     # is not in it is in the system's cache, which processes share.
-    "PRAGMA cache_size = -4096",
+    "PRAGMA cache_size = -2048",
     "PRAGMA temp_store = MEMORY",
 )
 

@@ -276,6 +276,7 @@ def before_start() -> None:
     """What a worker process asks of the system, before any part is built."""
     heap.settle()
     pool_trees()
+    gevent.config.track_greenlet_tree = False  # who spawned whom, for debuggers: 3 KB a greenlet
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a socket a session, and idle ones
 
