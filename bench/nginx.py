@@ -34,7 +34,7 @@ http {{
   client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
   fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi;
   scgi_temp_path {folder}/scgi;
-  server {{ {listen} root {folder}/site; }}
+  server {{ {listen} root {folder}/site/$server_addr; }}
 }}
 """
 FLUSH_SECONDS = 0.5

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -115,8 +116,13 @@ def ground(site: Site, hosts: int, folder: Path) -> Iterator[Ground]:
     """Serve ``site`` on ``hosts`` addresses from nginx as long as the block runs."""
     crawler, other = cores()
     folder.mkdir(parents=True)
-    pages = site.write(folder / "site")
-    nginx = Nginx(folder, [f"127.0.0.{n}" for n in range(2, 2 + hosts)], other).start()
+    addresses = [f"127.0.0.{n}" for n in range(2, 2 + hosts)]
+    pages = site.write(folder / "plain")
+    for address in addresses:  # or all hosts but the first would have bodies that are known
+        copied = shutil.copytree(folder / "plain", folder / "site" / address)
+        for page in copied.rglob("*.html"):
+            page.write_bytes(page.read_bytes() + f"<!-- {address} -->".encode())
+    nginx = Nginx(folder, addresses, other).start()
     try:
         yield Ground(site, pages, nginx, crawler, other)
     finally:
