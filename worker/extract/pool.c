@@ -30,7 +30,8 @@ static struct {
     uint32_t held;   /* taken by the thread that may, less what it freed */
     uint32_t others; /* freed by other threads */
 } chunks[CHUNKS];
-static __thread int owner, in_use;
+/* "initial-exec": a look and not a call. */
+__attribute__((tls_model("initial-exec"))) static __thread int owner, in_use;
 
 static int is_empty(unsigned chunk) {
     return chunks[chunk].held == __atomic_load_n(&chunks[chunk].others, __ATOMIC_ACQUIRE);
