@@ -68,13 +68,19 @@ class Rig:
 
     def __enter__(self) -> Rig:
         self.web.__enter__()
-        self._system.start_broker()
-        self._system.crawl([self.web.url(0)], name="bench", scope="any")
+        try:
+            self._system.start_broker()
+            self._system.crawl([self.web.url(0)], name="bench", scope="any")
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._system.stop()
-        self.web.__exit__()
+        try:
+            self._system.stop()
+        finally:
+            self.web.__exit__()
 
     def begin(self, model: str, what: str, **task: Any) -> subprocess.Popen[str]:
         """Start a model process; :func:`results` tells it when to begin."""
@@ -272,8 +278,12 @@ def beside_the_source(found: dict[str, Any]) -> str:
     """What became of the source's three findings, in words."""
     plain, read = (parting(found["overhead"]["rows"], parse) for parse in (False, True))
     later = "later than it saw" if (plain or inf) > SOURCE_PARTING else "as it saw"
+    if plain is None:
+        later = "not as it saw"
     more = _more_data(found["network"])
-    if more < 5:
+    if more < -1:
+        link = "here threads bring more, which the source's did not"
+    elif more < 5:
         link = "the threads of today fill such a link as well, which the source's did not"
     elif more < SOURCE_MORE * 0.75:
         link = "the threads of today do better than the source's"
@@ -402,11 +412,18 @@ def _tables(record: Record, found: dict[str, Any]) -> None:
             model,
             spread([share_of_link(sums, period, bits) for sums in net["alone"][model]]),
             round(SOURCE[model] * 8 / SOURCE_SECONDS / LINK_BITS, 3),
+            share_of_link(net["together"][model], period, bits),
             spread(net["cpu_seconds"][model]),
         )
         for model in MODELS
     ]
-    columns = ("model", "of the link, as pages", "of the link, the source", "CPU, s")
+    columns = (
+        "model",
+        "of the link, as pages, alone",
+        "of the link, the source",
+        "both at once",
+        "CPU, s, alone",
+    )
     record.table(f"A link of 10 Mbit/s, shaped by {net['shaped_by']}", columns, shares)
     both = net["together"]
     record.figure("more_data_percent", _more_data(net))

@@ -246,24 +246,28 @@ def efficiencies(
 ) -> list[dict[str, float]]:
     """What two processes reach of what the CPU of all processes allows, round by round.
 
-    ``alone``: CPU seconds a page of all parts while one worker process runs, which has a core to
-    itself. So many pages would all cores ``allow`` whom nothing kept waiting and nothing cost more.
-    What is missing is ``idle`` – the share of the cores that nobody used – or was spent because
-    there are two: they share caches, turn about on cores, and write to one database.
+    ``alone``: CPU seconds a page of all parts while one worker process runs; ``together``: while
+    two do. All cores would ``allow`` so many pages, each at the lesser of the two, if nothing kept
+    them waiting. What is missing is ``idle`` – the share of the cores that nobody used – or was
+    spent because there are two: they share caches, turn about on cores, and write to one database.
+    A page may also cost two processes less than one. What they save so does not make up for what
+    they leave idle, and the ``share`` is never above 1.
     """
     found = []
     for single, double in zip(one, two, strict=True):
         alone = sum(single["busy"][part] for part in PARTS) / single["pages_s"]
         ours = cores - double["foreign"]
         spent = sum(double["busy"][part] for part in PARTS)
+        together = spent / double["pages_s"]
+        allowed = ours / min(alone, together)
         found.append(
             {
                 "alone": alone,
-                "together": spent / double["pages_s"],
-                "allowed": ours / alone,
+                "together": together,
+                "allowed": allowed,
                 "pages_s": double["pages_s"],
                 "idle": max(0.0, 1 - spent / ours),
-                "share": double["pages_s"] * alone / ours,
+                "share": min(1.0, double["pages_s"] / allowed),
             }
         )
     return found
@@ -341,19 +345,19 @@ def _two_processes(record: Record, rows: dict[Point, list[dict[str, Any]]], core
 
     columns = (
         "CPU ms/page with one process",
-        "allowed, pages/s",
+        "with two",
+        "allowed by the lesser, pages/s",
         "reached, pages/s",
         "share",
         "cores idle, %",
-        "CPU ms/page with two",
     )
     row = (
         cell("alone", 1000),
+        cell("together", 1000),
         cell("allowed"),
         cell("pages_s"),
         cell("share"),
         cell("idle", 100),
-        cell("together", 1000),
     )
     record.table("Two processes: of what the CPU of all processes allows", columns, [row])
     record.figure("two_processes", statistics.median(one["share"] for one in found))

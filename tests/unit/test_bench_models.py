@@ -122,6 +122,13 @@ def test_two_processes_are_held_against_the_cpu_that_one_needs() -> None:
     assert (waiting["share"], waiting["idle"]) == pytest.approx((0.8, 0.2))
 
 
+def test_what_two_processes_save_does_not_make_up_for_what_they_leave_idle() -> None:
+    (found,) = efficiencies([window(1000, 0.9, 0.1)], [window(2100, 1.7, 0.2)], 2)
+    assert found["together"] < found["alone"]
+    assert found["idle"] == pytest.approx(0.05)
+    assert found["share"] == pytest.approx(0.95)
+
+
 def test_two_processes_are_not_blamed_for_cores_that_others_took() -> None:
     (found,) = efficiencies([window(1000, 0.9, 0.1)], [window(1000, 0.9, 0.1, foreign=1.0)], 2)
     assert (found["share"], found["idle"]) == pytest.approx((1, 0))
@@ -238,10 +245,10 @@ def test_curves_part_where_greenlets_stay_ahead(
 @pytest.mark.parametrize(
     ("threads", "behind", "network", "overhead"),
     [
-        (1000, {100: 0.0, 300: 0.0}, "+0.0 %: the threads of today fill", "nowhere: later"),
+        (1000, {100: 0.0, 300: 0.0}, "+0.0 %: the threads of today fill", "nowhere: not as it saw"),
         (900, {100: 0.0, 300: 0.02}, "+11.1 %: the threads of today do better", "from 300 on: lat"),
         (810, {100: 0.02, 300: 0.02}, "+23.5 %: as the source saw", "from 100 on: as it saw"),
-        (1100, {100: 0.0}, "-9.1 %: the threads of today fill", "nowhere: later"),
+        (1100, {100: 0.0}, "-9.1 %: here threads bring more", "nowhere: not as it saw"),
     ],
 )
 def test_the_sources_findings_are_compared_in_words(
