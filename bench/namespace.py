@@ -7,10 +7,14 @@ Needs no root where user namespaces are allowed. A bench calls itself again behi
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+
+STOP_SECONDS = 30.0
+"""After so long whatever was interrupted is killed."""
 
 
 @lru_cache
@@ -63,19 +67,38 @@ def run_inside(command: list[str], say: Callable[[str], object] = print) -> str:
     before = prefix()
     if before is None:
         raise SystemExit("network namespaces are not allowed here (unshare --user --net)")
-    process = subprocess.Popen([*before, *command], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(  # Ctrl-C is for us, and we pass it on, once
+        [*before, *command], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     assert process.stdout is not None
     last = ""
-    for line in process.stdout:
-        if last:
-            say(last)
-        last = line.rstrip("\n")
+    try:
+        for line in process.stdout:
+            if last:
+                say(last)
+            last = line.rstrip("\n")
+    except BaseException:  # interrupted: it is to stop what it started
+        _stop(process)
+        raise
     if process.wait():
         raise SystemExit(f"{' '.join(command)} failed: {process.returncode}\n{last}")
     return last
 
 
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def _run(line: str) -> None:
-    done = subprocess.run(line.split(), capture_output=True, text=True, check=False)
+    command = line.split()
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise SystemExit(f"{command[0]} is missing: as root, apt-get install iproute2") from None
     if done.returncode:
         raise SystemExit(f"{line}: {done.stderr.strip()}")

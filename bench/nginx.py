@@ -1,4 +1,4 @@
-"""nginx for benchmarks: one folder on many loopback addresses, and a log that can be judged."""
+"""nginx for benchmarks: a folder for each of many loopback addresses, and a log to be judged."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ class Hit(NamedTuple):
 
 
 class Nginx:
-    """nginx on one port of ``addresses``, serving ``folder``/site; log with times of requests."""
+    """nginx on one port of ``addresses``, each serving ``folder``/site/ADDRESS; log with times of
+    requests.
+    """
 
     def __init__(self, folder: Path, addresses: Sequence[str], cpu: int | None) -> None:
         self.folder = folder
@@ -79,7 +81,13 @@ class Nginx:
         if self._cpu is not None:
             psutil.Process(self._process.pid).cpu_affinity([self._cpu])
         ready = self.folder / "nginx.pid"
-        wait_until(lambda: ready.exists() and ready.read_text().strip(), 10, "nginx started")
+        try:
+            wait_until(lambda: ready.exists() and ready.read_text().strip(), 10, "nginx started")
+        except AssertionError:
+            self.stop()
+            log = self.folder / "error.log"
+            said = log.read_text()[-1500:] if log.exists() else ""
+            raise SystemExit(f"nginx does not come up: {said}") from None
         return self
 
     def stop(self) -> None:

@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,14 +157,17 @@ def _processor() -> str:
 def versions(packages: Sequence[str]) -> dict[str, str]:
     """Versions of Python, this project (commit), the servers met on PATH, and ``packages``.
 
-    Raises importlib.metadata.PackageNotFoundError if one of the packages is not installed.
+    Raises SystemExit saying what to do if one of the packages is not installed.
     """
     found = {"python": platform.python_version(), "greencrawl": _commit()}
     for server, argument in (("nginx", "-v"), ("redis-server", "--version")):
         if answer := _said([_program(server), argument]):
             number = re.search(r"\d+\.\d+\.\d+", answer)
             found[server] = number[0] if number else answer
-    return found | {package: version(package) for package in packages}
+    try:
+        return found | {package: version(package) for package in packages}
+    except PackageNotFoundError as error:
+        raise SystemExit(f"{error.name} is missing: make setup-bench puts it into .venv") from None
 
 
 def _program(name: str) -> str:

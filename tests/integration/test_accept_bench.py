@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
+from urllib.request import urlopen
 
 import pytest
 
@@ -30,6 +31,8 @@ def test_synthetic_pages_have_the_stated_size_and_are_all_reachable(tmp_path: Pa
 def test_a_peer_is_judged_by_log_and_store(tmp_path: Path) -> None:
     with ground(replace(SYNTHETIC, pages=60), 2, tmp_path / "site") as on:
         one = crawl_with(SCRAPY, FULL, on, 2, tmp_path / "run")
+        bodies = {urlopen(url, timeout=10).read() for url in on.seeds(2)}
+    assert len(bodies) == 2
     assert (one.pages, one.neglected) == (120, [])
     assert one.rate > 0
     assert one.cpu.keys() == one.memory.keys() == {"crawler"}
