@@ -15,6 +15,7 @@ bench: setup-bench packages  ## A short form of all of docs/benchmarks.md, in un
 bench-full: setup-bench packages  ## Their full forms, and the benchmarks of the parts: hours
 	@$(PYTHON) -m bench.all $(ARGS)
 	@$(MAKE) show-5 show-mysql bench-frontier bench-pages
+	@$(PYTHON) -m bench.scaling  # it also shows figures of the parts
 
 shows: $(SHOWS)  ## Prove each claim of the release: show-1 … show-10, show-warc
 

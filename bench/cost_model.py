@@ -5,7 +5,7 @@ CPU first. A part – worker, broker, Redis, and here also the web server – sp
 * ``rest`` cores as long as a crawl goes on, whatever it does (of the worker, each process);
 * ``batch`` seconds for each batch: what a worker has gathered is stored in one commit, its links
   are admitted and its outcomes posted together. A worker that is nearly idle gathers a page or two,
-  a busy one dozens: that is why a page costs the idle one three times as much;
+  a busy one dozens: that is why a page costs the idle one several times as much;
 * ``page`` seconds for each page.
 
 The three are found by least squares over small runs, in which batches and pages are counted. CPU

@@ -7,19 +7,28 @@ There are two levels of duties:
 * plain: robots.txt is obeyed, all links to the same hosts are followed, no page is fetched twice;
 * full: then also title and text, and page, text, links and headers stored durably in SQLite.
 
-Ours has no option that would leave out text and storage, so its full figure stands in both tables.
-That the duties were done is read from nginx's log and counted in the stores after every run.
+Ours has no option that would leave out text and storage, so its full figure stands in both tables:
+where the others are plain, ours does more than they do. That the duties were done is read from
+nginx's log and counted in the stores after every run.
 
 A crawling process has one core to itself; nginx, Redis and our broker share another (with one core,
 all share it). Pages a second are counted from the first page's answer until the last page was dealt
 with: stored with us, parsed (and given to storage) with the others. CPU is that of all processes of
 a crawler, nginx apart, without their start: for ours worker (with supervisor and the SQLite store),
-broker and Redis; for scrapy-redis its process and Redis. Memory is proportional (PSS), of the same
-processes, when the crawl has ended.
+broker and Redis; for scrapy-redis its process and Redis. It also counts what is spent before the
+first page's answer and after the last page, so that a share of a core may come out above 100 %.
+Memory is proportional (PSS), of the same processes, when the crawl has ended.
 
-Each crawls whole hosts that serve the same pages, so that all meet the same pages and the same
-share of new links; faster ones are given more hosts, and 64 connections in all are divided among
-them.
+A ratio is the median of the rounds' ratios, not the ratio of the medians beside it. Broker and
+Redis are no part of "its core", though pages/s of ours and of scrapy-redis need them: what they
+take is in CPU a page, and by process below. Settings of the others, with reasons, are in
+`bench/peers_scrapy.py` and `bench/peers_crawlee.py`, what they store in `bench/page_store.py`; ours
+are the defaults but for the delay, which is none for all, and the connections to a host.
+
+Each crawls whole hosts that serve the same pages, but for a comment that makes each host's bodies
+its own, so that all meet the same pages and the same share of new links, and ours, which keeps
+equal bodies once, has each to store. Faster ones are given more hosts, and 64 connections in all
+are divided among them.
 """
 
 from __future__ import annotations
@@ -47,7 +56,7 @@ from bench.record import Cell, Record, draw, spread
 from bench.sites import DOCUMENTATION, SYNTHETIC, Site
 
 HOSTS = {OURS: 8, SCRAPY: 1, SCRAPY_REDIS: 1, CRAWLEE: 2}
-"""How many hosts each is given: as many as keep it busy for about ten seconds."""
+"""How many hosts each is given: as many as keep it busy for some five to twenty seconds."""
 ROUNDS = 5
 SHORT_SITE = replace(SYNTHETIC, pages=500)
 SHORT_ROUNDS = 2
@@ -148,7 +157,7 @@ def _compare(record: Record, title: str, outcomes: Outcomes, level: str) -> None
         own = who == OURS
         rows.append(
             [
-                who,
+                f"{who}, {FULL}" if own and level != FULL else who,
                 spread([one.rate for one in ones]),
                 "" if own else spread(faster(outcomes, who, level)),
                 spread([one.all_cpu for one in ones]),
@@ -190,6 +199,12 @@ def _duties(record: Record, found: Mapping[Site, Outcomes]) -> None:
             rows.append([site.name, who, level, pages, len(neglected), shown])
     columns = ["site", "crawler", "level", "pages in all", "duties not done", "which"]
     record.table("Duties, judged by the server's log and the stores", columns, rows)
+    if any(
+        one.neglected for outcomes in found.values() for ones in outcomes.values() for one in ones
+    ):
+        record.note(
+            "Not all duties were done (see the last table): these figures count for nothing."
+        )
 
 
 def _plot(record: Record, site: Site, outcomes: Outcomes) -> None:

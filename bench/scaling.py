@@ -46,8 +46,8 @@ part – worker, broker, Redis – spends
 * something for each *batch*. A worker stores what it has gathered in one commit, has the links of
   these pages admitted, and posts their outcomes together. It gathers for a fiftieth of a second, or
   up to a fifth where hosts rest between requests: a nearly idle worker thus finds a page or two in
-  a batch, a busy one dozens, up to 256. That is why a page costs an idle worker about three times
-  as much, and why it does not matter: it has time;
+  a batch, a busy one dozens, up to 256. That is why a page costs an idle worker several times as
+  much, and why it does not matter: it has time;
 * something for each *page*, its share of a session of 32 pages included, and some more for each
   link that nobody knew, since it is queued;
 * something for each *host* that is met: its robots.txt, a connection, a session of its own. Here it
@@ -63,10 +63,11 @@ larger runs that it has not seen; [benchmarks.md](benchmarks.md) has each of the
 TWO = """## Two processes on two cores
 
 Two workers, a broker, Redis and the benchmark's web server share two cores, so two workers cannot
-be twice as fast as one. What the CPU allows is computed from one worker, which has a core to itself
-and shares nothing: so many CPU seconds a page of all processes, into two cores. What two workers
-reach of that falls short by what stays idle, because they wait for one another, and by what a page
-costs more, because they share caches and one database.
+be twice as fast as one. What the CPU allows is computed from the CPU seconds that a page costs all
+processes – with one worker or with two, whichever is less –, into two cores. What two workers reach
+of that falls short by what stays idle, because they wait for one another, and by what a page costs
+more than with one, because they share caches and one database. It can also cost less: then what
+stays idle counts alone, and the share is not above 1.
 """
 
 ADVICE = (
@@ -138,7 +139,7 @@ def capacities(
     writer = store.get("figures", {}).get("store x4", {}).get("pages_a_second")
     rows = [
         Capacity("writer of the MySQL cluster", "the benchmark's, one core", writer),
-        Capacity("network", "10 Gbit/s", BUSY * LINE_BITS / 8 / PAGE_BYTES),
+        Capacity("network", f"{BUSY:.0%} of 10 Gbit/s", BUSY * LINE_BITS / 8 / PAGE_BYTES),
         Capacity("broker", f"a process at {BUSY:.0%} of a core", core("broker")),
         Capacity("Redis", f"a node at {BUSY:.0%} of a core", core("redis")),
         Capacity("Redis, all links new", f"a node at {BUSY:.0%} of a core", _all_new(figures)),
@@ -242,7 +243,11 @@ def _hundred(rate: float | None, seen: Mapping[str, Any]) -> str:
         ("Redis: all URLs seen", of(url, URLS / 1e9, "GB")),
         ("Redis: a tenth of them waiting", of(waits, URLS / 10 / 1e9, "GB")),
     ]
-    title = f"## {WORKERS} workers and {URLS:,} URLs\n\n"
+    title = (
+        f"## {WORKERS} workers and {URLS:,} URLs\n\n"
+        "What so many workers would do and need if nothing above were full. One MySQL"
+        " cluster is, long before.\n\n"
+    )
     return title + _table(("what", "how much"), rows)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,12 @@ import pytest
 import zstandard
 
 from bench import all as all_of_them
-from bench import document, page_store
+from bench import document, namespace, page_store, scaling
 from bench.nginx import Hit, rate, shirked
 from bench.page_store import BATCH, PageStore
 from bench.peers import cheaper, faster
 from bench.peers_rig import FULL, OURS, PLAIN, SCRAPY, Outcome
-from bench.record import PLOTS, Cell, Record, shown, spread
+from bench.record import PLOTS, Cell, Record, shown, spread, versions
 from store import rows
 
 
@@ -145,6 +147,14 @@ def test_memory_must_not_be_more(value: float, verdict: str) -> None:
     assert f"| ≤ 150 | ≤ 100 | {value} (short run) | {verdict} |" in page
 
 
+def test_what_falls_short_is_said_in_words() -> None:
+    page = document.draw({"peers": _record({"plain_scrapy": 7.0, "full_scrapy": 12.0})})
+    assert "Missed: pages/s of a core ÷ Scrapy's, 20 KB pages, plain, 7 where it must be 8." in page
+    said = "pages/s of a core ÷ Scrapy's, 20 KB pages, with text and storage, 12 of 16."
+    assert f"Short of the goal: {said}\n" in page
+    assert "Missed: " not in document.draw({})
+
+
 def test_tables_and_plots_stand_as_they_were_kept() -> None:
     tables = [{"title": "T", "columns": ["a", "n"], "rows": [["x|y", "1"], ["z", "-2 (-3–1)"]]}]
     plots = [{"file": "peers-t.svg", "caption": "What it shows"}]
@@ -180,6 +190,56 @@ def test_a_benchmark_that_hangs_is_interrupted_and_counts_as_failed(tmp_path: Pa
     assert stopped.exists()
     assert all_of_them.run([sys.executable, "-c", "raise SystemExit(3)"], 10.0) == 3
     assert all_of_them.run([sys.executable, "-c", ""], 10.0) == 0
+
+
+def test_what_was_started_in_a_namespace_is_stopped_when_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = tmp_path / "stopped"
+    script = (
+        "import pathlib, time\n"
+        "try:\n    print('one', flush=True); print('two', flush=True); time.sleep(60)\n"
+        f"finally:\n    pathlib.Path({str(stopped)!r}).touch()\n"
+    )
+
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(namespace, "prefix", tuple)
+    with pytest.raises(KeyboardInterrupt):
+        namespace.run_inside([sys.executable, "-c", script], interrupt)
+    assert stopped.exists()
+
+
+def test_a_missing_package_is_named_with_what_to_do() -> None:
+    with pytest.raises(SystemExit, match="no-such-package is missing: make setup-bench"):
+        versions(["no-such-package"])
+
+
+def test_the_headline_of_the_readme_is_what_was_measured() -> None:
+    found = re.search(
+        r"stores ([\d,]+) pages/s\s+of 20 KB where Scrapy's follows ([\d,.]+), ([\d.]+) times",
+        (document.DOCUMENT.parents[1] / "README.md").read_text(encoding="utf-8"),
+    )
+    assert found is not None
+    peers = document.read()["peers"]
+    if peers["short"]:
+        return  # the headline is that of a full run
+    runs = peers["runs"]["synthetic"]
+    ours, theirs = (
+        statistics.median(one["rate"] for one in runs[who])
+        for who in ("ours, full", "Scrapy, plain")
+    )
+    measured = (shown(ours), shown(theirs), shown(peers["figures"]["plain_scrapy"]))
+    assert found.groups() == measured
+
+
+def test_the_page_about_scaling_is_drawn_from_the_kept_results(tmp_path: Path) -> None:
+    scaling.write(document=tmp_path / "scaling.md")
+    said = scaling.DOCUMENT.read_text(encoding="utf-8")
+    assert said == (tmp_path / "scaling.md").read_text(encoding="utf-8"), (
+        "stale: run `python -m bench.scaling`"
+    )
 
 
 def test_the_page_in_the_docs_is_drawn_from_the_kept_results() -> None:
