@@ -311,7 +311,7 @@ def _kb_a_unit(rows: Sequence[dict[str, Any]], model: str) -> float:
         if row["model"] == model
     }
     most = max(sizes)
-    return (sizes[most] - sizes[0]) * 1024 / most
+    return (sizes[most] - sizes[0]) * 1000 / most
 
 
 def _more_data(net: dict[str, Any]) -> float:

@@ -252,12 +252,15 @@ def memory(process: Process, task: dict[str, Any], _: float) -> dict[str, Any]:
 
 
 def _rollup() -> dict[str, float]:
+    """Megabytes: millions of bytes, as in all benchmarks. The kernel's "kB" are of 1024 bytes."""
     rows = (line.split() for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:])
-    kilobytes = {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdigit()}
+    kibibytes = {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdigit()}
     return {
-        "rss_mb": round(kilobytes["Rss:"] / 1024, 2),
-        "pss_mb": round(kilobytes["Pss:"] / 1024, 2),
-        "private_mb": round((kilobytes["Private_Clean:"] + kilobytes["Private_Dirty:"]) / 1024, 2),
+        "rss_mb": round(kibibytes["Rss:"] * 1.024e-3, 2),
+        "pss_mb": round(kibibytes["Pss:"] * 1.024e-3, 2),
+        "private_mb": round(
+            (kibibytes["Private_Clean:"] + kibibytes["Private_Dirty:"]) * 1.024e-3, 2
+        ),
     }
 
 

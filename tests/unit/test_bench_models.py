@@ -258,7 +258,7 @@ def test_the_sources_findings_are_compared_in_words(
     memory = [
         {"model": model, "concurrency": count, "rss_mb": [1.0, size, 999.0]}
         for model, both in sizes.items()
-        for count, size in zip((0, 1024), both, strict=True)
+        for count, size in zip((0, 1000), both, strict=True)
     ]
     alone = {"greenlets": [[500, 1000]], "threads": [[400, threads]]}
     text = beside_the_source(
