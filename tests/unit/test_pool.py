@@ -123,6 +123,23 @@ print(full, compiled.chunks(), held > 60_000_000, left < held - 25_000_000)
     assert run(compiled_at, program).split() == ["128", "0", "True", "True"]
 
 
+def test_after_a_large_page_small_ones_have_memory_that_is_kept(compiled_at: Path) -> None:
+    program = """
+import resource
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(200):
+        parse(b"<p>word" * 500)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+faults()
+parse(b"<p><b>word</b>" * 30_000)
+print(faults() < 200)
+"""
+    assert run(compiled_at, program) == "True"
+
+
 def test_trees_of_others_are_not_touched(compiled_at: Path) -> None:
     """lxml.objectify has a libxml2 of its own, which knows nothing of the pool."""
     program = """

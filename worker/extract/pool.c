@@ -30,8 +30,10 @@ static struct {
     uint32_t held;   /* taken by the thread that may, less what it freed */
     uint32_t others; /* freed by other threads */
 } chunks[CHUNKS];
-/* "initial-exec": a look and not a call. */
-__attribute__((tls_model("initial-exec"))) static __thread int owner, in_use;
+#ifdef __GLIBC__ /* a look and not a call; musl would not load the module */
+__attribute__((tls_model("initial-exec")))
+#endif
+static __thread int owner, in_use;
 
 static int is_empty(unsigned chunk) {
     return chunks[chunk].held == __atomic_load_n(&chunks[chunk].others, __ATOMIC_ACQUIRE);
@@ -87,7 +89,8 @@ static void give_back(void *taken) {
         return;
     if (chunk >= KEPT)
         madvise(pool + chunk * CHUNK, CHUNK, MADV_DONTNEED);
-    if (chunk == current)
+    /* Back to a chunk that keeps its memory, or page after page would have to be given it anew. */
+    if (chunk == current && (chunk < KEPT || !go_on()))
         enter(chunk);
 }
 
@@ -103,7 +106,7 @@ static void *resize(void *taken, size_t size) {
     size_t most = CHUNK - place % CHUNK; /* how large it was is not known, but that it ended here */
     if (most > SMALL)
         most = SMALL;
-    memcpy(other, taken, size < most ? size : most);
+    memmove(other, taken, size < most ? size : most); /* beyond its end may be the other */
     give_back(taken);
     return other;
 }

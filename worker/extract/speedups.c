@@ -17,7 +17,7 @@
 enum kind { INLINE, BLOCK, HIDDEN, NOSCRIPT };
 enum role { UNREAD, ANCHOR, AREA, BASE, FRAME, LINK, META, TITLE };
 
-/* Names of elements to their kinds: open addressing, filled once. text.py's lists come as macros. */
+/* Names of elements to their kinds: open addressing, filled once. The lists come as macros. */
 #define SLOTS 512
 static struct {
     const char *name;
@@ -256,7 +256,7 @@ static int add_link(struct links *links, const xmlNode *node, const char *name) 
     if (found == ODD || start + length > LONGEST) {
         PyObject *value = reference == NULL
                               ? attributeValue((xmlNode *)node, attribute)
-                              : PyUnicode_DecodeUTF8(reference, (Py_ssize_t)strlen(reference), NULL);
+                              : PyUnicode_FromString(reference);
         if (!add_odd(links, value))
             return 0;
     } else {
@@ -269,7 +269,8 @@ static int add_link(struct links *links, const xmlNode *node, const char *name) 
             return 0;
     }
     xmlAttr *rel = *name == 'h' ? attribute_of(node, "rel") : NULL;
-    return add(links->rels, rel == NULL ? Py_NewRef(Py_None) : attributeValue((xmlNode *)node, rel));
+    return add(links->rels,
+               rel == NULL ? Py_NewRef(Py_None) : attributeValue((xmlNode *)node, rel));
 }
 
 static PyObject *element_of(const struct links *links, const xmlNode *node) {
