@@ -65,7 +65,7 @@ def main() -> int:
     problem = compile(Path(sysconfig.get_path("platlib")))
     if problem:
         print(
-            f"the part in C was not compiled ({problem}): all works without it, a tenth slower; "
+            f"the part in C was not compiled ({problem}): all works without it, slower; "
             "for it, install a compiler and Python's headers (apt-get install gcc python3-dev) "
             "and run: make setup",
             file=sys.stderr,
