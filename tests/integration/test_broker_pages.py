@@ -300,7 +300,7 @@ def test_content_is_for_admins_only(store: Store, crawl: int) -> None:
 
 def test_a_list_does_not_hold_up_questions_and_commits(store: Store, crawl: int) -> None:
     for start in range(0, 3000, 500):
-        many = [page(crawl, n, text="word " * 200) for n in range(start, start + 500)]
+        many = [page(crawl, n, text="word " * 8000) for n in range(start, start + 500)]
         store.commit(Commit(many))
     reader = Reader(store)
     searching = gevent.spawn(reader.look, crawl, PageFilter(), Pattern("nowhere to be found"))
