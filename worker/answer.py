@@ -10,6 +10,7 @@ MAX_HEAD_BYTES = 64 * 1024
 """Bytes of status line and headers, interim (1xx) answers included."""
 MAX_HEADERS = 200
 
+_SHORT_HEAD = 4096
 _HEAD_END = b"\r\n\r\n"
 _PLAIN_HEAD = re.compile(
     r"HTTP/1\.1 ([2-5][0-9]{2}) [\t\x20-\x7e\x80-\xff]*+\r\n"
@@ -59,8 +60,8 @@ class Answer(HTTPResponseParser):
             self.complete and not self._excess and (self._keeps or bool(self.should_keep_alive()))
         )
 
-    def take(self, data: bytes) -> None:
-        """Feed what was received; ``b""`` says that the peer closed.
+    def take(self, data: bytes | memoryview) -> None:
+        """Feed what was received, which is copied; nothing says that the peer closed.
 
         Sets ``complete`` at the end of the message, or ``violation``. A peer that closed before
         the end leaves both unset.
@@ -70,18 +71,19 @@ class Answer(HTTPResponseParser):
         if self._missing:
             self._take_body(data)
         elif not (first and self._take_plain(data)):
-            self._parse(data)
+            self._parse(bytes(data))
 
-    def _take_plain(self, data: bytes) -> bool:
+    def _take_plain(self, data: bytes | memoryview) -> bool:
         """Take a plain answer's first bytes; False leaves them, and all else, to the parser.
 
-        It is plain when its whole head is there, has no field twice and no more than there may be,
-        and says how long the body is, in the one way that needs no rules.
+        It is plain when its whole head is there and short, has no field twice, and says how long
+        the body is, in the one way that needs no rules.
         """
-        end = data.find(_HEAD_END) + len(_HEAD_END)
-        head = data[:end].decode("latin-1")
+        begin = bytes(data[:_SHORT_HEAD])
+        end = begin.find(_HEAD_END) + len(_HEAD_END)
+        head = begin[:end].decode("latin-1")
         found = _PLAIN_HEAD.fullmatch(head)
-        if found is None or end > MAX_HEAD_BYTES or self._bodiless:
+        if found is None or self._bodiless:
             return False
         lines = head.split("\r\n")[1:-2]
         headers = {}
@@ -107,16 +109,16 @@ class Answer(HTTPResponseParser):
         self._take_body(data[end:])
         return True
 
-    def _take_body(self, data: bytes) -> None:
+    def _take_body(self, data: bytes | memoryview) -> None:
         """The next bytes of a plain answer's body."""
         if len(data) > self._missing:
             # Empty lines are as good as nothing, for the parser too (RFC 9112, section 2.2).
-            self._excess = bool(data[self._missing :].strip(b"\r\n"))
+            self._excess = bool(bytes(data[self._missing :]).strip(b"\r\n"))
             data = data[: self._missing]
         self._missing -= len(data)
         self.complete = not self._missing
         if not self.body:
-            self.body = data  # most often it is all there is
+            self.body = bytes(data)  # most often it is all there is
         elif isinstance(self.body, bytearray):
             self.body += data
         else:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 IDLE_SECONDS = 15.0
 CONNECT_SECONDS = 10.0
 
-_RECEIVE_BYTES = 64 * 1024
+# Of all connections, and so at hand in the processor's cache: memory of its own for each answer,
+# and a copy from it, would cost a page 5 µs.
+_received = memoryview(bytearray(64 * 1024))
 _READ, _WRITE = 1, 2
 _poll = monkey.get_original("select", "poll")
 _bare_socket = monkey.get_original("socket", "socket")
@@ -80,7 +82,7 @@ class Connection:
             self.socket = _bare_socket(sock.family, sock.type, sock.proto, sock.detach())
             self._send = self.socket.send
         self.socket.settimeout(0.0)
-        self._receive = self.socket.recv
+        self._receive = self.socket.recv_into
         descriptor = self.socket.fileno()
         self._poller = _poll()
         self._poller.register(descriptor, select.POLLIN)
@@ -119,14 +121,15 @@ class Connection:
                 left = memoryview(left)[sent:]
         self._wait(self._readable, until)  # to try first would cost a system call and an error
 
-    def receive(self, until: float) -> bytes:
-        """At most 64 KiB of what has come, once there is any; ``b""`` when the peer has closed.
+    def receive(self, until: float) -> memoryview:
+        """At most 64 KiB of what has come, once there is any; nothing when the peer has closed.
 
-        Raises TimeoutError, or OSError when the connection is lost.
+        It is good until this greenlet lets another one run, which may receive, too. Raises
+        TimeoutError, or OSError when the connection is lost.
         """
         while True:
             try:
-                return self._receive(_RECEIVE_BYTES)
+                return _received[: self._receive(_received)]
             except (BlockingIOError, ssl.SSLWantReadError):
                 self._wait(self._readable, until)
             except ssl.SSLWantWriteError:
