@@ -1,8 +1,8 @@
 /* The memory of pages' trees: one after the other from chunks, each of which is as new again when
  * all that was taken of it is back.
  *
- * A tree is thousands of small pieces that are made in one go, walked twice and freed in one go. So
- * they lie side by side, in the order in which they are walked, and page after page in the same few
+ * A tree is thousands of small pieces that are made in one go, walked and freed in one go. So they
+ * lie side by side, in the order in which they are walked, and page after page in the same few
  * hundred KB, which stay in the processor's cache. The C library's heap hands out what others have
  * left, from all over: with it a page of documentation takes a tenth more CPU.
  *
