@@ -1,0 +1,49 @@
+-- Who does what only one may do; what is owed to a Redis node that was away; versions of a crawl's
+-- state; pages under a limit; hooks that failed.
+
+-- A duty is held by one broker at a time. The epoch rises with each holder, and whoever writes under
+-- an older one is refused.
+CREATE TABLE duties (
+    name TEXT PRIMARY KEY,
+    holder TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    until_ms INTEGER NOT NULL         -- epoch milliseconds; 0: given back
+) WITHOUT ROWID;
+
+-- A node that was away when links were to be admitted there: all that is stamped `since` or later
+-- has to be offered to it again. `serial` rises with each new debt.
+CREATE TABLE debts (
+    node TEXT PRIMARY KEY,
+    since INTEGER NOT NULL,
+    serial INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- Where a node was last met, without credentials: by it a node that is away is told from the others.
+CREATE TABLE addresses (
+    node TEXT PRIMARY KEY,
+    address TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- Rises with every change of the row, and is compared by whoever acts on what it has read before.
+ALTER TABLE crawls ADD COLUMN version INTEGER NOT NULL DEFAULT 1;
+
+-- Pages of a crawl with a limit, counted in the transaction that stores them.
+CREATE TABLE limits (
+    crawl INTEGER PRIMARY KEY,
+    pages INTEGER NOT NULL
+);
+
+-- When a row began to wait, or was queued: recovery reads a window of it.
+ALTER TABLE overflow ADD COLUMN stamp INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX overflow_by_stamp ON overflow (partition, stamp);
+
+-- Pages whose hook failed; a row goes when the hook has run on the page without an error.
+CREATE TABLE hook_failures (
+    crawl INTEGER NOT NULL,
+    fingerprint INTEGER NOT NULL,
+    function TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    url TEXT NOT NULL,
+    message TEXT NOT NULL,
+    PRIMARY KEY (crawl, fingerprint, function)
+) WITHOUT ROWID;
