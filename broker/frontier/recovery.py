@@ -4,8 +4,7 @@ A server that runs under another run_id than its owner record's may have lost it
 epoch is raised in the store first: whoever commits afterwards knows that an older server of this
 node counts no more, and what was committed before is read in the replay. Then the node is claimed
 under that epoch, and given what the log holds since MARGIN before its *tick*, a value of the log's
-clock that it kept; a node without one is given everything. Marks of what is settled come first,
-then seeds, the links of pages, and blocks. All of that is idempotent.
+clock that it kept; a node without one is given everything (:mod:`broker.frontier.replay`).
 
 While it goes on the node is *owed*: admitting and finishing go on, but no session opens, no scan
 counts, and no tick is written, so that a replay which is cut short begins at the same place again.
@@ -18,21 +17,20 @@ A tick ahead of the log's clock means that the store lost data: it is refused un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import gevent
 
 from broker.frontier import keys
-from broker.frontier.node import CLOCK, Fenced, Full, Node
-from broker.frontier.partition import Mode
+from broker.frontier.node import CLOCK, Fenced, Node
+from broker.frontier.replay import Replay
 from broker.frontier.ring import close_outdated, outdated, settle
-from schema.clock import epoch_ms, monotonic
-from schema.errors import FrontierMismatch, InvalidConfig, Unavailable, UnknownCrawl
+from schema.clock import monotonic
+from schema.errors import FrontierMismatch, InvalidConfig, Unavailable
 from schema.log import logger
-from schema.records import Admission, Mark, NodeRepair, SeedBatch, Stamp
-from schema.urls import host_of
+from schema.records import NodeRepair, Stamp
 from store.base import MARGIN, Store
 
 if TYPE_CHECKING:
@@ -40,8 +38,6 @@ if TYPE_CHECKING:
 
 log = logger("recovery")
 
-CHUNK = 8192
-"""Rows put in together: enough that each of many partitions gets some in a call."""
 STALLED_MS = 10_000
 """A replay that put nothing in for so long is taken over."""
 FENCED_SECONDS = 30.0
@@ -420,143 +416,22 @@ class Recovery:
         job.emptying = False
 
     def _replay(self, job: _Job) -> None:
-        node, store = job.node, self._store
+        node = job.node
         job.detail = ""
         job.hold()
         since = max(int(node.command("HGET", keys.OWNER, "tick") or 0) - MARGIN, 0)
         job.everything = since == 0
-        pages, finals, batches = store.log_size(since)
-        job.done, job.total = 0, 2 * pages + finals + batches
         self._frontier.watch_memory()  # budgets go with the owner record
-        crawls = {crawl.id: crawl for crawl in store.crawls()}
-        for crawl in crawls.values():
-            self._frontier.tell(crawl, node)
-        self._frontier.respill(node)
-        put = _Putter(self._frontier, job, set(crawls))
-        log.info("replay_begins", node=node.shown, since=since, rows=job.total)
-        job.phase = "marks"
-        for marks in store.log_marks(since):
-            put.marks(marks)
-            job.done += len(marks)
-        job.phase, job.done = "seeds", pages + finals
-        for force in (True, False):  # what is forced comes first, and is then queued once
-            for batch in store.log_seeds(since, force=force):
-                self._seeds(put, batch, everything=job.everything)
-                job.done += 1
-            put.flush()
-        job.phase, job.done = "links", pages + finals + batches
-        for chunk in store.log_links(since):
-            for crawl_id, links in chunk:
-                put.collect(crawl_id, links)
-            job.done += len(chunk)
-        put.flush()
-        job.phase = "blocks"
-        for host, until_ms, _ in store.blocks(epoch_ms()):
-            if put.here(host):
-                self._frontier.block_until(host, until_ms)
-        if not job.everything:
-            self._drop_deleted(job)
+        crawls = Replay(self._frontier, self._store, node, since, job).run()
         job.hold("done")
         job.phase, job.done = "done", job.total
-        for crawl in crawls.values():  # what is due is asked for now
+        for crawl in crawls:  # what is due is asked for now
             with suppress(Unavailable):
                 self._frontier.tell(crawl, node)
         log.info(
             "node_refilled", node=node.shown, since=since, rows=job.total,
             seconds=round(job.seconds, 3),
         )  # fmt: skip
-
-    def _drop_deleted(self, job: _Job) -> None:
-        """Delete crawls that the store no longer has, but the node that came back older has."""
-        cursor = b"0"
-        found: set[int] = set()
-        while True:
-            cursor, names = job.node.command("SCAN", cursor, "MATCH", "gc:{*}:c:*", "COUNT", 1000)
-            ids = (name.rpartition(b":")[2] for name in names)
-            found |= {int(number) for number in ids if number.isdigit()}
-            job.hold()
-            if cursor == b"0":
-                break
-        for crawl in found - {crawl.id for crawl in self._store.crawls()}:
-            self._frontier.drop_crawl(crawl, job.node)
-
-    def _seeds(self, put: _Putter, batch: SeedBatch, *, everything: bool) -> None:
-        """A forced batch queues again what was seen; of the whole past, what was not fetched since.
-
-        A node that has its data knows by the number of the batch what it has queued of it.
-        """
-        urls, forced = list(batch.urls), []
-        if batch.force and everything:
-            number = {item.url: self._frontier.fingerprint(item.url) for item in urls}
-            latest = self._store.stamps(batch.crawl, list(number.values()))
-            forced = [item for item in urls if latest.get(number[item.url], 0) <= batch.stamp]
-            owed = {item.url for item in forced}
-            urls = [item for item in urls if item.url not in owed]
-        elif batch.force:
-            urls, forced = forced, urls
-        put.collect(batch.crawl, urls)
-        try:
-            put.admissions(batch.crawl, forced, batch=batch.id)
-        except Full:  # sessions have to open before there is room: it is pending until then
-            self._store.restamp_seeds(batch.id)
-
-
-class _Putter:
-    """Puts rows of the log into one node, as far as they belong there."""
-
-    def __init__(self, frontier: Frontier, job: _Job, crawls: set[int]) -> None:
-        self._frontier = frontier
-        self._job = job
-        self._crawls = crawls
-        self._on = set(frontier.partitions_on(job.node))
-        self._all = len(self._on) == len(frontier.partitions)
-        self._collected: dict[int, list[Admission]] = {}
-
-    def here(self, host: str) -> bool:
-        """Whether the node holds the host's partition."""
-        return self._all or self._frontier.partition_of(host) in self._on
-
-    def marks(self, marks: Iterable[Mark]) -> None:
-        by_crawl: dict[int, list[Mark]] = {}
-        for mark in marks:
-            if self._all or self.here(host_of(mark.url)):
-                by_crawl.setdefault(mark.crawl, []).append(mark)
-        for crawl, some in by_crawl.items():
-            self._put(crawl, some, self._mark)
-
-    def _mark(self, crawl: int, marks: list[Mark]) -> None:
-        with suppress(Full):  # what is not marked is at worst fetched again
-            self._frontier.mark_settled(crawl, marks)
-
-    def collect(self, crawl: int, items: list[Admission]) -> None:
-        """Queue what is new, now or at the latest at :meth:`flush`."""
-        collected = self._collected.setdefault(crawl, [])
-        collected += items
-        if len(collected) >= CHUNK:
-            self.admissions(crawl, self._collected.pop(crawl))
-
-    def flush(self) -> None:
-        """Put in what was collected."""
-        while self._collected:
-            self.admissions(*self._collected.popitem())
-
-    def admissions(self, crawl: int, items: list[Admission], batch: int = 0) -> None:
-        """Queue what is new; all, with the number of a forced batch."""
-        mode = Mode.FORCE if batch else Mode.NEW
-        some = items if self._all else [item for item in items if self.here(host_of(item.url))]
-        self._put(
-            crawl, some, lambda c, chunk: self._frontier.admit(c, chunk, mode=mode, batch=batch)
-        )
-
-    def _put(self, crawl: int, items: list[Any], put: Callable[[int, list[Any]], object]) -> None:
-        for start in range(0, len(items), CHUNK):
-            if crawl not in self._crawls:
-                return  # deleted, perhaps just now
-            try:
-                put(crawl, items[start : start + CHUNK])
-            except UnknownCrawl:
-                self._crawls.discard(crawl)
-            self._job.hold()
 
 
 def mark_clean(node: Node) -> None:

@@ -32,6 +32,7 @@ from broker.frontier import frontier as frontier_module
 from broker.frontier import node as node_module
 from broker.frontier import partition as part
 from broker.frontier import recovery as recovery_module
+from broker.frontier import replay as replay_module
 from broker.frontier.recovery import mark_clean
 from broker.service import Service
 from broker.upkeep import Upkeep
@@ -905,7 +906,7 @@ def turned(pace: Pace) -> Iterator[None]:
     """The modules that tell time and begin greenlets take them from ``pace``."""
     changes: list[tuple[Any, str, Any]] = [
         (frontier_module, "epoch_ms", pace.epoch_ms),
-        (recovery_module, "epoch_ms", pace.epoch_ms),
+        (replay_module, "epoch_ms", pace.epoch_ms),
         (recovery_module, "gevent", pace.gevent()),
         *(
             (m, "monotonic", pace.monotonic)
