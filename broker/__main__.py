@@ -57,7 +57,7 @@ def run(settings: Settings) -> None:
                 create=True,
             )
             frontier.start()
-            service = Service(frontier, store)
+            service = Service(frontier, store, duties=frontier.duties)
             upkeep, refill, purging = (
                 Upkeep(service, settings.log_months),
                 Refill(service),

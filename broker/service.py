@@ -12,6 +12,7 @@ import gevent
 import greenlet
 from gevent.event import Event
 
+from broker.frontier.duties import Duties
 from broker.frontier.frontier import Admitted, Room
 from broker.frontier.partition import Drain, Drained, Mode
 from broker.gathering import Gathering
@@ -111,9 +112,17 @@ class Queue(Protocol):
 class Service:
     """One broker process: its frontier and store, and what is going on in it."""
 
-    def __init__(self, frontier: Queue, store: Store, clock: Clock = monotonic) -> None:
+    def __init__(
+        self,
+        frontier: Queue,
+        store: Store,
+        clock: Clock = monotonic,
+        *,
+        duties: Duties | None = None,
+    ) -> None:
         self.frontier = frontier
         self.store = store
+        self.duties = duties or Duties(store)
         self.clock = clock
         self.gathering = Gathering(frontier.admit)
         self.reader = Reader(store)

@@ -39,6 +39,10 @@ class Unavailable(GreencrawlError):
     """Raised when Redis, the store or every broker is away: wait with back-off and go on."""
 
 
+class DutyLost(Unavailable):
+    """Raised when a duty has passed to another: what was to be written under it was not."""
+
+
 class FrontierMismatch(GreencrawlError):
     """Raised at start when the frontier was made with other nodes, partitions or rules."""
 

@@ -814,6 +814,13 @@ class Stamp(Struct, frozen=True):
     epochs: dict[str, int]
 
 
+class Duty(Struct, frozen=True):
+    """What one broker at a time may do, and the epoch under which it does: each holder has one."""
+
+    name: str
+    epoch: int
+
+
 class Mark(Struct, frozen=True):
     """A settled URL, for a Redis that is told of the past: Stored, Dead, or settled Otherwise."""
 

@@ -17,6 +17,7 @@ from schema.records import (
     Crawl,
     CrawlOptions,
     CrawlState,
+    Duty,
     Final,
     FrontierIdentity,
     Mark,
@@ -31,6 +32,9 @@ from schema.records import (
 
 MARGIN = 10
 """Steps of the log's clock that an admission may come after its row: recovery goes so far back."""
+
+DUTY_SECONDS = 6.0
+"""How long a duty is held, unless it is renewed."""
 
 Detail = Literal["row", "text", "body"]
 """How much of a page is read: what a list shows (no headers, fields, text, links), all but the
@@ -75,6 +79,26 @@ class Store(Protocol):
 
     def raise_epoch(self, node: str, known: int, epoch: int) -> bool:
         """Set a node's epoch (at first 0) if it still is ``known``; whether it was."""
+
+    # -- duties: what one broker at a time may do
+    def take_duties(self, holder: str, names: Sequence[str]) -> dict[str, int]:
+        """Take or renew those that nobody else holds, in one transaction; name → epoch.
+
+        Each is held for :data:`DUTY_SECONDS` by the store's own clock: by that of this machine on
+        SQLite, by the server's on MySQL. An end further off than that is none, so a clock that went
+        back holds nobody up. The epoch rises with each change of the holder.
+        """
+
+    def release_duties(self, holder: str, names: Sequence[str]) -> None:
+        """Give back those that ``holder`` has; idempotent."""
+
+    def under(self, duty: Duty) -> Store:
+        """This store, for the holder of a duty.
+
+        Each of its writing transactions checks first that nobody has taken the duty since, and
+        keeps it from being taken before its commit. It raises :class:`schema.errors.DutyLost` and
+        has changed nothing otherwise. Not to be closed.
+        """
 
     # -- crawls
     def put_crawl(self, name: str, options: CrawlOptions, roots: Sequence[str]) -> Crawl:

@@ -18,9 +18,9 @@ from pathlib import Path
 from gevent.lock import BoundedSemaphore
 
 from schema import faults
-from schema.errors import GreencrawlError
-from schema.records import Attempt, Commit, Final, Stamp, StoredPage
-from store import contents, log, overflow, rows
+from schema.errors import DutyLost, GreencrawlError
+from schema.records import Attempt, Commit, Duty, Final, Stamp, StoredPage
+from store import contents, duties, log, overflow, rows
 from store.batches import ROWS, marks, padded, parts, values
 from store.bodies import Bodies, Place
 from store.connection import Lane, transaction, translate
@@ -100,14 +100,18 @@ def write(
     codec: Codec,
     works: Sequence[Prepared],
     blobs: Mapping[Known, Blob] | None,
+    duty: Duty | None = None,
 ) -> Stamp:
     """Write ``works`` in one transaction and return its stamp. Raises sqlite3.Error.
 
     ``blobs`` are bodies that are kept apart from pages; None leaves all of them in the rows. Rows
     of a crawl that was deleted meanwhile are left out: its number is never used again, so nobody
-    could ask for them. Raises Vanished if a body was taken for known that is there no more.
+    could ask for them. Raises Vanished if a body was taken for known that is there no more,
+    DutyLost if ``duty`` has passed to another.
     """
     with transaction(connection):
+        if duty is not None:
+            duties.check(connection, duty)
         now = log.clock(connection)
         stamp = now.clock
         alive = {row[0] for row in connection.execute("SELECT id FROM crawls WHERE deleted = 0")}
@@ -159,8 +163,9 @@ def _old_row(row: Row) -> Row:
 class _Waiting:
     """A commit in the queue; ``outcome`` is its stamp or its error once it was tried."""
 
-    def __init__(self, work: Commit) -> None:
+    def __init__(self, work: Commit, duty: Duty | None) -> None:
         self.work = work
+        self.duty = duty
         self.size = len(work.pages) + len(work.attempts) + len(work.finals)
         self.rows: Prepared | None = None
         """Rows of pages have their bodies unless these go to files."""
@@ -184,9 +189,12 @@ class Committer:
         self._turn = BoundedSemaphore(1)
         self._queue: deque[_Waiting] = deque()
 
-    def commit(self, work: Commit) -> Stamp:
-        """Write ``work``; returns its stamp. Raises Unavailable, Damaged, Unstorable, Closed."""
-        mine = _Waiting(work)
+    def commit(self, work: Commit, duty: Duty | None = None) -> Stamp:
+        """Write ``work``; returns its stamp. Raises Unavailable, Damaged, Unstorable, Closed.
+
+        Under a ``duty`` it is written alone: raises DutyLost if that has passed to another.
+        """
+        mine = _Waiting(work, duty)
         self._queue.append(mine)
         try:
             with self._turn:
@@ -206,6 +214,8 @@ class Committer:
         group: list[_Waiting] = []
         size = 0
         while self._queue and (not group or size + self._queue[0].size <= TOGETHER):
+            if group and (group[0].duty or self._queue[0].duty):
+                break
             waiting = self._queue.popleft()
             size += waiting.size
             group.append(waiting)
@@ -238,6 +248,8 @@ class Committer:
                 self._fail(group, _unstorable(group[0].work, error), error)
             for waiting in group if len(group) > 1 else ():  # a row at fault: find out whose
                 self._write(connection, [waiting], apart)
+        except DutyLost as error:
+            self._fail(group, error, error)
         except BaseException as error:
             self._fail(group, error, error)
             raise
@@ -250,7 +262,7 @@ class Committer:
         while True:
             blobs = self._blobs(connection, group) if apart else None
             try:
-                return write(connection, self.codec, works, blobs)
+                return write(connection, self.codec, works, blobs, group[0].duty)
             except Vanished:  # another process removed a body that we took for known
                 continue
 

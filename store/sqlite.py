@@ -6,6 +6,7 @@ an export does not hold up a question. Open one store per process, after any for
 
 from __future__ import annotations
 
+import copy
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from schema.records import (
     Crawl,
     CrawlOptions,
     CrawlState,
+    Duty,
     Final,
     FrontierIdentity,
     Mark,
@@ -37,7 +39,7 @@ from schema.records import (
     StoredPage,
     Version,
 )
-from store import contents, crawls, journal, listing, log, overflow, purges, rows
+from store import contents, crawls, duties, journal, listing, log, overflow, purges, rows
 from store.base import EVERY, MARGIN, STEP_ROWS, Detail, Step
 from store.bodies import Bodies, Place
 from store.commits import Committer
@@ -100,13 +102,22 @@ class SqliteStore:
         self._scans = Lane(self.path)
         self._codec = Codec()  # of the thread that asks; the lane of writes has its own
         self._asking = Codec()  # of the lane of questions
+        self._duty: Duty | None = None
 
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def write(connection: sqlite3.Connection) -> T:
             with transaction(connection):
-                return work(connection)
+                return self._checked(connection, work)
 
         return self._commits.lane.run(write)
+
+    def _checked(
+        self, connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]
+    ) -> T:
+        """``work``, if the duty under which it is done is still held. Raises DutyLost."""
+        if self._duty is not None:
+            duties.check(connection, self._duty)
+        return work(connection)
 
     # -- the frontier's identity and the log's clock
 
@@ -153,6 +164,26 @@ class SqliteStore:
     def raise_epoch(self, node: str, known: int, epoch: int) -> bool:
         """See :class:`store.base.Store`."""
         return self._write(lambda db: log.raise_epoch(db, node, known, epoch))
+
+    # -- duties
+
+    def take_duties(self, holder: str, names: Sequence[str]) -> dict[str, int]:
+        """See :class:`store.base.Store`. What others hold is found without the lock of writers."""
+        known = self._questions.run(lambda db: duties.others(db, holder, names, epoch_ms()))
+        free = [name for name in names if name not in known]
+        if not free:
+            return {}
+        return self._write(lambda db: duties.take(db, holder, free, epoch_ms()))
+
+    def release_duties(self, holder: str, names: Sequence[str]) -> None:
+        """See :class:`store.base.Store`."""
+        self._write(lambda db: duties.release(db, holder, names))
+
+    def under(self, duty: Duty) -> SqliteStore:
+        """See :class:`store.base.Store`."""
+        fenced = copy.copy(self)
+        fenced._duty = duty
+        return fenced
 
     # -- crawls
 
@@ -231,13 +262,17 @@ class SqliteStore:
                 claim(batch)
             return batch
 
-        return self._seeds.run(add)
+        return self._seeds.run(lambda db: self._checked(db, add))
 
     def seeds_admitted(
         self, batch: int, tick: int = 0, epochs: Mapping[str, int] | None = None
     ) -> bool:
         """See :class:`store.base.Store`."""
-        return self._seeds.run(lambda db: log.settle_seeds(db, batch, tick - MARGIN, epochs or {}))
+
+        def settle(db: sqlite3.Connection) -> bool:
+            return log.settle_seeds(db, batch, tick - MARGIN, epochs or {})
+
+        return self._seeds.run(lambda db: self._checked(db, settle))
 
     def restamp_seeds(self, batch: int) -> Stamp:
         """See :class:`store.base.Store`."""
@@ -362,7 +397,7 @@ class SqliteStore:
         Commits of several greenlets share a transaction. Records of a deleted crawl are left out.
         Raises Unstorable for a record that no second try would store, naming its URL.
         """
-        return self._commits.commit(work)
+        return self._commits.commit(work, self._duty)
 
     # -- blocks of hosts
 

@@ -17,8 +17,10 @@ import gevent
 import msgspec
 from gevent.event import Event
 
+from broker.frontier import duties as names
 from broker.frontier import keys, memory
 from broker.frontier import partition as part
+from broker.frontier.duties import Duties
 from broker.frontier.leasing import TEND_MOST, Leasing
 from broker.frontier.node import Full, Moved, Node, Restarted
 from broker.frontier.partition import Mode
@@ -28,13 +30,14 @@ from broker.frontier.totals import total
 from broker.frontier.waking import Waking
 from schema import urls
 from schema.clock import epoch_ms, monotonic
-from schema.errors import GreencrawlError, Unavailable, UnknownCrawl
+from schema.errors import DutyLost, GreencrawlError, Unavailable, UnknownCrawl
 from schema.log import logger
 from schema.records import (
     Admission,
     CloseItem,
     Crawl,
     CrawlStats,
+    Duty,
     ExtendItem,
     FinishItem,
     HostPatch,
@@ -120,8 +123,11 @@ class Frontier:
         request_seconds: float = 60.0,
         host_bytes: int = memory.HOST_BYTES,
         create: bool = False,
+        duties: Duties | None = None,
     ) -> None:
+        """``duties`` of this broker, which begin and end with the frontier; its own by default."""
         self._store = store
+        self.duties = duties or Duties(store)
         self._host_budget = host_bytes
         self._create = create
         self._request_ms = round(request_seconds * 1000)
@@ -152,6 +158,7 @@ class Frontier:
         )
         if create:
             for node in self.nodes:
+                self.duties.want(names.clock(node.id))
                 self.recovery.meet(node)
             self.watch_memory()
 
@@ -174,11 +181,17 @@ class Frontier:
     # -- calls
 
     def _calls(
-        self, script: str, calls: dict[int, bytes], *, partial: bool = False
+        self,
+        script: str,
+        calls: dict[int, bytes],
+        *,
+        partial: bool = False,
+        duty: Duty | None = None,
     ) -> dict[int, list[Any]]:
         """Run a script on several partitions: one round trip a node, nodes side by side.
 
-        ``partial``: see :class:`broker.frontier.leasing.Calls`.
+        ``partial``: see :class:`broker.frontier.leasing.Calls`. Raises DutyLost where another
+        broker has taken ``duty``.
         """
         by_node: dict[int, list[int]] = {}
         for p in calls:
@@ -187,7 +200,7 @@ class Frontier:
         def ask(index: int) -> dict[int, list[Any]] | Exception:
             on = by_node[index]
             try:
-                replies = self._run(self.nodes[index], script, [(p, calls[p]) for p in on])
+                replies = self._run(self.nodes[index], script, [(p, calls[p]) for p in on], duty)
             except (GreencrawlError, RuntimeError) as error:  # a greenlet would print it
                 return error
             return dict(zip(on, replies, strict=True))
@@ -209,14 +222,22 @@ class Frontier:
             else:
                 found |= answer
         for error in errors:
-            if not (partial and found and isinstance(error, Unavailable)):
+            if isinstance(error, DutyLost) or not (
+                partial and found and isinstance(error, Unavailable)
+            ):
                 raise error
         return found
 
-    def _run(self, node: Node, script: str, calls: list[tuple[int, bytes]]) -> list[list[Any]]:
+    def _run(
+        self,
+        node: Node,
+        script: str,
+        calls: list[tuple[int, bytes]],
+        duty: Duty | None = None,
+    ) -> list[list[Any]]:
         self.recovery.check(node)
         try:
-            return node.run(script, calls)
+            return node.run(script, calls, duty)
         except Moved:  # another broker has reopened it
             node.adopt(node.owner())
             raise
@@ -787,6 +808,7 @@ class Frontier:
 
     def start(self) -> None:
         """Begin leasing: make the crawls known, look at all partitions, listen for wake-ups."""
+        self.duties.start()
         for node in self.nodes:
             if self.recovery.closed(node):  # a replay tells it of the crawls
                 continue
@@ -807,6 +829,7 @@ class Frontier:
         """End. ``clean``: this process is about to stop Redis in order, which is noted there."""
         gevent.killall(self._greenlets)
         self.recovery.stop()
+        self.duties.stop()
         for node in self.nodes:
             if clean:
                 with suppress(Unavailable):  # then it is not clean

@@ -30,8 +30,9 @@ from redis.retry import Retry
 
 from broker.frontier import keys
 from schema.clock import monotonic
-from schema.errors import Unavailable
+from schema.errors import DutyLost, Unavailable
 from schema.log import logger
+from schema.records import Duty
 from schema.settings import mask_url
 
 log = logger("frontier")
@@ -211,8 +212,12 @@ class Node:
 
     # -- scripts
 
-    def run(self, script: str, calls: Sequence[tuple[int, bytes]]) -> list[list[Any]]:
+    def run(
+        self, script: str, calls: Sequence[tuple[int, bytes]], duty: Duty | None = None
+    ) -> list[list[Any]]:
         """Run ``script`` once for each (partition, msgpack arguments), in one round trip.
+
+        Under a ``duty`` nothing is done, and DutyLost raised, if another broker has taken it.
 
         Replies come without their leading 'OK': ``[now, …]``; GONE and OLD come as
         ``[b'GONE']`` and ``[b'OLD', now]``. Calls but for :data:`UNTIMED` ones carry the logical
@@ -224,7 +229,7 @@ class Node:
         if timed:
             self.now_ms()  # reads the jumps as well, if they are not known yet
         jumps = self._jumps
-        replies = self._pipeline(script, calls, timed)
+        replies = self._pipeline(script, calls, timed, duty)
         late = [i for i, reply in enumerate(replies) if reply[0] == b"CLOCK"]
         if late:
             _, shown, met = replies[late[0]]
@@ -232,7 +237,7 @@ class Node:
                 self._take_clock(shown, met)
             else:
                 self._set_clock(met)
-            again = self._pipeline(script, [calls[i] for i in late], timed)
+            again = self._pipeline(script, [calls[i] for i in late], timed, duty)
             for i, reply in zip(late, again, strict=True):
                 replies[i] = reply
         for i, reply in enumerate(replies):
@@ -244,6 +249,8 @@ class Node:
                 raise Restarted(f"Redis at {self.shown} is closed or was restarted")
             elif status == b"MOVED":
                 raise Moved(f"Redis at {self.shown} has another epoch")
+            elif status == b"OLD_DUTY":
+                raise DutyLost(f"another broker has taken the duty {duty.name if duty else ''}")
             elif status == b"CLOCK":
                 raise Unavailable(f"the clock of Redis at {self.shown} does not stand still")
         if timed and replies and isinstance(replies[-1][0], int):
@@ -251,15 +258,16 @@ class Node:
         return replies
 
     def _pipeline(
-        self, script: str, calls: Sequence[tuple[int, bytes]], timed: bool
+        self, script: str, calls: Sequence[tuple[int, bytes]], timed: bool, duty: Duty | None
     ) -> list[list[Any]]:
         text, sha = SCRIPTS[script]
+        under = () if duty is None else (duty.name, str(duty.epoch))
         with self.connection() as (connection, run):
-            replies = self._send(connection, sha, run, calls, timed)
+            replies = self._send(connection, sha, run, calls, timed, under)
             missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
             if missing:
                 self._ask(connection, "SCRIPT", "LOAD", text)
-                again = self._send(connection, sha, run, [calls[i] for i in missing], timed)
+                again = self._send(connection, sha, run, [calls[i] for i in missing], timed, under)
                 for i, reply in zip(missing, again, strict=True):
                     replies[i] = reply
         for reply in replies:
@@ -274,6 +282,7 @@ class Node:
         run: str,
         calls: Sequence[tuple[int, bytes]],
         timed: bool,
+        under: tuple[str, ...],
     ) -> list[Any]:
         expected = f"{self.now_ms():.0f}" if timed else ""
         jumps = str(self._jumps)
@@ -290,6 +299,7 @@ class Node:
                     expected,
                     args,
                     jumps,
+                    *under,
                 )
                 for p, args in calls
             ]

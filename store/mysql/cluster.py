@@ -8,6 +8,7 @@ again. Where a takeover could not reach the old writer, its commits get no ackno
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -158,6 +159,13 @@ class Cluster:
         self._turn = count()
         self._notes = Notes()
         self._near: dict[Server, tuple[float, Position]] = {}
+        self._first: Callable[[Db], None] | None = None
+
+    def checking(self, check: Callable[[Db], None]) -> Cluster:
+        """This cluster, whose writing transactions call ``check`` first. Not to be closed."""
+        checked = copy.copy(self)
+        checked._first = check
+        return checked
 
     # -- work
 
@@ -207,6 +215,8 @@ class Cluster:
                     def begin() -> None:
                         connection.begin()
                         self._check(db, route, " LOCK IN SHARE MODE")
+                        if self._first is not None:
+                            self._first(db)
 
                     begin()
                     result = work(db, begin)

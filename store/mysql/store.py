@@ -6,6 +6,7 @@ is asked of the server that takes writes; streams and sums may come from a repli
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
@@ -23,6 +24,7 @@ from schema.records import (
     Crawl,
     CrawlOptions,
     CrawlState,
+    Duty,
     Final,
     FrontierIdentity,
     Mark,
@@ -42,6 +44,7 @@ from store.mysql import (
     bodies,
     commits,
     crawls,
+    duties,
     log,
     migrations,
     months,
@@ -124,6 +127,27 @@ class MysqlStore:
     def raise_epoch(self, node: str, known: int, epoch: int) -> bool:
         """See :class:`store.base.Store`."""
         return self._cluster.write(lambda db: log.raise_epoch(db, node, known, epoch))
+
+    # -- duties
+
+    def take_duties(self, holder: str, names: Sequence[str]) -> dict[str, int]:
+        """See :class:`store.base.Store`. What others hold is found without a lock."""
+        known = self._cluster.read(lambda db: duties.others(db, holder, names))
+        free = [name for name in names if name not in known]
+        if not free:
+            return {}
+        return self._cluster.write(lambda db: duties.take(db, holder, free))
+
+    def release_duties(self, holder: str, names: Sequence[str]) -> None:
+        """See :class:`store.base.Store`."""
+        self._cluster.write(lambda db: duties.release(db, holder, names))
+
+    def under(self, duty: Duty) -> MysqlStore:
+        """See :class:`store.base.Store`."""
+        fenced = copy.copy(self)
+        fenced._cluster = self._cluster.checking(lambda db: duties.check(db, duty))
+        fenced._seeds = Grouped(fenced._cluster)
+        return fenced
 
     # -- crawls
 

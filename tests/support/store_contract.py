@@ -15,16 +15,19 @@ import pytest
 from msgspec.structs import replace
 
 from schema.clock import monotonic
-from schema.errors import UnknownCrawl
+from schema.errors import DutyLost, UnknownCrawl
 from schema.records import (
     Admission,
     Commit,
     Crawl,
     CrawlOptions,
+    Duty,
     FrontierIdentity,
     StoredPage,
 )
-from store.base import MARGIN, Store
+from store.base import DUTY_SECONDS, MARGIN, Store
+from store.mysql.store import MysqlStore
+from store.sqlite import SqliteStore
 from tests.support.store_content import ContentContract
 from tests.support.store_records import attempt, beyond, final, links, page, urls
 
@@ -41,6 +44,17 @@ def store(open_store: Opener) -> Store:
 @pytest.fixture
 def crawl(store: Store) -> int:
     return store.put_crawl("news", CrawlOptions(), ["example.org"]).id
+
+
+def shift_duty(store: Store, name: str, seconds: float) -> None:
+    """Move the end of a duty, as if so much time had passed, or the clock been set."""
+    sql = "UPDATE duties SET until_ms = until_ms + {} WHERE name = {}"
+    values = (round(seconds * 1000), name)
+    if isinstance(store, SqliteStore):
+        store._write(lambda db: db.execute(sql.format("?", "?"), values))
+    else:
+        assert isinstance(store, MysqlStore)
+        store._cluster.write(lambda db: db.execute(sql.format("%s", "%s"), values))
 
 
 class StoreContract(ContentContract):
@@ -88,6 +102,86 @@ class StoreContract(ContentContract):
         assert store.raise_epoch("b", 0, 1)
         assert store.commit(Commit([page(crawl, 1)])).epochs == {"a": 5, "b": 1}
         assert store.clock() == store.commit(Commit())
+
+    # -- duties
+
+    def test_a_duty_has_one_holder_until_it_is_given_back(self, open_store: Opener) -> None:
+        first, second = open_store(), open_store()
+        assert first.take_duties("a", ["tick", "purge"]) == {"tick": 1, "purge": 1}
+        assert first.take_duties("a", ["tick"]) == {"tick": 1}, "renewed"
+        assert second.take_duties("b", ["tick", "scan"]) == {"scan": 1}
+        assert second.take_duties("b", ["tick"]) == {}
+        second.release_duties("b", ["tick"])
+        assert second.take_duties("b", ["tick"]) == {}, "it was not b's to give back"
+        first.release_duties("a", ["tick"])
+        assert second.take_duties("b", ["purge", "tick"]) == {"tick": 2}
+        second.release_duties("b", ["tick"])
+        assert second.take_duties("b", ["tick"]) == {"tick": 2}, "nobody had it in between"
+
+    def test_a_duty_that_was_not_renewed_is_anybodys(self, open_store: Opener) -> None:
+        first, second = open_store(), open_store()
+        first.take_duties("a", ["tick"])
+        shift_duty(first, "tick", -DUTY_SECONDS)
+        assert second.take_duties("b", ["tick"]) == {"tick": 2}
+        assert first.take_duties("a", ["tick"]) == {}
+
+    def test_a_duty_held_until_long_after_now_is_anybodys(self, open_store: Opener) -> None:
+        """The clock went back since."""
+        first, second = open_store(), open_store()
+        first.take_duties("a", ["tick"])
+        shift_duty(first, "tick", 3600.0)
+        assert second.take_duties("b", ["tick"]) == {"tick": 2}
+
+    def test_many_that_want_a_duty_at_once_get_it_once(self, open_store: Opener) -> None:
+        stores = [open_store() for _ in range(3)]
+        names = ["clock", "purge", "tick"]
+        jobs = [
+            gevent.spawn(store.take_duties, f"h{i}", names[i:] + names[:i])
+            for i, store in enumerate(stores)
+        ]
+        gevent.joinall(jobs, raise_error=True)
+        taken = [name for job in jobs for name in job.get()]
+        assert sorted(taken) == names
+
+    def test_what_is_written_under_a_duty_that_passed_on_is_not(
+        self, open_store: Opener, crawl: int
+    ) -> None:
+        first, second = open_store(), open_store()
+        duty = Duty("tick", first.take_duties("a", ["tick"])["tick"])
+        holder = first.under(duty)
+        before = holder.tick()
+        shift_duty(first, "tick", -DUTY_SECONDS)
+        assert holder.tick() == before + 1, "nobody has taken it"
+        second.take_duties("b", ["tick"])
+        batch = first.add_seeds(crawl, links("http://a/"))
+        for write in (
+            holder.tick,
+            lambda: holder.set_state(crawl, "paused"),
+            lambda: holder.seeds_admitted(batch),
+            lambda: holder.add_seeds(crawl, links("http://b/")),
+            lambda: holder.commit(Commit([page(crawl, 1)], finals=[final(crawl, 2)])),
+        ):
+            with pytest.raises(DutyLost):
+                write()
+        assert first.clock().clock == before + 1
+        assert first.crawl(crawl).state == "active"
+        assert [pending.id for pending in first.pending_seeds()] == [batch]
+        assert first.page(crawl, 1) is None
+        assert first.commit(Commit([page(crawl, 1)])).clock == before + 1
+        assert first.page(crawl, 1) is not None, "the others' writes go on"
+
+    def test_a_commit_beside_one_whose_duty_passed_on_is_stored(
+        self, store: Store, crawl: int
+    ) -> None:
+        holder = store.under(Duty("purge", 7))
+        jobs = [
+            gevent.spawn(one.commit, Commit([page(crawl, number)]))
+            for number, one in enumerate((store, holder, store, holder, store))
+        ]
+        gevent.joinall(jobs)
+        assert [job.successful() for job in jobs] == [True, False, True, False, True]
+        assert all(isinstance(job.exception, DutyLost) for job in jobs[1::2])
+        assert [store.page(crawl, n) is not None for n in range(5)] == [True, False] * 2 + [True]
 
     # -- reading the log
 
