@@ -322,10 +322,13 @@ _INERT = {
 
 
 def requeue_dead(service: Service, body: RequeueRequest) -> SeedReply:
-    """Try all dead letters of a crawl again, with their errors forgotten. ``items`` is empty."""
+    """Try all dead letters of a crawl again, with their errors forgotten. ``items`` is empty.
+
+    Those that are there now: one that is given up again meanwhile stays a dead letter.
+    """
     crawl = service.store.crawl(body.crawl)
-    added = 0
-    while (batch := service.store.requeue_dead(crawl.id)) is not None:
+    now, added = service.store.tick(), 0
+    while (batch := service.store.requeue_dead(crawl.id, before=now)) is not None:
         seeding.settle(service, batch)
         added += len(batch.urls)
     return SeedReply(added=added, duplicate=0, rejected=0, items=())

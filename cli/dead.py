@@ -65,6 +65,7 @@ def _requeue_in_store(settings: Settings, crawl: str | None) -> int:
     """Log the dead letters as seeds: the next broker over this store queues them."""
     with reach.store(settings, upgrade=True) as store:
         chosen, count = choose.one(store.crawls(), crawl), 0
-        while batch := store.requeue_dead(chosen.id):
+        now = store.tick()  # of letters that die again meanwhile another command takes care
+        while batch := store.requeue_dead(chosen.id, before=now):
             count += len(batch.urls)
         return count

@@ -36,6 +36,9 @@ MARGIN = 10
 DUTY_SECONDS = 6.0
 """How long a duty is held, unless it is renewed."""
 
+NEVER = 2**63 - 1
+"""Later than every stamp."""
+
 Detail = Literal["row", "text", "body"]
 """How much of a page is read: what a list shows (no headers, fields, text, links), all but the
 body, or all of it."""
@@ -266,10 +269,14 @@ class Store(Protocol):
     def dead(self, crawl: int, limit: int = 100, after: str = "") -> list[tuple[str, Final]]:
         """Dead letters as (cursor, final), in an order that stays, beginning after a cursor."""
 
-    def requeue_dead(self, crawl: int, limit: int = 10_000) -> SeedBatch | None:
+    def requeue_dead(
+        self, crawl: int, limit: int = 10_000, *, before: int = NEVER
+    ) -> SeedBatch | None:
         """Turn up to ``limit`` dead letters into one forced, pending seed batch.
 
-        One transaction. Returns the batch, or None if there were none.
+        One transaction. Returns the batch, or None if there were none. ``before``: only letters
+        with an earlier stamp, so that whoever empties the box comes to an end, though some die
+        again meanwhile: :meth:`tick` gives a number that no letter has yet.
         """
 
     def counts(self, crawl: int) -> dict[str, int]:

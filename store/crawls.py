@@ -9,6 +9,7 @@ from schema import wire
 from schema.errors import UnknownCrawl
 from schema.records import Admission, Crawl, CrawlOptions, CrawlState, SeedBatch, kept_options
 from store import contents, rows
+from store.base import NEVER
 from store.rows import Codec, Row
 
 PURGE_ROWS = {
@@ -183,25 +184,33 @@ def seed_rows(db: sqlite3.Connection, crawl: int, after: int) -> list[Row]:
     ).fetchall()
 
 
-def dead_rows(db: sqlite3.Connection, crawl: int, limit: int, first: int = 0) -> list[Row]:
-    """Rows of ``rows.FINAL_READ`` of dead letters in row order, from row ``first`` on."""
+def dead_rows(
+    db: sqlite3.Connection, crawl: int, limit: int, first: int = 0, before: int = NEVER
+) -> list[Row]:
+    """Rows of ``rows.FINAL_READ`` of dead letters in row order, from row ``first`` on.
+
+    ``before``: only those with an earlier stamp.
+    """
     return db.execute(
         f"SELECT {rows.FINAL_READ} FROM finals "
-        "WHERE crawl = ? AND state = 'dead' AND id >= ? ORDER BY id LIMIT ?",
-        (crawl, first, limit),
+        "WHERE crawl = ? AND state = 'dead' AND id >= ? AND stamp < ? ORDER BY id LIMIT ?",
+        (crawl, first, before, limit),
     ).fetchall()
 
 
-def requeue_dead(db: sqlite3.Connection, codec: Codec, crawl: int, limit: int) -> SeedBatch | None:
+def requeue_dead(
+    db: sqlite3.Connection, codec: Codec, crawl: int, limit: int, before: int
+) -> SeedBatch | None:
     """See ``Store.requeue_dead``. Raises UnknownCrawl."""
     get(db, crawl)
-    found = dead_rows(db, crawl, limit)
+    found = dead_rows(db, crawl, limit, before=before)
     if not found:
         return None
     urls = tuple(Admission(last.url, last.depth, last.level) for last in map(rows.final, found))
     batch = add_seeds(db, crawl, codec.pack_links(urls), force=True)
     db.execute(
-        "DELETE FROM finals WHERE crawl = ? AND state = 'dead' AND id <= ?", (crawl, found[-1][0])
+        "DELETE FROM finals WHERE crawl = ? AND state = 'dead' AND id <= ? AND stamp < ?",
+        (crawl, found[-1][0], before),
     )
     (stamp,) = db.execute("SELECT stamp FROM seed_batches WHERE id = ?", (batch,)).fetchone()
     return SeedBatch(id=batch, crawl=crawl, urls=urls, force=True, stamp=stamp)

@@ -40,7 +40,7 @@ from schema.records import (
     Version,
 )
 from store import contents, crawls, duties, journal, listing, log, overflow, purges, rows
-from store.base import EVERY, MARGIN, STEP_ROWS, Detail, Step
+from store.base import EVERY, MARGIN, NEVER, STEP_ROWS, Detail, Step
 from store.bodies import Bodies, Place
 from store.commits import Committer
 from store.connection import Lane, transaction, translated
@@ -295,9 +295,12 @@ class SqliteStore:
                 yield self._batch(*row)
             after = found[-1][0]
 
-    def requeue_dead(self, crawl: int, limit: int = 10_000) -> SeedBatch | None:
+    def requeue_dead(
+        self, crawl: int, limit: int = 10_000, *, before: int = NEVER
+    ) -> SeedBatch | None:
         """See :class:`store.base.Store`. Raises UnknownCrawl."""
-        return self._write(lambda db: crawls.requeue_dead(db, self._commits.codec, crawl, limit))
+        codec = self._commits.codec
+        return self._write(lambda db: crawls.requeue_dead(db, codec, crawl, limit, before))
 
     # -- reading the log
 

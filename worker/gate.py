@@ -9,19 +9,23 @@ disallow, for now. A redirect to another *host* needs that host's own session: t
 through the queue, as a task that is no page (``schema.records.ROBOTS_ASKED``), and whoever holds
 the host answers it into the shared cache. Meanwhile our session waits, sending nothing; without an
 answer in time the file counts as unreachable for now.
+
+The shared cache may refuse a file, near Redis' memory limit say; this process then goes by the
+rules that it keeps itself, and others fetch the file once each.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from gevent.lock import BoundedSemaphore
 
 from broker.frontier import Mode
 from schema.clock import Clock, epoch_ms, monotonic
-from schema.errors import InvalidUrl
+from schema.errors import InvalidUrl, Unavailable
 from schema.records import ROBOTS_ASKED, Admission, Failure, FailureKind, Fetched, Task
 from schema.urls import canonicalise, host_of, origin_of
 from worker import retry, robots
@@ -40,8 +44,8 @@ _AT_ONCE = 16
 """Sessions that ask the shared cache at the same time. Each needs a connection to Redis, and a
 thousand that begin together had some 300 opened, for one question each and 20 KB."""
 _ORIGINS = 2000
-_BODIES_BYTES = 8 * 1024 * 1024
-"""Of the files whose rules are kept in a process; rules take up to sixteen times as much."""
+_RULES_BYTES = 64 * 1024 * 1024
+"""About what the rules that are kept in a process may take of its memory."""
 _KIND = FailureKind.ROBOTS_UNREACHABLE
 
 
@@ -54,11 +58,13 @@ class RobotsCache(Protocol):
 
     def robots_get(self, origin: str) -> bytes | None: ...
 
-    def robots_put(self, origin: str, value: bytes, seconds: int) -> None: ...
+    def robots_put(
+        self, origin: str, value: bytes, seconds: int, *, needed: bool = False
+    ) -> bool: ...
 
 
 class _Kept(NamedTuple):
-    """Rules in use until a monotonic time; ``size`` is that of their file in bytes."""
+    """Rules in use until a monotonic time; ``size`` is about what they take, in bytes."""
 
     until: float
     rules: robots.Rules
@@ -84,9 +90,12 @@ class RobotsGate:
         known = self._known(origin)
         if known is not None:
             return known
-        record = self._learn(visit, origin, f"{origin}/robots.txt", 0)
-        if isinstance(record, Failure):
-            return record
+        found = self._fetch(visit, f"{origin}/robots.txt", 0)
+        if isinstance(found, Failure):
+            return found
+        record, seconds = found
+        with suppress(Unavailable):  # a cache: what it does not take is known here all the same
+            self._put(origin, record, seconds)
         return self._keep(origin, record) or robots.ALLOW_ALL
 
     def answer(self, visit: Visit, task: Task) -> Failure | None:
@@ -97,16 +106,12 @@ class RobotsGate:
         key = _key(task.url)
         if self._known(key) is not None:
             return None
-        record = self._learn(visit, key, task.url, task.redirects - ROBOTS_ASKED)
-        return record if isinstance(record, Failure) else None
-
-    def _learn(self, visit: Visit, key: str, url: str, hops: int) -> bytes | Failure:
-        found = self._fetch(visit, url, hops)
+        found = self._fetch(visit, task.url, task.redirects - ROBOTS_ASKED)
         if isinstance(found, Failure):
             return found
         record, seconds = found
-        persist(lambda: self._put(key, record, seconds), "frontier")
-        return record
+        persist(lambda: self._put(key, record, seconds, needed=True), "frontier")
+        return None
 
     def _known(self, origin: str) -> robots.Rules | None:
         entry = self._local.get(origin)
@@ -120,9 +125,9 @@ class RobotsGate:
         with self._turns:
             return self._shared.robots_get(origin)
 
-    def _put(self, key: str, record: bytes, seconds: int) -> None:
+    def _put(self, key: str, record: bytes, seconds: int, *, needed: bool = False) -> None:
         with self._turns:
-            self._shared.robots_put(key, record, seconds)
+            self._shared.robots_put(key, record, seconds, needed=needed)
 
     def _keep(self, origin: str, record: bytes) -> robots.Rules | None:
         cached = robots.unpack(record)
@@ -130,9 +135,9 @@ class RobotsGate:
             return None
         rules = cached.rules()
         self._forget(origin)
-        self._local[origin] = _Kept(self._clock() + LOCAL_SECONDS, rules, len(cached.body))
-        self._bytes += len(cached.body)
-        while len(self._local) > _ORIGINS or self._bytes > _BODIES_BYTES:
+        kept = self._local[origin] = _Kept(self._clock() + LOCAL_SECONDS, rules, rules.bytes)
+        self._bytes += kept.size
+        while len(self._local) > _ORIGINS or self._bytes > _RULES_BYTES:
             self._forget(next(iter(self._local)))
         return rules
 

@@ -27,6 +27,9 @@ MAX_BODY_BYTES = 500 * 1024
 Verdict = Literal["parse", "allow_all", "disallow_all_for_now"]
 Kind = Literal["rules", "allow", "deny"]
 
+_RULES_BYTES, _RULE_BYTES = 1000, 400
+"""What parsed rules take, and each of them, beside its text."""
+
 _FIELDS = {
     "user-agent": "user-agent", "useragent": "user-agent", "user agent": "user-agent",
     "allow": "allow",
@@ -191,6 +194,15 @@ class Rules:
     sitemaps: tuple[str, ...] = ()
     _blocks: dict[str, list[_Block]] = field(default_factory=dict)
     _groups: dict[str, Group] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        """About what they take of memory, with a group that was made of each rule."""
+        blocks = {id(block): block for found in self._blocks.values() for block in found}
+        rules = [rule for block in blocks.values() for rule in block.rules]
+        texts = sum([len(rule.pattern) + len(rule.line) for rule in rules])
+        names = sum(map(len, self.sitemaps)) + sum(map(len, self._blocks))
+        return _RULES_BYTES + texts + names + _RULE_BYTES * (len(rules) + len(self._blocks))
 
     def of(self, agent: str) -> Group:
         """What holds for ``agent``: its own group, else that of "*"; kept once it is made."""

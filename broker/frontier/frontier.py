@@ -481,10 +481,19 @@ class Frontier:
         value: bytes | None = self._node_of[p].command("GET", keys.robots(p, origin))
         return value
 
-    def robots_put(self, origin: str, value: bytes, seconds: int) -> None:
-        """Keep an origin's robots.txt for all workers, for ``seconds``."""
+    def robots_put(self, origin: str, value: bytes, seconds: int, *, needed: bool = False) -> bool:
+        """Keep an origin's robots.txt for all workers, for ``seconds`` at most.
+
+        False where there is no room, and nothing was kept: it is a cache, and older ones go for
+        newer ones. ``needed``: another session waits for it, so it is kept in any case, for some
+        minutes.
+        """
         p = self.partition_of(urls.host_of(origin + "/"))
-        self._node_of[p].command("SET", keys.robots(p, origin), value, "EX", max(seconds, 1))
+        args = to_msgpack([origin, part.blob(value), max(seconds, 1), int(needed)])
+        try:
+            return bool(self._calls("robots_put", {p: args})[p][1])
+        except Full:
+            return False
 
     # -- logins, which workers share; what is sealed has no meaning here
 

@@ -6,8 +6,8 @@ the node.
 =====================  ==========================================================================
 ``gc:owner``           hash: id, layout, frontier, state, epoch, run, tick, clean, rest, owed
                        (``recovery.py``); offset, used, gap, jumps, parts (``lua/clock.lua``);
-                       budget, host_budget, full (``memory.py``); duty:<name>, the highest epoch
-                       of a duty under which anybody wrote (``lua/common.lua``)
+                       budget, host_budget, robots_budget, full (``memory.py``); duty:<name>, the
+                       highest epoch of a duty under which anybody wrote (``lua/common.lua``)
 ``gc:wake``            counter of wake-ups, and the name of the channel they are published on
 ``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight; counters
                        adm, wait, leased, later, over, fin, stored, dead, retries, bytes, hosts,
@@ -27,7 +27,9 @@ the node.
 ``gc:{p}:z:<crawl>:<start>``  bucket of the seen-set
 ``gc:{p}:y:<crawl>:<start>``  the same of what waits in the overflow
 ``gc:{p}:f:<batch>``   set of fingerprints that a forced batch of seeds has queued, expiring
-``gc:{p}:r:<origin>``  robots.txt as the workers packed it, expiring
+``gc:{p}:r:<origin>``  robots.txt as the workers packed it, expiring; a cache
+``gc:{p}:ro``          sorted set origin → its end and its bytes; ``gc:{p}:rb`` their sum
+                       (``lua/robots_put.lua``)
 ``gc:{p}:a:<login>``   hash: generation, sealed; what a login left behind, expiring
 ``gc:{p}:ac:<login>``  token of who is logging in, expiring
 ``gc:{p}:an:<login>``  hash: claims since the last that ended with a word, token of the latest;
@@ -36,6 +38,9 @@ the node.
 ``gc:{p}:eq:<host>:<id>``, ``gc:{p}:er:<host>:<id>``  such a request, and its answer, sealed,
                        expiring
 =====================  ==========================================================================
+
+A *cache* may be refused, or go at any time: who finds nothing there finds it out anew. All else is
+needed.
 """
 
 from __future__ import annotations

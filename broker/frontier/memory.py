@@ -1,9 +1,10 @@
 """How much may wait in a node's memory, and when it is near its limit.
 
 The limit is Redis' own ``maxmemory``, or half of its machine's memory where none is set. Half of it
-is for tasks, shared evenly by the node's partitions; the rest is for the seen-set, hosts and
-sessions. What is beyond goes to the overflow in SQL (``lua/admit.lua``). From 80 % of the limit on
-nothing new is taken in at all; below 75 % it is again.
+is for tasks, a twentieth for the files of robots.txt, each shared evenly by the node's partitions;
+the rest is for the seen-set, hosts and sessions. Tasks beyond go to the overflow in SQL
+(``lua/admit.lua``); files are a cache, and the older ones go (``lua/robots_put.lua``). From 80 % of
+the limit on nothing new is taken in at all; below 75 % it is again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ log = logger("frontier")
 HOST_BYTES = 16 * 1024 * 1024
 """Bytes of one host's waiting tasks: some 150,000 URLs."""
 TASK_SHARE = 0.5
+ROBOTS_SHARE = 0.05
 FULL_SHARE, ROOM_SHARE = 0.80, 0.75
 
 
@@ -24,7 +26,7 @@ def watch(node: Node, partitions: int, host_bytes: int) -> None:
     """Read the node's memory and write the budgets into its owner record. Raises Unavailable.
 
     Fields: ``budget`` bytes of tasks a partition, ``host_budget`` bytes of waiting tasks a host,
-    ``full`` 1 near the limit.
+    ``robots_budget`` bytes of robots.txt a partition, ``full`` 1 near the limit.
     """
     info = _info(node)
     used, limit = info["used_memory"], info["maxmemory"] or info["total_system_memory"] // 2
@@ -33,8 +35,10 @@ def watch(node: Node, partitions: int, host_bytes: int) -> None:
         log.warning("node memory", node=node.shown, full=full, used_bytes=used, limit_bytes=limit)
     node.full = full
     budget = int(limit * TASK_SHARE / partitions)
+    robots = int(limit * ROBOTS_SHARE / partitions)
     node.command(
-        "HSET", keys.OWNER, "budget", budget, "host_budget", host_bytes, "full", int(full)
+        "HSET", keys.OWNER, "budget", budget, "host_budget", host_bytes, "robots_budget", robots,
+        "full", int(full),
     )  # fmt: skip
 
 

@@ -38,7 +38,7 @@ from schema.settings import mask_url
 log = logger("frontier")
 
 LUA = Path(__file__).parent / "lua"
-WRITES_AT_LIMIT = frozenset({"admit", "mark"})
+WRITES_AT_LIMIT = frozenset({"admit", "mark", "robots_put"})
 """Scripts that do not begin with DEL: at the memory limit Redis refuses them, and only them."""
 UNTIMED = WRITES_AT_LIMIT | {
     "login_claim", "login_put", "login_drop", "errand_put", "errand_take", "errand_answer",

@@ -12,6 +12,7 @@ from schema import wire
 from schema.errors import UnknownCrawl
 from schema.records import Admission, Crawl, CrawlOptions, CrawlState, SeedBatch, kept_options
 from store import rows as common
+from store.base import NEVER
 from store.mysql import log, rows
 from store.mysql.connection import Db
 from store.mysql.numbers import Numbers
@@ -218,22 +219,32 @@ def count_time(db: Db, crawl: int, now_ms: int, most_ms: int) -> int:
 
 
 def dead_rows(
-    db: Db, crawl: int, limit: int, after: int | None = None, lock: str = ""
+    db: Db,
+    crawl: int,
+    limit: int,
+    after: int | None = None,
+    lock: str = "",
+    before: int = NEVER,
 ) -> list[Row]:
-    """Rows of ``rows.FINAL_READ`` of dead letters by fingerprint, beginning after one."""
+    """Rows of ``rows.FINAL_READ`` of dead letters by fingerprint, beginning after one.
+
+    ``before``: only those with an earlier stamp.
+    """
     db.execute(
         f"SELECT {rows.FINAL_READ} FROM finals FORCE INDEX (finals_by_state) "
-        "WHERE crawl = %s AND state = 'dead' AND fingerprint > %s "
+        "WHERE crawl = %s AND state = 'dead' AND fingerprint > %s AND stamp < %s "
         f"ORDER BY fingerprint LIMIT %s{lock}",
-        (crawl, -(2**64) if after is None else after, limit),
+        (crawl, -(2**64) if after is None else after, before, limit),
     )
     return list(db.fetchall())
 
 
-def requeue_dead(db: Db, codec: Codec, ids: Numbers, crawl: int, limit: int) -> SeedBatch | None:
+def requeue_dead(
+    db: Db, codec: Codec, ids: Numbers, crawl: int, limit: int, before: int
+) -> SeedBatch | None:
     """See ``Store.requeue_dead``. Raises UnknownCrawl."""
     get(db, crawl, _SHARED)
-    found = dead_rows(db, crawl, limit, lock=_ALONE)
+    found = dead_rows(db, crawl, limit, lock=_ALONE, before=before)
     if not found:
         return None
     urls = tuple(Admission(last.url, last.depth, last.level) for last in map(rows.final, found))

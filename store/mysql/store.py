@@ -37,7 +37,7 @@ from schema.records import (
     Version,
 )
 from store import rows as common
-from store.base import EVERY, MARGIN, STEP_ROWS, Detail, Step
+from store.base import EVERY, MARGIN, NEVER, STEP_ROWS, Detail, Step
 from store.bodies import Bodies, Place
 from store.errors import BodyAway, Unstorable
 from store.mysql import (
@@ -258,10 +258,12 @@ class MysqlStore:
                 yield self._batch(*row)
             after = found[-1][0]
 
-    def requeue_dead(self, crawl: int, limit: int = 10_000) -> SeedBatch | None:
+    def requeue_dead(
+        self, crawl: int, limit: int = 10_000, *, before: int = NEVER
+    ) -> SeedBatch | None:
         """See :class:`store.base.Store`. Raises UnknownCrawl."""
         return self._cluster.write(
-            lambda db: crawls.requeue_dead(db, self._codec, self._ids, crawl, limit)
+            lambda db: crawls.requeue_dead(db, self._codec, self._ids, crawl, limit, before)
         )
 
     # -- reading the log: it decides what a Redis knows, so it is asked of the writing server

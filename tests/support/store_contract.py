@@ -436,6 +436,20 @@ class StoreContract(ContentContract):
         assert store.requeue_dead(crawl) is not None
         assert store.requeue_dead(crawl) is None
 
+    def test_letters_that_die_again_while_they_are_requeued_are_left(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.tick()
+        store.commit(Commit(finals=[final(crawl, n) for n in range(5)]))
+        now, found = store.tick(), []
+        while (batch := store.requeue_dead(crawl, limit=2, before=now)) is not None:
+            found += [item.url for item in batch.urls]
+            again = [final(crawl, int(url.rpartition("/")[2]), at_ms=99) for url in found]
+            store.commit(Commit(finals=again))
+            assert len(found) <= 5
+        assert sorted(found) == [f"http://example.org/{n}" for n in range(5)]
+        assert len(store.dead(crawl)) == 5, "they wait for the next time"
+
     # -- commits
 
     def test_a_page_comes_back_as_it_was_written(self, store: Store, crawl: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from broker import bodies
 from broker.app import Face
 from broker.security import Guard
 from broker.service import Service
-from schema.records import Commit, StoredPage
+from schema.records import Admission, Commit, Final, StoredPage
 from store import open_store
 from tests.support.queue_double import QueueDouble
 
@@ -369,3 +369,28 @@ def test_where_a_url_is_tells_the_versions_of_its_page(api: Api) -> None:
     (found,) = api.call("GET", asked).json
     told = [(v["fetched_ms"], v["status"], v["changed"]) for v in found["versions"]]
     assert told == [(2000, 203, True), (1000, 200, True)]
+
+
+def test_requeueing_ends_though_letters_die_again_meanwhile(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crawl, admit, rounds = api.crawl()["id"], api.queue.admit, []
+
+    def dies(url: str, at_ms: int) -> Final:
+        number = api.queue.fingerprint(url)
+        return Final(
+            crawl=crawl, fingerprint=number, url=url, state="dead", kind="gone", at_ms=at_ms
+        )
+
+    def fails_again(number: int, items: Sequence[Admission], **more: Any) -> Any:
+        rounds.append(len(items))
+        assert len(rounds) < 5
+        done = admit(number, items, **more)
+        api.store.commit(Commit(finals=[dies(item.url, len(rounds)) for item in items]))
+        return done
+
+    api.store.commit(Commit(finals=[dies(f"http://h/{n}", 0) for n in range(3)]))
+    monkeypatch.setattr(api.queue, "admit", fails_again)
+    assert api.call("POST", "/v1/dead/requeue", {"crawl": "test"}).json["added"] == 3
+    assert rounds == [3]
+    assert len(api.store.dead(crawl)) == 3, "they wait for the next time"

@@ -118,6 +118,7 @@ class Stores:
     stored: dict[int, StoredPage] = field(default_factory=dict)
     recalled: list[Admission] = field(default_factory=list)
     room: Event = field(default_factory=_set)
+    refuses: str = ""
 
     def crawl(self, name_or_id: str | int) -> Crawl:
         if self.deleted:
@@ -146,8 +147,12 @@ class Stores:
     def robots_get(self, origin: str) -> bytes | None:
         return self.robots.get(origin)
 
-    def robots_put(self, origin: str, value: bytes, seconds: int) -> None:
-        self.robots[origin] = value
+    def robots_put(self, origin: str, value: bytes, seconds: int, *, needed: bool = False) -> bool:
+        if self.refuses == "away":
+            raise Unavailable("redis")
+        if not self.refuses or needed:
+            self.robots[origin] = value
+        return origin in self.robots
 
     def admit(self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW) -> list[bool]:
         self.asked += items
@@ -472,13 +477,35 @@ def test_robots_redirect_without_a_target_is_asked_for_once(world: World, answer
 
 def test_giant_robots_of_many_origins_are_not_all_kept_in_memory(world: World) -> None:
     gate = RobotsGate(world.stores)
-    giant = b"User-agent: *\nDisallow: /a\n#" + b"x" * 400_000
-    for number in range(40):
+    giant = b"User-agent: *\nDisallow: /a\nDisallow: /" + b"x" * 400_000
+    for number in range(100):
         world.stores.robots[f"http://h{number}"] = robots.pack("rules", giant, 0)
         rules = gate.rules(None, f"http://h{number}/a")  # type: ignore[arg-type]
         assert isinstance(rules, robots.Rules)
         assert not rules.allowed(f"http://h{number}/a", "bot")
-    assert len(gate._local) == 20
+    assert 60 < len(gate._local) < 90
+    assert gate._bytes < 64 * 1024 * 1024
+
+
+def test_robots_with_long_comments_take_no_room(world: World) -> None:
+    gate = RobotsGate(world.stores)
+    wordy = b"User-agent: *\nDisallow: /a\n#" + b"x" * 400_000
+    for number in range(100):
+        world.stores.robots[f"http://h{number}"] = robots.pack("rules", wordy, 0)
+        gate.rules(None, f"http://h{number}/a")  # type: ignore[arg-type]
+    assert len(gate._local) == 100
+
+
+@pytest.mark.parametrize("why", ["full", "away"])
+def test_robots_that_the_shared_cache_does_not_take_are_fetched_once(
+    world: World, why: str
+) -> None:
+    """Near its memory limit, or away: the pages go on by the rules that were just read."""
+    world.site.answers["http://h/robots.txt"] = html("User-agent: *\nDisallow: /b")
+    world.stores.refuses = why
+    close = world.run("http://h/a", "http://h/b", "http://h/c")
+    assert close is not None
+    assert world.site.asked == ["http://h/robots.txt", "http://h/a", "http://h/c"]
 
 
 def test_endless_robots_redirects_end(world: World) -> None:
