@@ -528,7 +528,9 @@ def test_reconcile_releases_more_sessions_than_one_script_does(
     hosts = [f"h{n}.example.org" for n in range(80)]  # of one domain: one partition
     frontier.admit(crawl.id, [item for host in hosts for item in urls(host, 2)])
     worker = Worker(frontier)
-    held = [s for _ in range(6) for s in worker.lease(sessions=80, wait=0)]
+    held: list[Session] = []
+    for _ in range(6):
+        held += worker.lease(sessions=80, wait=2) if len(held) < 80 else ()
     assert len(held) == 80
     assert worker.reconcile(held[0].token) == 2 * 79
     assert worker.reconcile() == 2
