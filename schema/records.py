@@ -289,10 +289,14 @@ class LeaseRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class LeaseReply(Struct, frozen=True):
-    """``waited`` seconds passed at the broker before the sessions were opened."""
+    """``waited`` seconds passed at the broker before the sessions were opened.
+
+    ``lost``: a Redis node gave no answer, and may have opened more: reconcile.
+    """
 
     sessions: tuple[Session, ...] = ()
     waited: float = 0.0
+    lost: bool = False
 
 
 class ReconcileRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -311,10 +315,14 @@ class ReconcileRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class ReconcileReply(Struct, frozen=True):
-    """How many sessions were released, and how many tasks went back to the queues."""
+    """How many sessions were released, and how many tasks went back to the queues.
+
+    ``away`` names the Redis nodes that did not answer: reconcile again until there are none.
+    """
 
     sessions: int
     tasks: int
+    away: tuple[str, ...] = ()
 
 
 class Done(Struct, frozen=True, tag="done", forbid_unknown_fields=True):
@@ -417,8 +425,9 @@ class ReleaseRequest(Struct, frozen=True, forbid_unknown_fields=True):
     items: Annotated[tuple[ReleaseItem, ...], Meta(max_length=5000)]
 
 
-ItemStatus = Literal["ok", "stale", "gone", "stop"]
-"""stale: the token or task is not current (409); gone: the crawl was deleted; stop: end soon."""
+ItemStatus = Literal["ok", "stale", "gone", "stop", "away"]
+"""stale: the token or task is not current (409); gone: the crawl was deleted; stop: end soon;
+away: the Redis node of its host does not answer, nothing is known: send it again later."""
 
 
 class ItemsReply(Struct, frozen=True):
@@ -538,6 +547,17 @@ class Purge(Struct, frozen=True, kw_only=True):
     asked_ms: int = 0
     total: int = 0
     removed: int = 0
+
+
+class NodeAway(Struct, frozen=True):
+    """A Redis node that does not answer, since when (milliseconds since 1970), and how it failed.
+
+    ``since_ms`` is 0 for one that answers, but is not to be asked: ``why`` says what to do.
+    """
+
+    node: str
+    since_ms: int
+    why: str
 
 
 class Stats(Struct, frozen=True):

@@ -8,6 +8,7 @@ worker reconciles before it leases again, so that nothing waits out a lease nobo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -42,10 +43,14 @@ log = logger("worker")
 WAIT_SECONDS = 20.0
 PAUSE_SECONDS = 0.005
 """Between two leases, so that hosts that fall due together come in one answer."""
+OWED_SECONDS = 5.0
+"""Before what a node that was away has not heard is said again."""
 LOOK_AROUND_SECONDS = 0.25
 """Between two looks at who crawls (``worker.share``)."""
 _EXTEND_BATCH = 1000
 LOOK_SECONDS = 1.0
+PARKED_SECONDS = 5.0
+"""So long a worker that stops waits for the Redis node of what it has still to tell."""
 AWAY_LOOKS = 3
 """Looks in a row that find no broker ready, after which a stopping worker no longer waits."""
 
@@ -118,6 +123,10 @@ class Engine:
         self._stopping = stopping
         self._clock = clock
         self._sequence = 0
+        self._owed_at = math.inf
+        """When to reconcile again, since a node was away the last time."""
+        self._idle: tuple[str, ...] = ()
+        """Those of a process before this one that such a node is still to hear of."""
         self._freed = Event()
         self._share = Share(limits.greenlets)
         self._failed = False
@@ -167,6 +176,8 @@ class Engine:
         self._writer.join()
         for outbox in self._outboxes:
             outbox.join()
+        for outbox in self._outboxes:
+            outbox.join(parked_seconds=PARKED_SECONDS)
         self._reconcile()  # a lease whose answer we did not wait for opens nothing
 
     def _until_away(self) -> None:
@@ -194,6 +205,8 @@ class Engine:
                 self._freed.clear()
                 self._freed.wait()
                 continue
+            if self._clock() >= self._owed_at:  # here none of our leases is on its way
+                self._reconcile()
             sent = self._clock()
             try:
                 reply = self._lease(free)
@@ -205,6 +218,8 @@ class Engine:
             backoff = delays()
             for session in reply.sessions:
                 self._start(session, sent + reply.waited + session.ttl)
+            if reply.lost:
+                self._owed_at = min(self._owed_at, self._clock() + OWED_SECONDS)
             gevent.sleep(PAUSE_SECONDS)
 
     def _free(self) -> int:
@@ -234,8 +249,10 @@ class Engine:
     def _reconcile(self, idle: tuple[str, ...] = ()) -> None:
         """Tell what is held, so that all else is released; waits for a broker.
 
-        ``idle``: what a process before this one held without a request under way.
+        ``idle``: what a process before this one held without a request under way. A node that is
+        away is told later: none of the others has to wait for that.
         """
+        self._idle = self._idle or idle
         for count, delay in enumerate(delays()):
             self._sequence += 1
             request = ReconcileRequest(
@@ -243,7 +260,7 @@ class Engine:
                 incarnation=self._limits.incarnation,
                 sequence=self._sequence,
                 holding=tuple(held.session.token for held in self._sessions.holding()),
-                idle=idle,
+                idle=self._idle,
             )
             try:
                 reply = self._broker.reconcile(request)
@@ -254,6 +271,10 @@ class Engine:
                 continue
             if reply.sessions:
                 log.info("released", sessions=reply.sessions, tasks=reply.tasks)
+            if reply.away:
+                self._owed_at = self._clock() + OWED_SECONDS
+            else:
+                self._owed_at, self._idle = math.inf, ()
             return
 
     # -- sessions
@@ -282,23 +303,37 @@ class Engine:
         self._freed.set()
 
     def _extend_loop(self) -> None:
-        """Extend what is held every third of a lease; deadlines guard whom this does not reach."""
+        """Extend what is held every third of a lease; deadlines guard whom this does not reach.
+
+        Sessions whose node was away are tried again sooner, and alone.
+        """
         backoff = delays()
         third = wait = self._limits.lease_seconds / 3
-        away = False
+        all_at = self._clock() + third
+        silent = False
+        missed: list[Held] = []
         while True:
             gevent.sleep(wait)
+            everything = self._clock() >= all_at or not missed
             try:
-                self._extend()
+                missed = self._extend(self._sessions.holding() if everything else missed)
             except (Unavailable, Refused) as error:
-                if not away:
+                if not silent:
                     log.warning("cannot extend", reason=str(error))
-                away, wait = True, min(next(backoff), third)
+                silent, all_at, wait = True, 0.0, min(next(backoff), third)
                 continue
-            away, backoff, wait = False, delays(), third
+            silent = False
+            if everything:
+                all_at = self._clock() + third
+            if missed:
+                wait = min(next(backoff), third)
+            else:
+                backoff, wait = delays(), max(all_at - self._clock(), 0.0)
 
-    def _extend(self) -> None:
-        all_held = [held for held in self._sessions.holding() if not held.lost]
+    def _extend(self, some: Sequence[Held]) -> list[Held]:
+        """Returns those whose node is away."""
+        all_held = [held for held in some if not held.lost]
+        missed: list[Held] = []
         for start in range(0, len(all_held), _EXTEND_BATCH):
             batch = all_held[start : start + _EXTEND_BATCH]
             items = tuple(
@@ -309,6 +344,9 @@ class Engine:
             deadline = sent + self._limits.lease_seconds
             for held, status in zip(batch, reply.results, strict=True):
                 self._sessions.extended(held, status, deadline)
+                if status == "away":
+                    missed.append(held)
+        return missed
 
     def _beat(self) -> None:
         while True:

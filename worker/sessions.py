@@ -130,13 +130,18 @@ class Sessions:
             self._drop_if_over(held)
 
     def extended(self, held: Held, status: ItemStatus, deadline: float) -> None:
-        """The broker answered an extend that was sent ``ttl`` before ``deadline``."""
+        """The broker answered an extend that was sent ``ttl`` before ``deadline``.
+
+        "away" leaves the deadline as it is: the session ends there unless the node is back by then.
+        """
+        if status == "away":
+            return
         if status in ("ok", "stop"):
             held.deadline = max(held.deadline, deadline)
         self._note(held, status)
 
     def _note(self, held: Held, status: ItemStatus) -> None:
-        if status != "ok" and not held.lost:
+        if status != "ok" and status != "away" and not held.lost:
             held.ended = status
         self._drop_if_over(held)
 

@@ -133,9 +133,10 @@ class EmbeddedRedis:
 
     def _answers(self) -> bool:
         try:
-            return bool(self._node.command("PING"))
+            self._node.ask()
         except Unavailable:
             return False
+        return True
 
     def stop(self) -> None:
         """End the server in order: its append-only file is on disk when this returns."""

@@ -9,7 +9,7 @@ since scripts are idempotent under their fingerprints and tokens.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -46,6 +46,7 @@ from schema.records import (
     LeaseReply,
     LeaseRequest,
     Mark,
+    NodeAway,
     NodeRepair,
     Overflow,
     ReconcileReply,
@@ -151,6 +152,7 @@ class Frontier:
             self._budget,
             self._spend,
             request_seconds,
+            self._left_out,
         )
         self.recovery = Recovery(self, store)
         self._waking = Waking(
@@ -222,10 +224,32 @@ class Frontier:
             else:
                 found |= answer
         for error in errors:
-            if isinstance(error, DutyLost) or not (
-                partial and found and isinstance(error, Unavailable)
-            ):
+            away = isinstance(error, Unavailable) and not isinstance(error, DutyLost)
+            if not (partial and away and (found or self._others_serve(by_node))):
                 raise error
+        return found
+
+    def _others_serve(self, asked: Collection[int]) -> bool:
+        """Whether a node with partitions may answer, other than those that were just asked."""
+        return any(
+            index not in asked and not self.nodes[index].breaker.since_ms
+            for index in set(self.identity.placement)
+        )
+
+    def _left_out(self, partition: int) -> bool:
+        """Whether a partition's node is away while another serves."""
+        index = self.identity.placement[partition]
+        return bool(self.nodes[index].breaker.since_ms) and self._others_serve((index,))
+
+    @property
+    def away(self) -> dict[str, NodeAway]:
+        """By their ids the nodes that do not answer, or that nothing may be asked of."""
+        found = {}
+        for node in self.nodes:
+            if node.breaker.since_ms:
+                found[node.id] = NodeAway(node.shown, node.breaker.since_ms, node.breaker.why)
+            elif why := self.recovery.refused.get(node.id):
+                found[node.id] = NodeAway(node.shown, 0, why)
         return found
 
     def _run(
@@ -251,7 +275,10 @@ class Frontier:
     def _batched(
         self, script: str, head: list[Any], items: Sequence[Item], row: Callable[[Item], list[Any]]
     ) -> tuple[list[Any], list[tuple[int, list[Any]]]]:
-        """Send items by partition in batches; returns statuses in order, and the replies."""
+        """Send items by partition in batches; returns statuses in order, and the replies.
+
+        Those whose node does not answer are "away", and the rest of them are not sent to it.
+        """
         size = BATCH if script in _BY_TASK else FEW
         by_partition: dict[int, list[int]] = {}
         statuses: list[Any] = ["stale"] * len(items)
@@ -266,10 +293,14 @@ class Frontier:
             calls: dict[int, bytes] = {}
             for p, numbers in batch.items():
                 calls[p] = to_msgpack([*head, *(row(items[i]) for i in numbers)])
-            for p, reply in self._calls(script, calls).items():
+            found = self._calls(script, calls, partial=True)
+            for p, reply in found.items():
                 for i, status in zip(batch[p], reply[1], strict=True):
                     statuses[i] = status.decode()
                 replies.append((p, reply))
+            for p in calls.keys() - found.keys():
+                for i in (*batch[p], *by_partition.pop(p, ())):
+                    statuses[i] = "away"
         return statuses, replies
 
     # -- used by workers too
@@ -633,6 +664,8 @@ class Frontier:
         """Counters over all partitions; None (the scan is void) when a node did not answer, or is
         still owed what SQL holds.
         """
+        if any(node.breaker.since_ms for node in self.nodes):
+            return None
         try:
             totals, owed = self._sum(crawl)
             for index in owed:
@@ -688,7 +721,10 @@ class Frontier:
             self._budgets[session.crawl] = (at, left - len(session.tasks))
 
     def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
-        """Release this worker's sessions up to (incarnation, sequence) but those it holds."""
+        """Release this worker's sessions up to (incarnation, sequence) but those it holds.
+
+        The answer names the nodes that could not be asked: there it is still to be done.
+        """
         args = to_msgpack(
             [
                 request.worker,
@@ -703,15 +739,17 @@ class Frontier:
         )
         sessions = tasks = 0
         left = set(self.partitions)
+        away: set[int] = set()
         while left:
-            replies = self._calls("reconcile", dict.fromkeys(left, args))
+            replies = self._calls("reconcile", dict.fromkeys(left, args), partial=True)
+            away.update(self.identity.placement[p] for p in left - replies.keys())
             left.clear()
             for p, reply in replies.items():
                 if reply[0] != b"OLD":
                     sessions, tasks = sessions + reply[1], tasks + reply[2]
                     if reply[3]:
                         left.add(p)
-        return ReconcileReply(sessions, tasks)
+        return ReconcileReply(sessions, tasks, tuple(self.nodes[i].shown for i in sorted(away)))
 
     def extend(self, items: Sequence[ExtendItem], ttl: float) -> list[ItemStatus]:
         """Keep sessions for another ``ttl`` seconds."""
@@ -729,7 +767,9 @@ class Frontier:
             blocks.setdefault(p, []).extend((now, ms) for ms in until)
             self.leasing.note(p, 0, tend)
         seen: dict[int, int] = {}
-        for item in items:
+        for item, status in zip(items, statuses, strict=True):
+            if status == "away":
+                continue
             p, host = int(item.session.partition("/")[0]), item.session.partition("/")[2]
             n = seen[p] = seen.get(p, -1) + 1
             now, until = blocks[p][n] if p in blocks else (0, 0)
@@ -843,6 +883,7 @@ class Frontier:
             if clean:
                 with suppress(Unavailable):  # then it is not clean
                     mark_clean(node)
+            node.breaker.stop()
             node.close()
 
     def tick(self, stamp: Stamp) -> None:
@@ -887,7 +928,11 @@ class Frontier:
 
     def metrics(self) -> dict[str, float]:
         """Gauges of this process for Prometheus."""
-        return {"lease_calls_waiting": self.leasing.waiting, "redis_nodes": len(self.nodes)}
+        return {
+            "lease_calls_waiting": self.leasing.waiting,
+            "redis_nodes": len(self.nodes),
+            "redis_nodes_away": len(self.away),
+        }
 
 
 def _ms(seconds: float) -> int:

@@ -44,7 +44,7 @@ Key = tuple[int, int]
 class Calls(Protocol):
     """Runs a script on several partitions: {partition: arguments} → {partition: reply}.
 
-    ``partial``: leave out those whose node is away, and raise Unavailable only if all are.
+    ``partial``: leave out those whose node is away, and raise Unavailable only if all nodes are.
     """
 
     def __call__(
@@ -92,6 +92,8 @@ class _Waiter:
         self.done = Event()
         self.serving = False
         self.sessions: list[Session] = []
+        self.lost = False
+        """Whether more sessions may have been opened by a node that gave no answer."""
         self.error: Unavailable | None = None
 
 
@@ -106,12 +108,15 @@ class Leasing:
         budget: Callable[[Crawl], int | None],
         spend: Callable[[Session], None],
         longest_request_seconds: float,
+        left_out: Callable[[int], bool] = lambda _: False,
     ) -> None:
+        """``left_out`` says of a partition that its node is away while others serve."""
         self._calls = calls
         self._clock_ms = clock_ms
         self._crawl = crawl
         self._budget = budget
         self._spend = spend
+        self._left_out = left_out
         self._longest_ms = round(longest_request_seconds * 1000)
         self._hosts = _DueTimes()
         self._upkeep = _DueTimes()
@@ -162,7 +167,8 @@ class Leasing:
                 self._waiters.remove(waiter)
         if waiter.error is not None:
             raise waiter.error
-        return LeaseReply(tuple(waiter.sessions), waiter.opened - waiter.arrived)
+        waited = waiter.opened - waiter.arrived
+        return LeaseReply(tuple(waiter.sessions), waited, waiter.lost)
 
     def run(self) -> None:
         """The leasing greenlet: for ever."""
@@ -228,6 +234,9 @@ class Leasing:
         tasks_left: dict[int, int] = {}
         for key in keys:
             p, crawl_id = key
+            if self._left_out(p):
+                self._postpone(key, AWAY_RECHECK_SECONDS)
+                continue
             crawl = self._crawl(crawl_id)
             if crawl is None:
                 continue
@@ -251,6 +260,7 @@ class Leasing:
             calls, asked = self._share(waiter.request, by_partition, tasks_left)
             opened = monotonic()
             replies = self._open(calls)
+            waiter.lost = waiter.lost or len(replies) < len(calls)
             self._collect(waiter, replies, asked)
         except BaseException as error:
             waiter.error = error if isinstance(error, Unavailable) else Unavailable(repr(error))

@@ -2,15 +2,17 @@
 
 Every script call carries the ``run_id`` that was read on its own connection, so that a server which
 came back older is noticed by whoever speaks to it next, though drivers reconnect in silence. The
-driver never retries; LOADING, BUSY, READONLY, MISCONF and OOM mean "away", never "empty".
+driver never retries; LOADING, BUSY, READONLY, MISCONF and OOM mean "away", never "empty". A server
+that gives no answer at all is left alone until it does (:mod:`broker.frontier.breaker`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+import socket
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,12 @@ from redis.exceptions import (
     RedisError,
     ResponseError,
 )
+from redis.exceptions import ConnectionError as NoConnection
+from redis.exceptions import TimeoutError as NoAnswer
 from redis.retry import Retry
 
 from broker.frontier import keys
+from broker.frontier.breaker import Breaker
 from schema.clock import monotonic
 from schema.errors import DutyLost, Unavailable
 from schema.log import logger
@@ -46,6 +51,8 @@ UNTIMED = WRITES_AT_LIMIT | {
 """Scripts that workers call too: they act on no time, and are no sign that a broker lives."""
 _INCLUDE = re.compile(r"^-- include ([\w ]+)\n")
 
+TIMEOUT_SECONDS = 3.0
+"""For an answer, and for a connection: what a node that stands still costs, once."""
 
 TOLERANCE_MS = 2000
 """Logical time may be so far from what a caller expects; as in ``lua/common.lua``."""
@@ -107,7 +114,9 @@ SCRIPTS = _scripts()
 class Node:
     """Connections to one server. Safe for many greenlets. All methods raise Unavailable."""
 
-    def __init__(self, address: str, *, timeout_seconds: float = 10.0, pool: int = 32) -> None:
+    def __init__(
+        self, address: str, *, timeout_seconds: float = TIMEOUT_SECONDS, pool: int = 32
+    ) -> None:
         self.address = address
         self.shown = mask_url(address)
         self.id = ""
@@ -121,7 +130,10 @@ class Node:
         self.full = False
         """Near its memory limit, as :mod:`broker.frontier.memory` has found last."""
         self._timeout = timeout_seconds
+        self.breaker = Breaker(self.shown, self.ask)
         self._idle: LifoQueue[tuple[AbstractConnection, str]] = LifoQueue(pool)
+        self._busy: set[AbstractConnection] = set()
+        """Connections that somebody waits on."""
         self._generation = 0
         """Rises with :meth:`close`: connections from before are not used again."""
         self._base_ms: float | None = None
@@ -131,20 +143,57 @@ class Node:
 
     # -- connections
 
-    def _connect(self, timeout: float | None) -> tuple[AbstractConnection, str]:
+    def _connect(self) -> tuple[AbstractConnection, str]:
         options = dict(parse_url(self.address))
         kind = options.pop("connection_class", redis.Connection)
         connection: AbstractConnection = kind(
             **options,
-            socket_timeout=timeout,
-            socket_connect_timeout=5.0,
+            socket_timeout=self._timeout,
+            socket_connect_timeout=self._timeout,
             retry=Retry(NoBackoff(), 0),
             protocol=2,
         )
-        connection.connect()
-        info = self._ask(connection, "INFO", "server").decode()
+        self._busy.add(connection)
+        try:
+            connection.connect()
+            info = self._ask(connection, "INFO", "server").decode()
+        except BaseException:
+            self._busy.discard(connection)
+            connection.disconnect()
+            raise
         run = next(line[7:] for line in info.splitlines() if line.startswith("run_id:"))
         return connection, run
+
+    def ask(self) -> None:
+        """Whether it answers now, on a connection of its own. Raises Unavailable if it does not."""
+        try:
+            connection, _ = self._connect()
+            try:
+                self._ask(connection, "PING")
+            finally:
+                self._busy.discard(connection)
+                connection.disconnect()
+        except (NoConnection, NoAnswer, OSError, StopIteration) as error:
+            raise self._unavailable(error) from error
+        except RedisError:
+            return  # it refuses, for a reason of its own, but it answers
+
+    def _unavailable(self, error: Exception) -> Unavailable:
+        return Unavailable(f"Redis at {self.shown} is away: {error}")
+
+    def _failed(self, error: Exception) -> Unavailable:
+        """What to raise for a call that got no answer, or an error for one.
+
+        Without an answer all others that wait for one wait no longer.
+        """
+        unavailable = self._unavailable(error)
+        if isinstance(error, NO_ANSWER) and self.breaker.trip(str(unavailable)):
+            for connection in self._busy:
+                held: socket.socket | None = getattr(connection, "_sock", None)
+                if held is not None:
+                    with suppress(OSError):  # it was closed at the other end
+                        held.shutdown(socket.SHUT_RDWR)
+        return unavailable
 
     @staticmethod
     def _ask(connection: AbstractConnection, *command: Any) -> Any:
@@ -153,22 +202,29 @@ class Node:
 
     @contextmanager
     def connection(self) -> Iterator[tuple[AbstractConnection, str]]:
-        """A pooled connection and the run_id read on it; dropped if anything goes wrong on it."""
+        """A pooled connection and the run_id read on it; dropped if anything goes wrong on it.
+
+        Raises Away while the node is known to give no answer.
+        """
+        self.breaker.check()
+        generation = self._generation
         try:
             try:
                 held = self._idle.get_nowait()
+                self._busy.add(held[0])
             except Empty:
-                held = self._connect(self._timeout)
+                held = self._connect()
         except (RedisError, OSError, StopIteration) as error:
-            raise Unavailable(f"Redis at {self.shown} is away: {error}") from error
-        whole, generation = False, self._generation
+            raise self._failed(error) from error
+        whole = False
         try:
             yield held
             whole = True
         except (RedisError, OSError) as error:
             self.close()  # the server has gone: so have the idle ones
-            raise Unavailable(f"Redis at {self.shown} is away: {error}") from error
+            raise self._failed(error) from error
         finally:
+            self._busy.discard(held[0])
             if whole and generation == self._generation and not self._idle.full():
                 self._idle.put_nowait(held)
             else:
@@ -187,18 +243,23 @@ class Node:
 
     def subscribe(self, channel: str) -> Iterator[bytes]:
         """Messages of a channel, for ever; the first is b"" once subscribed."""
+        self.breaker.check()
         try:
-            connection, _ = self._connect(None)
+            connection, _ = self._connect()
         except (RedisError, OSError, StopIteration) as error:
-            raise Unavailable(f"Redis at {self.shown} is away: {error}") from error
+            raise self._failed(error) from error
         try:
             self._ask(connection, "SUBSCRIBE", channel)
             yield b""
+            waiting: socket.socket | None = getattr(connection, "_sock", None)
+            if waiting is not None:
+                waiting.settimeout(None)  # a message may be long in coming
             while True:
                 yield connection.read_response()[2]
         except (RedisError, OSError) as error:
-            raise Unavailable(f"Redis at {self.shown} is away: {error}") from error
+            raise self._failed(error) from error
         finally:
+            self._busy.discard(connection)
             connection.disconnect()
 
     def close(self) -> None:
@@ -375,6 +436,8 @@ class Node:
                 raise Fenced(f"Redis at {self.shown} is not the one of epoch {epoch} (yet)")
 
 
+NO_ANSWER = (NoConnection, NoAnswer, OSError, StopIteration)
+"""LOADING is among them: the driver takes it for a lost connection."""
 AWAY = ("LOADING", "BUSY", "READONLY", "MISCONF", "NOREPLICAS", "TRYAGAIN", "CLUSTERDOWN")
 AWAY_TYPES = (BusyLoadingError, ReadOnlyError)
 """The driver cuts the code off the text of those errors for which it has a class."""

@@ -299,10 +299,18 @@ def test_a_stopping_broker_sends_callers_elsewhere(api: Api) -> None:
 def test_workers_calls_reach_the_frontier_and_come_back_item_by_item(api: Api) -> None:
     session = {"session": FINISH["session"], "token": FINISH["token"]}
     lease = {"worker": "w1", "incarnation": 1, "sequence": 2, "wait": 0.5}
-    assert api.call("POST", "/v1/lease", lease).json == {"sessions": [], "waited": 0.0}
+    assert api.call("POST", "/v1/lease", lease).json == {
+        "sessions": [],
+        "waited": 0.0,
+        "lost": False,
+    }
     assert api.queue.last.sequence == 2
     reconcile = {"worker": "w1", "incarnation": 1, "sequence": 2, "holding": []}
-    assert api.call("POST", "/v1/reconcile", reconcile).json == {"sessions": 1, "tasks": 2}
+    assert api.call("POST", "/v1/reconcile", reconcile).json == {
+        "sessions": 1,
+        "tasks": 2,
+        "away": [],
+    }
     finish = api.call("POST", "/v1/finish", {"items": [FINISH, FINISH]})
     assert (finish.status_code, finish.json) == (200, {"results": ["stale", "stale"]})
     extend = api.call("POST", "/v1/sessions/extend", {"items": [session], "ttl": 30})

@@ -54,6 +54,9 @@ class Broker:
     away: int = 0
     down: bool = False
     status: ItemStatus = "ok"
+    nodes_away: tuple[str, ...] = ()
+    lost: bool = False
+    hosts_away: set[str] = field(default_factory=set)
     log: list[Any] = field(default_factory=list)
     some: Event = field(default_factory=Event)
 
@@ -73,16 +76,20 @@ class Broker:
         del self.sessions[: request.max_sessions]
         if not self.sessions:
             self.some.clear()
-        return LeaseReply(tuple(given), waited=2.0)
+        lost, self.lost = self.lost, False
+        return LeaseReply(tuple(given), waited=2.0, lost=lost)
 
     def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
         self.log.append(request)
         self._meet()
-        return ReconcileReply(0, 0)
+        return ReconcileReply(0, 0, self.nodes_away)
 
     def extend(self, request: ExtendRequest) -> ItemsReply:
         self.log.append(request)
-        return ItemsReply(tuple(self.status for _ in request.items))
+        away = self.hosts_away
+        return ItemsReply(
+            tuple("away" if i.session in away else self.status for i in request.items)
+        )
 
     def ready(self) -> bool:
         return not self.down
@@ -203,6 +210,59 @@ def test_worker_reconciles_before_its_first_lease(rig: Rig) -> None:
     assert (first.holding, first.incarnation) == ((), 7)
     assert second.sequence > first.sequence
     assert rig.heart.ready
+
+
+def test_a_node_that_was_away_is_told_later_and_leasing_goes_on(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("worker.engine.OWED_SECONDS", 0.0)
+    rig.broker.nodes_away = ("redis://b",)
+    rig.broker.log.clear()
+    rig.broker.add(1)
+    rig.until(lambda: rig.runner.running)
+    rig.broker.away = 1  # an answer that is lost
+    rig.broker.add(2)
+    rig.until(lambda: len(rig.runner.running) == 2)
+    told = len(rig.broker.calls(ReconcileRequest))
+    rig.broker.add(3)
+    rig.until(lambda: len(rig.broker.calls(ReconcileRequest)) > told)
+    last = rig.broker.calls(ReconcileRequest)[-1]
+    assert set(last.holding) >= {f"{n:016x}" for n in (1, 2)}, "what is held by now is named"
+    rig.broker.nodes_away = ()
+    rig.broker.add(4)
+    rig.until(lambda: len(rig.runner.running) == 4)
+    told = len(rig.broker.calls(ReconcileRequest))
+    rig.runner.release.set()
+    rig.until(lambda: len(rig.closed) == 4)
+    assert len(rig.broker.calls(ReconcileRequest)) == told, "it has heard it"
+
+
+def test_sessions_that_a_node_may_have_opened_unheard_are_reconciled(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("worker.engine.OWED_SECONDS", 0.0)
+    rig.until(lambda: rig.broker.calls(LeaseRequest))
+    before = len(rig.broker.calls(ReconcileRequest))
+    rig.broker.lost = True
+    rig.broker.add(1)
+    rig.until(lambda: len(rig.broker.calls(ReconcileRequest)) == before + 1)
+    rig.until(lambda: len(rig.broker.calls(LeaseRequest)) == 2)
+
+
+def test_sessions_whose_node_is_away_are_extended_again_soon_and_alone() -> None:
+    rig = Rig(lease_seconds=0.6)
+    try:
+        rig.broker.hosts_away = {"1/h1"}
+        rig.broker.add(1, 2)
+        rig.until(lambda: len(rig.runner.running) == 2)
+        rig.until(lambda: len(rig.broker.calls(ExtendRequest)) > 3)
+        first, *others = [len(call.items) for call in rig.broker.calls(ExtendRequest)[:4]]
+        assert (first, others) == (2, [1, 1, 1])
+        rig.broker.hosts_away.clear()
+        rig.until(lambda: len(rig.broker.calls(ExtendRequest)[-1].items) == 2)
+    finally:
+        rig.runner.release.set()
+        rig.end()
 
 
 def test_as_many_sessions_are_asked_for_as_greenlets_are_free(rig: Rig) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -342,6 +342,8 @@ def test_extend_moves_the_deadline_and_never_back() -> None:
     sessions.extended(held, "ok", 20.0)
     sessions.extended(held, "stop", 15.0)
     assert (held.deadline, held.ended, held.lost) == (20.0, "stop", False)
+    sessions.extended(held, "away", 90.0)
+    assert (held.deadline, held.ended) == (20.0, "stop"), "nothing is known of it"
     sessions.extended(held, "stale", 30.0)
     sessions.extended(held, "ok", 40.0)
     assert (held.ended, held.lost) == ("stale", True)
@@ -380,6 +382,66 @@ def test_items_wait_while_the_token_is_wrong() -> None:
     bad.clear()
     sender.join(5)
     assert sent == [[1]]
+
+
+class Nodes:
+    """Answers for items, of which those in ``away`` are at a node that does not."""
+
+    def __init__(self, *away: int) -> None:
+        self.away = set(away)
+        self.sent: list[list[int]] = []
+        self.settled: list[int] = []
+
+    def send(self, items: Sequence[int]) -> ItemsReply:
+        self.sent.append(list(items))
+        return ItemsReply(tuple("away" if i in self.away else "ok" for i in items))
+
+    def box(self) -> Outbox[int]:
+        return Outbox("t", self.send, lambda item, _: self.settled.append(item), linger=0)
+
+
+def test_items_whose_node_is_away_wait_while_others_pass_and_keep_their_order() -> None:
+    nodes = Nodes(2, 4, 5)
+    box = nodes.box()
+    running = gevent.spawn(box.run)
+    for i in range(6):
+        box.put(i)
+    assert box.join(5) is False, "some are parked"
+    assert nodes.settled == [0, 1, 3]
+    box.put(6)
+    until(lambda: [2, 4, 5] in nodes.sent)
+    assert not box.join(0)
+    until(lambda: 6 in nodes.settled)
+    nodes.away = {4}
+    until(lambda: {2, 5} <= set(nodes.settled))
+    nodes.away.clear()
+    assert box.join(5, parked_seconds=5)
+    assert nodes.settled == [0, 1, 3, 6, 2, 5, 4]
+    running.kill()
+
+
+def test_what_is_parked_is_tried_in_small_part_until_its_node_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outbox_module, "BATCH", 2)
+    nodes = Nodes(*range(7))
+    box = nodes.box()
+    running = gevent.spawn(box.run)
+    for i in range(7):
+        box.put(i)
+    until(lambda: nodes.sent.count([0, 1]) > 3)
+    assert [0, 1] in nodes.sent[4:], "a batch of them is asked about"
+    assert nodes.sent.count([2, 3]) == 1, "and no more"
+    nodes.away.clear()
+    assert box.join(5, parked_seconds=5)
+    assert nodes.settled == list(range(7))
+    running.kill()
+
+
+def until(condition: Callable[[], object]) -> None:
+    with gevent.Timeout(5):
+        while not condition():
+            gevent.sleep(0.001)
 
 
 def test_recent_urls_are_forgotten_by_generations() -> None:

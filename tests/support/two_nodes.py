@@ -1,0 +1,84 @@
+"""A frontier on two Redis servers, of which one is killed, frozen or emptied."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from pathlib import Path
+from types import TracebackType
+
+from broker.frontier import Frontier
+from broker.frontier.node import Node
+from store import open_store
+from tests.support.redis_server import RedisServer
+
+TIMEOUT_SECONDS = 0.3
+"""What a frozen node costs in a test."""
+
+
+class TwoNodes:
+    """Two servers, a store, and the frontiers that were opened on them; a context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        self.servers = [RedisServer(folder / f"redis{n}").start() for n in range(2)]
+        self.store = open_store(f"sqlite:///{folder / 'c.sqlite'}")
+        self._opened: list[Frontier] = []
+
+    def __enter__(self) -> TwoNodes:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for frontier in self._opened:
+            frontier.stop()
+        self.store.close()
+        for server in self.servers:
+            if server.process is not None and server.process.poll() is None:
+                server.process.send_signal(signal.SIGCONT)
+            server.stop()
+
+    def open(self, *, create: bool = True, start: bool = True) -> Frontier:
+        """A broker's frontier, or a worker's, that waits for no frozen node for long."""
+        made = Frontier(
+            [server.url for server in self.servers], self.store, partitions=8,
+            lease_seconds=30, request_seconds=5, create=create,
+        )  # fmt: skip
+        for node in made.nodes:
+            node._timeout = TIMEOUT_SECONDS
+            node.close()  # connections with the other time-out
+        self._opened.append(made)
+        if start:
+            made.start()
+        return made
+
+    def server_of(self, node: Node) -> RedisServer:
+        return next(server for server in self.servers if server.url == node.address)
+
+    def freeze(self, node: Node) -> None:
+        self._signal(node, signal.SIGSTOP)
+
+    def thaw(self, node: Node) -> None:
+        self._signal(node, signal.SIGCONT)
+
+    def _signal(self, node: Node, number: int) -> None:
+        process = self.server_of(node).process
+        assert process is not None
+        process.send_signal(number)
+
+    def empty(self, node: Node) -> None:
+        """Start the killed server of a node again, with nothing in it."""
+        server = self.server_of(node)
+        shutil.rmtree(server.folder)
+        server.start()
+
+
+def hosts_on(frontier: Frontier, node: Node, count: int, name: str = "h") -> list[str]:
+    """Names of hosts whose partition is on a node."""
+    on = set(frontier.partitions_on(node))
+    names = (f"{name}{i}.example{i}.org" for i in range(1000))
+    found = [host for host in names if frontier.partition_of(host) in on]
+    return found[:count]
