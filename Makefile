@@ -5,7 +5,7 @@ SEED ?=
 export PYTHON3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev packages crawl cluster cluster-stop test test-cluster lint docs clean
+.PHONY: help setup setup-dev packages crawl cluster cluster-stop test test-weights test-cluster lint docs clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 14
@@ -28,9 +28,12 @@ cluster: setup  ## Start two masters and three replicas of MariaDB in data/clust
 cluster-stop: setup  ## Stop them; their data stays
 	@./greencrawl store local --stop
 
-test: setup-dev packages  ## Run all tests; ARGS="…" goes to pytest
+test: setup-dev packages  ## Run all tests, side by side; ARGS="…" goes to one plain pytest
 	@sh .ci/setup requirements-dev.txt  # the compiler may be new
-	@$(PYTHON) -m pytest $(ARGS)
+	@$(PYTHON) -m $(if $(ARGS),pytest $(ARGS),tests.support.lanes)
+
+test-weights: setup-dev packages  ## Run all tests and note how long each file takes
+	@$(PYTHON) -m tests.support.lanes --weigh
 
 test-cluster: setup-dev packages  ## Tests on five servers only; ARGS="…" goes to pytest
 	@$(PYTHON) -m pytest tests/cluster $(ARGS)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import psutil
 
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 from tests.support.system import wait_until
 
 CONFIGURATION = """

@@ -21,7 +21,8 @@ from bench.report import Report
 from bench.show_site import MISSING, SITE, START, install_site
 from tests.support import oracle
 from tests.support.archive import Archive, check
-from tests.support.redis_server import RedisServer, free_port
+from tests.support.ports import free_port
+from tests.support.redis_server import RedisServer
 from tests.support.system import ROOT, System, wait_until
 from tests.support.walk import Fetch, http_fetch, walk
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 import psutil
 
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 from tests.support.system import ROOT, wait_until
 from worker.schedule import LATENCY_FACTOR
 

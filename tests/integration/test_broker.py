@@ -44,7 +44,8 @@ from schema.records import (
 )
 from store import open_store
 from tests.support.broker_process import BrokerProcess
-from tests.support.redis_server import RedisServer, free_port
+from tests.support.ports import free_port
+from tests.support.redis_server import RedisServer
 from tests.support.system import wait_until
 
 

@@ -23,7 +23,7 @@ from cli.datafolder import running
 from cli.main import main
 from cli.site_server import Site, serve
 from schema.clock import monotonic
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 SLOW = ("--delay", "0.1", "--processes", "1")

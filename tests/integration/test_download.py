@@ -19,6 +19,7 @@ from gevent import socket
 from schema.clock import monotonic
 from schema.errors import InvalidUrl
 from schema.records import Failure, FailureKind, Fetched
+from tests.support.ports import free_port
 from tests.support.raw_server import RawServer, answer, send, send_late, send_then_stall
 from worker.addresses import Lookup
 from worker.download import Downloader, LeaseExpired
@@ -469,10 +470,7 @@ def test_port_of_another_protocol_is_refused(downloader: Downloader, port: int) 
 
 
 def test_refused_connection_is_told_with_its_address(downloader: Downloader) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    failure = fail(downloader, f"http://127.0.0.1:{port}/")
+    failure = fail(downloader, f"http://127.0.0.1:{free_port()}/")
     assert (failure.kind, failure.requests) == (FailureKind.REFUSED, 0)
     assert "127.0.0.1" in failure.detail
 

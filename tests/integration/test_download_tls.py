@@ -41,7 +41,7 @@ def trusting(certificates: Path) -> Iterator[Downloader]:
     """A downloader that trusts the certificate, and resolves every name to 127.0.0.1."""
     context = ssl.create_default_context(cafile=str(certificates / "cert.pem"))
     made = Downloader(
-        LOOPBACK, 5, connect_seconds=1, resolver=lambda name: ["127.0.0.1"], tls=context
+        LOOPBACK, 60, connect_seconds=5, resolver=lambda name: ["127.0.0.1"], tls=context
     )
     yield made
     made.close()
@@ -125,9 +125,11 @@ def test_answer_that_stalls_inside_tls_is_a_timeout(
     assert (found.kind, found.code) == (FailureKind.TIMEOUT, 200)
 
 
-def test_server_without_tls_is_a_tls_failure(trusting: Downloader) -> None:
+def test_server_without_tls_is_a_tls_failure() -> None:
+    downloader = Downloader(LOOPBACK, 5, connect_seconds=1)
     with RawServer(lambda sock: None) as server:
-        found = fetch(trusting, f"https://site.example:{server.port}/")
+        found = fetch(downloader, f"https://127.0.0.1:{server.port}/")
+    downloader.close()
     assert isinstance(found, Failure)
     assert found.kind in (FailureKind.TLS, FailureKind.RESET, FailureKind.CONNECT_TIMEOUT)
     assert found.requests == 0

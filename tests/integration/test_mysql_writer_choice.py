@@ -8,9 +8,9 @@ import pytest
 
 from schema.errors import InvalidConfig, Unavailable
 from store.mysql.cluster import Cluster
-from store.mysql.local import free_ports
 from store.mysql.topology import Server, Topology
 from tests.support.mysql_database import rows_of, server, topology
+from tests.support.ports import free_ports
 
 __all__ = ["server", "topology"]  # fixtures
 

@@ -27,7 +27,7 @@ from store.mysql.store import MysqlStore
 from store.mysql.topology import Server, Topology, parse
 from store.warc.files import WarcFiles
 from tests.support.mysql_database import rows_of, server, topology
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 from tests.support.store_content import month
 from tests.support.store_contract import Opener, StoreContract, crawl, store
 from tests.support.store_records import attempt, beyond, final, links, page

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from broker.client import BrokerClient
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 20.0

@@ -123,11 +123,15 @@ BROKER_POINTS = (
 
 
 def kill_brokers(rig: Rig) -> None:
-    """kill -9 twice at any moment, and at each of :data:`BROKER_POINTS`."""
+    """kill -9 twice at any moment, and at each of :data:`BROKER_POINTS`.
+
+    Early in the crawl: after a restart all hosts are leased at once, and their leases may end at
+    once, too; a blow that falls then is repeated, for which there must be pages left.
+    """
     died, left = "", ["", *BROKER_POINTS]
     while True:
         if not died:
-            rig.until_at_stake(2, after=0.1 * (5 - len(left)))
+            rig.until_at_stake(2, after=0.04 * (5 - len(left)))
         rig.system.kill("broker")
         with rig.blow(f"kill -9 the broker at {died or 'any moment'}"):
             if died and rig.must_repeat():
@@ -138,7 +142,7 @@ def kill_brokers(rig: Rig) -> None:
             return
         if point:
             assert rig.system.broker is not None
-            rig.die(psutil.Process(rig.system.broker.pid), after=0.1 * (5 - len(left)))
+            rig.die(psutil.Process(rig.system.broker.pid), after=0.04 * (5 - len(left)))
         died = point
 
 
@@ -173,6 +177,7 @@ KILL_BROKERS = Fault(
     rows=(3,),
     web=WebSpec(hosts=250, pages=10_000),
     seeds=250,
+    after=0.04,
     delay=0.1,
     settings={**LONG_LEASE, "greenlets": "100"},
     check=_well_before_the_lease_ends,

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 from tests.support.faketime import library
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 from tests.support.system import wait_until
 
 USERNAME = "reader"

@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 
 from store.mysql.local import DATABASE as DATABASE
-from store.mysql.local import PLAIN, LocalCluster, LocalServer, free_ports, template
+from store.mysql.local import PLAIN, LocalCluster, LocalServer, template
+from tests.support.ports import free_port
 
 USER, PASSWORD = "greencrawl", "geheim"
 
@@ -25,7 +26,7 @@ class MariaDb(LocalServer):
             name: value or "ON"
             for name, _, value in (one.removeprefix("--").partition("=") for one in options)
         }
-        super().__init__(folder, free_ports(1)[0], {**PLAIN, **given})
+        super().__init__(folder, free_port(), {**PLAIN, **given})
 
     @property
     def url(self) -> str:

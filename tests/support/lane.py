@@ -1,0 +1,119 @@
+"""A pytest plugin for one of several processes that share the tests (:mod:`tests.support.lanes`).
+
+The process collects all tests. Then it claims one file after the other, the longest first, and
+runs those that it got. What happens is told to the runner, a line of JSON for each event.
+
+Nothing heavy is imported: tests/conftest.py has yet to let gevent patch what is imported later.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+FOLDER, EVENTS, TURN = "TESTS_FOLDER", "TESTS_EVENTS", "TESTS_TURN"
+"""Names of variables: the folder of claims; the descriptor that events are written to; the one
+that tells one of the processes, by its end, that all others are done."""
+WEIGHTS = Path("tests/weights.json")
+"""Seconds that each file takes; of the checkout."""
+QUIET = "quiet"
+"""The marker of tests that run when no other does, with the reason."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "quiet(reason): runs after all others, beside none")
+    if FOLDER in os.environ:
+        config.pluginmanager.register(Lane(config))
+
+
+def group_of(item: pytest.Item) -> str:
+    """What is claimed as one: a file of tests, its quiet ones apart."""
+    file = item.nodeid.partition("::")[0]
+    return f"{file} ({QUIET})" if item.get_closest_marker(QUIET) else file
+
+
+def by_weight(groups: list[str], weights: dict[str, float]) -> list[str]:
+    """The longest first, so that all processes end at about the same time. What nobody weighed
+    yet comes in the middle: after those above the mean."""
+    mean = sum(weights.values()) / max(len(weights), 1)
+    return sorted(groups, key=lambda group: -weights.get(group, mean))
+
+
+class Lane:
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        # Of this process alone: what the tests start shall not claim, tell or wait.
+        self._folder = Path(os.environ.pop(FOLDER))
+        self._events = int(os.environ.pop(EVENTS))
+        self._turn = int(os.environ.pop(TURN, "-1"))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        self._tell(collected=[item.nodeid for item in session.items])
+        if session.testsfailed:
+            return None  # pytest says so, and stops
+        groups: dict[str, list[pytest.Item]] = {}
+        for item in session.items:
+            groups.setdefault(group_of(item), []).append(item)
+        for group in self._claimed(list(groups)):
+            self._tell(file=group)
+            items = groups[group]
+            for item, following in zip(items, [*items[1:], None], strict=True):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            self._tell(done=group)
+        return True
+
+    def _claimed(self, groups: list[str]) -> Iterator[str]:
+        weights = self._config.rootpath / WEIGHTS
+        known = json.loads(weights.read_text()) if weights.exists() else {}
+        ordered = by_weight(groups, known)
+        quiet = [group for group in ordered if group.endswith(f" ({QUIET})")]
+        yield from (group for group in ordered if group not in quiet and self._claim(group))
+        if quiet and self._turn >= 0:
+            self._tell(waits=True)
+            os.read(self._turn, 1)
+            yield from quiet
+
+    def _claim(self, group: str) -> bool:
+        try:
+            (self._folder / group.replace("/", "%")).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._tell(began=nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        category = self._config.hook.pytest_report_teststatus(report=report, config=self._config)[0]
+        self._tell(test=report.nodeid, when=report.when, seconds=report.duration, category=category)
+        if report.failed:
+            self._tell_failure(report)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._tell(ended=nodeid)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._tell_failure(report)
+
+    def _tell_failure(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        output = [f"-- {name}\n{text.rstrip()}" for name, text in report.sections if text]
+        self._tell(
+            failed=report.nodeid,
+            when=getattr(report, "when", "collect"),
+            text="\n".join([report.longreprtext, *output]),
+        )
+
+    def _tell(self, **event: object) -> None:
+        """Raises pytest.exit's exception when the runner has gone."""
+        content = json.dumps(event).encode() + b"\n"
+        try:
+            while content:
+                content = content[os.write(self._events, content) :]
+        except BrokenPipeError:
+            pytest.exit("the runner has gone", 2)

@@ -1,0 +1,254 @@
+"""Run all tests in several pytest processes at once: ``python -m tests.support.lanes``.
+
+Most tests wait – for a lease to end, a server to start – more than they compute. So more processes
+than cores share the files: each claims the next one when it is done with the last
+(:mod:`tests.support.lane`). Tests of one file stay together and in order. Those marked ``quiet``
+run when all others are done.
+
+It exits with 1 if a test failed, or ran in no process, or in two, or if a process came to grief.
+``--weigh`` writes how long each file took to tests/weights.json: by that they are ordered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.lane import EVENTS, FOLDER, TURN, WEIGHTS
+
+ROOT = Path(__file__).resolve().parents[2]
+SLOWEST = 15
+GRACE_SECONDS = 60.0
+"""For processes that are told to stop: they end the servers that they started."""
+
+
+@dataclass
+class Process:
+    """One of the lanes."""
+
+    number: int
+    popen: subprocess.Popen[bytes]
+    events: int
+    log: Path
+    partial: bytes = b""
+    collected: list[str] = field(default_factory=list)
+    group: str = ""
+    test: str = ""
+    """What runs now."""
+    groups: int = 0
+    seconds: float = 0.0
+    waits: bool = False
+    ended: bool = False
+
+
+class Lanes:
+    """Runs the tests of the checkout in ``folder`` and prints what came of it."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self.folder = folder
+        self.count = count
+        self.weights: Counter[str] = Counter()
+        """Seconds of each file."""
+        self._processes: list[Process] = []
+        self._categories: Counter[str] = Counter()
+        self._ran: Counter[str] = Counter()
+        self._seconds: Counter[str] = Counter()
+        """Of each test, its set-up and tear-down too."""
+        self._failures: set[tuple[str, str]] = set()
+        self._turn = -1
+
+    def run(self) -> int:
+        """The exit code: 0, 1, or 2 when interrupted."""
+        began, interrupted = time.monotonic(), False
+        with tempfile.TemporaryDirectory(prefix="lanes-") as made:
+            turn, self._turn = os.pipe()
+            try:
+                for number in range(self.count):
+                    self._start(Path(made), number, turn)
+                self._listen()
+            except KeyboardInterrupt:
+                interrupted = True
+                self._stop()
+            finally:
+                os.close(turn)
+                os.close(self._turn)
+            wrong = self._wrong()
+            self._conclude(wrong, time.monotonic() - began)
+        return 2 if interrupted else int(bool(wrong or self._failures))
+
+    # -- processes
+
+    def _start(self, made: Path, number: int, turn: int) -> None:
+        ours, theirs = os.pipe()
+        claims, log = made / "claims", made / f"{number}.log"
+        claims.mkdir(exist_ok=True)
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        environment = {"PYTHONPATH": path, FOLDER: str(claims), EVENTS: str(theirs)}
+        if number == 0:
+            environment[TURN] = str(turn)
+        with log.open("wb") as output:
+            popen = subprocess.Popen(
+                [sys.executable, "-m", "pytest", "-p", "tests.support.lane"],
+                cwd=self.folder,
+                env=os.environ | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=[theirs, turn],
+                process_group=0,  # Ctrl-C comes to it once, from us
+            )
+        os.close(theirs)
+        self._processes.append(Process(number, popen, ours, log))
+
+    def _listen(self, seconds: float | None = None) -> None:
+        """Until all have ended, at most so long."""
+        limit = None if seconds is None else time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            for process in self._processes:
+                if not process.ended:
+                    selector.register(process.events, selectors.EVENT_READ, process)
+            while selector.get_map():
+                left = None if limit is None else limit - time.monotonic()
+                if left is not None and left <= 0:
+                    return
+                for key, _ in selector.select(left):
+                    if not self._read(key.data):
+                        selector.unregister(key.fd)
+                        os.close(key.fd)
+                self._give_turn()
+
+    def _read(self, process: Process) -> bool:
+        """False at the end of its events: it has ended, or is about to."""
+        content = os.read(process.events, 1 << 16)
+        *lines, process.partial = (process.partial + content).split(b"\n")
+        for line in lines:
+            self._note(process, json.loads(line))
+        if not content:
+            process.popen.wait()
+            process.ended = True
+        return bool(content)
+
+    def _give_turn(self) -> None:
+        first, *others = self._processes
+        if first.waits and all(process.ended for process in others):
+            first.waits = False
+            os.write(self._turn, b"1")
+
+    def _stop(self) -> None:
+        """Let all end what they started; kill those that do not come to an end."""
+        for process in self._processes:
+            if not process.ended:
+                _say(f"stopped in {process.test or process.group or 'its collection'}")
+                process.popen.send_signal(signal.SIGINT)
+        try:
+            self._listen(GRACE_SECONDS)
+        finally:
+            for process in self._processes:
+                if not process.ended:
+                    process.popen.kill()
+                    process.popen.wait()
+
+    # -- what they tell
+
+    def _note(self, process: Process, event: dict[str, Any]) -> None:
+        match event:
+            case {"collected": tests}:
+                process.collected = tests
+            case {"file": group}:
+                process.group = group
+                process.groups += 1
+            case {"began": test}:
+                process.test = test
+            case {"test": test, "seconds": seconds, "category": category}:
+                self._seconds[test] += seconds
+                self.weights[process.group] += seconds
+                process.seconds += seconds
+                if category:
+                    self._categories[category] += 1
+            case {"failed": test, "when": when, "text": text}:
+                if (test, when) not in self._failures:
+                    self._failures.add((test, when))
+                    _say(f"\n== FAILED {test} ({when})\n{text}\n")
+            case {"ended": test}:
+                process.test = ""
+                self._ran[test] += 1
+            case {"done": group}:
+                process.group = ""
+                _say(f"{self.weights[group]:7.1f} s  {group}")
+            case {"waits": _}:
+                process.waits = True
+
+    def _wrong(self) -> list[str]:
+        """What makes the run worth nothing, be every test passed."""
+        wrong = []
+        for process in self._processes:
+            code = process.popen.returncode
+            if code not in (0, int(pytest.ExitCode.TESTS_FAILED)):
+                end = "\n".join(process.log.read_text(errors="replace").splitlines()[-30:])
+                at = process.test or process.group
+                wrong.append(f"process {process.number} ended with {code} {at}\n{end}")
+        first, *others = (process.collected for process in self._processes)
+        if any(other != first for other in others):
+            wrong.append("the processes collected different tests")
+        wrong += _list("ran nowhere", [test for test in first if not self._ran[test]])
+        wrong += _list("ran twice", [test for test in self._ran if self._ran[test] > 1])
+        return wrong
+
+    def _conclude(self, wrong: list[str], seconds: float) -> None:
+        _say("\nslowest tests, in seconds:")
+        for test, took in self._seconds.most_common(SLOWEST):
+            _say(f"{took:7.1f}  {test}")
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+        busy = ", ".join(f"{one.seconds:.0f} s in {one.groups} files" for one in self._processes)
+        _say(f"\nprocesses: {busy}; {spent.ru_utime + spent.ru_stime:.0f} s of CPU")
+        for test, when in sorted(self._failures):
+            _say(f"FAILED {test} ({when})")
+        for what in wrong:
+            _say(f"WRONG {what}")
+        counts = ", ".join(f"{count} {name}" for name, count in sorted(self._categories.items()))
+        _say(f"{counts or 'no tests'} in {seconds:.0f} s")
+
+
+def _list(what: str, tests: list[str]) -> list[str]:
+    return [f"{len(tests)} {what}: {' '.join(tests[:5])}"] if tests else []
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--lanes", type=int, default=cores + 1, help="processes (%(default)d)")
+    parser.add_argument("--weigh", action="store_true", help=f"write {WEIGHTS}")
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, _interrupt)
+    lanes = Lanes(Path.cwd(), given.lanes)
+    code = lanes.run()
+    if given.weigh and code == 0:
+        weights = {group: round(took, 1) for group, took in sorted(lanes.weights.items())}
+        WEIGHTS.write_text(json.dumps(weights, indent=1) + "\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

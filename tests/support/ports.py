@@ -1,0 +1,50 @@
+"""Ports of loopback for the servers of tests, also where several test processes run at once."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections import deque
+from contextlib import suppress
+
+from schema.errors import Unavailable
+
+PORTS = range(10_000, 32_000)
+"""Below the ports that outgoing connections are given: one that is free now stays free."""
+KEPT = 100
+
+_tokens: deque[socket.socket] = deque()
+"""Of the last ports given out: UDP sockets of the same number, which nothing else uses. Another
+test process passes over such a port although its server does not listen yet, or is down just now.
+"""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on and that no other test process holds, all different."""
+    found: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        if token := _token(port):
+            found.append(port)
+            _tokens.append(token)
+        if len(found) == count:
+            break
+    else:
+        raise Unavailable("no free ports on loopback")
+    while len(_tokens) > KEPT:
+        _tokens.popleft().close()
+    return found
+
+
+def free_port() -> int:
+    return free_ports(1)[0]
+
+
+def _token(port: int) -> socket.socket | None:
+    """None if the port is somebody's."""
+    token = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with socket.socket() as probe, suppress(OSError):
+        token.bind(("127.0.0.1", port))
+        probe.bind(("127.0.0.1", port))
+        return token
+    token.close()
+    return None
