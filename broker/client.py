@@ -17,6 +17,8 @@ from geventhttpclient.response import HTTPParseError, HTTPSocketPoolResponse
 
 from broker.messages import (
     DeadReply,
+    HookCounts,
+    HooksReply,
     PageReply,
     PagesReply,
     RepairReply,
@@ -165,6 +167,18 @@ class BrokerClient:
     def dead(self, crawl: str, limit: int = 100, after: str = "") -> DeadReply:
         path = "/v1/dead" + _query(crawl=crawl, limit=limit, after=after)
         return self._call("GET", path, None, DeadReply)
+
+    def hooks(self, crawl: str) -> HookCounts:
+        """Failures of the crawl's hook by function and message."""
+        path = f"/v1/crawls/{quote(crawl, safe='')}/hooks"
+        return self._call("GET", path, None, HookCounts)
+
+    def hook_failures(
+        self, crawl: str, function: str, message: str, *, limit: int = 100, after: str = ""
+    ) -> HooksReply:
+        """Pages on which a function failed with a message."""
+        query = _query(crawl=crawl, function=function, message=message, limit=limit, after=after)
+        return self._call("GET", "/v1/hooks" + query, None, HooksReply)
 
     def pages(
         self,

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct, field
 
 from schema.fields import Url
 from schema.moments import SINCE, STATUS
-from schema.records import CrawlName, Final, NodeRepair
+from schema.records import CrawlName, Final, HookCount, HookFailure, NodeRepair
 
 T = TypeVar("T")
 
@@ -109,6 +109,19 @@ class PageReply(ListedPage, frozen=True, kw_only=True):
     versions: tuple[PageVersion, ...] = ()
 
 
+class HookCounts(Struct, frozen=True):
+    """Failures of a crawl's hook by function and message, the commonest first."""
+
+    counts: tuple[HookCount, ...]
+
+
+class HooksReply(Struct, frozen=True):
+    """Pages on which a function of a crawl's hook failed; ``next`` is "" on the last page."""
+
+    items: tuple[HookFailure, ...]
+    next: str = ""
+
+
 class RequeueRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/dead/requeue``: the crawl whose dead letters are tried again."""
 
@@ -174,6 +187,16 @@ class DeadQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     crawl: CrawlName
     limit: Annotated[int, Meta(ge=1, le=1000, description="Dead letters a page")] = 100
+    after: Cursor = ""
+
+
+class HooksQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the list of pages on which a function of a crawl's hook failed."""
+
+    crawl: CrawlName
+    function: Annotated[str, Meta(max_length=64, description="on_page, links or request")]
+    message: Annotated[str, Meta(max_length=1000, description="As it is counted")]
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Pages an answer, at most")] = 100
     after: Cursor = ""
 
 

@@ -83,8 +83,15 @@ class _FrontierCollector(Collector):
             )
             for field in CRAWL_FIELDS
         }
+        hooks = GaugeMetricFamily(
+            "greencrawl_crawl_hook_failures",
+            "Pages on which a function of the crawl's hook failed, by what it said",
+            labels=["crawl", "function", "message"],
+        )
         for crawl in self._service.store.crawls():
-            stats = self._service.frontier.stats(crawl)
+            stats = self._service.stats(crawl)
             for field, family in families.items():
                 family.add_metric([crawl.name], float(getattr(stats, field)))
-        return list(families.values())
+            for one in stats.hooks:
+                hooks.add_metric([crawl.name, one.function, one.message], float(one.pages))
+        return [*families.values(), hooks]

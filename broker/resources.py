@@ -21,6 +21,9 @@ from broker.messages import (
     DeadQuery,
     DeadReply,
     Health,
+    HookCounts,
+    HooksQuery,
+    HooksReply,
     PageReply,
     PagesQuery,
     PagesReply,
@@ -258,6 +261,23 @@ def list_dead(service: Service, query: DeadQuery) -> DeadReply:
     )
 
 
+def count_hook_failures(service: Service, crawl: str) -> HookCounts:
+    """On how many pages which function of the crawl's hook failed with which message."""
+    found = service.store.crawl(crawl)
+    return HookCounts(tuple(service.store.hook_counts(found.id)))
+
+
+def list_hook_failures(service: Service, query: HooksQuery) -> HooksReply:
+    """Pages on which a function of a crawl's hook failed with a message. Some at a time."""
+    crawl = service.store.crawl(query.crawl)
+    with _cursor():
+        found = service.store.hook_failures(
+            crawl.id, query.function, query.message, after=query.after, limit=query.limit
+        )
+    full = len(found) == query.limit
+    return HooksReply(tuple(failure for _, failure in found), next=found[-1][0] if full else "")
+
+
 def list_pages(service: Service, query: PagesQuery) -> PagesReply:
     """Stored pages of a crawl, in the order of storing. Some at a time.
 
@@ -354,7 +374,7 @@ def get_stats(service: Service, query: StatsQuery) -> Stats:
     """Counters of one crawl or of all, and the slowest hosts. Counters only: nothing is scanned."""
     store = service.store
     crawls = store.crawls() if query.crawl is None else [store.crawl(query.crawl)]
-    counters = tuple(service.frontier.stats(crawl) for crawl in crawls)
+    counters = tuple(map(service.stats, crawls))
     return Stats(counters, slowest=tuple(service.frontier.slowest()))
 
 
@@ -433,6 +453,16 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(method="GET", path="/v1/hosts/{host}", role=Role.ANY, run=get_host),
     Operation(method="PATCH", path="/v1/hosts/{host}", role=Role.ADMIN, run=patch_host),
     Operation(method="GET", path="/v1/dead", role=Role.ANY, run=list_dead),
+    Operation(
+        method="GET", path="/v1/crawls/{crawl}/hooks", role=Role.ADMIN, run=count_hook_failures
+    ),
+    Operation(
+        method="GET",
+        path="/v1/hooks",
+        role=Role.ADMIN,
+        run=list_hook_failures,
+        problems=(_TOO_LONG,),
+    ),
     Operation(
         method="GET", path="/v1/pages", role=Role.ADMIN, run=list_pages, problems=(_TOO_LONG,)
     ),

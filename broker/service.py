@@ -11,6 +11,7 @@ from typing import Protocol
 import gevent
 import greenlet
 from gevent.event import Event
+from msgspec.structs import replace
 
 from broker.frontier.duties import Duties
 from broker.frontier.frontier import Admitted, Room
@@ -147,6 +148,13 @@ class Service:
         """End every waiting lease with Unavailable, so that its worker asks another broker."""
         for poll in list(self._polls):
             gevent.kill(poll, Unavailable("this broker is stopping"))
+
+    def stats(self, crawl: Crawl) -> CrawlStats:
+        """Its counters, and what became of its hook. Raises Unavailable."""
+        found = self.frontier.stats(crawl)
+        if not crawl.options.hook:
+            return found
+        return replace(found, hooks=tuple(self.store.hook_counts(crawl.id)))
 
     def purge(self, crawl: Crawl, host: str = "") -> Purge:
         """Have the crawl, or what waits of a host in it, deleted in the background. Idempotent.

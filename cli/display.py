@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from schema.clock import Clock, monotonic
-from schema.records import CrawlStats, HostState
+from schema.records import CrawlStats, HookCount, HostState
 
 PLAIN_SECONDS = 5.0
 """Between two lines where there is no terminal."""
@@ -21,6 +21,7 @@ RATE_SECONDS = 10.0
 """Pages a second are a mean over this long."""
 
 SLOWEST = 3
+HOOKS = 3
 
 
 class Rate:
@@ -67,6 +68,16 @@ def failures_text(failures: dict[str, int]) -> str:
     return ", ".join(f"{kind} {count:,}" for kind, count in common if count) or "none"
 
 
+def hooks_text(hooks: Sequence[HookCount]) -> str:
+    """``on_page on 3 pages (KeyError: 'price'), …``, the commonest first; "" for none."""
+    shown = [
+        f"{one.function} on {one.pages:,} page{'s' * (one.pages != 1)} ({printable(one.message)})"
+        for one in hooks[:HOOKS]
+    ]
+    more = [f"{len(hooks) - HOOKS:,} other messages"] if len(hooks) > HOOKS else []
+    return ", ".join(shown + more)
+
+
 def slowest_text(hosts: Sequence[HostState]) -> str:
     """``example.org 1.20 s, …``, hosts without a measured latency left out."""
     shown = [f"{host.host} {host.latency:.2f} s" for host in hosts if host.latency > 0]
@@ -75,11 +86,12 @@ def slowest_text(hosts: Sequence[HostState]) -> str:
 
 def line(stats: CrawlStats, rate: float, seconds: float) -> str:
     """The plain line: everything that the panel shows but the slowest hosts."""
+    hooks = f"; hook failed: {hooks_text(stats.hooks)}" if stats.hooks else ""
     return (
         f"{duration(seconds)}  {stats.stored:,} pages stored, "
         f"{stats.waiting + stats.overflow:,} waiting, {stats.leased:,} in flight, "
         f"{stats.later:,} to retry, {rate:.1f} pages/s, "
-        f"{size(stats.bytes)}, failures: {failures_text(stats.failures)}"
+        f"{size(stats.bytes)}, failures: {failures_text(stats.failures)}{hooks}"
     )
 
 
@@ -101,6 +113,8 @@ def panel(
         Text(f"failures: {failures_text(stats.failures)}"),
         Text(f"slowest hosts: {slowest_text(slowest)}"),
     ]
+    if stats.hooks:
+        rows.append(Text(f"hook failed: {hooks_text(stats.hooks)}", style="yellow"))
     if note:
         rows.append(Text(note, style="yellow"))
     return Group(*rows)

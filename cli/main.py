@@ -12,6 +12,7 @@ from cli.crawl import crawl
 from cli.dead import dead
 from cli.explain import explain
 from cli.export import export
+from cli.hooks import hooks
 from cli.login import login
 from cli.migrate import migrate
 from cli.operate import delete, pause, purge, resume
@@ -37,7 +38,7 @@ def greencrawl() -> None:
 
 
 _COMMANDS = (
-    crawl, up, seed, status, pages, page, explain, dead, login, pause, resume, purge, delete,
+    crawl, up, seed, status, pages, page, explain, dead, hooks, login, pause, resume, purge, delete,
     repair, export, migrate, store,
 )  # fmt: skip
 for _command in _COMMANDS:

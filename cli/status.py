@@ -13,7 +13,7 @@ from rich.text import Text
 
 from broker.client import BrokerClient
 from cli import choose, reach
-from cli.display import failures_text, size, slowest_text
+from cli.display import failures_text, hooks_text, size, slowest_text
 from cli.stopping import on_signals
 from schema.records import Crawl, CrawlStats, Stats
 from schema.settings import Settings
@@ -78,7 +78,14 @@ def table(stats: Stats) -> RenderableType:
         numbers = [f"{count:,}" for count in counts]
         cells = (one.crawl, state, *numbers, size(one.bytes), failures_text(one.failures))
         rows.add_row(*map(Text, cells))
-    return Group(rows, Text(f"slowest hosts: {slowest_text(stats.slowest)}"))
+    hooks = [
+        Text(
+            f"{one.crawl}: hook failed: {hooks_text(one.hooks)}; see `greencrawl hooks {one.crawl}`"
+        )
+        for one in stats.crawls
+        if one.hooks
+    ]
+    return Group(rows, Text(f"slowest hosts: {slowest_text(stats.slowest)}"), *hooks)
 
 
 def _watch(broker: BrokerClient, crawl: str | None) -> None:
@@ -109,4 +116,5 @@ def _of_store(store: Store, crawl: Crawl) -> CrawlStats:
         dead=counts["dead"],
         bytes=counts["bytes"],
         failures=final,
+        hooks=tuple(store.hook_counts(crawl.id)),
     )

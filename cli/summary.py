@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cli.display import duration, failures_text, size
+from cli.display import duration, failures_text, hooks_text, size
 from schema.errors import GreencrawlError
-from schema.records import Crawl, CrawlStats, HostState
+from schema.records import Crawl, CrawlStats, HookCount, HostState
 from store.base import Store
 
 
@@ -30,6 +30,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     ``failures`` counts outcomes by kind; ``gone`` are URLs that do not exist (404, 410), ``dead``
     those given up after their tries, ``excluded`` those kept out by rule (robots.txt).
+    ``hooks`` counts pages on which the crawl's hook failed, by function and message.
     ``hosts`` were asked for something; at a broker elsewhere, the most that had work at once.
     """
 
@@ -49,6 +50,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     slowest_hosts: tuple[HostTime, ...]
     store: str
     export: str
+    hooks: tuple[HookCount, ...] = ()
 
 
 SLOWEST = 5
@@ -80,6 +82,7 @@ def of_run(
         ),
         store="",
         export="",
+        hooks=stats.hooks,
     )
 
 
@@ -101,6 +104,7 @@ def with_store(summary: Summary, store: Store, url: str, export: str) -> Summary
         slowest_hosts=_slowest(store, crawl),
         store=url,
         export=export,
+        hooks=tuple(store.hook_counts(crawl.id)),
     )
 
 
@@ -131,6 +135,7 @@ def of_store(store: Store, crawl: Crawl, url: str, export: str) -> Summary:
         slowest_hosts=_slowest(store, crawl),
         store=url,
         export=export,
+        hooks=tuple(store.hook_counts(crawl.id)),
     )
 
 
@@ -166,6 +171,8 @@ def show(summary: Summary, console: Console) -> None:
     ]
     if summary.waiting:
         rows.insert(3, ("still to do", f"{summary.waiting:,} URLs"))
+    if summary.hooks:
+        rows.append(("hook failed", hooks_text(summary.hooks)))
     if summary.store:
         rows.append(("content", summary.store))
     if summary.export:

@@ -503,6 +503,7 @@ class CrawlStats(Totals, frozen=True, kw_only=True):
     crawl: str
     state: CrawlState
     reason: str = ""
+    hooks: tuple[HookCount, ...] = ()
 
 
 class HostState(Struct, frozen=True, kw_only=True):
@@ -809,12 +810,52 @@ class PageFilter(Struct, frozen=True, kw_only=True):
     since_ms: int = 0
 
 
+class HookCount(Struct, frozen=True):
+    """Pages on which a function of the crawl's hook failed with the same ``message``."""
+
+    function: str
+    message: str
+    pages: int
+
+
+class HookFailure(Struct, frozen=True, kw_only=True):
+    """A page on which a function of the crawl's hook failed.
+
+    ``message`` is what does not change from page to page; the journal has all of it. ``at_ms`` is
+    when the page was fetched.
+    """
+
+    url: str
+    function: str
+    message: str
+    at_ms: int = 0
+
+
+HOOK_FUNCTIONS = ("on_page", "links", "request")
+
+
+class HookRun(Struct, frozen=True, kw_only=True):
+    """What came of ``functions`` of a crawl's hook on a page: those that failed, and the message.
+
+    It takes the place of what is known of them on that page, unless the page was fetched after
+    ``at_ms``.
+    """
+
+    crawl: int
+    fingerprint: int
+    url: str
+    at_ms: int
+    failures: dict[str, str] = field(default_factory=dict)
+    functions: tuple[str, ...] = HOOK_FUNCTIONS
+
+
 class Commit(Struct):
     """What one transaction of a worker writes: all of it or nothing."""
 
     pages: list[StoredPage] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     finals: list[Final] = field(default_factory=list)
+    hooks: list[HookRun] = field(default_factory=list)
 
 
 class SeedBatch(Struct, frozen=True, kw_only=True):

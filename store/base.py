@@ -20,6 +20,8 @@ from schema.records import (
     Duty,
     Final,
     FrontierIdentity,
+    HookCount,
+    HookFailure,
     Mark,
     Overflow,
     PageFilter,
@@ -244,8 +246,29 @@ class Store(Protocol):
         A page or final of the same (crawl, fingerprint) is replaced by a newer one, and left
         alone by an older (``fetched_ms``/``at_ms``); a page removes the URL's final state and the
         other way round a final never removes a page. An attempt is keyed by (crawl, fingerprint,
-        at_ms), so that writing it again changes nothing.
+        at_ms), so that writing it again changes nothing. What came of a hook is noted with the
+        page that it ran on (see ``HookRun``).
         """
+
+    # -- pages whose hook failed
+    def hook_counts(self, crawl: int) -> list[HookCount]:
+        """By function and message, the commonest first; some hundreds of them at most.
+
+        Pages with any other message are counted under ``other``.
+        """
+
+    def hook_failures(
+        self, crawl: int, function: str, message: str, *, after: str = "", limit: int = 100
+    ) -> list[tuple[str, HookFailure]]:
+        """(cursor, failure) of pages with this message, in an order that stays, after a cursor.
+
+        Raises ValueError for one that is no cursor.
+        """
+
+    def hook_pages(
+        self, crawl: int, functions: Sequence[str], *, after: int | None = None, limit: int = 100
+    ) -> list[int]:
+        """Fingerprints of pages on which one of ``functions`` failed, rising, after ``after``."""
 
     # -- blocks of hosts, written through
     def put_block(self, host: str, until_ms: int, reason: str) -> None:

@@ -20,7 +20,7 @@ from gevent.lock import BoundedSemaphore
 from schema import faults
 from schema.errors import DutyLost, GreencrawlError
 from schema.records import Attempt, Commit, Duty, Final, Stamp, StoredPage
-from store import contents, duties, log, overflow, rows
+from store import contents, duties, hooks, log, overflow, rows
 from store.batches import ROWS, marks, padded, parts, values
 from store.bodies import Bodies, Place
 from store.connection import Lane, transaction, translate
@@ -122,6 +122,8 @@ def write(
             connection.execute(_finals_sql(len(some)), [stamp, *chain.from_iterable(some)])
         for some in parts([r for w in works for r in w.attempts if r[0] in alive]):
             connection.execute(_attempts_sql(len(some)), list(chain.from_iterable(some)))
+        if runs := [run for w in works for run in w.hooks if run.crawl in alive]:
+            hooks.settle(connection, runs)
         overflow.settled(connection, (r[:2] for w in works for r in chain(w.pages, w.finals)))
         faults.point("store.before_commit")
     faults.point("store.after_commit")
@@ -166,7 +168,7 @@ class _Waiting:
     def __init__(self, work: Commit, duty: Duty | None) -> None:
         self.work = work
         self.duty = duty
-        self.size = len(work.pages) + len(work.attempts) + len(work.finals)
+        self.size = len(work.pages) + len(work.attempts) + len(work.finals) + len(work.hooks)
         self.rows: Prepared | None = None
         """Rows of pages have their bodies unless these go to files."""
         self.outcome: Stamp | BaseException | None = None

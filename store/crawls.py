@@ -14,9 +14,13 @@ from store.rows import Codec, Row
 
 PURGE_ROWS = {
     "pages": 200, "bodies": 200, "versions": 2000, "finals": 2000, "attempts": 2000,
-    "seed_batches": 20, "overflow": 2000,
+    "seed_batches": 20, "overflow": 2000, "hook_failures": 2000,
 }  # fmt: skip
 """Table → rows deleted in one step, so that a step holds the write lock for milliseconds."""
+_KEYS = {
+    "versions": "(crawl, fingerprint, fetched_ms)",
+    "hook_failures": "(crawl, fingerprint, function)",
+}
 
 _READ = (
     "SELECT id, name, state, options, roots, revision, created_ms, started_ms, finished_ms, reason "
@@ -125,7 +129,7 @@ def purge_step(db: sqlite3.Connection, crawl: int) -> int | None:
         if table == "bodies":
             removed = contents.purge(db, crawl, count)
         else:
-            key = "(crawl, fingerprint, fetched_ms)" if table == "versions" else "id"
+            key = _KEYS.get(table, "id")
             some = f"SELECT {key.strip('()')} FROM {table} WHERE crawl = ? LIMIT {count}"
             removed = db.execute(f"DELETE FROM {table} WHERE {key} IN ({some})", (crawl,)).rowcount
         if removed:

@@ -14,7 +14,7 @@ import msgspec
 import zstandard
 
 from schema import wire
-from schema.records import Admission, Attempt, Commit, Final, StoredPage
+from schema.records import Admission, Attempt, Commit, Final, HookRun, StoredPage
 from schema.urls import host_of
 from store.errors import Unstorable
 
@@ -41,7 +41,7 @@ ATTEMPT = (
 FINAL = "crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail"
 FINAL_READ = "id, crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail"
 
-_MIN, _MAX = -(2**63), 2**63 - 1
+LEAST, _MAX = -(2**63), 2**63 - 1
 _COMPRESS_TOGETHER = 8 * 1024 * 1024  # bytes of input whose compressed copies exist at one time
 
 
@@ -87,7 +87,7 @@ def json_text(value: Mapping[str, Any], url: str) -> str:
 
 def bounded(number: int) -> int:
     """``number`` cut to what a 64-bit column can hold."""
-    return number if _MIN <= number <= _MAX else min(max(number, _MIN), _MAX)
+    return number if LEAST <= number <= _MAX else min(max(number, LEAST), _MAX)
 
 
 def digest_of(content: bytes | int | str) -> bytes:
@@ -344,6 +344,7 @@ class Prepared(msgspec.Struct):
     pages: list[Row]
     attempts: list[Row]
     finals: list[Row]
+    hooks: list[HookRun] = msgspec.field(default_factory=list)
 
 
 def prepare(codec: Codec, work: Commit, *, bodies: bool = True, together: bool = False) -> Prepared:
@@ -353,10 +354,11 @@ def prepare(codec: Codec, work: Commit, *, bodies: bool = True, together: bool =
     """
     records: list[StoredPage | Attempt | Final] = [*work.pages, *work.attempts, *work.finals]
     for record in records:
-        if not _MIN <= record.fingerprint <= _MAX:
+        if not LEAST <= record.fingerprint <= _MAX:
             raise Unstorable(record.url, "a fingerprint is a signed 64-bit integer")
     return Prepared(
         pages=codec.page_rows(work.pages, bodies=bodies, together=together),
         attempts=[attempt_row(item) for item in work.attempts],
         finals=[final_row(item) for item in work.finals],
+        hooks=work.hooks,
     )

@@ -30,6 +30,8 @@ from schema.records import (
     Duty,
     Final,
     FrontierIdentity,
+    HookCount,
+    HookFailure,
     Mark,
     Overflow,
     PageFilter,
@@ -39,7 +41,7 @@ from schema.records import (
     StoredPage,
     Version,
 )
-from store import contents, crawls, duties, journal, listing, log, overflow, purges, rows
+from store import contents, crawls, duties, hooks, journal, listing, log, overflow, purges, rows
 from store.base import EVERY, MARGIN, NEVER, STEP_ROWS, Detail, Step
 from store.bodies import Bodies, Place
 from store.commits import Committer
@@ -401,6 +403,33 @@ class SqliteStore:
         Raises Unstorable for a record that no second try would store, naming its URL.
         """
         return self._commits.commit(work, self._duty)
+
+    # -- pages whose hook failed
+
+    def hook_counts(self, crawl: int) -> list[HookCount]:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(lambda db: hooks.counts(db, crawl))
+
+    def hook_failures(
+        self, crawl: int, function: str, message: str, *, after: str = "", limit: int = 100
+    ) -> list[tuple[str, HookFailure]]:
+        """See :class:`store.base.Store`."""
+        first = listing.beyond(after, rows.LEAST)
+        if first > listing.LAST:
+            return []
+        found = self._questions.run(
+            lambda db: hooks.failures(db, crawl, function, message, first, limit)
+        )
+        return [(str(number), failure) for number, failure in found]
+
+    def hook_pages(
+        self, crawl: int, functions: Sequence[str], *, after: int | None = None, limit: int = 100
+    ) -> list[int]:
+        """See :class:`store.base.Store`."""
+        first = rows.LEAST if after is None else after + 1
+        if first > listing.LAST:
+            return []
+        return self._questions.run(lambda db: hooks.pages(db, crawl, functions, first, limit))
 
     # -- blocks of hosts
 

@@ -21,7 +21,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import gevent
 import msgspec
@@ -135,7 +135,8 @@ _ANSWER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 class Alone:
     """The worker's side. Safe for many greenlets: they take turns.
 
-    A request may take ``stall_seconds`` there, like a page in the worker itself.
+    A request may take ``stall_seconds`` there, like a page in the worker itself. ``environ`` is the
+    process's environment, ours if it is left out.
     """
 
     def __init__(
@@ -144,10 +145,12 @@ class Alone:
         *,
         idle_seconds: float = IDLE_SECONDS,
         command: Sequence[str] = (sys.executable, "-m", "worker", "--alone"),
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self._stall_seconds = stall_seconds
         self._idle_seconds = idle_seconds
         self._command = tuple(command)
+        self._environ = environ
         self._turn = BoundedSemaphore(1)
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
@@ -251,6 +254,7 @@ class Alone:
                 self._process = subprocess.Popen(
                     [*self._command, *arguments],
                     stdin=subprocess.DEVNULL,
+                    env=self._environ,
                     pass_fds=(theirs.fileno(),),
                 )
             self._socket = ours

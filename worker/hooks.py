@@ -15,14 +15,15 @@ charged. Its page is then tried once more in a process of its own (``worker.alon
 the module anew: what a function keeps in memory for others to read is not there.
 
 An error in a function, even an exit, is a :class:`HookError` here; the pipeline journals it with
-the URL and goes on as though the function were not there. What a function changes in its arguments
-changes nothing: they are copies.
+the URL, counts it by what it says, and goes on as though the function were not there. What a
+function changes in its arguments changes nothing: they are copies.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,11 @@ class Hooks:
     on_page: OnPage | None = None
     links: Links | None = None
     request: Request | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a function."""
+        return self.wanted or self.request is not None
 
     @property
     def wanted(self) -> bool:
@@ -141,6 +147,17 @@ def _is_link(link: object) -> bool:
         and isinstance(link.rel, str)
         and (link.score is None or isinstance(link.score, int | float))
     )
+
+
+OF_PAGES = ("on_page", "links")
+"""Functions that need no request."""
+
+_VARYING = re.compile(r"[a-z][a-z0-9+.-]*://[^\s'\"<>]*|0x[0-9a-f]{4,}|[0-9]{4,}", re.IGNORECASE)
+
+
+def stable(what: str, url: str) -> str:
+    """What of an error's text is the same on other pages: without URLs, addresses, long numbers."""
+    return _VARYING.sub("…", what[:2000].replace(url, "…"))
 
 
 _PARAMETERS = {"on_page": 2, "links": 2, "request": 2}

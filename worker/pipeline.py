@@ -19,13 +19,13 @@ from schema.log import logger
 from schema.records import (
     ERRAND,
     ROBOTS_ASKED,
-    Attempt,
     CloseItem,
     Crawl,
     Done,
     Failure,
     FailureKind,
     Fetched,
+    HookRun,
     StoredPage,
     Task,
 )
@@ -43,7 +43,7 @@ from worker.crawls import CrawlContext, Crawls, CrawlSource
 from worker.download import LeaseExpired
 from worker.extract import is_html
 from worker.gate import RobotsCache, RobotsGate
-from worker.hooks import HookError
+from worker.hooks import HookError, stable
 from worker.journal import Journal
 from worker.links import redirect_problem, redirected
 from worker.marker import Marker, Suspect
@@ -216,8 +216,8 @@ class Pipeline:
         if line is not None:
             self._exclude(visit, task, "robots", f"robots.txt: {line}")
             return
-        notes: list[Attempt] = []
-        answer = self._download(visit, task, notes)
+        problems: dict[str, str] = {}
+        answer = self._download(visit, task, problems)
         if isinstance(answer, Failure) and answer.kind == FailureKind.LOGIN:
             # No fault of the page's, and nothing was asked of it: it waits with the others.
             visit.fail(str(answer.kind), answer.retry_after or 0.0, answer.detail)
@@ -225,11 +225,11 @@ class Pipeline:
         failure = answer if isinstance(answer, Failure) else retry.classify(answer)
         if failure is not None:
             elapsed_ms = answer.elapsed_ms if isinstance(answer, Fetched) else 0
-            self._fail(visit, task, failure, elapsed_ms, notes)
+            self._fail(visit, task, failure, elapsed_ms, problems)
         elif isinstance(answer, Fetched) and 300 <= answer.status < 400:
-            self._redirect(visit, task, answer, notes)
+            self._redirect(visit, task, answer, problems)
         elif isinstance(answer, Fetched):
-            self._page(visit, task, answer, notes)
+            self._page(visit, task, answer, problems)
 
     def _excluded_by(self, visit: Visit, task: Task, url: str) -> str | None:
         """What the crawl's rules say of the task's URL, or of where it redirects to.
@@ -260,14 +260,14 @@ class Pipeline:
         if page is not None and page.links:
             self._writer.recall(page)
 
-    def _download(self, visit: Visit, task: Task, notes: list[Attempt]) -> Fetched | Failure:
+    def _download(self, visit: Visit, task: Task, problems: dict[str, str]) -> Fetched | Failure:
         context = visit.context
         headers = context.headers_for(task.url)
         if context.hooks.request is not None:
             try:
                 headers = self._asked_headers(visit, task, headers)
             except HookError as error:
-                notes.append(self._hook_note(visit, task, str(error)))
+                problems[error.function] = error.what
 
         def judge(kind: Kind, fetched: Fetched, grant: Grant | None) -> Verdict | Failure:
             if not isinstance(kind.entry, Form | Own):  # they alone read pages, or run user's code
@@ -315,7 +315,7 @@ class Pipeline:
         task: Task,
         failure: Failure,
         elapsed_ms: int = 0,
-        notes: list[Attempt] | None = None,
+        problems: dict[str, str] | None = None,
     ) -> None:
         """Journal a failure, and let the table say what follows for the URL and for the host."""
         tries = visit.context.options.tries
@@ -324,7 +324,8 @@ class Pipeline:
             visit.fail(str(failure.kind), decision.block)
         crawl = visit.context.crawl.id
         result = self.failed(visit.held, crawl, task, failure, decision, elapsed_ms)
-        result.attempts += notes or []
+        if problems:
+            self._note_hooks(visit, task, result, problems, result.attempts[0].at_ms)
         self._writer.put(result)
 
     def failed(
@@ -361,20 +362,22 @@ class Pipeline:
             result.finals.append(final)
         return result
 
-    def _redirect(self, visit: Visit, task: Task, fetched: Fetched, notes: list[Attempt]) -> None:
+    def _redirect(
+        self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str]
+    ) -> None:
         """Admit where the answer points to; a seed takes its scope along within its domain."""
         location = fetched.location
         problem = redirect_problem(task, location)
         if problem:
             failure = Failure(FailureKind.REDIRECT, problem, fetched.status)
-            self._fail(visit, task, failure, fetched.elapsed_ms, notes)
+            self._fail(visit, task, failure, fetched.elapsed_ms, problems)
             return
         target = canonicalise(location, task.url)
         context = visit.context
         if context.listing(task.url) is not None and context.listing(target) is None:
             where = f"the source is elsewhere, at {target}: name that one"
             failure = Failure(FailureKind.REDIRECT, where, fetched.status)
-            self._fail(visit, task, failure, fetched.elapsed_ms, notes)
+            self._fail(visit, task, failure, fetched.elapsed_ms, problems)
             return
         if task.depth == 0:
             root = redirect_root(context.rules, task.url, target)
@@ -387,9 +390,9 @@ class Pipeline:
         page = self._row(visit, task, fetched)
         page.final_url = target
         page.links = [] if reason else [redirected(task, target)]
-        self._store_page(visit, task, fetched, page, notes, stored=False)
+        self._store_page(visit, task, fetched, page, problems, stored=False)
 
-    def _page(self, visit: Visit, task: Task, fetched: Fetched, notes: list[Attempt]) -> None:
+    def _page(self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str]) -> None:
         row = self._row(visit, task, fetched)
         options = visit.context.options
         listed = fetched.status != 204 and visit.context.listing(task.url) is not None
@@ -398,14 +401,14 @@ class Pipeline:
             reading = self._read(visit, task, fetched)
             if reading.failure:
                 failure = Failure(FailureKind.PARSE, reading.failure, fetched.status)
-                self._fail(visit, task, failure, fetched.elapsed_ms, notes)
+                self._fail(visit, task, failure, fetched.elapsed_ms, problems)
                 return
             row.title, row.text, row.language = reading.title, reading.text, reading.language
             row.encoding, row.fields, row.links = reading.encoding, reading.fields, reading.links
-            notes += [self._hook_note(visit, task, problem) for problem in reading.problems]
+            problems = problems | reading.problems
         elif not self._keep_all and options.bodies == "text" and not is_text(fetched):
             row.body = b""
-        self._store_page(visit, task, fetched, row, notes, stored=bool(fetched.body))
+        self._store_page(visit, task, fetched, row, problems, stored=bool(fetched.body))
 
     def _read(self, visit: Visit, task: Task, fetched: Fetched) -> Reading:
         """Read a page here, under the marker, or alone. Raises DiedAlone of a suspect."""
@@ -421,22 +424,20 @@ class Pipeline:
         task: Task,
         fetched: Fetched,
         row: StoredPage,
-        notes: list[Attempt],
+        problems: dict[str, str],
         *,
         stored: bool,
     ) -> None:
-        self._writer.put(
-            Result(
-                held=visit.held,
-                task=task.number,
-                outcome=Done(stored=stored, bytes=fetched.wire_bytes),
-                page=row,
-                attempts=[
-                    *notes,
-                    self._journal.success(row.crawl, row.fingerprint, task, fetched),
-                ],
-            )
+        result = Result(
+            held=visit.held,
+            task=task.number,
+            outcome=Done(stored=stored, bytes=fetched.wire_bytes),
+            page=row,
+            attempts=[self._journal.success(row.crawl, row.fingerprint, task, fetched)],
         )
+        if visit.context.hooks.any:
+            self._note_hooks(visit, task, result, problems, row.fetched_ms)
+        self._writer.put(result)
 
     # -- rows
 
@@ -466,13 +467,27 @@ class Pipeline:
             request=fetched.request,
         )
 
-    def _hook_note(self, visit: Visit, task: Task, problem: str) -> Attempt:
-        return self._journal.attempt(
-            visit.context.crawl.id,
-            self._frontier.fingerprint(task.url),
-            task,
-            Failure(FailureKind.HOOK, problem),
-            errors=task.errors,
+    def _note_hooks(
+        self, visit: Visit, task: Task, result: Result, problems: dict[str, str], at_ms: int
+    ) -> None:
+        """Journal what the user's functions raised, and count it as of the fetch ``at_ms``."""
+        crawl, fingerprint = visit.context.crawl.id, self._frontier.fingerprint(task.url)
+        result.attempts[:0] = [
+            self._journal.attempt(
+                crawl,
+                fingerprint,
+                task,
+                Failure(FailureKind.HOOK, f"{function}: {what}"),
+                errors=task.errors,
+            )
+            for function, what in problems.items()
+        ]
+        result.hooks = HookRun(
+            crawl=crawl,
+            fingerprint=fingerprint,
+            url=task.url,
+            at_ms=at_ms,
+            failures={name: stable(what, task.url) for name, what in problems.items()},
         )
 
 

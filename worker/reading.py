@@ -20,7 +20,7 @@ from worker.hooks import HookError
 
 
 class Reading(Struct, kw_only=True):
-    """What a page says. ``problems`` are errors of the user's functions, for the journal.
+    """What a page says. ``problems`` are errors of the user's functions, by function.
 
     ``failure`` says why a page of a list cannot be read: what it would have led to is not known.
     """
@@ -31,7 +31,7 @@ class Reading(Struct, kw_only=True):
     encoding: str = ""
     fields: dict[str, Any] | None = None
     links: list[Admission] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    problems: dict[str, str] = field(default_factory=dict)
     failure: str = ""
 
 
@@ -64,11 +64,11 @@ def read(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
     try:
         reading.fields = hooks.page_fields(page, fetched)
     except HookError as error:
-        reading.problems.append(str(error))
+        reading.problems[error.function] = error.what
     try:
         links = hooks.chosen_links(page)
     except HookError as error:
-        reading.problems.append(str(error))
+        reading.problems[error.function] = error.what
     reading.links = checker.check(page, links, task.depth)
     return reading
 

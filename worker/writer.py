@@ -37,6 +37,7 @@ from schema.records import (
     FailureKind,
     Final,
     FinishItem,
+    HookRun,
     Outcome,
     Stamp,
     StoredPage,
@@ -74,6 +75,7 @@ class Result(Struct, kw_only=True):
     page: StoredPage | None = None
     attempts: list[Attempt] = field(default_factory=list)
     finals: list[Final] = field(default_factory=list)
+    hooks: HookRun | None = None
     weight: int = 0
     """Its ``bytes`` when it was handed over: it is looked at three times on its way."""
 
@@ -91,7 +93,7 @@ class Result(Struct, kw_only=True):
         page = self.page
         if page is None or page.url != error.url:
             return False
-        self.page, self.attempts = None, []
+        self.page, self.attempts, self.hooks = None, [], None
         final = Final(
             crawl=page.crawl,
             fingerprint=page.fingerprint,
@@ -297,6 +299,8 @@ class Writer:
                     work.pages.append(result.page)
                 work.attempts += result.attempts
                 work.finals += result.finals
+                if result.hooks is not None:
+                    work.hooks.append(result.hooks)
             if not (work.pages or work.attempts or work.finals):
                 return None
             try:

@@ -1,8 +1,9 @@
 """The worker's commit on MySQL: one transaction, in which the rows concerned are locked first.
 
 The order of locks is the same everywhere, so that few transactions meet head-on: nodes, crawls,
-pages, final states, attempts, overflow, sums; keys in order within each. What is not there yet
-cannot be locked: who inserts the same key second is refused, and its transaction runs again.
+pages, final states, attempts, failures of hooks, overflow, sums; keys in order within each. What is
+not there yet cannot be locked: who inserts the same key second is refused, and its transaction runs
+again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from schema import faults
 from schema.records import Final, Stamp
 from store import rows as common
 from store.bodies import Place
-from store.mysql import bodies, log, overflow, pages, rows
+from store.mysql import bodies, hooks, log, overflow, pages, rows
 from store.mysql.bodies import Body
 from store.mysql.connection import Db
 from store.mysql.numbers import Numbers
@@ -66,7 +67,11 @@ class Write:
         current = pages.write(running, arrived, known)
         _write_finals(running, finals, settled, current)
         _write_attempts(running, work, begun.alive)
+        runs = [run for run in work.hooks if run.crawl in begun.alive]
+        failed = hooks.settle(db, runs, current, begun.most_bytes) if runs else None
         overflow.settled(db, settled)
+        if failed is not None:
+            failed.write(db, begun.most_bytes)
         running.sums.write(db, begun.connection, begun.most_bytes)
         faults.point("store.before_commit")
         return begun.stamp
@@ -75,6 +80,7 @@ class Write:
 def _crawls(work: Prepared) -> list[int]:
     named = {page.crawl for page in work.pages}
     named |= {row[0] for row in work.attempts} | {one.crawl for one in work.finals}
+    named |= {run.crawl for run in work.hooks}
     return sorted(crawl for crawl in named if 0 < crawl < 2**32)
 
 

@@ -10,7 +10,7 @@ import gevent
 from msgspec import Struct
 
 from schema import wire
-from schema.records import Attempt, Commit, Final, StoredPage
+from schema.records import Attempt, Commit, Final, HookRun, StoredPage
 from schema.urls import host_of
 from store import rows
 from store.errors import Unstorable
@@ -89,6 +89,7 @@ class Prepared(Struct):
     hosts: list[bytes]
     """Of each attempt."""
     finals: list[Final]
+    hooks: list[HookRun]
 
 
 def host_hash(host: str) -> int:
@@ -118,7 +119,8 @@ def prepare(codec: Codec, work: Commit) -> Prepared:
             gevent.sleep(0)
             done = 0
     attempts = [_attempt(one) for one in work.attempts]
-    return Prepared(pages, attempts, [host_key(row[8]) for row in attempts], work.finals)
+    hosts = [host_key(row[8]) for row in attempts]
+    return Prepared(pages, attempts, hosts, work.finals, work.hooks)
 
 
 def _page(codec: Codec, page: StoredPage) -> Page:

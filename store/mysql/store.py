@@ -27,6 +27,8 @@ from schema.records import (
     Duty,
     Final,
     FrontierIdentity,
+    HookCount,
+    HookFailure,
     Mark,
     Overflow,
     PageFilter,
@@ -45,6 +47,7 @@ from store.mysql import (
     commits,
     crawls,
     duties,
+    hooks,
     log,
     migrations,
     months,
@@ -447,6 +450,30 @@ class MysqlStore:
             except pymysql.MySQLError as its_own:
                 return Unstorable(url, str(its_own))
         return error
+
+    # -- pages whose hook failed
+
+    def hook_counts(self, crawl: int) -> list[HookCount]:
+        """See :class:`store.base.Store`."""
+        return self._cluster.read(lambda db: hooks.counts(db, crawl))
+
+    def hook_failures(
+        self, crawl: int, function: str, message: str, *, after: str = "", limit: int = 100
+    ) -> list[tuple[str, HookFailure]]:
+        """See :class:`store.base.Store`."""
+        at = reading.after_number(after)
+        first = common.LEAST if at is None else at + 1
+        found = self._cluster.read(
+            lambda db: hooks.failures(db, crawl, function, message, first, limit)
+        )
+        return [(str(number), failure) for number, failure in found]
+
+    def hook_pages(
+        self, crawl: int, functions: Sequence[str], *, after: int | None = None, limit: int = 100
+    ) -> list[int]:
+        """See :class:`store.base.Store`."""
+        first = common.LEAST if after is None else after + 1
+        return self._cluster.read(lambda db: hooks.pages(db, crawl, functions, first, limit))
 
     # -- blocks of hosts
 

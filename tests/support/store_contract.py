@@ -29,6 +29,7 @@ from store.base import DUTY_SECONDS, MARGIN, Store
 from store.mysql.store import MysqlStore
 from store.sqlite import SqliteStore
 from tests.support.store_content import ContentContract
+from tests.support.store_hooks import HookContract
 from tests.support.store_records import attempt, beyond, final, links, page, urls
 
 Opener = Callable[[], Store]
@@ -57,7 +58,7 @@ def shift_duty(store: Store, name: str, seconds: float) -> None:
         store._cluster.write(lambda db: db.execute(sql.format("%s", "%s"), values))
 
 
-class StoreContract(ContentContract):
+class StoreContract(ContentContract, HookContract):
     """Run on an implementation by subclassing; see the module's text."""
 
     # -- identity and clock

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 
+import msgspec
 import pytest
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from cli import display
-from schema.records import CrawlStats, HostState
+from schema.records import CrawlStats, HookCount, HostState
 
 STATS = CrawlStats(
     crawl="example",
@@ -36,6 +37,29 @@ class Hands:
 
     def __call__(self) -> float:
         return self.now
+
+
+def test_failures_of_a_hook_are_told_by_message_the_commonest_first() -> None:
+    hooks = (
+        HookCount("on_page", "KeyError: 'price'", 1200),
+        HookCount("links", "E: \x1b[2J", 1),
+        *(HookCount("request", f"E{n}", 1) for n in range(4)),
+    )
+    said = (
+        "on_page on 1,200 pages (KeyError: 'price'), links on 1 page (E:  [2J), "
+        "request on 1 page (E0), 3 other messages"
+    )
+    assert display.hooks_text(hooks) == said
+    stats = msgspec.structs.replace(STATS, hooks=hooks)
+    assert display.line(stats, 0.0, 1.0).endswith(f"; hook failed: {said}")
+    assert said in _text(display.panel(stats, 0.0, 1.0, HOSTS), 400)
+
+
+def _text(shown: RenderableType, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    with console.capture() as capture:
+        console.print(shown)
+    return capture.get()
 
 
 def test_rate_is_the_mean_over_the_last_ten_seconds() -> None:

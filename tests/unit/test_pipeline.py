@@ -28,6 +28,7 @@ from schema.records import (
     Failure,
     FailureKind,
     Fetched,
+    HookRun,
     Retry,
     Session,
     StoredPage,
@@ -964,6 +965,32 @@ def test_error_in_a_hook_is_journalled_and_harms_nothing_else(
         "on_page",
         "links",
     ]
+    assert world.result.hooks == HookRun(
+        crawl=page.crawl, fingerprint=page.fingerprint, url=page.url, at_ms=page.fetched_ms,
+        failures=dict.fromkeys(("request", "on_page", "links"), "ValueError: mine"),
+    )  # fmt: skip
+
+
+def test_what_a_hook_came_to_is_known_of_each_page_of_a_crawl_that_has_one(
+    world: World, use: Callable[..., None]
+) -> None:
+    use(on_page=lambda page, fetched: {}[page.url] if page.url.endswith("b") else None)
+    for name in "ab":
+        world.site.answers[f"http://h/{name}"] = html("x")
+    world.run("http://h/a", "http://h/b")
+    failures = [result.hooks.failures for result in world.stores.results if result.hooks]
+    assert failures == [{}, {"on_page": "KeyError: '…'"}]
+
+
+def test_a_request_hook_that_failed_is_counted_though_no_page_came(
+    world: World, use: Callable[..., None]
+) -> None:
+    use(request=lambda task, headers: 1 / 0)
+    world.site.answers["http://h/"] = Failure(FailureKind.TIMEOUT, "late")
+    world.run("http://h/")
+    assert world.result.hooks is not None
+    assert world.result.hooks.failures == {"request": "ZeroDivisionError: division by zero"}
+    assert [a.kind for a in world.result.attempts] == ["hook", "timeout"]
 
 
 def test_hook_that_this_host_lacks_is_journalled_with_each_page(world: World) -> None:

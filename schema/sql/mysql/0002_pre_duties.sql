@@ -54,8 +54,18 @@ CREATE TABLE IF NOT EXISTS hook_failures (
     crawl INT UNSIGNED NOT NULL,
     fingerprint BIGINT NOT NULL,
     function VARBINARY(64) NOT NULL,
-    at_ms BIGINT NOT NULL,
+    at_ms BIGINT NOT NULL,                -- of the fetch that it failed on
     url MEDIUMTEXT NOT NULL,
-    message MEDIUMTEXT NOT NULL,
-    PRIMARY KEY (crawl, fingerprint, function)
+    message VARBINARY(800) NOT NULL,      -- what does not change from page to page; see hook_sums
+    PRIMARY KEY (crawl, fingerprint, function),
+    KEY hook_failures_by_message (crawl, function, message, fingerprint)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- How many they are, by message; a crawl has some hundreds of them at most.
+CREATE TABLE IF NOT EXISTS hook_sums (
+    crawl INT UNSIGNED NOT NULL,
+    function VARBINARY(64) NOT NULL,
+    message VARBINARY(800) NOT NULL,
+    pages BIGINT NOT NULL,
+    PRIMARY KEY (crawl, function, message)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;

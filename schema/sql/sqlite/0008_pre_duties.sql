@@ -42,8 +42,29 @@ CREATE TABLE hook_failures (
     crawl INTEGER NOT NULL,
     fingerprint INTEGER NOT NULL,
     function TEXT NOT NULL,
-    at_ms INTEGER NOT NULL,
+    at_ms INTEGER NOT NULL,           -- of the fetch that it failed on
     url TEXT NOT NULL,
-    message TEXT NOT NULL,
+    message TEXT NOT NULL,            -- what does not change from page to page; see hook_sums
     PRIMARY KEY (crawl, fingerprint, function)
 ) WITHOUT ROWID;
+CREATE INDEX hook_failures_by_message ON hook_failures (crawl, function, message, fingerprint);
+
+-- How many they are, by message; a crawl has some hundreds of them at most.
+CREATE TABLE hook_sums (
+    crawl INTEGER NOT NULL,
+    function TEXT NOT NULL,
+    message TEXT NOT NULL,
+    pages INTEGER NOT NULL,
+    PRIMARY KEY (crawl, function, message)
+) WITHOUT ROWID;
+CREATE TRIGGER hook_failures_are_summed AFTER INSERT ON hook_failures BEGIN
+    INSERT INTO hook_sums (crawl, function, message, pages)
+    VALUES (NEW.crawl, NEW.function, NEW.message, 1)
+    ON CONFLICT (crawl, function, message) DO UPDATE SET pages = pages + 1;
+END;
+CREATE TRIGGER hook_failures_are_subtracted AFTER DELETE ON hook_failures BEGIN
+    UPDATE hook_sums SET pages = pages - 1
+    WHERE crawl = OLD.crawl AND function = OLD.function AND message = OLD.message;
+    DELETE FROM hook_sums WHERE crawl = OLD.crawl AND function = OLD.function
+    AND message = OLD.message AND pages <= 0;
+END;

@@ -1,0 +1,135 @@
+"""What every store must do with pages whose hook failed; part of the contract of a store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schema.records import Commit, CrawlOptions, HookCount, HookFailure, HookRun
+from store.base import Store
+from store.hooks import MESSAGES, OTHER
+from tests.support.store_records import attempt, page
+
+BROKEN = "KeyError: 'price'"
+
+
+def run(crawl: int, fingerprint: int, at_ms: int = 1000, **failures: str) -> HookRun:
+    url = f"http://example.org/{fingerprint}"
+    return HookRun(crawl=crawl, fingerprint=fingerprint, url=url, at_ms=at_ms, failures=failures)
+
+
+def stored(crawl: int, fingerprint: int, at_ms: int = 1000, **failures: str) -> Commit:
+    """A page's commit with what came of its hook."""
+    made = page(crawl, fingerprint, at_ms)
+    return Commit([made], hooks=[run(crawl, fingerprint, at_ms, **failures)])
+
+
+def counts(store: Store, crawl: int) -> list[tuple[str, str, int]]:
+    return [(one.function, one.message, one.pages) for one in store.hook_counts(crawl)]
+
+
+class HookContract:
+    """See the module's text."""
+
+    def test_a_failure_of_a_hook_is_counted_once_however_often_its_page_is_written(
+        self, store: Store, crawl: int
+    ) -> None:
+        for _ in range(2):
+            store.commit(stored(crawl, 1, on_page=BROKEN))
+        store.commit(stored(crawl, 2, on_page=BROKEN, links="TypeError: no"))
+        assert store.hook_counts(crawl) == [
+            HookCount("on_page", BROKEN, 2), HookCount("links", "TypeError: no", 1),
+        ]  # fmt: skip
+        (_, first), (_, second) = store.hook_failures(crawl, "on_page", BROKEN)
+        url = page(crawl, 1).url
+        assert first == HookFailure(url=url, function="on_page", message=BROKEN, at_ms=1000)
+        assert second.url == page(crawl, 2).url
+
+    def test_a_failure_goes_when_the_hook_has_run_on_the_page_without_error(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.commit(stored(crawl, 1, on_page=BROKEN, request="ValueError: x"))
+        store.commit(stored(crawl, 2, on_page=BROKEN))
+        store.commit(stored(crawl, 1, 2000))
+        assert counts(store, crawl) == [("on_page", BROKEN, 1)]
+        store.commit(stored(crawl, 2, 2000))
+        assert counts(store, crawl) == store.hook_failures(crawl, "on_page", BROKEN) == []
+
+    def test_what_was_run_alone_says_nothing_of_the_other_functions(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.commit(stored(crawl, 1, on_page=BROKEN, request="ValueError: x"))
+        again = HookRun(
+            crawl=crawl, fingerprint=1, url=page(crawl, 1).url, at_ms=1000,
+            functions=("on_page", "links"),
+        )  # fmt: skip
+        store.commit(Commit([page(crawl, 1)], hooks=[again]))
+        assert counts(store, crawl) == [("request", "ValueError: x", 1)]
+
+    def test_a_page_that_comes_late_says_nothing_of_the_one_that_is_stored(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.commit(stored(crawl, 1, 2000))
+        store.commit(stored(crawl, 1, 1000, on_page=BROKEN))
+        assert counts(store, crawl) == []
+        store.commit(stored(crawl, 2, 2000, on_page=BROKEN))
+        store.commit(stored(crawl, 2, 1000))
+        assert counts(store, crawl) == [("on_page", BROKEN, 1)]
+
+    def test_a_failure_without_a_page_is_kept_until_there_is_one(
+        self, store: Store, crawl: int
+    ) -> None:
+        tried = attempt(crawl, 1, 1000, code=0, kind="timeout")
+        store.commit(Commit(attempts=[tried], hooks=[run(crawl, 1, 1000, request="E: x")]))
+        assert counts(store, crawl) == [("request", "E: x", 1)]
+        store.commit(stored(crawl, 1, 2000))
+        store.commit(Commit(attempts=[tried], hooks=[run(crawl, 1, 1000, request="E: x")]))
+        assert counts(store, crawl) == []
+
+    def test_beyond_some_hundreds_of_messages_the_rest_is_other(
+        self, store: Store, crawl: int
+    ) -> None:
+        for start in range(0, MESSAGES + 50, 50):
+            work = Commit()
+            for number in range(start, start + 50):
+                made = stored(crawl, number, on_page=f"E: {number}")
+                work.pages += made.pages
+                work.hooks += made.hooks
+            store.commit(work)
+        found = counts(store, crawl)
+        assert len(found) == MESSAGES + 1
+        assert found[0] == ("on_page", OTHER, 50)
+        assert len(store.hook_failures(crawl, "on_page", OTHER)) == 50
+
+    def test_failures_are_listed_some_at_a_time_and_pages_once_each(
+        self, store: Store, crawl: int
+    ) -> None:
+        numbers = [-(2**63), -5, 3, 2**63 - 1]
+        for number in numbers:
+            store.commit(stored(crawl, number, on_page=BROKEN, links="E: x", request="E: y"))
+        seen: list[str] = []
+        after = ""
+        while some := store.hook_failures(crawl, "on_page", BROKEN, after=after, limit=3):
+            seen += [failure.url for _, failure in some]
+            after = some[-1][0]
+        assert seen == [page(crawl, number).url for number in numbers]
+        assert store.hook_pages(crawl, ("on_page", "links")) == numbers
+        assert store.hook_pages(crawl, ("links",), after=-5, limit=1) == [3]
+        assert store.hook_pages(crawl, ("links",), after=2**63 - 1) == []
+
+    def test_failures_go_with_their_crawl(self, store: Store, crawl: int) -> None:
+        other = store.put_crawl("other", CrawlOptions(), []).id
+        store.commit(stored(crawl, 1, on_page=BROKEN))
+        store.commit(stored(other, 1, on_page=BROKEN))
+        store.delete_crawl(crawl)
+        store.commit(stored(crawl, 2, on_page=BROKEN))
+        assert store.hook_counts(crawl) == store.hook_failures(crawl, "on_page", BROKEN) == []
+        assert counts(store, other) == [("on_page", BROKEN, 1)]
+
+    def test_a_message_of_any_text_is_kept_as_it_can_be(self, store: Store, crawl: int) -> None:
+        odd: dict[str, Any] = {"on_page": "E: \ud800 € " + "x" * 900, "links": ""}
+        store.commit(stored(crawl, 1, **odd))
+        (first, second) = sorted(counts(store, crawl))
+        assert first == ("links", "", 1)
+        assert second[1].startswith("E: � € xxx")
+        assert len(second[1]) == 200
+        assert len(store.hook_failures(crawl, "on_page", odd["on_page"])) == 1
