@@ -51,7 +51,8 @@ class Leases:
         known = self._latest.get(request.worker)
         if known is not None and number < known.number:
             gevent.sleep(min(request.wait, OLD_SECONDS))
-            return LeaseReply((), 0.0)
+            newer = known.number[0] if request.incarnation < known.number[0] else 0
+            return LeaseReply((), 0.0, superseded=newer)
         if known is not None and number == known.number:
             return self._shared(known)
         call = self._latest[request.worker] = _Call(number)

@@ -292,11 +292,13 @@ class LeaseReply(Struct, frozen=True):
     """``waited`` seconds passed at the broker before the sessions were opened.
 
     ``lost``: a Redis node gave no answer, and may have opened more: reconcile.
+    ``superseded``: see :class:`ReconcileReply`.
     """
 
     sessions: tuple[Session, ...] = ()
     waited: float = 0.0
     lost: bool = False
+    superseded: int = 0
 
 
 class ReconcileRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -318,11 +320,14 @@ class ReconcileReply(Struct, frozen=True):
     """How many sessions were released, and how many tasks went back to the queues.
 
     ``away`` names the Redis nodes that did not answer: reconcile again until there are none.
+    ``superseded`` is 0, or a later incarnation of this worker that has reconciled: another process
+    goes by the same name, and this one opens and releases nothing.
     """
 
     sessions: int
     tasks: int
     away: tuple[str, ...] = ()
+    superseded: int = 0
 
 
 class Done(Struct, frozen=True, tag="done", forbid_unknown_fields=True):

@@ -3,7 +3,8 @@
 The lease loop asks for as many sessions as greenlets are free and starts them; the extend loop
 keeps all of them alive; outboxes and the writer carry results away; the heartbeat tells the
 supervisor that the hub is turning. Brokers that are away are waited for; after any lost answer the
-worker reconciles before it leases again, so that nothing waits out a lease nobody knows of.
+worker reconciles before it leases again, so that nothing waits out a lease nobody knows of. A
+worker that is told of a later incarnation of itself leases nothing: another host goes by its name.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ _EXTEND_BATCH = 1000
 LOOK_SECONDS = 1.0
 PARKED_SECONDS = 5.0
 """So long a worker that stops waits for the Redis node of what it has still to tell."""
+SUPERSEDED_SECONDS = 1.0, 30.0
+"""First and longest pause of a worker that another has taken the place of."""
 AWAY_LOOKS = 3
 """Looks in a row that find no broker ready, after which a stopping worker no longer waits."""
 
@@ -130,6 +133,8 @@ class Engine:
         self._freed = Event()
         self._share = Share(limits.greenlets)
         self._failed = False
+        self._superseded = False
+        """Whether another process has this worker's id, as the broker has said last."""
 
     def spawn(self, body: Callable[..., object], *args: object) -> gevent.Greenlet[..., Any]:
         """Start a greenlet that is not to fail; if it does, the process ends with status 1."""
@@ -216,6 +221,9 @@ class Engine:
                 self._reconcile()
                 continue
             backoff = delays()
+            if reply.superseded:
+                self._reconcile()
+                continue
             for session in reply.sessions:
                 self._start(session, sent + reply.waited + session.ttl)
             if reply.lost:
@@ -247,12 +255,14 @@ class Engine:
         )
 
     def _reconcile(self, idle: tuple[str, ...] = ()) -> None:
-        """Tell what is held, so that all else is released; waits for a broker.
+        """Tell what is held, so that all else is released; waits for a broker, and for as long as
+        another worker has taken this one's place.
 
         ``idle``: what a process before this one held without a request under way. A node that is
         away is told later: none of the others has to wait for that.
         """
         self._idle = self._idle or idle
+        rests = delays(*SUPERSEDED_SECONDS)
         for count, delay in enumerate(delays()):
             self._sequence += 1
             request = ReconcileRequest(
@@ -269,6 +279,16 @@ class Engine:
                     log.warning("cannot reconcile", reason=str(error))
                 gevent.sleep(delay)
                 continue
+            if reply.superseded:
+                if not self._superseded:
+                    self._superseded = True
+                    log.error("another worker has this id", **self._told(reply.superseded))
+                if self._stopping.wait(next(rests)):
+                    return
+                continue
+            if self._superseded:
+                self._superseded = False
+                log.info("the id is ours again", worker=self._limits.worker)
             if reply.sessions:
                 log.info("released", sessions=reply.sessions, tasks=reply.tasks)
             if reply.away:
@@ -276,6 +296,15 @@ class Engine:
             else:
                 self._owed_at, self._idle = math.inf, ()
             return
+
+    def _told(self, newer: int) -> dict[str, str | int]:
+        return {
+            "worker": self._limits.worker,
+            "incarnation": self._limits.incarnation,
+            "by": newer,
+            "why": "another process works under this id and began later: nothing is leased here",
+            "do": "set GREENCRAWL_WORKER_ID to a name of its own on each worker host",
+        }
 
     # -- sessions
 

@@ -737,7 +737,7 @@ class Frontier:
                 *request.idle,
             ]
         )
-        sessions = tasks = 0
+        sessions = tasks = superseded = 0
         left = set(self.partitions)
         away: set[int] = set()
         while left:
@@ -745,11 +745,14 @@ class Frontier:
             away.update(self.identity.placement[p] for p in left - replies.keys())
             left.clear()
             for p, reply in replies.items():
-                if reply[0] != b"OLD":
+                if reply[0] == b"OLD":
+                    superseded = max(superseded, reply[2])
+                else:
                     sessions, tasks = sessions + reply[1], tasks + reply[2]
                     if reply[3]:
                         left.add(p)
-        return ReconcileReply(sessions, tasks, tuple(self.nodes[i].shown for i in sorted(away)))
+        nodes = tuple(self.nodes[i].shown for i in sorted(away))
+        return ReconcileReply(sessions, tasks, nodes, superseded)
 
     def extend(self, items: Sequence[ExtendItem], ttl: float) -> list[ItemStatus]:
         """Keep sessions for another ``ttl`` seconds."""

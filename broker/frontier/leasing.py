@@ -33,6 +33,8 @@ TEND_MOST = 32
 SESSIONS_A_CALL = 32
 """Most that one script opens: a partition may have thousands of hosts."""
 LIMITED_RECHECK_SECONDS = 0.25
+SUPERSEDED_SECONDS = 1.0
+"""A worker that another has taken the place of is answered this late, lest it asks without end."""
 AWAY_RECHECK_SECONDS = 0.5
 UNLIMITED = 1 << 30
 """Tasks of a crawl without ``max_pages``."""
@@ -94,6 +96,7 @@ class _Waiter:
         self.sessions: list[Session] = []
         self.lost = False
         """Whether more sessions may have been opened by a node that gave no answer."""
+        self.superseded = 0
         self.error: Unavailable | None = None
 
 
@@ -167,8 +170,10 @@ class Leasing:
                 self._waiters.remove(waiter)
         if waiter.error is not None:
             raise waiter.error
+        if waiter.superseded and not waiter.sessions:
+            gevent.sleep(min(request.wait, SUPERSEDED_SECONDS))
         waited = waiter.opened - waiter.arrived
-        return LeaseReply(tuple(waiter.sessions), waited, waiter.lost)
+        return LeaseReply(tuple(waiter.sessions), waited, waiter.lost, waiter.superseded)
 
     def run(self) -> None:
         """The leasing greenlet: for ever."""
@@ -371,6 +376,7 @@ class Leasing:
     ) -> None:
         for p, reply in replies.items():
             if reply[0] == b"OLD":
+                waiter.superseded = max(waiter.superseded, reply[2])
                 for crawl_id in asked[p]:
                     self._postpone((p, crawl_id), 0.0)
                 continue

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import gevent
 import pytest
@@ -26,7 +27,9 @@ from schema.records import (
     FinishItem,
     HostPatch,
     HostReport,
+    LeaseReply,
     LeaseRequest,
+    ReconcileReply,
     ReconcileRequest,
     ReleaseItem,
     Retry,
@@ -313,6 +316,24 @@ def test_reconcile_frees_what_a_dead_worker_held_and_rests_its_hosts(
     assert restarted.lease() == (), "a request of the dead one may still run at the server"
     assert 4 < frontier.host("h.example").next_in <= 5
     assert Worker(frontier, incarnation=1).lease() == (), "an older incarnation opens nothing"
+
+
+def test_worker_whose_id_began_anew_elsewhere_is_told_and_changes_nothing(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, [a for n in range(4) for a in urls(f"h{n}.example", 1)])
+    right = Worker(frontier, incarnation=2)
+    right.reconcile()
+    (held,) = right.lease(sessions=1)
+    late = ReconcileRequest(worker="w", incarnation=1, sequence=5, holding=())
+    assert frontier.reconcile(late) == ReconcileReply(0, 0, superseded=2)
+    request = LeaseRequest(worker="w", incarnation=1, sequence=6, wait=0.3)
+    began = time.monotonic()
+    assert frontier.lease(request) == LeaseReply((), ANY, superseded=2)
+    assert time.monotonic() - began > 0.25, "whoever asks on is not answered at once"
+    assert frontier.extend([ExtendItem(session=held.session, token=held.token)], 60) == ["ok"]
+    assert len(right.lease()) == 3
 
 
 def test_task_of_a_page_that_took_its_process_along_stays_a_suspect(

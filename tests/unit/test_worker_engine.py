@@ -57,6 +57,7 @@ class Broker:
     nodes_away: tuple[str, ...] = ()
     lost: bool = False
     hosts_away: set[str] = field(default_factory=set)
+    superseded: int = 0
     log: list[Any] = field(default_factory=list)
     some: Event = field(default_factory=Event)
 
@@ -70,6 +71,8 @@ class Broker:
     def lease(self, request: LeaseRequest) -> LeaseReply:
         self.log.append(request)
         self._meet()
+        if self.superseded:
+            return LeaseReply(superseded=self.superseded)
         if not self.sessions:
             self.some.wait()
         given = self.sessions[: request.max_sessions]
@@ -82,7 +85,7 @@ class Broker:
     def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
         self.log.append(request)
         self._meet()
-        return ReconcileReply(0, 0, self.nodes_away)
+        return ReconcileReply(0, 0, self.nodes_away, self.superseded)
 
     def extend(self, request: ExtendRequest) -> ItemsReply:
         self.log.append(request)
@@ -187,7 +190,7 @@ class Rig:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    def delays() -> Iterator[float]:
+    def delays(first: float = 0.1, most: float = 2.0) -> Iterator[float]:
         while True:
             yield 0.001
 
@@ -263,6 +266,44 @@ def test_sessions_whose_node_is_away_are_extended_again_soon_and_alone() -> None
     finally:
         rig.runner.release.set()
         rig.end()
+
+
+def test_worker_whose_id_another_has_says_so_once_and_leases_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rig = Rig()
+    rig.broker.superseded = 9
+    rig.until(lambda: len(rig.broker.calls(ReconcileRequest)) >= 5)
+    assert not rig.broker.calls(LeaseRequest)
+    rig.broker.superseded = 0
+    rig.until(lambda: rig.broker.calls(LeaseRequest))
+    rig.broker.superseded = 8
+    rig.broker.add(1)
+    rig.until(lambda: len(rig.broker.calls(ReconcileRequest)) >= 20)
+    assert len(rig.broker.calls(LeaseRequest)) == 2, "none more once it was told"
+    rig.runner.release.set()
+    assert rig.end() == 0
+    said = capsys.readouterr().err
+    assert said.count("another worker has this id") == 2, said
+    assert "GREENCRAWL_WORKER_ID" in said
+
+
+def test_pauses_of_a_superseded_worker_grow_to_half_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[float, ...]] = []
+
+    def delays(*bounds: float) -> Iterator[float]:
+        asked.append(bounds)
+        while True:
+            yield 0.001
+
+    monkeypatch.setattr("worker.engine.delays", delays)
+    rig = Rig()
+    rig.broker.superseded = 9
+    rig.until(lambda: rig.broker.calls(ReconcileRequest))
+    rig.end()
+    assert (1.0, 30.0) in asked
 
 
 def test_as_many_sessions_are_asked_for_as_greenlets_are_free(rig: Rig) -> None:

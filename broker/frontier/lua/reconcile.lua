@@ -4,7 +4,7 @@
 -- args  {worker, incarnation, sequence, longest request ms, most, tokens held, token held …,
 --        token idle …}
 -- {'OK', now, sessions released, tasks released, more}: more is 1 if it stopped at `most` sessions.
--- {'OLD', now}: from an incarnation before the last.
+-- {'OLD', now, newer}: from an incarnation before the last, which is given: nothing was done.
 --
 -- An older incarnation died: its tasks were delivered once more without an outcome, and its hosts rest
 -- for the longest request, since one may still be running at the server, but for those where none was
@@ -12,7 +12,7 @@
 local worker, inc, seq, longest = args[1], args[2], args[3], args[4]
 local ws = P .. ':ws:' .. worker
 local all = record(ws)
-if inc < num(all['#inc']) then return {'OLD', now} end
+if inc < num(all['#inc']) then return {'OLD', now, num(all['#inc'])} end
 if inc > num(all['#inc']) or seq > num(all['#seq']) then
   redis.call('HSET', ws, '#inc', inc, '#seq', seq)
 end
