@@ -303,6 +303,7 @@ def test_workers_calls_reach_the_frontier_and_come_back_item_by_item(api: Api) -
         "sessions": [],
         "waited": 0.0,
         "lost": False,
+        "superseded": 0,
     }
     assert api.queue.last.sequence == 2
     reconcile = {"worker": "w1", "incarnation": 1, "sequence": 2, "holding": []}
@@ -310,6 +311,7 @@ def test_workers_calls_reach_the_frontier_and_come_back_item_by_item(api: Api) -
         "sessions": 1,
         "tasks": 2,
         "away": [],
+        "superseded": 0,
     }
     finish = api.call("POST", "/v1/finish", {"items": [FINISH, FINISH]})
     assert (finish.status_code, finish.json) == (200, {"results": ["stale", "stale"]})
