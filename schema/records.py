@@ -855,12 +855,26 @@ class HookRun(Struct, frozen=True, kw_only=True):
 
 
 class Commit(Struct):
-    """What one transaction of a worker writes: all of it or nothing."""
+    """What one transaction of a worker writes: all of it or nothing.
+
+    ``owes`` are nodes that are away and cannot be told of links of these pages now.
+    """
 
     pages: list[StoredPage] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     finals: list[Final] = field(default_factory=list)
     hooks: list[HookRun] = field(default_factory=list)
+    owes: frozenset[str] = frozenset()
+
+
+class Debt(Struct, frozen=True):
+    """What a node that was away is owed: all that is stamped ``since`` or later.
+
+    ``serial`` changes with what is added while it is replayed.
+    """
+
+    since: int
+    serial: int
 
 
 class SeedBatch(Struct, frozen=True, kw_only=True):

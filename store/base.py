@@ -7,7 +7,7 @@ A store may be used from many greenlets; blocking work runs off the hub.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from schema.records import (
@@ -17,6 +17,7 @@ from schema.records import (
     Crawl,
     CrawlOptions,
     CrawlState,
+    Debt,
     Duty,
     Final,
     FrontierIdentity,
@@ -85,6 +86,29 @@ class Store(Protocol):
     def raise_epoch(self, node: str, known: int, epoch: int) -> bool:
         """Set a node's epoch (at first 0) if it still is ``known``; whether it was."""
 
+    # -- debts to nodes that were away, and where nodes were met last
+    def owe(self, nodes: Collection[str], since: int | None = None) -> None:
+        """Note that these nodes (ids) may miss what is stamped ``since`` (now) or later.
+
+        What a worker commits for them is noted in the same transaction: see ``Commit.owes``. No
+        crawl becomes done while something is owed.
+        """
+
+    def debts(self) -> dict[str, Debt]:
+        """Node → what it is owed; none for a node that is owed nothing."""
+
+    def begin_replay(self, node: str) -> Debt | None:
+        """What the node is owed, of which all is in the log by now; None if it is nothing."""
+
+    def end_replay(self, node: str, serial: int) -> bool:
+        """The node has all it was owed. False, and it stays, if more came since ``serial``."""
+
+    def addresses(self) -> dict[str, str]:
+        """Node → the address at which it was met last."""
+
+    def put_addresses(self, addresses: Mapping[str, str]) -> None:
+        """Keep where nodes were met; an address is that of the last node met there."""
+
     # -- duties: what one broker at a time may do
     def take_duties(self, holder: str, names: Sequence[str]) -> dict[str, int]:
         """Take or renew those that nobody else holds, in one transaction; name → epoch.
@@ -125,9 +149,9 @@ class Store(Protocol):
         """Set active, paused or done.
 
         ``started_ms`` is set at the first active, ``finished_ms`` at done. Becoming done fails
-        silently (the crawl returned is not done) while a seed batch of the crawl is pending, or
-        while URLs wait in its overflow and ``reason`` names no limit (``max_…``): the check and the
-        change are one transaction.
+        silently (the crawl returned is not done) while a seed batch of the crawl is pending, a
+        node is owed something, or while URLs wait in its overflow and ``reason`` names no limit
+        (``max_…``): the check and the change are one transaction.
         """
 
     def count_time(self, crawl: int, now_ms: int, most_ms: int) -> int:

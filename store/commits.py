@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -20,7 +20,7 @@ from gevent.lock import BoundedSemaphore
 from schema import faults
 from schema.errors import DutyLost, GreencrawlError
 from schema.records import Attempt, Commit, Duty, Final, Stamp, StoredPage
-from store import contents, duties, hooks, log, overflow, rows
+from store import contents, debts, duties, hooks, log, overflow, rows
 from store.batches import ROWS, marks, padded, parts, values
 from store.bodies import Bodies, Place
 from store.connection import Lane, transaction, translate
@@ -101,6 +101,7 @@ def write(
     works: Sequence[Prepared],
     blobs: Mapping[Known, Blob] | None,
     duty: Duty | None = None,
+    owes: Collection[str] = (),
 ) -> Stamp:
     """Write ``works`` in one transaction and return its stamp. Raises sqlite3.Error.
 
@@ -125,6 +126,8 @@ def write(
         if runs := [run for w in works for run in w.hooks if run.crawl in alive]:
             hooks.settle(connection, runs)
         overflow.settled(connection, (r[:2] for w in works for r in chain(w.pages, w.finals)))
+        if owes:
+            debts.owe(connection, owes, stamp)
         faults.point("store.before_commit")
     faults.point("store.after_commit")
     return now
@@ -261,10 +264,11 @@ class Committer:
 
     def _try(self, connection: sqlite3.Connection, group: Sequence[_Waiting], apart: bool) -> Stamp:
         works = [waiting.rows for waiting in group if waiting.rows]
+        owes = frozenset[str]().union(*(waiting.work.owes for waiting in group))
         while True:
             blobs = self._blobs(connection, group) if apart else None
             try:
-                return write(connection, self.codec, works, blobs, group[0].duty)
+                return write(connection, self.codec, works, blobs, group[0].duty, owes)
             except Vanished:  # another process removed a body that we took for known
                 continue
 

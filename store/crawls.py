@@ -101,7 +101,8 @@ def set_state(
     if state == "done":
         db.execute(
             "UPDATE crawls SET state = 'done', reason = ?, finished_ms = ? WHERE id = ? AND NOT "
-            "EXISTS (SELECT 1 FROM seed_batches WHERE crawl = ? AND pending = 1) AND (? OR NOT "
+            "EXISTS (SELECT 1 FROM seed_batches WHERE crawl = ? AND pending = 1) "
+            "AND NOT EXISTS (SELECT 1 FROM debts) AND (? OR NOT "
             "EXISTS (SELECT 1 FROM overflow INDEXED BY overflow_waiting WHERE crawl = ? "
             "AND queued = 0))",
             (rows.clean(reason), now_ms, crawl, crawl, reason.startswith("max_"), crawl),

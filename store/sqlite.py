@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -27,6 +27,7 @@ from schema.records import (
     Crawl,
     CrawlOptions,
     CrawlState,
+    Debt,
     Duty,
     Final,
     FrontierIdentity,
@@ -41,7 +42,19 @@ from schema.records import (
     StoredPage,
     Version,
 )
-from store import contents, crawls, duties, hooks, journal, listing, log, overflow, purges, rows
+from store import (
+    contents,
+    crawls,
+    debts,
+    duties,
+    hooks,
+    journal,
+    listing,
+    log,
+    overflow,
+    purges,
+    rows,
+)
 from store.base import EVERY, MARGIN, NEVER, STEP_ROWS, Detail, Step
 from store.bodies import Bodies, Place
 from store.commits import Committer
@@ -166,6 +179,43 @@ class SqliteStore:
     def raise_epoch(self, node: str, known: int, epoch: int) -> bool:
         """See :class:`store.base.Store`."""
         return self._write(lambda db: log.raise_epoch(db, node, known, epoch))
+
+    # -- debts
+
+    def owe(self, nodes: Collection[str], since: int | None = None) -> None:
+        """See :class:`store.base.Store`."""
+
+        def note(db: sqlite3.Connection) -> None:
+            debts.owe(db, nodes, log.clock(db).clock if since is None else since)
+
+        self._write(note)
+
+    def debts(self) -> dict[str, Debt]:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(debts.every)
+
+    def begin_replay(self, node: str) -> Debt | None:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: debts.begin(db, node))
+
+    def end_replay(self, node: str, serial: int) -> bool:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: debts.end(db, node, serial))
+
+    def addresses(self) -> dict[str, str]:
+        """See :class:`store.base.Store`."""
+        sql = "SELECT node, address FROM addresses"
+        return dict(self._questions.run(lambda db: db.execute(sql).fetchall()))
+
+    def put_addresses(self, addresses: Mapping[str, str]) -> None:
+        """See :class:`store.base.Store`."""
+        rows = sorted(addresses.items())
+
+        def put(db: sqlite3.Connection) -> None:
+            db.executemany("DELETE FROM addresses WHERE address = ?", [row[1:] for row in rows])
+            db.executemany("INSERT OR REPLACE INTO addresses (node, address) VALUES (?, ?)", rows)
+
+        self._write(put)
 
     # -- duties
 

@@ -1,9 +1,9 @@
 """The worker's commit on MySQL: one transaction, in which the rows concerned are locked first.
 
 The order of locks is the same everywhere, so that few transactions meet head-on: nodes, crawls,
-pages, final states, attempts, failures of hooks, overflow, sums; keys in order within each. What is
-not there yet cannot be locked: who inserts the same key second is refused, and its transaction runs
-again.
+pages, final states, attempts, failures of hooks, overflow, sums, debts; keys in order within each.
+What is not there yet cannot be locked: who inserts the same key second is refused, and its
+transaction runs again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from schema import faults
 from schema.records import Final, Stamp
 from store import rows as common
 from store.bodies import Place
-from store.mysql import bodies, hooks, log, overflow, pages, rows
+from store.mysql import bodies, debts, hooks, log, overflow, pages, rows
 from store.mysql.bodies import Body
 from store.mysql.connection import Db
 from store.mysql.numbers import Numbers
@@ -73,6 +73,7 @@ class Write:
         if failed is not None:
             failed.write(db, begun.most_bytes)
         running.sums.write(db, begun.connection, begun.most_bytes)
+        debts.owe(db, work.owes, begun.stamp.clock)
         faults.point("store.before_commit")
         return begun.stamp
 

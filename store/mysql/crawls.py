@@ -129,6 +129,8 @@ def _waits(db: Db, crawl: int, *, seeds_only: bool) -> bool:
     """Whether something of the crawl is still to come; its row must be locked."""
     if db.execute("SELECT 1 FROM seed_batches WHERE pending = 1 AND crawl = %s LIMIT 1", (crawl,)):
         return True
+    if db.execute("SELECT 1 FROM debts LIMIT 1"):
+        return True
     return not seeds_only and bool(
         db.execute(
             "SELECT 1 FROM overflow FORCE INDEX (overflow_waiting) "

@@ -90,6 +90,7 @@ class Prepared(Struct):
     """Of each attempt."""
     finals: list[Final]
     hooks: list[HookRun]
+    owes: frozenset[str] = frozenset()
 
 
 def host_hash(host: str) -> int:
@@ -120,7 +121,7 @@ def prepare(codec: Codec, work: Commit) -> Prepared:
             done = 0
     attempts = [_attempt(one) for one in work.attempts]
     hosts = [host_key(row[8]) for row in attempts]
-    return Prepared(pages, attempts, hosts, work.finals, work.hooks)
+    return Prepared(pages, attempts, hosts, work.finals, work.hooks, work.owes)
 
 
 def _page(codec: Codec, page: StoredPage) -> Page:

@@ -7,7 +7,7 @@ is asked of the server that takes writes; streams and sums may come from a repli
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ from schema.records import (
     Crawl,
     CrawlOptions,
     CrawlState,
+    Debt,
     Duty,
     Final,
     FrontierIdentity,
@@ -46,6 +47,7 @@ from store.mysql import (
     bodies,
     commits,
     crawls,
+    debts,
     duties,
     hooks,
     log,
@@ -130,6 +132,48 @@ class MysqlStore:
     def raise_epoch(self, node: str, known: int, epoch: int) -> bool:
         """See :class:`store.base.Store`."""
         return self._cluster.write(lambda db: log.raise_epoch(db, node, known, epoch))
+
+    # -- debts
+
+    def owe(self, nodes: Collection[str], since: int | None = None) -> None:
+        """See :class:`store.base.Store`."""
+
+        def note(db: Db) -> None:
+            debts.owe(db, nodes, log.clock(db).clock if since is None else since)
+
+        self._cluster.write(note)
+
+    def debts(self) -> dict[str, Debt]:
+        """See :class:`store.base.Store`."""
+        return self._cluster.read(debts.every)
+
+    def begin_replay(self, node: str) -> Debt | None:
+        """See :class:`store.base.Store`."""
+        return self._cluster.write(lambda db: debts.begin(db, node))
+
+    def end_replay(self, node: str, serial: int) -> bool:
+        """See :class:`store.base.Store`."""
+        return self._cluster.write(lambda db: debts.end(db, node, serial))
+
+    def addresses(self) -> dict[str, str]:
+        """See :class:`store.base.Store`."""
+
+        def read(db: Db) -> dict[str, str]:
+            db.execute("SELECT node, address FROM addresses")
+            return {node.decode(): address.decode() for node, address in db.fetchall()}
+
+        return self._cluster.read(read)
+
+    def put_addresses(self, addresses: Mapping[str, str]) -> None:
+        """See :class:`store.base.Store`."""
+
+        def put(db: Db) -> None:
+            for node, address in sorted(addresses.items()):
+                known = (node.encode(), address.encode())
+                db.execute("DELETE FROM addresses WHERE address = %s", known[1:])
+                db.execute("REPLACE INTO addresses (node, address) VALUES (%s, %s)", known)
+
+        self._cluster.write(put)
 
     # -- duties
 

@@ -106,6 +106,80 @@ class StoreContract(ContentContract, HookContract):
 
     # -- duties
 
+    def test_a_commit_notes_what_it_owes_to_a_node_with_its_stamp(
+        self, store: Store, crawl: int
+    ) -> None:
+        assert store.debts() == {}
+        store.tick()
+        stamp = store.commit(Commit(pages=[page(crawl, 1)], owes=frozenset({"a", "b"})))
+        assert {node: debt.since for node, debt in store.debts().items()} == {
+            "a": stamp.clock, "b": stamp.clock,
+        }  # fmt: skip
+        store.tick()
+        store.commit(Commit(pages=[page(crawl, 2)], owes=frozenset({"a"})))
+        assert store.debts()["a"].since == stamp.clock, "the first of them counts"
+        store.owe(["a"], stamp.clock - 1)
+        store.owe(["b"])
+        assert [debt.since for debt in store.debts().values()] == [stamp.clock - 1, stamp.clock]
+
+    def test_a_debt_ends_with_a_replay_unless_more_was_added_meanwhile(
+        self, store: Store, crawl: int, open_store: Opener
+    ) -> None:
+        assert store.begin_replay("a") is None
+        store.owe(["a"], 0)
+        first = store.begin_replay("a")
+        assert first is not None
+        assert first.since == 0
+        open_store().commit(Commit(pages=[page(crawl, 1)], owes=frozenset({"a"})))
+        assert not store.end_replay("a", first.serial)
+        second = store.begin_replay("a")
+        third = open_store().begin_replay("a")
+        assert second is not None
+        assert third is not None
+        assert third.since == 0
+        assert not store.end_replay("a", second.serial), "another began anew"
+        assert store.end_replay("a", third.serial)
+        assert store.debts() == {}
+        assert not store.end_replay("a", third.serial)
+
+    def test_many_commits_add_to_a_debt_at_once_and_none_is_passed_over(
+        self, store: Store, crawl: int
+    ) -> None:
+        def commit(number: int) -> None:
+            work = Commit(pages=[page(crawl, number)], owes=frozenset({"a", "b"}))
+            store.commit(work)
+            committed.append(number)
+
+        committed: list[int] = []
+        store.owe(["a"], 0)
+        jobs = [gevent.spawn(commit, number) for number in range(1, 13)]
+        begun = store.begin_replay("a")
+        assert begun is not None
+        there = {mark.url for marks in store.log_marks(0) for mark in marks}
+        gevent.joinall(jobs, raise_error=True)
+        missed = {page(crawl, n).url for n in range(1, 13)} - there
+        assert store.end_replay("a", begun.serial) == (not missed)
+        assert sorted(committed) == list(range(1, 13))
+
+    def test_a_crawl_is_not_done_while_a_node_is_owed_something(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.owe(["a"])
+        assert store.set_state(crawl, "done", "finished").state == "active"
+        assert store.set_state(crawl, "done", "max_pages").state == "active"
+        debt = store.begin_replay("a")
+        assert debt is not None
+        assert store.end_replay("a", debt.serial)
+        assert store.set_state(crawl, "done", "finished").state == "done"
+
+    def test_addresses_of_nodes_are_kept_and_an_address_is_one_nodes(self, store: Store) -> None:
+        assert store.addresses() == {}
+        store.put_addresses({"a": "redis://1", "b": "redis://2"})
+        store.put_addresses({"a": "redis://2"})
+        assert store.addresses() == {"a": "redis://2"}
+        store.put_addresses({"a": "redis://1", "b": "redis://2"})
+        assert store.addresses() == {"a": "redis://1", "b": "redis://2"}
+
     def test_a_duty_has_one_holder_until_it_is_given_back(self, open_store: Opener) -> None:
         first, second = open_store(), open_store()
         assert first.take_duties("a", ["tick", "purge"]) == {"tick": 1, "purge": 1}
