@@ -45,7 +45,6 @@ from schema.patterns import Pattern
 from schema.records import (
     CloseRequest,
     Crawl,
-    CrawlState,
     CreateCrawl,
     ExtendRequest,
     FinishRequest,
@@ -136,19 +135,20 @@ def list_purges(service: Service) -> list[Purge]:
 
 def pause_crawl(service: Service, crawl: str) -> Crawl:
     """Lease no more URLs of this crawl; what is leased is finished. Idempotent."""
-    found = service.store.crawl(crawl)
-    if found.state == "done":
-        raise HttpProblem(409, f"crawl {crawl} is done ({found.reason}); there is nothing to pause")
-    return _set_state(service, found, "paused")
+    while True:
+        found = service.store.crawl(crawl)
+        if found.state == "done":
+            why = f"crawl {crawl} is done ({found.reason}); there is nothing to pause"
+            raise HttpProblem(409, why)
+        changed = service.store.set_state(found.id, "paused", version=found.version)
+        if changed.state == "paused":  # else it was changed meanwhile: it may be done
+            service.frontier.put_crawl(changed)
+            return changed
 
 
 def resume_crawl(service: Service, crawl: str) -> Crawl:
     """Lease URLs of this crawl again, also after a limit was raised. Idempotent."""
-    return _set_state(service, service.store.crawl(crawl), "active")
-
-
-def _set_state(service: Service, crawl: Crawl, state: CrawlState) -> Crawl:
-    changed = service.store.set_state(crawl.id, state)
+    changed = service.store.set_state(service.store.crawl(crawl).id, "active")
     service.frontier.put_crawl(changed)
     return changed
 

@@ -181,8 +181,12 @@ def settle(service: Service, batch: SeedBatch) -> None:
     A batch whose crawl was deleted is dropped. Raises Unavailable.
     """
     try:
-        service.frontier.put_crawl(service.store.crawl(batch.crawl))
-        _admit_again(service, batch)
+        crawl = service.store.crawl(batch.crawl)
+        try:
+            _admit_again(service, batch)
+        except UnknownCrawl:  # a partition was not told of it yet
+            service.frontier.put_crawl(crawl)
+            _admit_again(service, batch)
     except UnknownCrawl:
         service.store.seeds_admitted(batch.id)
 

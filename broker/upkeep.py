@@ -17,7 +17,7 @@ from broker.service import Service, Sums
 from schema.clock import epoch_ms
 from schema.errors import Unavailable, UnknownCrawl
 from schema.log import logger
-from schema.records import Crawl, SeedBatch
+from schema.records import FINISHED, Crawl, SeedBatch
 from store import months
 
 log = logger("upkeep")
@@ -32,9 +32,6 @@ TICK_SECONDS = 1.0
 """Time between two steps of the log's clock while the frontier is in use."""
 MONTHS_SECONDS = 3600.0
 """Time between two looks at the journal's months."""
-
-FINISHED = "finished"
-"""The reason of a crawl that ended because nothing was left to do."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,6 @@ class Upkeep:
         self._months_at = 0.0
         self._sweeping: Greenlet[[], None] | None = None
         self._quiet: dict[int, _Quiet] = {}
-        self._stopped: set[int] = set()
         self._ticked = -TICK_SECONDS
         self._clock = 0
         """The log's clock as this broker has last seen or left it; 0: not yet."""
@@ -105,7 +101,6 @@ class Upkeep:
         active = [c for c in crawls if c.state == "active"]
         known = {crawl.id for crawl in active}
         self._quiet = {id_: seen for id_, seen in self._quiet.items() if id_ in known}
-        self._stopped &= known
         waits = [self._look_at(crawl, crawl.id in pending) for crawl in active]
         self._look_at_months()
         return min(waits, default=QUIET_SECONDS)
@@ -187,33 +182,35 @@ class Upkeep:
             return QUIET_SECONDS
 
     def _scan(self, crawl: Crawl, pending: bool) -> float:
-        sums = self._service.frontier.scan(crawl.id)
-        if sums is None:
+        scan = self._service.frontier.look(crawl)
+        if scan is None:
             self._quiet.pop(crawl.id, None)
             return BUSY_SECONDS
+        sums, states = scan
         spent = self._spent_seconds(crawl)
         limit = limit_reached(crawl, sums, spent)
         if limit:
-            return self._end_at_limit(crawl, sums, limit)
-        if crawl.id in self._stopped:  # the limit was raised
+            return self._end_at_limit(crawl, sums, states, limit)
+        if states != {"active"}:  # the limit was raised, or who was about to end it died
             self._service.frontier.put_crawl(crawl)
-            self._stopped.discard(crawl.id)
+            self._quiet.pop(crawl.id, None)
+            return BUSY_SECONDS
         if sums.open or pending:
             self._quiet.pop(crawl.id, None)
             return self._until_limit(crawl, spent)
-        seen, now = self._quiet.get(crawl.id), _Quiet(sums.admitted, sums.finished)
+        seen, now = self._quiet.get(crawl.id), _seen(sums)
         self._quiet[crawl.id] = now
         if seen == now:
-            self._finish(crawl, FINISHED)
+            self._finish(crawl, now)
         return BUSY_SECONDS
 
-    def _end_at_limit(self, crawl: Crawl, sums: Sums, limit: str) -> float:
-        if crawl.id not in self._stopped:
+    def _end_at_limit(self, crawl: Crawl, sums: Sums, states: frozenset[str], limit: str) -> float:
+        """Stop leasing, and set it done when nothing is leased: then nothing can be any more."""
+        if states != {"stop"}:
             log.info("limit reached", crawl=crawl.name, limit=limit)
             self._service.frontier.stop_leasing(crawl)
-            self._stopped.add(crawl.id)
         elif not sums.leased:
-            self._finish(crawl, limit)
+            self._done(crawl, limit)
         return BUSY_SECONDS
 
     def _spent_seconds(self, crawl: Crawl) -> float:
@@ -229,28 +226,37 @@ class Upkeep:
             return QUIET_SECONDS
         return min(QUIET_SECONDS, max(BUSY_SECONDS, crawl.options.max_seconds - spent))
 
-    def _finish(self, crawl: Crawl, reason: str) -> None:
-        """Set it done in the store, which refuses while a batch is pending; tell the frontier."""
-        store, frontier = self._service.store, self._service.frontier
-        changed = store.set_state(crawl.id, "done", reason)
-        if changed.state != "done":
-            return
-        frontier.put_crawl(changed)
-        if reason == FINISHED and self._came_late(crawl):
-            frontier.put_crawl(store.set_state(crawl.id, "active"))
-            return
-        log.info("crawl done", crawl=crawl.name, reason=reason)
-        now = store.crawl(crawl.id)
-        if now.state != "done":  # seeds came between the two: theirs is the last word
-            frontier.put_crawl(now)
+    def _finish(self, crawl: Crawl, quiet: _Quiet) -> None:
+        """Shut the crawl, see that nothing came before it was shut, and set it done.
 
-    def _came_late(self, crawl: Crawl) -> bool:
-        """Whether seeds were admitted and settled between the last scan and "done"; or unknown.
-
-        Those that come after "done" make the crawl active themselves.
+        Whoever comes with something new meanwhile finds it shut and raises its version in the
+        store, so that it is not set done.
         """
-        sums = self._service.frontier.scan(crawl.id)
-        return sums is None or bool(sums.open)
+        frontier = self._service.frontier
+        frontier.shut(crawl)
+        if not (self._is_still(crawl, quiet) and self._done(crawl, FINISHED)):
+            frontier.put_crawl(self._service.store.crawl(crawl.id))
+
+    def _is_still(self, crawl: Crawl, quiet: _Quiet) -> bool:
+        """Whether every partition has shut the crawl, and saw nothing since ``quiet``."""
+        scan = self._service.frontier.look(crawl)
+        if scan is None:
+            return False
+        sums, states = scan
+        return states == {"done"} and not sums.open and _seen(sums) == quiet
+
+    def _done(self, crawl: Crawl, reason: str) -> bool:
+        """Set it done, unless something changed since it was read, or a batch is pending."""
+        changed = self._service.store.set_state(crawl.id, "done", reason, version=crawl.version)
+        if changed.state != "done":
+            return False
+        self._service.frontier.put_crawl(changed)
+        log.info("crawl done", crawl=crawl.name, reason=changed.reason)
+        return True
+
+
+def _seen(sums: Sums) -> _Quiet:
+    return _Quiet(sums.admitted, sums.finished)
 
 
 def limit_reached(crawl: Crawl, sums: Sums, spent_seconds: float) -> str:

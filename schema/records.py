@@ -194,12 +194,17 @@ class CreateCrawl(CrawlOptions, frozen=True, forbid_unknown_fields=True, kw_only
     name: CrawlName
 
 
+FINISHED = "finished"
+"""The reason of a crawl that ended because nothing was left to do."""
+
+
 class Crawl(Struct, frozen=True, kw_only=True):
     """A crawl as the store keeps it.
 
     ``id`` also is the crawl's instance: a purged and re-created crawl has another. ``roots`` are
     what its scope is measured from: hosts, domains or prefixes, as ``schema.scope`` writes them.
-    ``revision`` rises with every change of options or roots.
+    ``revision`` rises with every change of options or roots, ``version`` with every change at all:
+    what somebody does with a crawl counts only while its version is the one that he has read.
     """
 
     id: int
@@ -208,11 +213,17 @@ class Crawl(Struct, frozen=True, kw_only=True):
     options: CrawlOptions
     roots: tuple[str, ...] = ()
     revision: int = 1
+    version: int = 1
     created_ms: int = 0
     started_ms: int = 0
     finished_ms: int = 0
     reason: str = ""
     """Why it is done: ``finished``, or the limit that was reached (``max_pages`` …)."""
+
+    @property
+    def finished(self) -> bool:
+        """Done because nothing was left to do: whatever comes to it makes it active again."""
+        return self.state == "done" and self.reason == FINISHED
 
 
 # --- frontier --------------------------------------------------------------------------------

@@ -134,6 +134,8 @@ class Store(Protocol):
         """Create the crawl, or update its options; roots are added to those there.
 
         ``revision`` rises if anything changed. An existing crawl keeps its id and state.
+
+        ``version`` rises with every change of a crawl's row, here and in all that follows.
         """
 
     def crawls(self) -> list[Crawl]:
@@ -145,13 +147,24 @@ class Store(Protocol):
     def add_roots(self, crawl: int, roots: Sequence[str]) -> Crawl:
         """Widen a crawl's scope (a seed that redirects); idempotent."""
 
-    def set_state(self, crawl: int, state: CrawlState, reason: str = "") -> Crawl:
-        """Set active, paused or done.
+    def set_state(
+        self, crawl: int, state: CrawlState, reason: str = "", *, version: int = 0
+    ) -> Crawl:
+        """Set active, paused or done; returns the crawl as it is then.
 
-        ``started_ms`` is set at the first active, ``finished_ms`` at done. Becoming done fails
-        silently (the crawl returned is not done) while a seed batch of the crawl is pending, a
-        node is owed something, or while URLs wait in its overflow and ``reason`` names no limit
-        (``max_…``): the check and the change are one transaction.
+        With a ``version`` nothing changes unless the crawl's is still that one. ``started_ms`` is
+        set at the first active, ``finished_ms`` at done. Becoming done fails silently (the crawl
+        returned is not done) while a seed batch of the crawl is pending, a node is owed
+        something, or while URLs wait in its overflow and ``reason`` names no limit (``max_…``): the
+        check and the change are one transaction.
+        """
+
+    def reopen(self, crawl: int, version: int) -> Crawl:
+        """Something came to a crawl that was found finished, or about to be, at ``version``.
+
+        One that is finished becomes active; of one that is active at ``version`` the version
+        rises, so that whoever is about to end it does not. Any other (paused, done at a limit,
+        changed since) stays as it is. Returns the crawl as it is then. Raises UnknownCrawl.
         """
 
     def count_time(self, crawl: int, now_ms: int, most_ms: int) -> int:
@@ -238,7 +251,10 @@ class Store(Protocol):
 
     # -- the overflow: URLs beyond the frontier's memory budget
     def put_overflow(self, crawl: int, items: Sequence[Overflow]) -> None:
-        """Add rows, by (crawl, fingerprint); one that is there waits again."""
+        """Add rows, by (crawl, fingerprint); one that is there waits again.
+
+        A crawl that was finished becomes active.
+        """
 
     def overflow(self, crawl: int, partition: int, host: str, limit: int) -> list[Overflow]:
         """A host's waiting rows, the best first: by level, then in order of arrival."""
@@ -271,7 +287,8 @@ class Store(Protocol):
         alone by an older (``fetched_ms``/``at_ms``); a page removes the URL's final state and the
         other way round a final never removes a page. An attempt is keyed by (crawl, fingerprint,
         at_ms), so that writing it again changes nothing. What came of a hook is noted with the
-        page that it ran on (see ``HookRun``).
+        page that it ran on (see ``HookRun``). Pages with links make their crawl active again if it
+        was finished.
         """
 
     # -- pages whose hook failed

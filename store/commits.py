@@ -20,7 +20,7 @@ from gevent.lock import BoundedSemaphore
 from schema import faults
 from schema.errors import DutyLost, GreencrawlError
 from schema.records import Attempt, Commit, Duty, Final, Stamp, StoredPage
-from store import contents, debts, duties, hooks, log, overflow, rows
+from store import contents, crawls, debts, duties, hooks, log, overflow, rows
 from store.batches import ROWS, marks, padded, parts, values
 from store.bodies import Bodies, Place
 from store.connection import Lane, transaction, translate
@@ -115,8 +115,10 @@ def write(
             duties.check(connection, duty)
         now = log.clock(connection)
         stamp = now.clock
-        alive = {row[0] for row in connection.execute("SELECT id FROM crawls WHERE deleted = 0")}
+        alive = crawls.alive(connection)
         pages = [r for w in works for r in w.pages if r[0] in alive]
+        if any(alive.values()):
+            crawls.reopen_finished(connection, {r[0] for r in pages if r[contents.LINKS]})
         for start in range(0, len(pages), ROWS):
             _write_pages(connection, codec, pages[start : start + ROWS], blobs, stamp)
         for some in parts([r for w in works for r in w.finals if r[0] in alive]):

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from schema import wire
 from schema.errors import UnknownCrawl
-from schema.records import Admission, Crawl, CrawlOptions, CrawlState, SeedBatch, kept_options
+from schema.records import (
+    FINISHED,
+    Admission,
+    Crawl,
+    CrawlOptions,
+    CrawlState,
+    SeedBatch,
+    kept_options,
+)
 from store import contents, rows
 from store.base import NEVER
 from store.rows import Codec, Row
@@ -23,17 +31,21 @@ _KEYS = {
 }
 
 _READ = (
-    "SELECT id, name, state, options, roots, revision, created_ms, started_ms, finished_ms, reason "
-    "FROM crawls WHERE deleted = 0"
+    "SELECT id, name, state, options, roots, revision, created_ms, started_ms, finished_ms, "
+    "reason, version FROM crawls WHERE deleted = 0"
+)
+_REOPEN = (
+    "UPDATE crawls SET state = 'active', reason = '', finished_ms = 0, version = version + 1 "
+    "WHERE id = ? AND state = 'done'"
 )
 
 
 def _crawl(row: Row) -> Crawl:
-    number, name, state, options, roots, revision, created_ms, started_ms, finished_ms, reason = row
+    number, name, state, options, roots, revision, created_ms, *times, reason, version = row
     return Crawl(
         id=number, name=name, state=state, options=wire.from_json(options, CrawlOptions),
-        roots=tuple(wire.from_json(roots, list[str])), revision=revision, created_ms=created_ms,
-        started_ms=started_ms, finished_ms=finished_ms, reason=reason,
+        roots=tuple(wire.from_json(roots, list[str])), revision=revision, version=version,
+        created_ms=created_ms, started_ms=times[0], finished_ms=times[1], reason=reason,
     )  # fmt: skip
 
 
@@ -70,7 +82,8 @@ def put(
     united = _united(known.roots, roots)
     if options != known.options or united != known.roots:
         db.execute(
-            "UPDATE crawls SET options = ?, roots = ?, revision = revision + 1 WHERE id = ?",
+            "UPDATE crawls SET options = ?, roots = ?, revision = revision + 1, "
+            "version = version + 1 WHERE id = ?",
             (text, wire.to_json(united).decode(), known.id),
         )
     return get(db, name)
@@ -87,33 +100,58 @@ def add_roots(db: sqlite3.Connection, crawl: int, roots: Sequence[str]) -> Crawl
     if united == known.roots:
         return known
     db.execute(
-        "UPDATE crawls SET roots = ?, revision = revision + 1 WHERE id = ?",
+        "UPDATE crawls SET roots = ?, revision = revision + 1, version = version + 1 WHERE id = ?",
         (wire.to_json(united).decode(), crawl),
     )
     return get(db, crawl)
 
 
 def set_state(
-    db: sqlite3.Connection, crawl: int, state: CrawlState, reason: str, now_ms: int
+    db: sqlite3.Connection, crawl: int, state: CrawlState, reason: str, version: int, now_ms: int
 ) -> Crawl:
     """See ``Store.set_state``."""
     known = get(db, crawl)
+    reason = rows.clean(reason)
+    if version not in (0, known.version) or (known.state, known.reason) == (state, reason):
+        return known
     if state == "done":
         db.execute(
-            "UPDATE crawls SET state = 'done', reason = ?, finished_ms = ? WHERE id = ? AND NOT "
-            "EXISTS (SELECT 1 FROM seed_batches WHERE crawl = ? AND pending = 1) "
-            "AND NOT EXISTS (SELECT 1 FROM debts) AND (? OR NOT "
-            "EXISTS (SELECT 1 FROM overflow INDEXED BY overflow_waiting WHERE crawl = ? "
-            "AND queued = 0))",
-            (rows.clean(reason), now_ms, crawl, crawl, reason.startswith("max_"), crawl),
+            "UPDATE crawls SET state = 'done', reason = ?, finished_ms = ?, version = version + 1 "
+            "WHERE id = ? AND NOT EXISTS (SELECT 1 FROM seed_batches WHERE crawl = ? "
+            "AND pending = 1) AND NOT EXISTS (SELECT 1 FROM debts) AND (? OR NOT EXISTS "
+            "(SELECT 1 FROM overflow INDEXED BY overflow_waiting WHERE crawl = ? AND queued = 0))",
+            (reason, now_ms, crawl, crawl, reason.startswith("max_"), crawl),
         )
         return get(db, crawl)
     started_ms = known.started_ms or (now_ms if state == "active" else 0)
     db.execute(
-        "UPDATE crawls SET state = ?, reason = ?, started_ms = ?, finished_ms = 0 WHERE id = ?",
-        (state, rows.clean(reason), started_ms, crawl),
+        "UPDATE crawls SET state = ?, reason = ?, started_ms = ?, finished_ms = 0, "
+        "version = version + 1 WHERE id = ?",
+        (state, reason, started_ms, crawl),
     )
     return get(db, crawl)
+
+
+def reopen(db: sqlite3.Connection, crawl: int, version: int) -> Crawl:
+    """See ``Store.reopen``."""
+    known = get(db, crawl)
+    if known.finished:
+        reopen_finished(db, [crawl])
+    elif known.state == "active" and known.version == version:
+        db.execute("UPDATE crawls SET version = version + 1 WHERE id = ?", (crawl,))
+    return get(db, crawl)
+
+
+def reopen_finished(db: sqlite3.Connection, crawls: Iterable[int]) -> None:
+    """Make those active that are finished."""
+    sql = f"{_REOPEN} AND reason = '{FINISHED}'"
+    db.executemany(sql, [(crawl,) for crawl in crawls])
+
+
+def alive(db: sqlite3.Connection) -> dict[int, bool]:
+    """Crawls that are not deleted, and whether each is finished."""
+    sql = f"SELECT id, state = 'done' AND reason = '{FINISHED}' FROM crawls WHERE deleted = 0"
+    return dict(db.execute(sql).fetchall())
 
 
 def mark_deleted(db: sqlite3.Connection, crawl: int) -> None:
@@ -149,11 +187,7 @@ def add_seeds(db: sqlite3.Connection, crawl: int, blob: bytes, force: bool) -> i
         "VALUES (?, (SELECT value FROM clock), ?, ?)",
         (crawl, force, blob),
     )
-    db.execute(
-        "UPDATE crawls SET state = 'active', reason = '', finished_ms = 0 "
-        "WHERE id = ? AND state = 'done'",
-        (crawl,),
-    )
+    db.execute(_REOPEN, (crawl,))
     return int(cursor.lastrowid or 0)
 
 

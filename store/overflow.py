@@ -8,7 +8,7 @@ from itertools import chain
 
 from schema.records import Admission, Overflow
 from schema.urls import host_of
-from store import rows
+from store import crawls, rows
 from store.rows import Row
 
 FREED_ROWS = 5000
@@ -32,6 +32,7 @@ def put(db: sqlite3.Connection, crawl: int, items: Sequence[Overflow]) -> None:
             for one in items
         ],
     )  # fmt: skip
+    crawls.reopen_finished(db, [crawl])
 
 
 def best(

@@ -255,9 +255,17 @@ class SqliteStore:
         """See :class:`store.base.Store`."""
         return self._write(lambda db: crawls.add_roots(db, crawl, roots))
 
-    def set_state(self, crawl: int, state: CrawlState, reason: str = "") -> Crawl:
+    def set_state(
+        self, crawl: int, state: CrawlState, reason: str = "", *, version: int = 0
+    ) -> Crawl:
         """See :class:`store.base.Store`."""
-        return self._write(lambda db: crawls.set_state(db, crawl, state, reason, epoch_ms()))
+        return self._write(
+            lambda db: crawls.set_state(db, crawl, state, reason, version, epoch_ms())
+        )
+
+    def reopen(self, crawl: int, version: int) -> Crawl:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: crawls.reopen(db, crawl, version))
 
     def count_time(self, crawl: int, now_ms: int, most_ms: int) -> int:
         """See :class:`store.base.Store`."""

@@ -26,7 +26,7 @@ from broker.frontier.node import Full, Moved, Node, Restarted
 from broker.frontier.partition import Mode
 from broker.frontier.recovery import Recovery, mark_clean
 from broker.frontier.ring import assemble
-from broker.frontier.totals import total
+from broker.frontier.totals import Scan, total
 from broker.frontier.waking import Waking
 from schema import urls
 from schema.clock import epoch_ms, monotonic
@@ -358,6 +358,7 @@ class Frontier:
         while grouped:
             round_ = {p: rows[:BATCH] for p, rows in grouped.items()}
             grouped = {p: rows[BATCH:] for p, rows in grouped.items() if len(rows) > BATCH}
+            done = 0
             calls = {
                 p: part.admit_args(crawl, mode, batch, (r for _, r in rows))
                 for p, rows in round_.items()
@@ -375,9 +376,25 @@ class Frontier:
                 if reply[0] == b"GONE":
                     self._refuse_untold(self._node_of[p])
                     raise UnknownCrawl(f"crawl {crawl} was deleted")
+                if reply[0] == b"DONE":
+                    done = max(done, reply[2])
+                    grouped[p] = round_[p] + grouped.get(p, [])
+                    continue
                 if self._create:
                     self.leasing.note(p, crawl, reply[3])
                 yield round_[p], reply[2], reply[1]
+            if done:
+                self._reopen(crawl, done)
+
+    def _reopen(self, crawl: int, version: int) -> None:
+        """Make a crawl that is done in Redis since ``version`` active again: first in the store.
+
+        Raises UnknownCrawl, Unavailable.
+        """
+        known = self._store.reopen(crawl, version)
+        if known.version < version:
+            raise Unavailable(f"the store knows crawl {crawl} at an earlier version than Redis")
+        self.put_crawl(known)
 
     @staticmethod
     def _refuse_untold(node: Node) -> None:
@@ -419,6 +436,7 @@ class Frontier:
             calls = {
                 p: part.mark_args(crawl, [rows[i] for i in found]) for p, found in round_.items()
             }
+            done = 0
             try:
                 replies = self._calls("mark", calls)
             except Full as error:
@@ -428,8 +446,14 @@ class Frontier:
                 if reply[0] == b"GONE":
                     self._refuse_untold(self._node_of[p])
                     raise UnknownCrawl(f"crawl {crawl} was deleted")
+                if reply[0] == b"DONE":
+                    done = max(done, reply[2])
+                    by_partition[p] = round_[p] + by_partition.get(p, [])
+                    continue
                 for i, flag in zip(round_[p], reply[1], strict=True):
                     fresh[i] = flag == _NEW
+            if done:
+                self._reopen(crawl, done)
         return fresh
 
     def respill(self, node: Node) -> int:
@@ -610,21 +634,30 @@ class Frontier:
         except Unavailable:
             if known is None:
                 raise
-        self._crawls[crawl] = (monotonic(), known)
+        self._note(known)
         return known
 
+    def _note(self, crawl: Crawl) -> None:
+        """Keep what the store has told of a crawl, unless something later is known."""
+        _, known = self._crawls.get(crawl.id, (0.0, crawl))
+        later = known if known.version > crawl.version else crawl
+        self._crawls[crawl.id] = (monotonic(), later)
+
     def put_crawl(self, crawl: Crawl) -> None:
-        """Make a crawl, its state and its politeness known to every partition."""
-        self._crawls[crawl.id] = (monotonic(), crawl)
+        """Make a crawl, its state and its politeness known to every partition.
+
+        One that has heard of a later version is left as it is.
+        """
+        self._note(crawl)
         self._budgets.pop(crawl.id, None)
-        self._tell(crawl, crawl.state, self.partitions)
+        self._tell(crawl, part.state_of(crawl), self.partitions)
 
     def tell(self, crawl: Crawl, node: Node) -> None:
         """:meth:`put_crawl` on one node only."""
-        self._tell(crawl, crawl.state, self.partitions_on(node))
+        self._tell(crawl, part.state_of(crawl), self.partitions_on(node))
 
     def _tell(self, crawl: Crawl, state: str, partitions: Iterable[int]) -> None:
-        args = part.crawl_args(crawl.id, state, crawl.options, crawl.revision)
+        args = part.crawl_args(crawl, state)
         for p, (_, due, tend) in self._calls("crawl", dict.fromkeys(partitions, args)).items():
             self.leasing.note(p, crawl.id, due)
             self.leasing.note(p, 0, tend)
@@ -633,6 +666,13 @@ class Frontier:
     def stop_leasing(self, crawl: Crawl) -> None:
         """No further session for this crawl, at every broker (a limit was reached)."""
         self._tell(crawl, "stop", self.partitions)
+
+    def shut(self, crawl: Crawl) -> None:
+        """Take nothing in for this crawl any more, which is about to be finished.
+
+        Whoever comes with something new reopens it in the store, whereby its version rises.
+        """
+        self._tell(crawl, "done", self.partitions)
 
     def drop_crawl(self, crawl: int, node: Node | None = None) -> None:
         """Delete a crawl in bounded steps; from the first on it is gone to everybody.
@@ -661,30 +701,44 @@ class Frontier:
         return part.drained(reply)
 
     def scan(self, crawl: int) -> Totals | None:
-        """Counters over all partitions; None (the scan is void) when a node did not answer, or is
-        still owed what SQL holds.
+        """Counters of the crawl as the store has it now; None if :meth:`look` is void."""
+        found = self.look(self._store.crawl(crawl))
+        return None if found is None else found.totals
+
+    def look(self, crawl: Crawl) -> Scan | None:
+        """Counters over all partitions, and the states that they have the crawl in.
+
+        None, and the scan is void, when a node did not answer or is still owed what SQL holds, and
+        when a partition does not know the crawl or has it at another version than ``crawl``'s: if
+        that is an older one it is told again.
         """
         if any(node.breaker.since_ms for node in self.nodes):
             return None
         try:
-            totals, owed = self._sum(crawl)
+            totals, replies = self._sum(crawl.id)
+            owed = {self.identity.placement[p] for p, reply in replies.items() if reply[4]}
             for index in owed:
                 if self._create:
                     self.recovery.reopen(self.nodes[index])  # unless somebody is at it
+            behind = [p for p, (*_, version) in replies.items() if version < crawl.version]
+            if behind:
+                log.info("told_again", crawl=crawl.name, partitions=len(behind))
+                self._tell(crawl, part.state_of(crawl), behind)
         except Unavailable as error:
             log.info("scan_void", reason=str(error))
             return None
-        self._waking.scanned(crawl, totals.leased)
-        return None if owed else totals
+        self._waking.scanned(crawl.id, totals.leased)
+        if owed or any(version != crawl.version for *_, version in replies.values()):
+            return None
+        return Scan(totals, frozenset(state.decode() for *_, state, _ in replies.values()))
 
-    def _sum(self, crawl: int) -> tuple[Totals, set[int]]:
-        """Counters of a crawl, and the nodes whose replay is not through. Raises Unavailable."""
+    def _sum(self, crawl: int) -> tuple[Totals, dict[int, list[Any]]]:
+        """Counters of a crawl, and what each partition has answered. Raises Unavailable."""
         replies = self._calls("count", dict.fromkeys(self.partitions, to_msgpack([crawl])))
-        owed = {self.identity.placement[p] for p, reply in replies.items() if reply[4]}
         totals = total(flat for _, flat, *_ in replies.values())
         if totals.overflow:
             self.overflowing.set()
-        return totals, owed
+        return totals, replies
 
     def stats(self, crawl: Crawl) -> CrawlStats:
         """Counters of a crawl. Raises Unavailable."""
@@ -699,8 +753,10 @@ class Frontier:
             return None
         at, left = self._budgets.get(crawl.id, (0.0, 0))
         if monotonic() - at > BUDGET_SECONDS:
-            totals = self.scan(crawl.id)
-            left = 0 if totals is None else max(limit - totals.stored - totals.leased, 0)
+            scan = self.look(crawl)
+            left = 0
+            if scan is not None:
+                left = max(limit - scan.totals.stored - scan.totals.leased, 0)
             self._budgets[crawl.id] = (monotonic(), left)
         return left
 

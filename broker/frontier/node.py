@@ -280,11 +280,11 @@ class Node:
 
         Under a ``duty`` nothing is done, and DutyLost raised, if another broker has taken it.
 
-        Replies come without their leading 'OK': ``[now, …]``; GONE and OLD come as
-        ``[b'GONE']`` and ``[b'OLD', now]``. Calls but for :data:`UNTIMED` ones carry the logical
-        time expected, and are repeated once after the clocks were brought together. Raises
-        Restarted, Moved, Unavailable; a call that raises may have been carried out: scripts are
-        idempotent under their tokens and fingerprints.
+        Replies come without their leading 'OK': ``[now, …]``; GONE, OLD and DONE come as
+        ``[b'GONE']``, ``[b'OLD', now]`` and ``[b'DONE', now, version]``. Calls but for
+        :data:`UNTIMED` ones carry the logical time expected, and are repeated once after the clocks
+        were brought together. Raises Restarted, Moved, Unavailable; a call that raises may have
+        been carried out: scripts are idempotent under their tokens and fingerprints.
         """
         timed = script not in UNTIMED
         if timed:

@@ -15,7 +15,7 @@ import msgspec
 from schema.records import (
     Admission,
     CloseItem,
-    CrawlOptions,
+    Crawl,
     Done,
     FinishItem,
     HostState,
@@ -118,16 +118,26 @@ def mark_args(crawl: int, rows: Iterable[tuple[int, str, Admission]]) -> bytes:
     return to_msgpack(flat)
 
 
-def crawl_args(crawl: int, state: str, options: CrawlOptions, revision: int) -> bytes:
+def state_of(crawl: Crawl) -> str:
+    """How a partition is to have a crawl; see ``lua/crawl.lua``.
+
+    One that is done at a limit goes on taking in what is found: the limit may be raised.
+    """
+    return "stop" if crawl.state == "done" and not crawl.finished else crawl.state
+
+
+def crawl_args(crawl: Crawl, state: str) -> bytes:
+    options = crawl.options
     return to_msgpack(
         [
-            crawl,
+            crawl.id,
             state,
             round(options.delay * 1000),
             options.slots,
             options.order,
-            revision,
+            crawl.revision,
             options.weight,
+            crawl.version,
         ]
     )
 

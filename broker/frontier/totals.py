@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from broker.frontier import partition as part
 from schema.records import Totals
@@ -12,6 +13,14 @@ _COUNTERS = {
     "stored": "stored", "over": "overflow", "dead": "dead", "retries": "retries", "bytes": "bytes",
     "hosts": "hosts",
 }  # fmt: skip
+
+
+class Scan(NamedTuple):
+    """Counters of a crawl over all partitions, and the states that they have it in."""
+
+    totals: Totals
+    states: frozenset[str]
+    """Of ``lua/crawl.lua``; more than one while a change of it is on its way."""
 
 
 def total(partitions: Iterable[Sequence[bytes]]) -> Totals:

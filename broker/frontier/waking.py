@@ -127,7 +127,7 @@ class Waking:
             if crawl.state != "active":
                 continue
             replies = self._calls("count", dict.fromkeys(on, to_msgpack([crawl.id])))
-            for p, (_, _, due, tend, _) in replies.items():
+            for p, (_, _, due, tend, *_) in replies.items():
                 self._leasing.note(p, crawl.id, due)
                 self._leasing.note(p, 0, tend)
 

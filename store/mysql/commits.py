@@ -17,7 +17,7 @@ from schema import faults
 from schema.records import Final, Stamp
 from store import rows as common
 from store.bodies import Place
-from store.mysql import bodies, debts, hooks, log, overflow, pages, rows
+from store.mysql import bodies, crawls, debts, hooks, log, overflow, pages, rows
 from store.mysql.bodies import Body
 from store.mysql.connection import Db
 from store.mysql.numbers import Numbers
@@ -63,6 +63,8 @@ class Write:
         settled = sorted({*arrived, *((one.crawl, one.fingerprint) for one in finals)})
         known = pages.lock(running, settled)
         every = [page for some in arrived.values() for page in some]
+        reopened = begun.finished & {page.crawl for page in every if page.links}
+        crawls.reopen_finished(db, sorted(reopened))
         bodies.write(running, every, self._known, self._places)
         current = pages.write(running, arrived, known)
         _write_finals(running, finals, settled, current)

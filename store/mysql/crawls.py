@@ -6,11 +6,18 @@ not meet them: its end, its deletion, a change of its state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from schema import wire
 from schema.errors import UnknownCrawl
-from schema.records import Admission, Crawl, CrawlOptions, CrawlState, SeedBatch, kept_options
+from schema.records import (
+    Admission,
+    Crawl,
+    CrawlOptions,
+    CrawlState,
+    SeedBatch,
+    kept_options,
+)
 from store import rows as common
 from store.base import NEVER
 from store.mysql import log, rows
@@ -29,20 +36,24 @@ PURGE_ROWS = {
 _LAST = ("hook_sums", "hosts", "sums", "times", "purges")
 
 _READ = (
-    "SELECT id, name, state, options, roots, revision, created_ms, started_ms, finished_ms, reason "
-    "FROM crawls WHERE deleted = 0"
+    "SELECT id, name, state, options, roots, revision, created_ms, started_ms, finished_ms, "
+    "reason, version FROM crawls WHERE deleted = 0"
+)
+_REOPEN = (
+    "UPDATE crawls SET state = 'active', reason = '', finished_ms = 0, version = version + 1 "
+    "WHERE id = %s AND state = 'done'"
 )
 _SHARED = " LOCK IN SHARE MODE"
 _ALONE = " FOR UPDATE"
 
 
 def _crawl(row: Row) -> Crawl:
-    number, name, state, options, roots, revision, created_ms, started_ms, finished_ms, reason = row
+    number, name, state, options, roots, revision, created_ms, *times, reason, version = row
     return Crawl(
         id=number, name=name.decode(), state=state.decode(),
         options=wire.from_json(options, CrawlOptions),
-        roots=tuple(wire.from_json(roots, list[str])), revision=revision, created_ms=created_ms,
-        started_ms=started_ms, finished_ms=finished_ms, reason=reason,
+        roots=tuple(wire.from_json(roots, list[str])), revision=revision, version=version,
+        created_ms=created_ms, started_ms=times[0], finished_ms=times[1], reason=reason,
     )  # fmt: skip
 
 
@@ -83,7 +94,8 @@ def put(db: Db, name: str, options: CrawlOptions, roots: Sequence[str], now_ms: 
     united = _united(known.roots, roots)
     if options != known.options or united != known.roots:
         db.execute(
-            "UPDATE crawls SET options = %s, roots = %s, revision = revision + 1 WHERE id = %s",
+            "UPDATE crawls SET options = %s, roots = %s, revision = revision + 1, "
+            "version = version + 1 WHERE id = %s",
             (text, wire.to_json(united).decode(), known.id),
         )
     return get(db, name)
@@ -100,29 +112,52 @@ def add_roots(db: Db, crawl: int, roots: Sequence[str]) -> Crawl:
     if united == known.roots:
         return known
     db.execute(
-        "UPDATE crawls SET roots = %s, revision = revision + 1 WHERE id = %s",
+        "UPDATE crawls SET roots = %s, revision = revision + 1, version = version + 1 "
+        "WHERE id = %s",
         (wire.to_json(united).decode(), crawl),
     )
     return get(db, crawl)
 
 
-def set_state(db: Db, crawl: int, state: CrawlState, reason: str, now_ms: int) -> Crawl:
+def set_state(
+    db: Db, crawl: int, state: CrawlState, reason: str, version: int, now_ms: int
+) -> Crawl:
     """See ``Store.set_state``."""
     known = get(db, crawl, _ALONE)
     reason = common.clean(reason)
+    if version not in (0, known.version) or (known.state, known.reason) == (state, reason):
+        return known
     if state == "done":
         if not _waits(db, crawl, seeds_only=reason.startswith("max_")):
             db.execute(
-                "UPDATE crawls SET state = 'done', reason = %s, finished_ms = %s WHERE id = %s",
+                "UPDATE crawls SET state = 'done', reason = %s, finished_ms = %s, "
+                "version = version + 1 WHERE id = %s",
                 (reason, now_ms, crawl),
             )
         return get(db, crawl)
     started_ms = known.started_ms or (now_ms if state == "active" else 0)
     db.execute(
-        "UPDATE crawls SET state = %s, reason = %s, started_ms = %s, finished_ms = 0 WHERE id = %s",
+        "UPDATE crawls SET state = %s, reason = %s, started_ms = %s, finished_ms = 0, "
+        "version = version + 1 WHERE id = %s",
         (state, reason, started_ms, crawl),
     )
     return get(db, crawl)
+
+
+def reopen(db: Db, crawl: int, version: int) -> Crawl:
+    """See ``Store.reopen``."""
+    known = get(db, crawl, _ALONE)
+    if known.finished:
+        reopen_finished(db, [crawl])
+    elif known.state == "active" and known.version == version:
+        db.execute("UPDATE crawls SET version = version + 1 WHERE id = %s", (crawl,))
+    return get(db, crawl)
+
+
+def reopen_finished(db: Db, crawls: Iterable[int]) -> None:
+    """Make those active that are finished; of two who share a lock on one, one begins anew."""
+    for crawl in crawls:
+        db.execute(f"{_REOPEN} AND {log.IS_FINISHED}", (crawl,))
 
 
 def _waits(db: Db, crawl: int, *, seeds_only: bool) -> bool:
@@ -171,11 +206,7 @@ def add_seeds(db: Db, ids: Numbers, crawl: int, blob: bytes, force: bool) -> int
     )
     raw(db, sql % (batch, crawl, force, literal(blob)))
     if known.state == "done":
-        db.execute(
-            "UPDATE crawls SET state = 'active', reason = '', finished_ms = 0 "
-            "WHERE id = %s AND state = 'done'",
-            (crawl,),
-        )
+        db.execute(_REOPEN, (crawl,))
     return batch
 
 

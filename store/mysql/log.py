@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from schema.records import Stamp
+from schema.records import FINISHED, Stamp
 from store.mysql.connection import Db
 from store.mysql.sql import keys
 from store.rows import Row
 
+IS_FINISHED = f"crawls.state = 'done' AND crawls.reason = '{FINISHED}'"
 PACKET_MARGIN = 4096
 """Bytes of a packet that are not the statement's."""
 SEEDS = "id, crawl, forced, urls, stamp"
@@ -27,6 +28,8 @@ class Begun(NamedTuple):
     stamp: Stamp
     alive: frozenset[int]
     """Those of the crawls asked for that are not deleted."""
+    finished: frozenset[int]
+    """Those of them that are done because nothing was left to do."""
     most_bytes: int
     """Of a statement, by ``max_allowed_packet``."""
     connection: int
@@ -38,14 +41,16 @@ def begin(db: Db, crawls: Sequence[int] = ()) -> Begun:
     # Only the epochs and crawls are locked: a clause of the outer statement holds for no inner one.
     db.execute(
         "SELECT nodes.id, nodes.epoch, crawls.id, (SELECT value FROM clock), "
-        "@@max_allowed_packet, CONNECTION_ID() FROM nodes "
+        "@@max_allowed_packet, CONNECTION_ID(), "
+        f"{IS_FINISHED} FROM nodes "
         f"LEFT JOIN crawls ON crawls.id IN ({some}) AND crawls.deleted = 0 LOCK IN SHARE MODE"
     )
     found = db.fetchall()
-    _, _, _, value, packet, connection = found[0]
+    _, _, _, value, packet, connection, _ = found[0]
     return Begun(
         stamp=Stamp(value, _epochs([row[:2] for row in found])),
         alive=frozenset(row[2] for row in found if row[2] is not None),
+        finished=frozenset(row[2] for row in found if row[6]),
         most_bytes=packet - PACKET_MARGIN,
         connection=connection,
     )

@@ -14,6 +14,7 @@ from operator import itemgetter
 from schema.records import Admission, Overflow
 from schema.urls import host_of
 from store import rows as common
+from store.mysql import crawls, log
 from store.mysql.connection import Db
 from store.mysql.numbers import Numbers
 from store.mysql.sql import chunks, insert, keys, numbers, raw
@@ -31,9 +32,12 @@ _COLUMNS = "crawl, fingerprint, id, partition_no, level, depth, redirects, host,
 def put(db: Db, ids: Numbers, crawl: int, items: Sequence[Overflow]) -> None:
     """Add rows; one that is there waits again, at the better of both levels."""
     if not db.execute(
-        "SELECT 1 FROM crawls WHERE id = %s AND deleted = 0 LOCK IN SHARE MODE", (crawl,)
+        f"SELECT {log.IS_FINISHED} FROM crawls WHERE id = %s AND deleted = 0 LOCK IN SHARE MODE",
+        (crawl,),
     ):
         return
+    if db.fetchall()[0][0]:
+        crawls.reopen_finished(db, [crawl])
     wanted: dict[int, Overflow] = {}
     for one in items:
         known = wanted.get(one.fingerprint)

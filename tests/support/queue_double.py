@@ -9,7 +9,7 @@ from typing import Any
 from gevent.event import Event
 
 from broker.frontier.frontier import Admitted, Room
-from broker.frontier.partition import Mode
+from broker.frontier.partition import Mode, state_of
 from schema.errors import Unavailable, UnknownCrawl
 from schema.records import (
     Admission,
@@ -53,7 +53,9 @@ class QueueDouble:
     crawls: dict[int, Crawl] = field(default_factory=dict)
     seen: dict[int, list[str]] = field(default_factory=dict)
     sums: dict[int, Sums | None] = field(default_factory=dict)
-    stopped: list[int] = field(default_factory=list)
+    states: dict[int, str] = field(default_factory=dict)
+    """As every partition has them, and what was told of a version: see ``lua/crawl.lua``."""
+    told: list[tuple[int, str]] = field(default_factory=list)
     ticks: list[int] = field(default_factory=list)
     repaired: list[bool] = field(default_factory=list)
     scans: int = 0
@@ -118,20 +120,35 @@ class QueueDouble:
         pass
 
     def put_crawl(self, crawl: Crawl) -> None:
+        self._tell(crawl, state_of(crawl))
+
+    def _tell(self, crawl: Crawl, state: str) -> None:
         self._check()
-        self.crawls[crawl.id] = crawl
+        if crawl.id in self.crawls and crawl.version < self.crawls[crawl.id].version:
+            return
+        self.crawls[crawl.id], self.states[crawl.id] = crawl, state
+        self.told.append((crawl.id, state))
 
     def drop_crawl(self, crawl: int) -> None:
         self._check()
         self.crawls.pop(crawl, None)
 
     def stop_leasing(self, crawl: Crawl) -> None:
-        self._check()
-        self.stopped.append(crawl.id)
+        self._tell(crawl, "stop")
 
-    def scan(self, crawl: int) -> Sums | None:
+    def shut(self, crawl: Crawl) -> None:
+        self._tell(crawl, "done")
+
+    def look(self, crawl: Crawl) -> tuple[Sums, frozenset[str]] | None:
         self.scans += 1
-        return None if self.away else self.sums.get(crawl, Sums())
+        sums = self.sums.get(crawl.id, Sums())
+        known = self.crawls.get(crawl.id)
+        if known is None or known.version < crawl.version:
+            self.put_crawl(crawl)
+            return None
+        if self.away or sums is None or known.version != crawl.version:
+            return None
+        return sums, frozenset({self.states[crawl.id]})
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
         self._check()

@@ -405,6 +405,74 @@ class StoreContract(ContentContract, HookContract):
         store.add_seeds(crawl, links("http://example.org/"))
         assert store.crawl(crawl).state == "paused"
 
+    def test_the_version_rises_with_every_change_of_a_crawl_and_with_no_other(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.commit(Commit([page(crawl, 1)], [attempt(crawl, 1)], [final(crawl, 2)]))
+        store.seeds_admitted(store.add_seeds(crawl, links("http://example.org/")))
+        store.count_time(crawl, 1000, 10)
+        assert store.set_state(crawl, "active").version == 1
+        assert store.add_roots(crawl, ["new.org"]).version == 2
+        assert store.add_roots(crawl, ["new.org"]).version == 2
+        assert store.put_crawl("news", CrawlOptions(depth=9), []).version == 3
+        assert store.put_crawl("news", CrawlOptions(depth=9), []).version == 3
+        assert store.set_state(crawl, "paused").version == 4
+        assert store.set_state(crawl, "paused").version == 4
+        assert store.set_state(crawl, "done", "max_pages").version == 5
+        store.add_seeds(crawl, links("http://example.org/2"))
+        assert store.crawl(crawl).version == 6
+        assert [one.version for one in store.crawls()] == [6]
+
+    def test_who_goes_by_another_version_changes_no_state(self, store: Store, crawl: int) -> None:
+        read = store.crawl(crawl)
+        paused = store.set_state(crawl, "paused", version=read.version)
+        assert paused.state == "paused"
+        for state in ("active", "done"):
+            assert store.set_state(crawl, state, "finished", version=read.version) == paused
+        ended = store.set_state(crawl, "done", "finished", version=paused.version)
+        assert ended.finished
+
+    def test_reopening_keeps_a_crawl_from_being_set_done_and_undoes_nothing_else(
+        self, store: Store, crawl: int
+    ) -> None:
+        read = store.crawl(crawl)
+        assert store.reopen(crawl, read.version).version == read.version + 1
+        assert store.reopen(crawl, read.version).version == read.version + 1, "known already"
+        assert store.set_state(crawl, "done", "finished", version=read.version).state == "active"
+        ended = store.set_state(crawl, "done", "finished")
+        again = store.reopen(crawl, read.version)
+        assert (again.state, again.reason, again.finished_ms) == ("active", "", 0)
+        assert again.version == ended.version + 1
+        for state, reason in (("paused", ""), ("done", "max_pages")):
+            known = store.set_state(crawl, state, reason)
+            assert store.reopen(crawl, known.version) == known
+        with pytest.raises(UnknownCrawl):
+            store.reopen(crawl + 1, 1)
+
+    def test_links_that_are_committed_make_a_finished_crawl_active(
+        self, store: Store, crawl: int
+    ) -> None:
+        ended = store.set_state(crawl, "done", "finished")
+        other = store.put_crawl("other", CrawlOptions(), [])
+        store.set_state(other.id, "done", "finished")
+        store.commit(Commit([page(crawl, 1)], [attempt(crawl, 1)], [final(crawl, 2)]))
+        assert store.crawl(crawl) == ended, "nothing came to it"
+        store.commit(Commit([page(crawl, 3, links=links("http://example.org/new"))]))
+        again = store.crawl(crawl)
+        assert (again.state, again.reason, again.finished_ms) == ("active", "", 0)
+        assert again.version == ended.version + 1
+        assert store.crawl(other.id).finished
+        for state, reason in (("paused", ""), ("done", "max_bytes")):
+            known = store.set_state(crawl, state, reason)
+            store.commit(Commit([page(crawl, 4, links=links("http://example.org/new"))]))
+            assert store.crawl(crawl) == known
+
+    def test_an_overflow_makes_a_finished_crawl_active(self, store: Store, crawl: int) -> None:
+        ended = store.set_state(crawl, "done", "finished")
+        store.put_overflow(crawl, beyond([0], "example.org"))
+        assert store.crawl(crawl).version == ended.version + 1
+        assert store.set_state(crawl, "done", "finished").state == "active"
+
     def test_a_deleted_crawl_leaves_nothing_and_its_number_is_not_used_again(
         self, store: Store, crawl: int
     ) -> None:

@@ -122,28 +122,94 @@ def test_limit_holds_while_a_batch_is_pending_and_the_crawl_ends_once_it_is_not(
         patch.setattr(house.queue, "admit", away)
         house.see(crawl, bytes=11)
         house.see(crawl, bytes=11)
-    assert house.queue.stopped == [crawl.id]
+    assert house.queue.states[crawl.id] == "stop"
     assert house.state()[0] == "active"
     house.see(crawl, bytes=11)
     assert house.state() == ("done", "max_bytes")
 
 
-def test_seeds_that_come_while_a_crawl_is_set_done_have_the_last_word(
+def test_a_crawl_takes_nothing_in_before_it_is_done(house: House) -> None:
+    crawl = house.crawl()
+    house.see(crawl)
+    house.see(crawl)
+    assert house.queue.told[-2:] == [(crawl.id, "done"), (crawl.id, "done")]
+    versions = [house.queue.crawls[crawl.id].version, crawl.version]
+    assert versions == [house.store.crawl(crawl.id).version, crawl.version]
+    assert versions[0] > versions[1]
+
+
+def test_what_came_before_a_crawl_was_shut_keeps_it_active(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crawl = house.crawl()
-    told = house.queue.put_crawl
+    shut = house.queue.shut
 
-    def seeded_meanwhile(changed: Crawl) -> None:
-        told(changed)
-        if changed.state == "done":
-            house.store.add_seeds(crawl.id, [Admission("https://a.example/new")])
+    def links_come(one: Crawl) -> None:
+        house.queue.admit(crawl.id, [Admission("https://a.example/late")])
+        shut(one)
 
-    monkeypatch.setattr(house.queue, "put_crawl", seeded_meanwhile)
+    monkeypatch.setattr(house.queue, "shut", links_come)
     house.see(crawl)
     house.see(crawl)
     assert house.state()[0] == "active"
-    assert house.queue.crawls[crawl.id].state == "active"
+    assert house.queue.states[crawl.id] == "active"
+
+
+def test_who_comes_to_a_crawl_that_is_shut_keeps_it_from_being_done(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crawl = house.crawl()
+    shut = house.queue.shut
+
+    def somebody_comes(one: Crawl) -> None:
+        shut(one)
+        house.store.reopen(one.id, one.version)
+
+    monkeypatch.setattr(house.queue, "shut", somebody_comes)
+    house.see(crawl)
+    house.see(crawl)
+    assert house.state()[0] == "active"
+    assert house.queue.states[crawl.id] == "active"
+
+
+def test_a_pause_outlives_the_end_that_was_about_to_come(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crawl = house.crawl()
+    shut = house.queue.shut
+
+    def paused_meanwhile(one: Crawl) -> None:
+        shut(one)
+        house.queue.put_crawl(house.store.set_state(one.id, "paused"))
+
+    monkeypatch.setattr(house.queue, "shut", paused_meanwhile)
+    house.see(crawl)
+    house.see(crawl)
+    assert house.state()[0] == "paused"
+    assert house.queue.states[crawl.id] == "paused"
+
+
+def test_who_dies_after_shutting_a_crawl_leaves_it_to_the_next(house: House) -> None:
+    crawl = house.crawl()
+    house.queue.shut(crawl)
+    house.see(crawl, waiting=1)
+    assert house.queue.states[crawl.id] == "active"
+
+
+def test_settling_a_batch_undoes_no_pause(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    crawl = house.crawl()
+    house.store.add_seeds(crawl.id, [Admission("https://a.example/")])
+    (batch,) = house.store.pending_seeds()
+    read = house.store.crawl
+
+    def paused_after(name: str | int) -> Crawl:
+        found = read(name)
+        house.queue.put_crawl(house.store.set_state(crawl.id, "paused"))
+        return found
+
+    monkeypatch.setattr(house.store, "crawl", paused_after)
+    seeding.settle(house.service, batch)
+    assert house.queue.states[crawl.id] == "paused"
 
 
 def test_pending_batches_are_admitted_and_settled(house: House) -> None:
@@ -169,10 +235,10 @@ def test_at_a_limit_leasing_stops_and_the_crawl_is_done_when_nothing_is_leased(
 ) -> None:
     crawl = house.crawl(**options)
     house.see(crawl, **sums, leased=3)
-    assert house.queue.stopped == [crawl.id]
+    assert house.queue.states[crawl.id] == "stop"
     house.see(crawl, **sums, leased=1)
     assert house.state()[0] == "active"
-    assert house.queue.stopped == [crawl.id]  # told once
+    assert house.queue.told.count((crawl.id, "stop")) == 1
     house.see(crawl, **sums, leased=0)
     assert house.state() == ("done", reason)
 
@@ -262,26 +328,6 @@ def test_the_greenlet_survives_outages_and_defects_and_ends_the_crawl(
             gevent.sleep(0.01)
     house.upkeep.stop()
     assert failures == []
-
-
-def test_seeds_that_were_settled_between_the_last_scan_and_done_keep_the_crawl_active(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    crawl = house.crawl()
-    set_state = house.store.set_state
-
-    def seeded_before(*given: Any) -> Crawl:
-        if given[1] == "done":
-            seeds = [Admission("https://a.example/late")]
-            house.store.seeds_admitted(house.store.add_seeds(crawl.id, seeds))
-            house.queue.admit(crawl.id, seeds)
-        return set_state(*given)
-
-    monkeypatch.setattr(house.store, "set_state", seeded_before)
-    house.see(crawl)
-    house.see(crawl)
-    assert house.state()[0] == "active"
-    assert house.queue.crawls[crawl.id].state == "active"
 
 
 def test_a_batch_that_a_request_is_admitting_is_left_to_it(house: House) -> None:

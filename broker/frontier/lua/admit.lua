@@ -6,6 +6,10 @@
 -- budget: nothing was done, the caller commits it to the overflow and then marks it (mark.lua). next is
 -- the head of the crawl's due set, 0 if this call added nothing to it.
 --
+-- {'DONE', now, version}: nothing was done, since something of it is new, or is forced, and the crawl is
+-- done here since that version of its row: the caller makes it active again in the store, says so here,
+-- and comes again. Marks are taken at any time.
+--
 -- mode 0  queue what is new
 --      1  queue again what was seen, whatever the budget, once for each batch (a number of the log of
 --         seeds; 0: each time)
@@ -19,6 +23,20 @@ local FORCED_MS = 7 * 86400000
 local c = crawl_of(id)
 if not c then return {'GONE'} end
 local seen, spilled = urlset('z', id), urlset('y', id)
+local done = mode == FORCE and batch > 0 and P .. ':f:' .. string.format('%.0f', batch)
+
+-- Whether a URL would be queued.
+local function wanted(fp)
+  if mode == REFILL then return not seen.has(fp) end
+  if spilled.has(fp) then return false end
+  if mode == FORCE then return not done or redis.call('SISMEMBER', done, fp) == 0 end
+  return not seen.has(fp)
+end
+if c.state == 'done' and mode ~= MARK then
+  for i = 4, #args, 3 do
+    if wanted(args[i]) then return {'DONE', now, num(c.ver)} end
+  end
+end
 seen.grow((#args - 3) / 3)
 
 local limits = redis.call('HMGET', 'gc:owner', 'full', 'budget', 'host_budget')
@@ -46,7 +64,6 @@ local function fits(name, cost, value)
 end
 
 local flags, groups, arrivals, returned = {}, {}, {}, 0
-local done = mode == FORCE and batch > 0 and P .. ':f:' .. string.format('%.0f', batch)
 local n = 0
 for i = 4, #args, 3 do
   local fp, host, value = args[i], args[i + 1], args[i + 2]

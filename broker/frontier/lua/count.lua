@@ -1,12 +1,14 @@
 -- Counters of a crawl in this partition.
 --
 -- args  {crawl}
--- {'OK', now, {field, value …}, next, tend, owed}: owed is 1 until the node was refilled (recovery.py)
-local flat = {}
-for field, value in pairs(crawl_of(args[1]) or {}) do
+-- {'OK', now, {field, value …}, next, tend, owed, state, version}: owed is 1 until the node was refilled
+-- (recovery.py). state is '' where the partition does not know the crawl.
+local flat, c = {}, crawl_of(args[1]) or {}
+for field, value in pairs(c) do
   if type(value) == 'number' then
     flat[#flat + 1] = field
     flat[#flat + 1] = string.format('%.0f', value)
   end
 end
-return {'OK', now, flat, next_due(args[1]), next_tend(), redis.call('HEXISTS', 'gc:owner', 'owed')}
+return {'OK', now, flat, next_due(args[1]), next_tend(), redis.call('HEXISTS', 'gc:owner', 'owed'),
+        c.state or '', num(c.ver)}

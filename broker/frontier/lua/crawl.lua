@@ -1,12 +1,18 @@
 -- Make a crawl known to the partition, or change its state and politeness.
 --
--- args  {crawl, state, delay ms, slots, order, revision, weight}
+-- args  {crawl, state, delay ms, slots, order, revision, weight, version}
 -- {'OK', now, next, tend}
+--
+-- state   active  hosts are leased              paused  they are not
+--         stop    nor are they: a limit was reached
+--         done    nor are they, and nothing is taken in (admit.lua)
+-- version of the crawl's row in the store: what was read of an older one changes nothing.
 local id = tostring(args[1])
 local c = stored_crawl(id) or {}
 if c.gone then return {'OK', now, 0, next_tend()} end
+if num(c.ver) > args[8] then return {'OK', now, 0, next_tend()} end
 c.state, c.delay, c.slots, c.order = args[2], args[3], args[4], args[5]
-c.rev, c.weight = args[6], args[7]
+c.rev, c.weight, c.ver = args[6], args[7], args[8]
 crawls[id], changed[id] = c, true
 save()
 local due = next_due(id)

@@ -2,11 +2,18 @@
 -- Note URLs that are in the overflow now: they are known, and wait in SQL.
 --
 -- args  {crawl, [fingerprint, host, level character] …flat}
+-- {'DONE', now, version}: nothing was done; see admit.lua.
 -- {'OK', now, flags}: '1' where it was not known before. A host that has tasks here takes no more of
 -- that level or worse until its overflow is back (admit.lua, level.lua).
 local id = tostring(args[1])
-if not crawl_of(id) then return {'GONE'} end
+local c = crawl_of(id)
+if not c then return {'GONE'} end
 local seen, spilled, flags = urlset('z', id), urlset('y', id), {}
+if c.state == 'done' then
+  for i = 2, #args, 3 do
+    if not (seen.has(args[i]) or spilled.has(args[i])) then return {'DONE', now, num(c.ver)} end
+  end
+end
 spilled.grow((#args - 1) / 3)
 for i = 2, #args, 3 do
   local fp, host, ch = args[i], args[i + 1], args[i + 2]

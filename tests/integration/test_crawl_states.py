@@ -1,0 +1,265 @@
+"""The state of a crawl over two brokers: its end, what comes late, and what is said too late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker import resources, seeding
+from broker.frontier import Frontier
+from broker.problems import HttpProblem
+from broker.service import Service
+from broker.upkeep import Upkeep
+from schema.records import (
+    Admission,
+    Commit,
+    Crawl,
+    CrawlOptions,
+    CreateCrawl,
+    Done,
+    FinishItem,
+    LeaseRequest,
+    StoredPage,
+)
+from schema.urls import host_of
+from store import open_store
+from store.base import Store
+from tests.support.redis_server import RedisServer
+
+PAGE = "http://a.example/"
+LATE = "http://b.example/late"
+
+
+class Broker:
+    """A broker but for its greenlets."""
+
+    def __init__(self, server: RedisServer, store: Store) -> None:
+        self.store = store
+        self.frontier = Frontier([server.url], store, partitions=4, create=True)
+        self.service = Service(self.frontier, store)
+        self.upkeep = Upkeep(self.service)
+        self.sequence = 0
+
+    def end(self) -> None:
+        for _ in range(4):
+            self.upkeep.step(in_use=False)
+
+    def lease(self) -> list[str]:
+        """What waits and may be leased."""
+        self.sequence += 1
+        request = LeaseRequest(
+            worker="w", incarnation=1, sequence=self.sequence, max_sessions=9, wait=0.3
+        )
+        self.frontier.start()
+        sessions = self.frontier.lease(request).sessions
+        return sorted(task.url for session in sessions for task in session.tasks)
+
+    def states(self, crawl: Crawl) -> frozenset[str]:
+        """Of the crawl in all partitions, which have it at the version of the store."""
+        found = self.frontier.look(self.store.crawl(crawl.id))
+        assert found is not None
+        return found.states
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = open_store(f"sqlite:///{tmp_path / 'c.sqlite'}")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def broker(redis_server: RedisServer, store: Store) -> Iterator[Broker]:
+    made = Broker(redis_server, store)
+    yield made
+    made.frontier.stop()
+
+
+@pytest.fixture
+def other(redis_server: RedisServer, store: Store, broker: Broker) -> Iterator[Broker]:
+    made = Broker(redis_server, store)
+    yield made
+    made.frontier.stop()
+
+
+@pytest.fixture
+def crawl(broker: Broker) -> Crawl:
+    return seeding.create(broker.service, CreateCrawl(name="c", scope="any"))[0]
+
+
+def page(frontier: Frontier, crawl: Crawl, *links: str) -> StoredPage:
+    return StoredPage(
+        crawl=crawl.id, fingerprint=frontier.fingerprint(PAGE), url=PAGE, status=200,
+        links=[Admission(link, 1) for link in links],
+    )  # fmt: skip
+
+
+def test_links_of_a_late_worker_are_fetched_though_the_crawl_was_done(
+    broker: Broker, store: Store, crawl: Crawl
+) -> None:
+    """It stood still for longer than its lease; another was given its task and settled it."""
+    seeding.seed(broker.service, "c", [PAGE], False)
+    assert broker.lease() == [PAGE]
+    (session,) = _sessions(broker)
+    late = page(broker.frontier, crawl, LATE)
+    store.commit(Commit([page(broker.frontier, crawl)]))
+    done = FinishItem(session=session[0], token=session[1], task=1, outcome=Done(stored=True))
+    assert broker.frontier.finish([done]) == ["ok"]
+    broker.end()
+    assert store.crawl("c").finished
+    assert broker.states(crawl) == {"done"}
+    stamp = store.commit(Commit([late]))
+    assert store.crawl("c").state == "active", "with the commit, whoever dies after it"
+    assert broker.frontier.admit(crawl.id, late.links, stamp=stamp) == [True]
+    assert broker.states(crawl) == {"active"}
+    assert broker.lease() == [LATE]
+
+
+def _sessions(broker: Broker) -> list[tuple[str, str]]:
+    """(session, token) of what is leased."""
+    found = []
+    for p in broker.frontier.partitions:
+        for key in broker.frontier.nodes[0].command("KEYS", f"gc:{{{p}}}:s:*"):
+            host = broker.frontier.nodes[0].command("HGET", key, "host").decode()
+            found.append((f"{p}/{host}", key.decode().rpartition(":")[2]))
+    return found
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_seeds_that_are_acknowledged_while_another_broker_ends_the_crawl_are_fetched(
+    broker: Broker, other: Broker, store: Store, crawl: Crawl, force: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    judge = seeding.judge
+
+    def meanwhile(*given: object) -> object:
+        verdicts = judge(*given)  # type: ignore[arg-type]
+        other.end()
+        assert store.crawl("c").finished
+        return verdicts
+
+    monkeypatch.setattr(seeding, "judge", meanwhile)
+    assert seeding.seed(broker.service, "c", [PAGE, LATE], force).added == 2
+    assert store.crawl("c").state == "active"
+    assert broker.states(crawl) == {"active"}
+    assert broker.lease() == [PAGE, LATE]
+
+
+def test_what_is_taken_in_by_a_done_crawl_is_reopened_in_the_store_first(
+    broker: Broker, store: Store, crawl: Crawl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing waits in a crawl that is done in the store, wherever the admitter dies."""
+    broker.end()
+
+    def dies(*_: object) -> None:
+        raise SystemExit("killed")
+
+    monkeypatch.setattr(broker.frontier, "put_crawl", dies)
+    with pytest.raises(SystemExit):
+        broker.frontier.admit(crawl.id, [Admission(LATE)])
+    assert store.crawl("c").state == "active"
+    monkeypatch.undo()
+    assert _waiting(broker, crawl) == 0
+    broker.upkeep.step(in_use=False)  # finds partitions of an older version
+    assert broker.states(crawl) == {"active"}
+
+
+def _waiting(broker: Broker, crawl: Crawl) -> int:
+    return broker.frontier.stats(crawl).waiting
+
+
+def test_what_a_done_crawl_knows_already_does_not_reopen_it(
+    broker: Broker, store: Store, crawl: Crawl
+) -> None:
+    seeding.seed(broker.service, "c", [PAGE], False)
+    broker.lease()
+    ((session, token),) = _sessions(broker)
+    done = FinishItem(session=session, token=token, task=1, outcome=Done())
+    broker.frontier.finish([done])
+    broker.end()
+    assert broker.frontier.admit(crawl.id, [Admission(PAGE)]) == [False]
+    assert store.crawl("c").finished
+
+
+@pytest.mark.parametrize("state", ["paused", "max_pages"])
+def test_links_reopen_neither_a_paused_crawl_nor_one_that_is_done_at_a_limit(
+    broker: Broker, store: Store, crawl: Crawl, state: str
+) -> None:
+    if state == "paused":
+        resources.pause_crawl(broker.service, "c")
+    else:
+        broker.frontier.put_crawl(store.set_state(crawl.id, "done", state))
+    known = store.crawl("c")
+    stamp = store.commit(Commit([page(broker.frontier, crawl, LATE)]))
+    assert broker.frontier.admit(crawl.id, [Admission(LATE, 1)], stamp=stamp) == [True]
+    assert store.crawl("c") == known
+    assert _waiting(broker, crawl) == 1
+    assert broker.lease() == []
+    resources.resume_crawl(broker.service, "c")
+    assert broker.lease() == [LATE]
+
+
+def test_a_tell_that_comes_late_changes_nothing(
+    broker: Broker, other: Broker, store: Store, crawl: Crawl
+) -> None:
+    old = store.crawl("c")
+    resources.pause_crawl(broker.service, "c")
+    for late in (other.frontier.put_crawl, other.frontier.shut, other.frontier.stop_leasing):
+        late(old)
+        assert broker.states(crawl) == {"paused"}
+
+
+def test_a_crawl_that_a_broker_made_known_to_no_partition_is_told_before_it_can_be_done(
+    broker: Broker, store: Store
+) -> None:
+    """A count that does not know a crawl voids the scan."""
+    crawl = store.put_crawl("untold", CrawlOptions(scope="any"), ())
+    assert broker.frontier.look(crawl) is None
+    assert broker.states(crawl) == {"active"}
+    changed = store.add_roots(crawl.id, ["a.example"])
+    assert broker.frontier.look(changed) is None, "partitions have an older version"
+    assert broker.frontier.look(changed) is not None
+    assert broker.frontier.look(crawl) is None, "and this is an older one than theirs"
+
+
+def test_seeds_of_a_paused_crawl_that_no_partition_knows_are_kept(
+    broker: Broker, store: Store
+) -> None:
+    crawl = store.put_crawl("untold", CrawlOptions(scope="any"), ())
+    store.set_state(crawl.id, "paused")
+    store.add_seeds(crawl.id, [Admission(PAGE)])
+    broker.upkeep.step(in_use=False)
+    assert store.pending_seeds() == []
+    assert _waiting(broker, crawl) == 1
+
+
+def test_a_pause_that_comes_with_the_end_says_that_there_is_nothing_to_pause(
+    broker: Broker, store: Store, crawl: Crawl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_state: Callable[..., Crawl] = store.set_state
+    ends = [True]
+
+    def ended_before(*given: object, **named: object) -> Crawl:
+        if ends:
+            ends.clear()
+            broker.end()
+        return set_state(*given, **named)
+
+    monkeypatch.setattr(store, "set_state", ended_before)
+    with pytest.raises(HttpProblem, match="done"):
+        resources.pause_crawl(broker.service, "c")
+    assert store.crawl("c").finished
+
+
+def test_what_spills_into_a_done_crawl_reopens_it(
+    broker: Broker, store: Store, crawl: Crawl, redis_server: RedisServer
+) -> None:
+    broker.end()
+    p = broker.frontier.partition_of(host_of(LATE))
+    row = (broker.frontier.fingerprint(LATE), host_of(LATE), Admission(LATE))
+    assert broker.frontier._overflow(crawl.id, [(0, row)]) == [True]
+    assert store.crawl("c").state == "active"
+    assert broker.states(crawl) == {"active"}
+    assert len(store.overflow(crawl.id, p, host_of(LATE), 9)) == 1
