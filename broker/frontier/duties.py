@@ -15,7 +15,6 @@ from typing import Any
 
 import gevent
 from gevent.event import Event
-from gevent.lock import BoundedSemaphore
 
 from schema.clock import monotonic
 from schema.errors import Unavailable
@@ -57,7 +56,6 @@ class Duties:
         """Name → its epoch, and until when it is held, by our own clock."""
         self._asked: dict[str, float] = {}
         self._changed = Event()
-        self._turn = BoundedSemaphore(1)
         self._greenlet: gevent.Greenlet[..., Any] | None = None
 
     # -- what is held
@@ -104,7 +102,7 @@ class Duties:
         self._wanted[name] = monotonic() + seconds
         if self._held.pop(name, None) is not None:
             log.info("duty_given_up", duty=name, seconds=seconds)
-            with suppress(Unavailable), self._turn:  # then it runs out
+            with suppress(Unavailable):  # then it runs out
                 self._store.release_duties(self.holder, [name])
 
     # -- life
@@ -140,17 +138,21 @@ class Duties:
         self._renew([name for name, after in self._wanted.items() if after <= now])
 
     def _renew(self, names: list[str]) -> None:
-        with self._turn:
-            until = monotonic() + DUTY_SECONDS  # counted from before the store is asked
-            found = self._store.take_duties(self.holder, names) if names else {}
-            for name in names:
-                if self._wanted[name] > monotonic():  # given up meanwhile
-                    continue
-                if name in found:
-                    if name not in self._held:
-                        log.info("duty_taken", duty=name, epoch=found[name])
-                    self._held[name] = found[name], until
-                elif self._held.pop(name, None) is not None:
-                    log.info("duty_passed_on", duty=name)
+        if not names:
+            return
+        before = dict(self._held)
+        until = monotonic() + DUTY_SECONDS  # counted from before the store is asked
+        found = self._store.take_duties(self.holder, names)
+        for name in names:
+            if self._wanted[name] > monotonic():  # given up meanwhile
+                continue
+            held = self._held.get(name, (0, 0.0))
+            if name in found:
+                if held[0] != found[name]:
+                    log.info("duty_taken", duty=name, epoch=found[name])
+                self._held[name] = max(held, (found[name], until))
+            elif name in before and held == before[name]:  # not taken by another greenlet since
+                del self._held[name]
+                log.info("duty_passed_on", duty=name)
         self._changed.set()
         self._changed.clear()

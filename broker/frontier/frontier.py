@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import gevent
@@ -156,11 +157,18 @@ class Frontier:
         )
         self.recovery = Recovery(self, store)
         self._waking = Waking(
-            self._calls, self._run, self.leasing, store, self.nodes, self.recovery.reopen
+            self._calls,
+            self._run,
+            self.leasing,
+            store,
+            self.nodes,
+            self.recovery.reopen,
+            self.duties,
         )
         if create:
             for node in self.nodes:
                 self.duties.want(names.clock(node.id))
+                node.clock.duty = partial(self.duties.take, names.clock(node.id))
                 self.recovery.meet(node)
             self.watch_memory()
 

@@ -6,8 +6,9 @@ the node.
 =====================  ==========================================================================
 ``gc:owner``           hash: id, layout, frontier, state, epoch, run, tick, clean, rest, owed
                        (``recovery.py``); offset, used, gap, jumps, parts (``lua/clock.lua``);
-                       budget, host_budget, robots_budget, full (``memory.py``); duty:<name>, the
-                       highest epoch of a duty under which anybody wrote (``lua/common.lua``)
+                       vouched (``clock.py``); budget, host_budget, robots_budget, full
+                       (``memory.py``); duty:<name>, the highest epoch of a duty under which
+                       anybody wrote (``lua/common.lua``)
 ``gc:wake``            counter of wake-ups, and the name of the channel they are published on
 ``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight; counters
                        adm, wait, leased, later, over, fin, stored, dead, retries, bytes, hosts,

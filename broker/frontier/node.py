@@ -34,6 +34,7 @@ from redis.retry import Retry
 
 from broker.frontier import keys
 from broker.frontier.breaker import Breaker
+from broker.frontier.clock import Exchange, NodeClock
 from schema.clock import monotonic
 from schema.errors import DutyLost, Unavailable
 from schema.log import logger
@@ -53,21 +54,6 @@ _INCLUDE = re.compile(r"^-- include ([\w ]+)\n")
 
 TIMEOUT_SECONDS = 3.0
 """For an answer, and for a connection: what a node that stands still costs, once."""
-
-TOLERANCE_MS = 2000
-"""Logical time may be so far from what a caller expects; as in ``lua/common.lua``."""
-
-_SET_CLOCK = f"""
-redis.call('DEL', '{keys.NIL}')
-local o = redis.call('HMGET', KEYS[1], 'offset', 'jumps')
-local t = redis.call('TIME')
-local offset = tonumber(o[1] or 0)
-local off = tonumber(ARGV[1]) - (t[1] * 1000 + math.floor(t[2] / 1000) + offset)
-if tonumber(o[2] or 0) ~= tonumber(ARGV[2]) or math.abs(off) <= tonumber(ARGV[3]) then return 0 end
-redis.call('HSET', KEYS[1], 'offset', offset + off)
-return off
-"""
-"""ARGV: logical ms expected, jumps known, ms of tolerance. Returns the ms it was moved by."""
 
 
 class Restarted(Unavailable):
@@ -136,10 +122,7 @@ class Node:
         """Connections that somebody waits on."""
         self._generation = 0
         """Rises with :meth:`close`: connections from before are not used again."""
-        self._base_ms: float | None = None
-        """Logical ms minus this machine's monotonic ms."""
-        self._jumps = 0
-        """Those of the node's clock that this process knows."""
+        self.clock = NodeClock(self.timed_command, self.shown)
 
     # -- connections
 
@@ -288,17 +271,12 @@ class Node:
         """
         timed = script not in UNTIMED
         if timed:
-            self.now_ms()  # reads the jumps as well, if they are not known yet
-        jumps = self._jumps
-        replies = self._pipeline(script, calls, timed, duty)
+            self.clock.now_ms()  # reads the jumps as well, if they are not known yet
+        replies, shown = self._pipeline(script, calls, timed, duty)
         late = [i for i, reply in enumerate(replies) if reply[0] == b"CLOCK"]
         if late:
-            _, shown, met = replies[late[0]]
-            if met != jumps:
-                self._take_clock(shown, met)
-            else:
-                self._set_clock(met)
-            again = self._pipeline(script, [calls[i] for i in late], timed, duty)
+            self.clock.settle()
+            again, shown = self._pipeline(script, [calls[i] for i in late], timed, duty)
             for i, reply in zip(late, again, strict=True):
                 replies[i] = reply
         for i, reply in enumerate(replies):
@@ -315,26 +293,27 @@ class Node:
             elif status == b"CLOCK":
                 raise Unavailable(f"the clock of Redis at {self.shown} does not stand still")
         if timed and replies and isinstance(replies[-1][0], int):
-            self._base_ms = replies[-1][0] - monotonic() * 1000
+            self.clock.follow(shown.at(replies[-1][0]))
         return replies
 
     def _pipeline(
         self, script: str, calls: Sequence[tuple[int, bytes]], timed: bool, duty: Duty | None
-    ) -> list[list[Any]]:
+    ) -> tuple[list[list[Any]], Exchange]:
         text, sha = SCRIPTS[script]
         under = () if duty is None else (duty.name, str(duty.epoch))
         with self.connection() as (connection, run):
-            replies = self._send(connection, sha, run, calls, timed, under)
+            replies, when = self._send(connection, sha, run, calls, timed, under)
             missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
             if missing:
                 self._ask(connection, "SCRIPT", "LOAD", text)
-                again = self._send(connection, sha, run, [calls[i] for i in missing], timed, under)
+                some = [calls[i] for i in missing]
+                again, when = self._send(connection, sha, run, some, timed, under)
                 for i, reply in zip(missing, again, strict=True):
                     replies[i] = reply
         for reply in replies:
             if isinstance(reply, Exception):
                 raise _translated(reply, script, self.shown)
-        return replies
+        return replies, when
 
     def _send(
         self,
@@ -344,9 +323,9 @@ class Node:
         calls: Sequence[tuple[int, bytes]],
         timed: bool,
         under: tuple[str, ...],
-    ) -> list[Any]:
-        expected = f"{self.now_ms():.0f}" if timed else ""
-        jumps = str(self._jumps)
+    ) -> tuple[list[Any], Exchange]:
+        jumps, sent = self.clock.jumps, monotonic()
+        expected = f"{self.clock.now_ms():.0f}" if timed else ""
         connection.send_packed_command(
             [
                 _packed(
@@ -359,7 +338,7 @@ class Node:
                     run,
                     expected,
                     args,
-                    jumps,
+                    str(jumps),
                     *under,
                 )
                 for p, args in calls
@@ -371,37 +350,19 @@ class Node:
                 replies.append(connection.read_response())
             except ResponseError as error:  # this call's own; those behind it still answer
                 replies.append(error)
-        return replies
+        return replies, Exchange(sent, monotonic(), jumps)
 
-    # -- logical time
+    def timed_command(self, *command: Any) -> tuple[Any, Exchange]:
+        """:meth:`command`, and when it was sent and its reply read."""
+        with self.connection() as (connection, _):
+            sent = monotonic()
+            return self._ask(connection, *command), Exchange(sent, monotonic())
 
     def now_ms(self) -> float:
         """Logical time of this node as this process expects it, in ms."""
-        if self._base_ms is None:
-            offset, jumps = self.command("HMGET", keys.OWNER, "offset", "jumps")
-            seconds, micros = self.command("TIME")
-            self._jumps = int(jumps or 0)
-            now = int(seconds) * 1000 + int(micros) / 1000 + int(offset or 0)
-            self._base_ms = now - monotonic() * 1000
-        return self._base_ms + monotonic() * 1000
+        return self.clock.now_ms()
 
-    def _take_clock(self, shown_ms: int, jumps: int) -> None:
-        """Go by the node's time: it stood still for an outage that is over."""
-        wait = round(self.now_ms() - shown_ms)
-        log.warning("clock_stood_still", node=self.shown, ms=wait, jumps=jumps)
-        self._base_ms, self._jumps = shown_ms - monotonic() * 1000, jumps
-
-    def _set_clock(self, jumps: int) -> None:
-        """Make logical time what this process expects, unless it is by now.
-
-        Looked at and set in one step: of two that find it wrong only one corrects it.
-        """
-        set_ms = self.command(
-            "EVAL", _SET_CLOCK, 1, keys.OWNER, f"{self.now_ms():.0f}", jumps, TOLERANCE_MS
-        )
-        log.warning("clock_set", node=self.shown, jump_ms=set_ms)
-        if not set_ms:  # another was first: take the time it set
-            self._base_ms = None
+    # -- who it is
 
     def owner(self) -> dict[str, str]:
         """The node's owner record; empty for a server that holds no frontier.
@@ -419,7 +380,7 @@ class Node:
         if not owner:
             raise Unavailable(f"Redis at {self.shown} is empty: waiting for a broker to open it")
         if (self.id, self.epoch) != (owner["id"], owner["epoch"]):
-            self._base_ms = None  # else it is the one whose time we know, were its clock set since
+            self.clock.forget()  # else it is the one whose time we know, were its clock set since
         self.id, self.epoch = owner["id"], owner["epoch"]
         self.gap_seconds = int(owner.get("gap", 15_000)) / 1000
         self.tick = int(owner["tick"])

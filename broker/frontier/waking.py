@@ -15,11 +15,14 @@ from typing import Any
 import gevent
 
 from broker.frontier import keys
+from broker.frontier.clock import DOUBT
+from broker.frontier.duties import Duties, clock
 from broker.frontier.leasing import Calls, Leasing
 from broker.frontier.node import Node
 from schema.clock import monotonic
-from schema.errors import Unavailable
+from schema.errors import DutyLost, Unavailable
 from schema.log import logger
+from schema.records import Duty
 from schema.wire import to_msgpack
 from store.base import Store
 
@@ -28,10 +31,12 @@ log = logger("frontier")
 LOOK_SECONDS = 5.0
 BEATS = 3
 """Calls within the longest pause that is no outage."""
+CUT_SECONDS = 5.0
+"""For so long a broker that cannot reach a node leaves its clock to others."""
 UNKNOWN = 0
 """Stands for the crawls of sessions that were out before this process began."""
 
-Run = Callable[[Node, str, list[tuple[int, bytes]]], list[list[Any]]]
+Run = Callable[[Node, str, list[tuple[int, bytes]], Duty | None], list[list[Any]]]
 
 
 class Waking:
@@ -45,8 +50,10 @@ class Waking:
         store: Store,
         nodes: Sequence[Node],
         owed: Callable[[Node], None],
+        duties: Duties,
     ) -> None:
         """``owed`` is told of a node whose replay is not through."""
+        self._duties = duties
         self._calls = calls
         self._run = run
         self._leasing = leasing
@@ -72,15 +79,23 @@ class Waking:
         """A scan found so many tasks of the crawl leased."""
         (self._out.add if leased else self._out.discard)(crawl)
 
-    def beat(self, node: Node, partition: int, tick: int = 0) -> int:
+    def beat(
+        self,
+        node: Node,
+        partition: int,
+        tick: int = 0,
+        *,
+        duty: Duty | None = None,
+        vouch: bool = False,
+    ) -> int:
         """Be heard by a node and write its tick, if one is given; returns its count of wake-ups.
 
-        Raises Unavailable.
+        ``vouch`` for its time: ``duty`` is that of setting it. Raises Unavailable.
         """
         opened = self._opened
-        ((_, published, out, node.tick, owed),) = self._run(
-            node, "beat", [(partition, to_msgpack([tick]))]
-        )
+        args = to_msgpack([tick, int(vouch)])
+        replies = self._run(node, "beat", [(partition, args)], duty)
+        ((_, published, out, node.tick, owed),) = replies
         self._none_at[node.id] = -1 if out else opened
         if all(self._none_at.get(one.id) == self._opened for one in self._nodes):
             self._out.clear()
@@ -96,6 +111,7 @@ class Waking:
                 self._beat_or_look(node, on)
             except Unavailable as error:
                 log.info("not_heard", node=node.shown, reason=str(error))
+                self._cut_off(node)
             except Exception:  # a defect must not be taken for an outage
                 log.exception("beat_failed")
             gevent.sleep(node.gap_seconds / BEATS)
@@ -104,7 +120,7 @@ class Waking:
         heard = self._heard.get(node.id, 0)
         due = monotonic() - self._looked.get(node.id, 0.0) >= LOOK_SECONDS - 0.1
         if self._out or node.owed:
-            published = self.beat(node, on[0] if on else 0)
+            published = self._vouch(node, on)
         elif self._leasing.waiting and due:
             published = int(node.command("GET", keys.WAKE) or 0)
         else:
@@ -118,6 +134,20 @@ class Waking:
             log.info("wake_ups_missed", node=node.shown, missed=published - now)
             self._heard[node.id] = published
             self._look(node, on)
+
+    def _vouch(self, node: Node, on: list[int]) -> int:
+        """A beat that vouches for the node's time, if that is our duty; it may set it first."""
+        duty = self._duties.get(clock(node.id))
+        try:
+            return self.beat(node, on[0] if on else 0, duty=duty, vouch=duty is not None)
+        except DutyLost:
+            self._duties.lost(clock(node.id))
+            raise
+
+    def _cut_off(self, node: Node) -> None:
+        """Leave the node's clock to a broker that reaches it."""
+        if self._duties.get(clock(node.id)):
+            self._duties.give_up(clock(node.id), CUT_SECONDS)
 
     # -- messages
 
@@ -142,11 +172,16 @@ class Waking:
                         self._look(node, on)
                         pause = 0.1
                         continue
+                    if message == DOUBT:
+                        if self._duties.get(clock(node.id)):
+                            self._vouch(node, on)
+                        continue
                     p, crawl, ms = message.split()
                     self._heard[node.id] = self._heard.get(node.id, 0) + 1
                     self._leasing.note(int(p), int(crawl), float(ms))
             except Unavailable as error:
                 log.warning("wake_ups_lost", node=node.shown, reason=str(error))
+                self._cut_off(node)
             except Exception:  # a defect must not leave this broker deaf
                 log.exception("wake_ups_failed")
             gevent.sleep(pause)

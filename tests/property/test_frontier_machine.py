@@ -401,7 +401,7 @@ class FrontierMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.5, 3.0, 8.0, 31.0, 70.0]))
     def time_passes(self, seconds: float) -> None:
         self.client.hincrby(keys.OWNER, "offset", round(seconds * 1000))
-        self.node._base_ms = None
+        self.node.clock.forget()
 
     @rule(crawl=st.sampled_from([1, 2]), host=st.sampled_from(HOSTS))
     def hint_goes_stale(self, crawl: int, host: str) -> None:

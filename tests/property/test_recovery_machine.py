@@ -28,6 +28,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from broker import seeding
 from broker.frontier import Frontier, keys
+from broker.frontier import clock as clock_module
+from broker.frontier import duties as duties_module
 from broker.frontier import frontier as frontier_module
 from broker.frontier import node as node_module
 from broker.frontier import partition as part
@@ -56,6 +58,7 @@ from schema.records import (
 )
 from schema.wire import to_msgpack
 from store import open_store
+from store import sqlite as sqlite_module
 from store.base import MARGIN
 from tests.support.paced import Pace, Paced, PacedStore
 from tests.support.redis_dump import Contents, Copy, Key, contents, dump
@@ -620,11 +623,13 @@ class RecoveryMachine(RuleBasedStateMachine):
         for at in self.brokers:
             self.work("look", 999, partial(at.frontier.host, HOSTS[0]), at)
             known = self.raw.hget(keys.OWNER, "jumps")
-            if at.node._base_ms is None or self.owed() or int(known or 0) != at.node._jumps:
+            clock = at.node.clock
+            if clock._base_ms is None or self.owed() or int(known or 0) != clock.jumps:
                 return
         self.jumped += seconds * 1000
         self.move_clock(seconds * 1000, silent=True)
-        self.work("look", 999, partial(self.brokers[0].frontier.host, HOSTS[0]), self.brokers[0])
+        for at in (*self.brokers, self.brokers[0]):  # one of them has the duty of setting it
+            self.work("look", 999, partial(at.frontier.host, HOSTS[0]), at)
 
     # -- moves that are likelier together than by chance
 
@@ -908,9 +913,11 @@ def turned(pace: Pace) -> Iterator[None]:
         (frontier_module, "epoch_ms", pace.epoch_ms),
         (replay_module, "epoch_ms", pace.epoch_ms),
         (recovery_module, "gevent", pace.gevent()),
+        (clock_module, "gevent", pace.gevent()),
+        (sqlite_module, "epoch_ms", pace.epoch_ms),
         *(
             (m, "monotonic", pace.monotonic)
-            for m in (frontier_module, recovery_module, node_module)
+            for m in (frontier_module, recovery_module, node_module, clock_module, duties_module)
         ),
     ]
     before = [(module, name, getattr(module, name)) for module, name, _ in changes]

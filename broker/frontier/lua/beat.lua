@@ -1,7 +1,8 @@
 -- A sign of life of a broker, which is what an outage is measured by, and the node's tick.
 --
--- args  {tick or 0}: a value of the log's clock, read before this call. It is kept unless the node is
---       owed a replay, and never lowered.
+-- args  {tick or 0, vouch (0 or 1)}: tick is a value of the log's clock, read before this call. It is
+--       kept unless the node is owed a replay, and never lowered. Whoever vouches has the duty of
+--       setting the node's clock, and was let through: it agrees with the time (broker/frontier/clock.py).
 -- {'OK', now, wake-ups published, sessions out (0 or 1), tick, owed (0 or 1)}
 local o = redis.call('HMGET', 'gc:owner', 'tick', 'owed', 'parts')
 local tick = num(o[1])
@@ -9,4 +10,5 @@ if not o[2] and args[1] > tick then
   tick = args[1]
   redis.call('HSET', 'gc:owner', 'tick', tick)
 end
+if args[2] == 1 then redis.call('HINCRBY', 'gc:owner', 'vouched', 1) end
 return {'OK', now, num(redis.call('GET', 'gc:wake')), sessions_out(num(o[3])), tick, o[2] and 1 or 0}
