@@ -18,6 +18,7 @@ from broker.frontier.frontier import Admitted, Room
 from broker.frontier.partition import Drain, Drained, Mode
 from broker.gathering import Gathering
 from broker.pages import Reader
+from broker.refusals import Refusals
 from broker.repeats import Leases
 from schema.clock import Clock, monotonic
 from schema.errors import Unavailable
@@ -133,11 +134,13 @@ class Service:
         """Set whenever something was asked to be deleted here."""
         self.admitting: set[int] = set()
         """Seed batches that a request is admitting right now."""
+        self.refusals = Refusals(store, clock)
         self._leases = Leases(clock)
         self._polls: set[greenlet.greenlet] = set()
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
         """Lease, once for each number; a call that waits is ended by :meth:`end_polls`."""
+        self.refusals.note(request)
         poll = gevent.getcurrent()
         self._polls.add(poll)
         try:
@@ -155,7 +158,13 @@ class Service:
         found = self.frontier.stats(crawl)
         if not crawl.options.hook:
             return found
-        return replace(found, hooks=tuple(self.store.hook_counts(crawl.id)))
+        refused = self.refusals.of(crawl)
+        return replace(
+            found,
+            hooks=tuple(self.store.hook_counts(crawl.id)),
+            refused=refused,
+            stuck=self.refusals.stuck(crawl, found, refused),
+        )
 
     def purge(self, crawl: Crawl, host: str = "") -> Purge:
         """Have the crawl, or what waits of a host in it, deleted in the background. Idempotent.

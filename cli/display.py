@@ -22,6 +22,7 @@ RATE_SECONDS = 10.0
 
 SLOWEST = 3
 HOOKS = 3
+REFUSED = 3
 
 
 class Rate:
@@ -76,6 +77,19 @@ def hooks_text(hooks: Sequence[HookCount]) -> str:
     ]
     more = [f"{len(hooks) - HOOKS:,} other messages"] if len(hooks) > HOOKS else []
     return ", ".join(shown + more)
+
+
+def refused_text(stats: CrawlStats) -> str:
+    """Which workers cannot import the crawl's hook, and why; "" for none."""
+    shown = [
+        f"worker {one.worker} on host {one.host} cannot import hook {one.hook}: {one.reason}"
+        for one in stats.refused[:REFUSED]
+    ]
+    if len(stats.refused) > REFUSED:
+        shown.append(f"nor can {len(stats.refused) - REFUSED:,} others")
+    if stats.stuck:
+        shown.insert(0, "no worker can take the crawl; it is tried again every 20 s")
+    return printable("; ".join(shown))
 
 
 def slowest_text(hosts: Sequence[HostState]) -> str:

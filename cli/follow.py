@@ -14,7 +14,7 @@ from rich.console import Console
 
 from broker.client import BrokerClient
 from cli import summary
-from cli.display import Display
+from cli.display import Display, refused_text
 from cli.processes import Processes
 from cli.stopping import Stop
 from cli.summary import Summary
@@ -119,7 +119,9 @@ def follow(
                 busy = display.seconds
             resting = display.seconds - busy > QUIET_SECONDS
             note = ONLY_RETRIES if _only_retries(end.last) else ""
-            if note or resting:
+            if end.last.refused:
+                note = refused_text(end.last)
+            elif note or resting:
                 note = ask(lambda: _blocked(broker, wanted)) or note or ALL_REST
             display.note(note)
             if not end.stopped or stop.asked.wait(POLL_SECONDS):

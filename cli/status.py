@@ -13,7 +13,7 @@ from rich.text import Text
 
 from broker.client import BrokerClient
 from cli import choose, reach
-from cli.display import failures_text, hooks_text, size, slowest_text
+from cli.display import failures_text, hooks_text, refused_text, size, slowest_text
 from cli.stopping import on_signals
 from schema.records import Crawl, CrawlStats, Stats
 from schema.settings import Settings
@@ -85,7 +85,9 @@ def table(stats: Stats) -> RenderableType:
         for one in stats.crawls
         if one.hooks
     ]
-    return Group(rows, Text(f"slowest hosts: {slowest_text(stats.slowest)}"), *hooks)
+    refused = [Text(f"{one.crawl}: {refused_text(one)}") for one in stats.crawls if one.refused]
+    slowest = Text(f"slowest hosts: {slowest_text(stats.slowest)}")
+    return Group(rows, slowest, *hooks, *refused)
 
 
 def _watch(broker: BrokerClient, crawl: str | None) -> None:

@@ -287,8 +287,30 @@ class Session(Struct, frozen=True, kw_only=True):
     tasks: tuple[Task, ...]
 
 
-class LeaseRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Body of ``POST /v1/lease``. ``sequence`` rises by one with each call of an incarnation."""
+class Refusal(Struct, frozen=True, forbid_unknown_fields=True):
+    """A crawl of which a worker takes no session: it cannot import its ``hook``."""
+
+    crawl: Count
+    hook: Annotated[str, Meta(max_length=256)]
+    reason: Annotated[str, Meta(max_length=300)]
+
+
+class HookRefusal(Struct, frozen=True):
+    """``worker``, on the machine ``host``, cannot import a crawl's hook and takes no session."""
+
+    worker: str
+    host: str
+    hook: str
+    reason: str
+
+
+class LeaseRequest(
+    Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
+):
+    """Body of ``POST /v1/lease``. ``sequence`` rises by one with each call of an incarnation.
+
+    ``refuses`` are crawls of which the worker takes nothing now; ``host`` names its machine then.
+    """
 
     worker: WorkerId
     incarnation: Count
@@ -297,6 +319,8 @@ class LeaseRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     tasks_per_session: Annotated[int, Meta(ge=1, le=256)] = 32
     ttl: Annotated[float, Meta(ge=1, le=3600)] = 60.0
     wait: Annotated[float, Meta(ge=0, le=60)] = 20.0
+    refuses: Annotated[tuple[Refusal, ...], Meta(max_length=100)] = ()
+    host: Annotated[str, Meta(max_length=255)] = ""
 
 
 class LeaseReply(Struct, frozen=True):
@@ -514,12 +538,17 @@ class Totals(Struct, frozen=True, kw_only=True):
 class CrawlStats(Totals, frozen=True, kw_only=True):
     """Counters of one crawl, and how it stands. What is still to do is ``waiting +
     leased + later + overflow``.
+
+    ``hooks`` counts failures of its hook; ``refused`` are workers that cannot import it, and
+    ``stuck`` says that no worker is known which takes the crawl.
     """
 
     crawl: str
     state: CrawlState
     reason: str = ""
     hooks: tuple[HookCount, ...] = ()
+    refused: tuple[HookRefusal, ...] = ()
+    stuck: bool = False
 
 
 class HostState(Struct, frozen=True, kw_only=True):

@@ -23,10 +23,12 @@ from schema.records import (
     FrontierIdentity,
     HookCount,
     HookFailure,
+    HookRefusal,
     Mark,
     Overflow,
     PageFilter,
     Purge,
+    Refusal,
     SeedBatch,
     Stamp,
     StoredPage,
@@ -310,6 +312,15 @@ class Store(Protocol):
         self, crawl: int, functions: Sequence[str], *, after: int | None = None, limit: int = 100
     ) -> list[int]:
         """Fingerprints of pages on which one of ``functions`` failed, rising, after ``after``."""
+
+    # -- workers that cannot import a crawl's hook
+    def put_refusals(
+        self, worker: str, host: str, refusals: Sequence[Refusal], until_ms: int
+    ) -> None:
+        """What ``worker`` refuses now, in place of what it refused before."""
+
+    def refusals(self, now_ms: int) -> list[tuple[int, HookRefusal]]:
+        """(crawl, refusal) of those that still count, by worker."""
 
     # -- blocks of hosts, written through
     def put_block(self, host: str, until_ms: int, reason: str) -> None:

@@ -174,6 +174,7 @@ def purge_step(db: sqlite3.Connection, crawl: int) -> int | None:
         if removed:
             return removed
     db.execute("DELETE FROM hosts WHERE crawl = ?", (crawl,))
+    db.execute("DELETE FROM refusals WHERE crawl = ?", (crawl,))
     db.execute("DELETE FROM purges WHERE crawl = ?", (crawl,))
     db.execute("DELETE FROM crawls WHERE id = ?", (crawl,))
     return None

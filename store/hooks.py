@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
-from schema.records import HookCount, HookFailure, HookRun
+from schema.records import HookCount, HookFailure, HookRefusal, HookRun, Refusal
 from store import rows
 from store.batches import padded, parts, values
 
@@ -136,3 +136,27 @@ def pages(
         f"AND function IN ({named}) ORDER BY fingerprint LIMIT ?"
     )
     return [row[0] for row in db.execute(sql, (crawl, first, *functions, limit))]
+
+
+def put_refusals(
+    db: sqlite3.Connection, worker: str, host: str, refused: Sequence[Refusal], until_ms: int
+) -> None:
+    """See ``Store.put_refusals``."""
+    db.execute("DELETE FROM refusals WHERE worker = ?", (worker,))
+    for one in refused:
+        db.execute(
+            "INSERT INTO refusals (worker, crawl, host, hook, reason, until_ms) "
+            "SELECT ?, id, ?, ?, ?, ? FROM crawls WHERE id = ? AND deleted = 0 "
+            "ON CONFLICT DO NOTHING",
+            (worker, rows.clean(host), rows.clean(one.hook), rows.clean(one.reason), until_ms,
+             one.crawl),
+        )  # fmt: skip
+
+
+def refusals(db: sqlite3.Connection, now_ms: int) -> list[tuple[int, HookRefusal]]:
+    """See ``Store.refusals``."""
+    sql = (
+        "SELECT crawl, worker, host, hook, reason FROM refusals WHERE until_ms > ? "
+        "ORDER BY worker, crawl"
+    )
+    return [(crawl, HookRefusal(*rest)) for crawl, *rest in db.execute(sql, (now_ms,))]

@@ -33,10 +33,12 @@ from schema.records import (
     FrontierIdentity,
     HookCount,
     HookFailure,
+    HookRefusal,
     Mark,
     Overflow,
     PageFilter,
     Purge,
+    Refusal,
     SeedBatch,
     Stamp,
     StoredPage,
@@ -488,6 +490,18 @@ class SqliteStore:
         if first > listing.LAST:
             return []
         return self._questions.run(lambda db: hooks.pages(db, crawl, functions, first, limit))
+
+    # -- workers that cannot import a crawl's hook
+
+    def put_refusals(
+        self, worker: str, host: str, refusals: Sequence[Refusal], until_ms: int
+    ) -> None:
+        """See :class:`store.base.Store`."""
+        self._write(lambda db: hooks.put_refusals(db, worker, host, refusals, until_ms))
+
+    def refusals(self, now_ms: int) -> list[tuple[int, HookRefusal]]:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(lambda db: hooks.refusals(db, now_ms))
 
     # -- blocks of hosts
 

@@ -156,6 +156,7 @@ class Worker:
             closing,
             self._marker,
             flights=self._flights,
+            refusals=self._pipeline.refusals,
             stopping=self._stopping,
         )
         log.info("worker up", worker=name, incarnation=incarnation, pid=os.getpid())

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 from gevent.lock import BoundedSemaphore
 
 from schema import scope
 from schema.auth import Form, OAuth2, Own
-from schema.errors import InvalidConfig
+from schema.clock import Clock, monotonic
+from schema.errors import GreencrawlError, InvalidConfig, Unavailable, UnknownCrawl
 from schema.log import logger
-from schema.records import Crawl, CrawlOptions
+from schema.records import Crawl, CrawlOptions, Refusal
 from schema.request import ACCEPT_JSON, crawl_headers, shown
 from worker import hooks
 from worker.backoff import persist
@@ -22,6 +23,11 @@ from worker.links import Checker
 from worker.robots import product_token
 
 log = logger("worker")
+
+TRY_AGAIN_SECONDS = 20.0
+"""Between two attempts to import a hook that could not be imported."""
+REFUSALS = 100
+"""Crawls that a lease names as refused at most."""
 
 
 class CrawlSource(Protocol):
@@ -73,7 +79,7 @@ class CrawlContext:
 
 
 def context_of(crawl: Crawl) -> CrawlContext:
-    """Compile a crawl's options."""
+    """Compile a crawl's options. Raises InvalidConfig if its hook cannot be imported here."""
     rules = scope.compile(crawl)
     options = crawl.options
     agent = options.user_agent
@@ -81,50 +87,79 @@ def context_of(crawl: Crawl) -> CrawlContext:
         crawl=crawl,
         rules=rules,
         checker=Checker(crawl, rules),
-        hooks=_hooks(options.hook),
+        hooks=hooks.load(options.hook),
         agent=product_token(agent),
         headers=crawl_headers(options),
         listings=tuple(Listing(source) for source in options.sources),
     )
 
 
-def _hooks(module: str) -> Hooks:
-    """The crawl's hooks; if this host cannot load them, each page's journal will say so."""
-    try:
-        return hooks.load(module)
-    except InvalidConfig as error:
-        log.warning("hook cannot be used on this host", hook=module, reason=str(error))
-        problem = str(error)
-
-    def unusable(*_: Any) -> Any:
-        raise InvalidConfig([("hook", problem)])
-
-    return Hooks(on_page=unusable)
+class Refused(GreencrawlError):
+    """Raised for a crawl that cannot be worked on in this process; see :meth:`Crawls.refusals`."""
 
 
 class Crawls:
-    """Contexts by crawl id; reloaded when a session names a newer revision."""
+    """Contexts by crawl id; reloaded when a session names a newer revision.
 
-    def __init__(self, source: CrawlSource) -> None:
+    A crawl whose hook cannot be imported is refused, and tried again every
+    :data:`TRY_AGAIN_SECONDS`: somebody may have installed it.
+    """
+
+    def __init__(self, source: CrawlSource, clock: Clock = monotonic) -> None:
         self._source = source
+        self._clock = clock
         self._contexts: dict[int, CrawlContext] = {}
         self._loading = BoundedSemaphore(1)
+        self._refused: dict[int, tuple[int, Refusal]] = {}
+        """Crawl → the revision that is refused, and why."""
+        self._tried = clock()
 
     def get(self, crawl: int, revision: int) -> CrawlContext:
         """The context, at least as new as ``revision``; waits while the store is away.
 
-        Raises UnknownCrawl when the crawl was deleted.
+        Raises UnknownCrawl when the crawl was deleted, Refused when its hook cannot be imported.
         """
         context = self._contexts.get(crawl)
         if context is not None and context.crawl.revision >= revision:
             return context
         with self._loading:  # many sessions of a new crawl start at once
+            if crawl in self._refused and self._refused[crawl][0] >= revision:
+                raise Refused(self._refused[crawl][1].reason)
             context = self._contexts.get(crawl)
             if context is None or context.crawl.revision < revision:
                 context = self.put(persist(lambda: self._source.crawl(crawl), "store"))
             return context
 
     def put(self, crawl: Crawl) -> CrawlContext:
-        """Take over a crawl that was read, or widened, just now."""
-        context = self._contexts[crawl.id] = context_of(crawl)
+        """Take over a crawl that was read, or widened, just now. Raises Refused."""
+        try:
+            context = context_of(crawl)
+        except InvalidConfig as error:
+            reason = "; ".join(why for _, why in error.problems)
+            if crawl.id not in self._refused:
+                hook = crawl.options.hook
+                log.warning("hook cannot be used on this host", hook=hook, reason=reason)
+            refusal = Refusal(crawl.id, crawl.options.hook, reason[:300])
+            self._refused[crawl.id] = crawl.revision, refusal
+            self._contexts.pop(crawl.id, None)
+            raise Refused(reason) from error
+        self._contexts[crawl.id] = context
+        if self._refused.pop(crawl.id, None) is not None:
+            log.info("hook can be used now", hook=crawl.options.hook)
         return context
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Crawls of which no session is to be taken, after trying them again if that is due."""
+        if self._refused and self._clock() - self._tried >= TRY_AGAIN_SECONDS:
+            self._tried = self._clock()
+            for crawl in list(self._refused):
+                self._try_again(crawl)
+        return tuple(refusal for _, refusal in self._refused.values())[:REFUSALS]
+
+    def _try_again(self, crawl: int) -> None:
+        try:
+            self.put(self._source.crawl(crawl))
+        except UnknownCrawl:
+            del self._refused[crawl]
+        except (Refused, Unavailable):
+            pass  # it stays as it is until the next time

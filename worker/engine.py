@@ -10,6 +10,7 @@ worker that is told of a later incarnation of itself leases nothing: another hos
 from __future__ import annotations
 
 import math
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -29,6 +30,7 @@ from schema.records import (
     LeaseRequest,
     ReconcileReply,
     ReconcileRequest,
+    Refusal,
     Session,
 )
 from worker import heap
@@ -111,6 +113,7 @@ class Engine:
         heart: Heart,
         *,
         flights: Flights | None = None,
+        refusals: Callable[[], tuple[Refusal, ...]] = tuple,
         stopping: Event,
         clock: Clock = monotonic,
     ) -> None:
@@ -123,6 +126,7 @@ class Engine:
         self._closing = closing
         self._heart = heart
         self._flights = flights
+        self._refusals = refusals
         self._stopping = stopping
         self._clock = clock
         self._sequence = 0
@@ -241,6 +245,7 @@ class Engine:
                 self._freed.set()
 
     def _lease(self, free: int) -> LeaseReply:
+        refused = self._refusals()
         self._sequence += 1
         return self._broker.lease(
             LeaseRequest(
@@ -251,6 +256,8 @@ class Engine:
                 tasks_per_session=self._limits.tasks_per_session,
                 ttl=self._limits.lease_seconds,
                 wait=WAIT_SECONDS,
+                refuses=refused,
+                host=socket.gethostname()[:255] if refused else "",
             )
         )
 

@@ -198,6 +198,7 @@ def imported(module: str, field: str) -> ModuleType:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
+    importlib.invalidate_caches()  # it may have been put there since we looked
     try:
         return importlib.import_module(module)
     except RAISED as error:

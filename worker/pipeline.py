@@ -26,6 +26,7 @@ from schema.records import (
     FailureKind,
     Fetched,
     HookRun,
+    Refusal,
     StoredPage,
     Task,
 )
@@ -39,7 +40,7 @@ from worker.alone import DiedAlone, NoProcess
 from worker.auth import Authenticated
 from worker.auth.base import Grant, Kind, Verdict
 from worker.backoff import persist
-from worker.crawls import CrawlContext, Crawls, CrawlSource
+from worker.crawls import CrawlContext, Crawls, CrawlSource, Refused
 from worker.download import LeaseExpired
 from worker.extract import is_html
 from worker.gate import RobotsCache, RobotsGate
@@ -129,6 +130,9 @@ class Pipeline:
             context = self._crawls.get(session.crawl, session.revision)
         except UnknownCrawl:
             return None
+        except Refused:  # another worker may have what we lack
+            release = tuple(task.number for task in session.tasks)
+            return CloseItem(session=session.session, token=session.token, release=release)
         visit = Visit(held, context, self._fetcher, self._stopping)
         begun = 0
         try:
@@ -152,6 +156,10 @@ class Pipeline:
             report=visit.report(),
             release=tuple(task.number for task in rest),
         )
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Crawls of which no session is wanted now: their hooks cannot be imported here."""
+        return self._crawls.refusals()
 
     def _given_up(self, visit: Visit, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
         """Bury the tasks of a host that is down for good; returns those that are to be kept."""

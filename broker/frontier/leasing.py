@@ -36,6 +36,8 @@ LIMITED_RECHECK_SECONDS = 0.25
 SUPERSEDED_SECONDS = 1.0
 """A worker that another has taken the place of is answered this late, lest it asks without end."""
 AWAY_RECHECK_SECONDS = 0.5
+REFUSED_RECHECK_SECONDS = 0.5
+"""Between two looks whether somebody waits who takes a crawl that those before refused."""
 UNLIMITED = 1 << 30
 """Tasks of a crawl without ``max_pages``."""
 
@@ -98,6 +100,11 @@ class _Waiter:
         """Whether more sessions may have been opened by a node that gave no answer."""
         self.superseded = 0
         self.error: Unavailable | None = None
+        self._refuses = {one.crawl: one.hook for one in request.refuses}
+
+    def takes(self, crawl: Crawl) -> bool:
+        """Whether its worker takes sessions of the crawl, as far as its hook is still the same."""
+        return self._refuses.get(crawl.id) != crawl.options.hook or not crawl.options.hook
 
 
 class Leasing:
@@ -259,7 +266,9 @@ class Leasing:
         if not self._waiters:  # all gave up while the store or Redis was asked
             self._postpone_all(by_partition, 0.0)
             return False
-        waiter = self._waiters[0]
+        waiter, by_partition = self._first_taker(by_partition)
+        if waiter is None:
+            return False
         waiter.serving = True
         try:
             calls, asked = self._share(waiter.request, by_partition, tasks_left)
@@ -281,6 +290,26 @@ class Leasing:
         else:
             waiter.serving = False
         return True
+
+    def _first_taker(
+        self, due: dict[int, list[Crawl]]
+    ) -> tuple[_Waiter | None, dict[int, list[Crawl]]]:
+        """The first waiting call that takes something of what is due, and what that is.
+
+        The rest is for the next one; what nobody takes, who cannot import its hook, has to wait.
+        """
+        for waiter in self._waiters:
+            if not waiter.request.refuses:
+                return waiter, due
+            taken = {p: [c for c in crawls if waiter.takes(c)] for p, crawls in due.items()}
+            taken = {p: crawls for p, crawls in taken.items() if crawls}
+            if not taken:
+                continue
+            left = {p: [c for c in crawls if not waiter.takes(c)] for p, crawls in due.items()}
+            self._postpone_all(left, 0.0)
+            return waiter, taken
+        self._postpone_all(due, REFUSED_RECHECK_SECONDS)
+        return None, {}
 
     def _postpone_all(self, due: dict[int, list[Crawl]], seconds: float) -> None:
         for p, crawls in due.items():

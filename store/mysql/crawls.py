@@ -33,7 +33,7 @@ PURGE_ROWS = {
     "hook_failures": 1000,
 }  # fmt: skip
 """Table → rows deleted in one transaction; replicas repeat it as one piece."""
-_LAST = ("hook_sums", "hosts", "sums", "times", "purges")
+_LAST = ("hook_sums", "refusals", "hosts", "sums", "times", "purges")
 
 _READ = (
     "SELECT id, name, state, options, roots, revision, created_ms, started_ms, finished_ms, "

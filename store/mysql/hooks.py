@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from schema.records import HookCount, HookFailure, HookRun
+from schema.records import HookCount, HookFailure, HookRefusal, HookRun, Refusal
 from store import rows
 from store.hooks import cleaned, shortened, told_apart
 from store.mysql.connection import Db
@@ -150,3 +150,30 @@ def pages(db: Db, crawl: int, functions: Sequence[str], first: int, limit: int) 
         (crawl, first, *(name.encode() for name in functions), limit),
     )
     return [row[0] for row in db.fetchall()]
+
+
+def put_refusals(db: Db, worker: str, host: str, refused: Sequence[Refusal], until_ms: int) -> None:
+    """See ``Store.put_refusals``."""
+    db.execute("DELETE FROM refusals WHERE worker = %s", (worker.encode(),))
+    for one in refused:
+        hook, reason = rows.clean(one.hook), rows.clean(one.reason)
+        db.execute(
+            "INSERT INTO refusals (worker, crawl, host, hook, reason, until_ms) "
+            "SELECT %s, id, %s, %s, %s, %s FROM crawls WHERE id = %s AND deleted = 0 "
+            "ON DUPLICATE KEY UPDATE until_ms = VALUES(until_ms)",
+            (worker.encode(), rows.clean(host).encode(), hook.encode(), reason, until_ms,
+             one.crawl),
+        )  # fmt: skip
+
+
+def refusals(db: Db, now_ms: int) -> list[tuple[int, HookRefusal]]:
+    """See ``Store.refusals``."""
+    db.execute(
+        "SELECT crawl, worker, host, hook, reason FROM refusals WHERE until_ms > %s "
+        "ORDER BY worker, crawl",
+        (now_ms,),
+    )
+    return [
+        (crawl, HookRefusal(worker.decode(), host.decode(), hook.decode(), reason))
+        for crawl, worker, host, hook, reason in db.fetchall()
+    ]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import socket
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -234,3 +236,30 @@ def test_robots_on_another_host_rule_the_host_that_redirects_there(
     assert len(stored.pages) == len(PAGES)
     assert [hit.target for hit in server.hits if hit.address == there] == ["/robots.txt"]
     assert targets(server)["/3"] == 0
+
+
+def test_a_crawl_whose_hook_no_worker_can_import_says_so_and_others_go_on(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    with SiteServer(menu_site) as server, System(tmp_path, [redis_server.url]).start() as system:
+        system.call("POST", "/v1/crawls", {
+            "name": "odd", "seeds": [server.url("/")], "hook": "no.such.module", "delay": 0,
+        })  # fmt: skip
+
+        def odd() -> dict[str, Any]:
+            found: dict[str, Any] = system.call("GET", "/v1/stats?crawl=odd")["crawls"][0]
+            return found
+
+        wait_until(lambda: odd()["stuck"], 20, "the crawl says that nobody takes it")
+        (refused,) = odd()["refused"]
+        assert (refused["hook"], refused["host"]) == ("no.such.module", socket.gethostname())
+        assert "cannot import 'no.such.module'" in refused["reason"]
+        system.crawl([server.url("/")], delay=0, exclude=["kill", "hang", "wait"])
+        system.wait_done(20)
+        now = odd()
+        assert (now["waiting"], now["leased"], now["finished"]) == (1, 0, 0)
+        log = (tmp_path / "worker.log").read_text()
+        assert log.count("hook cannot be used on this host") == 1
+        system.call("POST", "/v1/crawls", {"name": "odd", "delay": 0})
+        wait_until(lambda: odd()["state"] == "done", 20, "without the hook it is crawled")
+        assert odd()["refused"] == []

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from schema.records import Commit, CrawlOptions, HookCount, HookFailure, HookRun
+from schema.records import (
+    Commit,
+    CrawlOptions,
+    HookCount,
+    HookFailure,
+    HookRefusal,
+    HookRun,
+    Refusal,
+)
 from store.base import Store
 from store.hooks import MESSAGES, OTHER
 from tests.support.store_records import attempt, page
@@ -133,3 +141,23 @@ class HookContract:
         assert second[1].startswith("E: � € xxx")
         assert len(second[1]) == 200
         assert len(store.hook_failures(crawl, "on_page", odd["on_page"])) == 1
+
+    # -- workers that cannot import a hook
+
+    def test_what_a_worker_refuses_counts_until_it_says_otherwise_or_says_no_more(
+        self, store: Store, crawl: int
+    ) -> None:
+        other = store.put_crawl("other", CrawlOptions(), []).id
+        mine = [Refusal(crawl, "shop.own", "E: x"), Refusal(other, "b", "y"), Refusal(99, "c", "z")]
+        store.put_refusals("w-1", "räume", mine, 2000)
+        store.put_refusals("w-0", "one", mine[:1], 3000)
+        first = HookRefusal("w-0", "one", "shop.own", "E: x")
+        second = HookRefusal("w-1", "räume", "shop.own", "E: x")
+        third = HookRefusal("w-1", "räume", "b", "y")
+        assert store.refusals(1999) == [(crawl, first), (crawl, second), (other, third)]
+        assert store.refusals(2000) == [(crawl, first)]
+        store.put_refusals("w-1", "räume", mine[1:2], 4000)
+        assert store.refusals(1999) == [(crawl, first), (other, third)]
+        store.delete_crawl(other)
+        store.put_refusals("w-0", "one", [], 4000)
+        assert store.refusals(0) == []

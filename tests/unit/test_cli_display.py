@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
-from cli import display
-from schema.records import CrawlStats, HookCount, HostState
+from cli import display, status
+from schema.records import CrawlStats, HookCount, HookRefusal, HostState, Stats
 
 STATS = CrawlStats(
     crawl="example",
@@ -53,6 +53,18 @@ def test_failures_of_a_hook_are_told_by_message_the_commonest_first() -> None:
     stats = msgspec.structs.replace(STATS, hooks=hooks)
     assert display.line(stats, 0.0, 1.0).endswith(f"; hook failed: {said}")
     assert said in _text(display.panel(stats, 0.0, 1.0, HOSTS), 400)
+
+
+def test_workers_that_cannot_import_a_hook_are_named() -> None:
+    refused = tuple(HookRefusal(f"w-{n}", "one", "own", "E: \x1b x") for n in range(5))
+    stats = msgspec.structs.replace(STATS, refused=refused[:1])
+    assert display.refused_text(STATS) == ""
+    assert display.refused_text(stats) == "worker w-0 on host one cannot import hook own: E:   x"
+    said = display.refused_text(msgspec.structs.replace(stats, refused=refused, stuck=True))
+    assert said.startswith("no worker can take the crawl")
+    assert said.endswith("nor can 2 others")
+    shown = " ".join(_text(status.table(Stats((stats,))), 400).split())
+    assert "example: worker w-0 on host one cannot import hook own: E: x" in shown
 
 
 def _text(shown: RenderableType, width: int) -> str:

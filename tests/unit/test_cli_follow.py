@@ -14,7 +14,7 @@ from cli.follow import ALL_REST, follow, last_look
 from cli.stopping import Stop
 from schema.auth import Form, Source
 from schema.errors import Unavailable
-from schema.records import CrawlStats, CreateCrawl, HostPatch, HostState, Stats
+from schema.records import CrawlStats, CreateCrawl, HookRefusal, HostPatch, HostState, Stats
 
 WANTED = CreateCrawl(name="x", seeds=("https://example.org/",))
 
@@ -45,6 +45,18 @@ def test_urls_that_wait_with_none_in_flight_are_explained(
     assert end is not None
     assert not end.stopped
     assert (ALL_REST in capsys.readouterr().err) is said
+
+
+def test_a_crawl_that_no_worker_can_take_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+    refused = (HookRefusal("w-0", "one", "own", "no module named own"),)
+    stuck = {"state": "active", "waiting": 1, "refused": refused, "stuck": True}
+    follow(broker(stuck, stuck, {"state": "done"}), WANTED, Stop(), None, fresh=False)
+    said = capsys.readouterr().err
+    assert said.count("no worker can take the crawl") == 1
+    assert said.count("worker w-0 on host one cannot import hook own: no module named own") == 1
 
 
 SEED = {"seeds": ("https://example.org/",)}

@@ -12,7 +12,7 @@ import pytest
 from broker.frontier.leasing import Leasing
 from schema.clock import monotonic
 from schema.errors import Unavailable
-from schema.records import Crawl, CrawlOptions, LeaseRequest, Session
+from schema.records import Crawl, CrawlOptions, LeaseRequest, Refusal, Session
 
 CRAWL = Crawl(id=1, name="a", state="active", options=CrawlOptions(delay=0, max_pages=10))
 TASK = b"A0h//h.example/"
@@ -66,10 +66,10 @@ class House:
         if self.left is not None:
             self.left -= len(session.tasks)
 
-    def lease(self, wait: float = 1.0, tasks: int = 5) -> tuple[Session, ...]:
+    def lease(self, wait: float = 1.0, tasks: int = 5, refuses: str = "") -> tuple[Session, ...]:
         request = LeaseRequest(
             worker="w", incarnation=1, sequence=1, max_sessions=1, tasks_per_session=tasks,
-            wait=wait,
+            wait=wait, refuses=(Refusal(1, refuses, "no"),) if refuses else (),
         )  # fmt: skip
         return self.leasing.lease(request).sessions
 
@@ -188,3 +188,53 @@ def test_a_partition_is_tended_when_an_open_said_so(house: House) -> None:
     house.lease()
     while house.tended != {4}:
         gevent.sleep(0.01)
+
+
+# -- workers that cannot import a crawl's hook
+
+HOOKED = Crawl(id=1, name="a", state="active", options=CrawlOptions(delay=0, hook="own"))
+
+
+def test_what_a_worker_refuses_goes_to_the_next_that_waits(house: House) -> None:
+    house.crawl = lambda _: HOOKED
+    first = gevent.spawn(house.lease, wait=0.3, refuses="own")
+    second = gevent.spawn(house.lease, wait=1.0)
+    gevent.sleep(0.01)
+    house.leasing.note(0, 1, now_ms())
+    assert len(second.get()) == 1
+    house.opens = house.nothing
+    assert first.get() == ()
+
+
+def test_what_everybody_refuses_is_there_for_who_comes_and_costs_redis_nothing(
+    house: House,
+) -> None:
+    house.crawl = lambda _: HOOKED
+    house.leasing.note(0, 1, now_ms())
+    assert house.lease(wait=0.1, refuses="own") == ()
+    assert house.asked == 0
+    assert len(house.lease(wait=2)) == 1
+
+
+def test_a_refusal_says_nothing_of_another_hook_of_the_crawl(house: House) -> None:
+    house.crawl = lambda _: HOOKED
+    house.leasing.note(0, 1, now_ms())
+    assert len(house.lease(refuses="former")) == 1
+
+
+def test_of_two_crawls_the_one_that_is_refused_stays_due(house: House) -> None:
+    other = Crawl(id=2, name="b", state="active", options=CrawlOptions(delay=0))
+    house.crawl = lambda number: HOOKED if number == 1 else other
+    asked: list[int] = []
+
+    def opens(p: int, args: list[Any]) -> list[Any]:
+        asked.append(args[8][0])
+        return [now_ms(), house.one_session(p, args)[1], [0], 0]
+
+    house.opens = opens
+    for crawl in (1, 2):
+        house.leasing.note(crawl, crawl, now_ms())
+    assert len(house.lease(refuses="own")) == 1
+    assert asked == [2]
+    assert len(house.lease()) == 1
+    assert asked == [2, 1]

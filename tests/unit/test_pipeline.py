@@ -29,6 +29,7 @@ from schema.records import (
     FailureKind,
     Fetched,
     HookRun,
+    HostReport,
     Retry,
     Session,
     StoredPage,
@@ -993,11 +994,13 @@ def test_a_request_hook_that_failed_is_counted_though_no_page_came(
     assert [a.kind for a in world.result.attempts] == ["hook", "timeout"]
 
 
-def test_hook_that_this_host_lacks_is_journalled_with_each_page(world: World) -> None:
+def test_a_crawl_whose_hook_this_host_lacks_is_handed_back_unfetched(world: World) -> None:
     world.set(hook="no.such.module")
-    world.site.answers["http://h/"] = html("x")
-    world.run("http://h/")
-    assert "cannot import 'no.such.module'" in world.result.attempts[0].detail
+    close = world.run("http://h/a", "http://h/b")
+    assert close is not None
+    assert close.release == (1, 2)
+    assert close.report == HostReport()
+    assert world.stores.results == world.site.asked == []
 
 
 def test_newer_revision_of_a_crawl_is_loaded(world: World) -> None:

@@ -69,3 +69,14 @@ CREATE TABLE IF NOT EXISTS hook_sums (
     pages BIGINT NOT NULL,
     PRIMARY KEY (crawl, function, message)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- Workers that cannot import a crawl's hook, as long as they say so.
+CREATE TABLE IF NOT EXISTS refusals (
+    worker VARBINARY(100) NOT NULL,
+    crawl INT UNSIGNED NOT NULL,
+    host VARBINARY(1100) NOT NULL,        -- the machine
+    hook VARBINARY(1100) NOT NULL,
+    reason MEDIUMTEXT NOT NULL,
+    until_ms BIGINT NOT NULL,             -- it counts until then
+    PRIMARY KEY (worker, crawl)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;

@@ -68,3 +68,14 @@ CREATE TRIGGER hook_failures_are_subtracted AFTER DELETE ON hook_failures BEGIN
     DELETE FROM hook_sums WHERE crawl = OLD.crawl AND function = OLD.function
     AND message = OLD.message AND pages <= 0;
 END;
+
+-- Workers that cannot import a crawl's hook, as long as they say so.
+CREATE TABLE refusals (
+    worker TEXT NOT NULL,
+    crawl INTEGER NOT NULL,
+    host TEXT NOT NULL,               -- the machine
+    hook TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    until_ms INTEGER NOT NULL,        -- it counts until then
+    PRIMARY KEY (worker, crawl)
+) WITHOUT ROWID;
