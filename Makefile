@@ -5,7 +5,7 @@ SEED ?=
 export PYTHON3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev packages crawl cluster cluster-stop test test-weights test-cluster lint docs clean
+.PHONY: help setup setup-dev packages crawl cluster cluster-stop test nightly test-weights test-cluster lint docs clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 14
@@ -31,6 +31,10 @@ cluster-stop: setup  ## Stop them; their data stays
 test: setup-dev packages  ## Run all tests, side by side; ARGS="…" goes to one plain pytest
 	@sh .ci/setup requirements-dev.txt  # the compiler may be new
 	@$(PYTHON) -m $(if $(ARGS),pytest $(ARGS),tests.support.lanes)
+
+nightly: setup-dev packages  ## All tests with many times the examples, then faults and cluster-faults
+	@TESTS_LONG=1 $(PYTHON) -m tests.support.lanes
+	@$(MAKE) faults cluster-faults
 
 test-weights: setup-dev packages  ## Run all tests and note how long each file takes
 	@$(PYTHON) -m tests.support.lanes --weigh

@@ -60,7 +60,7 @@ class Ring:
             while not self._insert(number):
                 gevent.sleep(0.1)
             self.acknowledged.append(number)
-            gevent.sleep(0.01)
+            gevent.sleep(0.05)
 
     def _insert(self, number: int) -> bool:
         try:

@@ -23,9 +23,10 @@ from broker.service import Service
 from schema.records import Commit, CreateCrawl, StoredPage
 from store import open_store
 from tests.support.broker_process import BrokerProcess
+from tests.support.effort import examples
 from tests.support.queue_double import QueueDouble
 
-EXAMPLES = 15
+EXAMPLES = examples(15, 200)
 FUZZED = [operation for operation in OPERATIONS if operation.method != "DELETE"]
 TOKEN = "admin-secret"
 

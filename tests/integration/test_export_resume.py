@@ -100,7 +100,7 @@ def test_a_killed_export_goes_on_and_is_as_if_nothing_had_happened(
     data: Path, tmp_path: Path, kind: str, fault: str
 ) -> None:
     whole, out = tmp_path / f"whole.{kind}", tmp_path / f"out.{kind}"
-    assert export(data, "--format", kind, "-o", whole).returncode == 0
+    assert main(["export", "--data", str(data), "--format", kind, "-o", str(whole)]) == 0
     killed = export(data, "--format", kind, "-o", out, fault=fault)
     assert killed.returncode == -signal.SIGKILL
     assert not out.exists()

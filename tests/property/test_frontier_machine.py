@@ -41,6 +41,7 @@ from schema.records import (
 from schema.urls import task_path
 from schema.wire import to_msgpack
 from store import open_store
+from tests.support.effort import examples
 from tests.support.redis_server import RedisServer
 
 HOSTS = ["a.example", "b.example", "www.a.example", "c.example:8080"]
@@ -599,7 +600,7 @@ def test_frontier_agrees_with_its_model(tmp_path: Path) -> None:
     FrontierMachine.server = RedisServer(tmp_path / "redis").start()
     try:
         FrontierMachine.TestCase.settings = settings(
-            max_examples=120,
+            max_examples=examples(60, 1000),
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -60,6 +60,7 @@ from schema.wire import to_msgpack
 from store import open_store
 from store import sqlite as sqlite_module
 from store.base import MARGIN
+from tests.support.effort import examples
 from tests.support.paced import Pace, Paced, PacedStore
 from tests.support.redis_dump import Contents, Copy, Key, contents, dump
 from tests.support.redis_server import RedisServer
@@ -930,13 +931,13 @@ def turned(pace: Pace) -> Iterator[None]:
             setattr(module, name, value)
 
 
-def run_machine(folder: Path, examples: int, steps: int) -> None:
+def run_machine(folder: Path, count: int, steps: int) -> None:
     RecoveryMachine.server = RedisServer(folder / "redis", None, "--appendonly", "no").start()
     RecoveryMachine.pace = Pace()
     try:
         with turned(RecoveryMachine.pace):
             RecoveryMachine.TestCase.settings = settings(
-                max_examples=examples, stateful_step_count=steps, deadline=None,
+                max_examples=count, stateful_step_count=steps, deadline=None,
                 suppress_health_check=list(HealthCheck), print_blob=False,
             )  # fmt: skip
             RecoveryMachine.TestCase().runTest()
@@ -945,4 +946,4 @@ def run_machine(folder: Path, examples: int, steps: int) -> None:
 
 
 def test_nothing_is_lost_whatever_comes_back_and_whoever_is_at_it(tmp_path: Path) -> None:
-    run_machine(tmp_path, 25, 40)
+    run_machine(tmp_path, examples(25, 500), 40)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from schema.records import Admission, Attempt, Commit, CrawlOptions, Final, StoredPage
 from store.sqlite import SqliteStore
 from tests.support.body_uses import check_uses
+from tests.support.effort import examples
 from tests.support.store_records import attempt, digest, final, page
 
 Record = StoredPage | Final | Attempt
@@ -97,7 +98,9 @@ def check(store: SqliteStore, crawl: int, model: Model) -> None:
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(60, 1000), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(commits, st.randoms(use_true_random=False))
 def test_any_order_and_repetition_of_commits_ends_in_the_same_rows(
     written: list[list[Record]], random: object
@@ -117,7 +120,7 @@ def test_any_order_and_repetition_of_commits_ends_in_the_same_rows(
 text = st.text(st.characters(codec=None, categories=None), max_size=20)  # lone surrogates as well
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60, 1000), deadline=None)
 @given(st.lists(st.tuples(text, st.binary(max_size=300))))
 def test_any_text_and_bytes_are_stored_and_valid_ones_come_back_unchanged(
     contents: list[tuple[str, bytes]],

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from schema.errors import InvalidUrl
 from schema.urls import canonicalise, host_of, origin_of, resolved, task_path, task_url
+from tests.support.effort import examples
 
 ENCODINGS = st.sampled_from(
     ["utf-8", "gbk", "gb18030", "big5", "shift_jis", "euc-jp", "iso-2022-jp", "euc-kr", "latin1"]
@@ -103,7 +104,7 @@ def canonical_or_none(url: str, base: str | None = None, encoding: str = "utf-8"
 
 
 @given(st.one_of(URLS, REFERENCES, st.text()), ENCODINGS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400, 10_000), deadline=None)
 def test_canonicalise_is_idempotent(url: str, encoding: str) -> None:
     once = canonical_or_none(url, "http://base.example/x/y?z", encoding)
     if once is not None:
@@ -114,7 +115,7 @@ def test_canonicalise_is_idempotent(url: str, encoding: str) -> None:
 
 
 @given(URLS, REFERENCES, ENCODINGS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400, 10_000), deadline=None)
 def test_resolved_agrees_with_canonicalise(base: str, reference: str, encoding: str) -> None:
     canonical = canonical_or_none(base, None, encoding)
     if canonical is None:
@@ -129,7 +130,7 @@ def test_resolved_agrees_with_canonicalise(base: str, reference: str, encoding: 
         fullmatch=True,
     )
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400, 10_000), deadline=None)
 def test_plain_references_agree_with_the_parser(reference: str) -> None:
     base = "https://example.org/a/b/c?d"
     [found] = resolved([reference], base)
@@ -143,7 +144,7 @@ def test_plain_references_agree_with_the_parser(reference: str) -> None:
         fullmatch=True,
     )
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400, 10_000), deadline=None)
 def test_plain_urls_agree_with_the_parser(url: str) -> None:
     """Beside a base every URL goes through the parser."""
     assert canonical_or_none(url) == canonical_or_none(url, "https://example.org/a")

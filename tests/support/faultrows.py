@@ -412,7 +412,7 @@ ROWS: dict[int, Row] = {
         KILL_WORKERS,
         replace(
             KILL_WORKERS,
-            inflict=KillWorkers(times=2),
+            inflict=KillWorkers(times=1),
             web=WebSpec(hosts=100, pages=QUICK),
             seeds=200,
         ),
