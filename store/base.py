@@ -265,7 +265,7 @@ class Store(Protocol):
         """``node`` has these in memory since its ``epoch``: they wait no more.
 
         Changes nothing once the node's epoch is a higher one. From then on a row goes when its page
-        or final state is committed; those that have one already go now.
+        or final state is committed; those that have one already go now, and that is stamped anew.
         """
 
     def overflow_hosts(self, crawl: int, partition: int, after: str, limit: int) -> list[str]:
@@ -277,8 +277,17 @@ class Store(Protocol):
     def overflow_of(self, partition: int) -> Iterator[tuple[int, list[Overflow]]]:
         """Stream all rows of a partition as (crawl, some rows), waiting or not."""
 
-    def free_overflow(self, partition: int, below: int | None = None) -> None:
-        """Rows that a node had in memory (since an epoch ``below`` that) wait again."""
+    def overflow_since(self, partition: int, since: int) -> Iterator[tuple[int, list[Overflow]]]:
+        """Stream rows that wait since ``since`` (of the log's clock) or later; reads no others.
+
+        One that was put by a process of the version before may be among them, or not.
+        """
+
+    def free_overflow(self, partition: int, since: int = 0) -> None:
+        """Rows that a node has had in memory since ``since`` or later wait again, from now on.
+
+        Reads no others, but for those that were noted by a process of the version before.
+        """
 
     # -- the worker's commit
     def commit(self, work: Commit) -> Stamp:

@@ -1,4 +1,8 @@
-"""The overflow on SQLite: URLs that wait in SQL; each function runs in a caller's transaction."""
+"""The overflow on SQLite: URLs that wait in SQL; each function runs in a caller's transaction.
+
+``stamp`` is the log's clock when a row began to wait. ``queued`` is 0 while it waits, and otherwise
+tells by :data:`QUEUED` when it was queued: recovery reads a window of either.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,15 @@ from itertools import chain
 
 from schema.records import Admission, Overflow
 from schema.urls import host_of
-from store import crawls, rows
+from store import crawls, log, rows
 from store.rows import Row
 
 FREED_ROWS = 5000
 """Rows that one step of :func:`free` changes, so that it holds the write lock for milliseconds."""
+
+QUEUED = 1 << 40
+"""``queued`` is this and the log's clock. Below it is a node's epoch: processes of the version
+before note those, so of such a row nobody knows since when it is queued."""
 
 _READ = "id, fingerprint, partition, url, depth, level, redirects"
 _NAMED = 400
@@ -20,14 +28,16 @@ _NAMED = 400
 
 def put(db: sqlite3.Connection, crawl: int, items: Sequence[Overflow]) -> None:
     """Add rows; one that is there waits again, at the better of both levels."""
+    stamp = log.clock(db).clock
     db.executemany(
-        "INSERT INTO overflow (crawl, fingerprint, partition, level, depth, redirects, host, url) "
-        "SELECT ?, ?, ?, ?, ?, ?, ?, ? WHERE EXISTS "
+        "INSERT INTO overflow "
+        "(crawl, fingerprint, partition, stamp, level, depth, redirects, host, url) "
+        "SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE EXISTS "
         "(SELECT 1 FROM crawls WHERE id = ? AND deleted = 0) "
-        "ON CONFLICT (crawl, fingerprint) DO UPDATE SET queued = 0, "
+        "ON CONFLICT (crawl, fingerprint) DO UPDATE SET queued = 0, stamp = excluded.stamp, "
         "level = MIN(level, excluded.level)",
         [
-            (crawl, one.fingerprint, one.partition, one.item.level, one.item.depth,
+            (crawl, one.fingerprint, one.partition, stamp, one.item.level, one.item.depth,
              one.item.redirects, host_of(one.item.url), rows.clean(one.item.url), crawl)
             for one in items
         ],
@@ -99,35 +109,61 @@ def page(
     return [(row[0], _overflow(row[1:])) for row in found]
 
 
+def begun(
+    db: sqlite3.Connection, partition: int, after: tuple[int, int], limit: int
+) -> list[tuple[int, int, Overflow]]:
+    """(stamp, crawl, row) of a partition's waiting rows, beginning after (stamp, row)."""
+    found = db.execute(
+        f"SELECT stamp, crawl, {_READ} FROM overflow INDEXED BY overflow_by_stamp "
+        "WHERE partition = ? AND (stamp, id) > (?, ?) AND queued = 0 ORDER BY stamp, id LIMIT ?",
+        (partition, *after, limit),
+    )
+    return [(row[0], row[1], _overflow(row[2:])) for row in found]
+
+
 def taken(db: sqlite3.Connection, items: Sequence[Overflow], node: str, epoch: int) -> None:
     """The node has these in memory under ``epoch``; those that were fetched already go.
 
-    Nothing is noted under an epoch that is over: the node may have forgotten them since.
+    Nothing is noted under an epoch that is over: the node may have forgotten them since. The page
+    or final state of a row that goes is stamped anew: a node that comes back to before this waits
+    for that row, and learns from the window that it is settled.
     """
-    if db.execute("SELECT 1 FROM nodes WHERE id = ? AND epoch > ?", (node, epoch)).fetchone():
+    now = log.clock(db)
+    if now.epochs.get(node, 0) > epoch:
         return
     for start in range(0, len(items), _NAMED):
         ids = [one.id for one in items[start : start + _NAMED]]
         marks = ", ".join("?" * len(ids))
+        for table in ("pages", "finals"):
+            settled = (
+                f"FROM overflow CROSS JOIN {table} ON {table}.crawl = overflow.crawl "
+                f"AND {table}.fingerprint = overflow.fingerprint WHERE overflow.id IN ({marks})"
+            )
+            db.execute(
+                f"UPDATE {table} SET stamp = ? WHERE stamp < ? AND id IN "
+                f"(SELECT {table}.id {settled})",
+                [now.clock, now.clock, *ids],
+            )
+            db.execute(f"DELETE FROM overflow WHERE id IN (SELECT overflow.id {settled})", ids)
         db.execute(
-            f"DELETE FROM overflow WHERE id IN ({marks}) AND (EXISTS (SELECT 1 FROM pages WHERE "
-            "pages.crawl = overflow.crawl AND pages.fingerprint = overflow.fingerprint) OR EXISTS "
-            "(SELECT 1 FROM finals WHERE finals.crawl = overflow.crawl "
-            "AND finals.fingerprint = overflow.fingerprint))",
-            ids,
+            f"UPDATE overflow SET queued = ? WHERE id IN ({marks})", [QUEUED + now.clock, *ids]
         )
-        db.execute(f"UPDATE overflow SET queued = ? WHERE id IN ({marks})", [epoch, *ids])
 
 
-def free(db: sqlite3.Connection, partition: int, below: int | None = None) -> int:
-    """Let rows wait again that were queued, under an epoch ``below`` that; returns how many."""
-    older = "" if below is None else f"AND queued < {below:d} "
-    found = db.execute(
-        "UPDATE overflow SET queued = 0 WHERE id IN (SELECT id FROM overflow "
-        f"INDEXED BY overflow_queued WHERE partition = ? AND queued <> 0 {older}LIMIT ?)",
-        (partition, FREED_ROWS),
-    )
-    return found.rowcount
+def free(db: sqlite3.Connection, partition: int, since: int) -> int:
+    """Let rows wait again that were queued ``since`` or later, or nobody knows since when.
+
+    Returns how many, of one step.
+    """
+    stamp = log.clock(db).clock
+    changed = 0
+    for when in (f"queued >= {QUEUED + since:d}", f"queued <> 0 AND queued < {QUEUED:d}"):
+        changed += db.execute(
+            "UPDATE overflow SET queued = 0, stamp = ? WHERE id IN (SELECT id FROM overflow "
+            f"INDEXED BY overflow_queued WHERE partition = ? AND queued <> 0 AND {when} LIMIT ?)",
+            (stamp, partition, FREED_ROWS - changed),
+        ).rowcount
+    return changed
 
 
 def settled(db: sqlite3.Connection, keys: Iterable[tuple[int, int]]) -> None:

@@ -7,8 +7,8 @@ so that nothing behind it (SQL, JSON, a terminal) can stumble over them. NUL cha
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 import zstandard
@@ -19,6 +19,7 @@ from schema.urls import host_of
 from store.errors import Unstorable
 
 Row = tuple[Any, ...]
+T = TypeVar("T")
 
 PAGE = (
     "crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated, content, "
@@ -292,6 +293,14 @@ def _host(url: str) -> str:
         return host_of(url)
     except (ValueError, IndexError):  # not canonical: the journal keeps it all the same
         return ""
+
+
+def by_crawl(found: Iterable[tuple[int, T]]) -> Iterable[tuple[int, list[T]]]:
+    """(crawl, item) as (crawl, its items)."""
+    grouped: dict[int, list[T]] = {}
+    for crawl, item in found:
+        grouped.setdefault(crawl, []).append(item)
+    return grouped.items()
 
 
 def attempt_row(attempt: Attempt) -> Row:

@@ -67,6 +67,8 @@ BATCH = 128
 """URLs or tasks a script call: some 10 µs of the server each, so that none stalls it for long."""
 FEW = 32
 """The same for sessions and hosts, which may bring dozens of tasks each."""
+PIPELINED = 512
+"""Calls of a round trip to a node, where there are many."""
 _BY_TASK = frozenset({"finish", "extend"})
 BUDGET_SECONDS = 0.2
 """How long what is left under ``max_pages`` is kept: at a limit a look must not cost a scan."""
@@ -464,21 +466,10 @@ class Frontier:
                 self._reopen(crawl, done)
         return fresh
 
-    def respill(self, node: Node) -> int:
-        """Offer again all that waits in the overflow of a node's partitions; returns how many.
-
-        For a node that may have forgotten what it had taken from there, or that it knew of it.
-        """
-        count = 0
-        for p in self.partitions_on(node):
-            self._store.free_overflow(p)
-            for crawl, rows in self._store.overflow_of(p):
-                with suppress(UnknownCrawl):
-                    self._mark(crawl, [self._row(row) for row in rows])
-                count += len(rows)
-        if count:
-            self.overflowing.set()
-        return count
+    def mark_spilled(self, crawl: int, rows: Sequence[Overflow]) -> None:
+        """Let a node know what waits in the overflow; idempotent. Raises UnknownCrawl."""
+        self._mark(crawl, [self._row(row) for row in rows])
+        self.overflowing.set()
 
     @staticmethod
     def _row(spilled: Overflow) -> Row:
@@ -664,6 +655,27 @@ class Frontier:
         """:meth:`put_crawl` on one node only."""
         self._tell(crawl, part.state_of(crawl), self.partitions_on(node))
 
+    def tell_node(self, crawls: Iterable[Crawl], node: Node) -> None:
+        """:meth:`tell` of many, in few round trips."""
+        on, calls = self.partitions_on(node), []
+        for crawl in crawls:
+            args = part.crawl_args(crawl, part.state_of(crawl))
+            calls += [(p, crawl.id, args) for p in on]
+        for start in range(0, len(calls), PIPELINED):
+            some = calls[start : start + PIPELINED]
+            replies = self._run(node, "crawl", [(p, args) for p, _, args in some])
+            for (p, crawl_id, _), (_, due, tend) in zip(some, replies, strict=True):
+                self.leasing.note(p, crawl_id, due)
+                self.leasing.note(p, 0, tend)
+        self.activity.set()
+
+    def told(self, node: Node) -> list[dict[int, int]]:
+        """For each of a node's partitions the crawls it was told of, and their versions then."""
+        on = self.partitions_on(node)
+        replies = self._calls("told", dict.fromkeys(on, to_msgpack([])))
+        told = [part.fields(reply[1]) for reply in replies.values()]
+        return [{int(crawl): int(version) for crawl, version in one.items()} for one in told]
+
     def _tell(self, crawl: Crawl, state: str, partitions: Iterable[int]) -> None:
         args = part.crawl_args(crawl, state)
         for p, (_, due, tend) in self._calls("crawl", dict.fromkeys(partitions, args)).items():
@@ -682,10 +694,12 @@ class Frontier:
         """
         self._tell(crawl, "done", self.partitions)
 
-    def drop_crawl(self, crawl: int, node: Node | None = None) -> None:
+    def drop_crawl(
+        self, crawl: int, node: Node | None = None, between: Callable[[], None] | None = None
+    ) -> None:
         """Delete a crawl in bounded steps; from the first on it is gone to everybody.
 
-        ``node``: what one node has of it.
+        ``node``: what one node has of it. ``between`` is called after each step.
         """
         self._crawls.pop(crawl, None)
         args = to_msgpack([crawl, FEW])
@@ -693,6 +707,8 @@ class Frontier:
         while left:
             replies = self._calls("purge", dict.fromkeys(left, args))
             left = {p for p, reply in replies.items() if reply[1]}
+            if between is not None:
+                between()
 
     def drain(self, crawl: int, host: str, gone: part.Drain, at: int) -> part.Drained:
         """Let go of tasks of a host that were settled, and name the next; see ``lua/drain.lua``.
@@ -878,11 +894,18 @@ class Frontier:
             self._store.put_block(host, epoch_ms() + round(state.blocked_in * 1000), "operator")
         return state
 
-    def block_until(self, host: str, until_ms: int) -> None:
-        """Put a block from the store (epoch ms) back in force; past ones change nothing."""
-        left = until_ms - epoch_ms()
-        if left > 0:
-            self._calls("host", {self.partition_of(host): to_msgpack([host, -1, left])})
+    def block_again(self, node: Node, blocks: Iterable[tuple[str, int]]) -> None:
+        """Put blocks from the store, (host, epoch ms), back in force at a node's hosts.
+
+        Those that are past, or shorter than the one in force, change nothing.
+        """
+        on, now, calls = set(self.partitions_on(node)), epoch_ms(), []
+        for host, until_ms in blocks:
+            p = self.partition_of(host)
+            if until_ms > now and p in on:
+                calls.append((p, to_msgpack([host, -1, until_ms - now])))
+        for start in range(0, len(calls), PIPELINED):
+            self._run(node, "host", calls[start : start + PIPELINED])
 
     def slowest(self, limit: int = 5) -> list[HostState]:
         """Hosts of recent sessions at this broker, the longest latency first."""

@@ -4,16 +4,17 @@
 the node.
 
 =====================  ==========================================================================
-``gc:owner``           hash: id, layout, frontier, state, epoch, run, tick, clean, rest, owed
-                       (``recovery.py``); offset, used, gap, jumps, parts (``lua/clock.lua``);
-                       vouched (``clock.py``); budget, host_budget, robots_budget, full
-                       (``memory.py``); duty:<name>, the highest epoch of a duty under which
-                       anybody wrote (``lua/common.lua``)
+``gc:owner``           hash: id, layout, frontier, state, epoch, run, tick, clean, rest, owed,
+                       listed (``recovery.py``); offset, used, gap, jumps, parts
+                       (``lua/clock.lua``); vouched (``clock.py``); budget, host_budget,
+                       robots_budget, full (``memory.py``); duty:<name>, the highest epoch of a
+                       duty under which anybody wrote (``lua/common.lua``)
 ``gc:wake``            counter of wake-ups, and the name of the channel they are published on
 ``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight; counters
                        adm, wait, leased, later, over, fin, stored, dead, retries, bytes, hosts,
                        f:<failure kind>; zl, zp, zn and yl, yp, yn: level, pointer and count of
                        the sets of URLs below; after its deletion, for an hour, gone alone
+``gc:{p}:crawls``      hash: id of each crawl with a record → version it was told of last
 ``gc:{p}:due:<crawl>`` sorted set host → logical ms at which it may be opened
 ``gc:{p}:h:<host>``    a host's record, packed: next, last, till, lvl, busy, sole, ad, rd, od, lat,
                        fail, why, rob, and q: for each crawl the waiting tasks, if they are few, or

@@ -72,12 +72,18 @@ over, gap ms, partitions. Epochs only rise."""
 
 _HOLD = f"""{_NOW}
 if o[10] ~= ARGV[1] or o[2] ~= ARGV[2] then return 0 end
-if ARGV[3] == 'done' then redis.call('HDEL', KEYS[1], 'owed') return 1 end
+if ARGV[3] == 'done' then
+  redis.call('HDEL', KEYS[1], 'owed')
+  redis.call('HSET', KEYS[1], 'listed', 1)
+  return 1
+end
 redis.call('HSET', KEYS[1], 'owed', now + ARGV[3])
 if ARGV[4] == 'everything' then redis.call('HSET', KEYS[1], 'tick', 0) end
 return 1
 """
-"""Go on owing the node a replay for some ms, or be done. ARGV: run_id, epoch, ms or 'done'."""
+"""Go on owing the node a replay for some ms, or be done. ARGV: run_id, epoch, ms or 'done'.
+
+A node that was given all it was owed can name its crawls (``listed``, see ``lua/told.lua``)."""
 
 _EMPTY = f"""{_NOW}
 if tonumber(o[2]) >= tonumber(ARGV[2]) then return 0 end
@@ -130,7 +136,8 @@ class _Job:
 
     @property
     def running(self) -> bool:
-        return self.greenlet is not None and not self.greenlet.ready()
+        """Whether it is not through yet; what it does afterwards is no condition of opening."""
+        return self.phase != "done" and self.greenlet is not None and not self.greenlet.ready()
 
     def hold(self, what: int | str = STALLED_MS) -> None:
         """Keep the node owed, or say that it no longer is. Raises Unavailable."""
@@ -363,8 +370,10 @@ class Recovery:
     def stop(self) -> None:
         """End what is under way; the next broker begins it again."""
         for job in self._jobs.values():
-            if job.greenlet is not None and not job.greenlet.ready():
+            running = job.running
+            if job.greenlet is not None:
                 job.greenlet.kill()
+            if running:
                 with suppress(Unavailable):
                     job.hold(0)
 
@@ -419,19 +428,24 @@ class Recovery:
         node = job.node
         job.detail = ""
         job.hold()
-        since = max(int(node.command("HGET", keys.OWNER, "tick") or 0) - MARGIN, 0)
-        job.everything = since == 0
+        tick = int(node.command("HGET", keys.OWNER, "tick") or 0)
+        since = max(tick - MARGIN, 0)
+        job.everything = tick == 0
         self._frontier.watch_memory()  # budgets go with the owner record
-        crawls = Replay(self._frontier, self._store, node, since, job).run()
+        replay = Replay(self._frontier, self._store, node, since, job, everything=job.everything)
+        crawls = replay.run()
         job.hold("done")
         job.phase, job.done = "done", job.total
-        for crawl in crawls:  # what is due is asked for now
-            with suppress(Unavailable):
-                self._frontier.tell(crawl, node)
         log.info(
             "node_refilled", node=node.shown, since=since, rows=job.total,
             seconds=round(job.seconds, 3),
         )  # fmt: skip
+        try:
+            self._frontier.tell_node([c for c in crawls if c.state == "active"], node)
+            if not job.everything:
+                replay.respill()
+        except Unavailable as error:  # nobody waits for this: what is due comes up by and by
+            log.info("node_left", node=node.shown, reason=str(error))
 
 
 def mark_clean(node: Node) -> None:

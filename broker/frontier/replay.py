@@ -1,7 +1,8 @@
 """Giving a Redis node what the log holds since some value of its clock, or all of it.
 
-The crawls come first, then what waits in the overflow, marks of what is settled, seeds, the links
-of pages, and blocks. All of it is idempotent: one that was cut off is begun again.
+The crawls come first, then what was queued from the overflow, marks of what is settled, seeds, the
+links of pages, and blocks. All of it is idempotent: one that was cut off is begun again. What a
+window costs goes by what happened within it, not by what the store or the node hold.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
+from broker.frontier import keys
 from broker.frontier.node import Full, Node
 from broker.frontier.partition import Mode
 from schema.clock import epoch_ms
@@ -40,27 +42,32 @@ class Course(Protocol):
 
 
 class Replay:
-    """One reading of the log, from ``since`` on, into one node; 0: of all of it."""
+    """One reading of the log into one node: what was stamped ``since`` or later, or everything."""
 
     def __init__(
-        self, frontier: Frontier, store: Store, node: Node, since: int, course: Course
-    ) -> None:
+        self, frontier: Frontier, store: Store, node: Node, since: int, course: Course,
+        *, everything: bool = False,
+    ) -> None:  # fmt: skip
         self._frontier = frontier
         self._store = store
         self._node = node
         self._since = since
         self._course = course
-        self._everything = since == 0
+        self._everything = everything
 
     def run(self) -> list[Crawl]:
-        """All of it; returns the crawls that the node was told of. Raises Unavailable."""
+        """All that a node has to be given before sessions may open; returns the crawls.
+
+        Raises Unavailable.
+        """
         course, store, since = self._course, self._store, self._since
         pages, finals, batches = store.log_size(since)
         course.done, course.total = 0, 2 * pages + finals + batches
         crawls = store.crawls()
-        for crawl in crawls:
-            self._frontier.tell(crawl, self._node)
-        self._frontier.respill(self._node)
+        self._tell(crawls)
+        self._free()
+        if self._everything:  # else an empty node would take for new what waits
+            self.respill()
         put = Putter(self._frontier, self._node, course, {crawl.id for crawl in crawls})
         log.info("replay_begins", node=self._node.shown, since=since, rows=course.total)
         course.phase = "marks"
@@ -70,10 +77,70 @@ class Replay:
         course.phase, course.done = "links", pages + finals + batches
         self.links(put)
         course.phase = "blocks"
-        self.blocks(put)
-        if not self._everything:
-            self._drop_deleted()
+        self.blocks()
         return crawls
+
+    def _tell(self, crawls: list[Crawl]) -> None:
+        """Tell the node of its crawls, and delete those that the store no longer has.
+
+        What is done, and known in its present version in each partition, is not told again.
+        """
+        told = self._frontier.told(self._node)
+        news = [
+            crawl for crawl in crawls
+            if crawl.state != "done" or any(one.get(crawl.id) != crawl.version for one in told)
+        ]  # fmt: skip
+        self._frontier.tell_node(news, self._node)
+        found = set().union(*told)
+        if not self._everything and not self._node.command("HGET", keys.OWNER, "listed"):
+            found |= self._records()
+        for crawl in found - {crawl.id for crawl in crawls}:
+            self._frontier.drop_crawl(crawl, self._node, self._course.hold)
+
+    def _records(self) -> set[int]:
+        """Crawls of which the node has records: of one that the version before has written."""
+        cursor = b"0"
+        found: set[int] = set()
+        while True:
+            cursor, names = self._node.command("SCAN", cursor, "MATCH", "gc:{*}:c:*", "COUNT", 1000)
+            ids = (name.rpartition(b":")[2] for name in names)
+            found |= {int(number) for number in ids if number.isdigit()}
+            self._course.hold()
+            if cursor == b"0":
+                return found
+
+    def _free(self) -> None:
+        """Offer again what the node may have forgotten that it had taken from the overflow.
+
+        A row is queued in Redis first and noted as that in SQL afterwards. What a node knows that
+        comes back with its tick at T was written after T was read, so whatever it forgot is noted
+        at T or later: rows noted before are queued there, or were settled since. A row that waits
+        may be anything to the node: spilled, unknown, or queued and known to the seen-set, which
+        refuses it when it is brought again. See decision 24.
+        """
+        for p in self._frontier.partitions_on(self._node):
+            self._store.free_overflow(p, 0 if self._everything else self._since)
+            self._course.hold()
+
+    def respill(self) -> int:
+        """Let the node know what began to wait in the overflow meanwhile; returns how many rows.
+
+        Nothing depends on it but counters and the order of arrival: a row is brought back whether
+        the node knows of it or not. So in a window it comes last, when sessions open already.
+        """
+        count = 0
+        for p in self._frontier.partitions_on(self._node):
+            if self._everything:
+                found = self._store.overflow_of(p)
+            else:
+                found = self._store.overflow_since(p, self._since)
+            for crawl, rows in found:
+                with suppress(UnknownCrawl):
+                    self._frontier.mark_spilled(crawl, rows)
+                count += len(rows)
+                if self._everything:
+                    self._course.hold()
+        return count
 
     def marks(self, put: Putter) -> None:
         """Pages and final states, as seen and finished."""
@@ -97,25 +164,10 @@ class Replay:
             self._course.done += len(chunk)
         put.flush()
 
-    def blocks(self, put: Putter) -> None:
+    def blocks(self) -> None:
         """Blocks of hosts that are still in force."""
-        for host, until_ms, _ in self._store.blocks(epoch_ms()):
-            if put.here(host):
-                self._frontier.block_until(host, until_ms)
-
-    def _drop_deleted(self) -> None:
-        """Delete crawls that the store no longer has, but the node that came back older has."""
-        cursor = b"0"
-        found: set[int] = set()
-        while True:
-            cursor, names = self._node.command("SCAN", cursor, "MATCH", "gc:{*}:c:*", "COUNT", 1000)
-            ids = (name.rpartition(b":")[2] for name in names)
-            found |= {int(number) for number in ids if number.isdigit()}
-            self._course.hold()
-            if cursor == b"0":
-                break
-        for crawl in found - {crawl.id for crawl in self._store.crawls()}:
-            self._frontier.drop_crawl(crawl, self._node)
+        found = self._store.blocks(epoch_ms())
+        self._frontier.block_again(self._node, [(host, until_ms) for host, until_ms, _ in found])
 
     def _batch(self, put: Putter, batch: SeedBatch) -> None:
         """A forced batch queues again what was seen; of the whole past, what was not fetched since.

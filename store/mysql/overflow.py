@@ -18,6 +18,7 @@ from store.mysql import crawls, log
 from store.mysql.connection import Db
 from store.mysql.numbers import Numbers
 from store.mysql.sql import chunks, insert, keys, numbers, raw
+from store.overflow import QUEUED
 from store.rows import Row
 
 FREED_ROWS = 1000
@@ -26,7 +27,7 @@ FREED_ROWS = 1000
 _READ = "id, fingerprint, partition_no, url, depth, level, redirects"
 _WAITING = "FROM overflow FORCE INDEX (overflow_waiting) WHERE queued = 0 AND"
 _STATEMENT = 1024 * 1024  # every server takes as much
-_COLUMNS = "crawl, fingerprint, id, partition_no, level, depth, redirects, host, url"
+_COLUMNS = "crawl, fingerprint, id, partition_no, stamp, level, depth, redirects, host, url"
 
 
 def put(db: Db, ids: Numbers, crawl: int, items: Sequence[Overflow]) -> None:
@@ -38,6 +39,7 @@ def put(db: Db, ids: Numbers, crawl: int, items: Sequence[Overflow]) -> None:
         return
     if db.fetchall()[0][0]:
         crawls.reopen_finished(db, [crawl])
+    stamp = log.clock(db).clock
     wanted: dict[int, Overflow] = {}
     for one in items:
         known = wanted.get(one.fingerprint)
@@ -49,15 +51,17 @@ def put(db: Db, ids: Numbers, crawl: int, items: Sequence[Overflow]) -> None:
     )
     for number in sorted(there):
         db.execute(
-            "UPDATE overflow SET queued = 0, level = %s WHERE crawl = %s AND fingerprint = %s",
-            (min(there[number], wanted[number].item.level), crawl, number),
+            "UPDATE overflow SET queued = 0, stamp = %s, level = %s "
+            "WHERE crawl = %s AND fingerprint = %s",
+            (stamp, min(there[number], wanted[number].item.level), crawl, number),
         )
     new = [one for number, one in wanted.items() if number not in there]
     first = ids.take(len(new) or 1)
     rows: list[Row] = [
         (
-            crawl, one.fingerprint, first + index, one.partition, one.item.level, one.item.depth,
-            one.item.redirects, host_of(one.item.url).encode(), common.clean(one.item.url),
+            crawl, one.fingerprint, first + index, one.partition, stamp, one.item.level,
+            one.item.depth, one.item.redirects, host_of(one.item.url).encode(),
+            common.clean(one.item.url),
         )
         for index, one in enumerate(new)
     ]  # fmt: skip
@@ -119,26 +123,51 @@ def page(db: Db, partition: int, after: int, limit: int) -> list[tuple[int, Over
     return [(row[0], _overflow(row[1:])) for row in db.fetchall()]
 
 
+def begun(
+    db: Db, partition: int, after: tuple[int, int], limit: int
+) -> list[tuple[int, int, Overflow]]:
+    """(stamp, crawl, row) of a partition's waiting rows, beginning after (stamp, row)."""
+    sql = (
+        f"SELECT stamp, crawl, {_READ} FROM overflow FORCE INDEX (overflow_by_stamp) "
+        "WHERE partition_no = %s"
+    )
+    end = "AND queued = 0 ORDER BY stamp, id LIMIT %s"
+    db.execute(f"{sql} AND stamp = %s AND id > %s {end}", (partition, *after, limit))
+    found = list(db.fetchall())
+    if len(found) < limit:
+        db.execute(f"{sql} AND stamp > %s {end}", (partition, after[0], limit - len(found)))
+        found += db.fetchall()
+    return [(row[0], row[1], _overflow(row[2:])) for row in found]
+
+
 def taken(db: Db, items: Sequence[Overflow], node: str, epoch: int) -> None:
     """The node has these in memory under ``epoch``; those that were fetched already go.
 
-    Nothing is noted under an epoch that is over: the node may have forgotten them since.
+    Nothing is noted under an epoch that is over: the node may have forgotten them since. The page
+    or final state of a row that goes is stamped anew: a node that comes back to before this waits
+    for that row, and learns from the window that it is settled.
     """
     db.execute("SELECT id, epoch FROM nodes WHERE id IN ('', %s) LOCK IN SHARE MODE",
                (node.encode(),))  # fmt: skip
     if any(name and known > epoch for name, known in db.fetchall()):
         return
+    stamp = log.clock(db).clock
     for found in _locked(db, items):
         for crawl, group in groupby(found, itemgetter(0)):
             some = [number for _, number in group]
             fetched: set[int] = set()
             for table in ("pages", "finals"):
                 sql = f"SELECT fingerprint FROM {table} WHERE"
-                fetched.update(row[0] for row in keys(db, sql, crawl, some, "LOCK IN SHARE MODE"))
+                there = [row[0] for row in keys(db, sql, crawl, some, "FOR UPDATE")]
+                for part in chunks(there):
+                    sql = f"UPDATE {table} SET stamp = %d WHERE stamp < %d AND crawl = %d"
+                    where = b" AND fingerprint IN (%b)" % numbers(part)
+                    raw(db, (sql % (stamp, stamp, crawl)).encode() + where)
+                fetched.update(there)
             _delete(db, crawl, sorted(fetched))
             if left := [number for number in some if number not in fetched]:
                 update = b"UPDATE overflow SET queued = %d WHERE crawl = %d AND fingerprint IN (%b)"
-                raw(db, update % (epoch, crawl, numbers(left)))
+                raw(db, update % (QUEUED + stamp, crawl, numbers(left)))
 
 
 def _locked(db: Db, items: Sequence[Overflow]) -> list[list[tuple[int, int]]]:
@@ -163,13 +192,17 @@ def _delete(db: Db, crawl: int, fingerprints: Sequence[int]) -> None:
         raw(db, sql % (crawl, numbers(some)))
 
 
-def free(db: Db, partition: int, below: int | None = None) -> int:
-    """Let rows wait again that were queued, under an epoch ``below`` that; returns how many."""
-    older = "" if below is None else f"AND queued < {below:d} "
+def free(db: Db, partition: int, since: int) -> int:
+    """Let rows wait again that were queued ``since`` or later, or nobody knows since when.
+
+    Returns how many, of one step.
+    """
+    stamp = log.clock(db).clock
     return db.execute(
-        "UPDATE overflow SET queued = 0 "
-        f"WHERE partition_no = %s AND queued > 0 {older}LIMIT {FREED_ROWS}",
-        (partition,),
+        "UPDATE overflow SET queued = 0, stamp = %s "
+        "WHERE partition_no = %s AND (queued >= %s OR queued > 0 AND queued < %s) "
+        f"LIMIT {FREED_ROWS}",
+        (stamp, partition, QUEUED + since, QUEUED),
     )
 
 

@@ -406,16 +406,22 @@ class MysqlStore:
         while found := self._cluster.read(
             partial(overflow.page, partition=partition, after=after, limit=reading.CHUNK_ROWS)
         ):
-            by_crawl: dict[int, list[Overflow]] = {}
-            for crawl, row in found:
-                by_crawl.setdefault(crawl, []).append(row)
-            yield from by_crawl.items()
+            yield from common.by_crawl(found)
             after = found[-1][1].id
 
-    def free_overflow(self, partition: int, below: int | None = None) -> None:
+    def overflow_since(self, partition: int, since: int) -> Iterator[tuple[int, list[Overflow]]]:
+        """See :class:`store.base.Store`."""
+        after = (since, -1)
+        while found := self._cluster.read(
+            partial(overflow.begun, partition=partition, after=after, limit=reading.CHUNK_ROWS)
+        ):
+            yield from common.by_crawl((crawl, row) for _, crawl, row in found)
+            after = (found[-1][0], found[-1][2].id)
+
+    def free_overflow(self, partition: int, since: int = 0) -> None:
         """See :class:`store.base.Store`. In bounded steps."""
         while (
-            self._cluster.write(lambda db: overflow.free(db, partition, below))
+            self._cluster.write(lambda db: overflow.free(db, partition, since))
             == overflow.FREED_ROWS
         ):
             pass

@@ -19,7 +19,7 @@ from schema.errors import Unavailable
 from schema.records import Admission, Commit, CrawlState, Done, FinishItem, Overflow, StoredPage
 from store import open_store
 from store.base import Store
-from tests.integration.test_frontier import Worker, close, finish_all, new_crawl
+from tests.integration.test_frontier import Worker, close, finish_all, new_crawl, until
 from tests.support import oracle
 from tests.support.redis_server import RedisServer
 from tests.support.site_server import SiteServer
@@ -124,7 +124,11 @@ def test_an_emptied_redis_learns_of_the_overflow_again(
     rows = sum(len(rows) for _, rows in store.overflow_of(p))
     redis_server.client.delete(*redis_server.client.keys("gc:{*"))
     frontier.put_crawl(crawl)
-    assert frontier.respill(frontier.nodes[0]) == rows
+    frontier.repair(everything=True)
+    until(lambda: frontier.repairs()[0].phase == "done")
+    totals = frontier.scan(crawl.id)
+    assert totals is not None
+    assert totals.overflow == rows
     assert len(waiting(store, crawl.id, p)) == rows, "what it had taken is offered again"
     assert not any(
         frontier.admit(crawl.id, [row.item for row in store.overflow(crawl.id, p, HOST, 99)])

@@ -374,13 +374,13 @@ def test_a_crawl_that_a_node_was_not_told_of_yet_is_not_taken_for_deleted(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker would drop the links, a broker the seeds."""
-    go_on, real = Event(), house.frontier.tell
+    go_on, real = Event(), house.frontier.tell_node
 
     def slow(*given: Any) -> None:
         go_on.wait(10)
         real(*given)
 
-    monkeypatch.setattr(house.frontier, "tell", slow)
+    monkeypatch.setattr(house.frontier, "tell_node", slow)
     house.server.client.flushall()
     _quietly(lambda: house.frontier.scan(house.crawl.id))
     for _ in range(3):

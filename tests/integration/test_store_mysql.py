@@ -272,6 +272,17 @@ def test_equal_bodies_take_one_row_and_a_refetch_replaces_the_wide_row(
     assert counted == {"pages": 20, "contents": 20, "bodies": 1, "digests": 1, "versions": 40}
 
 
+def test_what_the_version_before_has_queued_is_freed_by_every_window(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    store.put_overflow(crawl, beyond([3, 3], host="a.org"))
+    rows = store.overflow(crawl, 7, "a.org", 10)
+    rows_of(topology, "UPDATE overflow SET queued = 4, stamp = 0")  # an epoch
+    store.overflow_taken(rows[1:], "n", 5)
+    store.free_overflow(7, since=store.tick())
+    assert store.overflow(crawl, 7, "a.org", 10) == rows[:1]
+
+
 def test_a_purge_counts_the_rows_that_it_removes(store: Store, crawl: int) -> None:
     for fetched_ms in (1000, 2000):
         pages = [page(crawl, n, fetched_ms, body=b"%d" % n) for n in range(300)]

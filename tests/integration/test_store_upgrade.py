@@ -63,10 +63,12 @@ def fill(path: Path, version: int) -> None:
     if version >= 2:
         old.db.execute("INSERT INTO nodes VALUES ('n0', 4)")
     if version >= 3:
-        old.db.execute(
-            "INSERT INTO overflow (crawl, fingerprint, partition, level, depth, redirects, host, "
-            "url) VALUES (1, 50, 7, 3, 1, 0, 'a.org', 'http://a.org/50')"
+        put = (
+            "INSERT INTO overflow (crawl, fingerprint, partition, level, depth, redirects, queued, "
+            "host, url) VALUES (1, {0}, 7, 3, 1, 0, {1}, 'a.org', 'http://a.org/{0}')"
         )
+        old.db.execute(put.format(50, 0))
+        old.db.execute(put.format(51, 4))  # queued, under epoch 4
     if version >= 4:
         old.db.execute("INSERT INTO purges (crawl, asked_ms) VALUES (2, 5)")
         old.db.execute("INSERT INTO purges (crawl, host, asked_ms) VALUES (1, 'a.org', 6)")
@@ -107,6 +109,9 @@ def check(store: SqliteStore, version: int) -> None:
     assert store.blocks(0) == [("a.org", 5000, "429")]
     waiting = [row.item.url for row in store.overflow(1, 7, "a.org", 5)]
     assert waiting == (["http://a.org/50"] if version >= 3 else [])
+    store.free_overflow(7, since=store.clock().clock)  # nobody knows when it was queued
+    freed = [row.item.url for row in store.overflow(1, 7, "a.org", 5)]
+    assert freed == (["http://a.org/50", "http://a.org/51"] if version >= 3 else [])
     asked = [(purge.crawl, purge.host) for purge in store.purges()]
     assert asked == [("gone", ""), ("news", "a.org")][: 2 if version >= 4 else 1]
     if version >= 5:

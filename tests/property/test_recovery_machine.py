@@ -709,20 +709,27 @@ class RecoveryMachine(RuleBasedStateMachine):
     @rule(
         crawl=st.sampled_from([1, 2]), host=st.integers(0, 2), broker=st.sampled_from([0, 1]),
         first=st.sampled_from([1, 2, 3, 5, 999]), then=st.sampled_from([1, 2, 3, 999]),
-        steps=STEPS,
+        steps=STEPS, before=st.sampled_from([0, 4, 12]), after=st.sampled_from([0, 12]),
     )  # fmt: skip
     def roll_back_amid_overflow(
-        self, crawl: int, host: int, broker: int, first: int, then: int, steps: int
-    ) -> None:
-        """More than fits, brought back in part, and forgotten on the way."""
+        self, crawl: int, host: int, broker: int, first: int, then: int, steps: int,
+        before: int, after: int,
+    ) -> None:  # fmt: skip
+        """More than fits, brought back in part, and forgotten on the way.
+
+        Rows may have been queued long before the copy, or be queued long after it.
+        """
         at = self.brokers[broker]
         self.reopened(broker)
         self.seed(crawl, [(host, n) for n in range(PATHS)], False, broker, steps)
+        self.work("refill", first, lambda: self.refill_now(at), at)
+        self.tick(broker, before, 999)
         self.holds()
         self.time_passes(70.0, True)
         p = at.frontier.partition_of(HOSTS[host])
         self.lease(crawl + 1, broker, "v", p, 2, 4, False, 999)
         self.copy()
+        self.tick(broker, after, 999)
         self.work("refill", first, lambda: self.refill_now(at), at)
         self.holds()
         self.roll_back(0, False)

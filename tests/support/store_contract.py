@@ -799,6 +799,52 @@ class StoreContract(ContentContract, HookContract):
         store.overflow_taken(store.overflow(crawl, 7, "a.org", 10), "n", 1)
         assert [r for _, some in store.overflow_of(7) for r in some] == rows[3:], "fetched already"
 
+    def test_overflow_is_freed_and_read_by_the_window_it_was_stamped_in(
+        self, store: Store, crawl: int
+    ) -> None:
+        def read(since: int) -> list[int]:
+            found = [r for _, some in store.overflow_since(7, since) for r in some]
+            return [row.fingerprint for row in found]
+
+        store.put_overflow(crawl, beyond([3, 3, 3], host="a.org"))
+        old = store.overflow(crawl, 7, "a.org", 10)
+        store.overflow_taken(old[:1], "n", 1)
+        since = store.tick()
+        store.put_overflow(crawl, beyond([3, 3], host="b.org", first=50))
+        store.put_overflow(crawl, beyond([3], host="b.org", first=60))
+        new = store.overflow(crawl, 7, "b.org", 10)
+        store.overflow_taken([old[1], new[0]], "n", 1)
+        assert read(since) == [51, 60]
+        assert read(since + 1) == []
+        assert store.overflow(crawl, 7, "a.org", 10) == old[2:]
+        store.tick()
+        store.free_overflow(7, since)
+        assert store.overflow(crawl, 7, "a.org", 10) == old[1:], "what was queued before stays"
+        assert store.overflow(crawl, 7, "b.org", 10) == new
+        assert read(since) == [51, 60, 11, 50], "freed rows wait from then on"
+        store.free_overflow(7)
+        assert store.overflow(crawl, 7, "a.org", 10) == old
+        assert read(0) == [12, 51, 60, 10, 11, 50]
+
+    def test_a_long_window_of_the_overflow_is_read_whole(self, store: Store, crawl: int) -> None:
+        store.put_overflow(crawl, beyond([3] * 1200, host="a.org"))
+        found = [row for _, some in store.overflow_since(7, store.clock().clock) for row in some]
+        assert [row.fingerprint for row in found] == list(range(10, 1210))
+
+    def test_what_settles_a_row_that_goes_when_it_is_taken_is_stamped_anew(
+        self, store: Store, crawl: int
+    ) -> None:
+        """A Redis that comes back to before it was taken still waits for that row."""
+        store.put_overflow(crawl, beyond([3, 3, 3], host="a.org"))
+        rows = store.overflow(crawl, 7, "a.org", 10)
+        store.commit(Commit(pages=[page(crawl, 10)], finals=[final(crawl, 11)]))
+        since = store.tick()
+        assert store.log_size(since) == (0, 0, 0)
+        store.overflow_taken(rows, "n", 1)
+        assert store.log_size(since) == (1, 1, 0)
+        marks = [mark for chunk in store.log_marks(since) for mark in chunk]
+        assert [mark.kind for mark in marks] == ["S", "D"]
+
     def test_overflow_of_a_deleted_crawl_goes_with_it(self, store: Store, crawl: int) -> None:
         store.put_overflow(crawl, beyond([3] * 10, host="a.org"))
         store.delete_crawl(crawl)

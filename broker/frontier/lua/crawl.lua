@@ -14,6 +14,7 @@ if num(c.ver) > args[8] then return {'OK', now, 0, next_tend()} end
 c.state, c.delay, c.slots, c.order = args[2], args[3], args[4], args[5]
 c.rev, c.weight, c.ver = args[6], args[7], args[8]
 crawls[id], changed[id] = c, true
+redis.call('HSET', P .. ':crawls', id, string.format('%.0f', args[8]))
 save()
 local due = next_due(id)
 if c.state == 'active' and due > 0 then wake(id, due) end

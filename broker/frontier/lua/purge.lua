@@ -23,5 +23,8 @@ end
 local over = #found == 0 and seen.purge(most) and spilled.purge(most)
 crawls[id], changed[id] = c, true
 save()
-if over then redis.call('SET', P .. ':c:' .. id, cmsgpack.pack({gone = true}), 'EX', 3600) end
+if over then
+  redis.call('SET', P .. ':c:' .. id, cmsgpack.pack({gone = true}), 'EX', 3600)
+  redis.call('HDEL', P .. ':crawls', id)
+end
 return {'OK', now, over and 0 or 1}

@@ -41,10 +41,11 @@ CREATE TABLE IF NOT EXISTS limits (
     pages BIGINT NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
 
--- When a row began to wait, or was queued: recovery reads a window of it.
+-- When a row began to wait, by the log's clock: recovery reads a window of it. When it was queued is
+-- in `queued`: 2^40 and the clock. What is below that is an epoch, of a process of the version before.
 SET @due = IF(EXISTS (SELECT 1 FROM information_schema.columns WHERE table_schema = DATABASE()
     AND table_name = 'overflow' AND column_name = 'stamp'), 'DO 0',
-    'ALTER TABLE overflow ADD COLUMN stamp BIGINT NOT NULL DEFAULT 0, ADD KEY overflow_by_stamp (partition_no, stamp)');
+    'ALTER TABLE overflow ADD COLUMN stamp BIGINT NOT NULL DEFAULT 0, ADD KEY overflow_by_stamp (partition_no, stamp, id)');
 PREPARE due FROM @due;
 EXECUTE due;
 DEALLOCATE PREPARE due;

@@ -33,7 +33,8 @@ CREATE TABLE limits (
     pages INTEGER NOT NULL
 );
 
--- When a row began to wait, or was queued: recovery reads a window of it.
+-- When a row began to wait, by the log's clock: recovery reads a window of it. When it was queued is
+-- in `queued`: 2^40 and the clock. What is below that is an epoch, of a process of the version before.
 ALTER TABLE overflow ADD COLUMN stamp INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX overflow_by_stamp ON overflow (partition, stamp);
 

@@ -1,0 +1,229 @@
+"""What a Redis that came back older costs: as much as happened in its window, and no more."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.frontier import keys
+from schema.records import Admission, Commit, CrawlOptions
+from store import connection
+from store.base import MARGIN
+from tests.integration.test_frontier import Worker, close
+from tests.integration.test_recovery import House
+
+HOST = "h.example"
+
+
+class Reading:
+    """Counts what SQLite does, in instructions of its machine; a row read is some of them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.instructions = 0
+        real = connection.connect
+
+        def connect(*given: Any, **more: Any) -> sqlite3.Connection:
+            opened = real(*given, **more)
+            opened.set_progress_handler(self._count, 1)
+            return opened
+
+        monkeypatch.setattr(connection, "connect", connect)
+
+    def _count(self) -> None:
+        self.instructions += 1
+
+
+@pytest.fixture
+def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
+    return Reading(monkeypatch)
+
+
+@pytest.fixture
+def house(reading: Reading, tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path)
+    made.frontier.start()
+    yield made
+    made.stop()
+
+
+def beyond(house: House, *names: str) -> None:
+    """Admit URLs for which there is no room."""
+    house.server.client.hset(keys.OWNER, "budget", 1)
+    items = [Admission(f"http://{HOST}/{name}", depth=1) for name in names]
+    house.frontier.admit(house.crawl.id, items)
+    house.server.client.hdel(keys.OWNER, "budget")
+
+
+def refill(house: House) -> int:
+    return house.frontier.refill(house.crawl.id, house.frontier.partition_of(HOST), HOST)
+
+
+def overflow(house: House) -> list[str]:
+    """What waits in SQL."""
+    found = house.store.overflow(house.crawl.id, house.frontier.partition_of(HOST), HOST, 9999)
+    return [row.item.url.rpartition("/")[2] for row in found]
+
+
+def recovered(house: House) -> None:
+    """The node is met, given what it is owed, and nothing goes on any more."""
+    house.refilled()
+    job = house.frontier.recovery._jobs[house.frontier.nodes[0].id]
+    assert job.greenlet is not None
+    job.greenlet.join(10)
+
+
+def test_what_lies_outside_of_the_window_is_not_read(house: House, reading: Reading) -> None:
+    """Neither rows that are queued, nor rows that wait, nor keys of Redis."""
+    read, waiting = [], []
+    for count in (100, 1000):
+        beyond(house, *(f"queued{n}-{count}" for n in range(count)))
+        while refill(house):
+            pass
+        beyond(house, *(f"waits{n}-{count}" for n in range(count)))
+        house.tick(MARGIN + 3)
+        copy = house.saved()
+        before = reading.instructions
+        house.put_back(copy)
+        recovered(house)
+        read.append(reading.instructions - before)
+        waiting.append(len(overflow(house)))
+        assert "cmdstat_scan" not in house.server.client.info("commandstats")
+    assert read[1] < 1.1 * read[0]
+    assert waiting == [100, 1000]
+
+
+def test_a_row_that_was_queued_after_a_copy_was_made_is_brought_again(house: House) -> None:
+    beyond(house, "a", "b")
+    house.tick(2 * MARGIN)
+    copy = house.saved()
+    assert refill(house) == 2
+    assert overflow(house) == []
+    house.put_back(copy)
+    recovered(house)
+    assert overflow(house) == ["a", "b"]
+    totals = house.frontier.scan(house.crawl.id)
+    assert totals is not None
+    assert (totals.waiting, totals.overflow) == (0, 2)
+    assert refill(house) == 2
+    assert house.waiting() == [f"{HOST}/a", f"{HOST}/b"]
+
+
+def test_a_row_that_was_queued_long_before_stays_queued(house: House) -> None:
+    beyond(house, "a", "b")
+    assert refill(house) == 2
+    house.tick(MARGIN + 3)
+    house.put_back(house.saved())
+    recovered(house)
+    assert overflow(house) == []
+    assert house.waiting() == [f"{HOST}/a", f"{HOST}/b"]
+
+
+def test_what_began_to_wait_in_the_window_is_known_again(house: House) -> None:
+    beyond(house, "old")
+    house.tick(MARGIN + 3)
+    copy = house.saved()
+    beyond(house, "new")
+    house.put_back(copy)
+    recovered(house)
+    totals = house.frontier.scan(house.crawl.id)
+    assert totals is not None
+    assert (totals.admitted, totals.overflow) == (2, 2)
+
+
+def test_a_row_whose_page_came_long_before_it_was_taken_is_waited_for_by_nobody(
+    house: House,
+) -> None:
+    """The copy is from before the row went; its page was stored before the copy's window."""
+    beyond(house, "a")
+    house.store.commit(Commit([house.page(f"{HOST}/a")]))
+    house.tick(2 * MARGIN)
+    copy = house.saved()
+    assert refill(house) == 1
+    house.put_back(copy)
+    recovered(house)
+    totals = house.frontier.scan(house.crawl.id)
+    assert totals is not None
+    assert (totals.open, totals.finished) == (0, 1)
+    assert house.store.set_state(house.crawl.id, "done").state == "done"
+
+
+def test_a_node_with_an_early_tick_has_its_data(house: House) -> None:
+    house.seed(f"{HOST}/a")
+    house.tick(3)
+    house.put_back(house.saved())
+    recovered(house)
+    assert not house.frontier.repairs()[0].everything
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_crawl_deleted_since_goes_though_the_version_before_made_no_list(
+    house: House, listed: bool
+) -> None:
+    other = house.store.put_crawl("other", CrawlOptions(delay=0, scope="any"), ())
+    house.frontier.put_crawl(other)
+    house.frontier.admit(other.id, [Admission(f"http://{HOST}/{n}") for n in range(50)])
+    house.seed(f"{HOST}/a")
+    house.tick(MARGIN + 3)
+    client = house.server.client
+    if not listed:
+        client.hdel(keys.OWNER, "listed")
+        client.delete(*client.keys("gc:{*}:crawls"))
+    copy = house.saved()
+    house.frontier.drop_crawl(other.id)
+    house.store.delete_crawl(other.id)
+    house.put_back(copy)
+    recovered(house)
+    assert not [name for name in client.keys("gc:*") if f":{other.id}:" in name]
+    assert client.hget(keys.OWNER, "listed") == "1", "the next time it is told by name"
+
+
+def test_only_crawls_that_may_be_news_are_told_again(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put(name: str, *, done: bool) -> int:
+        crawl = house.store.put_crawl(name, CrawlOptions(), ())
+        house.frontier.put_crawl(crawl)
+        if done:
+            house.frontier.put_crawl(house.store.set_state(crawl.id, "done"))
+        return crawl.id
+
+    put("over", done=True)
+    late = put("late", done=False)
+    house.tick(MARGIN + 3)
+    copy = house.saved()
+    over = house.store.set_state(late, "done")
+    house.frontier.put_crawl(over)
+    put("new and over", done=True)
+    told: list[str] = []
+    real = house.frontier.tell_node
+
+    def tell_node(crawls: Any, node: Any) -> None:
+        told.extend(crawl.name for crawl in crawls)
+        real(crawls, node)
+
+    monkeypatch.setattr(house.frontier, "tell_node", tell_node)
+    house.put_back(copy)
+    recovered(house)
+    assert set(told) == {"a", "late", "new and over"}
+    known = house.frontier.told(house.frontier.nodes[0])
+    assert all(one[late] == over.version for one in known)
+
+
+def test_all_blocks_in_force_hold_again(house: House) -> None:
+    house.seed(*(f"h{n}.example/" for n in range(40)))
+    house.tick(MARGIN + 3)
+    copy = house.saved()
+    worker = Worker(house.frontier)
+    blocked = []
+    while sessions := worker.lease(wait=0):
+        for session in sessions:
+            assert close(house.frontier, session, 1, failed="http_429", block=300.0) == "ok"
+            blocked.append(session.host)
+    house.put_back(copy)
+    recovered(house)
+    assert len(blocked) == 40
+    assert all(290 < house.frontier.host(host).blocked_in <= 300 for host in blocked)
