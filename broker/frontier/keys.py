@@ -7,8 +7,9 @@ the node.
 ``gc:owner``           hash: id, layout, frontier, state, epoch, run, tick, clean, rest, owed,
                        listed (``recovery.py``); offset, used, gap, jumps, parts
                        (``lua/clock.lua``); vouched (``clock.py``); budget, host_budget,
-                       robots_budget, full (``memory.py``); duty:<name>, the highest epoch of a
-                       duty under which anybody wrote (``lua/common.lua``)
+                       robots_budget, idle_hosts, forced, full (``memory.py``); longest, the
+                       longest delay of a crawl so far; duty:<name>, the highest epoch of a duty
+                       under which anybody wrote (``lua/common.lua``)
 ``gc:wake``            counter of wake-ups, and the name of the channel they are published on
 ``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight; counters
                        adm, wait, leased, later, over, fin, stored, dead, retries, bytes, hosts,
@@ -21,14 +22,18 @@ the node.
                        their levels, number and bytes (``lua/common.lua``)
 ``gc:{p}:w:<crawl>:<host>:<level>``  list of waiting entries of a long queue
 ``gc:{p}:b``           bytes of tasks in this partition: waiting, leased and later
+``gc:{p}:hi``          sorted set host → logical ms when its times are past: hosts that were idle
+                       when their record was written last
 ``gc:{p}:dry``         set of crawl and host: they run low while more waits in the overflow
 ``gc:{p}:s:<token>``   hash: a session and its tasks t<number>
 ``gc:{p}:sd``          sorted set token → logical ms at which it is reaped
-``gc:{p}:ws:<worker>`` hash: token → incarnation:sequence, and the worker's watermark #inc, #seq
+``gc:{p}:ws:<worker>`` hash: token → incarnation:sequence, and the worker's watermark #inc, #seq;
+                       for a day after it was heard of
 ``gc:{p}:later``       sorted set of retries → logical ms
 ``gc:{p}:z:<crawl>:<start>``  bucket of the seen-set
 ``gc:{p}:y:<crawl>:<start>``  the same of what waits in the overflow
-``gc:{p}:f:<batch>``   set of fingerprints that a forced batch of seeds has queued, expiring
+``gc:{p}:f:<batch>``   set of fingerprints that a forced batch of seeds has queued, expiring;
+                       ``gc:{p}:fl`` list of these batches, ``gc:{p}:fn`` sum of their members
 ``gc:{p}:r:<origin>``  robots.txt as the workers packed it, expiring; a cache
 ``gc:{p}:ro``          sorted set origin → its end and its bytes; ``gc:{p}:rb`` their sum
                        (``lua/robots_put.lua``)
@@ -42,7 +47,17 @@ the node.
 =====================  ==========================================================================
 
 A *cache* may be refused, or go at any time: who finds nothing there finds it out anew. All else is
-needed.
+needed. What bounds each of them:
+
+- the budget of tasks (``b``): waiting, leased and later tasks, the records of hosts with waiting
+  tasks or in ``dry``, their lists and their places in ``due``;
+- budgets and numbers of their own, a share of the node's limit each (``memory.py``): ``r`` and
+  ``ro``; records of idle hosts and ``hi``, but for those that may not be asked yet; ``f``;
+- the node as a whole, near whose limit nothing new is taken in: ``z`` and ``y``;
+- what exists: a record a crawl, a delay that an operator has set, a login a name (for as long as it
+  is good), a session a place of a worker;
+- time: ``ws`` a day, the record of a deleted crawl an hour, requests of logins at other hosts
+  (``e``, ``eq``, ``er``: one a waiting session, at most 1000 a host) a minute.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """How much may wait in a node's memory, and when it is near its limit.
 
 The limit is Redis' own ``maxmemory``, or half of its machine's memory where none is set. Half of it
-is for tasks, a twentieth for the files of robots.txt, each shared evenly by the node's partitions;
-the rest is for the seen-set, hosts and sessions. Tasks beyond go to the overflow in SQL
-(``lua/admit.lua``); files are a cache, and the older ones go (``lua/robots_put.lua``). From 80 % of
-the limit on nothing new is taken in at all; below 75 % it is again.
+is for tasks, a twentieth for the files of robots.txt, a tenth for what is known of idle hosts, each
+shared evenly by the node's partitions; the rest is for the seen-set and sessions. Tasks beyond go
+to the overflow in SQL (``lua/admit.lua``); files are a cache, and the older ones go
+(``lua/robots_put.lua``); so do hosts that rested for longest (``lua/common.lua``). From 80 % of the
+limit on nothing new is taken in at all; below 75 % it is again. docs/operations.md has all bounds.
 """
 
 from __future__ import annotations
@@ -19,6 +20,14 @@ HOST_BYTES = 16 * 1024 * 1024
 """Bytes of one host's waiting tasks: some 150,000 URLs."""
 TASK_SHARE = 0.5
 ROBOTS_SHARE = 0.05
+IDLE_SHARE = 0.10
+IDLE_BYTES = 450
+"""What an idle host takes, its place in the index included."""
+FORCED_SHARE = 0.02
+FORCED_BYTES = 80
+"""What a fingerprint of a forced batch takes at most."""
+LEAST = 16
+"""Idle hosts, and fingerprints, that any partition may have."""
 FULL_SHARE, ROOM_SHARE = 0.80, 0.75
 
 
@@ -26,7 +35,8 @@ def watch(node: Node, partitions: int, host_bytes: int) -> None:
     """Read the node's memory and write the budgets into its owner record. Raises Unavailable.
 
     Fields: ``budget`` bytes of tasks a partition, ``host_budget`` bytes of waiting tasks a host,
-    ``robots_budget`` bytes of robots.txt a partition, ``full`` 1 near the limit.
+    ``robots_budget`` bytes of robots.txt a partition, ``idle_hosts`` and ``forced`` numbers of
+    idle hosts and of fingerprints of forced batches a partition, ``full`` 1 near the limit.
     """
     info = _info(node)
     used, limit = info["used_memory"], info["maxmemory"] or info["total_system_memory"] // 2
@@ -36,9 +46,11 @@ def watch(node: Node, partitions: int, host_bytes: int) -> None:
     node.full = full
     budget = int(limit * TASK_SHARE / partitions)
     robots = int(limit * ROBOTS_SHARE / partitions)
+    idle = max(int(limit * IDLE_SHARE / partitions / IDLE_BYTES), LEAST)
+    forced = max(int(limit * FORCED_SHARE / partitions / FORCED_BYTES), LEAST)
     node.command(
         "HSET", keys.OWNER, "budget", budget, "host_budget", host_bytes, "robots_budget", robots,
-        "full", int(full),
+        "idle_hosts", idle, "forced", forced, "full", int(full),
     )  # fmt: skip
 
 

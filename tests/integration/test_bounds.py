@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis.exceptions import OutOfMemoryError
 
-from broker.frontier import Frontier, keys, memory
+from broker.frontier import Frontier, Mode, keys, memory
+from broker.frontier.leasing import SESSION_LIFE_SECONDS
+from schema.records import (
+    Admission,
+    CloseItem,
+    Crawl,
+    CrawlOptions,
+    Done,
+    FinishItem,
+    HostPatch,
+    HostReport,
+    LeaseRequest,
+    ReconcileRequest,
+)
 from store import open_store
 from store.base import Store
 from tests.support.redis_server import RedisServer, binaries
@@ -112,3 +126,195 @@ def test_file_that_is_needed_is_kept_beyond_the_budget_and_makes_room(
     assert kept(server, p) == budget
     frontier.robots_put("http://h:1", os.urandom(1000), 3600)
     assert kept(server, p) == 1000
+
+
+# -- what else grows
+
+SMALL = 6 * 1024 * 1024
+
+
+@pytest.fixture
+def small(redis_server: RedisServer, store: Store) -> Iterator[Frontier]:
+    """On a Redis that may have little, and started."""
+    redis_server.client.config_set("maxmemory", SMALL)
+    frontier = Frontier(
+        [redis_server.url], store, partitions=PARTITIONS, request_seconds=5, create=True
+    )
+    frontier.start()
+    yield frontier
+    frontier.stop()
+
+
+def new_crawl(frontier: Frontier, store: Store, name: str = "c", **options: Any) -> Crawl:
+    crawl = store.put_crawl(name, CrawlOptions(scope="any", **options), ())
+    frontier.put_crawl(crawl)
+    return crawl
+
+
+class Visitor:
+    """Leases, closes and finishes whatever waits."""
+
+    def __init__(self, frontier: Frontier) -> None:
+        self.frontier, self.sequence = frontier, 0
+
+    def visit(self, hosts: int, **report: Any) -> None:
+        """Fetch one page each of so many hosts, that have no more."""
+        seen = 0
+        while seen < hosts:
+            self.sequence += 1
+            request = LeaseRequest(
+                worker="w", incarnation=1, sequence=self.sequence, max_sessions=256, wait=3
+            )
+            sessions = self.frontier.lease(request).sessions
+            assert sessions, f"{hosts - seen} hosts more were expected"
+            seen += len(sessions)
+            names = [{"session": s.session, "token": s.token} for s in sessions]
+            told = HostReport(robots=True, requests=1, **report)
+            self.frontier.close_sessions([CloseItem(**name, report=told) for name in names])
+            done = Done(stored=True)
+            self.frontier.finish([FinishItem(**name, task=1, outcome=done) for name in names])
+
+
+def admit(frontier: Frontier, crawl: Crawl, names: Iterable[str]) -> None:
+    frontier.admit(crawl.id, [Admission(f"http://{name}/") for name in names])
+
+
+def records(server: RedisServer) -> int:
+    return len(server.client.keys("gc:{*:h:*"))
+
+
+def pass_time(frontier: Frontier, seconds: float) -> None:
+    for node in frontier.nodes:
+        both = "for i = 1, 4, 2 do redis.call('HINCRBY', KEYS[1], ARGV[i], ARGV[i + 1]) end"
+        node.command("EVAL", both, 1, keys.OWNER, "offset", round(seconds * 1000), "jumps", 1)
+    frontier.scan(1)  # which hears of it
+
+
+def test_idle_hosts_are_kept_up_to_their_number_the_longest_rested_go(
+    small: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    most = int(SMALL * memory.IDLE_SHARE / PARTITIONS / memory.IDLE_BYTES)
+    crawl, visitor = new_crawl(small, store, delay=0), Visitor(small)
+    before = redis_server.client.info("memory")["used_memory"]
+    admit(small, crawl, (f"www.a{n}.example" for n in range(2400)))
+    visitor.visit(2400)
+    assert records(redis_server) == 2400, "their times are not past yet"
+    taken = redis_server.client.info("memory")["used_memory"] - before
+    assert taken / 2400 < memory.IDLE_BYTES + 40, "what was seen counts for itself"
+    pass_time(small, 61)
+    for some in range(10):  # a call drops a bounded number
+        admit(small, crawl, (f"www.b{some}-{n}.example" for n in range(20)))
+        visitor.visit(20)
+    for p in small.partitions:
+        assert redis_server.client.zcard(keys.partition(p) + ":hi") <= most
+    assert records(redis_server) <= most * PARTITIONS
+    assert len(redis_server.client.keys("gc:{*:h:www.b*")) == 200, "the latest stay"
+
+
+def test_times_of_politeness_that_are_not_past_are_never_dropped(
+    small: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    new_crawl(small, store, "slow", delay=300)
+    crawl, visitor = new_crawl(small, store, delay=0), Visitor(small)
+    admit(small, crawl, ["blocked.example"])
+    visitor.visit(1, failed="http_429", block=3600)
+    admit(small, crawl, ["old.example"])
+    visitor.visit(1)
+    redis_server.client.hset(keys.OWNER, "idle_hosts", 0)
+    pass_time(small, 290)
+    admit(small, crawl, (f"a{n}.example" for n in range(40)))
+    visitor.visit(40)
+    assert small.host("old.example").robots_known, "another crawl may rest for ten seconds more"
+    pass_time(small, 20)
+    admit(small, crawl, (f"b{n}.example" for n in range(40)))
+    visitor.visit(40)
+    assert not small.host("old.example").robots_known
+    assert small.host("blocked.example").blocked_in > 3000
+    assert records(redis_server) == 81
+
+
+def test_host_that_is_in_use_again_is_not_dropped(
+    small: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    crawl, visitor = new_crawl(small, store, delay=0), Visitor(small)
+    for name in ("waiting.example", "slow.example"):
+        admit(small, crawl, [name])
+        visitor.visit(1)
+    small.patch_host("slow.example", HostPatch(delay=7))
+    pass_time(small, 61)
+    small.admit(crawl.id, [Admission(f"http://waiting.example/{n}") for n in range(20)])
+    redis_server.client.hset(keys.OWNER, "idle_hosts", 0)
+    admit(small, crawl, (f"a{n}.example" for n in range(40)))
+    visitor.visit(41)
+    assert small.host("waiting.example").waiting == 0
+    assert small.host("slow.example").delay == 7
+    totals = small.scan(crawl.id)
+    assert totals is not None
+    assert (totals.waiting, totals.leased) == (0, 19)
+
+
+def test_workers_that_are_gone_are_forgotten(small: Frontier, redis_server: RedisServer) -> None:
+    for number in range(20):
+        small.reconcile(
+            ReconcileRequest(worker=f"pod-{number}", incarnation=1, sequence=1, holding=())
+        )
+    found = redis_server.client.keys("gc:{*:ws:*")
+    assert len(found) == 20 * PARTITIONS
+    longest = SESSION_LIFE_SECONDS + 3600 + 60
+    assert all(longest < redis_server.client.ttl(name) <= 86_400 for name in found)
+
+
+def test_worker_that_leases_is_remembered_for_another_day(
+    small: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    crawl = new_crawl(small, store, delay=0)
+    admit(small, crawl, ["a.example"])
+    request = LeaseRequest(worker="w", incarnation=1, sequence=1, max_sessions=1, wait=3)
+    assert small.lease(request).sessions
+    (name,) = redis_server.client.keys("gc:{*:ws:*")
+    assert 80_000 < redis_server.client.ttl(name) <= 86_400
+
+
+def test_forced_batches_are_remembered_up_to_their_number_the_oldest_go(
+    small: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    most = int(SMALL * memory.FORCED_SHARE / PARTITIONS / memory.FORCED_BYTES)
+    crawl = new_crawl(small, store, delay=0)
+    client = redis_server.client
+    for batch in range(1, 11):
+        items = [Admission(f"http://h/{batch}/{n}") for n in range(100)]
+        small.admit(crawl.id, items, mode=Mode.FORCE, batch=batch)
+    small.admit(crawl.id, items, mode=Mode.FORCE, batch=10)
+    totals = small.scan(crawl.id)
+    assert totals is not None
+    assert totals.waiting == 1000, "the same batch queues nothing twice"
+    prefix = keys.partition(small.partition_of("h"))
+    sets = client.keys(f"{prefix}:f:*")
+    kept = sum(client.scard(name) for name in sets)
+    assert 100 < kept <= most < 1000
+    assert int(client.get(prefix + ":fn")) == kept
+    assert client.lrange(prefix + ":fl", -1, -1) == ["10"]
+    assert len(sets) == client.llen(prefix + ":fl")
+
+
+def test_hosts_that_run_low_while_more_waits_count_until_they_are_refilled(
+    small: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    crawl = new_crawl(small, store, delay=0)
+    redis_server.client.hset(keys.OWNER, "host_budget", 60)
+    small.admit(crawl.id, [Admission(f"http://h.example/{n}") for n in range(20)])
+    p = small.partition_of("h.example")
+    prefix, client = keys.partition(p), redis_server.client
+    queued = 20 - len(store.overflow(crawl.id, p, "h.example", 100))
+    assert 0 < queued < 20
+    request = LeaseRequest(worker="w", incarnation=1, sequence=1, max_sessions=1, wait=3)
+    assert small.lease(request).sessions
+    assert client.scard(prefix + ":dry") == 1
+    before = small.room(p).used
+    assert before >= 240, "its record is there still"
+    assert small.room(p).dry == [(crawl.id, "h.example")]
+    store.delete_crawl(crawl.id)
+    small.drop_crawl(crawl.id)
+    assert small.room(p).dry == []
+    assert client.scard(prefix + ":dry") == 0
+    assert small.room(p).used == before - 240

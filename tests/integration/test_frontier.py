@@ -575,7 +575,7 @@ def test_deleted_crawl_is_gone_to_everybody_and_leaves_no_key(
     close(frontier, s)
     worker.reconcile()
     kinds = {key.split(":")[2] for key in redis_server.client.keys("gc:{*")}
-    assert kinds <= {"ws", "h", "c"}, "the last for an hour: that it was deleted"
+    assert kinds <= {"ws", "h", "hi", "c"}, "the last for an hour: that it was deleted"
     records = redis_server.client.keys("gc:{*:c:*")
     assert all(0 < redis_server.client.ttl(key) <= 3600 for key in records)
 

@@ -71,7 +71,8 @@ class Contents:
     counts: Counter[tuple[int, int, str]] = field(default_factory=Counter)
     """(partition, crawl, place) → tasks."""
     bytes: Counter[int] = field(default_factory=Counter)
-    """Partition → bytes of the tasks' paths and entries, and of hosts with waiting ones."""
+    """Partition → bytes of the tasks' paths and entries, and of hosts with waiting ones or that
+    run low while more waits in the overflow."""
     seen: dict[int, set[int]] = field(default_factory=dict)
     spilled: dict[int, set[int]] = field(default_factory=dict)
     crawls: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
@@ -122,6 +123,8 @@ def contents(found: dict[str, Any]) -> Contents:
             numbers = {int(one) for one in value}
             assert not sets & numbers, "a fingerprint stands in two buckets"
             sets |= numbers
+        elif kind == "dry":
+            out.bytes[p] += HOST_BYTES * len(value)
         elif kind == "c":
             out.crawls[(p, int(rest[0]))] = unpacked(value)
     for p, _, _ in out.waits:

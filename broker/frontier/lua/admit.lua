@@ -39,7 +39,7 @@ if c.state == 'done' and mode ~= MARK then
 end
 seen.grow((#args - 3) / 3)
 
-local limits = redis.call('HMGET', 'gc:owner', 'full', 'budget', 'host_budget')
+local limits = redis.call('HMGET', 'gc:owner', 'full', 'budget', 'host_budget', 'forced')
 local full, budget, host_budget = limits[1] == '1', tonumber(limits[2]), tonumber(limits[3])
 local bytes = budget and num(redis.call('GET', P .. ':b'))
 local taken, added, queued = {}, 0, 0
@@ -63,6 +63,27 @@ local function fits(name, cost, value)
   return true
 end
 
+-- What forced batches have queued is kept for a week, or until their fingerprints are too many: then the
+-- oldest batches go, and one of them that is admitted again is fetched again. :fl has their numbers,
+-- :fn is how many fingerprints they have.
+local done, forced = mode == FORCE and batch > 0 and P .. ':f:' .. string.format('%.0f', batch), 0
+local function remember_forced()
+  local name, list, sum = string.format('%.0f', batch), P .. ':fl', P .. ':fn'
+  if redis.call('PTTL', done) == -1 then redis.call('RPUSH', list, name) end
+  redis.call('PEXPIRE', done, FORCED_MS)
+  local left, most = redis.call('INCRBY', sum, forced), tonumber(limits[4]) or math.huge
+  while left > most and redis.call('LLEN', list) > 1 do
+    local oldest = P .. ':f:' .. redis.call('LPOP', list)
+    left = left - redis.call('SCARD', oldest)
+    redis.call('UNLINK', oldest)
+  end
+  if redis.call('LLEN', list) == 1 then -- what expired was counted still
+    left = redis.call('SCARD', P .. ':f:' .. redis.call('LINDEX', list, 0))
+  end
+  redis.call('SET', sum, string.format('%.0f', left), 'PX', FORCED_MS)
+  redis.call('PEXPIRE', list, FORCED_MS)
+end
+
 local flags, groups, arrivals, returned = {}, {}, {}, 0
 local n = 0
 for i = 4, #args, 3 do
@@ -81,6 +102,7 @@ for i = 4, #args, 3 do
     if not spilled.has(fp) then
       flag = seen.add(fp) and '1' or '0'
       queue = not done or redis.call('SADD', done, fp) == 1
+      if done and queue then forced = forced + 1 end
       cost = cost_of(value)
     end
   elseif mode == REFILL or not spilled.has(fp) then
@@ -105,7 +127,7 @@ for i = 4, #args, 3 do
     if mode == REFILL and spilled.remove(fp) then returned = returned + 1 end
   end
 end
-if done then redis.call('PEXPIRE', done, FORCED_MS) end
+if done then remember_forced() end
 seen.save()
 spilled.save()
 if queued > 0 then

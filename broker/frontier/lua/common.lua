@@ -37,6 +37,8 @@ local INLINE_TASKS, INLINE_BYTES = 8, 640 -- queues up to this size stay inside 
 local TASK_BYTES, HOST_BYTES = 24, 240 -- what a task and a waiting host cost beside the task's path
 local LEAST_TASKS = 32 -- so many a crawl may have in a partition, whatever others hold there
 local KEEP_MS = 7200000 -- an idle host's record outlives its last time by this
+local LONGEST_MS = 60000 -- a crawl that is new may bring a delay up to this, and finds its hosts rested
+local DROPPED = 64 -- idle hosts that one call drops at most
 
 local function num(v) return tonumber(v or 0) or 0 end
 
@@ -192,27 +194,52 @@ local function wake(crawl, ms)
   redis.call('PUBLISH', 'gc:wake', string.match(P, '{(%d+)}') .. ' ' .. crawl .. ' ' .. string.format('%.0f', ms))
 end
 
--- Write what changed; records that were written are not to be used any more. A host's record without task and session goes once all its times are past, but
+-- Idle hosts beyond their number go, those first whose times are past for longest. Times that are not
+-- past, by the longest delay that any crawl keeps, never go. A host that is in use again by now has a
+-- record that does not expire: it only leaves the index.
+local function drop_idle()
+  local index = P .. ':hi'
+  local limits = redis.call('HMGET', 'gc:owner', 'idle_hosts', 'longest')
+  local most = tonumber(limits[1])
+  local beyond = most and redis.call('ZCARD', index) - most or 0
+  if beyond <= 0 then return end
+  local past = string.format('%.0f', now - math.max(num(limits[2]), LONGEST_MS))
+  local found = redis.call('ZRANGEBYSCORE', index, '-inf', past, 'LIMIT', 0, math.min(beyond, DROPPED))
+  if #found == 0 then return end
+  for _, name in ipairs(found) do
+    local key = P .. ':h:' .. name
+    if redis.call('PTTL', key) > 0 then redis.call('UNLINK', key) end
+  end
+  redis.call('ZREM', index, unpack(found))
+end
+
+-- Write what changed; records that were written are not to be used any more. A host's record without
+-- task and session is *idle*: it goes once all its times are past, or sooner where there are many, but
 -- for one that an operator has set a delay in.
 local function save()
+  local idle = false
   for name in pairs(dirty) do
     local h, key = hosts[name], P .. ':h:' .. name
     h.name = nil
     if next(h.q) then
       redis.call('SET', key, cmsgpack.pack(h))
     else
-      local past = math.max(opens_at(h, delay_of(h)), num(h.rob), now)
+      local at = opens_at(h, delay_of(h))
+      local past = math.max(at, num(h.rob), now)
       h.q = nil
       if num(h.busy) > 0 or num(h.od) > 0 then
         redis.call('SET', key, cmsgpack.pack(h))
       else
         redis.call('SET', key, cmsgpack.pack(h), 'PX', string.format('%.0f', past - now + KEEP_MS))
+        redis.call('ZADD', P .. ':hi', string.format('%.0f', at), name)
+        idle = true
       end
       h.q = {}
     end
   end
   for id in pairs(changed) do redis.call('SET', P .. ':c:' .. id, cmsgpack.pack(crawls[id])) end
   if metered ~= 0 and redis.call('INCRBY', P .. ':b', metered) == 0 then redis.call('DEL', P .. ':b') end
+  if idle then drop_idle() end
 end
 
 -- Earliest moment at which `tend` has something to do: a retry or an expired session. 0: nothing.

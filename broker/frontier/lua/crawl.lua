@@ -13,6 +13,9 @@ if c.gone then return {'OK', now, 0, next_tend()} end
 if num(c.ver) > args[8] then return {'OK', now, 0, next_tend()} end
 c.state, c.delay, c.slots, c.order = args[2], args[3], args[4], args[5]
 c.rev, c.weight, c.ver = args[6], args[7], args[8]
+if c.delay > num(redis.call('HGET', 'gc:owner', 'longest')) then
+  redis.call('HSET', 'gc:owner', 'longest', c.delay) -- it never goes back: sessions may keep it still
+end
 crawls[id], changed[id] = c, true
 redis.call('HSET', P .. ':crawls', id, string.format('%.0f', args[8]))
 save()

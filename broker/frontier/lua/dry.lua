@@ -1,8 +1,9 @@
+-- include leases
 -- Which hosts run low on tasks while more of them wait in the overflow, and is there room?
 --
 -- args  {most, crawl …}
 -- {'OK', now, bytes, budget, full, {crawl .. '\n' .. host …}, {crawl …}}; budget is 0 without one.
--- The crawls are those of the given ones that have nothing to lease now, and could take in some.
+-- Hosts of a crawl that was deleted are forgotten on the way. The crawls are those of the given ones that have nothing to lease now, and could take in some.
 local limits = redis.call('HMGET', 'gc:owner', 'full', 'budget')
 local used, budget, idle = num(redis.call('GET', P .. ':b')), num(limits[2]), {}
 for a = 2, #args do
@@ -12,4 +13,15 @@ for a = 2, #args do
     idle[#idle + 1] = args[a]
   end
 end
-return {'OK', now, used, budget, num(limits[1]), redis.call('SRANDMEMBER', P .. ':dry', args[1]), idle}
+local low = {}
+for _, member in ipairs(redis.call('SRANDMEMBER', P .. ':dry', args[1])) do
+  local id, host = string.match(member, '^(%d+)\n(.*)$')
+  if crawl_of(id) then
+    low[#low + 1] = member
+  else
+    wet(id, host)
+    forget(host_of(host), id)
+  end
+end
+save()
+return {'OK', now, used, budget, num(limits[1]), low, idle}

@@ -1,3 +1,4 @@
+-- include leases
 -- After a host was refilled: the best level that still waits in the overflow.
 --
 -- args  {crawl, host, level character or '' for none}
@@ -6,7 +7,7 @@ local id, h = tostring(args[1]), host_of(args[2])
 local q = h.q[id]
 local low = tonumber(redis.call('HGET', 'gc:owner', 'host_budget') or 0) / 2
 if args[3] == '' or not q or q.b >= low then
-  redis.call('SREM', P .. ':dry', id .. '\n' .. args[2])
+  wet(id, args[2])
 end
 if q then
   q.o, dirty[args[2]] = args[3] ~= '' and args[3] or nil, true

@@ -40,7 +40,7 @@ local function open_one(token, id, c, h, delay, floor, max_tasks)
   local tasks = pop(h, id, want)
   if #tasks == 0 then return 0 end
   if q.o and (not low or q.b < low) then
-    redis.call('SADD', P .. ':dry', id .. '\n' .. h.name)
+    dry(id, h.name)
   end
   put(h, 'busy', num(h.busy) + 1)
   if delay > 0 then put(h, 'sole', 1) end
@@ -121,5 +121,6 @@ for a = 9, #args do
   local next = active and next_due(id) or 0
   nexts[#nexts + 1] = next > 0 and math.max(next, rest) or 0
 end
+if #sessions > 0 then redis.call('PEXPIRE', ws, WORKER_MS) end
 save()
 return {'OK', now, sessions, nexts, next_tend()}

@@ -16,6 +16,7 @@ if inc < num(all['#inc']) then return {'OLD', now, num(all['#inc'])} end
 if inc > num(all['#inc']) or seq > num(all['#seq']) then
   redis.call('HSET', ws, '#inc', inc, '#seq', seq)
 end
+redis.call('PEXPIRE', ws, WORKER_MS)
 local keep, idle = {}, {}
 for i = 7, #args do
   if i < 7 + args[6] then keep[args[i]] = true else idle[args[i]] = true end

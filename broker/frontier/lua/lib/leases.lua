@@ -70,6 +70,15 @@ local function pop(h, id, want)
   return got
 end
 
+-- A host that runs low while more waits in the overflow, and may have no task here: it is in the budget
+-- like one that has, until it is refilled.
+local function dry(id, name)
+  if redis.call('SADD', P .. ':dry', id .. '\n' .. name) == 1 then metered = metered + HOST_BYTES end
+end
+local function wet(id, name)
+  if redis.call('SREM', P .. ':dry', id .. '\n' .. name) == 1 then metered = metered - HOST_BYTES end
+end
+
 -- Forget what a deleted crawl left at a host.
 local function forget(h, id)
   local q, name = h.q[id], h.name
@@ -77,7 +86,7 @@ local function forget(h, id)
   if tasks_in(q) > 0 then metered = metered - q.b - HOST_BYTES end
   for i = 1, #(q.l or '') do redis.call('UNLINK', list_key(id, name, string.sub(q.l, i, i))) end
   redis.call('ZREM', P .. ':due:' .. id, name)
-  redis.call('SREM', P .. ':dry', id .. '\n' .. name)
+  wet(id, name)
   h.q[id], dirty[name] = nil, true
 end
 
@@ -111,6 +120,10 @@ local function held(s)
   table.sort(found, function(a, b) return a[1] < b[1] end)
   return found
 end
+
+-- Worker records go when the worker was not heard of for so long: then none of its sessions lives, and
+-- no lease of an older incarnation is on its way. In Redis' own time: an outage counts.
+local WORKER_MS = 86400000
 
 local function drop_session(token, s)
   redis.call('DEL', P .. ':s:' .. token)
