@@ -40,7 +40,7 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
             why = f"the crawl is {crawl.state}{_because(crawl)}; {why}"
         state = msgspec.structs.replace(state, why=why)
     elif page is not None:
-        state = msgspec.structs.replace(state, state="fetched", why=_of_page(page))
+        state = msgspec.structs.replace(state, state="fetched", why=_of_page(crawl, page))
     elif final is not None:
         state = msgspec.structs.replace(state, state=final.state, why=_of_final(final))
     elif state.state == "unseen":
@@ -59,8 +59,12 @@ def _moment(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _of_page(page: StoredPage) -> str:
-    where = f", redirecting to {page.final_url}" if page.final_url not in ("", page.url) else ""
+def _of_page(crawl: Crawl, page: StoredPage) -> str:
+    where = ""
+    if page.final_url not in ("", page.url):
+        kept_out = compile(crawl).excluded_by(page.final_url, 1)
+        because = f", which the crawl's rules keep out: {kept_out}" if kept_out else ""
+        where = f", redirecting to {page.final_url}{because}"
     return f"fetched at {_moment(page.fetched_ms)} with status {page.status}{where}"
 
 

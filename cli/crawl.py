@@ -16,8 +16,9 @@ import click
 import msgspec
 from rich.console import Console
 
-from cli import crawlfile, reach, summary
+from cli import crawlfile, nothing, reach, summary
 from cli.datafolder import LOCK, held
+from cli.explain import in_store
 from cli.follow import End, follow, is_finished, known_at, last_look
 from cli.options import crawl_options, given
 from cli.processes import Processes, environment
@@ -26,7 +27,7 @@ from cli.stopping import on_signals
 from cli.summary import Summary
 from schema.errors import InvalidConfig
 from schema.origins import Origins
-from schema.records import Crawl, CreateCrawl
+from schema.records import Crawl, CreateCrawl, UrlState
 from schema.scope import starts
 from schema.settings import Settings, mask_url
 from schema.urls import canonicalise
@@ -34,6 +35,9 @@ from worker import hooks
 from worker.auth import LoginRefused
 from worker.auth.kinds import make
 from worker.auth.secrets import Secrets
+
+NOTHING = 1
+"""Exit code of a crawl that ended and has stored nothing at all."""
 
 DEMO_DELAY_SECONDS = 0.02
 """The shipped site is our own; its pages need no second each."""
@@ -83,7 +87,7 @@ def crawl(
     Begins at the URLs given, or as FILE.toml says. Starts a broker and workers of its own,
     shows the progress, and ends with a summary. Ctrl-C stops cleanly; the same command again
     resumes. With GREENCRAWL_BROKER set, the crawl is given to that broker and only watched from
-    here.
+    here. The exit code is 1 if nothing at all was stored, and the reason is said.
 
     FILE.toml holds the options below under the same names (max_pages = 100), with seeds = [...]
     and, if wanted, name = "..."; an option given here wins over the file.
@@ -111,10 +115,27 @@ def crawl(
         if summary_file is not None:
             summary.write(result, summary_file)
         if not result.pages:
+            code = code or NOTHING
             first = shlex.quote(starts(wanted)[0][1])
             ask = f"greencrawl explain {first}{data_option(settings.data)}"
-            _say(f"no page is stored; `{ask}` says why{_advice(result)}")
+            elsewhere = reach.named_broker() and not demo
+            why = nothing.why(result, _begins(Job(wanted, settings), elsewhere=elsewhere))
+            _say(f"no page is stored: {why or 'nothing was found to fetch'}; `{ask}` says more")
     click.get_current_context().exit(code)
+
+
+def _begins(job: Job, *, elsewhere: bool) -> list[UrlState]:
+    """What became of the URLs that the crawl begins at; none where nobody can be asked."""
+    urls = [url for _, url in starts(job.wanted)][: nothing.URLS]
+    name = job.wanted.name
+    if elsewhere:
+        broker = reach.answering(job.settings)
+        return [state for url in urls for state in broker.url(url, name)] if broker else []
+    with reach.store(job.settings) as store:
+        identity, crawl = store.frontier(), store.crawl(name)
+        if identity is None:
+            return []
+        return [in_store(store, crawl, url, identity.secret) for url in urls]
 
 
 def _check_logins(wanted: CreateCrawl, settings: Settings) -> None:
@@ -137,12 +158,6 @@ def _check_logins(wanted: CreateCrawl, settings: Settings) -> None:
             )
     if problems:
         raise InvalidConfig(problems)
-
-
-def _advice(result: Summary) -> str:
-    if "address_forbidden" not in result.failures:
-        return ""
-    return "; a private or loopback network is fetched when GREENCRAWL_ALLOW_NETWORKS names it"
 
 
 def _demo_settings(settings: Settings) -> Settings:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cli.display import duration, failures_text, hooks_text, size
 from schema.errors import GreencrawlError
-from schema.records import Crawl, CrawlStats, HookCount, HostState
+from schema.records import Crawl, CrawlStats, HookCount, HookRefusal, HostState
 from store.base import Store
 
 
@@ -30,7 +30,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     ``failures`` counts outcomes by kind; ``gone`` are URLs that do not exist (404, 410), ``dead``
     those given up after their tries, ``excluded`` those kept out by rule (robots.txt).
-    ``hooks`` counts pages on which the crawl's hook failed, by function and message.
+    ``hooks`` counts pages on which the crawl's hook failed, by function and message; ``refused``
+    are workers that could not import it.
     ``hosts`` were asked for something; at a broker elsewhere, the most that had work at once.
     """
 
@@ -51,6 +52,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     export: str
     hooks: tuple[HookCount, ...] = ()
+    refused: tuple[HookRefusal, ...] = ()
 
 
 SLOWEST = 5
@@ -83,6 +85,7 @@ def of_run(
         store="",
         export="",
         hooks=stats.hooks,
+        refused=stats.refused,
     )
 
 

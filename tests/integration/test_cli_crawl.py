@@ -328,8 +328,25 @@ def test_watched_crawl_goes_on_when_only_the_watching_stops(
     assert end(up)[0] == 0
 
 
-def test_crawl_that_stored_nothing_says_how_to_find_out_why(command: Command) -> None:
+def test_crawl_that_stored_nothing_fails_and_says_why(command: Command) -> None:
     code, out, err = command.run("crawl", "http://127.0.0.1:1/", "--processes", "1")
-    assert (code, "done (finished)" in out) == (0, True)
-    assert "no page is stored; `greencrawl explain http://127.0.0.1:1/` says why; a private" in err
-    assert "GREENCRAWL_ALLOW_NETWORKS" in err
+    assert (code, "done (finished)" in out) == (1, True)
+    assert "no page is stored: failures: address_forbidden 1 (in a private or loopback" in err
+    assert "http://127.0.0.1:1/: Settled at" in err
+    assert "`greencrawl explain http://127.0.0.1:1/` says more" in err
+    code, _, err = command.run("crawl", "http://127.0.0.1:1/", "--processes", "1")
+    assert (code, "is finished" in err) == (1, True)
+
+
+def test_a_watched_crawl_that_stored_nothing_fails_and_says_why(
+    command: Command, site: Site, root: str
+) -> None:
+    up, address = command.up()
+    begins = [f"{root}private/", f"{root}old-catalogue.html"]
+    options = ["--delay", "0", "--exclude", "/plants/"]
+    code, _, err = command.run("crawl", *begins, *options, broker=address)
+    assert code == 1
+    assert "no page is stored: failures: robots 1 (robots.txt forbids it)" in err
+    assert f"redirecting to {root}plants/index.html, which the crawl's rules keep out" in err
+    up.send_signal(signal.SIGTERM)
+    assert end(up)[0] == 0

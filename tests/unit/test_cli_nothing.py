@@ -1,0 +1,32 @@
+"""What is said of a crawl that stored nothing."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cli import summary
+from cli.nothing import URLS, why
+from schema.records import CrawlStats, HookRefusal, UrlState
+
+NOTHING = summary.of_run(CrawlStats(crawl="x", state="done", reason="finished"), (), 1.0, 0)
+
+
+def test_failures_are_told_by_kind_the_commonest_first_with_what_they_mean() -> None:
+    failed = msgspec.structs.replace(NOTHING, failures={"timeout": 1, "dns": 3, "robots": 2})
+    said = why(failed, [])
+    assert said == (
+        "failures: dns 3 (host name not found), robots 2 (robots.txt forbids it), timeout 1"
+    )
+
+
+def test_limits_hooks_and_where_it_begins_are_told() -> None:
+    refused = (HookRefusal("w-0", "one", "own", "no module"),)
+    ended = msgspec.structs.replace(NOTHING, reason="max_seconds", refused=refused)
+    begins = [
+        UrlState(crawl="x", url=f"http://h/{n}", state="waiting", why=f"It waits\x1b {n}.")
+        for n in range(URLS + 1)
+    ]
+    said = why(ended, begins).split("; ")
+    assert said[0] == "the crawl ended at its limit max_seconds"
+    assert said[1] == "worker w-0 on host one cannot import hook own: no module"
+    assert said[2:] == [f"http://h/{n}: It waits  {n}" for n in range(URLS)]
