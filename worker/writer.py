@@ -6,6 +6,9 @@ never a URL; each is repeated until it succeeds, however long the store or Redis
 waits here is bounded in bytes: beyond that no page is asked for (:meth:`Writer.wait_for_room`), and
 the greenlets whose answers come all the same wait with them in :meth:`Writer.put`.
 
+Only links to a Redis node that is away while others answer are not waited for: the node is owed
+them in the store, and a broker offers them from the log once it is back.
+
 A batch leaves when it is full, or when the most urgent of its results is due. Whatever a result's
 host leads to on itself cannot be asked for before the host's delay is over, so of that time a
 little may pass until others come along: a commit, a call of Redis and one of a broker cost some
@@ -15,8 +18,9 @@ little may pass until others come along: a commit, a call of Redis and one of a 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 import gevent
@@ -60,6 +64,8 @@ PATIENCE = 0.1
 PATIENCE_SECONDS = 0.2
 """But no longer than this: the host's pages may lead to other hosts."""
 BACKLOG_BYTES = 16 * 1024 * 1024
+OWE_TRIES = 4
+"""Before a node that answers, but takes nothing, is owed the links."""
 _TASK_BYTES = 2048
 _RECENT = 20_000
 _LONG = 500
@@ -115,13 +121,17 @@ class Committer(Protocol):
 
     def commit(self, work: Commit) -> Stamp: ...
 
+    def owe(self, nodes: Collection[str], since: int | None = None) -> None: ...
+
 
 class Admitter(Protocol):
     """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
 
     def admit(
-        self, crawl_id: int, items: Sequence[Admission], *, stamp: Stamp | None
+        self, crawl_id: int, items: Sequence[Admission], *, stamp: Stamp | None, partial: bool
     ) -> Admitted: ...
+
+    def away_of(self, items: Iterable[Admission]) -> frozenset[str]: ...
 
 
 class Recent:
@@ -223,8 +233,10 @@ class Writer:
     def recall(self, page: StoredPage) -> None:
         """Admit the links of a page that was stored before, under a stamp of now."""
         for delay in delays():
-            stamp = persist(partial(self._store.commit, Commit(pages=[page])), "store")
-            if self._admit([page], stamp):
+            owed = self._away([page])
+            work = Commit(pages=[page], owes=owed)
+            stamp = persist(partial(self._store.commit, work), "store")
+            if self._admit([page], stamp, owed):
                 return
             gevent.sleep(delay)
 
@@ -263,10 +275,11 @@ class Writer:
     def _write(self, batch: list[Result]) -> None:
         size = sum([result.weight for result in batch])
         for delay in delays():
-            stamp = self._commit(batch)
+            owed = self._away(result.page for result in batch if result.page is not None)
+            stamp = self._commit(batch, owed)
             faults.point("worker.after_store")
             pages = [result.page for result in batch if result.page is not None]
-            if stamp is None or self._admit(pages, stamp):
+            if stamp is None or self._admit(pages, stamp, owed):
                 break
             log.info("committed again", pages=len(pages), stamp=stamp.clock)
             gevent.sleep(delay)
@@ -287,13 +300,18 @@ class Writer:
         if not self._bytes:
             self._idle.set()
 
-    def _commit(self, batch: Sequence[Result]) -> Stamp | None:
-        """Make the batch durable; what cannot be stored becomes a dead letter.
+    def _away(self, pages: Iterable[StoredPage]) -> frozenset[str]:
+        """Nodes that are away, and that links of these pages belong to."""
+        return self._frontier.away_of(link for page in pages for link in page.links)
 
-        Returns the stamp of its rows, None if it has none.
+    def _commit(self, batch: Sequence[Result], owed: frozenset[str]) -> Stamp | None:
+        """Make the batch durable, and that nodes are owed its links.
+
+        What cannot be stored becomes a dead letter. Returns the stamp of its rows, None if it has
+        none.
         """
         while True:
-            work = Commit()
+            work = Commit(owes=owed)
             for result in batch:
                 if result.page is not None:
                     work.pages.append(result.page)
@@ -312,8 +330,10 @@ class Writer:
                 if not any(result.bury(error) for result in batch):
                     raise
 
-    def _admit(self, pages: Sequence[StoredPage], stamp: Stamp) -> bool:
+    def _admit(self, pages: Sequence[StoredPage], stamp: Stamp, owed: frozenset[str]) -> bool:
         """Admit the links of pages whose rows carry ``stamp``; False if it is too old for that.
+
+        Nodes in ``owed`` need not take them.
 
         It is when a node's tick has passed it by the margin: a recovery of that node would not
         read these rows.
@@ -328,8 +348,7 @@ class Writer:
             if not fresh:
                 continue
             try:
-                call = partial(self._frontier.admit, crawl, fresh, stamp=stamp)
-                admitted = persist(call, "frontier")
+                admitted = self._offer(crawl, fresh, stamp, owed)
             except UnknownCrawl:
                 log.info("crawl was deleted: its links are dropped", crawl=crawl)
                 continue
@@ -337,6 +356,22 @@ class Writer:
                 return False
             recent.add(fresh)
         return True
+
+    def _offer(
+        self, crawl: int, links: Sequence[Admission], stamp: Stamp, owed: frozenset[str]
+    ) -> Admitted:
+        """Admit links, or have it on record that their nodes are owed them. Raises UnknownCrawl."""
+        call = partial(self._frontier.admit, crawl, links, stamp=stamp, partial=True)
+        for delay in islice(delays(), OWE_TRIES):
+            admitted = persist(call, "frontier")
+            left = admitted.away - owed
+            if left <= self._frontier.away_of(links):
+                break
+            gevent.sleep(delay)
+        if left:
+            log.info("links are owed", nodes=len(left), stamp=stamp.clock)
+            persist(partial(self._store.owe, left, stamp.clock), "store")
+        return admitted
 
 
 def _urls(work: Commit) -> Iterator[str]:

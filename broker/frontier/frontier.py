@@ -21,6 +21,7 @@ from gevent.event import Event
 from broker.frontier import duties as names
 from broker.frontier import keys, memory
 from broker.frontier import partition as part
+from broker.frontier.debts import Debts
 from broker.frontier.duties import Duties
 from broker.frontier.leasing import TEND_MOST, Leasing
 from broker.frontier.node import Full, Moved, Node, Restarted
@@ -102,12 +103,34 @@ class Admitted(list[bool]):
     """True for each URL that was not seen before.
 
     ``tick`` is the largest of the nodes that were asked, ``epochs`` those under which they were.
+    ``away`` are nodes that could not be asked, and ``missed`` the numbers of their URLs.
     """
 
-    def __init__(self, new: Iterable[bool], tick: int, epochs: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        new: Iterable[bool],
+        tick: int,
+        epochs: Mapping[str, int],
+        away: Collection[str] = (),
+        missed: Collection[int] = (),
+    ) -> None:
         super().__init__(new)
         self.tick = tick
         self.epochs = epochs
+        self.away = frozenset(away)
+        self.missed = frozenset(missed)
+
+
+class _Missed:
+    """Nodes that could not be asked, and the numbers of what belongs there."""
+
+    def __init__(self) -> None:
+        self.nodes: set[str] = set()
+        self.numbers: set[int] = set()
+
+    def add(self, node: Node, rows: Iterable[tuple[int, Row]]) -> None:
+        self.nodes.add(node.id)
+        self.numbers.update(i for i, _ in rows)
 
 
 class Frontier:
@@ -158,6 +181,7 @@ class Frontier:
             self._left_out,
         )
         self.recovery = Recovery(self, store)
+        self._debts = Debts(self, store, self.duties)
         self._waking = Waking(
             self._calls,
             self._run,
@@ -199,11 +223,12 @@ class Frontier:
         *,
         partial: bool = False,
         duty: Duty | None = None,
+        failed: dict[int, Unavailable] | None = None,
     ) -> dict[int, list[Any]]:
         """Run a script on several partitions: one round trip a node, nodes side by side.
 
-        ``partial``: see :class:`broker.frontier.leasing.Calls`. Raises DutyLost where another
-        broker has taken ``duty``.
+        ``partial``: see :class:`broker.frontier.leasing.Calls`; ``failed`` takes why each node
+        that was left out was. Raises DutyLost where another broker has taken ``duty``.
         """
         by_node: dict[int, list[int]] = {}
         for p in calls:
@@ -227,16 +252,18 @@ class Frontier:
                 gevent.killall(jobs)
             answers = [job.get() for job in jobs]
         found: dict[int, list[Any]] = {}
-        errors: list[Exception] = []
-        for answer in answers:
+        errors: dict[int, Exception] = {}
+        for index, answer in zip(by_node, answers, strict=True):
             if isinstance(answer, Exception):
-                errors.append(answer)
+                errors[index] = answer
             else:
                 found |= answer
-        for error in errors:
+        for index, error in errors.items():
             away = isinstance(error, Unavailable) and not isinstance(error, DutyLost)
             if not (partial and away and (found or self._others_serve(by_node))):
                 raise error
+            if failed is not None and isinstance(error, Unavailable):
+                failed[index] = error
         return found
 
     def _others_serve(self, asked: Collection[int]) -> bool:
@@ -323,6 +350,7 @@ class Frontier:
         mode: Mode = Mode.NEW,
         batch: int = 0,
         stamp: Stamp | None = None,
+        partial: bool = False,
     ) -> Admitted:
         """Queue what is new of ``items`` (canonical URLs).
 
@@ -330,18 +358,26 @@ class Frontier:
         ``stamp`` is that of their rows in the log: a node is asked only under an epoch that is not
         below the one read with it. The caller compares it with the tick returned: if that is more
         than MARGIN ahead it has to write the rows again, and admit again. Idempotent; FORCE is so
-        only for a ``batch`` (its number in the log of seeds). Raises UnknownCrawl when the crawl
-        was deleted.
+        only for a ``batch`` (its number in the log of seeds). ``partial``: what belongs to a node
+        that cannot be asked is left out, and named in the answer. Raises UnknownCrawl when the
+        crawl was deleted.
         """
         grouped = self._grouped(items)
+        away = _Missed() if partial else None
         asked = {node.id: node for node in map(self._node_of.__getitem__, grouped)}
         if stamp is not None:
-            for name, node in asked.items():
-                node.follow(stamp.epochs.get(name, 0))
+            for name, node in list(asked.items()):
+                try:
+                    node.follow(stamp.epochs.get(name, 0))
+                except Unavailable:
+                    if away is None or not self._others_serve((self.nodes.index(node),)):
+                        raise
+                    for p in self.partitions_on(node):
+                        away.add(node, grouped.pop(p, ()))
         epochs = {name: int(node.epoch or 0) for name, node in asked.items()}
         new, newest = [False] * len(items), 0
         beyond: list[tuple[int, Row]] = []
-        for rows, flags, tick in self._admit(crawl, grouped, mode, batch):
+        for rows, flags, tick in self._admit(crawl, grouped, mode, batch, away):
             newest = max(newest, tick)
             for (i, row), flag in zip(rows, flags, strict=True):
                 new[i] = flag == _NEW
@@ -351,7 +387,19 @@ class Frontier:
             for (i, _), fresh in zip(beyond, self._overflow(crawl, beyond), strict=True):
                 new[i] = fresh
         self.activity.set()
-        return Admitted(new, newest, epochs)
+        if away is None:
+            return Admitted(new, newest, epochs)
+        return Admitted(new, newest, epochs, away.nodes, away.numbers)
+
+    def away_of(self, items: Iterable[Admission]) -> frozenset[str]:
+        """Those nodes which ``items`` belong to and which are known not to answer, while others do.
+
+        It costs next to nothing as long as all answer.
+        """
+        if not any(node.breaker.since_ms for node in self.nodes):
+            return frozenset()
+        partitions = {self.partition_of(urls.host_of(item.url)) for item in items}
+        return frozenset(self._node_of[p].id for p in partitions if self._left_out(p))
 
     def mark_settled(self, crawl: int, marks: Sequence[Mark]) -> None:
         """Count as seen and finished what a node is told of the past; idempotent.
@@ -362,9 +410,17 @@ class Frontier:
             pass
 
     def _admit(
-        self, crawl: int, grouped: dict[int, list[tuple[int, Row]]], mode: Mode, batch: int
+        self,
+        crawl: int,
+        grouped: dict[int, list[tuple[int, Row]]],
+        mode: Mode,
+        batch: int,
+        away: _Missed | None = None,
     ) -> Iterator[tuple[list[tuple[int, Row]], bytes, int]]:
-        """Call the script in batches; yields (index, row) with a reply's flags and tick."""
+        """Call the script in batches; yields (index, row) with a reply's flags and tick.
+
+        What cannot be asked goes to ``away``, if that is given.
+        """
         while grouped:
             round_ = {p: rows[:BATCH] for p, rows in grouped.items()}
             grouped = {p: rows[BATCH:] for p, rows in grouped.items() if len(rows) > BATCH}
@@ -373,8 +429,9 @@ class Frontier:
                 p: part.admit_args(crawl, mode, batch, (r for _, r in rows))
                 for p, rows in round_.items()
             }
+            failed: dict[int, Unavailable] = {}
             try:
-                replies = self._calls("admit", calls)
+                replies = self._calls("admit", calls, partial=away is not None, failed=failed)
             except Full as error:  # it may have taken some of them, and knows them then
                 if mode is not Mode.NEW:
                     raise
@@ -384,8 +441,11 @@ class Frontier:
                 continue
             for p, reply in replies.items():
                 if reply[0] == b"GONE":
-                    self._refuse_untold(self._node_of[p])
-                    raise UnknownCrawl(f"crawl {crawl} was deleted")
+                    wrong = self._unknown(crawl, p)
+                    if away is None or isinstance(wrong, UnknownCrawl):
+                        raise wrong
+                    away.add(self._node_of[p], [*round_[p], *grouped.pop(p, ())])
+                    continue
                 if reply[0] == b"DONE":
                     done = max(done, reply[2])
                     grouped[p] = round_[p] + grouped.get(p, [])
@@ -393,6 +453,11 @@ class Frontier:
                 if self._create:
                     self.leasing.note(p, crawl, reply[3])
                 yield round_[p], reply[2], reply[1]
+            for p in round_.keys() - replies.keys():
+                if mode is Mode.NEW and isinstance(failed[self.identity.placement[p]], Full):
+                    yield round_[p], bytes([_BEYOND]) * len(round_[p]), 0
+                elif away is not None:
+                    away.add(self._node_of[p], [*round_[p], *grouped.pop(p, ())])
             if done:
                 self._reopen(crawl, done)
 
@@ -406,11 +471,17 @@ class Frontier:
             raise Unavailable(f"the store knows crawl {crawl} at an earlier version than Redis")
         self.put_crawl(known)
 
-    @staticmethod
-    def _refuse_untold(node: Node) -> None:
-        """A node that is being refilled may not have been told of its crawls yet."""
-        if node.command("HEXISTS", keys.OWNER, "owed"):
-            raise Unavailable(f"Redis at {node.shown} is being refilled")
+    def _unknown(self, crawl: int, partition: int) -> GreencrawlError:
+        """What is wrong where a node does not know a crawl: it was deleted, or not told yet.
+
+        A node that was away or is being refilled has not been told of all that came meanwhile.
+        """
+        try:
+            self._store.crawl(crawl)
+        except UnknownCrawl:
+            return UnknownCrawl(f"crawl {crawl} was deleted")
+        node = self._node_of[partition]
+        return Unavailable(f"Redis at {node.shown} has not been told of crawl {crawl} yet")
 
     def _grouped(self, items: Sequence[Admission | Mark]) -> dict[int, list[tuple[int, Row]]]:
         """(index, row) of each item by partition."""
@@ -454,8 +525,7 @@ class Frontier:
                 continue
             for p, reply in replies.items():
                 if reply[0] == b"GONE":
-                    self._refuse_untold(self._node_of[p])
-                    raise UnknownCrawl(f"crawl {crawl} was deleted")
+                    raise self._unknown(crawl, p)
                 if reply[0] == b"DONE":
                     done = max(done, reply[2])
                     by_partition[p] = round_[p] + by_partition.get(p, [])
@@ -645,11 +715,11 @@ class Frontier:
     def put_crawl(self, crawl: Crawl) -> None:
         """Make a crawl, its state and its politeness known to every partition.
 
-        One that has heard of a later version is left as it is.
+        One that has heard of a later version is left as it is. Nodes that are away are owed it.
         """
         self._note(crawl)
         self._budgets.pop(crawl.id, None)
-        self._tell(crawl, part.state_of(crawl), self.partitions)
+        self._tell(crawl, part.state_of(crawl), self.partitions, partial=True)
 
     def tell(self, crawl: Crawl, node: Node) -> None:
         """:meth:`put_crawl` on one node only."""
@@ -676,16 +746,21 @@ class Frontier:
         told = [part.fields(reply[1]) for reply in replies.values()]
         return [{int(crawl): int(version) for crawl, version in one.items()} for one in told]
 
-    def _tell(self, crawl: Crawl, state: str, partitions: Iterable[int]) -> None:
-        args = part.crawl_args(crawl, state)
-        for p, (_, due, tend) in self._calls("crawl", dict.fromkeys(partitions, args)).items():
+    def _tell(
+        self, crawl: Crawl, state: str, partitions: Iterable[int], *, partial: bool = False
+    ) -> None:
+        calls = dict.fromkeys(partitions, part.crawl_args(crawl, state))
+        replies = self._calls("crawl", calls, partial=partial)
+        for p, (_, due, tend) in replies.items():
             self.leasing.note(p, crawl.id, due)
             self.leasing.note(p, 0, tend)
+        if len(replies) < len(calls):
+            self._store.owe({self._node_of[p].id for p in calls.keys() - replies.keys()})
         self.activity.set()
 
     def stop_leasing(self, crawl: Crawl) -> None:
         """No further session for this crawl, at every broker (a limit was reached)."""
-        self._tell(crawl, "stop", self.partitions)
+        self._tell(crawl, "stop", self.partitions, partial=True)
 
     def shut(self, crawl: Crawl) -> None:
         """Take nothing in for this crawl any more, which is about to be finished.
@@ -740,9 +815,11 @@ class Frontier:
             return None
         try:
             totals, replies = self._sum(crawl.id)
-            owed = {self.identity.placement[p] for p, reply in replies.items() if reply[4]}
-            for index in owed:
-                if self._create:
+            owed = {
+                self.identity.placement[p]: reply[4] for p, reply in replies.items() if reply[4]
+            }
+            for index, how in owed.items():
+                if self._create and how == 1:
                     self.recovery.reopen(self.nodes[index])  # unless somebody is at it
             behind = [p for p, (*_, version) in replies.items() if version < crawl.version]
             if behind:
@@ -948,6 +1025,7 @@ class Frontier:
     def start(self) -> None:
         """Begin leasing: make the crawls known, look at all partitions, listen for wake-ups."""
         self.duties.start()
+        self._debts.start()
         for node in self.nodes:
             if self.recovery.closed(node):  # a replay tells it of the crawls
                 continue
@@ -968,6 +1046,7 @@ class Frontier:
         """End. ``clean``: this process is about to stop Redis in order, which is noted there."""
         gevent.killall(self._greenlets)
         self.recovery.stop()
+        self._debts.stop()
         self.duties.stop()
         for node in self.nodes:
             if clean:

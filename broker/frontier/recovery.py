@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import gevent
 
-from broker.frontier import keys
+from broker.frontier import debts, keys
 from broker.frontier.node import CLOCK, Fenced, Node
 from broker.frontier.replay import Replay
 from broker.frontier.ring import close_outdated, outdated, settle
@@ -73,7 +73,7 @@ over, gap ms, partitions. Epochs only rise."""
 _HOLD = f"""{_NOW}
 if o[10] ~= ARGV[1] or o[2] ~= ARGV[2] then return 0 end
 if ARGV[3] == 'done' then
-  redis.call('HDEL', KEYS[1], 'owed')
+  redis.call('HDEL', KEYS[1], 'owed', 'debt')
   redis.call('HSET', KEYS[1], 'listed', 1)
   return 1
 end
@@ -432,9 +432,12 @@ class Recovery:
         since = max(tick - MARGIN, 0)
         job.everything = tick == 0
         self._frontier.watch_memory()  # budgets go with the owner record
+        debt = debts.begin(self._store, node, since)
         replay = Replay(self._frontier, self._store, node, since, job, everything=job.everything)
         crawls = replay.run()
         job.hold("done")
+        if debt is not None:
+            self._store.end_replay(node.id, debt.serial)
         job.phase, job.done = "done", job.total
         log.info(
             "node_refilled", node=node.shown, since=since, rows=job.total,

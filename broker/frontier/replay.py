@@ -64,7 +64,7 @@ class Replay:
         pages, finals, batches = store.log_size(since)
         course.done, course.total = 0, 2 * pages + finals + batches
         crawls = store.crawls()
-        self._tell(crawls)
+        self.tell(crawls)
         self._free()
         if self._everything:  # else an empty node would take for new what waits
             self.respill()
@@ -80,7 +80,7 @@ class Replay:
         self.blocks()
         return crawls
 
-    def _tell(self, crawls: list[Crawl]) -> None:
+    def tell(self, crawls: list[Crawl]) -> None:
         """Tell the node of its crawls, and delete those that the store no longer has.
 
         What is done, and known in its present version in each partition, is not told again.

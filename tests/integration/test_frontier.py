@@ -567,6 +567,7 @@ def test_deleted_crawl_is_gone_to_everybody_and_leaves_no_key(
     frontier.admit(crawl.id, [a for n in range(30) for a in urls(f"h{n}.example", 30)])
     worker = Worker(frontier)
     (s,) = worker.lease(sessions=1)
+    store.add_purge(crawl.id)
     frontier.drop_crawl(crawl.id)
     with pytest.raises(UnknownCrawl):
         frontier.admit(crawl.id, urls("h.example", 1))
@@ -585,6 +586,7 @@ def test_crawl_that_was_deleted_is_not_made_known_again_by_who_has_just_read_it(
 ) -> None:
     crawl = new_crawl(frontier, store, delay=0)
     frontier.admit(crawl.id, urls("h.example", 3))
+    store.add_purge(crawl.id)
     frontier.drop_crawl(crawl.id)
     frontier.put_crawl(crawl)
     records = redis_server.client.keys(f"gc:*:c:{crawl.id}")

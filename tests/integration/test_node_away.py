@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import gevent
@@ -10,20 +11,30 @@ import pytest
 
 from broker.frontier import Frontier
 from broker.frontier.node import Node
+from broker.frontier.replay import Putter, Replay
 from schema.clock import monotonic
-from schema.errors import Unavailable
+from schema.errors import Unavailable, UnknownCrawl
 from schema.records import (
+    Admission,
     CloseItem,
     Crawl,
+    CrawlOptions,
     Done,
     ExtendItem,
     FinishItem,
     HostReport,
+    ItemsReply,
     ReconcileRequest,
     Session,
+    StoredPage,
 )
-from tests.integration.test_frontier import Worker, new_crawl, until, urls
+from schema.urls import fingerprint
+from store.base import MARGIN
+from tests.integration.test_frontier import Worker, close, new_crawl, until, urls
 from tests.support.two_nodes import TIMEOUT_SECONDS, TwoNodes, hosts_on
+from worker.outbox import Outbox
+from worker.sessions import Held, Sessions
+from worker.writer import Result, Writer
 
 
 @pytest.fixture
@@ -177,3 +188,191 @@ def test_both_away_is_an_error(house: TwoNodes) -> None:
         frontier.finish(finishes(sessions))
     with pytest.raises(Unavailable):
         frontier.extend([ExtendItem(session=s.session, token=s.token) for s in sessions], 60)
+
+
+# -- what a node that was away is owed
+
+
+class Pages:
+    """A worker's writer on a frontier of its own, whose finishes are noted."""
+
+    def __init__(self, house: TwoNodes, crawl: Crawl) -> None:
+        self.crawl = crawl.id
+        self.frontier = house.open(create=False, start=False)
+        self.finished: list[int] = []
+        self.sessions = Sessions()
+        outbox: Outbox[FinishItem] = Outbox("finish", self._finish, lambda *_: None, linger=0)
+        self.writer = Writer(house.store, self.frontier, outbox, self.sessions, linger=0)
+        self.greenlets = [gevent.spawn(self.writer.run), gevent.spawn(outbox.run)]
+
+    def _finish(self, items: Sequence[FinishItem]) -> ItemsReply:
+        self.finished += [item.task for item in items]
+        return ItemsReply(tuple("ok" for _ in items))
+
+    def store(self, number: int, links: list[str]) -> None:
+        """Hand over a page, and wait until its task is finished."""
+        url = f"http://from.example/{number}"
+        stored = StoredPage(
+            crawl=self.crawl, fingerprint=fingerprint(url), url=url, status=200, fetched_ms=1000,
+            links=[Admission(link, 1) for link in links],
+        )  # fmt: skip
+        session = Session(
+            session="0/from.example", token=f"{number:016x}", crawl=self.crawl, revision=0,
+            host="from.example", ttl=60, delay=0, floor=0, robots_known=True, tasks=(),
+        )  # fmt: skip
+        held = Held(session, monotonic() + 60)
+        self.writer.put(Result(held=held, task=number, outcome=Done(), page=stored))
+        until(lambda: number in self.finished)
+
+    def stop(self) -> None:
+        gevent.killall(self.greenlets)
+
+
+def linked(frontier: Frontier, node: Node, number: int) -> list[str]:
+    return [f"http://{host}/{number}" for host in hosts_on(frontier, node, 3)]
+
+
+def bring_back(house: TwoNodes, node: Node, how: str) -> None:
+    if how == "frozen":
+        house.thaw(node)
+    elif how == "killed":
+        house.server_of(node).start()
+    else:
+        house.empty(node)
+
+
+@pytest.mark.parametrize("how", ["frozen", "killed", "emptied"])
+def test_links_to_a_node_that_is_away_are_queued_when_it_is_back(house: TwoNodes, how: str) -> None:
+    frontier = house.open()
+    frontier.longest_hold_ms = 0  # hosts of a node that was taken over need not rest
+    up, away = frontier.nodes
+    crawl = new_crawl(frontier, house.store, delay=0)
+    pages = Pages(house, crawl)
+    pages.store(1, linked(frontier, away, 1))
+    house.freeze(away) if how == "frozen" else house.server_of(away).kill()
+    before = monotonic()
+    for number in range(2, 8):
+        house.store.tick()
+        pages.store(number, [*linked(frontier, up, number), *linked(frontier, away, number)])
+    assert monotonic() - before < 3, "pages are finished with a debt"
+    assert set(house.store.debts()) == {away.id}
+    late = new_crawl(frontier, house.store, "late", delay=0)
+    assert house.store.set_state(late.id, "done", "finished").state == "active"
+    assert frontier.scan(crawl.id) is None
+    bring_back(house, away, how)
+    until(lambda: not house.store.debts(), 15)
+    totals = until(lambda: frontier.scan(crawl.id), 15)
+    assert totals.waiting == 3 + 6 * 6
+    assert list(frontier.admit(late.id, [Admission(linked(frontier, away, 1)[0])])) == [True]
+    found: list[str] = []
+    worker = Worker(frontier)
+
+    def all_leased() -> bool:
+        for session in worker.lease(100, 100):
+            found.extend(task.url for task in session.tasks)
+            close(frontier, session)
+        return len(set(found)) == 3 + 6 * 6
+
+    until(all_leased, 20)
+    pages.stop()
+
+
+def test_a_debt_is_paid_once_by_one_broker_however_often_it_is_cut_off(
+    house: TwoNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frontier = house.open()
+    _, away = frontier.nodes
+    crawl = new_crawl(frontier, house.store, delay=0)
+    pages = Pages(house, crawl)
+    house.freeze(away)
+    pages.store(1, linked(frontier, away, 1))
+    frontier.stop()  # the broker is killed with the debt open
+    since = house.store.debts()[away.id].since
+    for _ in range(2 * MARGIN):
+        house.store.tick()
+    house.thaw(away)
+    second = house.open()
+    node = second.nodes[1]
+    seen: list[tuple[int, bool]] = []
+    links = Replay.links
+
+    def cut_off(replay: Replay, put: Putter) -> None:
+        second.tick(house.store.clock())  # no tick is written meanwhile
+        seen.append((int(node.owner()["tick"]), second.scan(crawl.id) is None))
+        if len(seen) == 1:
+            raise Unavailable("cut off")
+        if len(seen) == 2:  # more comes to be owed
+            house.store.owe([node.id])
+        links(replay, put)
+
+    monkeypatch.setattr(Replay, "links", cut_off)
+    monkeypatch.setattr("broker.frontier.debts.GIVE_UP_SECONDS", 0.0)
+    until(lambda: not house.store.debts(), 10)
+    assert [(tick <= since, void) for tick, void in seen] == [(True, True)] * 3
+    assert "debt" not in node.owner()
+    second.tick(house.store.clock())
+    assert int(node.owner()["tick"]) == house.store.clock().clock
+    totals = until(lambda: second.scan(crawl.id))
+    assert (totals.admitted, totals.waiting) == (3, 3)
+    pages.stop()
+
+
+def test_what_a_node_loses_again_that_it_was_owed_is_in_the_window_of_its_recovery(
+    house: TwoNodes,
+) -> None:
+    """It is put back to before its debt was paid, after the debt was paid."""
+    frontier = house.open()
+    frontier.longest_hold_ms = 0
+    _, away = frontier.nodes
+    crawl = new_crawl(frontier, house.store, delay=0)
+    pages = Pages(house, crawl)
+    frontier.tick(house.store.clock())
+    server = house.server_of(away)
+    house.freeze(away)
+    pages.store(1, linked(frontier, away, 1))
+    for _ in range(3 * MARGIN):
+        house.store.tick()
+    shutil.copytree(server.folder, server.folder.with_name("older"))
+    house.thaw(away)
+    until(lambda: not house.store.debts(), 10)
+    until(lambda: frontier.scan(crawl.id))
+    server.kill()
+    shutil.rmtree(server.folder)
+    server.folder.with_name("older").rename(server.folder)
+    server.start()
+    totals = until(lambda: frontier.scan(crawl.id), 15)
+    assert totals.waiting == 3
+    pages.stop()
+
+
+def test_crawls_are_made_paused_and_told_while_a_node_is_away(house: TwoNodes) -> None:
+    frontier = house.open()
+    _, away = frontier.nodes
+    old = seeded(house, frontier)
+    house.freeze(away)
+    made = new_crawl(frontier, house.store, "made", delay=0)
+    frontier.put_crawl(house.store.set_state(old.id, "paused"))
+    house.thaw(away)
+    until(lambda: not house.store.debts(), 10)
+    (host,) = hosts_on(frontier, away, 1)
+    frontier.admit(made.id, urls(host, 2))
+    sessions = Worker(frontier).lease(wait=2)
+    assert {session.crawl for session in sessions} == {made.id}
+
+
+def test_links_to_a_crawl_that_a_node_has_not_been_told_of_are_owed_and_not_dropped(
+    house: TwoNodes,
+) -> None:
+    frontier = house.open(start=False)
+    up, away = frontier.nodes
+    crawl = house.store.put_crawl("new", CrawlOptions(delay=0), [])
+    frontier.tell(crawl, up)
+    links = [Admission(link) for link in (*linked(frontier, up, 1), *linked(frontier, away, 1))]
+    admitted = frontier.admit(crawl.id, links, partial=True)
+    assert (admitted.away, admitted.missed) == ({away.id}, {3, 4, 5})
+    assert list(admitted) == [True] * 3 + [False] * 3
+    with pytest.raises(Unavailable, match="has not been told"):
+        frontier.admit(crawl.id, links)
+    house.store.delete_crawl(crawl.id)
+    with pytest.raises(UnknownCrawl):
+        frontier.admit(crawl.id, links, partial=True)

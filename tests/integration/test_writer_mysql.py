@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import gevent
@@ -65,8 +65,13 @@ class Rig:
         self.most = 0
         self._running = [gevent.spawn(self.writer.run), gevent.spawn(self.outbox.run)]
 
-    def admit(self, crawl_id: int, items: Sequence[Admission], *, stamp: Stamp | None) -> Admitted:
+    def admit(
+        self, crawl_id: int, items: Sequence[Admission], *, stamp: Stamp | None, partial: bool
+    ) -> Admitted:
         return Admitted([True] * len(items), 0, {})
+
+    def away_of(self, items: Iterable[Admission]) -> frozenset[str]:
+        return frozenset()
 
     def _finish(self, items: Sequence[FinishItem]) -> ItemsReply:
         self.finished += [item.task for item in items]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,6 +67,12 @@ class World:
     statuses: ItemStatus = "ok"
     clock: int = 0
     ticks: list[int] = field(default_factory=list)
+    known_away: set[str] = field(default_factory=set)
+    """Nodes that do not answer, as the frontier knows; all links belong there too."""
+    missing: dict[str, int] = field(default_factory=dict)
+    """Node → admissions that it still takes no part in, though it answers."""
+    owed: list[set[str]] = field(default_factory=list)
+    """By each commit."""
 
     def _meet(self, part: str) -> None:
         if self.away.get(part, 0) > 0:
@@ -84,16 +90,30 @@ class World:
         self.log.append(
             ("commit", sorted(p.url for p in work.pages), [f.state for f in work.finals])
         )
+        self.owed.append(set(work.owes))
         self.clock += 1
         return Stamp(self.clock, {"n": self.clock})
 
-    def admit(self, crawl_id: int, items: Sequence[Admission], *, stamp: Stamp | None) -> Admitted:
+    def owe(self, nodes: Collection[str], since: int | None = None) -> None:
+        self._meet("store")
+        self.log.append(("owe", sorted(nodes), since))
+
+    def away_of(self, items: Iterable[Admission]) -> frozenset[str]:
+        return frozenset(self.known_away)
+
+    def admit(
+        self, crawl_id: int, items: Sequence[Admission], *, stamp: Stamp | None, partial: bool
+    ) -> Admitted:
+        assert partial
         self._meet("frontier")
         if crawl_id in self.deleted:
             raise UnknownCrawl(str(crawl_id))
         self.log.append(("admit", crawl_id, sorted(item.url for item in items)))
         assert stamp == Stamp(self.clock, {"n": self.clock}), "of the commit before"
-        return Admitted([True] * len(items), self.ticks.pop(0) if self.ticks else 0, {})
+        away = {*self.known_away, *(node for node, left in self.missing.items() if left)}
+        self.missing = {node: max(left - 1, 0) for node, left in self.missing.items()}
+        tick = self.ticks.pop(0) if self.ticks else 0
+        return Admitted([True] * len(items), tick, {}, away)
 
     def finish(self, items: Sequence[FinishItem]) -> ItemsReply:
         self._meet("broker")
@@ -129,6 +149,52 @@ class Rig:
         assert self.writer.join(5)
         assert self.outbox.join(5)
         return self.world.log
+
+
+def test_links_to_a_node_that_is_away_are_owed_in_the_commit_and_not_waited_for(rig: Rig) -> None:
+    rig.world.known_away = {"b"}
+    rig.put(1, page("http://h/p", "http://h/a"))
+    assert rig.drain() == [
+        ("commit", ["http://h/p"], []), ("admit", 1, ["http://h/a"]), ("finish", [(1, Done())]),
+    ]  # fmt: skip
+    assert rig.world.owed == [{"b"}]
+
+
+def test_a_node_that_is_found_away_is_owed_the_links_before_the_task_is_finished(rig: Rig) -> None:
+    rig.world.missing = {"b": 100}
+    rig.put(1, page("http://h/p", "http://h/a"))
+    log = rig.drain()
+    assert log == [
+        ("commit", ["http://h/p"], []), *[("admit", 1, ["http://h/a"])] * 4,
+        ("owe", ["b"], 1), ("finish", [(1, Done())]),
+    ]  # fmt: skip
+    assert rig.world.owed == [set()]
+
+
+def test_a_node_that_was_only_restarted_is_owed_nothing(rig: Rig) -> None:
+    rig.world.missing = {"b": 2}
+    rig.put(1, page("http://h/p", "http://h/a"))
+    log = rig.drain()
+    assert log.count(("admit", 1, ["http://h/a"])) == 3
+    assert not [entry for entry in log if entry[0] == "owe"]
+
+
+def test_a_debt_that_cannot_be_noted_is_waited_for(rig: Rig) -> None:
+    rig.world.missing = {"b": 100}
+    rig.world.gate = Event()
+    rig.put(1, page("http://h/p", "http://h/a"))
+    rig.world.gate.set()
+    until(lambda: ("commit", ["http://h/p"], []) in rig.world.log)
+    rig.world.away = {"store": 2}
+    assert rig.drain()[-4:] == [
+        "store away", "store away", ("owe", ["b"], 1), ("finish", [(1, Done())]),
+    ]  # fmt: skip
+
+
+def test_recalled_links_are_owed_too(rig: Rig) -> None:
+    rig.world.known_away = {"b"}
+    rig.writer.recall(page("http://h/p", "http://h/a"))
+    assert rig.world.owed == [{"b"}]
 
 
 def test_recalled_links_are_committed_again_and_admitted(rig: Rig) -> None:

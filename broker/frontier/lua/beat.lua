@@ -1,12 +1,13 @@
 -- A sign of life of a broker, which is what an outage is measured by, and the node's tick.
 --
 -- args  {tick or 0, vouch (0 or 1)}: tick is a value of the log's clock, read before this call. It is
---       kept unless the node is owed a replay, and never lowered. Whoever vouches has the duty of
---       setting the node's clock, and was let through: it agrees with the time (broker/frontier/clock.py).
+--       kept unless the node is owed a replay or a debt (debts.py), and never lowered. Whoever vouches
+--       has the duty of setting the node's clock, and was let through: it agrees with the time
+--       (broker/frontier/clock.py).
 -- {'OK', now, wake-ups published, sessions out (0 or 1), tick, owed (0 or 1)}
-local o = redis.call('HMGET', 'gc:owner', 'tick', 'owed', 'parts')
+local o = redis.call('HMGET', 'gc:owner', 'tick', 'owed', 'parts', 'debt')
 local tick = num(o[1])
-if not o[2] and args[1] > tick then
+if not o[2] and not o[4] and args[1] > tick then
   tick = args[1]
   redis.call('HSET', 'gc:owner', 'tick', tick)
 end
