@@ -11,6 +11,7 @@ from store.base import Store
 from store.mysql.store import MysqlStore
 from store.mysql.topology import Topology
 from store.warc.files import WarcFiles
+from tests.support.archive import check
 from tests.support.mysql_database import server, topology
 from tests.support.store_contract import Opener, StoreContract, crawl, store
 
@@ -28,6 +29,8 @@ def open_store(topology: Topology, tmp_path: Path) -> Iterator[Opener]:
     yield open_one
     for one in opened:
         one.close()
+    files = sorted((tmp_path / "warc").glob("*.warc.gz"))
+    assert not files or check(files) == ""
 
 
 class TestMysqlWithWarc(StoreContract):

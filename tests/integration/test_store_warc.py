@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,18 +16,13 @@ from schema.records import Commit, CrawlOptions
 from store import open_store as open_url
 from store.base import Store
 from store.errors import BodyAway
-from store.mysql.store import MysqlStore
-from store.mysql.topology import parse
 from store.sqlite import SqliteStore
 from store.warc.files import WarcFiles
 from tests.support.archive import Archive, check
-from tests.support.mariadb import MariaDb
 from tests.support.store_contract import Opener, StoreContract, crawl, store
 from tests.support.store_records import digest, page
 
 __all__ = ["crawl", "store"]  # fixtures
-
-_names = count(1)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -53,35 +47,6 @@ def open_store(tmp_path: Path, folder: Path) -> Iterator[Opener]:
 
 class TestSqliteWithWarc(StoreContract):
     pass
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
-    running = MariaDb(tmp_path_factory.mktemp("mariadb") / "one").start()
-    yield running
-    running.stop()
-
-
-class TestMysqlWithWarc(StoreContract):
-    @pytest.fixture
-    def open_store(self, server: MariaDb, folder: Path) -> Iterator[Opener]:
-        name = f"w{next(_names)}"
-        with server.root() as connection, connection.cursor() as db:
-            db.execute(f"CREATE DATABASE {name}")
-        topology = parse(server.url.rpartition("/")[0] + f"/{name}")
-        opened: list[Store] = []
-
-        def open_one() -> Store:
-            opened.append(MysqlStore(topology, WarcFiles(folder)))
-            return opened[-1]
-
-        yield open_one
-        for one in opened:
-            one.close()
-        files = finished(folder)
-        assert not files or check(files) == ""
-        with server.root() as connection, connection.cursor() as db:
-            db.execute(f"DROP DATABASE {name}")
 
 
 def finished(folder: Path) -> list[Path]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,6 +11,7 @@ from schema.records import Admission, Attempt, Commit, CrawlOptions, Final, Stor
 from store.sqlite import SqliteStore
 from tests.support.body_uses import check_uses
 from tests.support.effort import examples
+from tests.support.memory import memory_folder
 from tests.support.store_records import attempt, digest, final, page
 
 Record = StoredPage | Final | Attempt
@@ -105,8 +104,8 @@ def check(store: SqliteStore, crawl: int, model: Model) -> None:
 def test_any_order_and_repetition_of_commits_ends_in_the_same_rows(
     written: list[list[Record]], random: object
 ) -> None:
-    with tempfile.TemporaryDirectory(dir=_fast_folder()) as folder:
-        store = SqliteStore(Path(folder) / "content.sqlite")
+    with memory_folder() as folder:
+        store = SqliteStore(folder / "content.sqlite")
         crawl = store.put_crawl("news", CrawlOptions(), []).id
         assert crawl == 1
         shuffled = [*written, *written[: len(written) // 2]]
@@ -125,8 +124,8 @@ text = st.text(st.characters(codec=None, categories=None), max_size=20)  # lone 
 def test_any_text_and_bytes_are_stored_and_valid_ones_come_back_unchanged(
     contents: list[tuple[str, bytes]],
 ) -> None:
-    with tempfile.TemporaryDirectory(dir=_fast_folder()) as folder:
-        store = SqliteStore(Path(folder) / "content.sqlite")
+    with memory_folder() as folder:
+        store = SqliteStore(folder / "content.sqlite")
         crawl = store.put_crawl("news", CrawlOptions(), []).id
         store.commit(
             Commit(
@@ -148,8 +147,3 @@ def test_any_text_and_bytes_are_stored_and_valid_ones_come_back_unchanged(
             assert stored.fields == {shown: [shown]}
             stored.text.encode()
         store.close()
-
-
-def _fast_folder() -> str | None:
-    """Memory where there is some: fsync is not what is tried here."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None

@@ -12,15 +12,17 @@ import pytest
 from store.mysql.connection import connect
 from store.mysql.topology import Topology, parse
 from tests.support.mariadb import MariaDb
+from tests.support.memory import memory_folder
 
 _names = count(1)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
-    running = MariaDb(tmp_path_factory.mktemp("mariadb") / "one").start()
-    yield running
-    running.stop()
+def server() -> Iterator[MariaDb]:
+    with memory_folder() as folder:
+        running = MariaDb(folder / "one").start()
+        yield running
+        running.stop()
 
 
 @pytest.fixture
