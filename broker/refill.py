@@ -77,6 +77,7 @@ class Refill:
         Nodes that are away are left out. Raises Unavailable if the round ends at that.
         """
         brought = 0
+        self._after = {place: self._after[place] for place in places if place in self._after}
         away: dict[str, Unavailable] = {}
         by_partition: dict[int, list[int]] = {}
         for crawl, partition in places:

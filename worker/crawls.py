@@ -12,6 +12,7 @@ from schema import scope
 from schema.auth import Form, OAuth2, Own
 from schema.clock import Clock, monotonic
 from schema.errors import GreencrawlError, InvalidConfig, Unavailable, UnknownCrawl
+from schema.kept import Kept
 from schema.log import logger
 from schema.records import Crawl, CrawlOptions, Refusal
 from schema.request import ACCEPT_JSON, crawl_headers, shown
@@ -98,6 +99,12 @@ class Refused(GreencrawlError):
     """Raised for a crawl that cannot be worked on in this process; see :meth:`Crawls.refusals`."""
 
 
+MOST = 32
+"""Crawls that a process has ready; each remembers the verdicts of its scope, some MB."""
+IDLE_SECONDS = 300.0
+"""One without a session for so long is over, or waits: it is read again if it comes back."""
+
+
 class Crawls:
     """Contexts by crawl id; reloaded when a session names a newer revision.
 
@@ -108,7 +115,7 @@ class Crawls:
     def __init__(self, source: CrawlSource, clock: Clock = monotonic) -> None:
         self._source = source
         self._clock = clock
-        self._contexts: dict[int, CrawlContext] = {}
+        self._contexts: Kept[int, CrawlContext] = Kept(MOST, IDLE_SECONDS, clock)
         self._loading = BoundedSemaphore(1)
         self._refused: dict[int, tuple[int, Refusal]] = {}
         """Crawl → the revision that is refused, and why."""
@@ -141,7 +148,7 @@ class Crawls:
                 log.warning("hook cannot be used on this host", hook=hook, reason=reason)
             refusal = Refusal(crawl.id, crawl.options.hook, reason[:300])
             self._refused[crawl.id] = crawl.revision, refusal
-            self._contexts.pop(crawl.id, None)
+            self._contexts.drop(crawl.id)
             raise Refused(reason) from error
         self._contexts[crawl.id] = context
         if self._refused.pop(crawl.id, None) is not None:

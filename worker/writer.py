@@ -50,6 +50,7 @@ from store.base import MARGIN
 from store.errors import Unstorable
 from worker.backoff import delays, persist
 from worker.outbox import Outbox
+from worker.recent import Recents
 from worker.sessions import Held, Sessions
 
 log = logger("worker")
@@ -67,9 +68,6 @@ BACKLOG_BYTES = 16 * 1024 * 1024
 OWE_TRIES = 4
 """Before a node that answers, but takes nothing, is owed the links."""
 _TASK_BYTES = 2048
-_RECENT = 20_000
-_LONG = 500
-"""Characters of a URL that is not remembered: a trap's long URLs would take hundreds of MB."""
 
 
 class Result(Struct, kw_only=True):
@@ -134,29 +132,6 @@ class Admitter(Protocol):
     def away_of(self, items: Iterable[Admission]) -> frozenset[str]: ...
 
 
-class Recent:
-    """URLs whose admission was acknowledged of late, so that a site's menu is not sent each time.
-
-    Two generations: when the younger is full, the older is forgotten.
-    """
-
-    def __init__(self, size: int = _RECENT) -> None:
-        self._size = size
-        self._young: set[str] = set()
-        self._old: set[str] = set()
-
-    def fresh(self, links: Iterable[Admission]) -> list[Admission]:
-        """Those that are not known, each URL once."""
-        young, old = self._young, self._old
-        new = {link.url: link for link in links if link.url not in young and link.url not in old}
-        return list(new.values())
-
-    def add(self, links: Iterable[Admission]) -> None:
-        self._young.update(link.url for link in links if len(link.url) <= _LONG)
-        if len(self._young) > self._size:
-            self._old, self._young = self._young, set()
-
-
 class Writer:
     """Batches of results on their way to store, frontier and outbox."""
 
@@ -192,7 +167,7 @@ class Writer:
         self._idle = Event()
         self._idle.set()
         self._batches = BoundedSemaphore(BATCHES)
-        self._recent: dict[int, Recent] = {}
+        self._recent = Recents(clock)
 
     def wait_for_room(self) -> None:
         """Block while more than the backlog is waiting."""
@@ -343,7 +318,7 @@ class Writer:
             if page.links:
                 links.setdefault(page.crawl, []).extend(page.links)
         for crawl, found in links.items():
-            recent = self._recent.setdefault(crawl, Recent())
+            recent = self._recent.of(crawl, stamp.epochs)
             fresh = recent.fresh(found)
             if not fresh:
                 continue
@@ -351,6 +326,7 @@ class Writer:
                 admitted = self._offer(crawl, fresh, stamp, owed)
             except UnknownCrawl:
                 log.info("crawl was deleted: its links are dropped", crawl=crawl)
+                self._recent.forget(crawl)
                 continue
             if admitted.tick - stamp.clock > MARGIN:
                 return False

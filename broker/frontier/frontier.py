@@ -33,6 +33,7 @@ from broker.frontier.waking import Waking
 from schema import urls
 from schema.clock import epoch_ms, monotonic
 from schema.errors import DutyLost, GreencrawlError, Unavailable, UnknownCrawl
+from schema.kept import Kept
 from schema.log import logger
 from schema.records import (
     Admission,
@@ -74,6 +75,8 @@ _BY_TASK = frozenset({"finish", "extend"})
 BUDGET_SECONDS = 0.2
 """How long what is left under ``max_pages`` is kept: at a limit a look must not cost a scan."""
 KNOWN_SECONDS = 2.0
+KNOWN_MOST, KNOWN_IDLE_SECONDS = 1000, 300.0
+"""Crawls whose rows are kept, and how long after they were asked for last."""
 SLOWEST = 64
 
 _NEW, _BEYOND = b"12"
@@ -163,7 +166,7 @@ class Frontier:
         nodes = [Node(address) for address in addresses]
         self.identity, self.nodes = assemble(nodes, store, partitions, create=create)
         self._node_of = [self.nodes[i] for i in self.identity.placement]
-        self._crawls: dict[int, tuple[float, Crawl]] = {}
+        self._crawls: Kept[int, tuple[float, Crawl]] = Kept(KNOWN_MOST, KNOWN_IDLE_SECONDS)
         self._budgets: dict[int, tuple[float, int]] = {}
         self._slowest: OrderedDict[str, tuple[float, int]] = OrderedDict()
         self._greenlets: list[gevent.Greenlet[..., Any]] = []
@@ -692,13 +695,13 @@ class Frontier:
 
     def _known(self, crawl: int) -> Crawl | None:
         """A crawl as the store has had it a moment ago: another broker may have changed it."""
-        at, known = self._crawls.get(crawl, (-KNOWN_SECONDS, None))
+        at, known = self._crawls.get(crawl) or (-KNOWN_SECONDS, None)
         if monotonic() - at < KNOWN_SECONDS:
             return known
         try:
             known = self._store.crawl(crawl)
         except UnknownCrawl:
-            self._crawls.pop(crawl, None)
+            self._crawls.drop(crawl)
             return None
         except Unavailable:
             if known is None:
@@ -708,7 +711,7 @@ class Frontier:
 
     def _note(self, crawl: Crawl) -> None:
         """Keep what the store has told of a crawl, unless something later is known."""
-        _, known = self._crawls.get(crawl.id, (0.0, crawl))
+        _, known = self._crawls.get(crawl.id) or (0.0, crawl)
         later = known if known.version > crawl.version else crawl
         self._crawls[crawl.id] = (monotonic(), later)
 
@@ -776,7 +779,7 @@ class Frontier:
 
         ``node``: what one node has of it. ``between`` is called after each step.
         """
-        self._crawls.pop(crawl, None)
+        self._crawls.drop(crawl)
         args = to_msgpack([crawl, FEW])
         left = set(self.partitions if node is None else self.partitions_on(node))
         while left:

@@ -21,6 +21,7 @@ from gevent.event import Event
 from broker.frontier import partition as part
 from schema.clock import monotonic
 from schema.errors import Unavailable
+from schema.kept import Kept
 from schema.log import logger
 from schema.records import Crawl, LeaseReply, LeaseRequest, Session
 from schema.wire import to_msgpack
@@ -40,6 +41,11 @@ REFUSED_RECHECK_SECONDS = 0.5
 """Between two looks whether somebody waits who takes a crawl that those before refused."""
 UNLIMITED = 1 << 30
 """Tasks of a crawl without ``max_pages``."""
+
+CRAWLS, IDLE_SECONDS = 1000, 300.0
+"""Crawls whose turns are kept, and how long; one that was away longer comes back level."""
+_SPARE = 64
+"""Entries that are no longer of use, before it is worth to look for them."""
 
 Key = tuple[int, int]
 """(partition, crawl); crawl 0 is the partition's own upkeep."""
@@ -69,7 +75,14 @@ class _DueTimes:
             return False
         self._at[key] = at
         heapq.heappush(self._heap, (at, key))
+        if len(self._heap) > 2 * len(self._at) + _SPARE:  # notes that an earlier one outdid
+            self._heap = [(when, noted) for noted, when in self._at.items()]
+            heapq.heapify(self._heap)
         return self._heap[0][1] == key
+
+    def __len__(self) -> int:
+        """Notes that are kept, outdated ones included."""
+        return len(self._heap)
 
     def first(self) -> float | None:
         """The earliest moment, or None."""
@@ -132,7 +145,7 @@ class Leasing:
         self._upkeep = _DueTimes()
         self._waiters: deque[_Waiter] = deque()
         self._changed = Event()
-        self._virtual: dict[int, float] = {}
+        self._virtual: Kept[int, float] = Kept(CRAWLS, IDLE_SECONDS)
         self._virtual_now = 0.0
 
     # -- what is due
@@ -362,11 +375,11 @@ class Leasing:
     ) -> dict[int, dict[int, int]]:
         """Sessions per partition and crawl: each goes to the due crawl furthest behind."""
         crawls = {crawl.id: crawl for found in due.values() for crawl in found}
+        times: dict[int, float] = {}
         for crawl_id in crawls:  # one that was away comes back level with the others
-            at = self._virtual.get(crawl_id, 0.0)
-            self._virtual[crawl_id] = max(at, self._virtual_now)
-        self._virtual_now = min(self._virtual[crawl_id] for crawl_id in crawls)
-        times = {crawl_id: self._virtual[crawl_id] for crawl_id in crawls}
+            times[crawl_id] = max(self._virtual.get(crawl_id) or 0.0, self._virtual_now)
+            self._virtual[crawl_id] = times[crawl_id]
+        self._virtual_now = min(times.values())
         shares: dict[int, dict[int, int]] = {}
         for p, sessions in wanted.items():
             share = shares[p] = {crawl.id: 0 for crawl in due[p]}
@@ -422,6 +435,5 @@ class Leasing:
     def _charge(self, session: Session) -> None:
         crawl = self._crawl(session.crawl)
         weight = crawl.options.weight if crawl else 1
-        self._virtual[session.crawl] = (
-            self._virtual.get(session.crawl, 0.0) + len(session.tasks) / weight
-        )
+        before = self._virtual.get(session.crawl) or 0.0
+        self._virtual[session.crawl] = before + len(session.tasks) / weight

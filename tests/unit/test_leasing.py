@@ -9,7 +9,7 @@ import gevent
 import msgspec
 import pytest
 
-from broker.frontier.leasing import Leasing
+from broker.frontier.leasing import Leasing, _DueTimes
 from schema.clock import monotonic
 from schema.errors import Unavailable
 from schema.records import Crawl, CrawlOptions, LeaseRequest, Refusal, Session
@@ -238,3 +238,35 @@ def test_of_two_crawls_the_one_that_is_refused_stays_due(house: House) -> None:
     assert asked == [2]
     assert len(house.lease()) == 1
     assert asked == [2, 1]
+
+
+def test_notes_that_earlier_ones_outdid_do_not_pile_up() -> None:
+    """A host that is blocked for days is noted anew with each look at its partition."""
+    due, days = _DueTimes(), monotonic() + 1e6
+    for number in range(10_000):
+        due.note((1, 1), days + number)
+        due.note((1, 1), 0.0)
+        assert due.take() == [(1, 1)]
+    assert len(due) <= 66
+    due.note((1, 1), days)
+    assert due.first() == days
+
+
+def test_turns_of_crawls_that_ended_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker.frontier.leasing.CRAWLS", 20)
+    house = House()
+
+    def once(_: int, args: list[Any]) -> list[Any]:
+        number, _, _, token = args[8]
+        row = [token.encode(), number, 1, b"h.example", 0, 0, 1, 0, TASK]
+        return [now_ms(), [row], [0], 0]
+
+    house.opens = once
+    house.crawl = lambda number: msgspec.structs.replace(CRAWL, id=number)
+    for number in range(1, 101):
+        house.leasing.note(1, number, now_ms())
+        assert [session.crawl for session in house.lease()] == [number]
+    assert len(house.leasing._virtual) == 20
+    house.greenlet.kill()

@@ -27,8 +27,9 @@ from schema.records import (
 from store.errors import Unstorable
 from worker import outbox as outbox_module
 from worker.outbox import Outbox
+from worker.recent import Recent, Recents
 from worker.sessions import Held, Sessions
-from worker.writer import Recent, Result, Writer
+from worker.writer import Result, Writer
 
 TOKEN = "00000000000000aa"
 
@@ -66,6 +67,7 @@ class World:
     gate: Event | None = None
     statuses: ItemStatus = "ok"
     clock: int = 0
+    epoch: int = 1
     ticks: list[int] = field(default_factory=list)
     known_away: set[str] = field(default_factory=set)
     """Nodes that do not answer, as the frontier knows; all links belong there too."""
@@ -92,7 +94,7 @@ class World:
         )
         self.owed.append(set(work.owes))
         self.clock += 1
-        return Stamp(self.clock, {"n": self.clock})
+        return Stamp(self.clock, {"n": self.epoch})
 
     def owe(self, nodes: Collection[str], since: int | None = None) -> None:
         self._meet("store")
@@ -109,7 +111,7 @@ class World:
         if crawl_id in self.deleted:
             raise UnknownCrawl(str(crawl_id))
         self.log.append(("admit", crawl_id, sorted(item.url for item in items)))
-        assert stamp == Stamp(self.clock, {"n": self.clock}), "of the commit before"
+        assert stamp == Stamp(self.clock, {"n": self.epoch}), "of the commit before"
         away = {*self.known_away, *(node for node, left in self.missing.items() if left)}
         self.missing = {node: max(left - 1, 0) for node, left in self.missing.items()}
         tick = self.ticks.pop(0) if self.ticks else 0
@@ -525,6 +527,39 @@ def test_recent_urls_of_a_trap_take_no_memory() -> None:
     long = Admission("http://h/" + "a" * 4000)
     recent.add([long, Admission("http://h/b")])
     assert recent.fresh([long, Admission("http://h/b")]) == [long]
+
+
+def test_what_crawls_brought_goes_with_them_and_has_a_bound() -> None:
+    now = [0.0]
+    recents = Recents(lambda: now[0])
+    for crawl in range(100):
+        recent = recents.of(crawl, {})
+        for some in range(10):
+            links = [Admission(f"http://h/{crawl}/{some}/{n}") for n in range(1000)]
+            recent.add(links)
+            assert recents.of(crawl, {}).fresh(links) == []
+        now[0] += 1
+    assert len(recents) == 40
+    assert recents.urls() <= 2 * 80_000 + 40 * 1000
+    now[0] += 300
+    recents.of(100, {}).add([Admission("http://h/")])
+    assert (len(recents), recents.urls()) == (1, 1)
+    assert recents.of(100, {}).size == 20_000, "and it has all of the room"
+    recents.forget(100)
+    assert len(recents) == 0
+
+
+def test_links_are_sent_again_once_a_node_was_opened_anew(rig: Rig) -> None:
+    """It may have forgotten them, and the store that refills it may have lost their rows."""
+    rig.put(1, page("http://h/a", "http://h/x"))
+    rig.drain()
+    rig.put(2, page("http://h/b", "http://h/x"))
+    rig.drain()
+    rig.world.epoch = 2
+    rig.put(3, page("http://h/c", "http://h/x"))
+    rig.drain()
+    asked = [entry for entry in rig.world.log if entry[0] == "admit"]
+    assert asked == [("admit", 1, ["http://h/x"])] * 2
 
 
 def test_links_count_towards_the_backlog_with_their_urls() -> None:

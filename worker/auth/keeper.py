@@ -31,6 +31,7 @@ from gevent.event import Event
 from schema.auth import Auth
 from schema.clock import Clock, epoch_ms, monotonic
 from schema.errors import InvalidConfig
+from schema.kept import Kept
 from schema.log import logger
 from schema.origins import Origins
 from schema.records import Failure, FailureKind, Fetched
@@ -67,7 +68,9 @@ MARGIN_MOST_SECONDS = 60.0
 """A grant is renewed before it expires: by a tenth of its life, a minute at most."""
 MAX_BODY_BYTES = 2 * 1024 * 1024
 """Of an answer to a request of a login."""
-_CONTEXTS = 1000
+_CONTEXTS, _IDLE_SECONDS = 1000, 86_400.0
+"""Crawls whose accounts are kept, and how long after they were used last: what a site has refused
+is not to be tried again soon."""
 _PROOF = re.compile(r'[^\s,;="]{8,}')
 _PLAIN_HEADERS = frozenset(
     {
@@ -184,7 +187,8 @@ class Keeper:
         self._stopping = stopping
         self._clock = clock
         self._accounts: dict[str, _Account] = {}
-        self._of_crawl: dict[tuple[int, int], tuple[_Account, ...]] = {}
+        self._of_crawl: Kept[tuple[int, int], tuple[_Account, ...]]
+        self._of_crawl = Kept(_CONTEXTS, _IDLE_SECONDS, clock)
 
     def get(
         self, visit: Visit, url: str, headers: Mapping[str, str], judge: Judge
@@ -225,10 +229,11 @@ class Keeper:
         key = (context.crawl.id, context.crawl.revision)
         accounts = self._of_crawl.get(key)
         if accounts is None:
-            if len(self._of_crawl) >= _CONTEXTS:
-                self._of_crawl.clear()
             accounts = tuple(self._keep(entry) for entry in entries)
             self._of_crawl[key] = accounts
+            used = {id(account) for of_crawl in self._of_crawl.values() for account in of_crawl}
+            if len(used) < len(self._accounts):  # crawls that ended took theirs along
+                self._accounts = {k: one for k, one in self._accounts.items() if id(one) in used}
         return next((account for account in accounts if account.origins.hold(url)), None)
 
     def _keep(self, entry: Auth) -> _Account:
