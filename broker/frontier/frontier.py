@@ -198,7 +198,11 @@ class Frontier:
             for node in self.nodes:
                 self.duties.want(names.clock(node.id))
                 node.clock.duty = partial(self.duties.take, names.clock(node.id))
-                self.recovery.meet(node)
+                try:
+                    self.recovery.meet(node)
+                except Unavailable:
+                    if not self._spared(node):
+                        raise
             self.watch_memory()
 
     # -- identity
@@ -276,10 +280,16 @@ class Frontier:
             for index in set(self.identity.placement)
         )
 
+    def _spared(self, node: Node) -> bool:
+        """Whether a node is away while another serves: what it misses it is told when it is back.
+
+        By its listener it is met then, by its debts and the scans it is told of crawls.
+        """
+        return bool(node.breaker.since_ms) and self._others_serve((self.nodes.index(node),))
+
     def _left_out(self, partition: int) -> bool:
         """Whether a partition's node is away while another serves."""
-        index = self.identity.placement[partition]
-        return bool(self.nodes[index].breaker.since_ms) and self._others_serve((index,))
+        return self._spared(self._node_of[partition])
 
     @property
     def away(self) -> dict[str, NodeAway]:
@@ -302,8 +312,11 @@ class Frontier:
         self.recovery.check(node)
         try:
             return node.run(script, calls, duty)
-        except Moved:  # another broker has reopened it
-            node.adopt(node.owner())
+        except Moved:  # another broker has reopened it, or it was away when we began
+            if self._create and not node.epoch:
+                self.recovery.reopen(node)
+            else:
+                node.adopt(node.owner())
             raise
         except Restarted:
             if self._create:
@@ -561,7 +574,7 @@ class Frontier:
     def under(self, partition: int) -> tuple[str, int]:
         """The node of a partition, and the epoch under which it is asked now."""
         node = self._node_of[partition]
-        return node.id, int(node.epoch)
+        return node.id, int(node.epoch or 0)
 
     def refill(self, crawl: int, partition: int, host: str, most: int = 1024) -> int:
         """Bring tasks of a host back from the overflow, the best first, until ``most`` or no room.
@@ -570,7 +583,7 @@ class Frontier:
         brought is known to the seen-set, and rows are told by the node's epoch. Raises Unavailable.
         """
         node = self._node_of[partition]
-        brought, epoch = 0, int(node.epoch)
+        brought, epoch = 0, int(node.epoch or 0)
         while brought < most:
             found = self._store.overflow(crawl, partition, host, BATCH)
             items = [row.item for row in found]
@@ -1032,18 +1045,25 @@ class Frontier:
         for node in self.nodes:
             if self.recovery.closed(node):  # a replay tells it of the crawls
                 continue
-            for crawl in self._store.crawls():
-                self.tell(crawl, node)
-            for p, (_, _, _, tend) in self._calls(
-                "tend", dict.fromkeys(self.partitions_on(node), to_msgpack([TEND_MOST]))
-            ).items():
-                self.leasing.note(p, 0, tend)
+            try:
+                self._begin(node)
+            except Unavailable:
+                if not self._spared(node):
+                    raise
         self._greenlets = [gevent.spawn(self.leasing.run)]
         for node in self.nodes:
             self._greenlets += [
                 gevent.spawn(self._waking.listen, node, self.partitions_on(node)),
                 gevent.spawn(self._waking.beats, node, self.partitions_on(node)),
             ]
+
+    def _begin(self, node: Node) -> None:
+        """Tell a node of the crawls, and learn what it has to do."""
+        for crawl in self._store.crawls():
+            self.tell(crawl, node)
+        calls = dict.fromkeys(self.partitions_on(node), to_msgpack([TEND_MOST]))
+        for p, (_, _, _, tend) in self._calls("tend", calls).items():
+            self.leasing.note(p, 0, tend)
 
     def stop(self, *, clean: bool = False) -> None:
         """End. ``clean``: this process is about to stop Redis in order, which is noted there."""

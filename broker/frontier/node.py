@@ -379,6 +379,10 @@ class Node:
         """Take id and epoch from an owner record. Raises Unavailable if there is none (yet)."""
         if not owner:
             raise Unavailable(f"Redis at {self.shown} is empty: waiting for a broker to open it")
+        if self.id not in ("", owner["id"]):
+            raise Unavailable(
+                f"Redis at {self.shown} is not the node that stood there before: start this again"
+            )
         if (self.id, self.epoch) != (owner["id"], owner["epoch"]):
             self.clock.forget()  # else it is the one whose time we know, were its clock set since
         self.id, self.epoch = owner["id"], owner["epoch"]

@@ -7,7 +7,7 @@ decides from then on. Node ids live in the nodes, not in their addresses: an add
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from uhashring import HashRing
 
@@ -61,12 +61,16 @@ def assemble(
 
     With ``create`` a frontier is made if neither the store nor Redis knows one, an empty server
     takes the place of a lost one, and one with an older layout is closed, to be emptied and
-    refilled when it is opened. Raises FrontierMismatch for another list of nodes or other rules,
-    Unavailable while there is nothing to join.
+    refilled when it is opened. Servers that do not answer are told from each other by where each
+    was met last, or the last one by what is left; they are adopted when they are back. Raises
+    FrontierMismatch for another list of nodes or other rules, Unavailable while there is nothing
+    to join.
     """
-    owners = [node.owner() for node in nodes]
+    owners, error = _owners(nodes)
     identity = store.frontier()
     state = "lost"
+    if error is not None and (identity is None or identity.layout < keys.LAYOUT):
+        raise error
     if identity is None:
         if not create:
             raise Unavailable("there is no frontier yet: start a broker first")
@@ -84,15 +88,20 @@ def assemble(
             f"this frontier was made on {len(identity.nodes)} Redis node(s), {len(nodes)} are "
             "given: give the same ones; moving partitions to other nodes is not possible yet"
         )
-    free = [i for i in identity.nodes if i not in {owner.get("id") for owner in owners}]
+    met = store.addresses()
+    vacant = _vacant(identity, nodes, owners, met)
     placed: dict[str, Node] = {}
     for node, owner in zip(nodes, owners, strict=True):
+        if owner is None:
+            node.id = vacant[node]
+            placed[node.id] = node
+            continue
         if not owner:
             if not create:
                 raise Unavailable(
                     f"Redis at {node.shown} is empty: waiting for a broker to open it"
                 )
-            owner = settle(node, identity.id, free.pop(0), state)
+            owner = settle(node, identity.id, vacant[node], state)
         if owner.get("frontier") != identity.id or owner["id"] not in identity.nodes:
             raise FrontierMismatch(
                 f"Redis at {node.shown} belongs to frontier {owner.get('frontier')}, "
@@ -106,7 +115,53 @@ def assemble(
         placed[owner["id"]] = node
     if identity.layout < keys.LAYOUT:
         identity = _bring_up_to_date(identity, nodes, store, create=create)
+    if create:
+        here = {i: node.shown for i, node in placed.items() if node.epoch}
+        if here.items() - met.items():
+            store.put_addresses(here)
     return identity, [placed[i] for i in identity.nodes]
+
+
+def _owners(nodes: Sequence[Node]) -> tuple[list[dict[str, str] | None], Unavailable | None]:
+    """Each node's owner record, None for those that do not answer, and how one of them failed.
+
+    Raises Unavailable if none answers.
+    """
+    owners: list[dict[str, str] | None] = []
+    failed: Unavailable | None = None
+    for node in nodes:
+        try:
+            owners.append(node.owner())
+        except Unavailable as error:
+            owners.append(None)
+            failed = error
+    if failed is not None and not any(owner is not None for owner in owners):
+        raise failed
+    return owners, failed
+
+
+def _vacant(
+    identity: FrontierIdentity,
+    nodes: Sequence[Node],
+    owners: Sequence[dict[str, str] | None],
+    met: Mapping[str, str],
+) -> dict[Node, str]:
+    """The ids of nodes that are empty or away: by where they were met last, then what is left.
+
+    Raises Unavailable if one cannot be told from another.
+    """
+    taken = {owner.get("id") for owner in owners if owner}
+    free = [i for i in identity.nodes if i not in taken]
+    without = [node for node, owner in zip(nodes, owners, strict=True) if not owner]
+    by_address = {met[i]: i for i in free if i in met}
+    found = {node: by_address[node.shown] for node in without if node.shown in by_address}
+    left = [i for i in free if i not in found.values()]
+    rest = [node for node in without if node not in found]
+    silent = [node for node, owner in zip(nodes, owners, strict=True) if owner is None]
+    if len(rest) > 1 and not set(rest).isdisjoint(silent):
+        names = " and ".join(node.shown for node in rest)
+        raise Unavailable(f"which of {names} is which is not known: waiting until they answer")
+    return found | dict(zip(rest, left, strict=False))
 
 
 def _bring_up_to_date(

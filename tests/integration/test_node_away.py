@@ -376,3 +376,77 @@ def test_links_to_a_crawl_that_a_node_has_not_been_told_of_are_owed_and_not_drop
     house.store.delete_crawl(crawl.id)
     with pytest.raises(UnknownCrawl):
         frontier.admit(crawl.id, links, partial=True)
+
+
+# -- beginning while a node is away
+
+
+@pytest.mark.parametrize("how", ["frozen", "killed", "emptied"])
+def test_a_broker_and_a_worker_may_begin_while_a_node_is_away(house: TwoNodes, how: str) -> None:
+    first = house.open()
+    first.longest_hold_ms = 0
+    up, away = first.nodes
+    seeded(house, first)
+    first.stop()
+    house.freeze(away) if how == "frozen" else house.server_of(away).kill()
+    house.hasten()
+    broker = house.open()
+    broker.longest_hold_ms = 0
+    assert [node.id for node in broker.nodes] == list(first.identity.nodes)
+    assert set(broker.away) == {away.id}
+    up, away = broker.nodes
+    worker = house.open(create=False, start=False)
+    assert [node.id for node in worker.nodes] == list(first.identity.nodes)
+    crawl = new_crawl(broker, house.store, "b", delay=0)
+    links = [Admission(link) for link in (*linked(broker, up, 7), *linked(broker, away, 7))]
+    admitted = worker.admit(crawl.id, links, partial=True)
+    assert (admitted.away, admitted.missed) == ({away.id}, {3, 4, 5})
+    assert {one.host for one in Worker(broker).lease(wait=2)} <= set(hosts_on(broker, up, 3))
+    bring_back(house, away, how)
+    until(lambda: not house.store.debts(), 15)
+    until(lambda: not worker.away)
+    until(lambda: admitted_all(worker, crawl, links), 10)
+    known = until(lambda: broker.scan(crawl.id), 15)
+    assert known.admitted == 6
+
+
+def admitted_all(frontier: Frontier, crawl: Crawl, links: list[Admission]) -> bool:
+    return not frontier.admit(crawl.id, links, partial=True).away
+
+
+def test_a_node_that_is_away_is_told_from_others_by_its_address_or_by_what_is_left(
+    house: TwoNodes,
+) -> None:
+    first = house.open(start=False)
+    ids = list(first.identity.nodes)
+    addresses = {node.id: node.shown for node in first.nodes}
+    assert house.store.addresses() == addresses
+    house.server_of(first.nodes[1]).kill()
+    house.servers.reverse()
+    assert [node.id for node in house.open(start=False).nodes] == ids
+    house.store.put_addresses({ids[1]: "redis://elsewhere"})
+    assert [node.id for node in house.open(start=False).nodes] == ids, "one is left"
+    assert house.store.addresses() == {ids[0]: addresses[ids[0]], ids[1]: "redis://elsewhere"}
+
+
+def test_an_empty_server_is_not_taken_for_the_node_that_is_away(tmp_path: Path) -> None:
+    with TwoNodes(tmp_path, count=3) as house:
+        first = house.open(start=False)
+        ids = list(first.identity.nodes)
+        house.server_of(first.nodes[0]).kill()
+        house.server_of(first.nodes[1]).kill()
+        house.empty(first.nodes[0])
+        again = house.open(start=False)
+        assert [node.id for node in again.nodes] == ids
+        assert again.nodes[0].owner()["id"] == ids[0]
+        house.server_of(first.nodes[0]).kill()
+        house.empty(first.nodes[0])
+        house.store.put_addresses({i: f"redis://elsewhere{i}" for i in ids[:2]})
+        with pytest.raises(Unavailable, match="is which is not known"):
+            house.open(start=False)
+
+
+def test_a_frontier_is_not_made_while_a_node_is_away(house: TwoNodes) -> None:
+    house.servers[1].kill()
+    with pytest.raises(Unavailable, match="is away"):
+        house.open(start=False)

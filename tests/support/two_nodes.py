@@ -7,6 +7,8 @@ import signal
 from pathlib import Path
 from types import TracebackType
 
+import pytest
+
 from broker.frontier import Frontier
 from broker.frontier.node import Node
 from store import open_store
@@ -19,8 +21,9 @@ TIMEOUT_SECONDS = 0.3
 class TwoNodes:
     """Two servers, a store, and the frontiers that were opened on them; a context manager."""
 
-    def __init__(self, folder: Path) -> None:
-        self.servers = [RedisServer(folder / f"redis{n}").start() for n in range(2)]
+    def __init__(self, folder: Path, count: int = 2) -> None:
+        self.servers = [RedisServer(folder / f"redis{n}").start() for n in range(count)]
+        self._hasty: pytest.MonkeyPatch | None = None
         self.store = open_store(f"sqlite:///{folder / 'c.sqlite'}")
         self._opened: list[Frontier] = []
 
@@ -33,6 +36,8 @@ class TwoNodes:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._hasty is not None:
+            self._hasty.undo()
         for frontier in self._opened:
             frontier.stop()
         self.store.close()
@@ -54,6 +59,13 @@ class TwoNodes:
         if start:
             made.start()
         return made
+
+    def hasten(self) -> None:
+        """Let what is opened from now on wait as little for a node already when it begins."""
+        self._hasty = pytest.MonkeyPatch()
+        self._hasty.setattr(Node.__init__, "__kwdefaults__", {
+            **Node.__init__.__kwdefaults__, "timeout_seconds": TIMEOUT_SECONDS,
+        })  # fmt: skip
 
     def server_of(self, node: Node) -> RedisServer:
         return next(server for server in self.servers if server.url == node.address)
