@@ -4,7 +4,7 @@
 SHOWS := show-1 show-2 show-3 show-4 show-5 show-6 show-7 show-8 show-9 show-10 show-mysql \
 	show-warc
 
-.PHONY: setup-bench bench bench-full bench-pages bench-frontier faults cluster-faults shows $(SHOWS)
+.PHONY: setup-bench bench bench-full bench-pages bench-frontier bench-replay faults cluster-faults shows $(SHOWS)
 
 setup-bench:
 	@sh .ci/setup requirements-bench.txt
@@ -14,7 +14,7 @@ bench: setup-bench packages  ## A short form of all of docs/benchmarks.md, in un
 
 bench-full: setup-bench packages  ## Their full forms, and the benchmarks of the parts: hours
 	@$(PYTHON) -m bench.all $(ARGS)
-	@$(MAKE) show-5 show-mysql bench-frontier bench-pages
+	@$(MAKE) show-5 show-mysql bench-frontier bench-replay bench-pages
 	@$(PYTHON) -m bench.scaling  # it also shows figures of the parts
 
 shows: $(SHOWS)  ## Prove each claim of the release: show-1 … show-10, show-warc
@@ -24,6 +24,9 @@ $(SHOWS): show-%: setup-dev packages
 
 bench-frontier: setup-dev  ## Memory, ingest, lease + finish and admission of the frontier
 	@$(PYTHON) -m bench.frontier
+
+bench-replay: setup-dev  ## Links a second of a full replay into an empty Redis
+	@$(PYTHON) -m bench.replay $(ARGS)
 
 faults: setup-dev packages  ## Kill, cut off, empty and fill everything under a crawl; ROWS="1 5"
 	@$(PYTHON) -m bench.faults $(ROWS)

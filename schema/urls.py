@@ -131,7 +131,11 @@ def _without_credentials(href: str) -> str:
 
 def fingerprint(canonical: str, seed: int = 0) -> int:
     """Signed 64-bit XXH3 of a canonical URL, under the frontier's secret ``seed``."""
-    digest = xxhash.xxh3_64_intdigest(canonical.encode(), seed)
+    return signed(xxhash.xxh3_64_intdigest(canonical.encode(), seed))
+
+
+def signed(digest: int) -> int:
+    """An unsigned number of 64 bits as a fingerprint."""
     return digest - (1 << 64) if digest >> 63 else digest
 
 

@@ -303,6 +303,15 @@ def by_crawl(found: Iterable[tuple[int, T]]) -> Iterable[tuple[int, list[T]]]:
     return grouped.items()
 
 
+FEW = 16
+"""Pages whose links are unpacked together: thousands a page are possible."""
+
+
+def few(found: Sequence[T]) -> Iterable[Sequence[T]]:
+    """``found`` in parts of :data:`FEW`."""
+    return (found[start : start + FEW] for start in range(0, len(found), FEW))
+
+
 def attempt_row(attempt: Attempt) -> Row:
     """A row of :data:`ATTEMPT`."""
     url = clean(attempt.url)

@@ -389,7 +389,8 @@ class SqliteStore:
     def log_links(self, since: int) -> Iterator[list[tuple[int, list[Admission]]]]:
         """See :class:`store.base.Store`."""
         for chunk in self._window(log.LINKS, since):
-            yield [(crawl, self._codec.links(blob)) for _, _, crawl, blob in chunk]
+            for some in rows.few(chunk):
+                yield [(crawl, self._codec.links(blob)) for _, _, crawl, blob in some]
 
     def log_seeds(self, since: int, *, force: bool) -> Iterator[SeedBatch]:
         """See :class:`store.base.Store`."""

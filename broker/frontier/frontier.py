@@ -84,6 +84,8 @@ _NEW, _BEYOND = b"12"
 
 Row = tuple[int, str, Any]
 """(fingerprint, host, item)."""
+Grouped = dict[int, list[tuple[int, Row]]]
+"""By partition: (what the caller tells it by, row)."""
 
 
 class Room(NamedTuple):
@@ -417,6 +419,16 @@ class Frontier:
         partitions = {self.partition_of(urls.host_of(item.url)) for item in items}
         return frozenset(self._node_of[p].id for p in partitions if self._left_out(p))
 
+    def admit_rows(self, crawl: int, rows: Grouped) -> None:
+        """:meth:`admit` for one who has their fingerprints already, and wants no answer."""
+        beyond: list[tuple[int, Row]] = []
+        for some, flags, _ in self._admit(crawl, rows, Mode.NEW, 0):
+            if _BEYOND in flags:
+                beyond += [row for row, flag in zip(some, flags, strict=True) if flag == _BEYOND]
+        if beyond:
+            self._overflow(crawl, beyond)
+        self.activity.set()
+
     def mark_settled(self, crawl: int, marks: Sequence[Mark]) -> None:
         """Count as seen and finished what a node is told of the past; idempotent.
 
@@ -428,7 +440,7 @@ class Frontier:
     def _admit(
         self,
         crawl: int,
-        grouped: dict[int, list[tuple[int, Row]]],
+        grouped: Grouped,
         mode: Mode,
         batch: int,
         away: _Missed | None = None,
@@ -499,10 +511,10 @@ class Frontier:
         node = self._node_of[partition]
         return Unavailable(f"Redis at {node.shown} has not been told of crawl {crawl} yet")
 
-    def _grouped(self, items: Sequence[Admission | Mark]) -> dict[int, list[tuple[int, Row]]]:
+    def _grouped(self, items: Sequence[Admission | Mark]) -> Grouped:
         """(index, row) of each item by partition."""
         secret, partitions = self.identity.secret, self.identity.partitions
-        grouped: dict[int, list[tuple[int, Row]]] = {}
+        grouped: Grouped = {}
         for i, item in enumerate(items):
             host = urls.host_of(item.url)
             row = (urls.fingerprint(item.url, secret), host, item)

@@ -9,25 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+import gevent
+
 from broker.frontier import keys
+from broker.frontier.known import MOST_BYTES, Known
 from broker.frontier.node import Full, Node
 from broker.frontier.partition import Mode
-from schema.clock import epoch_ms
+from schema.clock import epoch_ms, monotonic
 from schema.errors import UnknownCrawl
 from schema.log import logger
 from schema.records import Admission, Crawl, Mark, SeedBatch
-from schema.urls import host_of
+from schema.urls import host_of, signed
 from store.base import Store
 
 if TYPE_CHECKING:
-    from broker.frontier.frontier import Frontier
+    from broker.frontier.frontier import Frontier, Grouped
 
 log = logger("recovery")
 
-CHUNK = 8192
-"""Rows put in together: enough that each of many partitions gets some in a call."""
+CHUNK = 2048
+"""Rows put in together: some for each of many partitions, and the work of few milliseconds."""
+HOLD_SECONDS = 1.0
+"""Between two signs of life at the least."""
+BREATH_SECONDS = 0.003
+"""So long at a time nobody else runs, or as long as a page takes."""
 
 
 class Course(Protocol):
@@ -68,7 +76,7 @@ class Replay:
         self._free()
         if self._everything:  # else an empty node would take for new what waits
             self.respill()
-        put = Putter(self._frontier, self._node, course, {crawl.id for crawl in crawls})
+        put = Putter(self._frontier, self._node, course, {crawl.id for crawl in crawls}, pages)
         log.info("replay_begins", node=self._node.shown, since=since, rows=course.total)
         course.phase = "marks"
         self.marks(put)
@@ -157,11 +165,12 @@ class Replay:
             put.flush()
 
     def links(self, put: Putter) -> None:
-        """The links of pages."""
+        """The links of pages; leases are served meanwhile."""
         for chunk in self._store.log_links(self._since):
             for crawl, links in chunk:
-                put.collect(crawl, links)
+                put.links(crawl, links)
             self._course.done += len(chunk)
+            put.breathe()
         put.flush()
 
     def blocks(self) -> None:
@@ -183,67 +192,96 @@ class Replay:
             urls = [item for item in urls if item.url not in owed]
         elif batch.force:
             urls, forced = forced, urls
-        put.collect(batch.crawl, urls)
+        put.links(batch.crawl, urls)
         try:
-            put.admissions(batch.crawl, forced, batch=batch.id)
+            put.forced(batch.crawl, forced, batch.id)
         except Full:  # sessions have to open before there is room: it is pending until then
             self._store.restamp_seeds(batch.id)
 
 
 class Putter:
-    """Puts rows of the log into one node, as far as they belong there."""
+    """Puts rows of the log into one node, as far as they belong there.
 
-    def __init__(self, frontier: Frontier, node: Node, course: Course, crawls: set[int]) -> None:
+    ``pages`` are about those of the log that is read; ``most_bytes`` is what may be taken to leave
+    out links that were put in already.
+    """
+
+    def __init__(
+        self, frontier: Frontier, node: Node, course: Course, crawls: set[int],
+        pages: int = 100_000, most_bytes: int = MOST_BYTES,
+    ) -> None:  # fmt: skip
         self._frontier = frontier
         self._course = course
         self._crawls = crawls
         self._on = set(frontier.partitions_on(node))
-        self._all = len(self._on) == len(frontier.partitions)
-        self._collected: dict[int, list[Admission]] = {}
+        self._known = Known(frontier.identity.secret, pages, most_bytes // len(frontier.nodes))
+        self._rows: dict[int, Grouped] = {}
+        self._collected = 0
+        self._held = self._breathed = monotonic()
 
     def here(self, host: str) -> bool:
         """Whether the node holds the host's partition."""
-        return self._all or self._frontier.partition_of(host) in self._on
+        return self._frontier.partition_of(host) in self._on
 
     def marks(self, marks: Iterable[Mark]) -> None:
         """Count as seen and finished."""
         by_crawl: dict[int, list[Mark]] = {}
         for mark in marks:
-            if self._all or self.here(host_of(mark.url)):
+            if self.here(host_of(mark.url)):
                 by_crawl.setdefault(mark.crawl, []).append(mark)
         for crawl, some in by_crawl.items():
-            self._put(crawl, some, self._mark)
+            self._put(crawl, partial(self._mark, crawl, some))
 
     def _mark(self, crawl: int, marks: list[Mark]) -> None:
         with suppress(Full):  # what is not marked is at worst fetched again
             self._frontier.mark_settled(crawl, marks)
+            self._known.note(crawl, (mark.url for mark in marks))
 
-    def collect(self, crawl: int, items: list[Admission]) -> None:
+    def links(self, crawl: int, links: Iterable[Admission]) -> None:
         """Queue what is new, now or at the latest at :meth:`flush`."""
-        collected = self._collected.setdefault(crawl, [])
-        collected += items
-        if len(collected) >= CHUNK:
-            self.admissions(crawl, self._collected.pop(crawl))
+        if crawl not in self._crawls:
+            return
+        rows = self._rows.setdefault(crawl, {})
+        for digest, link in self._known.unknown(crawl, links):
+            host = host_of(link.url)
+            partition = self._frontier.partition_of(host)
+            if partition in self._on:
+                row = (signed(digest), host, link)
+                rows.setdefault(partition, []).append((0, row))
+                self._collected += 1
+        if self._collected >= CHUNK:
+            self.flush()
 
     def flush(self) -> None:
         """Put in what was collected."""
-        while self._collected:
-            self.admissions(*self._collected.popitem())
+        collected, self._rows, self._collected = self._rows, {}, 0
+        for crawl, rows in collected.items():
+            self._put(crawl, partial(self._frontier.admit_rows, crawl, rows))
 
-    def admissions(self, crawl: int, items: list[Admission], batch: int = 0) -> None:
-        """Queue what is new; all, with the number of a forced batch."""
-        mode = Mode.FORCE if batch else Mode.NEW
-        some = items if self._all else [item for item in items if self.here(host_of(item.url))]
-        self._put(
-            crawl, some, lambda c, chunk: self._frontier.admit(c, chunk, mode=mode, batch=batch)
-        )
+    def forced(self, crawl: int, items: list[Admission], batch: int) -> None:
+        """Queue all, with the number of a forced batch. Raises Full."""
+        some = [item for item in items if self.here(host_of(item.url))]
+        admit = partial(self._frontier.admit, mode=Mode.FORCE, batch=batch)
+        for start in range(0, len(some), CHUNK):
+            self._put(crawl, partial(admit, crawl, some[start : start + CHUNK]))
 
-    def _put(self, crawl: int, items: list[Any], put: Callable[[int, list[Any]], object]) -> None:
-        for start in range(0, len(items), CHUNK):
-            if crawl not in self._crawls:
-                return  # deleted, perhaps just now
+    def _put(self, crawl: int, put: Callable[[], object]) -> None:
+        if crawl in self._crawls:  # else it was deleted, perhaps just now
             try:
-                put(crawl, items[start : start + CHUNK])
+                put()
             except UnknownCrawl:
                 self._crawls.discard(crawl)
-            self._course.hold()
+            self._hold()
+
+    def _hold(self) -> None:
+        self._course.hold()
+        self._held = self._breathed = monotonic()
+
+    def breathe(self) -> None:
+        """Let others run: what is known already takes no call that would."""
+        now = monotonic()
+        if now - self._held > HOLD_SECONDS:
+            self._hold()
+        elif now - self._breathed > BREATH_SECONDS:
+            gevent.sleep(0)
+            self._breathed = monotonic()

@@ -354,9 +354,8 @@ class MysqlStore:
         sql = f"SELECT p.fingerprint, c.links {rows.PAGE_FROM}"
         for crawl in [crawl.id for crawl in self.crawls()]:
             for chunk in self._stream(crawl, sql, EVERY, "text", (since - 1, 2**63 - 1, 2**63 - 1)):
-                found = [(crawl, self._codec.links(blob)) for _, (_, blob) in chunk.rows if blob]
-                if found:
-                    yield found
+                for some in common.few([blob for _, (_, blob) in chunk.rows if blob]):
+                    yield [(crawl, self._codec.links(blob)) for blob in some]
 
     def _stream(
         self, crawl: int, sql: str, wanted: PageFilter, detail: Detail, after: reading.At

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
-from broker.frontier import keys
-from schema.records import Admission, Commit, CrawlOptions
-from store import connection
+from broker.frontier import Frontier, keys, partition
+from schema.errors import Unavailable
+from schema.records import Admission, Commit, CrawlOptions, StoredPage
+from schema.urls import host_of
+from store import connection, open_store
 from store.base import MARGIN
-from tests.integration.test_frontier import Worker, close
+from tests.integration.test_frontier import Worker, _lease_or_nothing, close, new_crawl, until
 from tests.integration.test_recovery import House
+from tests.support.redis_server import RedisServer
 
 HOST = "h.example"
 
@@ -109,7 +112,9 @@ def test_a_row_that_was_queued_after_a_copy_was_made_is_brought_again(house: Hou
     assert totals is not None
     assert (totals.waiting, totals.overflow) == (0, 2)
     assert refill(house) == 2
-    assert house.waiting() == [f"{HOST}/a", f"{HOST}/b"]
+    totals = house.frontier.scan(house.crawl.id)
+    assert totals is not None
+    assert (totals.waiting, totals.overflow) == (2, 0)
 
 
 def test_a_row_that_was_queued_long_before_stays_queued(house: House) -> None:
@@ -119,7 +124,9 @@ def test_a_row_that_was_queued_long_before_stays_queued(house: House) -> None:
     house.put_back(house.saved())
     recovered(house)
     assert overflow(house) == []
-    assert house.waiting() == [f"{HOST}/a", f"{HOST}/b"]
+    totals = house.frontier.scan(house.crawl.id)
+    assert totals is not None
+    assert (totals.waiting, totals.overflow) == (2, 0)
 
 
 def test_what_began_to_wait_in_the_window_is_known_again(house: House) -> None:
@@ -227,3 +234,94 @@ def test_all_blocks_in_force_hold_again(house: House) -> None:
     recovered(house)
     assert len(blocked) == 40
     assert all(290 < house.frontier.host(host).blocked_in <= 300 for host in blocked)
+
+
+# -- links that are known
+
+
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """URLs that Redis is asked for from now on."""
+    asked: list[str] = []
+    real = partition.admit_args
+
+    def admit_args(crawl: int, mode: Any, batch: int, rows: Any) -> bytes:
+        rows = list(rows)
+        asked.extend(item.url for _, _, item in rows)
+        return real(crawl, mode, batch, rows)
+
+    monkeypatch.setattr(partition, "admit_args", admit_args)
+    return asked
+
+
+def test_a_link_is_sent_once_however_many_pages_lead_there(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = [f"{HOST}/{n}" for n in range(20)]
+    for page in pages:
+        house.store_page(page, *pages, "other.example/a", "other.example/b")
+    house.server.client.flushall()
+    asked = sent(monkeypatch)
+    totals = house.refilled()
+    assert (totals.admitted, totals.finished, totals.waiting) == (22, 20, 2)
+    assert sorted(asked) == sorted(
+        f"http://{name}" for name in (*pages, "other.example/a", "other.example/b")
+    )
+
+
+def test_the_first_page_that_leads_to_a_url_decides_its_depth(house: House) -> None:
+    for depth in (3, 1):
+        page = house.page(f"{HOST}/{depth}")
+        page.links = [Admission("http://other.example/a", depth=depth)]
+        house.store.commit(Commit([page]))
+        house.store.tick()
+    house.server.client.flushall()
+    recovered(house)
+    house.server.client.hdel(keys.OWNER, "rest")
+    (session,) = until(lambda: _lease_or_nothing(Worker(house.frontier)), 10)
+    assert [(task.url, task.depth) for task in session.tasks] == [("http://other.example/a", 3)]
+
+
+def test_links_that_were_on_their_way_when_a_replay_was_cut_off_are_sent_again(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.store_page(f"{HOST}/a", f"{HOST}/b", f"{HOST}/c")
+    real, failed = house.frontier.admit_rows, []
+
+    def admit_rows(*given: Any) -> None:
+        if not failed:
+            failed.append(True)
+            raise Unavailable("cut off")
+        real(*given)
+
+    monkeypatch.setattr(house.frontier, "admit_rows", admit_rows)
+    house.server.client.flushall()
+    assert house.refilled().waiting == 2
+    assert failed
+
+
+def test_a_node_is_sent_the_links_of_its_own_partitions(
+    tmp_path: Path, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = RedisServer(tmp_path / "second").start()
+    store = open_store(f"sqlite:///{tmp_path / 'c.sqlite'}")
+    frontier = Frontier([redis_server.url, second.url], store, partitions=8, create=True)
+    try:
+        crawl = new_crawl(frontier, store, delay=0)
+        links = [Admission(f"http://h{n}.example/", depth=1) for n in range(30)]
+        url = "http://h.example/"
+        page = StoredPage(
+            crawl=crawl.id, fingerprint=frontier.fingerprint(url), url=url, status=200, links=links
+        )
+        store.commit(Commit([page]))
+        asked = sent(monkeypatch)
+        (node, _) = frontier.nodes
+        on = frontier.partitions_on(node)
+        own = {one.url for one in links if frontier.partition_of(host_of(one.url)) in on}
+        assert 0 < len(own) < 30
+        frontier.recovery.repair(node, everything=True)
+        until(lambda: frontier.recovery.report(node).phase == "done")
+        assert set(asked) - {url} == own
+    finally:
+        frontier.stop()
+        store.close()
+        second.stop()

@@ -1,0 +1,67 @@
+"""What was sent already: at worst forgotten, never made up."""
+
+from __future__ import annotations
+
+import random
+
+from broker.frontier.known import LEAST_SLOTS, SLOTS_A_PAGE, Known
+from schema.records import Admission
+from schema.urls import fingerprint, signed
+
+SECRET = 2**64 - 3
+
+
+def link(number: int) -> Admission:
+    return Admission(f"http://h{number % 7}.example/{number}", number % 5)
+
+
+def test_a_link_is_unknown_once_and_comes_with_its_fingerprint() -> None:
+    known = Known(SECRET, 10)
+    links = [link(n) for n in (1, 2, 1, 3, 2)]
+    found = known.unknown(1, links)
+    assert [item for _, item in found] == [link(1), link(2), link(3)]
+    assert [signed(digest) for digest, _ in found] == [
+        fingerprint(item.url, SECRET) for _, item in found
+    ]
+    assert known.unknown(1, links) == []
+
+
+def test_crawls_do_not_know_each_others_links() -> None:
+    known = Known(SECRET, 10)
+    known.unknown(1, [link(1)])
+    assert len(known.unknown(2, [link(1)])) == 1
+
+
+def test_what_was_noted_is_known() -> None:
+    known = Known(SECRET, 10)
+    known.note(3, [link(1).url])
+    assert known.unknown(3, [link(1), link(2)])[0][1] == link(2)
+
+
+def test_nothing_is_known_that_was_not_met_though_far_more_is_met_than_fits() -> None:
+    known, met, drawn = Known(SECRET, 1), set(), random.Random(1)
+    left_out = 0
+    for _ in range(300):
+        links = [link(int(drawn.expovariate(1 / 4000))) for _ in range(100)]
+        found = {item.url for _, item in known.unknown(1, links)}
+        for item in links:
+            assert item.url in found or item.url in met
+        left_out += sum(item.url not in found for item in links)
+        met |= {item.url for item in links}
+    assert len(met) > 2 * LEAST_SLOTS
+    assert left_out > 5_000, "nor is all forgotten"
+
+
+def test_at_first_no_slot_holds_what_belongs_there() -> None:
+    """A fingerprint of 0 would else be taken for known."""
+    known = Known(SECRET, 1)
+    mask = len(known._slots) - 1
+    assert all(key & mask != slot for slot, key in enumerate(known._slots))
+
+
+def test_its_memory_goes_by_the_log_up_to_a_bound() -> None:
+    assert Known(SECRET, 0).bytes == 8 * LEAST_SLOTS
+    assert Known(SECRET, 4096).bytes == 8 * 4096 * SLOTS_A_PAGE
+    for most_bytes in (1_000_000, 1 << 20):
+        found = Known(SECRET, 10**9, most_bytes).bytes
+        assert most_bytes / 2 < found <= most_bytes
