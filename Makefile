@@ -2,10 +2,13 @@
 
 PYTHON := .venv/bin/python
 SEED ?=
+MINUTES ?=
+STORE ?=
+REPLAY ?=
 export PYTHON3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev packages crawl cluster cluster-stop test nightly test-weights test-cluster lint docs clean
+.PHONY: help setup setup-dev packages crawl cluster cluster-stop test nightly test-weights test-cluster nemesis lint docs clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 14
@@ -41,6 +44,10 @@ test-weights: setup-dev packages  ## Run all tests and note how long each file t
 
 test-cluster: setup-dev packages  ## Tests on five servers only; ARGS="…" goes to pytest
 	@$(PYTHON) -m pytest tests/cluster $(ARGS)
+
+nemesis: setup-dev packages  ## Harm a whole system: SEED=… MINUTES=… STORE=sqlite|mysql, or REPLAY=FILE
+	@$(PYTHON) -m tests.nemesis $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \
+		$(if $(STORE),--store $(STORE)) $(if $(REPLAY),--replay $(REPLAY)) $(ARGS)
 
 lint: setup-dev  ## ruff, mypy --strict, import-linter
 	@.venv/bin/ruff check .

@@ -1,0 +1,334 @@
+"""Judges of what happened: logs, snapshots and the ledger in, findings out; they touch nothing.
+
+Each is shown to be able to fail in ``test_checker.py``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tests.nemesis import site
+from tests.nemesis.api import Call
+from tests.nemesis.reading import Sample, Snapshot
+
+CLOCK_ERROR_SECONDS = 0.02
+"""Of the targets' log, at most."""
+PAUSE_GRACE_SECONDS = 3.0
+"""After a pause was acknowledged a lease that was on its way may still appear."""
+STILL_SECONDS = 12.0
+"""So long no host of a node may be asked while some could be."""
+HOST_STILL_SECONDS = 40.0
+"""So long a host that could be opened may wait: others of its node are ahead of it."""
+GROWTH = 0.5
+GROWTH_BYTES = 64 << 20
+"""A process may grow by so much, and by so large a part, once it is warm."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A request at a target; times by ``time.monotonic()``."""
+
+    arrived: float
+    ended: float
+    host: str
+    target: str
+    status: int
+    peer: int
+
+    @staticmethod
+    def read(line: str) -> Hit:
+        arrived, ended, host, target, status, peer = line.rstrip("\n").split("\t")
+        return Hit(float(arrived), float(ended), host, target, int(status), int(peer))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that must not be. ``kind`` is one of lost, early, missing end, impolite, refetched,
+    too many, standing still, memory, promise.
+    """
+
+    kind: str
+    text: str
+    at: float = 0.0
+    near: tuple[str, ...] = ()
+    """Faults at that time."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """From ``begin`` to ``end`` something was broken, which concerns ``nodes``.
+
+    ``hosts_only``: single hosts of them may wait for it, though the node goes on.
+    """
+
+    begin: float
+    end: float
+    nodes: tuple[str, ...]
+    hosts_only: bool = False
+    what: str = ""
+
+
+# --- politeness ------------------------------------------------------------------------------
+
+
+def impolite(hits: Iterable[Hit], delay_seconds: float) -> list[Finding]:
+    """Two requests at one host at once, or the second too soon after the end of the first."""
+    hosts: dict[str, list[Hit]] = defaultdict(list)
+    for hit in hits:
+        hosts[hit.host].append(hit)
+    found = []
+    for host, log in hosts.items():
+        log.sort(key=lambda hit: hit.arrived)
+        last: Hit | None = None
+        for hit in log:
+            if last is not None:
+                robots = site.robots_delay(site.number_of(host))
+                known = last.target != "/robots.txt" and not last.target.startswith("/login")
+                needed = max(delay_seconds, robots if known else 0.0)
+                gap = hit.arrived - last.ended
+                if gap < needed - CLOCK_ERROR_SECONDS:
+                    said = "overlap" if gap < 0 else "too soon"
+                    text = (
+                        f"{said}: {host} {last.target} (port {last.peer}) then {hit.target} "
+                        f"(port {hit.peer}) after {gap:.3f} s, delay {needed:g} s"
+                    )
+                    found.append(Finding("impolite", text, hit.arrived))
+            if last is None or hit.ended > last.ended:
+                last = hit
+    return found
+
+
+# --- what must be settled --------------------------------------------------------------------
+
+
+def unsettled(snapshot: Snapshot, acknowledged: Iterable[str]) -> set[str]:
+    """URLs that must be final in SQL and are not: what can be reached from ``acknowledged`` by the
+    site's own links, and by the links that SQL itself has logged.
+    """
+    given_up = {url for url in snapshot.finals if url not in snapshot.pages}
+    wanted = site.reachable(acknowledged, given_up) | snapshot.links
+    return {url for url in wanted if url not in snapshot.pages and url not in snapshot.finals}
+
+
+def odd_deaths(snapshot: Snapshot, explained: Iterable[str]) -> list[Finding]:
+    """Final states that no fault of ours brings about at targets that are never harmed."""
+    known = set(explained)
+    kinds = Counter(
+        f"{state} {kind}"
+        for url, (state, kind) in snapshot.finals.items()
+        if state == "dead" and kind not in known
+    )
+    return [
+        Finding("lost", f"crawl {snapshot.crawl.name}: {count} URLs {kind}")
+        for kind, count in kinds.items()
+    ]
+
+
+def beyond_limit(name: str, stored: int, limit: int) -> list[Finding]:
+    """More pages than ``max_pages``."""
+    if limit and stored > limit:
+        return [Finding("too many", f"crawl {name} has {stored} pages stored, limit {limit}")]
+    return []
+
+
+# --- requests and leases ---------------------------------------------------------------------
+
+
+def refetched(
+    hits: Iterable[Hit],
+    spans: Sequence[Span],
+    allowed: Mapping[str, int],
+    lease_seconds: float,
+) -> list[Finding]:
+    """URLs that were asked for more often than their deliveries explain: once, once more for each
+    fault between the first request and the last, and ``allowed`` by path for what was forced or
+    failed.
+    """
+    times: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for hit in hits:
+        if site.graph_of(hit.target) is not None:
+            times[hit.host, hit.target].append(hit.arrived)
+    found = []
+    for (host, target), at in times.items():
+        if len(at) == 1:
+            continue
+        first, last = min(at), max(at)
+        faults = sum(span.begin <= last and span.end + lease_seconds >= first for span in spans)
+        most = 1 + faults + allowed.get(host + target, 0)
+        if len(at) > most:
+            text = f"{host}{target} asked for {len(at)} times, {faults} faults in between"
+            found.append(Finding("refetched", text, last))
+    return found
+
+
+def leased_while_paused(
+    samples: Iterable[Sample], pauses: Mapping[int, Sequence[tuple[float, float]]]
+) -> list[Finding]:
+    """Sessions of a crawl that appeared after its pause was acknowledged. ``pauses``: from the
+    answer to the pause until the next call that may change the state was sent, by crawl's id.
+    """
+    first: dict[tuple[str, str], tuple[float, float, int]] = {}
+    before: dict[str, float] = {}
+    for one in sorted(samples, key=lambda sample: sample.at):
+        looked = before.get(one.node, 0.0)
+        for token, crawl in one.sessions.items():
+            first.setdefault((one.node, token), (looked, one.at, crawl))
+        before[one.node] = one.at
+    found = []
+    for (node, token), (looked, at, crawl) in first.items():
+        for begin, end in pauses.get(crawl, ()):
+            # It opened between two looks: both must be within the pause.
+            if looked > begin + PAUSE_GRACE_SECONDS and at < end:
+                late = looked - begin
+                text = f"crawl {crawl} is paused; {late:.1f} s later {node} opens session {token}"
+                found.append(Finding("promise", text, at))
+    return found
+
+
+# --- standing still --------------------------------------------------------------------------
+
+
+@dataclass
+class Stillness:
+    """Judges progress by samples of the nodes and the targets' log."""
+
+    spans: Sequence[Span]
+
+    def judge(self, samples: Iterable[Sample], hits: Iterable[Hit], end: float) -> list[Finding]:
+        """A node of which hosts could be opened and none was asked; a host that waits for long."""
+        by_node: dict[str, list[Sample]] = defaultdict(list)
+        for one in sorted(samples, key=lambda sample: sample.at):
+            if one.at <= end:
+                by_node[one.node].append(one)
+        asked: dict[str, list[float]] = defaultdict(list)
+        for hit in hits:
+            asked[hit.host].append(hit.arrived)
+        found = []
+        for node, looks in by_node.items():
+            hosts = {host.partition(":")[0] for look in looks for host in look.overdue}
+            times = sorted(at for host in hosts for at in asked.get(host, ()))
+            found += self._node(node, looks, times)
+            found += self._hosts(node, looks)
+        return found
+
+    def _calm(self, node: str, begin: float, end: float, *, hosts: bool) -> bool:
+        return not any(
+            span.begin < end
+            and span.end > begin
+            and node in span.nodes
+            and (hosts or not span.hosts_only)
+            for span in self.spans
+        )
+
+    def _node(self, node: str, looks: list[Sample], times: list[float]) -> list[Finding]:
+        """Runs of samples in each of which some host could be opened, without a request."""
+        begin: float | None = None
+        found = []
+        for look in looks:
+            waits = any(late > 3.0 for late in look.overdue.values())
+            if begin is not None and any(begin < at <= look.at for at in times):
+                begin = None
+            if not waits or not self._calm(node, begin or look.at, look.at + 0.001, hosts=False):
+                begin = None
+            elif begin is None:
+                begin = look.at
+            elif look.at - begin > STILL_SECONDS:
+                count = len(look.overdue)
+                still = f"none was for {STILL_SECONDS:g} s"
+                text = f"node {node}: {count} hosts could be asked, {still}"
+                found.append(Finding("standing still", text, look.at))
+                begin = None
+        return found
+
+    def _hosts(self, node: str, looks: list[Sample]) -> list[Finding]:
+        since: dict[str, float] = {}
+        found = []
+        for before, look in pairwise(looks):
+            waiting = {
+                host
+                for host, late in look.overdue.items()
+                if late > 3.0 and host in before.overdue and late >= before.overdue[host]
+            }
+            calm = self._calm(node, before.at, look.at, hosts=True)
+            for host in list(since):
+                if host not in waiting or not calm:
+                    del since[host]
+            for host in waiting if calm else ():
+                begin = since.setdefault(host, look.at)
+                if look.at - begin > HOST_STILL_SECONDS:
+                    text = f"{host} at node {node} waits for {HOST_STILL_SECONDS:g} s"
+                    found.append(Finding("standing still", text, look.at))
+                    since[host] = float("inf")
+        return found
+
+
+# --- memory ----------------------------------------------------------------------------------
+
+
+def growth(name: str, sizes: Sequence[tuple[float, int]]) -> list[Finding]:
+    """A process whose memory is not flat: (time, bytes) of one life of it. The warm size is the
+    largest of its second fifth.
+    """
+    if len(sizes) < 15:
+        return []
+    fifth = len(sizes) // 5
+    warm = max(size for _, size in sizes[fifth : 2 * fifth])
+    last = min(size for _, size in sizes[-fifth:])
+    if last > warm * (1 + GROWTH) and last > warm + GROWTH_BYTES:
+        text = f"{name} grew from {warm >> 20} to {last >> 20} MB"
+        return [Finding("memory", text, sizes[-1][0])]
+    return []
+
+
+# --- the ledger ------------------------------------------------------------------------------
+
+
+def acknowledged_seeds(calls: Iterable[Call], crawl: str, before: float) -> set[str]:
+    """Seeds of a crawl whose 2xx had arrived by then."""
+    return {
+        url
+        for call in calls
+        if call.crawl == crawl and call.acknowledged and call.answered <= before
+        for url in call.urls
+    }
+
+
+def deleted(calls: Sequence[Call], crawl: str) -> bool:
+    """Whether the crawl is surely gone: a deletion was acknowledged that was sent when every call
+    which might have made it anew had been answered.
+    """
+    made = [call for call in calls if call.crawl == crawl and call.op == "create"]
+    return any(
+        call.op == "delete"
+        and call.crawl == crawl
+        and call.acknowledged
+        and all(one.acknowledged and one.answered < call.sent for one in made)
+        for call in calls
+    )
+
+
+def pauses_of(calls: Iterable[Call], crawl: str, end: float) -> list[tuple[float, float]]:
+    """Times in which the crawl is surely paused: from the answer to a pause until the next call
+    that may change its state is sent. A pause that overlaps such a call counts for nothing.
+    """
+    changing = [
+        call
+        for call in calls
+        if call.crawl == crawl
+        and call.op in ("pause", "resume", "delete", "create", "seed", "requeue")
+    ]
+    found = []
+    for call in changing:
+        if call.op != "pause" or not call.acknowledged:
+            continue
+        others = [one for one in changing if one is not call]
+        if any(
+            one.sent < call.answered and (one.answered or end) > call.sent for one in others
+        ) or any(one.status == 0 and one.sent < call.answered for one in others):
+            continue  # nobody knows which came last
+        next_sent = min((one.sent for one in others if one.sent >= call.answered), default=end)
+        found.append((call.answered, next_sent))
+    return found

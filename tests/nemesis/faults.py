@@ -1,0 +1,210 @@
+"""How each event of a schedule is done to the world, and mended."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+from tests.nemesis.schedule import DELAY_SECONDS, Event
+from tests.nemesis.site import address, graph_of, has_login
+from tests.nemesis.world import NODES, World
+
+CALL_AGAIN_SECONDS = 1.0
+CALL_TRIES = 4
+
+
+@dataclass
+class Done:
+    """What an event came to: from ``began`` to ``over`` (0: not yet) something was broken."""
+
+    event: Event
+    began: float
+    over: float = 0.0
+    skipped: str = ""
+
+
+class Strokes:
+    """Does events, each in a thread of its own, and remembers when."""
+
+    def __init__(self, world: World, say: Callable[[str], None]) -> None:
+        self.world = world
+        self.done: list[Done] = []
+        self._say = say
+        self._threads: list[threading.Thread] = []
+        self._halt = threading.Event()
+
+    def strike(self, event: Event) -> None:
+        """Begin it and return."""
+        done = Done(event, time.monotonic())
+        self.done.append(done)
+        thread = threading.Thread(target=self._run, args=(done,), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def finish(self, seconds: float) -> None:
+        """Let all that is under way be mended now, and wait for it."""
+        self._halt.set()
+        limit = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, limit - time.monotonic()))
+
+    def _run(self, done: Done) -> None:
+        event = done.event
+        try:
+            getattr(self, f"_{event.kind}")(event, done)
+        except (OSError, redis.RedisError, StopIteration) as error:
+            done.skipped = f"{type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001
+            done.skipped = f"{type(error).__name__}: {error}"
+            self._say(f"! {event}: {done.skipped}")
+        done.over = time.monotonic()
+
+    def _hold(self, event: Event) -> None:
+        self._halt.wait(event.seconds)
+
+    def _part(self, name: str) -> Any:
+        return self.world.master(name) if name in NODES else self.world.parts[name]
+
+    # -- faults
+
+    def _kill(self, event: Event, done: Done) -> None:
+        part = self._part(event.arguments["part"])
+        if event.arguments.get("what") == "child" and len(part.family()) > 1:
+            part.kill_child()
+            return
+        part.kill()
+        self._hold(event)
+        part.start()
+
+    def _stop(self, event: Event, done: Done) -> None:
+        part = self._part(event.arguments["part"])
+        part.freeze()
+        self._hold(event)
+        part.thaw()
+
+    def _cut(self, event: Event, done: Done) -> None:
+        link = event.arguments["link"]
+        self.world.links.cut(link, event.arguments["how"])
+        self._hold(event)
+        self.world.links.mend(link)
+
+    def _memory(self, event: Event, done: Done) -> None:
+        self.world.full(event.arguments["node"])
+        self._hold(event)
+        self.world.roomy(event.arguments["node"])
+
+    def _disk(self, event: Event, done: Done) -> None:
+        place = event.arguments["place"]
+        folder = self.world.master(place).folder if place in NODES else self.world.folder / place
+        if folder not in self.world.disks:
+            done.skipped = "no disk can be mounted here"
+            return
+        self.world.fill_disk(folder)
+        self._hold(event)
+        self.world.clear_disk(folder)
+
+    def _clock(self, event: Event, done: Done) -> None:
+        part = self.world.master(event.arguments["node"])
+        if not part.clocked:
+            done.skipped = "libfaketime is not installed"
+            return
+        part.set_clock(event.arguments["offset"])
+
+    def _copy(self, event: Event, done: Done) -> None:
+        node = event.arguments["node"]
+        place = self.world.folder / f"copy-{node}.rdb"
+        if self.world.master(node).copy(place):
+            self.world.copies[node] = place
+        else:
+            done.skipped = "no copy could be made then"
+
+    def _older(self, event: Event, done: Done) -> None:
+        node = event.arguments["node"]
+        place = self.world.copies.get(node)
+        if place is None:
+            done.skipped = "no copy was made before"
+            return
+        part = self.world.master(node)
+        with part.lock:
+            part.kill()
+            self._hold(event)
+            part.restore(place)
+
+    def _promote(self, event: Event, done: Done) -> None:
+        node = event.arguments["node"]
+        old = self.world.promote(node, event.arguments["minority"])
+        self._hold(event)
+        self.world.rejoin(node, old)
+
+    def _lock(self, event: Event, done: Done) -> None:
+        with self.world.sql_locked():
+            self._hold(event)
+
+    # -- operations
+
+    def _call(self, op: str, event: Event, **given: Any) -> None:
+        """Ask one broker, then the other, a few times: an operator is not put off at once."""
+        brokers = list(self.world.api.brokers)
+        crawl = event.arguments["crawl"]
+        for attempt in range(CALL_TRIES):
+            broker = brokers[(int(event.at * 10) + attempt) % len(brokers)]
+            call = self.world.api.call(broker, op, crawl, **given)
+            if call.status not in (0, 429, 500, 503) or self._halt.wait(CALL_AGAIN_SECONDS):
+                return
+
+    def _create(self, event: Event, done: Done) -> None:
+        graph = graph_of(f"/{event.arguments['graph']}/")
+        assert graph is not None
+        port = self.world.target_port
+        logins = {n for n in map(graph.host, range(graph.hosts)) if has_login(n)}
+        origins = {n: f"http://{address(n)}:{port}" for n in sorted(logins)}
+        options: dict[str, Any] = {
+            "scope": "any",
+            "delay": DELAY_SECONDS,
+            "max_pages": event.arguments.get("max_pages", 0),
+            "auth": [
+                {
+                    "kind": "form",
+                    "name": f"site{number}",
+                    "hosts": [origin],
+                    "login_url": f"{origin}/login",
+                }
+                for number, origin in origins.items()
+            ],
+        }
+        urls = graph.seeds(event.arguments["seeds"], port)
+        self._call("create", event, urls=urls, options=options)
+
+    def _seed(self, event: Event, done: Done) -> None:
+        graph = graph_of(f"/{event.arguments['graph']}/")
+        assert graph is not None
+        leaves = event.arguments["leaves"]
+        urls = [
+            graph.url(i % graph.hosts, leaf, self.world.target_port)
+            for i, leaf in enumerate(leaves)
+        ]
+        self._call("seed", event, urls=urls, force=event.arguments.get("force", False))
+
+    def _pause(self, event: Event, done: Done) -> None:
+        self._call("pause", event)
+
+    def _resume(self, event: Event, done: Done) -> None:
+        self._call("resume", event)
+
+    def _delete(self, event: Event, done: Done) -> None:
+        self._call("delete", event)
+
+    def _requeue(self, event: Event, done: Done) -> None:
+        self._call("requeue", event)
+
+
+def quietly(call: Callable[[], object]) -> None:
+    """Redis may be away."""
+    with suppress(redis.RedisError, OSError):
+        call()

@@ -1,0 +1,336 @@
+"""The parts that can be harmed: each a process that is killed, frozen and started by its id.
+
+All methods may be called by several threads: faults overlap. A part that was frozen twice goes on
+when it was thawed twice, or when it was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import redis
+
+from tests.support.faketime import library
+from tests.support.mariadb import MariaDb
+from tests.support.redis_server import binaries, free_port
+
+HERE = Path(__file__).resolve().parents[2]
+"""The project that the nemesis itself is of."""
+START_SECONDS = 40.0
+STOP_SECONDS = 15.0
+
+
+class Part:
+    """A process with its children; ``name`` as schedules and findings call it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lock = threading.RLock()
+        self.starts = 0
+        self.ended_by_itself = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._sink: subprocess.Popen[bytes] | None = None
+        self._frozen = 0
+        self._wanted = False
+
+    # -- what a kind of part knows
+
+    def _command(self) -> Sequence[str]:
+        raise NotImplementedError
+
+    def _environment(self) -> Mapping[str, str]:
+        return {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
+
+    def _folder(self) -> Path:
+        raise NotImplementedError
+
+    def _log(self) -> Path:
+        raise NotImplementedError
+
+    # -- life
+
+    @property
+    def pid(self) -> int | None:
+        """Of its process, None if it does not run."""
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
+
+    def start(self) -> None:
+        """Start it unless it runs. Its log goes through another process, so that a full disk or a
+        limit of this one's concerns what it stores, not what it says.
+        """
+        with self.lock:
+            self._wanted = True
+            if self.pid is not None:
+                return
+            self._reap()
+            self._frozen = 0
+            with self._log().open("ab") as log:
+                self._sink = subprocess.Popen(
+                    ["cat"], stdin=subprocess.PIPE, stdout=log, start_new_session=True
+                )
+            assert self._sink.stdin is not None
+            self._process = subprocess.Popen(
+                list(self._command()),
+                cwd=self._folder(),
+                env=dict(self._environment()),
+                stdin=subprocess.DEVNULL,
+                stdout=self._sink.stdin,
+                stderr=self._sink.stdin,
+                start_new_session=True,
+            )
+            self._sink.stdin.close()
+            self.starts += 1
+
+    def revive(self) -> None:
+        """Start it again if it ended though nobody harmed it, as an init system would."""
+        with self.lock:
+            if self._wanted and self._process is not None and self._process.poll() is not None:
+                self.ended_by_itself += 1
+                self.start()
+
+    def family(self) -> list[psutil.Process]:
+        """Its process and all descendants."""
+        pid = self.pid
+        if pid is None:
+            return []
+        with suppress(psutil.NoSuchProcess):
+            top = psutil.Process(pid)
+            return [top, *top.children(recursive=True)]
+        return []
+
+    def kill(self) -> None:
+        """SIGKILL to all of it, as a power cut."""
+        with self.lock:
+            self._wanted = False
+            family = self.family()
+            for one in family:
+                with suppress(psutil.NoSuchProcess):
+                    one.kill()
+            psutil.wait_procs(family[1:], timeout=5)
+            self._reap()
+            self._frozen = 0
+
+    def kill_child(self) -> None:
+        """SIGKILL to one child, which its parent starts again."""
+        with self.lock:
+            for child in self.family()[1:2]:
+                with suppress(psutil.NoSuchProcess):
+                    child.kill()
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL to what is left."""
+        with self.lock:
+            self._wanted = False
+            while self._frozen:
+                self.thaw()
+            if (pid := self.pid) is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+                assert self._process is not None
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(STOP_SECONDS)
+            self.kill()
+
+    def freeze(self) -> None:
+        """SIGSTOP to all of it."""
+        self._signal_all(signal.SIGSTOP, +1)
+
+    def thaw(self) -> None:
+        """Take one freeze back."""
+        self._signal_all(signal.SIGCONT, -1)
+
+    def _signal_all(self, number: signal.Signals, change: int) -> None:
+        with self.lock:
+            if change < 0 and not self._frozen:
+                return  # it was killed meanwhile
+            self._frozen += change
+            if change < 0 and self._frozen:
+                return
+            for one in self.family():
+                with suppress(psutil.NoSuchProcess):
+                    one.send_signal(number)
+
+    def resident_bytes(self) -> int:
+        """Memory of its largest process."""
+        sizes = [0]
+        for one in self.family():
+            with suppress(psutil.NoSuchProcess):
+                sizes.append(one.memory_info().rss)
+        return max(sizes)
+
+    def _reap(self) -> None:
+        for process in (self._process, self._sink):
+            if process is not None:
+                process.wait(STOP_SECONDS)
+
+
+class Product(Part):
+    """``python -m broker`` or ``python -m worker`` of the project in ``root``."""
+
+    def __init__(
+        self, name: str, module: str, root: Path, folder: Path, settings: Mapping[str, str]
+    ) -> None:
+        super().__init__(name)
+        self.module, self.root, self.folder = module, root, folder
+        self.settings = dict(settings)
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def _command(self) -> Sequence[str]:
+        return [sys.executable, "-m", self.module]
+
+    def _environment(self) -> Mapping[str, str]:
+        given = {f"GREENCRAWL_{name.upper()}": value for name, value in self.settings.items()}
+        return {**super()._environment(), **given}
+
+    def _folder(self) -> Path:
+        return self.root
+
+    def _log(self) -> Path:
+        return self.folder / "log"
+
+
+class RedisPart(Part):
+    """A redis-server, with a clock that can be set where ``clocked``.
+
+    libfaketime works with the bundled server alone: under jemalloc, as Debian's has it, it hangs.
+    """
+
+    def __init__(self, name: str, folder: Path, binary: str, *, clocked: bool) -> None:
+        super().__init__(name)
+        self.folder, self.binary, self.clocked = folder, binary, clocked
+        self.port = free_port()
+        self.master_port = 0
+        """Of the proxy to its master; 0: it is one itself."""
+        self.appends = True
+        self._offset = folder.with_name(folder.name + ".clock")
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def client(self) -> redis.Redis:
+        return redis.Redis(port=self.port, socket_timeout=2, decode_responses=True)
+
+    def _command(self) -> Sequence[str]:
+        given = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        given += ["--appendonly", "yes" if self.appends else "no", "--appendfsync", "everysec"]
+        given += ["--save", "", "--repl-diskless-sync-delay", "0", "--repl-timeout", "10"]
+        if self.master_port:
+            given += ["--replicaof", "127.0.0.1", str(self.master_port)]
+        return [self.binary, *given]
+
+    def _environment(self) -> Mapping[str, str]:
+        if not self.clocked:
+            return super()._environment()
+        if not self._offset.exists():
+            self.set_clock(0)
+        return {
+            **super()._environment(),
+            "LD_PRELOAD": str(library()),
+            "FAKETIME_TIMESTAMP_FILE": str(self._offset),
+            "FAKETIME_CACHE_DURATION": "1",
+            "DONT_FAKE_MONOTONIC": "1",
+        }
+
+    def _folder(self) -> Path:
+        return self.folder
+
+    def _log(self) -> Path:
+        return self.folder.with_name(self.folder.name + ".log")
+
+    def set_clock(self, offset_seconds: int) -> None:
+        """Let its wall clock be off by so much, within a second."""
+        draft = self._offset.with_suffix(".draft")
+        draft.write_text(f"{offset_seconds:+d}\n")
+        draft.replace(self._offset)
+
+    def until_up(self, seconds: float = START_SECONDS) -> None:
+        """Wait until it answers. Raises redis.RedisError."""
+        limit = time.monotonic() + seconds
+        while True:
+            try:
+                self.client.ping()
+            except redis.RedisError:
+                if time.monotonic() > limit:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
+
+    def copy(self, place: Path) -> bool:
+        """A copy of what it holds as an RDB at ``place``; False if it does not make one now."""
+        client = self.client
+        try:
+            before = client.lastsave()
+            client.bgsave()
+            for _ in range(100):
+                time.sleep(0.1)
+                if client.lastsave() != before or not client.info()["rdb_bgsave_in_progress"]:
+                    shutil.copyfile(self.folder / "dump.rdb", place)
+                    return True
+        except (redis.RedisError, OSError):
+            return False
+        return False
+
+    def wipe(self) -> None:
+        """Remove what it stored; it must not run."""
+        for path in self.folder.iterdir():
+            if path.name != "ballast":
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def restore(self, place: Path) -> None:
+        """Start it, which must not run, with the copy at ``place`` and nothing else."""
+        with self.lock:
+            self.wipe()
+            shutil.copyfile(place, self.folder / "dump.rdb")
+            self.appends = False
+            try:
+                self.start()
+            finally:
+                self.appends = True
+            with suppress(redis.RedisError):
+                self.until_up()
+                self.client.config_set("appendonly", "yes")
+
+
+class MariaPart(Part):
+    """The MariaDB server that holds the store."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        super().__init__(name)
+        self.server = MariaDb(folder)
+
+    @property
+    def pid(self) -> int | None:
+        return self.server.pid
+
+    def start(self) -> None:
+        with self.lock:
+            self._wanted = True
+            self._frozen = 0
+            self.server.start()
+            self.starts += 1
+
+    def revive(self) -> None:
+        with self.lock:
+            if self._wanted and self.pid is None:
+                self.ended_by_itself += 1
+                self.start()
+
+    def _reap(self) -> None:
+        self.server.kill()
+
+
+def redis_binaries() -> tuple[str, str]:
+    """For node A the bundled server, whose clock can be set; for node B the system's if there."""
+    found = binaries()
+    return found[0], found[-1]

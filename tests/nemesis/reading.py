@@ -1,0 +1,198 @@
+"""What SQL and Redis hold, read by plain queries and commands: nothing of the product is used.
+
+The layouts are those of ``schema/sql`` and ``broker/frontier/keys.py``.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import pymysql
+import redis
+import zstandard
+
+READ_SECONDS = 20
+
+
+@dataclass
+class CrawlRow:
+    id: int
+    name: str
+    state: str
+    reason: str
+    deleted: bool
+
+
+@dataclass
+class Snapshot:
+    """One crawl at one moment. ``pages``: status by URL; ``finals``: (state, kind) by URL."""
+
+    crawl: CrawlRow
+    pages: dict[str, int] = field(default_factory=dict)
+    links: set[str] = field(default_factory=set)
+    finals: dict[str, tuple[str, str]] = field(default_factory=dict)
+    overflow: int = 0
+    pending: int = 0
+
+
+class Sql:
+    """Reads a store; every method in a transaction of its own. Raises OSError if it cannot."""
+
+    def __init__(self, url: str) -> None:
+        self._parts = urlsplit(url)
+        self._mysql = self._parts.scheme == "mysql"
+
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        try:
+            if self._mysql:
+                with closing(self._connect()) as connection, connection.cursor() as db:
+                    db.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                    db.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+                    yield db
+            else:
+                path = f"file:/{self._parts.path.strip(chr(47))}?mode=ro"
+                with closing(
+                    sqlite3.connect(path, uri=True, timeout=READ_SECONDS, isolation_level=None)
+                ) as connection:
+                    connection.execute("BEGIN")
+                    yield connection.cursor()
+        except (sqlite3.Error, pymysql.Error) as error:
+            raise OSError(f"SQL: {error}") from error
+
+    def _connect(self) -> Any:
+        parts = self._parts
+        return pymysql.connect(
+            host=parts.hostname,
+            port=parts.port or 3306,
+            user=parts.username,
+            password=parts.password or "",
+            database=parts.path.strip("/"),
+            connect_timeout=5,
+            read_timeout=READ_SECONDS,
+        )
+
+    def crawls(self) -> list[CrawlRow]:
+        """All rows, deleted ones too."""
+        with self._open() as db:
+            db.execute("SELECT id, name, state, reason, deleted FROM crawls")
+            return [_crawl(row) for row in db.fetchall()]
+
+    def snapshot(self, crawl: int) -> Snapshot | None:
+        """All of a crawl at one moment; None if there is no such row."""
+        with self._open() as db:
+            mark = int(crawl)
+            db.execute(f"SELECT id, name, state, reason, deleted FROM crawls WHERE id = {mark}")
+            row = db.fetchone()
+            if row is None:
+                return None
+            found = Snapshot(_crawl(row))
+            if self._mysql:
+                db.execute(
+                    "SELECT c.url, p.status, c.links FROM pages p JOIN contents c ON "
+                    "c.crawl = p.crawl AND c.place = p.place AND c.fingerprint = p.fingerprint "
+                    f"WHERE p.crawl = {mark}"
+                )
+            else:
+                db.execute(f"SELECT url, status, links FROM pages WHERE crawl = {mark}")
+            for url, status, links in db.fetchall():
+                found.pages[_text(url)] = int(status)
+                found.links.update(_links(links))
+            db.execute(f"SELECT url, state, kind FROM finals WHERE crawl = {mark}")
+            for url, state, kind in db.fetchall():
+                found.finals[_text(url)] = (_text(state), _text(kind))
+            db.execute(f"SELECT count(*) FROM overflow WHERE crawl = {mark}")
+            found.overflow = int(db.fetchone()[0])
+            db.execute(f"SELECT count(*) FROM seed_batches WHERE crawl = {mark} AND pending = 1")
+            found.pending = int(db.fetchone()[0])
+            return found
+
+    def stored(self, crawl: int) -> int:
+        """Pages with a status of 200 … 299."""
+        with self._open() as db:
+            db.execute(
+                f"SELECT count(*) FROM pages WHERE crawl = {int(crawl)} "
+                "AND status BETWEEN 200 AND 299"
+            )
+            return int(db.fetchone()[0])
+
+    def blocked(self) -> dict[str, int]:
+        """Hosts and the epoch milliseconds until which they are blocked."""
+        with self._open() as db:
+            db.execute("SELECT host, until_ms FROM blocks")
+            return {_text(host): int(until) for host, until in db.fetchall()}
+
+    def retried(self) -> dict[str, int]:
+        """URLs with tries that failed in some crawl, and how many."""
+        with self._open() as db:
+            db.execute("SELECT url, count(*) FROM attempts WHERE errors > 0 GROUP BY url")
+            return {_text(url): int(count) for url, count in db.fetchall()}
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _crawl(row: Any) -> CrawlRow:
+    return CrawlRow(int(row[0]), _text(row[1]), _text(row[2]), _text(row[3]), bool(row[4]))
+
+
+def _links(blob: bytes) -> list[str]:
+    if not blob:
+        return []
+    plain = zstandard.ZstdDecompressor().decompress(blob, max_output_size=1 << 26)
+    return [link[0] for link in msgspec.msgpack.decode(plain)]
+
+
+@dataclass
+class Sample:
+    """A node of Redis at ``at`` (``time.monotonic()``).
+
+    ``sessions``: crawl's id by token; ``overdue``: seconds by which a host of an active crawl could
+    have been opened, by the node's own clock; ``hosts`` are those whose record it has.
+    """
+
+    node: str
+    at: float
+    sessions: dict[str, int] = field(default_factory=dict)
+    overdue: dict[str, float] = field(default_factory=dict)
+    used_bytes: int = 0
+    run: str = ""
+
+
+def sample(node: str, at: float, client: redis.Redis, active: set[int]) -> Sample:
+    """Raises redis.RedisError."""
+    found = Sample(node, at)
+    pipe = client.pipeline(transaction=False)
+    pipe.time()
+    pipe.hget("gc:owner", "offset")
+    pipe.info("memory")
+    (seconds, micros), offset, memory = pipe.execute()
+    now_ms = int(seconds) * 1000 + int(micros) // 1000 + int(float(offset or 0))
+    found.used_bytes = int(memory["used_memory"])
+    tokens, due = [], []
+    for key in client.scan_iter("gc:{*}:s:*", count=2000):
+        tokens.append(key)
+    for key in client.scan_iter("gc:{*}:due:*", count=2000):
+        if int(key.rpartition(":")[2]) in active:
+            due.append(key)
+    pipe = client.pipeline(transaction=False)
+    for key in tokens:
+        pipe.hget(key, "crawl")
+    for key in due:
+        pipe.zrange(key, 0, 200, withscores=True)
+    answers = pipe.execute()
+    for key, crawl in zip(tokens, answers, strict=False):
+        if crawl is not None:
+            found.sessions[key.rpartition(":s:")[2]] = int(crawl)
+    for hosts in answers[len(tokens) :]:
+        for host, score in hosts:
+            late = (now_ms - float(score)) / 1000
+            found.overdue[host] = max(found.overdue.get(host, -1e9), late)
+    return found

@@ -1,0 +1,316 @@
+"""One run: the world, a schedule done to it, its healing, and the verdict."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tests.nemesis import checker
+from tests.nemesis.api import Call
+from tests.nemesis.checker import Finding, Hit, Span, Stillness
+from tests.nemesis.faults import Done, Strokes
+from tests.nemesis.reading import CrawlRow, Snapshot
+from tests.nemesis.schedule import DELAY_SECONDS, OPERATIONS, Schedule
+from tests.nemesis.watch import Watch, read_log
+from tests.nemesis.world import (
+    BROKERS,
+    NODES,
+    REQUEST_SECONDS,
+    WORKERS,
+    World,
+)
+
+QUIET_SECONDS = 130.0
+"""After healing, with no request for so long, a crawl that is not done is not going to be."""
+END_SECONDS = 600.0
+"""After healing, at the latest then."""
+NEAR_SECONDS = 15.0
+"""What was broken so shortly before a finding is named with it."""
+LIFT_SECONDS = 10.0
+"""Between two rounds in which paused crawls are resumed and blocks lifted."""
+NODE_RECOVERS_SECONDS = REQUEST_SECONDS + 12 + 20
+"""And the life of a lease: so long a node that was taken over, or met again, may rest."""
+RECOVERS_SECONDS = 15.0
+EXPLAINED_DEATHS = ("timeout", "reset", "robots_unreachable", "process_death", "stalled", "login")
+"""What freezing and killing workers may do to URLs of targets that are well."""
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Report:
+    """What one run came to."""
+
+    seed: int
+    findings: list[Finding] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    operations: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    figures: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def line(self) -> str:
+        """For a person, in one line."""
+        done = ", ".join(f"{kind} {count}" for kind, count in sorted(self.faults.items()))
+        left = sum(self.skipped.values())
+        kinds = Counter(finding.kind for finding in self.findings)
+        said = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "clean"
+        figures = " ".join(f"{name}={value:g}" for name, value in self.figures.items())
+        return f"seed {self.seed}: {said}; faults: {done or 'none'} ({left} skipped); {figures}"
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(self.__dict__, default=asdict, indent=1) + "\n")
+
+
+def run(schedule: Schedule, folder: Path, root: Path, say: Say) -> Report:
+    """Raises CannotRun, and KeyboardInterrupt after everything was stopped."""
+    with World(folder, root, schedule.store, schedule.lease_seconds) as world:
+        world.start()
+        return _Run(schedule, world, say).go()
+
+
+class _Run:
+    def __init__(self, schedule: Schedule, world: World, say: Say) -> None:
+        self.schedule, self.world, self.say = schedule, world, say
+        self.began = time.monotonic()
+        self.watch = Watch(world, self.tell)
+        self.strokes = Strokes(world, self.tell)
+        self.report = Report(schedule.seed, notes=list(world.notes))
+        for event in schedule.events:
+            if limit := event.arguments.get("max_pages", 0):
+                self.watch.limits[event.arguments["crawl"]] = limit
+
+    def tell(self, text: str) -> None:
+        self.say(f"{time.monotonic() - self.began:6.1f}  {text}")
+
+    def go(self) -> Report:
+        self.watch.start()
+        try:
+            self._strike()
+            healed = self._heal()
+            ended = self._until_done(healed)
+        finally:
+            self.watch.stop()
+        self._judge(healed, ended)
+        return self.report
+
+    def _strike(self) -> None:
+        for event in self.schedule.events:
+            time.sleep(max(0.0, self.began + event.at - time.monotonic()))
+            self.tell(str(event).split("s  ", 1)[1])
+            self.strokes.strike(event)
+        time.sleep(max(0.0, self.began + self.schedule.seconds - time.monotonic()))
+
+    def _heal(self) -> float:
+        self.tell("healing")
+        self.strokes.finish(60)
+        self.world.heal()
+        for node in NODES:
+            with suppress(OSError):
+                self.world.master(node).until_up()
+        return time.monotonic()
+
+    # -- the end
+
+    def _open(self) -> list[CrawlRow]:
+        """Crawls that are to end and have not."""
+        rows = self.world.sql().crawls()
+        return [row for row in rows if not row.deleted and row.state != "done"]
+
+    def _until_done(self, healed: float) -> bool:
+        """Resume and unblock what is held, as an operator does, and wait for all ends."""
+        log = self.world.target_log
+        moved, size, told, lifted = healed, 0, 0.0, 0.0
+        while True:
+            now = time.monotonic()
+            if log.stat().st_size != size:
+                moved, size = now, log.stat().st_size
+            with suppress(OSError):
+                left = self._open()
+                if not left:
+                    self.report.figures["seconds_to_end"] = round(now - healed, 1)
+                    return True
+                if now - lifted > LIFT_SECONDS:
+                    lifted = now
+                    self._let_go(left)
+                if now - told > 15:
+                    told = now
+                    states = ", ".join(f"{row.name} {row.state}" for row in left[:8])
+                    self.tell(f"{len(left)} crawls to end: {states}")
+            if now - moved > QUIET_SECONDS or now - healed > END_SECONDS:
+                return False
+            time.sleep(1.0)
+
+    def _let_go(self, left: Sequence[CrawlRow]) -> None:
+        api = self.world.api
+        broker = BROKERS[int(time.monotonic()) % len(BROKERS)]
+        for row in left:
+            if row.state == "paused":
+                api.call(broker, "resume", row.name)
+        now_ms = time.time() * 1000
+        for host, until_ms in self.world.sql().blocked().items():
+            if until_ms > now_ms:
+                api.ask(broker, "PATCH", f"/v1/hosts/{host}", {"block": 0}, 5)
+
+    # -- the verdict
+
+    def _judge(self, healed: float, ended: bool) -> None:
+        hits = read_log(self.world.target_log)
+        calls = self.world.api.calls()
+        spans = self._spans()
+        for finding in checker.impolite(hits, DELAY_SECONDS):
+            self.watch.find(finding)
+        rows = {row.id: row for row in self.world.sql().crawls() if not row.deleted}
+        snapshots = [found for i in rows if (found := self.world.sql().snapshot(i)) is not None]
+        if not ended:
+            self._missing_end(snapshots)
+        self._judge_crawls(snapshots, calls, ended)
+        allowed = self._allowed(calls)
+        recovers = NODE_RECOVERS_SECONDS + self.schedule.lease_seconds
+        for finding in checker.refetched(hits, spans, allowed, recovers):
+            self.watch.find(finding)
+        looks = self.watch.samples
+        for finding in Stillness(spans).judge(looks, hits, healed):
+            self.watch.find(finding)
+        self._judge_promises(rows, calls)
+        for (name, _), sizes in self.watch.sizes.items():
+            for finding in checker.growth(name, sizes):
+                self.watch.find(finding)
+        self._account(hits, snapshots)
+
+    def _missing_end(self, snapshots: Sequence[Snapshot]) -> None:
+        for found in snapshots:
+            if found.crawl.state != "done":
+                stats = self.world.api.ask("b1", "GET", f"/v1/stats?crawl={found.crawl.name}")[1]
+                row = found.crawl
+                text = f"crawl {row.name} is {row.state} long after healing: {stats}"
+                self.watch.find(Finding("missing end", text, time.monotonic()))
+
+    def _judge_crawls(
+        self, snapshots: Sequence[Snapshot], calls: Sequence[Call], ended: bool
+    ) -> None:
+        dropped = {call.crawl for call in calls if call.op == "delete"}
+        created = {call.crawl for call in calls if call.op == "create" and call.acknowledged}
+        present = {found.crawl.name for found in snapshots}
+        for name in sorted(created - present - dropped):
+            self.watch.find(Finding("promise", f"crawl {name} was acknowledged and is not there"))
+        for name in sorted(present):
+            if checker.deleted(calls, name):
+                self.watch.find(Finding("promise", f"crawl {name} was deleted and is there"))
+        for found in snapshots:
+            name = found.crawl.name
+            limit = self.watch.limits.get(name, 0)
+            stored = sum(200 <= status < 300 for status in found.pages.values())
+            for finding in checker.beyond_limit(name, stored, limit):
+                self.watch.find(finding)
+            if limit or name in dropped:
+                continue
+            seeds = checker.acknowledged_seeds(calls, name, float("inf"))
+            missing = checker.unsettled(found, seeds)
+            if missing and (ended or found.crawl.state == "done"):
+                some = ", ".join(sorted(missing)[:4])
+                text = f"crawl {name} ({found.crawl.state}): {len(missing)} URLs: {some}"
+                self.watch.find(Finding("lost", text, time.monotonic()))
+            for finding in checker.odd_deaths(found, EXPLAINED_DEATHS):
+                self.watch.find(finding)
+
+    def _judge_promises(self, rows: dict[int, CrawlRow], calls: Sequence[Call]) -> None:
+        pauses = {
+            i: checker.pauses_of(calls, row.name, time.monotonic()) for i, row in rows.items()
+        }
+        for finding in checker.leased_while_paused(self.watch.samples, pauses):
+            self.watch.find(finding)
+
+    def _allowed(self, calls: Sequence[Call]) -> dict[str, int]:
+        """Further requests by host and path: seeds that were forced, tries that failed."""
+        found: Counter[str] = Counter()
+        for call in calls:
+            if call.op == "seed":
+                for url in call.asked:
+                    found[_place(url)] += 1
+        for url, count in self.world.sql().retried().items():
+            found[_place(url)] += count
+        return dict(found)
+
+    def _account(self, hits: Sequence[Hit], snapshots: Sequence[Snapshot]) -> None:
+        report = self.report
+        report.findings = [self._placed(finding) for finding in self.watch.findings]
+        for done in self.strokes.done:
+            kind = done.event.kind
+            if kind in OPERATIONS:
+                report.operations[kind] += 1
+            elif done.skipped:
+                report.skipped[kind] += 1
+                report.notes.append(f"{done.event}: skipped, {done.skipped}")
+            else:
+                report.faults[kind] += 1
+        acknowledged = sum(call.acknowledged for call in self.world.api.calls())
+        report.figures |= {
+            "requests": len(hits),
+            "crawls": len(snapshots),
+            "pages": sum(len(found.pages) for found in snapshots),
+            "dead": sum(state == "dead" for one in snapshots for state, _ in one.finals.values()),
+            "calls_acknowledged": acknowledged,
+            "calls": len(self.world.api.calls()),
+            "ended_by_themselves": sum(p.ended_by_itself for p in self.world.parts.values()),
+        }
+
+    def _placed(self, finding: Finding) -> Finding:
+        """With the time since the start, and what was broken then or shortly before."""
+        at = round(finding.at - self.began, 1) if finding.at else 0.0
+        near = [
+            str(done.event).strip()
+            for done in self.strokes.done
+            if done.event.is_fault
+            and not done.skipped
+            and done.began < finding.at
+            and (done.over or finding.at) > finding.at - NEAR_SECONDS
+        ]
+        return Finding(finding.kind, finding.text, at, tuple(near) if finding.at else ())
+
+    def _spans(self) -> list[Span]:
+        """When what was broken, with the time that recovery may take."""
+        spans: list[Span] = []
+        for done in self.strokes.done:
+            if done.event.is_fault and not done.skipped:
+                spans += spans_of(done, self.schedule.lease_seconds)
+        return spans
+
+
+def _place(url: str) -> str:
+    host, _, path = url.removeprefix("http://").partition("/")
+    return f"{host.partition(':')[0]}/{path}"
+
+
+def spans_of(done: Done, lease_seconds: float) -> list[Span]:
+    """What a fault concerns, and for how long. A full memory concerns nobody: leasing goes on."""
+    event, arguments = done.event, done.event.arguments
+    end = done.over or float("inf")
+    place = str(
+        arguments.get("part") or arguments.get("link") or arguments.get("node")
+        or arguments.get("place") or "sql"
+    )  # fmt: skip
+    what = str(event)
+    node_recovers = NODE_RECOVERS_SECONDS + lease_seconds
+
+    def span(nodes: tuple[str, ...], recovers: float, *, hosts_only: bool = False) -> Span:
+        return Span(done.began, end + recovers, nodes, hosts_only, what)
+
+    if event.kind in ("memory", "copy"):
+        return [span((), 0.0)]
+    client, _, server = place.partition("-")
+    node = server[:1] if server[:1] in NODES else client[:1]
+    if event.kind == "promote":
+        # The worker that is left with the minority has nobody else.
+        return [span((arguments["node"],), node_recovers), span(NODES, 20, hosts_only=True)]
+    if node in NODES:
+        single = [span(NODES, RECOVERS_SECONDS, hosts_only=True)]
+        return [span((node,), node_recovers), *single]
+    if client in WORKERS:
+        return [span(NODES, RECOVERS_SECONDS + lease_seconds, hosts_only=True)]
+    return [span(NODES, RECOVERS_SECONDS + node_recovers * (client == "sql"))]

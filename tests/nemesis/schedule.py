@@ -1,0 +1,320 @@
+"""What is done when: a list of events, drawn from a seed, kept as JSON.
+
+Faults last ``seconds`` and are mended then; operations are calls of the API and last no time. A
+seed draws a *mix* first: which kinds of fault come often.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.nemesis.site import SHARED_HOSTS, Graph
+from tests.nemesis.world import BROKERS, NODES, WORKERS, Store
+
+DELAY_SECONDS = 0.3
+"""Of every crawl, so that the delay in force is known."""
+LEASE_SECONDS, LONG_LEASE_SECONDS = 4.0, 30.0
+"""Short, so that a run holds many; long where time itself is harmed, since what a node takes for an
+outage then is longer too.
+"""
+OPERATIONS = ("create", "pause", "resume", "delete", "seed", "requeue")
+FAULTS = ("kill", "stop", "cut", "memory", "disk", "clock", "copy", "older", "promote", "lock")
+
+
+@dataclass
+class Event:
+    """``at`` seconds after the start ``kind`` happens, for ``seconds``, with ``arguments``."""
+
+    at: float
+    kind: str
+    seconds: float = 0.0
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_fault(self) -> bool:
+        return self.kind in FAULTS
+
+    def __str__(self) -> str:
+        said = " ".join(
+            f"{name}={value}"
+            for name, value in self.arguments.items()
+            if name not in ("urls", "leaves")
+        )
+        span = f" for {self.seconds:.1f} s" if self.seconds else ""
+        return f"{self.at:6.1f} s  {self.kind} {said}{span}"
+
+
+@dataclass
+class Schedule:
+    """A run. ``seconds``: how long events come; then all is mended and the end is waited for."""
+
+    seed: int
+    store: Store
+    seconds: float
+    mix: list[str]
+    events: list[Event]
+    lease_seconds: float = 4.0
+    """Life of a lease; half of it is also the longest silence that is no outage to a node."""
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    @staticmethod
+    def load(path: Path) -> Schedule:
+        given = json.loads(path.read_text())
+        return Schedule(**{**given, "events": [Event(**one) for one in given["events"]]})
+
+
+MIXES = ("clocks", "split", "memory", "nodes", "ends", "workers", "brokers", "sql", "all")
+
+
+def make(seed: int, store: Store, minutes: float) -> Schedule:
+    """The schedule of a seed; the same for the same arguments."""
+    dice = random.Random(f"{seed} {store}")
+    seconds = minutes * 60
+    mix = dice.sample(MIXES, dice.choice((1, 2, 2, 3)))
+    events = _crawls(dice, seconds, "ends" in mix)
+    faults = _Faults(dice, seconds, store)
+    at = dice.uniform(4, 8)
+    while at < seconds - 3:
+        stroke = faults.draw(at, dice.choice(mix))
+        events += stroke
+        # Several at once at times; times of calm, and of one long fault alone, in which progress
+        # can be judged.
+        at += dice.choice((0.3, 1.0, 3.0, 5.0, 8.0, 12.0, 20.0))
+        if dice.random() < 0.4:
+            at = max(at, *(event.at + event.seconds for event in stroke))
+    events.sort(key=lambda event: event.at)
+    lease_seconds = LONG_LEASE_SECONDS if mix == ["clocks"] else LEASE_SECONDS
+    return Schedule(seed, store, seconds, mix, events, lease_seconds)
+
+
+# --- faults ----------------------------------------------------------------------------------
+
+
+class _Faults:
+    def __init__(self, dice: random.Random, seconds: float, store: Store) -> None:
+        self._dice, self._seconds, self._store = dice, seconds, store
+        self._room_at = 0.0
+        self._floods = 0
+
+    def draw(self, at: float, mix: str) -> list[Event]:
+        """One stroke of the nemesis, which may be several events."""
+        kinds: dict[str, list[Callable[[float], list[Event]]]] = {
+            "clocks": [self._late_broker, self._late_broker, self._late_broker, self._clock],
+            "split": [self._promote, self._promote, self._copy, self._stop_part],
+            "memory": [self._memory],
+            "nodes": [self._node_away, self._node_away, self._older, self._copy],
+            "ends": [self._stop_worker, self._stop_worker, self._kill_part, self._cut],
+            "workers": [self._stop_worker, self._kill_worker],
+            "brokers": [self._stop_broker, self._kill_broker, self._cut],
+            "sql": [self._sql, self._disk],
+            "all": [
+                self._kill_part, self._stop_part, self._cut, self._memory, self._disk,
+                self._clock, self._copy, self._older, self._promote, self._sql,
+            ],
+        }  # fmt: skip
+        return self._dice.choice(kinds[mix])(at)
+
+    def _event(self, at: float, kind: str, seconds: float, **arguments: Any) -> Event:
+        return Event(round(at, 2), kind, round(seconds, 2), arguments)
+
+    def _short(self, most: float) -> float:
+        """Seconds; each order of magnitude from 0.1 is as likely as the next."""
+        return float(0.1 * (most / 0.1) ** self._dice.random())
+
+    def _parts(self) -> list[str]:
+        parts = [*BROKERS, *WORKERS, "A1", "A2", "B1", "B2"]
+        return [*parts, "sql"] if self._store == "mysql" else parts
+
+    def _how(self) -> str:
+        return self._dice.choice(("reset", "drop", "hold", "late"))
+
+    def _kill(self, at: float, parts: list[str]) -> list[Event]:
+        what = self._dice.choice(("all", "child"))
+        return [self._event(at, "kill", self._short(10), part=self._dice.choice(parts), what=what)]
+
+    def _stop(self, at: float, parts: list[str]) -> list[Event]:
+        return [self._event(at, "stop", self._short(40), part=self._dice.choice(parts))]
+
+    def _kill_part(self, at: float) -> list[Event]:
+        return self._kill(at, self._parts())
+
+    def _stop_part(self, at: float) -> list[Event]:
+        return self._stop(at, self._parts())
+
+    def _kill_worker(self, at: float) -> list[Event]:
+        return self._kill(at, list(WORKERS))
+
+    def _stop_worker(self, at: float) -> list[Event]:
+        return self._stop(at, list(WORKERS))
+
+    def _kill_broker(self, at: float) -> list[Event]:
+        return self._kill(at, list(BROKERS))
+
+    def _stop_broker(self, at: float) -> list[Event]:
+        return self._stop(at, list(BROKERS))
+
+    def _cut(self, at: float) -> list[Event]:
+        links = [f"{client}-{node}" for client in (*BROKERS, *WORKERS) for node in NODES]
+        links += [f"{worker}-{broker}" for worker in WORKERS for broker in BROKERS]
+        links += [f"replica-{node}" for node in NODES]
+        if self._store == "mysql":
+            links += [f"{client}-sql" for client in (*BROKERS, *WORKERS)]
+        chosen = self._dice.sample(links, self._dice.choice((1, 1, 2, 3)))
+        seconds = self._short(30)
+        return [self._event(at, "cut", seconds, link=one, how=self._how()) for one in chosen]
+
+    def _late_broker(self, at: float) -> list[Event]:
+        """A broker hears a node late: it is held up in the line, or the broker stands."""
+        broker, seconds = self._dice.choice(BROKERS), self._dice.uniform(2.2, 6.0)
+        if self._dice.random() < 0.4:
+            return [self._event(at, "stop", seconds, part=broker)]
+        link = f"{broker}-{self._dice.choice(NODES)}"
+        how = self._dice.choice(("hold", "late", "late"))
+        return [self._event(at, "cut", seconds, link=link, how=how)]
+
+    def _memory(self, at: float) -> list[Event]:
+        """Just when many hosts are new; and with some room in between, else seeds are refused."""
+        if at < self._room_at:
+            return self._dice.choice((self._stop_part, self._kill_part, self._cut))(at)
+        nodes = self._dice.choice((["A"], ["B"], ["A", "B"], ["A", "B"]))
+        seconds = self._dice.uniform(10, 30)
+        self._room_at = at + seconds + 8
+        self._floods += 1
+        graph = Graph(500 + self._floods, 2000 + 120 * self._floods, 100, 1)
+        full_at = at + self._dice.uniform(0.3, 1.2)
+        return [
+            _create(graph, f"flood{self._floods}", at, graph.hosts),
+            *(self._event(full_at, "memory", seconds, node=node) for node in nodes),
+        ]
+
+    def _disk(self, at: float) -> list[Event]:
+        places = ["A", "B"] if self._store == "mysql" else ["A", "B", "store", "store"]
+        return [self._event(at, "disk", self._short(20), place=self._dice.choice(places))]
+
+    def _clock(self, at: float) -> list[Event]:
+        offset = self._dice.choice((-3600, -30, -5, -2, 2, 5, 30, 3600))
+        return [self._event(at, "clock", 0, node="A", offset=offset)]
+
+    def _copy(self, at: float) -> list[Event]:
+        """A copy now, a restart from it later."""
+        node = self._dice.choice(NODES)
+        later = at + self._dice.uniform(3, 30)
+        return [
+            self._event(at, "copy", 0, node=node),
+            self._event(min(later, self._seconds - 1), "older", self._short(5), node=node),
+        ]
+
+    def _older(self, at: float) -> list[Event]:
+        return [self._event(at, "older", self._short(5), node=self._dice.choice(NODES))]
+
+    def _promote(self, at: float) -> list[Event]:
+        """With the old master still up for a minority, which often is cut off from SQL."""
+        node = self._dice.choice(NODES)
+        broker, worker = self._dice.choice(BROKERS), self._dice.choice(WORKERS)
+        minority = self._dice.choice(([], [broker], [broker, worker], [broker, worker]))
+        seconds = self._dice.uniform(8, 30) if minority else 1.0
+        events = []
+        if self._dice.random() < 0.5:
+            lag = self._short(8)
+            events.append(
+                self._event(max(1, at - lag), "cut", lag, link=f"replica-{node}", how="drop")
+            )
+        events.append(self._event(at, "promote", seconds, node=node, minority=minority))
+        if minority and self._store == "mysql" and self._dice.random() < 0.8:
+            for client in self._dice.choice(([broker], minority)):
+                link = f"{client}-sql"
+                events.append(self._event(at, "cut", seconds, link=link, how=self._how()))
+        if len(minority) == 2:  # the worker of the minority sees that broker only
+            other = next(name for name in BROKERS if name != broker)
+            events.append(
+                self._event(at, "cut", seconds, link=f"{worker}-{other}", how=self._how())
+            )
+        return events
+
+    def _node_away(self, at: float) -> list[Event]:
+        """A node's server dies or stands still for long, or nobody reaches it."""
+        node, seconds = self._dice.choice(NODES), self._dice.uniform(15, 40)
+        how = self._dice.choice(("stop", "stop", "kill", "cut"))
+        if how == "cut":
+            silence = self._how()
+            return [
+                self._event(at, "cut", seconds, link=f"{client}-{node}", how=silence)
+                for client in (*BROKERS, *WORKERS)
+            ]
+        return [self._event(at, how, seconds, part=node, what="all")]
+
+    def _sql(self, at: float) -> list[Event]:
+        if self._store == "sqlite":
+            return [self._event(at, "lock", self._short(15))]
+        kind = self._dice.choice(("kill", "stop", "cut"))
+        if kind == "cut":
+            client = self._dice.choice((*BROKERS, *WORKERS))
+            seconds = self._short(30)
+            return [self._event(at, "cut", seconds, link=f"{client}-sql", how=self._how())]
+        return [self._event(at, kind, self._short(15), part="sql", what="all")]
+
+
+# --- crawls ----------------------------------------------------------------------------------
+
+
+def _crawls(dice: random.Random, seconds: float, many_ends: bool) -> list[Event]:
+    """One crawl over all shared hosts, and others with what operators do to them."""
+    pages = max(8, int(seconds / (DELAY_SECONDS + 0.1) / 10))
+    base = Graph(0, 0, SHARED_HOSTS, pages)
+    events = [_create(base, "base", 0.0, 12)]
+    key, at = 1, 4.0
+    while at < seconds - 8:
+        small = many_ends or dice.random() < 0.3
+        hosts, size = dice.randint(2, 4 if small else 12), dice.randint(1, 3 if small else 10)
+        first = dice.randrange(SHARED_HOSTS) if dice.random() < 0.6 else 100 + key * 20
+        graph, name = Graph(key, first, hosts, size), f"c{key}"
+        limit = dice.randint(5, 40) if dice.random() < 0.2 else 0
+        events.append(_create(graph, name, at, dice.randint(1, 3), limit))
+        if not limit:
+            events += _operations(dice, graph, name, at, seconds, many_ends)
+        key += 1
+        at += dice.uniform(1.5, 5) if many_ends else dice.uniform(6, 14)
+    return events
+
+
+def _create(graph: Graph, name: str, at: float, seeds: int, limit: int = 0) -> Event:
+    arguments: dict[str, Any] = {"crawl": name, "graph": graph.tag, "seeds": seeds}
+    if limit:
+        arguments["max_pages"] = limit
+    return Event(round(at, 2), "create", 0, arguments)
+
+
+def _operations(
+    dice: random.Random, graph: Graph, name: str, at: float, seconds: float, many_ends: bool
+) -> list[Event]:
+    events = []
+
+    def later(least: float, most: float) -> float:
+        return round(min(at + dice.uniform(least, most), seconds - 0.5), 2)
+
+    def add(when: float, kind: str, **more: Any) -> None:
+        events.append(Event(when, kind, 0, {"crawl": name, **more}))
+
+    for _ in range(dice.choice((0, 1, 2, 4)) * (3 if many_ends else 1)):
+        # Leaves that no page links to: they are fetched if and only if the seed is kept.
+        leaves = [f"t/9{dice.randrange(10**6)}" for _ in range(dice.randint(1, 20))]
+        add(later(0.5, 25), "seed", graph=graph.tag, leaves=leaves)
+    if dice.random() < 0.3:
+        paths = [f"p/{n}" for n in range(min(3, graph.pages))]
+        add(later(5, 30), "seed", graph=graph.tag, leaves=paths, force=True)
+    if dice.random() < 0.4:
+        paused = later(0.5, 15)
+        add(paused, "pause")
+        add(round(min(paused + dice.uniform(2, 25), seconds), 2), "resume")
+    if dice.random() < 0.25:
+        add(later(2, 40), "delete")
+    if dice.random() < 0.25:
+        add(later(5, 40), "requeue")
+    return events

@@ -1,0 +1,145 @@
+"""All target hosts as one process: ``python -m tests.nemesis.targets LOG`` prints its port.
+
+A line of the log a request, by tabs: arrived, ended (``time.monotonic()`` seconds), address,
+target, status (0: the peer had gone), the peer's port. ``arrived`` is the kernel's time of the
+first bytes; ``ended`` is taken just before the answer is handed to the kernel, so that no gap seems
+shorter than the crawler could have kept it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket as plain_socket
+import sys
+import time
+from typing import IO
+from urllib.parse import parse_qsl
+
+import gevent
+from gevent import socket
+from gevent.server import StreamServer
+
+from tests.nemesis import site
+from tests.support.site_server import SO_TIMESTAMPNS, arrival
+
+NAME, PASSWORD = "nemesis", "open sesame"
+COOKIE = "member"
+_FORM = (
+    "<!doctype html><title>Log in</title><form method=post action=/login>"
+    "<input name=username><input type=password name=password><input type=submit></form>"
+)
+_HTML = "text/html; charset=utf-8"
+
+
+class Targets:
+    """The server; every loopback address is a host."""
+
+    def __init__(self, log: IO[str]) -> None:
+        self._log = log
+        self._fetches: dict[str, int] = {}
+        self._members: set[str] = set()
+        listener = plain_socket.socket()
+        listener.setsockopt(plain_socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        listener.bind(("0.0.0.0", 0))
+        listener.listen(1024)
+        listener.setblocking(False)
+        self.port: int = listener.getsockname()[1]
+        self._server = StreamServer(listener, self._serve)
+
+    def run(self) -> None:
+        """Serve for ever."""
+        self._server.serve_forever()
+
+    def _serve(self, sock: socket.socket, peer: tuple[str, int]) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        host, buffer = sock.getsockname()[0], b""
+        try:
+            while True:
+                arrived = time.monotonic() if buffer else 0.0
+                while b"\r\n\r\n" not in buffer:
+                    data, at = arrival(sock)
+                    if not data:
+                        return
+                    arrived = arrived or at
+                    buffer += data
+                head, _, buffer = buffer.partition(b"\r\n\r\n")
+                lines = head.decode("latin-1").split("\r\n")
+                method, target, _ = lines[0].split(" ", 2)
+                fields = dict(line.lower().split(": ", 1) for line in lines[1:] if ": " in line)
+                missing = int(fields.get("content-length", 0))
+                while len(buffer) < missing:
+                    buffer += sock.recv(65536)
+                body, buffer = buffer[:missing], buffer[missing:]
+                status, ended = 0, 0.0
+                try:
+                    code, wait, answer = self._answer(host, method, target, fields, body)
+                    gevent.sleep(wait)
+                    ended = time.monotonic()
+                    sock.sendall(answer)
+                    status = code
+                finally:
+                    self._log.write(
+                        f"{arrived:.6f}\t{ended or time.monotonic():.6f}\t{host}\t{target}\t"
+                        f"{status}\t{peer[1]}\n"
+                    )
+        except OSError:
+            return  # the peer went away, as a killed worker does
+
+    def _answer(
+        self, host: str, method: str, target: str, fields: dict[str, str], body: bytes
+    ) -> tuple[int, float, bytes]:
+        number = site.number_of(host)
+        if target == "/robots.txt":
+            return 200, 0.02, _render(200, site.robots(number), kind="text/plain")
+        if target.startswith("/login"):
+            return self._login(method, body)
+        if target == "/welcome":
+            return 200, 0.02, _render(200, b"<!doctype html><title>Welcome</title><p>You are in")
+        if site.has_login(number) and self._member(fields) not in self._members:
+            return 302, 0.01, _render(302, b"", ("Location", "/login"))
+        url = f"http://{host}:{self.port}{target}"
+        there = site.look(url)
+        links = list(there.links)
+        if there.changing and (graph := site.graph_of(target)) is not None:
+            fetches = self._fetches[url] = self._fetches.get(url, 0) + 1
+            number_of_page = target.rpartition("/")[2]
+            links.append(f"http://{host}:{self.port}/{graph.tag}/w/{number_of_page}.{fetches}")
+        text = "".join(f'<p>See <a href="{link}">there</a>.</p>' for link in links)
+        page = f"<!doctype html><title>{target}</title><body><h1>{url}</h1>{text}".encode()
+        more = [("Location", there.location)] if there.location else []
+        return there.status, there.wait, _render(there.status, page, *more)
+
+    @staticmethod
+    def _member(fields: dict[str, str]) -> str:
+        pairs = (pair.partition("=") for pair in fields.get("cookie", "").split("; "))
+        return {name: value for name, _, value in pairs}.get(COOKIE, "")
+
+    def _login(self, method: str, body: bytes) -> tuple[int, float, bytes]:
+        given = dict(parse_qsl(body.decode()))
+        if method != "POST" or (given.get("username"), given.get("password")) != (NAME, PASSWORD):
+            return 200, 0.02, _render(200, _FORM.encode())
+        member = secrets.token_hex(8)
+        self._members.add(member)
+        cookie = ("Set-Cookie", f"{COOKIE}={member}; Path=/; HttpOnly")
+        return 302, 0.02, _render(302, b"", cookie, ("Location", "/welcome"))
+
+
+def _render(status: int, body: bytes, *more: tuple[str, str], kind: str = _HTML) -> bytes:
+    lines = [f"HTTP/1.1 {status} X", f"Content-Type: {kind}", f"Content-Length: {len(body)}"]
+    lines += [f"{name}: {value}" for name, value in more]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def _end_with_parent() -> None:
+    """Our standard input ends when who started us does."""
+    gevent.get_hub().threadpool.apply(sys.stdin.read)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1], "a", buffering=1) as file:
+        targets = Targets(file)
+        print(targets.port, flush=True)
+        gevent.spawn(_end_with_parent)
+        targets.run()

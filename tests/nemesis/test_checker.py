@@ -1,0 +1,202 @@
+"""Each judge of the nemesis finds what it is for, and keeps silent about what is right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.nemesis import checker, site
+from tests.nemesis.api import Call
+from tests.nemesis.checker import Hit, Span, Stillness
+from tests.nemesis.faults import Done
+from tests.nemesis.reading import CrawlRow, Sample, Snapshot
+from tests.nemesis.run import spans_of
+from tests.nemesis.schedule import Event
+from tests.nemesis.site import Graph
+
+GRAPH = Graph(3, 0, 4, 6)
+PORT = 8000
+SEEDS = GRAPH.seeds(1, PORT)
+HOST = site.address(0)
+
+
+def hit(arrived: float, seconds: float = 0.1, target: str = "/x", host: str = HOST) -> Hit:
+    return Hit(arrived, arrived + seconds, host, target, 200, 1)
+
+
+def kinds(findings: list[checker.Finding]) -> list[str]:
+    return [finding.kind for finding in findings]
+
+
+# -- politeness
+
+
+def test_a_gap_of_the_delay_is_polite_and_a_shorter_one_is_not() -> None:
+    assert checker.impolite([hit(0), hit(0.4)], 0.3) == []
+    assert checker.impolite([hit(0), hit(0.385)], 0.3) == []  # within the clock's error
+    assert kinds(checker.impolite([hit(0), hit(0.37)], 0.3)) == ["impolite"]
+    assert checker.impolite([hit(0), hit(0.1, host=site.address(1))], 0.3) == []
+
+
+def test_requests_that_overlap_are_found_though_a_short_one_lies_between() -> None:
+    log = [hit(0, seconds=5), hit(1, seconds=0.1), hit(4)]
+    found = checker.impolite(log, 0.3)
+    assert [finding.text.startswith("overlap") for finding in found] == [True, True]
+
+
+def test_crawl_delay_of_robots_holds_once_they_were_read() -> None:
+    host = site.address(4)
+    first, second = hit(0, target="/robots.txt", host=host), hit(0.5, host=host)
+    assert checker.impolite([first, second], 0.3) == []
+    assert kinds(checker.impolite([hit(0, host=host), second], 0.3)) == ["impolite"]
+
+
+# -- what must be settled
+
+
+def settled(urls: set[str]) -> Snapshot:
+    row = CrawlRow(1, "c", "done", "finished", False)
+    return Snapshot(row, pages=dict.fromkeys(urls, 200))
+
+
+def test_every_url_that_the_seeds_lead_to_must_be_settled() -> None:
+    urls = site.reachable(SEEDS)
+    assert len(urls) > GRAPH.hosts * GRAPH.pages
+    assert checker.unsettled(settled(urls), SEEDS) == set()
+    leaf = next(url for url in urls if "/u/" in url)
+    assert checker.unsettled(settled(urls - {leaf}), SEEDS) == {leaf}
+
+
+def test_a_link_that_only_sql_knows_must_be_settled_too() -> None:
+    found = settled(site.reachable(SEEDS))
+    only = GRAPH.url(0, "w/1.2", PORT)
+    found.links.add(only)
+    assert checker.unsettled(found, SEEDS) == {only}
+    found.finals[only] = ("gone", "gone")
+    assert checker.unsettled(found, SEEDS) == set()
+
+
+def test_what_only_a_dead_page_links_to_is_not_asked_for() -> None:
+    dead = GRAPH.url(0, "p/0", PORT)
+    found = settled(set())
+    found.finals[dead] = ("dead", "timeout")
+    assert checker.unsettled(found, [dead]) == set()
+    assert checker.odd_deaths(found, ("timeout",)) == []
+    found.finals[dead] = ("dead", "parse")
+    assert kinds(checker.odd_deaths(found, ("timeout",))) == ["lost"]
+
+
+def test_a_limit_is_no_lower_bound_and_an_upper_one() -> None:
+    assert checker.beyond_limit("c", 10, 10) == []
+    assert checker.beyond_limit("c", 500, 0) == []
+    assert kinds(checker.beyond_limit("c", 11, 10)) == ["too many"]
+
+
+# -- requests and leases
+
+
+def test_a_second_fetch_needs_a_fault_in_between() -> None:
+    target = f"/{GRAPH.tag}/p/1"
+    log = [hit(10, target=target), hit(20, target=target)]
+    assert kinds(checker.refetched(log, [], {}, 5)) == ["refetched"]
+    assert checker.refetched(log, [Span(12, 13, ())], {}, 5) == []
+    assert checker.refetched(log, [Span(6, 7, ())], {}, 5) == []  # its lease was out
+    assert kinds(checker.refetched(log, [Span(1, 2, ())], {}, 5)) == ["refetched"]
+    assert checker.refetched(log, [], {HOST + target: 1}, 5) == []
+    robots = [hit(1, target="/robots.txt"), hit(2, target="/robots.txt")]
+    assert checker.refetched(robots, [], {}, 5) == []
+
+
+def test_a_session_that_opens_while_its_crawl_is_paused_is_found() -> None:
+    looks = [Sample("A", 10, {"t1": 7}), Sample("A", 20, {"t1": 7}), Sample("A", 22, {"t2": 7})]
+    assert checker.leased_while_paused(looks, {7: [(21, 99)]}) == []  # within the grace
+    assert kinds(checker.leased_while_paused(looks, {7: [(12, 99)]})) == ["promise"]
+    assert checker.leased_while_paused(looks, {7: [(12, 21)]}) == []  # resumed by then
+    assert checker.leased_while_paused(looks, {8: [(12, 99)]}) == []
+
+
+def test_a_pause_counts_from_its_answer_until_the_next_call() -> None:
+    def call(op: str, sent: float, status: int = 200, took: float = 1.0) -> Call:
+        return Call(op, "c", sent, sent + took, status)
+
+    assert checker.pauses_of([call("pause", 5), call("resume", 9)], "c", 50) == [(6, 9)]
+    assert checker.pauses_of([call("pause", 5)], "c", 50) == [(6, 50)]
+    assert checker.pauses_of([call("pause", 5, status=503)], "c", 50) == []
+    overlapping = [call("pause", 5), call("resume", 4, took=3)]
+    assert checker.pauses_of(overlapping, "c", 50) == []
+    unknown = [Call("resume", "c", 3, 4, 0), call("pause", 5)]
+    assert checker.pauses_of(unknown, "c", 50) == []
+
+
+def test_a_crawl_is_gone_if_nothing_may_have_made_it_after_its_deletion() -> None:
+    made, gone = Call("create", "c", 1, 2, 201), Call("delete", "c", 3, 4, 202)
+    assert checker.deleted([made, gone], "c")
+    assert not checker.deleted([made, replace(gone, status=0)], "c")
+    assert not checker.deleted([replace(made, answered=3.5), gone], "c")
+    assert not checker.deleted([made, replace(made, status=0), gone], "c")
+
+
+def test_seeds_count_once_they_were_acknowledged() -> None:
+    call = Call("seed", "c", 1, 2, 200, urls=["u"])
+    assert checker.acknowledged_seeds([call], "c", 3) == {"u"}
+    assert checker.acknowledged_seeds([call], "c", 1.5) == set()
+    assert checker.acknowledged_seeds([replace(call, status=503)], "c", 3) == set()
+    assert checker.acknowledged_seeds([call], "d", 3) == set()
+
+
+# -- standing still
+
+
+def looks(late: float, until: int = 60) -> list[Sample]:
+    name = f"{HOST}:{PORT}"
+    return [Sample("A", at, {}, {name: late + at}) for at in range(0, until, 2)]
+
+
+def test_a_node_whose_hosts_wait_while_none_is_asked_stands_still() -> None:
+    assert "standing still" in kinds(Stillness([]).judge(looks(5, 20), [], 99))
+    asked = [hit(at) for at in range(0, 60, 5)]
+    assert [
+        one for one in Stillness([]).judge(looks(5), asked, 99) if one.text.startswith("node")
+    ] == []
+    assert Stillness([]).judge(looks(-99), [], 30) == []  # nothing is due
+    assert Stillness([Span(0, 99, ("A",))]).judge(looks(5), [], 99) == []
+    assert Stillness([Span(0, 99, ("B",))]).judge(looks(5), [], 99) != []
+
+
+def test_a_host_that_waits_for_long_is_found_though_others_go_on() -> None:
+    name = f"{site.address(1)}:{PORT}"
+    seen = [replace(look, overdue={**look.overdue, name: look.at}) for look in looks(5)]
+    asked = [hit(at) for at in range(0, 60, 5)]
+    found = Stillness([]).judge(seen, asked, 99)
+    assert any(site.address(1) in finding.text for finding in found)
+    worker = Span(0, 99, ("A",), hosts_only=True)
+    assert Stillness([worker]).judge(seen, asked, 99) == []
+    # What concerns single hosts does not excuse the whole node.
+    assert any("node A" in one.text for one in Stillness([worker]).judge(seen, [], 99))
+
+
+def test_each_fault_concerns_what_it_breaks_and_no_more() -> None:
+    def nodes(kind: str, **arguments: object) -> set[str]:
+        done = Done(Event(0, kind, 5, arguments), 0, 5)
+        return {node for span in spans_of(done, 4) if not span.hosts_only for node in span.nodes}
+
+    assert nodes("stop", part="A") == nodes("kill", part="A1") == {"A"}
+    assert nodes("cut", link="b1-B") == nodes("cut", link="replica-B") == {"B"}
+    assert nodes("older", node="A") == nodes("clock", node="A") == {"A"}
+    assert nodes("promote", node="B", minority=["b1"]) == {"B"}
+    assert nodes("disk", place="A") == {"A"}
+    assert nodes("disk", place="store") == nodes("lock") == nodes("stop", part="sql") == {"A", "B"}
+    assert nodes("kill", part="b1") == nodes("cut", link="b1-sql") == {"A", "B"}
+    assert nodes("memory", node="A") == set()
+    assert nodes("stop", part="w1") == nodes("cut", link="w1-b2") == set()
+
+
+# -- memory
+
+
+def test_memory_that_grows_is_found_and_that_which_is_warm_is_not() -> None:
+    megabytes = 1 << 20
+    flat = [(float(at), 90 * megabytes) for at in range(50)]
+    assert checker.growth("w1", flat) == []
+    growing = [(float(at), (90 + 4 * at) * megabytes) for at in range(50)]
+    assert kinds(checker.growth("w1", growing)) == ["memory"]
+    assert checker.growth("w1", growing[:10]) == []  # it lived too briefly to say
