@@ -335,6 +335,9 @@ class Store(Protocol):
     def put_block(self, host: str, until_ms: int, reason: str) -> None:
         """Record that ``host`` is blocked until ``until_ms`` (epoch); never moves back."""
 
+    def lift_block(self, host: str) -> None:
+        """Forget the block of ``host``; idempotent."""
+
     def blocks(self, now_ms: int) -> list[tuple[str, int, str]]:
         """(host, until_ms, reason) of blocks still in force."""
 

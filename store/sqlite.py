@@ -522,6 +522,11 @@ class SqliteStore:
         )
         self._write(lambda db: db.execute(sql, row).rowcount)
 
+    def lift_block(self, host: str) -> None:
+        """See :class:`store.base.Store`."""
+        sql = "DELETE FROM blocks WHERE host = ?"
+        self._write(lambda db: db.execute(sql, (rows.clean(host),)).rowcount)
+
     def blocks(self, now_ms: int) -> list[tuple[str, int, str]]:
         """See :class:`store.base.Store`."""
         sql = "SELECT host, until_ms, reason FROM blocks WHERE until_ms > ? ORDER BY host"

@@ -26,7 +26,9 @@ from schema.records import (
     FailureKind,
     Fetched,
     HookRun,
+    HostReport,
     Refusal,
+    Session,
     StoredPage,
     Task,
 )
@@ -128,11 +130,10 @@ class Pipeline:
         session = held.session
         try:
             context = self._crawls.get(session.crawl, session.revision)
-        except UnknownCrawl:
-            return None
+        except UnknownCrawl:  # it was deleted: the host is free for others
+            return _unused(session)
         except Refused:  # another worker may have what we lack
-            release = tuple(task.number for task in session.tasks)
-            return CloseItem(session=session.session, token=session.token, release=release)
+            return _unused(session)
         visit = Visit(held, context, self._fetcher, self._stopping)
         begun = 0
         try:
@@ -497,6 +498,14 @@ class Pipeline:
             at_ms=at_ms,
             failures={name: stable(what, task.url) for name, what in problems.items()},
         )
+
+
+def _unused(session: Session) -> CloseItem:
+    """How a session ends in which nothing was asked, and nothing learnt of its host."""
+    own = session.delay if session.delay > session.floor else 0.0
+    release = tuple(task.number for task in session.tasks)
+    report = HostReport(delay=own)
+    return CloseItem(session=session.session, token=session.token, report=report, release=release)
 
 
 def _suspect(visit: Visit, task: Task) -> Suspect:

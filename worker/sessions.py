@@ -14,14 +14,14 @@ from schema.clock import monotonic
 from schema.records import ItemStatus, Session
 from worker.flights import Flights
 
-End = Literal["", "stop", "stale", "gone"]
+End = Literal["", "stop", "stale"]
 
 
 @dataclass(slots=True, eq=False)
 class Held:
     """One session. ``deadline`` is on ``schema.clock.monotonic``: no request may leave after it.
 
-    ``ended`` says that it is to end: "stop" soon and properly; "stale" or "gone" at once and
+    ``ended`` says that it is to end: "stop" soon and properly; "stale" at once and
     without a word, since its tasks are not ours any more. ``since`` is when that began which it
     waits for – a request, or a suspect that is read alone – or None; ``row`` is its in ``flights``.
     """
@@ -43,7 +43,7 @@ class Held:
     @property
     def lost(self) -> bool:
         """True when another may hold the host: nothing more is asked of it or said about it."""
-        return self.ended in ("stale", "gone")
+        return self.ended == "stale"
 
 
 class Waiting:
@@ -108,7 +108,8 @@ class Sessions:
         """The broker answered a task's outcome.
 
         "stale" says nothing about the session: an outcome whose answer was lost is sent twice, and
-        the second time its task is not current. Whether the session is, extend tells.
+        the second time its task is not current. Whether the session is, extend tells. "gone" does:
+        its crawl was deleted, and its host is to be closed, so that it is free for others.
         """
         held = self._held.get(token)
         if held is not None:
@@ -142,7 +143,7 @@ class Sessions:
 
     def _note(self, held: Held, status: ItemStatus) -> None:
         if status != "ok" and status != "away" and not held.lost:
-            held.ended = status
+            held.ended = "stop" if status == "gone" else status
         self._drop_if_over(held)
 
     def _drop_if_over(self, held: Held) -> None:

@@ -989,7 +989,10 @@ class Frontier:
         return self.patch_host(host, HostPatch())
 
     def patch_host(self, host: str, patch: HostPatch) -> HostState:
-        """Set a host's least delay, or block it for some seconds (0 lifts a block)."""
+        """Set a host's least delay, or block it for some seconds (0 lifts a block).
+
+        A block, and that it was lifted, is in the store when this returns.
+        """
         delay = -1 if patch.delay is None else round(patch.delay * 1000)
         block = -1 if patch.block is None else round(patch.block * 1000)
         p = self.partition_of(host)
@@ -997,6 +1000,8 @@ class Frontier:
         state = part.host_state(host, p, now, part.fields(flat), waiting, why.decode())
         if patch.block:
             self._store.put_block(host, epoch_ms() + round(state.blocked_in * 1000), "operator")
+        elif patch.block is not None:
+            self._store.lift_block(host)
         return state
 
     def block_again(self, node: Node, blocks: Iterable[tuple[str, int]]) -> None:

@@ -557,6 +557,11 @@ class MysqlStore:
         )
         self._cluster.write(lambda db: db.execute(sql, row))
 
+    def lift_block(self, host: str) -> None:
+        """See :class:`store.base.Store`."""
+        sql = "DELETE FROM blocks WHERE host = %s"
+        self._cluster.write(lambda db: db.execute(sql, (common.clean(host).encode(),)))
+
     def blocks(self, now_ms: int) -> list[tuple[str, int, str]]:
         """See :class:`store.base.Store`."""
         sql = "SELECT host, until_ms, reason FROM blocks WHERE until_ms > %s ORDER BY host"

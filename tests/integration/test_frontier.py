@@ -581,6 +581,32 @@ def test_deleted_crawl_is_gone_to_everybody_and_leaves_no_key(
     assert all(0 < redis_server.client.ttl(key) <= 3600 for key in records)
 
 
+def test_session_of_a_deleted_crawl_is_stopped_and_its_close_frees_the_host(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl, other = new_crawl(frontier, store, delay=0), new_crawl(frontier, store, "b", delay=0)
+    frontier.admit(crawl.id, urls("h.example", 3))
+    worker = Worker(frontier)
+    (s,) = worker.lease()
+    frontier.drop_crawl(crawl.id)
+    frontier.admit(other.id, urls("h.example", 1))
+    assert frontier.extend([ExtendItem(session=s.session, token=s.token)], 60) == ["stop"]
+    assert worker.lease() == (), "a request may still be under way"
+    assert close(frontier, s, 2, 3) == "ok"
+    assert [found.crawl for found in worker.lease(wait=2)] == [other.id]
+    item = FinishItem(session=s.session, token=s.token, task=1, outcome=Done())
+    assert frontier.finish([item]) == ["gone"]
+
+
+def test_block_that_an_operator_lifted_is_not_brought_back(
+    frontier: Frontier, store: Store
+) -> None:
+    frontier.patch_host("h.example", HostPatch(block=600))
+    assert [host for host, *_ in store.blocks(0)] == ["h.example"]
+    assert frontier.patch_host("h.example", HostPatch(block=0)).blocked_in == 0
+    assert store.blocks(0) == []
+
+
 def test_crawl_that_was_deleted_is_not_made_known_again_by_who_has_just_read_it(
     frontier: Frontier, store: Store, redis_server: RedisServer
 ) -> None:

@@ -867,6 +867,15 @@ class StoreContract(ContentContract, HookContract):
         assert store.blocks(2000) == [("a.org", 3000, "again")]
         assert store.blocks(3000) == []
 
+    def test_a_block_that_was_lifted_is_forgotten(self, store: Store) -> None:
+        store.put_block("a.org", 2000, "429")
+        store.put_block("b.org", 2000, "429")
+        store.lift_block("a.org")
+        store.lift_block("c.org")
+        assert store.blocks(500) == [("b.org", 2000, "429")]
+        store.put_block("a.org", 1000, "503")
+        assert store.blocks(500)[0] == ("a.org", 1000, "503"), "a new one may be shorter"
+
     # -- questions
 
     def test_dead_letters_are_listed_in_pages_by_row(self, store: Store, crawl: int) -> None:

@@ -382,11 +382,13 @@ def test_session_is_held_until_close_and_outcomes_are_acknowledged(rig: Rig) -> 
     assert len(rig.sessions) == 0
 
 
-def test_outcome_of_a_deleted_crawl_ends_its_session(rig: Rig) -> None:
+def test_outcome_of_a_deleted_crawl_ends_its_session_which_is_still_to_be_closed(
+    rig: Rig,
+) -> None:
     rig.world.statuses = "gone"
     rig.put(1)
     rig.drain()
-    assert rig.held.lost
+    assert (rig.held.ended, rig.held.lost) == ("stop", False)
 
 
 def test_stale_outcome_says_nothing_about_the_session(rig: Rig) -> None:
