@@ -17,6 +17,7 @@ from broker.security import Guard, check_settings
 from broker.service import Service
 from broker.purge import Purging
 from broker.refill import Refill
+from broker.retention import Limits, Retention
 from broker.upkeep import Upkeep
 from schema import faults, log
 from schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig, Unavailable
@@ -58,20 +59,20 @@ def run(settings: Settings) -> None:
             )
             frontier.start()
             service = Service(frontier, store, duties=frontier.duties)
-            upkeep, refill, purging = (
-                Upkeep(service, settings.log_months),
-                Refill(service),
-                Purging(service),
-            )
+            upkeep, refill, purging = Upkeep(service), Refill(service), Purging(service)
+            limits = Limits(settings.log_months, settings.log_days, settings.version_days)
+            retention = Retention(service, limits)
             face = Face(service, Guard(settings.worker_token, settings.admin_token))
             server = Server(face, listening, context)
             upkeep.start()
             refill.start()
             purging.start()
+            retention.start()
             server.start()
             log.logger("broker").info("listening", host=settings.bind[0], port=server.port)
             stop.wait()
             server.stop()
+            retention.stop()
             upkeep.stop()
             refill.stop()
             purging.stop()

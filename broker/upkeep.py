@@ -18,7 +18,6 @@ from schema.clock import epoch_ms
 from schema.errors import Unavailable, UnknownCrawl
 from schema.log import logger
 from schema.records import FINISHED, Crawl, SeedBatch
-from store import months
 
 log = logger("upkeep")
 
@@ -30,8 +29,6 @@ QUIET_SECONDS = 5.0
 """Time between two looks when nothing was heard: others may have changed what we cannot hear."""
 TICK_SECONDS = 1.0
 """Time between two steps of the log's clock while the frontier is in use."""
-MONTHS_SECONDS = 3600.0
-"""Time between two looks at the journal's months."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +40,10 @@ class _Quiet:
 
 
 class Upkeep:
-    """One greenlet a broker. ``start()`` it, ``stop()`` it.
+    """One greenlet a broker. ``start()`` it, ``stop()`` it."""
 
-    ``log_months`` whole months of the journal are kept beside the present one; 0: all.
-    """
-
-    def __init__(self, service: Service, log_months: int = 0) -> None:
+    def __init__(self, service: Service) -> None:
         self._service = service
-        self._log_months = log_months
-        self._months_at = 0.0
-        self._sweeping: Greenlet[[], None] | None = None
         self._quiet: dict[int, _Quiet] = {}
         self._ticked = -TICK_SECONDS
         self._clock = 0
@@ -69,8 +60,6 @@ class Upkeep:
         self._service.frontier.activity.set()
         if self._greenlet is not None:
             self._greenlet.join()
-        if self._sweeping is not None:
-            self._sweeping.kill()
 
     def _run(self) -> None:
         activity = self._service.frontier.activity
@@ -102,34 +91,7 @@ class Upkeep:
         known = {crawl.id for crawl in active}
         self._quiet = {id_: seen for id_, seen in self._quiet.items() if id_ in known}
         waits = [self._look_at(crawl, crawl.id in pending) for crawl in active]
-        self._look_at_months()
         return min(waits, default=QUIET_SECONDS)
-
-    def _look_at_months(self) -> None:
-        """Make room for the journal's next months and drop those that are too old, once an hour."""
-        now = self._service.clock()
-        if now < self._months_at:
-            return
-        self._months_at = now + MONTHS_SECONDS
-        if self._sweeping is None or self._sweeping.ready():
-            self._sweeping = gevent.spawn(self._sweep)
-
-    def _sweep(self) -> None:
-        """In a greenlet of its own: many rows take their time, and no crawl should wait for it."""
-        present = epoch_ms()
-        try:
-            self._service.store.prepare_months(present)
-            if not self._log_months:
-                return
-            oldest = months.start_ms(months.month_of(present) - self._log_months)
-            dropped = self._service.store.drop_months(oldest)
-            if dropped:
-                log.info("old months of the journal dropped", months=dropped)
-        except Unavailable as error:
-            log.warning("the journal's months wait", error=str(error))
-            self._months_at = self._service.clock() + QUIET_SECONDS
-        except Exception:
-            log.exception("the journal's months failed")
 
     def _tick(self, in_use: bool) -> None:
         now = self._service.clock()

@@ -55,6 +55,8 @@ class Settings:
     store_steward: str
     bodies: str
     log_months: int
+    log_days: int
+    version_days: int
     allow_networks: tuple[Network, ...]
     worker_token: str
     admin_token: str
@@ -238,9 +240,20 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "the same on all workers and brokers",
     ),
     "LOG_MONTHS": (
-        "0",
+        "12",
         _number(int, 0, 1200),
         "Months of the log of attempts that are kept beside the present one; 0: all",
+    ),
+    "LOG_DAYS": (
+        "30",
+        _number(int, 0, 36_500),
+        "Days for which the log of attempts keeps those that brought a page, on MySQL up to a "
+        "month longer; 0: as long as the others",
+    ),
+    "VERSION_DAYS": (
+        "365",
+        _number(int, 0, 36_500),
+        "Days for which earlier fetches of a page stay in its history; 0: for ever",
     ),
     "ALLOW_NETWORKS": ("", _networks, "CIDRs that are fetched although private or loopback"),
     "WORKER_TOKEN": ("", _text, "Bearer token of workers; secret"),

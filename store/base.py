@@ -421,4 +421,20 @@ class Store(Protocol):
         Sums over the journal (``counts``, ``slowest_hosts``) stay.
         """
 
+    # -- retention: each step is a transaction of some milliseconds, after which it may end
+    def drop_successes(self, before_ms: int) -> Iterator[int]:
+        """Drop attempts older than that which brought a page, telling after each step how many.
+
+        One that came late, or on MySQL is of a month that is not over by then, may stay longer.
+        """
+
+    def drop_versions(self, before_ms: int) -> Iterator[int]:
+        """Drop fetches older than that from the histories of pages, but for the present ones."""
+
+    def drop_expired(self, now_ms: int) -> Iterator[int]:
+        """Drop blocks that ended a day ago, and refusals that no longer count."""
+
+    def drop_seeds(self, batches: Sequence[tuple[int, int]]) -> int:
+        """Drop batches, by (id, stamp), that are not pending and were not stamped anew since."""
+
     def close(self) -> None: ...

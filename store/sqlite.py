@@ -55,6 +55,7 @@ from store import (
     log,
     overflow,
     purges,
+    retention,
     rows,
 )
 from store.base import EVERY, MARGIN, NEVER, STEP_ROWS, Detail, Step
@@ -655,6 +656,29 @@ class SqliteStore:
         while self._write(sweep.step):
             pass
         return len(sweep.months)
+
+    # -- retention
+
+    def drop_successes(self, before_ms: int) -> Iterator[int]:
+        """See :class:`store.base.Store`."""
+        return self._steps(retention.Successes(before_ms).step)
+
+    def drop_versions(self, before_ms: int) -> Iterator[int]:
+        """See :class:`store.base.Store`."""
+        return self._steps(retention.Versions(before_ms).step)
+
+    def _steps(self, step: Callable[[sqlite3.Connection], int | None]) -> Iterator[int]:
+        while (dropped := self._write(step)) is not None:
+            yield dropped
+
+    def drop_expired(self, now_ms: int) -> Iterator[int]:
+        """See :class:`store.base.Store`."""
+        while dropped := self._write(lambda db: retention.drop_expired(db, now_ms)):
+            yield dropped
+
+    def drop_seeds(self, batches: Sequence[tuple[int, int]]) -> int:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: retention.drop_seeds(db, batches))
 
     def close(self) -> None:
         """Finish what is under way and free threads and files. Idempotent."""

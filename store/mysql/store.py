@@ -58,6 +58,7 @@ from store.mysql import (
     overflow,
     purges,
     reading,
+    retention,
     rows,
 )
 from store.mysql.bodies import Body
@@ -699,6 +700,37 @@ class MysqlStore:
     def drop_months(self, before_ms: int) -> int:
         """See :class:`store.base.Store`."""
         return self._cluster.write(lambda db: months.drop(db, before_ms), seconds=LONG_SECONDS)
+
+    # -- retention
+
+    def drop_successes(self, before_ms: int) -> Iterator[int]:
+        """See :class:`store.base.Store`; crawl by crawl, and month by month."""
+        crawls = [crawl.id for crawl in self.crawls()]
+        for name in self._cluster.read(lambda db: retention.old_months(db, before_ms)):
+            for crawl in crawls:
+                where = f"attempts PARTITION ({name})"
+                yield from self._steps(retention.Pass(where, crawl, "kind = 'ok'"))
+
+    def drop_versions(self, before_ms: int) -> Iterator[int]:
+        """See :class:`store.base.Store`; crawl by crawl."""
+        for crawl in [crawl.id for crawl in self.crawls()]:
+            old = f"fetched_ms < {before_ms:d}"
+            yield from self._steps(retention.Pass("versions", crawl, old))
+
+    def _steps(self, run: retention.Pass) -> Iterator[int]:
+        first = common.LEAST
+        while (done := self._cluster.write(partial(run.step, first=first))) is not None:
+            dropped, first = done
+            yield dropped
+
+    def drop_expired(self, now_ms: int) -> Iterator[int]:
+        """See :class:`store.base.Store`."""
+        while dropped := self._cluster.write(lambda db: retention.drop_expired(db, now_ms)):
+            yield dropped
+
+    def drop_seeds(self, batches: Sequence[tuple[int, int]]) -> int:
+        """See :class:`store.base.Store`."""
+        return self._cluster.write(lambda db: retention.drop_seeds(db, batches))
 
     def close(self) -> None:
         """Close connections and files. Idempotent."""

@@ -31,6 +31,7 @@ from store.sqlite import SqliteStore
 from tests.support.store_content import ContentContract
 from tests.support.store_hooks import HookContract
 from tests.support.store_records import attempt, beyond, final, links, page, urls
+from tests.support.store_retention import RetentionContract
 
 Opener = Callable[[], Store]
 
@@ -58,7 +59,7 @@ def shift_duty(store: Store, name: str, seconds: float) -> None:
         store._cluster.write(lambda db: db.execute(sql.format("%s", "%s"), values))
 
 
-class StoreContract(ContentContract, HookContract):
+class StoreContract(ContentContract, HookContract, RetentionContract):
     """Run on an implementation by subclassing; see the module's text."""
 
     # -- identity and clock

@@ -11,14 +11,11 @@ import pytest
 
 from broker import seeding
 from broker.service import Service
-from broker.upkeep import BUSY_SECONDS, MONTHS_SECONDS, QUIET_SECONDS, Upkeep, limit_reached
-from schema.clock import epoch_ms
+from broker.upkeep import BUSY_SECONDS, QUIET_SECONDS, Upkeep, limit_reached
 from schema.errors import Unavailable
-from schema.records import Admission, Commit, Crawl, CrawlOptions
+from schema.records import Admission, Crawl, CrawlOptions
 from store import open_store
-from store.months import month_of, start_ms
 from tests.support.queue_double import QueueDouble, Sums
-from tests.support.store_records import attempt
 
 
 class House:
@@ -29,7 +26,7 @@ class House:
         self.queue = QueueDouble()
         self.store = open_store(f"sqlite:///{folder / 'content.sqlite'}")
         self.service = Service(self.queue, self.store, clock=lambda: self.now)
-        self.upkeep = Upkeep(self.service, log_months=2)
+        self.upkeep = Upkeep(self.service)
 
     def crawl(self, **options: Any) -> Crawl:
         made = self.store.put_crawl("test", CrawlOptions(**options), ["a.example"])
@@ -361,57 +358,3 @@ def test_a_batch_is_its_requests_own_from_the_moment_it_can_be_found(
     ]
     assert house.store.pending_seeds() == []
     assert house.service.admitting == set()
-
-
-def months_kept(house: House, crawl: Crawl) -> list[int]:
-    """How many months ago the attempts were that the store has, once the sweep is over."""
-    for _ in range(1000):
-        if house.upkeep._sweeping is not None and house.upkeep._sweeping.ready():
-            break
-        gevent.sleep(0.01)
-    present = month_of(epoch_ms())
-    return [present - month_of(one.at_ms) for one in house.store.attempts(crawl.id, 1)]
-
-
-def store_months(house: House, crawl: Crawl) -> None:
-    present = month_of(epoch_ms())
-    house.store.commit(
-        Commit(attempts=[attempt(crawl.id, 1, start_ms(present - ago) + 5) for ago in range(5)])
-    )
-
-
-def test_months_of_the_journal_that_are_too_old_are_dropped_once_an_hour(house: House) -> None:
-    crawl = house.crawl()
-    store_months(house, crawl)
-    house.upkeep.step()
-    assert months_kept(house, crawl) == [0, 1, 2]
-    store_months(house, crawl)
-    house.now += MONTHS_SECONDS - 1
-    house.upkeep.step()
-    assert months_kept(house, crawl) == [0, 1, 2, 3, 4]
-    house.now += 1
-    house.upkeep.step()
-    assert months_kept(house, crawl) == [0, 1, 2]
-
-
-def test_without_a_limit_the_journal_is_kept_and_an_outage_of_the_store_is_no_end(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    crawl = house.crawl()
-    store_months(house, crawl)
-    real, upkeep = house.store.prepare_months, Upkeep(house.service)
-    prepared: list[int] = []
-
-    def prepare(now_ms: int) -> None:
-        prepared.append(now_ms)
-        if len(prepared) == 1:
-            raise Unavailable("away")
-        real(now_ms)
-
-    monkeypatch.setattr(house.store, "prepare_months", prepare)
-    house.upkeep = upkeep
-    for waited in (0.0, QUIET_SECONDS):
-        house.now += waited
-        upkeep.step()
-        assert months_kept(house, crawl) == [0, 1, 2, 3, 4]
-    assert len(prepared) == 2

@@ -1,0 +1,251 @@
+"""What a broker drops from the store by itself, when, and under which duty; without a Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gevent
+import pytest
+
+from broker.frontier.duties import RETENTION
+from broker.retention import DAY_SECONDS, FIRST_SECONDS, HOUR_SECONDS, Limits, Retention
+from broker.service import Service
+from schema.errors import DutyLost, Unavailable
+from schema.records import Admission, Commit, CrawlOptions, Final, StoredPage
+from store import open_store
+from store.months import month_of, start_ms
+from tests.support.queue_double import QueueDouble
+from tests.support.store_records import attempt
+
+DAY_MS = 86_400_000
+NOW_MS = start_ms(month_of(1_900_000_000_000)) + 20 * DAY_MS
+ALL = Limits(log_months=2, log_days=30, version_days=10)
+
+
+class House:
+    """A store with one crawl, and brokers that share it; ``now`` is their clock in seconds."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = 100.0
+        self.queue = QueueDouble()
+        self.store = open_store(f"sqlite:///{folder / 'content.sqlite'}")
+        self.crawl = self.store.put_crawl("test", CrawlOptions(), ["a.example"]).id
+        self.services: list[Service] = []
+
+    def broker(self, limits: Limits = ALL) -> Retention:
+        service = Service(self.queue, self.store, clock=lambda: self.now)
+        self.services.append(service)
+        return Retention(service, limits)
+
+    def seed(self, *names: str, force: bool = False) -> int:
+        urls = [Admission(f"http://a.example/{name}") for name in names]
+        batch = self.store.add_seeds(self.crawl, urls, force=force)
+        self.store.seeds_admitted(batch)
+        return batch
+
+    def page(self, name: str, at_ms: int = 1000) -> None:
+        url = f"http://a.example/{name}"
+        page = StoredPage(
+            crawl=self.crawl, fingerprint=self.queue.fingerprint(url), url=url, status=200,
+            fetched_ms=at_ms,
+        )  # fmt: skip
+        self.store.commit(Commit([page]))
+
+    def dead(self, name: str) -> None:
+        url = f"http://a.example/{name}"
+        number = self.queue.fingerprint(url)
+        final = Final(
+            crawl=self.crawl, fingerprint=number, url=url, state="dead", kind="timeout", at_ms=1
+        )
+        self.store.commit(Commit(finals=[final]))
+
+    @property
+    def batches(self) -> list[int]:
+        return [batch.id for batch in self.store.seeds(self.crawl)]
+
+    def months_kept(self) -> list[int]:
+        present = month_of(NOW_MS)
+        return [present - month_of(one.at_ms) for one in self.store.attempts(self.crawl, 1)]
+
+    def store_months(self) -> None:
+        present = month_of(NOW_MS)
+        tries = [
+            attempt(self.crawl, 1, start_ms(present - ago) + 5, kind="timeout", code=0)
+            for ago in range(5)
+        ]
+        self.store.commit(Commit(attempts=tries))
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path)
+    yield made
+    for service in made.services:
+        service.duties.stop()
+    made.store.close()
+
+
+def test_months_go_once_an_hour_and_the_rest_once_a_day(house: House) -> None:
+    retention = house.broker()
+    house.store_months()
+    batch = house.seed("a")
+    house.page("a")
+    retention.look(NOW_MS)
+    assert house.months_kept() == [0, 1, 2]
+    assert house.batches == [batch]
+    house.now += FIRST_SECONDS
+    retention.look(NOW_MS)
+    assert house.batches == []
+    house.store_months()
+    house.seed("a")
+    house.now += HOUR_SECONDS - FIRST_SECONDS - 1
+    retention.look(NOW_MS)
+    assert house.months_kept() == [0, 1, 2, 3, 4]
+    house.now += 1
+    retention.look(NOW_MS)
+    assert house.months_kept() == [0, 1, 2]
+    assert len(house.batches) == 1
+    house.now += DAY_SECONDS
+    retention.look(NOW_MS)
+    assert house.batches == []
+
+
+def test_without_limits_all_is_kept_but_batches_that_nobody_needs(house: House) -> None:
+    retention = house.broker(Limits())
+    house.store_months()
+    for day in range(3):
+        house.page("a", 1000 + day)
+    house.store.commit(Commit(attempts=[attempt(house.crawl, 1, 1)]))
+    house.now += FIRST_SECONDS
+    retention.look(NOW_MS)
+    assert len(house.store.attempts(house.crawl, 1)) == 6
+    number = house.queue.fingerprint("http://a.example/a")
+    assert len(house.store.history(house.crawl, number)) == 3
+
+
+def test_a_store_that_is_away_is_asked_again(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    retention = house.broker()
+    house.store_months()
+    real, prepared = house.store.prepare_months, list[int]()
+
+    def prepare(self: Any, now_ms: int) -> None:
+        prepared.append(now_ms)
+        if len(prepared) == 1:
+            raise Unavailable("away")
+        real(now_ms)
+
+    monkeypatch.setattr(type(house.store), "prepare_months", prepare)
+    with pytest.raises(Unavailable):
+        retention.look(NOW_MS)
+    retention.look(NOW_MS)
+    assert house.months_kept() == [0, 1, 2]
+
+
+def test_one_broker_does_it_and_what_another_has_taken_is_left(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.frontier.duties.ASK_SECONDS", 0.0)
+    first, second = house.broker(), house.broker()
+    house.store_months()
+    first.look(NOW_MS)
+    assert house.months_kept() == [0, 1, 2]
+    house.store_months()
+    second.look(NOW_MS)
+    assert house.months_kept() == [0, 1, 2, 3, 4]
+    house.services[0].duties.stop()
+    house.now += HOUR_SECONDS
+    second.look(NOW_MS)
+    assert house.months_kept() == [0, 1, 2]
+
+
+def test_a_pass_ends_when_the_duty_is_lost_and_the_next_holder_finishes_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = house.broker(), house.broker()
+    for number in range(3):
+        house.seed(f"s{number}")
+        house.page(f"s{number}")
+    duties = house.services[0].duties
+    duty = duties.take(RETENTION)
+    assert duty is not None
+    real, dropped = type(house.store).drop_seeds, list[int]()
+
+    def drop(self: Any, batches: Any) -> int:
+        if len(dropped) == 1:  # it stood still, and another took it
+            house.store.release_duties(duties.holder, [RETENTION])
+            assert house.services[1].duties.take(RETENTION) is not None
+        dropped.append(real(self, batches))
+        return dropped[-1]
+
+    monkeypatch.setattr(type(house.store), "drop_seeds", drop)
+    with pytest.raises(DutyLost):
+        first.sweep(duty, NOW_MS)
+    assert len(house.batches) == 2
+    house.now += FIRST_SECONDS
+    second.look(NOW_MS)
+    assert house.batches == []
+
+
+def test_its_greenlet_goes_on_after_a_lost_duty(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retention = house.broker()
+    looks: list[int] = []
+
+    def look(now_ms: int) -> None:
+        looks.append(now_ms)
+        raise DutyLost("gone")
+
+    monkeypatch.setattr(retention, "look", look)
+    monkeypatch.setattr("broker.retention.LOOK_SECONDS", 0.001)
+    retention.start()
+    with gevent.Timeout(5):
+        while len(looks) < 3:
+            gevent.sleep(0.001)
+    retention.stop()
+
+
+# -- batches of seeds
+
+
+def swept(house: House) -> list[int]:
+    retention = house.broker()
+    house.now += FIRST_SECONDS
+    retention.look(NOW_MS)
+    house.services[-1].duties.stop()
+    return house.batches
+
+
+def test_a_batch_goes_when_each_of_its_urls_is_settled(house: House) -> None:
+    done, open_ = house.seed("a", "b"), house.seed("a", "c")
+    house.page("a")
+    house.dead("b")
+    pending = house.store.add_seeds(house.crawl, [Admission("http://a.example/a")])
+    assert done not in (left := swept(house))
+    assert left == [open_, pending]
+
+
+def test_a_forced_batch_goes_when_all_was_settled_after_it_was_logged(house: House) -> None:
+    house.page("a")
+    house.page("b")
+    house.store.tick()
+    forced = house.seed("a", "b", force=True)
+    house.store.tick()
+    house.page("a", 2000)
+    assert swept(house) == [forced]
+    house.page("b", 2000)
+    house.now += DAY_SECONDS
+    assert swept(house) == []
+
+
+def test_dead_letters_that_were_requeued_are_kept_by_the_batch_that_did(house: House) -> None:
+    house.seed("a")
+    house.dead("a")
+    assert swept(house) == []
+    requeued = house.store.requeue_dead(house.crawl)
+    assert requeued is not None
+    house.store.seeds_admitted(requeued.id)
+    house.now += DAY_SECONDS
+    assert swept(house) == [requeued.id]
