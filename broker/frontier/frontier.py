@@ -24,12 +24,13 @@ from broker.frontier import partition as part
 from broker.frontier.debts import Debts
 from broker.frontier.duties import Duties
 from broker.frontier.leasing import TEND_MOST, Leasing
-from broker.frontier.node import Full, Moved, Node, Restarted
+from broker.frontier.node import UNTIMED, Fenced, Full, Moved, Node, Restarted
 from broker.frontier.partition import Mode
 from broker.frontier.recovery import Recovery, mark_clean
 from broker.frontier.ring import assemble
 from broker.frontier.totals import Scan, total
 from broker.frontier.waking import Waking
+from broker.frontier.word import WORD_SECONDS, Word
 from schema import urls
 from schema.clock import epoch_ms, monotonic
 from schema.errors import DutyLost, GreencrawlError, Unavailable, UnknownCrawl
@@ -71,6 +72,8 @@ FEW = 32
 """The same for sessions and hosts, which may bring dozens of tasks each."""
 PIPELINED = 512
 """Calls of a round trip to a node, where there are many."""
+NEED_WORD = frozenset({"open", "extend", "tend", "beat"})
+"""Scripts that are not run without a word of the store."""
 _BY_TASK = frozenset({"finish", "extend"})
 BUDGET_SECONDS = 0.2
 """How long what is left under ``max_pages`` is kept: at a limit a look must not cost a scan."""
@@ -156,6 +159,7 @@ class Frontier:
         host_bytes: int = memory.HOST_BYTES,
         create: bool = False,
         duties: Duties | None = None,
+        word_seconds: float = WORD_SECONDS,
     ) -> None:
         """``duties`` of this broker, which begin and end with the frontier; its own by default."""
         self._store = store
@@ -163,7 +167,6 @@ class Frontier:
         self._host_budget = host_bytes
         self._create = create
         self._request_ms = round(request_seconds * 1000)
-        self.longest_hold_ms = round(lease_seconds * 1000) + self._request_ms
         self.gap_ms = round(min(15.0, lease_seconds / 2) * 1000)
         nodes = [Node(address) for address in addresses]
         self.identity, self.nodes = assemble(nodes, store, partitions, create=create)
@@ -185,6 +188,9 @@ class Frontier:
             request_seconds,
             self._left_out,
         )
+        self._word = Word(store.clock, self._told, word_seconds)
+        self.rest_ms = round(lease_seconds * 1000) + self._request_ms + self._word.margin_ms
+        """How long a node may not open sessions after it was taken over."""
         self.recovery = Recovery(self, store)
         self._debts = Debts(self, store, self.duties)
         self._waking = Waking(
@@ -312,8 +318,14 @@ class Frontier:
         duty: Duty | None = None,
     ) -> list[list[Any]]:
         self.recovery.check(node)
+        beats = script not in UNTIMED
+        if beats and self._create:
+            if script in NEED_WORD:
+                self._fenced(node)
+            else:
+                beats = self._word.heard()
         try:
-            return node.run(script, calls, duty)
+            return node.run(script, calls, duty, beats=beats)
         except Moved:  # another broker has reopened it, or it was away when we began
             if self._create and not node.epoch:
                 self.recovery.reopen(node)
@@ -326,6 +338,22 @@ class Frontier:
             else:
                 node.adopt(node.owner())
             raise
+
+    def _fenced(self, node: Node) -> None:
+        """Raises Unavailable unless the store has said of late that this is the node it knows."""
+        try:
+            node.follow(self._word.epoch(node.id))
+        except Fenced:
+            self.recovery.reopen(node)
+            raise
+
+    def _told(self, stamp: Stamp) -> None:
+        """Compare each node with what the store has just said."""
+        for node in self.nodes:
+            try:
+                self.recovery.compare(node, stamp)
+            except Unavailable as error:
+                log.info("not_compared", node=node.shown, reason=str(error))
 
     def _batched(
         self, script: str, head: list[Any], items: Sequence[Item], row: Callable[[Item], list[Any]]
@@ -893,6 +921,7 @@ class Frontier:
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
         """Open sessions, waiting for the first up to ``request.wait`` seconds."""
+        self._word.check()  # else the caller would wait here, while another broker may serve it
         reply = self.leasing.lease(request)
         if reply.sessions:
             self.activity.set()
@@ -1085,6 +1114,7 @@ class Frontier:
     def stop(self, *, clean: bool = False) -> None:
         """End. ``clean``: this process is about to stop Redis in order, which is noted there."""
         gevent.killall(self._greenlets)
+        self._word.stop()
         self.recovery.stop()
         self._debts.stop()
         self.duties.stop()

@@ -257,7 +257,12 @@ class Node:
     # -- scripts
 
     def run(
-        self, script: str, calls: Sequence[tuple[int, bytes]], duty: Duty | None = None
+        self,
+        script: str,
+        calls: Sequence[tuple[int, bytes]],
+        duty: Duty | None = None,
+        *,
+        beats: bool = True,
     ) -> list[list[Any]]:
         """Run ``script`` once for each (partition, msgpack arguments), in one round trip.
 
@@ -267,9 +272,10 @@ class Node:
         ``[b'GONE']``, ``[b'OLD', now]`` and ``[b'DONE', now, version]``. Calls but for
         :data:`UNTIMED` ones carry the logical time expected, and are repeated once after the clocks
         were brought together. Raises Restarted, Moved, Unavailable; a call that raises may have
-        been carried out: scripts are idempotent under their tokens and fingerprints.
+        been carried out: scripts are idempotent under their tokens and fingerprints. Unless it
+        ``beats`` a call carries no time, and is no sign that a broker lives.
         """
-        timed = script not in UNTIMED
+        timed = beats and script not in UNTIMED
         if timed:
             self.clock.now_ms()  # reads the jumps as well, if they are not known yet
         replies, shown = self._pipeline(script, calls, timed, duty)

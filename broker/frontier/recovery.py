@@ -302,7 +302,7 @@ class Recovery:
             raise Unavailable(f"another broker is opening Redis at {node.shown}")
         frontier = self._frontier
         claim = (
-            _CLAIM, 1, keys.OWNER, run, epoch, known, frontier.longest_hold_ms, STALLED_MS,
+            _CLAIM, 1, keys.OWNER, run, epoch, known, frontier.rest_ms, STALLED_MS,
             frontier.gap_ms, frontier.identity.partitions,
         )  # fmt: skip
         how: str = node.command("EVAL", *claim).decode()
@@ -347,7 +347,7 @@ class Recovery:
         epoch = max(known, int(owner["epoch"])) + 1
         if not self._store.raise_epoch(node.id, known, epoch):
             raise Unavailable(f"another broker is opening Redis at {node.shown}")
-        what = (run, epoch, STALLED_MS, self._frontier.longest_hold_ms)
+        what = (run, epoch, STALLED_MS, self._frontier.rest_ms)
         if not node.command("EVAL", _EMPTY, 1, keys.OWNER, *what):
             raise Unavailable(f"another broker is at Redis at {node.shown}")
         self._take(node)

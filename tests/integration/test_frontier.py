@@ -13,6 +13,7 @@ import pytest
 
 from broker.frontier import Frontier, Mode, keys
 from broker.frontier.ring import propose
+from broker.frontier.word import Word
 from schema.auth import Basic
 from schema.errors import FrontierMismatch, InvalidConfig, Unavailable, UnknownCrawl
 from schema.records import (
@@ -39,6 +40,12 @@ from schema.records import (
 from store import open_store
 from store.base import Store
 from tests.support.redis_server import RedisServer, binaries
+
+
+@pytest.fixture(autouse=True)
+def no_margin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that was taken over rests no longer than the sessions that it forgot may last."""
+    monkeypatch.setattr(Word, "margin_ms", 0)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from broker import seeding
 from broker.frontier import Admitted, Frontier, Mode, keys
 from broker.frontier.node import Fenced
 from broker.frontier.recovery import Behind
+from broker.frontier.word import Word
 from broker.service import Service
 from schema.errors import Unavailable
 from schema.records import Admission, Commit, Final, StoredPage
@@ -120,6 +121,12 @@ def _quietly(ask: Any) -> Any:
         return ask()
     except Unavailable:
         return None
+
+
+@pytest.fixture(autouse=True)
+def no_margin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that was taken over rests no longer than the sessions that it forgot may last."""
+    monkeypatch.setattr(Word, "margin_ms", 0)
 
 
 @pytest.fixture

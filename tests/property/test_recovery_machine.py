@@ -35,6 +35,7 @@ from broker.frontier import node as node_module
 from broker.frontier import partition as part
 from broker.frontier import recovery as recovery_module
 from broker.frontier import replay as replay_module
+from broker.frontier import word as word_module
 from broker.frontier.recovery import mark_clean
 from broker.service import Service
 from broker.upkeep import Upkeep
@@ -925,7 +926,14 @@ def turned(pace: Pace) -> Iterator[None]:
         (sqlite_module, "epoch_ms", pace.epoch_ms),
         *(
             (m, "monotonic", pace.monotonic)
-            for m in (frontier_module, recovery_module, node_module, clock_module, duties_module)
+            for m in (
+                frontier_module,
+                recovery_module,
+                node_module,
+                clock_module,
+                duties_module,
+                word_module,
+            )
         ),
     ]
     before = [(module, name, getattr(module, name)) for module, name, _ in changes]

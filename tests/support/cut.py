@@ -1,0 +1,27 @@
+"""A store from which a process can be cut off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schema.errors import Unavailable
+
+
+class CutStore:
+    """``store`` as long as ``cut`` is false; then every call of a method raises Unavailable."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.cut = False
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if not callable(found):
+            return found
+
+        def call(*args: Any, **more: Any) -> Any:
+            if self.cut:
+                raise Unavailable("cut off from the store")
+            return found(*args, **more)
+
+        return call
