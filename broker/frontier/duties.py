@@ -31,6 +31,8 @@ ASK_SECONDS = 0.25
 
 UPKEEP = "upkeep"
 """The log's clock, pending seeds, scans and the end of crawls."""
+QUOTAS = "quotas"
+"""Sharing out what may be leased under ``max_pages``."""
 REFILL = "refill"
 PURGE = "purge"
 RETENTION = "retention"

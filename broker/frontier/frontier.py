@@ -26,6 +26,7 @@ from broker.frontier.duties import Duties
 from broker.frontier.leasing import TEND_MOST, Leasing
 from broker.frontier.node import UNTIMED, Fenced, Full, Moved, Node, Restarted
 from broker.frontier.partition import Mode
+from broker.frontier.quotas import Quotas, row_of, wanted
 from broker.frontier.recovery import Recovery, mark_clean
 from broker.frontier.ring import assemble
 from broker.frontier.totals import Scan, total
@@ -56,7 +57,6 @@ from schema.records import (
     ReconcileReply,
     ReconcileRequest,
     ReleaseItem,
-    Session,
     Stamp,
     Totals,
     UrlState,
@@ -75,8 +75,6 @@ PIPELINED = 512
 NEED_WORD = frozenset({"open", "extend", "tend", "beat"})
 """Scripts that are not run without a word of the store."""
 _BY_TASK = frozenset({"finish", "extend"})
-BUDGET_SECONDS = 0.2
-"""How long what is left under ``max_pages`` is kept: at a limit a look must not cost a scan."""
 KNOWN_SECONDS = 2.0
 KNOWN_MOST, KNOWN_IDLE_SECONDS = 1000, 300.0
 """Crawls whose rows are kept, and how long after they were asked for last."""
@@ -172,7 +170,6 @@ class Frontier:
         self.identity, self.nodes = assemble(nodes, store, partitions, create=create)
         self._node_of = [self.nodes[i] for i in self.identity.placement]
         self._crawls: Kept[int, tuple[float, Crawl]] = Kept(KNOWN_MOST, KNOWN_IDLE_SECONDS)
-        self._budgets: dict[int, tuple[float, int]] = {}
         self._slowest: OrderedDict[str, tuple[float, int]] = OrderedDict()
         self._greenlets: list[gevent.Greenlet[..., Any]] = []
         self.activity = Event()
@@ -183,8 +180,7 @@ class Frontier:
             self._calls,
             lambda p: self._node_of[p].now_ms(),
             self._known,
-            self._budget,
-            self._spend,
+            lambda crawl: self._waking.opened(crawl),
             request_seconds,
             self._left_out,
         )
@@ -193,6 +189,7 @@ class Frontier:
         """How long a node may not open sessions after it was taken over."""
         self.recovery = Recovery(self, store)
         self._debts = Debts(self, store, self.duties)
+        self._quotas = Quotas(self._calls, store, self.duties, self.partitions)
         self._waking = Waking(
             self._calls,
             self._run,
@@ -200,6 +197,7 @@ class Frontier:
             store,
             self.nodes,
             self.recovery.reopen,
+            self._quotas.want,
             self.duties,
         )
         if create:
@@ -774,18 +772,17 @@ class Frontier:
         One that has heard of a later version is left as it is. Nodes that are away are owed it.
         """
         self._note(crawl)
-        self._budgets.pop(crawl.id, None)
         self._tell(crawl, part.state_of(crawl), self.partitions, partial=True)
 
     def tell(self, crawl: Crawl, node: Node) -> None:
         """:meth:`put_crawl` on one node only."""
         self._tell(crawl, part.state_of(crawl), self.partitions_on(node))
 
-    def tell_node(self, crawls: Iterable[Crawl], node: Node) -> None:
-        """:meth:`tell` of many, in few round trips."""
+    def tell_node(self, crawls: Iterable[Crawl], node: Node, *, afresh: bool = False) -> None:
+        """:meth:`tell` of many, in few round trips. ``afresh``: their quotas count no more."""
         on, calls = self.partitions_on(node), []
         for crawl in crawls:
-            args = part.crawl_args(crawl, part.state_of(crawl))
+            args = part.crawl_args(crawl, part.state_of(crawl), afresh)
             calls += [(p, crawl.id, args) for p in on]
         for start in range(0, len(calls), PIPELINED):
             some = calls[start : start + PIPELINED]
@@ -833,6 +830,7 @@ class Frontier:
         ``node``: what one node has of it. ``between`` is called after each step.
         """
         self._crawls.drop(crawl)
+        self._quotas.forget(crawl)
         args = to_msgpack([crawl, FEW])
         left = set(self.partitions if node is None else self.partitions_on(node))
         while left:
@@ -885,6 +883,8 @@ class Frontier:
             log.info("scan_void", reason=str(error))
             return None
         self._waking.scanned(crawl.id, totals.leased)
+        if wanted(crawl, {p: row_of(reply) for p, reply in replies.items()}):
+            self._quotas.want(crawl.id)
         if owed or any(version != crawl.version for *_, version in replies.values()):
             return None
         return Scan(totals, frozenset(state.decode() for *_, state, _ in replies.values()))
@@ -903,20 +903,6 @@ class Frontier:
         counts = msgspec.structs.asdict(totals)
         return CrawlStats(crawl=crawl.name, state=crawl.state, reason=crawl.reason, **counts)
 
-    def _budget(self, crawl: Crawl) -> int | None:
-        """Tasks that may still be leased under ``max_pages``; None without that limit."""
-        limit = crawl.options.max_pages
-        if not limit:
-            return None
-        at, left = self._budgets.get(crawl.id, (0.0, 0))
-        if monotonic() - at > BUDGET_SECONDS:
-            scan = self.look(crawl)
-            left = 0
-            if scan is not None:
-                left = max(limit - scan.totals.stored - scan.totals.leased, 0)
-            self._budgets[crawl.id] = (monotonic(), left)
-        return left
-
     # -- sessions
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
@@ -926,13 +912,6 @@ class Frontier:
         if reply.sessions:
             self.activity.set()
         return reply
-
-    def _spend(self, session: Session) -> None:
-        """Take a session just opened off its crawl's budget."""
-        self._waking.opened(session.crawl)
-        if session.crawl in self._budgets:
-            at, left = self._budgets[session.crawl]
-            self._budgets[session.crawl] = (at, left - len(session.tasks))
 
     def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
         """Release this worker's sessions up to (incarnation, sequence) but those it holds.
@@ -1096,7 +1075,7 @@ class Frontier:
             except Unavailable:
                 if not self._spared(node):
                     raise
-        self._greenlets = [gevent.spawn(self.leasing.run)]
+        self._greenlets = [gevent.spawn(self.leasing.run), gevent.spawn(self._quotas.run)]
         for node in self.nodes:
             self._greenlets += [
                 gevent.spawn(self._waking.listen, node, self.partitions_on(node)),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import secrets
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from math import inf
 from typing import Any, Protocol
@@ -33,14 +33,11 @@ SESSION_LIFE_SECONDS = 1800.0
 TEND_MOST = 32
 SESSIONS_A_CALL = 32
 """Most that one script opens: a partition may have thousands of hosts."""
-LIMITED_RECHECK_SECONDS = 0.25
 SUPERSEDED_SECONDS = 1.0
 """A worker that another has taken the place of is answered this late, lest it asks without end."""
 AWAY_RECHECK_SECONDS = 0.5
 REFUSED_RECHECK_SECONDS = 0.5
 """Between two looks whether somebody waits who takes a crawl that those before refused."""
-UNLIMITED = 1 << 30
-"""Tasks of a crawl without ``max_pages``."""
 
 CRAWLS, IDLE_SECONDS = 1000, 300.0
 """Crawls whose turns are kept, and how long; one that was away longer comes back level."""
@@ -128,8 +125,7 @@ class Leasing:
         calls: Calls,
         clock_ms: Callable[[int], float],
         crawl: Callable[[int], Crawl | None],
-        budget: Callable[[Crawl], int | None],
-        spend: Callable[[Session], None],
+        opened: Callable[[int], None],
         longest_request_seconds: float,
         left_out: Callable[[int], bool] = lambda _: False,
     ) -> None:
@@ -137,8 +133,7 @@ class Leasing:
         self._calls = calls
         self._clock_ms = clock_ms
         self._crawl = crawl
-        self._budget = budget
-        self._spend = spend
+        self._opened = opened
         self._left_out = left_out
         self._longest_ms = round(longest_request_seconds * 1000)
         self._hosts = _DueTimes()
@@ -256,23 +251,13 @@ class Leasing:
 
     def _serve_from(self, keys: list[Key]) -> bool:
         by_partition: dict[int, list[Crawl]] = {}
-        tasks_left: dict[int, int] = {}
         for key in keys:
             p, crawl_id = key
             if self._left_out(p):
                 self._postpone(key, AWAY_RECHECK_SECONDS)
                 continue
             crawl = self._crawl(crawl_id)
-            if crawl is None:
-                continue
-            if crawl_id not in tasks_left:
-                budget = self._budget(crawl)
-                if budget and crawl.options.auth:
-                    budget -= budget // 2  # what waits for a login leaves room for its errands
-                tasks_left[crawl_id] = UNLIMITED if budget is None else budget
-            if tasks_left[crawl_id] <= 0:
-                self._postpone(key, LIMITED_RECHECK_SECONDS)
-            else:
+            if crawl is not None:
                 by_partition.setdefault(p, []).append(crawl)
         if not by_partition:
             return False
@@ -284,7 +269,7 @@ class Leasing:
             return False
         waiter.serving = True
         try:
-            calls, asked = self._share(waiter.request, by_partition, tasks_left)
+            calls, asked = self._share(waiter.request, by_partition)
             opened = monotonic()
             replies = self._open(calls)
             waiter.lost = waiter.lost or len(replies) < len(calls)
@@ -335,7 +320,7 @@ class Leasing:
         waiter.done.set()
 
     def _share(
-        self, request: LeaseRequest, due: dict[int, list[Crawl]], tasks_left: dict[int, int]
+        self, request: LeaseRequest, due: dict[int, list[Crawl]]
     ) -> tuple[dict[int, list[Any]], dict[int, list[int]]]:
         """Split the sessions asked for over partitions, and over crawls by weight."""
         partitions = list(due)
@@ -349,19 +334,13 @@ class Leasing:
             due,
             request.tasks_per_session,
         )
-        users = Counter(crawl for share in shares.values() for crawl, n in share.items() if n)
-        limits = dict(tasks_left)
         calls: dict[int, list[Any]] = {}
         asked: dict[int, list[int]] = {}
         for p, share in shares.items():
             rows: list[Any] = []
             for crawl_id, sessions in share.items():
-                most = tasks_left[crawl_id]
-                if sessions and most < UNLIMITED:  # spread what is left over the partitions asked
-                    most = min(max(1, limits[crawl_id] // users[crawl_id]), most)
-                    tasks_left[crawl_id] -= most
-                tokens = [secrets.token_hex(8) for _ in range(sessions if most > 0 else 0)]
-                rows.append([crawl_id, len(tokens), most, *tokens])
+                tokens = [secrets.token_hex(8) for _ in range(sessions)]
+                rows.append([crawl_id, sessions, *tokens])
             asked[p] = list(share)
             calls[p] = [
                 request.worker, request.incarnation, request.sequence, round(request.ttl * 1000),
@@ -427,7 +406,7 @@ class Leasing:
                 session = part.session_of(p, waiter.request.ttl, row)
                 waiter.sessions.append(session)
                 self._charge(session)
-                self._spend(session)
+                self._opened(session.crawl)
             for crawl_id, due in zip(asked[p], nexts, strict=True):
                 self.note(p, crawl_id, due)
             self.note(p, 0, tend)

@@ -126,7 +126,7 @@ def state_of(crawl: Crawl) -> str:
     return "stop" if crawl.state == "done" and not crawl.finished else crawl.state
 
 
-def crawl_args(crawl: Crawl, state: str) -> bytes:
+def crawl_args(crawl: Crawl, state: str, afresh: bool = False) -> bytes:
     options = crawl.options
     return to_msgpack(
         [
@@ -138,6 +138,8 @@ def crawl_args(crawl: Crawl, state: str) -> bytes:
             crawl.revision,
             options.weight,
             crawl.version,
+            int(crawl.options.max_pages > 0),
+            int(afresh),
         ]
     )
 

@@ -98,7 +98,7 @@ class Replay:
             crawl for crawl in crawls
             if crawl.state != "done" or any(one.get(crawl.id) != crawl.version for one in told)
         ]  # fmt: skip
-        self._frontier.tell_node(news, self._node)
+        self._frontier.tell_node(news, self._node, afresh=True)
         found = set().union(*told)
         if not self._everything and not self._node.command("HGET", keys.OWNER, "listed"):
             found |= self._records()

@@ -50,9 +50,13 @@ class Waking:
         store: Store,
         nodes: Sequence[Node],
         owed: Callable[[Node], None],
+        hungry: Callable[[int], None],
         duties: Duties,
     ) -> None:
-        """``owed`` is told of a node whose replay is not through."""
+        """``owed`` is told of a node whose replay is not through, ``hungry`` of a crawl that runs
+        out of quota in a partition.
+        """
+        self._hungry = hungry
         self._duties = duties
         self._calls = calls
         self._run = run
@@ -178,7 +182,10 @@ class Waking:
                         continue
                     p, crawl, ms = message.split()
                     self._heard[node.id] = self._heard.get(node.id, 0) + 1
-                    self._leasing.note(int(p), int(crawl), float(ms))
+                    if float(ms):
+                        self._leasing.note(int(p), int(crawl), float(ms))
+                    else:
+                        self._hungry(int(crawl))
             except Unavailable as error:
                 log.warning("wake_ups_lost", node=node.shown, reason=str(error))
                 self._cut_off(node)

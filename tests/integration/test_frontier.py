@@ -999,7 +999,8 @@ def test_limit_that_another_broker_raised_is_learnt(
     finish_all(frontier, s)
     close(frontier, s)
     assert worker.lease() == ()
-    store.put_crawl(crawl.name, CrawlOptions(delay=0, max_pages=5), [])
+    raised = store.put_crawl(crawl.name, CrawlOptions(delay=0, max_pages=5), [])
+    assert frontier.look(raised) is None, "it died before it told the partitions"
     (s,) = worker.lease(wait=3)
     assert len(s.tasks) == 3
 

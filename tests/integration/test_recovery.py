@@ -383,9 +383,9 @@ def test_a_crawl_that_a_node_was_not_told_of_yet_is_not_taken_for_deleted(
     """A worker would drop the links, a broker the seeds."""
     go_on, real = Event(), house.frontier.tell_node
 
-    def slow(*given: Any) -> None:
+    def slow(*given: Any, **named: Any) -> None:
         go_on.wait(10)
-        real(*given)
+        real(*given, **named)
 
     monkeypatch.setattr(house.frontier, "tell_node", slow)
     house.server.client.flushall()

@@ -214,7 +214,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.sequence[worker] += 1
         crawls = data.draw(st.permutations([1, 2]))
         p = data.draw(st.integers(0, 1))
-        rows = [[c, most, 1000, *(secrets.token_hex(8) for _ in range(most))] for c in crawls]
+        rows = [[c, most, *(secrets.token_hex(8) for _ in range(most))] for c in crawls]
         args = [
             worker, self.incarnation[worker], self.sequence[worker], TTL_S * 1000, LIFE_MS,
             REQUEST_S * 1000, per, 0, *rows,
@@ -394,7 +394,7 @@ class FrontierMachine(RuleBasedStateMachine):
         """A lease that a reconcile overtook on the way."""
         if not self.incarnation[worker]:
             return
-        tokens = [[c, 2, 1000, secrets.token_hex(8), secrets.token_hex(8)] for c in (1, 2)]
+        tokens = [[c, 2, secrets.token_hex(8), secrets.token_hex(8)] for c in (1, 2)]
         args = [worker, self.incarnation[worker] - 1, 10**6, 1000, LIFE_MS, 1000, 5, 0, *tokens]
         for p in self.frontier.partitions:
             assert self.calls("open", p, args)[0] == b"OLD"
@@ -448,7 +448,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.sequence["v"] += 1
         args = [
             "v", self.incarnation["v"], self.sequence["v"], TTL_S * 1000, LIFE_MS,
-            REQUEST_S * 1000, 99, 0, [crawl, 4, 1000, *(secrets.token_hex(8) for _ in range(4))],
+            REQUEST_S * 1000, 99, 0, [crawl, 4, *(secrets.token_hex(8) for _ in range(4))],
         ]  # fmt: skip
         p = self.frontier.partition_of(host)
         now, sessions, _, _ = self.calls("open", p, args)

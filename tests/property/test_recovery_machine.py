@@ -270,7 +270,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         for crawl in crawls:
             tokens = [f"{self.tokens + n:016x}" for n in range(most)]
             self.tokens += most
-            rows.append([crawl, most, 1000, *tokens])
+            rows.append([crawl, most, *tokens])
         args = [worker, *number, TTL_S * 1000, LIFE_MS, REQUEST_S * 1000, per, 0, *rows]
         reply = broker.frontier._calls("open", {p: to_msgpack(args)})[p]
         if reply[0] == b"OLD":

@@ -14,7 +14,7 @@ from schema.clock import monotonic
 from schema.errors import Unavailable
 from schema.records import Crawl, CrawlOptions, LeaseRequest, Refusal, Session
 
-CRAWL = Crawl(id=1, name="a", state="active", options=CrawlOptions(delay=0, max_pages=10))
+CRAWL = Crawl(id=1, name="a", state="active", options=CrawlOptions(delay=0))
 TASK = b"A0h//h.example/"
 
 
@@ -27,17 +27,14 @@ class House:
 
     def __init__(self) -> None:
         self.opens: Callable[[int, list[Any]], list[Any]] = self.one_session
-        self.left: int | None = None
         self.crawl: Callable[[int], Crawl | None] = lambda _: CRAWL
-        self.budget: Callable[[Crawl], int | None] = lambda _: self.left
         self.asked = 0
         self.tended: set[int] = set()
         self.leasing = Leasing(
             self.calls,
             lambda _: now_ms(),
             lambda crawl: self.crawl(crawl),
-            lambda crawl: self.budget(crawl),
-            self.spend,
+            lambda _: None,
             1.0,
         )
         self.greenlet = gevent.spawn(self.leasing.run)
@@ -54,17 +51,13 @@ class House:
         return {p: self.opens(p, msgspec.msgpack.decode(args)) for p, args in calls.items()}
 
     def one_session(self, p: int, args: list[Any]) -> list[Any]:
-        _, _, most, *tokens = args[8]
-        tasks = [TASK] * min(args[6], most)
+        _, _, *tokens = args[8]
+        tasks = [TASK] * args[6]
         row = [tokens[0].encode(), 1, 1, b"h.example", 0, 0, 1, 0, *tasks]
         return [now_ms(), [row], [now_ms()], 0]
 
     def nothing(self, p: int, args: list[Any]) -> list[Any]:
         return [now_ms(), [], [0], 0]
-
-    def spend(self, session: Session) -> None:
-        if self.left is not None:
-            self.left -= len(session.tasks)
 
     def lease(self, wait: float = 1.0, tasks: int = 5, refuses: str = "") -> tuple[Session, ...]:
         request = LeaseRequest(
@@ -82,11 +75,12 @@ def house() -> Iterator[House]:
     made.greenlet.kill()
 
 
-def test_what_is_due_survives_a_call_that_gave_up_while_the_budget_was_read(house: House) -> None:
-    def slow(_: Crawl) -> None:
+def test_what_is_due_survives_a_call_that_gave_up_while_the_store_was_read(house: House) -> None:
+    def slow(_: int) -> Crawl:
         gevent.sleep(0.05)
+        return CRAWL
 
-    house.budget = slow
+    house.crawl = slow
     house.leasing.note(0, 1, now_ms())
     assert house.lease(wait=0.01) == ()
     gevent.sleep(0.1)
@@ -139,15 +133,6 @@ def test_a_call_ends_in_time_although_a_look_was_under_way_and_found_nothing(hou
     house.leasing.note(0, 1, now_ms())
     assert house.lease(wait=0.02) == ()
     assert house.leasing.waiting == 0
-
-
-def test_calls_that_wait_side_by_side_stay_within_the_limit_together(house: House) -> None:
-    house.left = 5
-    calls = [gevent.spawn(house.lease, 0.1) for _ in range(4)]
-    gevent.sleep(0)
-    house.leasing.note(0, 1, now_ms())
-    gevent.joinall(calls, raise_error=True)
-    assert sum(len(s.tasks) for call in calls for s in call.get()) == 5
 
 
 def test_partitions_whose_node_is_away_are_asked_again_and_the_others_served(house: House) -> None:

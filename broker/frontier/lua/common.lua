@@ -70,6 +70,16 @@ local function bump(id, field, by)
   end
 end
 
+-- Give so many tasks to a crawl's quota, if it has one, or take them: so many more it may lease.
+local fed = {}
+local function allow(id, n)
+  local c = crawl_of(id)
+  if c and c.quota then
+    if c.quota <= 0 and c.quota + n > 0 then fed[tostring(id)] = true end
+    bump(id, 'quota', n)
+  end
+end
+
 -- Tasks of a crawl that take memory in this partition.
 local function tasks_of(c) return num(c.wait) + num(c.leased) + num(c.later) end
 
@@ -188,7 +198,7 @@ local function opens_at(h, delay)
   return at
 end
 
--- Tell brokers that something became due earlier. The counter is for those that missed a message.
+-- Tell brokers that something became due earlier, or with 0 that a crawl runs out of quota. The counter is for those that missed a message.
 local function wake(crawl, ms)
   redis.call('INCR', 'gc:wake')
   redis.call('PUBLISH', 'gc:wake', string.match(P, '{(%d+)}') .. ' ' .. crawl .. ' ' .. string.format('%.0f', ms))
@@ -238,6 +248,13 @@ local function save()
     end
   end
   for id in pairs(changed) do redis.call('SET', P .. ':c:' .. id, cmsgpack.pack(crawls[id])) end
+  for id in pairs(fed) do -- what is due was passed over, here or, if there is too much now, elsewhere
+    local c, head = crawls[id], redis.call('ZRANGE', P .. ':due:' .. id, 0, 0, 'WITHSCORES')
+    if c.state == 'active' then
+      if head[2] then wake(id, num(head[2])) end
+      if c.quota > num(c.wait) then wake(id, 0) end
+    end
+  end
   if metered ~= 0 and redis.call('INCRBY', P .. ':b', metered) == 0 then redis.call('DEL', P .. ':b') end
   if idle then drop_idle() end
 end

@@ -1,21 +1,30 @@
 -- Make a crawl known to the partition, or change its state and politeness.
 --
--- args  {crawl, state, delay ms, slots, order, revision, weight, version}
+-- args  {crawl, state, delay ms, slots, order, revision, weight, version, limited, afresh}
 -- {'OK', now, next, tend}
 --
 -- state   active  hosts are leased              paused  they are not
 --         stop    nor are they: a limit was reached
 --         done    nor are they, and nothing is taken in (admit.lua)
 -- version of the crawl's row in the store: what was read of an older one changes nothing.
+-- limited 1: it has a quota, which begins with nothing (quota.lua); afresh 1: again.
 local id = tostring(args[1])
 local c = stored_crawl(id) or {}
 if c.gone then return {'OK', now, 0, next_tend()} end
-if num(c.ver) > args[8] then return {'OK', now, 0, next_tend()} end
+if args[10] == 1 and c.quota then
+  c.quota = 0
+  crawls[id], changed[id] = c, true
+end
+if num(c.ver) > args[8] then
+  save()
+  return {'OK', now, 0, next_tend()}
+end
 c.state, c.delay, c.slots, c.order = args[2], args[3], args[4], args[5]
 c.rev, c.weight, c.ver = args[6], args[7], args[8]
 if c.delay > num(redis.call('HGET', 'gc:owner', 'longest')) then
   redis.call('HSET', 'gc:owner', 'longest', c.delay) -- it never goes back: sessions may keep it still
 end
+if args[9] == 1 then c.quota = num(c.quota) else c.quota, c.low = nil, nil end
 crawls[id], changed[id] = c, true
 redis.call('HSET', P .. ':crawls', id, string.format('%.0f', args[8]))
 save()

@@ -30,6 +30,7 @@ for a = 1, #args do
       statuses[#statuses + 1] = 'gone'
     else
       bump(s.crawl, 'leased', -1)
+      if it[8] ~= 1 then allow(s.crawl, 1) end
       if it[5] ~= 'ok' then bump(s.crawl, 'f:' .. it[5], 1) end
       local over = it[4] ~= 'retry'
       if it[4] == 'retry' then

@@ -2,7 +2,7 @@
 -- Choose due hosts and open sessions with them.
 --
 -- args  {worker, incarnation, sequence, ttl ms, life ms, longest request ms, tasks a session,
---        again, {crawl, max sessions, max tasks, token …} …}
+--        again, {crawl, max sessions, token …} …}
 -- {'OK', now, sessions, nexts, tend}: a session is {token, crawl, revision, host, delay ms, least delay
 -- ms, robots known, failures in a row, level character .. entry, …}; nexts one next-due time (0: none)
 -- per crawl given.
@@ -11,6 +11,7 @@
 --
 -- again = 1 repeats a call whose answer was lost: a token that is there is answered with its session.
 -- `due` is a hint: a host found busy, resting or blocked is moved to where it belongs.
+-- A crawl with a quota leases no more than that; where it runs out of it brokers are told so (quotas.py).
 local PACED_MS, LOOK, OWED_MS = 30000, 16, 1000
 local worker, inc, seq = args[1], args[2], args[3]
 local ttl, life, longest, per, again = args[4], args[5], args[6], args[7], args[8] == 1
@@ -33,8 +34,8 @@ local function answer(token, crawl, revision, h, delay, floor, tasks)
   sessions[#sessions + 1] = out
 end
 
-local function open_one(token, id, c, h, delay, floor, max_tasks)
-  local want = math.min(per, max_tasks)
+local function open_one(token, id, c, h, delay, floor)
+  local want = math.min(per, c.quota or per)
   if delay > 0 then want = math.min(want, math.max(1, math.floor(PACED_MS / delay))) end
   local q = h.q[id]
   local tasks = pop(h, id, want)
@@ -52,6 +53,7 @@ local function open_one(token, id, c, h, delay, floor, max_tasks)
   redis.call('HSET', ws, token, inc .. ':' .. seq)
   bump(id, 'wait', -#tasks)
   bump(id, 'leased', #tasks)
+  allow(id, -#tasks)
   answer(token, id, c.rev, h, delay, floor, tasks)
   return #tasks
 end
@@ -79,11 +81,11 @@ end
 
 for a = 9, #args do
   local want = args[a]
-  local id, left, max_tasks = tostring(want[1]), want[2], want[3]
-  local due, taken = P .. ':due:' .. id, 3
+  local id, left = tostring(want[1]), want[2]
+  local due, taken = P .. ':due:' .. id, 2
   local c = crawl_of(id)
   if again and c then
-    for t = 4, #want do
+    for t = 3, #want do
       local s = record(P .. ':s:' .. want[t])
       if s.host then
         local tasks = {}
@@ -94,9 +96,11 @@ for a = 9, #args do
     end
   end
   local active = c and c.state == 'active'
+  local quota = active and c.quota
+  local function spent() return quota and c.quota <= 0 end
   if active and left > 0 and now >= rest then
     for _, host in ipairs(candidates(id, c, left)) do
-      if left <= 0 or max_tasks <= 0 then break end
+      if left <= 0 or spent() then break end
       local h = host_of(host)
       local floor = floor_of(h)
       local delay = math.max(num(h.ad), floor)
@@ -108,10 +112,10 @@ for a = 9, #args do
         redis.call('ZADD', due, at, host)
       else
         local cap = capacity(h, c.slots, delay)
-        while left > 0 and max_tasks > 0 and num(h.busy) < cap and serves() do
-          local n = open_one(want[taken + 1], id, c, h, delay, floor, max_tasks)
+        while left > 0 and not spent() and num(h.busy) < cap and serves() do
+          local n = open_one(want[taken + 1], id, c, h, delay, floor)
           if n == 0 then break end
-          taken, left, max_tasks = taken + 1, left - 1, max_tasks - n
+          taken, left = taken + 1, left - 1
           cap = capacity(h, c.slots, delay)
         end
         if num(h.busy) >= cap or not serves() then redis.call('ZREM', due, host) end
@@ -119,7 +123,9 @@ for a = 9, #args do
     end
   end
   local next = active and next_due(id) or 0
-  nexts[#nexts + 1] = next > 0 and math.max(next, rest) or 0
+  local runs_out = quota and (spent() or quota > num(c.low) and c.quota <= num(c.low))
+  if runs_out and next > 0 and num(c.wait) > c.quota then wake(id, 0) end
+  nexts[#nexts + 1] = next > 0 and not spent() and math.max(next, rest) or 0
 end
 if #sessions > 0 then redis.call('PEXPIRE', ws, WORKER_MS) end
 save()

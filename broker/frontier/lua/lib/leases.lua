@@ -154,6 +154,7 @@ local function give_back(token, s, h, only, charge)
     push(h, s.crawl, back, bytes, true)
     bump(s.crawl, 'leased', -#back)
     bump(s.crawl, 'wait', #back)
+    allow(s.crawl, #back)
   else
     metered = metered - bytes
   end

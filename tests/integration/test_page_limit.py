@@ -1,0 +1,254 @@
+"""``max_pages`` over brokers and nodes: never more leased and stored than that, and all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gevent
+import pytest
+
+from broker.frontier import Frontier
+from broker.frontier import duties as names
+from broker.frontier import frontier as frontier_module
+from schema.clock import monotonic
+from schema.errors import Unavailable
+from schema.records import (
+    Admission,
+    CloseItem,
+    Crawl,
+    CrawlOptions,
+    Dead,
+    Done,
+    Duty,
+    FinishItem,
+    HostReport,
+    LeaseRequest,
+    Outcome,
+    ReleaseItem,
+    Retry,
+    Session,
+)
+from schema.wire import to_msgpack
+from store import open_store
+from store.base import Store
+from tests.support.redis_server import RedisServer
+
+PARTITIONS = 8
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = open_store(f"sqlite:///{tmp_path / 'c.sqlite'}")
+    yield store
+    store.close()
+
+
+class House:
+    """Some brokers and a crawl with a limit; ``sequence`` is the worker's of each."""
+
+    def __init__(self, server: RedisServer, store: Store, brokers: int) -> None:
+        self.store = store
+        self.brokers = [
+            Frontier([server.url], store, partitions=PARTITIONS, request_seconds=5, create=True)
+            for _ in range(brokers)
+        ]
+        self.sequence = 0
+
+    def crawl(self, max_pages: int, hosts: int, pages: int = 20) -> Crawl:
+        crawl = self.store.put_crawl("c", CrawlOptions(delay=0, max_pages=max_pages), ())
+        for broker in self.brokers:
+            broker.put_crawl(crawl)
+        urls = [f"http://h{host}.example/{n}" for host in range(hosts) for n in range(pages)]
+        self.brokers[0].admit(crawl.id, [Admission(url) for url in urls])
+        return crawl
+
+    def start(self) -> None:
+        for broker in self.brokers:
+            broker.start()
+
+    def lease(self, broker: int = 0, wait: float = 0.3, **more: Any) -> list[Session]:
+        self.sequence += 1
+        more = {"max_sessions": 200, "tasks_per_session": 32, **more}
+        request = LeaseRequest(
+            worker=f"w{broker}", incarnation=1, sequence=self.sequence, wait=wait, **more
+        )
+        return list(self.brokers[broker].lease(request).sessions)
+
+    def end(self, session: Session, *outcomes: Outcome) -> None:
+        """Settle its tasks by the outcomes, release the others, and close it."""
+        items = [
+            FinishItem(session=session.session, token=session.token, task=n, outcome=outcome)
+            for n, outcome in enumerate(outcomes, 1)
+        ]
+        assert set(self.brokers[0].finish(items)) <= {"ok"}
+        report = HostReport(requests=1, robots=True)
+        rest = tuple(range(len(outcomes) + 1, len(session.tasks) + 1))
+        close = CloseItem(session=session.session, token=session.token, report=report, release=rest)
+        assert self.brokers[0].close_sessions([close]) == ["ok"]
+
+    def spent(self, crawl: Crawl) -> int:
+        totals = self.brokers[0].stats(crawl)
+        return totals.leased + totals.stored
+
+    def stop(self) -> None:
+        for broker in self.brokers:
+            broker.stop()
+
+
+@pytest.fixture
+def house(redis_server: RedisServer, store: Store) -> Iterator[House]:
+    made = House(redis_server, store, 1)
+    yield made
+    made.stop()
+
+
+def tasks(sessions: list[Session]) -> int:
+    return sum(len(session.tasks) for session in sessions)
+
+
+def test_ten_brokers_lease_the_limit_together_and_not_one_page_more(
+    redis_server: RedisServer, store: Store
+) -> None:
+    house = House(redis_server, store, 10)
+    try:
+        crawl = house.crawl(max_pages=100, hosts=60)
+        house.start()
+        leased = 0
+        for _ in range(3):
+            calls = [gevent.spawn(house.lease, broker) for broker in range(10)]
+            gevent.joinall(calls, raise_error=True)
+            leased += sum(tasks(call.get()) for call in calls)
+            assert house.spent(crawl) == leased
+            assert leased <= 100
+        assert leased == 100
+    finally:
+        house.stop()
+
+
+def test_a_crawl_of_one_host_has_all_of_it_at_once_when_its_first_task_comes(house: House) -> None:
+    crawl = house.store.put_crawl("c", CrawlOptions(delay=0, max_pages=5000), ())
+    house.brokers[0].put_crawl(crawl)
+    house.start()
+    waiting = gevent.spawn(house.lease, wait=5)
+    gevent.sleep(0.1)
+    begun = monotonic()
+    house.brokers[0].admit(crawl.id, [Admission("http://a.example/")])
+    assert tasks(waiting.get(timeout=5)) == 1
+    assert monotonic() - begun < 0.2, "it came by a look, not by a wake-up"
+    p = house.brokers[0].partition_of("a.example")
+    assert quotas(house, crawl) == {p: 4999}
+
+
+def quotas(house: House, crawl: Crawl) -> dict[int, int]:
+    """Partitions that have some."""
+    broker = house.brokers[0]
+    replies = broker._calls("count", dict.fromkeys(broker.partitions, to_msgpack([crawl.id])))
+    rows = {p: frontier_module.row_of(reply).quota for p, reply in replies.items()}
+    return {p: quota for p, quota in rows.items() if quota}
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [Dead(kind="timeout"), Retry(wait=0, kind="reset"), Done(kind="gone"), "release", "nothing"],
+)
+def test_what_was_not_stored_may_be_leased_again(house: House, outcome: Any) -> None:
+    crawl = house.crawl(max_pages=4, hosts=1)
+    house.start()
+    (session,) = house.lease()
+    assert len(session.tasks) == 4
+    if outcome == "release":
+        item = ReleaseItem(session=session.session, token=session.token, tasks=(1, 2, 3))
+        assert house.brokers[0].release([item]) == ["ok"]
+        house.end(session)
+    elif outcome == "nothing":
+        house.end(session)
+    else:
+        house.end(session, outcome, outcome, outcome, outcome)
+    (again,) = house.lease(wait=2)
+    assert len(again.tasks) == 4
+    done = Done(stored=True)
+    house.end(again, done, done, done, done)
+    assert house.lease() == []
+    assert house.spent(crawl) == 4
+
+
+def test_quota_follows_what_waits_to_the_last_page(house: House) -> None:
+    """Hosts of all partitions; what fails in one is given to another."""
+    crawl = house.crawl(max_pages=50, hosts=40, pages=2)
+    house.start()
+    stored = 0
+    for n in range(40):
+        sessions = house.lease(max_sessions=7, tasks_per_session=3, wait=1)
+        assert house.spent(crawl) <= 50
+        if not sessions:
+            break
+        for session in sessions:
+            good = n % 3 != 1
+            stored += len(session.tasks) * good
+            outcome = Done(stored=True) if good else Dead(kind="timeout")
+            house.end(session, *[outcome] * len(session.tasks))
+    assert stored == 50
+
+
+def test_a_limit_that_is_raised_lowered_and_removed(house: House) -> None:
+    crawl = house.crawl(max_pages=5, hosts=1)
+    house.start()
+    broker = house.brokers[0]
+
+    def limit(max_pages: int) -> None:
+        options = CrawlOptions(delay=0, max_pages=max_pages)
+        broker.put_crawl(house.store.put_crawl("c", options, ()))
+
+    (session,) = house.lease()
+    house.end(session, *[Done(stored=True)] * 5)
+    assert house.lease() == []
+    limit(8)
+    (session,) = house.lease(tasks_per_session=1, wait=2)
+    house.end(session, Done(stored=True))
+    assert sum(quotas(house, crawl).values()) == 2
+    limit(7)
+    assert broker.look(house.store.crawl("c")) is not None
+    gevent.sleep(0.1)
+    assert sum(quotas(house, crawl).values()) == 1
+    limit(0)
+    (session,) = house.lease(wait=2)
+    assert len(session.tasks) == 14
+    assert quotas(house, crawl) == {}
+
+
+def test_what_was_given_by_a_holder_of_before_or_late_is_refused(house: House) -> None:
+    crawl = house.crawl(max_pages=10, hosts=1)
+    broker = house.brokers[0]
+    share = broker._quotas
+    p = broker.partition_of("h0.example")
+    old = [crawl.id, share._next(1), 5]
+    share.share(crawl, Duty(names.QUOTAS, 2))
+    before = quotas(house, crawl)
+    assert before == {p: 10}
+    ((_, mine, changed, *_),) = broker._calls("quota", {p: to_msgpack(old)}).values()
+    assert (mine, changed) == (0, 0)
+    with pytest.raises(Unavailable, match="another"):
+        share._claim(crawl.id, old[1])
+    share._claim(crawl.id, share._next(2))  # a round has begun: a gift of the one before is late
+    late = [crawl.id, share._round[0] * (1 << 24) + share._round[1] - 1, 5]
+    ((_, mine, *_),) = broker._calls("quota", {p: to_msgpack(late)}).values()
+    assert not mine
+    assert quotas(house, crawl) == before
+
+
+def test_a_node_that_came_back_begins_with_no_quota(
+    house: House, redis_server: RedisServer
+) -> None:
+    crawl = house.crawl(max_pages=10, hosts=3)
+    house.start()
+    house.lease(max_sessions=1, tasks_per_session=2)
+    assert quotas(house, crawl)
+    broker = house.brokers[0]
+    broker.tell_node([crawl], broker.nodes[0], afresh=True)
+    assert quotas(house, crawl) == {}
+    broker.put_crawl(house.store.set_state(crawl.id, "paused"))
+    broker.tell_node([crawl], broker.nodes[0], afresh=True)  # read before the pause
+    assert quotas(house, crawl) == {}
+    assert house.spent(crawl) == 2
