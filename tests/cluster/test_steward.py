@@ -496,9 +496,9 @@ def test_replica_is_read_only_within_the_lag_bound(ring: Ring) -> None:
             seen.add(cluster.scan(server))
             gevent.sleep(0.05)
         assert ids["r1"] not in seen
-    ring.local.servers["r2"].kill()
-    ring.local.servers["r3"].kill()
-    assert cluster.scan(server) == ids[ring.reign()[1]]
+        ring.local.servers["r2"].kill()
+        ring.local.servers["r3"].kill()
+        assert cluster.scan(server) == ids[ring.reign()[1]]
     for name in ("r2", "r3"):
         ring.local.servers[name].start()
     cluster.close()

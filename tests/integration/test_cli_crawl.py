@@ -125,7 +125,7 @@ def _ours(folder: Path) -> list[psutil.Process]:
     return found
 
 
-def until(holds: Callable[[], Any], what: str, seconds: float = 20.0) -> None:
+def until(holds: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
     deadline = monotonic() + seconds
     while not holds():
         assert monotonic() < deadline, f"not in time: {what}"

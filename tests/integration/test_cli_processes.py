@@ -51,7 +51,7 @@ def module(folder: Path, name: str, text: str) -> None:
     (folder / f"{name}.py").write_text(text.replace("{name!r}", repr(name)))
 
 
-def until(holds: object, seconds: float = 5.0) -> None:
+def until(holds: object, seconds: float = 20.0) -> None:
     deadline = monotonic() + seconds
     while not holds():  # type: ignore[operator]
         assert monotonic() < deadline, "not in time"

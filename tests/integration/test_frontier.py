@@ -120,7 +120,7 @@ def pass_time(frontier: Frontier, seconds: float) -> None:
         node.command("EVAL", both, 1, keys.OWNER, "offset", round(seconds * 1000), "jumps", 1)
 
 
-def until(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
     limit = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < limit, "did not happen in time"

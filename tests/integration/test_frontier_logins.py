@@ -37,7 +37,7 @@ def pair(server: RedisServer, tmp_path: Path) -> Iterator[tuple[Frontier, Fronti
     store.close()
 
 
-def until(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
     limit = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < limit, "did not happen in time"

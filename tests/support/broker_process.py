@@ -13,7 +13,7 @@ from broker.client import BrokerClient
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 20.0
+START_SECONDS = 60.0
 
 
 class BrokerProcess:

@@ -24,7 +24,7 @@ import psutil
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 
 

@@ -91,7 +91,7 @@ def rig(redis_server: RedisServer, tmp_path: Path) -> Iterator[Rig]:
     store.close()
 
 
-def until(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
     limit = monotonic() + seconds
     while not (found := condition()):
         assert monotonic() < limit, "did not happen in time"
