@@ -371,11 +371,15 @@ def get_repair(service: Service) -> RepairReply:
 
 
 def get_stats(service: Service, query: StatsQuery) -> Stats:
-    """Counters of one crawl or of all, and the slowest hosts. Counters only: nothing is scanned."""
+    """Counters of one crawl or of all, the slowest hosts, and how many rest after a crash.
+
+    Counters only: nothing is scanned.
+    """
     store = service.store
     crawls = store.crawls() if query.crawl is None else [store.crawl(query.crawl)]
     counters = tuple(map(service.stats, crawls))
-    return Stats(counters, slowest=tuple(service.frontier.slowest()))
+    slowest = tuple(service.frontier.slowest())
+    return Stats(counters, slowest, *service.frontier.resting())
 
 
 def get_health(service: Service) -> Health:

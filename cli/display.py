@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from schema.clock import Clock, monotonic
-from schema.records import CrawlStats, HookCount, HostState
+from schema.records import CrawlStats, HookCount, HostState, Stats
 
 PLAIN_SECONDS = 5.0
 """Between two lines where there is no terminal."""
@@ -98,6 +98,13 @@ def slowest_text(hosts: Sequence[HostState]) -> str:
     return ", ".join(shown[:SLOWEST]) or "none yet"
 
 
+def rest_text(stats: Stats) -> str:
+    """``3 hosts rest for 41 s after a crash``, "" if none does."""
+    count, seconds = stats.rest_hosts, max(round(stats.rest_seconds), 1)
+    hosts = "1 host rests" if count == 1 else f"{count:,} hosts rest"
+    return f"{hosts} for {seconds} s after a crash" if count else ""
+
+
 def line(stats: CrawlStats, rate: float, seconds: float) -> str:
     """The plain line: everything that the panel shows but the slowest hosts."""
     hooks = f"; hook failed: {hooks_text(stats.hooks)}" if stats.hooks else ""
@@ -143,7 +150,7 @@ class Display:
         self._began = clock()
         self._rate = Rate(clock)
         self._printed = float("-inf")
-        self._note = ""
+        self._note = self._key = ""
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
     def __enter__(self) -> Display:
@@ -176,8 +183,12 @@ class Display:
                 line(stats, rate, self.seconds), soft_wrap=True, markup=False, highlight=False
             )
 
-    def note(self, text: str) -> None:
-        """Say something beside the numbers ("" takes it away); printed once elsewhere."""
-        if text and text != self._note and self._live is None:
+    def note(self, text: str, key: str = "") -> None:
+        """Say something beside the numbers ("" takes it away); printed once elsewhere.
+
+        ``key`` names what is said where only its numbers change.
+        """
+        key = key or text
+        if text and key != self._key and self._live is None:
             self._console.print(text, soft_wrap=True, markup=False, highlight=False)
-        self._note = text
+        self._note, self._key = text, key

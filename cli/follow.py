@@ -14,7 +14,7 @@ from rich.console import Console
 
 from broker.client import BrokerClient
 from cli import summary
-from cli.display import Display, refused_text
+from cli.display import Display, refused_text, rest_text
 from cli.processes import Processes
 from cli.stopping import Stop
 from cli.summary import Summary
@@ -121,9 +121,11 @@ def follow(
             note = ONLY_RETRIES if _only_retries(end.last) else ""
             if end.last.refused:
                 note = refused_text(end.last)
+            elif stats.rest_hosts:
+                note = rest_text(stats)
             elif note or resting:
                 note = ask(lambda: _blocked(broker, wanted)) or note or ALL_REST
-            display.note(note)
+            display.note(note, "crash" if note and note == rest_text(stats) else "")
             if not end.stopped or stop.asked.wait(POLL_SECONDS):
                 break
     return end

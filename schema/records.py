@@ -336,12 +336,15 @@ class LeaseReply(Struct, frozen=True):
     superseded: int = 0
 
 
-class ReconcileRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ReconcileRequest(
+    Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
+):
     """ "Up to (incarnation, sequence) I hold these": all else of this worker is released.
 
     Leases with a lower or equal sequence that are still on their way will open nothing. ``idle``
     are sessions of older incarnations of which it is known that no request was under way when the
-    process died: only the others' hosts have to rest until one would have ended.
+    process died: only the others' hosts have to rest until one would have ended. ``dead_for`` is
+    how long ago that was, as far as it is known: they have rested for so long already.
     """
 
     worker: WorkerId
@@ -349,6 +352,7 @@ class ReconcileRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     sequence: Count
     holding: Annotated[tuple[Token, ...], Meta(max_length=10_000)] = ()
     idle: Annotated[tuple[Token, ...], Meta(max_length=10_000)] = ()
+    dead_for: Seconds = 0.0
 
 
 class ReconcileReply(Struct, frozen=True):
@@ -607,10 +611,16 @@ class NodeAway(Struct, frozen=True):
 
 
 class Stats(Struct, frozen=True):
-    """``slowest`` holds hosts of recent sessions, the longest latency first."""
+    """``slowest`` holds hosts of recent sessions, the longest latency first.
+
+    ``rest_hosts`` were being fetched from when a worker's process died, and rest for
+    ``rest_seconds`` at most, until no request of it can be under way any more.
+    """
 
     crawls: tuple[CrawlStats, ...]
     slowest: tuple[HostState, ...] = ()
+    rest_hosts: int = 0
+    rest_seconds: float = 0.0
 
 
 class UrlState(Struct, frozen=True, kw_only=True):

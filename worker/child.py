@@ -156,10 +156,16 @@ class Worker:
             closing,
             self._marker,
             flights=self._flights,
+            dead_for=self._dead_for,
             refusals=self._pipeline.refusals,
             stopping=self._stopping,
         )
         log.info("worker up", worker=name, incarnation=incarnation, pid=os.getpid())
+
+    def _dead_for(self) -> float:
+        """Seconds since the process before this one was found dead; 0 if that is not known."""
+        died = self._marker.died
+        return max(time.monotonic() - died, 0.0) if died else 0.0
 
     def _keeper(self) -> Keeper:
         """Authentication. A file of credentials that is named must be there."""

@@ -13,6 +13,7 @@ import math
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Protocol
 
 import gevent
@@ -113,6 +114,7 @@ class Engine:
         heart: Heart,
         *,
         flights: Flights | None = None,
+        dead_for: Callable[[], float] = lambda: 0.0,
         refusals: Callable[[], tuple[Refusal, ...]] = tuple,
         stopping: Event,
         clock: Clock = monotonic,
@@ -126,6 +128,7 @@ class Engine:
         self._closing = closing
         self._heart = heart
         self._flights = flights
+        self._dead_for = dead_for
         self._refusals = refusals
         self._stopping = stopping
         self._clock = clock
@@ -278,10 +281,13 @@ class Engine:
                 sequence=self._sequence,
                 holding=tuple(held.session.token for held in self._sessions.holding()),
                 idle=self._idle,
+                dead_for=min(self._dead_for(), 86_400.0),
             )
             try:
                 reply = self._broker.reconcile(request)
             except (Unavailable, Refused) as error:
+                if isinstance(error, Refused) and error.status == HTTPStatus.BAD_REQUEST:
+                    self._dead_for = lambda: 0.0  # of which an older broker knows nothing
                 if count == 0:
                     log.warning("cannot reconcile", reason=str(error))
                 gevent.sleep(delay)

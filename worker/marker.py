@@ -5,7 +5,8 @@ child dies or hangs, the supervisor reads there whom to charge. The file is a pl
 was written is seen by other processes at once and survives SIGKILL, though not a power cut, which
 needs no culprit.
 
-Layout (little-endian): beats u64 · ready u8 · cause u8 · set u8 · pad u8 · length u32 · payload.
+Layout (little-endian): beats u64 · ready u8 · cause u8 · set u8 · pad u8 · length u32 · payload; at
+the end: the moment f64 at which the last process was found dead.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ SIZE = 16_384
 _HEAD = struct.Struct("<QBBBxI")
 _BEATS = struct.Struct("<Q")
 _LENGTH = struct.Struct("<I")
+_DIED = struct.Struct("<d")
+_DIED_AT = SIZE - _DIED.size
 _READY, _CAUSE, _SET, _LENGTH_AT = 8, 9, 10, 12
 _CAUSES: tuple[FailureKind | None, ...] = (None, FailureKind.PROCESS_DEATH, FailureKind.STALLED)
 
@@ -108,7 +111,7 @@ class Marker:
         self._alone.acquire()
         self._parses += 1
         self._page = self._parses
-        if end <= SIZE:  # else (a URL beyond every limit) the page is parsed unnamed
+        if end <= _DIED_AT:  # else (a URL beyond every limit) the page is parsed unnamed
             self._map[_LENGTH_AT:end] = payload
             self._map[_SET] = 1
 
@@ -150,13 +153,21 @@ class Marker:
         cause, suspect = _CAUSES[self._map[_CAUSE]], self.suspect()
         return (cause, suspect) if cause and suspect else None
 
-    def rearm(self) -> None:
+    @property
+    def died(self) -> float:
+        """When the process before this one was found dead, by ``time.monotonic``; 0: not known."""
+        return float(_DIED.unpack_from(self._map, _DIED_AT)[0])
+
+    def rearm(self, died: float = 0.0) -> None:
         """Before a child starts: heartbeat and readiness begin anew, a verdict stays.
+
+        ``died``: when the child before it was found dead, by ``time.monotonic``; 0: not known.
 
         A suspect without a verdict is forgotten: its process died together with the supervisor,
         of something that the page did not do.
         """
         _BEATS.pack_into(self._map, 0, 0)
+        _DIED.pack_into(self._map, _DIED_AT, died)
         self._map[_READY] = 0
         if self.verdict() is None:
             self.clear()

@@ -91,6 +91,8 @@ class Child:
     beaten: float = 0.0
     false_starts: int = 0
     deaths: int = 0
+    died: float = 0.0
+    """When the last process was found dead; 0: there was none yet."""
     start_at: float = 0.0
     cause: FailureKind = field(default=FailureKind.PROCESS_DEATH)
 
@@ -187,7 +189,7 @@ class Supervisor:
             self._kill_all()
 
     def _start(self, child: Child) -> None:
-        child.marker.rearm()
+        child.marker.rearm(child.died)
         parent = os.getpid()
         child.process = subprocess.Popen(
             [*self._command, str(child.number)],
@@ -227,6 +229,7 @@ class Supervisor:
         """Take leave of a child that is gone, and arrange for its successor."""
         assert child.process
         status, child.process = child.process.returncode, None
+        child.died = self._clock()
         if self._stopping_since is not None:
             if status:
                 log.warning("child did not stop cleanly", child=child.number, status=status)

@@ -923,7 +923,7 @@ class Frontier:
                 request.worker,
                 request.incarnation,
                 request.sequence,
-                self._request_ms,
+                max(self._request_ms - round(request.dead_for * 1000), 0),
                 FEW,
                 len(request.holding),
                 *request.holding,
@@ -1032,6 +1032,20 @@ class Frontier:
             HostState(host=host, partition=self.partition_of(host), latency=latency)
             for host, (latency, _) in top
         ]
+
+    def resting(self) -> tuple[int, float]:
+        """Hosts that rest since a worker's process died, and for how many seconds at most.
+
+        Nodes that are away are left out.
+        """
+        hosts, longest = 0, 0.0
+        for node in self.nodes:
+            with suppress(Unavailable):
+                count, till = node.command("HMGET", keys.OWNER, "crash_hosts", "crash_till")
+                left = (int(till or 0) - node.now_ms()) / 1000 if till else 0.0
+                if left > 0:
+                    hosts, longest = hosts + int(count), max(longest, left)
+        return hosts, longest
 
     def where(self, crawl: Crawl, url: str) -> UrlState:
         """Where a canonical URL stands in Redis: waiting, leased, later, seen or unseen."""

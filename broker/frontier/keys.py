@@ -8,7 +8,8 @@ the node.
                        listed (``recovery.py``); offset, used, gap, jumps, parts
                        (``lua/clock.lua``); vouched (``clock.py``); budget, host_budget,
                        robots_budget, idle_hosts, forced, full (``memory.py``); longest, the
-                       longest delay of a crawl so far; duty:<name>, the highest epoch of a duty
+                       longest delay of a crawl so far; crash_hosts, crash_till
+                       (``lua/reconcile.lua``); duty:<name>, the highest epoch of a duty
                        under which anybody wrote (``lua/common.lua``)
 ``gc:wake``            counter of wake-ups, and the name of the channel they are published on
 ``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight; counters

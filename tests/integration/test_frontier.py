@@ -325,6 +325,26 @@ def test_reconcile_frees_what_a_dead_worker_held_and_rests_its_hosts(
     assert Worker(frontier, incarnation=1).lease() == (), "an older incarnation opens nothing"
 
 
+@pytest.mark.parametrize(("dead_for", "rest"), [(0.0, 5.0), (3.0, 2.0), (60.0, 1.0)])
+def test_rest_after_a_crash_counts_from_the_death_and_is_the_delay_at_least(
+    frontier: Frontier, store: Store, dead_for: float, rest: float
+) -> None:
+    crawl = new_crawl(frontier, store, delay=1)
+    frontier.admit(crawl.id, [*urls("h.example", 2), *urls("idle.example", 2)])
+    found = {s.host: s for s in Worker(frontier).lease(wait=2)}
+    assert frontier.resting() == (0, 0.0)
+    request = ReconcileRequest(
+        worker="w", incarnation=2, sequence=1, idle=(found["idle.example"].token,),
+        dead_for=dead_for,
+    )  # fmt: skip
+    frontier.reconcile(request)
+    assert max(rest, 1.0) - 0.9 < frontier.host("h.example").next_in <= max(rest, 1.0) + 1
+    hosts, seconds = frontier.resting()
+    assert hosts == (1 if dead_for < 5 else 0), "the delay alone is no rest"
+    assert seconds <= rest
+    assert frontier.host("idle.example").next_in <= 1
+
+
 def test_worker_whose_id_began_anew_elsewhere_is_told_and_changes_nothing(
     frontier: Frontier, store: Store
 ) -> None:

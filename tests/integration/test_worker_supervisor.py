@@ -53,6 +53,21 @@ def test_death_between_pages_is_charged_to_nobody(tmp_path: Path) -> None:
         assert [verdict for _, verdict in worker.starts()] == ["-", "-"]
 
 
+def test_next_process_is_told_when_the_last_one_died(tmp_path: Path) -> None:
+    program = """
+with (settings.data / "died").open("a") as log:
+    log.write(f"{marker.died} {time.monotonic()}\\n")
+"""
+    before = time.monotonic()
+    with SupervisorProcess(tmp_path, program + DIES_BETWEEN_PAGES + BEAT) as worker:
+        worker.wait_starts(2)
+        told = worker.data / "died"
+        wait_until(lambda: len(told.read_text().splitlines()) == 2, 5, "it says so")
+    (first, _), (died, began) = (map(float, line.split()) for line in told.open())
+    assert first == 0.0
+    assert before < died <= began
+
+
 def test_child_that_beats_is_left_alone(tmp_path: Path) -> None:
     with SupervisorProcess(tmp_path, BEAT, processes=2, stall_seconds="0.5") as worker:
         worker.wait_starts(1)

@@ -59,6 +59,7 @@ class QueueDouble:
     ticks: list[int] = field(default_factory=list)
     repaired: list[bool] = field(default_factory=list)
     scans: int = 0
+    rests: tuple[int, float] = (0, 0.0)
     sessions: tuple[Session, ...] = ()
     last: Any = None
     activity: Event = field(default_factory=Event)
@@ -196,6 +197,9 @@ class QueueDouble:
 
     def slowest(self, limit: int = 5) -> list[HostState]:
         return [HostState(host="slow.example", partition=1, latency=2.0)][:limit]
+
+    def resting(self) -> tuple[int, float]:
+        return self.rests
 
     def where(self, crawl: Crawl, url: str) -> UrlState:
         self._check()

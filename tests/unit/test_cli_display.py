@@ -145,3 +145,17 @@ def test_on_a_terminal_the_panel_shows_counts_hosts_and_note() -> None:
     text = out.getvalue()
     for part in ("crawl example", "1,200", "slow.example 1.25 s", "the broker died", "gone 3"):
         assert part in text
+
+
+def test_hosts_that_rest_after_a_crash_are_told_once_where_there_is_no_terminal() -> None:
+    assert display.rest_text(Stats(())) == ""
+    one = Stats((), rest_hosts=1, rest_seconds=0.2)
+    assert display.rest_text(one) == "1 host rests for 1 s after a crash"
+    out = io.StringIO()
+    with display.Display(Console(file=out)) as shown:
+        for seconds in (41.2, 40.1):
+            text = display.rest_text(Stats((), rest_hosts=3, rest_seconds=seconds))
+            shown.note(text, "crash")
+        shown.note("")
+        shown.note("another")
+    assert out.getvalue().splitlines() == ["3 hosts rest for 41 s after a crash", "another"]

@@ -48,6 +48,16 @@ def test_page_is_unnamed_after_its_parser_raised(path: Path) -> None:
     assert child.suspect() is None
 
 
+def test_moment_of_a_death_is_told_to_the_next_process_alone(path: Path) -> None:
+    child, supervisor = Marker(path), Marker(path)
+    assert child.died == 0.0
+    supervisor.rearm(1234.5)
+    with child.parsing(PAGE):
+        assert child.died == 1234.5
+    supervisor.rearm()
+    assert child.died == 0.0
+
+
 def test_suspect_without_verdict_is_forgotten_at_the_next_start(path: Path) -> None:
     child = Marker(path)
     body = child.parsing(PAGE)

@@ -11,7 +11,7 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from schema.errors import Unavailable
+from schema.errors import Refused, Unavailable
 from schema.records import (
     CloseItem,
     ExtendRequest,
@@ -145,7 +145,11 @@ class Rig:
     """An engine with a broker and a runner that a test turns."""
 
     def __init__(
-        self, greenlets: int = 4, lease_seconds: float = 60.0, grace_seconds: float = 0.5
+        self,
+        greenlets: int = 4,
+        lease_seconds: float = 60.0,
+        grace_seconds: float = 0.5,
+        dead_for: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.broker, self.runner, self.heart = Broker(), Runner(), Heart()
         self.sessions, self.stopping = Sessions(), Event()
@@ -166,6 +170,7 @@ class Rig:
             (finishing, closing),
             closing,
             self.heart,
+            dead_for=dead_for,
             stopping=self.stopping,
             clock=lambda: 100.0,
         )
@@ -304,6 +309,29 @@ def test_pauses_of_a_superseded_worker_grow_to_half_a_minute(
     rig.until(lambda: rig.broker.calls(ReconcileRequest))
     rig.end()
     assert (1.0, 30.0) in asked
+
+
+def test_first_reconcile_says_how_long_ago_the_process_before_it_died() -> None:
+    rig = Rig(dead_for=lambda: 7.5)
+    rig.until(lambda: rig.broker.calls(ReconcileRequest))
+    assert rig.broker.calls(ReconcileRequest)[0].dead_for == 7.5
+    rig.end()
+
+
+def test_broker_that_knows_nothing_of_deaths_is_told_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def older(self: Broker, request: ReconcileRequest) -> ReconcileReply:
+        self.log.append(request)
+        if request.dead_for:
+            raise Refused(400, {"detail": "dead_for: unknown field"})
+        return ReconcileReply(0, 0)
+
+    monkeypatch.setattr(Broker, "reconcile", older)
+    rig = Rig(dead_for=lambda: 7.5)
+    rig.until(lambda: rig.broker.calls(LeaseRequest))
+    assert [call.dead_for for call in rig.broker.calls(ReconcileRequest)] == [7.5, 0.0]
+    rig.end()
 
 
 def test_as_many_sessions_are_asked_for_as_greenlets_are_free(rig: Rig) -> None:

@@ -8,7 +8,8 @@
 --
 -- An older incarnation died: its tasks were delivered once more without an outcome, and its hosts rest
 -- for the longest request, since one may still be running at the server, but for those where none was
--- (idle).
+-- (idle). The caller has taken off it how long ago the death was, where that is known. How many hosts rest,
+-- and until when, is in crash_hosts and crash_till of the owner record.
 local worker, inc, seq, longest = args[1], args[2], args[3], args[4]
 local ws = P .. ':ws:' .. worker
 local all = record(ws)
@@ -21,7 +22,7 @@ local keep, idle = {}, {}
 for i = 7, #args do
   if i < 7 + args[6] then keep[args[i]] = true else idle[args[i]] = true end
 end
-local sessions, tasks, more = 0, 0, 0
+local sessions, tasks, more, resting = 0, 0, 0, 0
 for token, mark in pairs(all) do
   local i, n = string.match(mark, '^(%d+):(%d+)$')
   if i and not keep[token] and (num(i) < inc or num(n) <= seq) then
@@ -32,13 +33,23 @@ for token, mark in pairs(all) do
       tasks = tasks + give_back(token, s, h, nil, num(i) < inc)
       sessions = sessions + 1
       local running = num(i) < inc and not idle[token]
-      if s.open == '1' then free_slot(token, s, h, running and now + longest or now) end
+      if s.open == '1' then
+        free_slot(token, s, h, running and now + longest or now)
+        if running and longest > 0 then resting = resting + 1 end
+      end
       drop_session(token, s)
       rescore(h)
     else
       redis.call('HDEL', ws, token)
     end
   end
+end
+if resting > 0 then
+  local before = redis.call('HMGET', 'gc:owner', 'crash_hosts', 'crash_till')
+  local till = num(before[2])
+  if till > now then resting = resting + num(before[1]) end
+  redis.call('HSET', 'gc:owner', 'crash_hosts', resting, 'crash_till',
+             string.format('%.0f', math.max(till, now + longest)))
 end
 save()
 return {'OK', now, sessions, tasks, more}
