@@ -28,12 +28,14 @@ class Refusals:
         """Worker → when it last asked for a lease, and what it refused."""
         self._written: dict[str, float] = {}
         """Worker → when what it refuses was last written."""
+        self._forgot = clock()
 
     def note(self, request: LeaseRequest) -> None:
         """Take note of what a worker refuses. The store may be away: then it is told later."""
         now, worker = self._clock(), request.worker
         _, before = self._workers.get(worker, (0.0, ()))
-        self._forget(now)
+        if now - self._forgot > LIFE_SECONDS:
+            self._forget()
         self._workers[worker] = now, request.refuses
         old = now - self._written.get(worker, -LIFE_SECONDS) >= LIFE_SECONDS / 2
         if before == request.refuses and not (request.refuses and old):
@@ -47,7 +49,8 @@ class Refusals:
             return
         self._written[worker] = now
 
-    def _forget(self, now: float) -> None:
+    def _forget(self) -> None:
+        now = self._forgot = self._clock()
         for worker, (at, _) in list(self._workers.items()):
             if now - at > LIFE_SECONDS:
                 del self._workers[worker]
@@ -64,5 +67,5 @@ class Refusals:
         if not refused or stats.leased or crawl.state != "active":
             return False
         names = {one.worker for one in refused}
-        self._forget(self._clock())
+        self._forget()
         return all(worker in names for worker in self._workers)

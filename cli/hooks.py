@@ -17,6 +17,7 @@ from cli.display import printable
 from cli.explain import moment
 from cli.processes import environment
 from cli.stopping import on_signals
+from schema import log
 from schema.clock import monotonic
 from schema.records import Crawl, HookCount, HookFailure
 from schema.settings import Settings
@@ -145,6 +146,7 @@ def _again(settings: Settings, crawl: str | None) -> int:
     from worker.again import Again  # what reads pages takes memory, which no list needs
     from worker.alone import Alone
 
+    log.configure("hooks", "error")  # what a person is to know is said below
     with reach.store(settings, upgrade=True) as store, on_signals() as stop:
         chosen = choose.one(store.crawls(), crawl)
         functions.load(chosen.options.hook)  # what cannot be imported is said at once
@@ -153,7 +155,7 @@ def _again(settings: Settings, crawl: str | None) -> int:
         alone = Alone(
             settings.stall_seconds,
             command=ALONE,
-            environ=environment(os.environ, data=str(settings.data)),
+            environ=environment(os.environ, data=str(settings.data), log_level="error"),
         )
         run = Again(store, chosen, alone, line.unread)
         try:

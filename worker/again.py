@@ -33,6 +33,7 @@ from worker.alone import DiedAlone, RaisedAlone
 from worker.crawls import CrawlContext, context_of
 from worker.hooks import OF_PAGES, stable
 from worker.reading import Reading
+from worker.recent import Recent
 
 TOGETHER_PAGES = 50
 TOGETHER_BYTES = 4 * 1024 * 1024
@@ -62,7 +63,7 @@ class Reader(Protocol):
 
 
 class Count(Struct):
-    """How far it is, in pages, and how many ``links`` were found that are new to their pages.
+    """How far it is, in pages, and how many ``links`` were logged, new to their pages.
 
     ``unread``: pages whose body is not kept, or whose file cannot be read.
     """
@@ -88,6 +89,7 @@ class Again:
         self._context = context_of(crawl)
         self._reader = reader
         self._unread = unread
+        self._recent = Recent()
         self.count = Count()
 
     def run(self, going: Callable[[Count], bool]) -> None:
@@ -169,11 +171,12 @@ class Again:
             self.count.failed += 1
         else:
             self.count.mended += 1
-        self.count.links += len(page.links)
         return page.links
 
     def _write(self, work: Commit, links: Sequence[Admission]) -> None:
-        if links:
-            self._store.add_seeds(self._context.crawl.id, links)
+        if fresh := self._recent.fresh(links):
+            self._store.add_seeds(self._context.crawl.id, fresh)
+            self._recent.add(fresh)
+            self.count.links += len(fresh)
         if work.hooks:
             self._store.commit(work)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,10 +109,17 @@ def test_failures_are_listed_by_message_and_run_again(
     (stats,) = json.loads(capsys.readouterr().out)["crawls"]
     assert stats["hooks"][0] == {"function": "on_page", "message": "KeyError: 'price'", "pages": 5}
 
+    if source == "broker":
+        with urllib.request.urlopen(f"{os.environ['GREENCRAWL_BROKER']}/metrics") as answer:
+            shown = answer.read().decode().splitlines()
+        labels = """crawl="shop",function="on_page",message="KeyError: 'price'\""""
+        assert f"greencrawl_crawl_hook_failures{{{labels}}} 5.0" in shown
+
     assert main(["hooks", "shop", "--again"]) == 1
     out = capsys.readouterr()
     assert "4 pages mended, 1 failed again" in out.out
     assert "no body: https://example.org/gone" in out.err
+    assert "reading alone" not in out.err
     assert "1 pages failed in request" in out.out
     assert main(["hooks", "shop", "--urls"]) == 0
     left = {tuple(line.split("\t")[1:]) for line in capsys.readouterr().out.splitlines()}
