@@ -148,18 +148,29 @@ def stamps(db: Db, crawl: int, fingerprints: Sequence[int]) -> list[Row]:
     ]
 
 
-def size(db: Db, crawls: Sequence[int], since: int) -> tuple[int, int, int]:
+def stamped(db: Db, table: str, since: int) -> list[int]:
+    """Crawls with rows of a window, one look-up each; ``table`` is pages or finals."""
+    db.execute(
+        "SELECT id FROM crawls WHERE deleted = 0 AND "
+        f"(SELECT 1 FROM {table} FORCE INDEX ({table}_by_stamp) "
+        f"WHERE {table}.crawl = crawls.id AND {table}.stamp >= %s LIMIT 1) = 1 ORDER BY id",
+        (since,),
+    )
+    return [row[0] for row in db.fetchall()]
+
+
+def size(db: Db, since: int) -> tuple[int, int, int]:
     """Rows of a window: pages, final states, batches of seeds."""
-    pages = finals = 0
-    for crawl in crawls:
-        for table in ("pages", "finals"):
+    sums = {"pages": 0, "finals": 0}
+    for table in sums:
+        for crawl in stamped(db, table, since):
             db.execute(
                 f"SELECT COUNT(*) FROM {table} FORCE INDEX ({table}_by_stamp) "
                 "WHERE crawl = %s AND stamp >= %s",
                 (crawl, since),
             )
             ((count,),) = db.fetchall()
-            pages, finals = (pages + count, finals) if table == "pages" else (pages, finals + count)
+            sums[table] += count
     db.execute("SELECT COUNT(*) FROM seed_batches WHERE forced IN (0, 1) AND stamp >= %s", (since,))
     ((batches,),) = db.fetchall()
-    return pages, finals, batches
+    return sums["pages"], sums["finals"], batches

@@ -326,20 +326,21 @@ class MysqlStore:
 
     def log_size(self, since: int) -> tuple[int, int, int]:
         """See :class:`store.base.Store`."""
-        known = [crawl.id for crawl in self.crawls()]
-        return self._cluster.read(lambda db: log.size(db, known, since), seconds=LONG_SECONDS)
+        return self._cluster.read(lambda db: log.size(db, since), seconds=LONG_SECONDS)
+
+    def _stamped(self, table: str, since: int) -> list[int]:
+        return self._cluster.read(lambda db: log.stamped(db, table, since))
 
     def log_marks(self, since: int) -> Iterator[list[Mark]]:
         """See :class:`store.base.Store`; crawl by crawl."""
-        known = [crawl.id for crawl in self.crawls()]
         sql = f"SELECT p.fingerprint, c.url, p.status, p.body_bytes {rows.PAGE_FROM}"
-        for crawl in known:
+        for crawl in self._stamped("pages", since):
             for chunk in self._stream(crawl, sql, EVERY, "row", (since - 1, 2**63 - 1, 2**63 - 1)):
                 yield [
                     Mark(crawl, url, common.mark_kind(status), size)
                     for _, (_, url, status, size) in chunk.rows
                 ]
-        for crawl in known:
+        for crawl in self._stamped("finals", since):
             at = (-1, 0)
             while found := self._cluster.read(
                 partial(reading.final_marks, crawl=crawl, since=since, after=at)
@@ -353,7 +354,7 @@ class MysqlStore:
     def log_links(self, since: int) -> Iterator[list[tuple[int, list[Admission]]]]:
         """See :class:`store.base.Store`; crawl by crawl."""
         sql = f"SELECT p.fingerprint, c.links {rows.PAGE_FROM}"
-        for crawl in [crawl.id for crawl in self.crawls()]:
+        for crawl in self._stamped("pages", since):
             for chunk in self._stream(crawl, sql, EVERY, "text", (since - 1, 2**63 - 1, 2**63 - 1)):
                 for some in common.few([blob for _, (_, blob) in chunk.rows if blob]):
                     yield [(crawl, self._codec.links(blob)) for blob in some]

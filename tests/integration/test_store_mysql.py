@@ -283,6 +283,29 @@ def test_what_the_version_before_has_queued_is_freed_by_every_window(
     assert store.overflow(crawl, 7, "a.org", 10) == rows[:1]
 
 
+def test_a_window_costs_what_happened_in_it(store: Store, topology: Topology) -> None:
+    """Neither rows of the overflow, nor pages, nor crawls outside of it."""
+
+    def rows_read() -> int:
+        found = rows_of(topology, "SHOW GLOBAL STATUS LIKE 'Handler_read%'")
+        return sum(int(count) for _, count in found)
+
+    spent = []
+    for count in (20, 200):
+        for n in range(count // 10):
+            one = store.put_crawl(f"{count}-{n}", CrawlOptions(), []).id
+            store.put_overflow(one, beyond([3] * count, host="a.org"))
+            store.overflow_taken(store.overflow(one, 7, "a.org", count // 2), "n", 1)
+            store.commit(Commit([page(one, 1, links=links("http://a/"))]))
+        since = store.tick()
+        before = rows_read()
+        store.free_overflow(7, since)
+        assert list(store.overflow_since(7, since)) == []
+        assert list(store.log_links(since)) == list(store.log_marks(since)) == []
+        spent.append(rows_read() - before)
+    assert spent[1] < spent[0] + 20 * 15, "three look-ups a crawl, of 20 more"
+
+
 def test_a_purge_counts_the_rows_that_it_removes(store: Store, crawl: int) -> None:
     for fetched_ms in (1000, 2000):
         pages = [page(crawl, n, fetched_ms, body=b"%d" % n) for n in range(300)]
