@@ -91,18 +91,21 @@ class Replay:
     def tell(self, crawls: list[Crawl]) -> None:
         """Tell the node of its crawls, and delete those that the store no longer has.
 
-        What is done, and known in its present version in each partition, is not told again.
+        What is done, has no quota that could be an old one, and is known in its present version in
+        each partition, is not told again.
         """
         told = self._frontier.told(self._node)
         news = [
             crawl for crawl in crawls
-            if crawl.state != "done" or any(one.get(crawl.id) != crawl.version for one in told)
+            if crawl.state != "done" or crawl.options.max_pages
+            or any(one.get(crawl.id) != crawl.version for one in told)
         ]  # fmt: skip
         self._frontier.tell_node(news, self._node, afresh=True)
         found = set().union(*told)
         if not self._everything and not self._node.command("HGET", keys.OWNER, "listed"):
             found |= self._records()
-        for crawl in found - {crawl.id for crawl in crawls}:
+        # Asked for last: what the node knew by then was in the store before.
+        for crawl in found - {crawl.id for crawl in self._store.crawls()}:
             self._frontier.drop_crawl(crawl, self._node, self._course.hold)
 
     def _records(self) -> set[int]:

@@ -208,9 +208,9 @@ def test_only_crawls_that_may_be_news_are_told_again(
     told: list[str] = []
     real = house.frontier.tell_node
 
-    def tell_node(crawls: Any, node: Any) -> None:
+    def tell_node(crawls: Any, node: Any, **more: Any) -> None:
         told.extend(crawl.name for crawl in crawls)
-        real(crawls, node)
+        real(crawls, node, **more)
 
     monkeypatch.setattr(house.frontier, "tell_node", tell_node)
     house.put_back(copy)
@@ -218,6 +218,27 @@ def test_only_crawls_that_may_be_news_are_told_again(
     assert set(told) == {"a", "late", "new and over"}
     known = house.frontier.told(house.frontier.nodes[0])
     assert all(one[late] == over.version for one in known)
+
+
+def test_a_crawl_that_is_made_meanwhile_is_not_taken_for_deleted(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.seed(f"{HOST}/a")
+    house.tick(MARGIN + 3)
+    made, real = [], house.frontier.told
+
+    def told(node: Any) -> Any:
+        if not made:
+            made.append(new_crawl(house.frontier, house.store, "late", delay=0))
+            house.frontier.admit(made[0].id, [Admission(f"http://{HOST}/b")])
+        return real(node)
+
+    monkeypatch.setattr(house.frontier, "told", told)
+    house.put_back(house.saved())
+    recovered(house)
+    totals = house.frontier.scan(made[0].id)
+    assert totals is not None
+    assert totals.waiting == 1
 
 
 def test_all_blocks_in_force_hold_again(house: House) -> None:
