@@ -8,7 +8,7 @@ import msgspec
 
 from broker.purge import PURGED
 from broker.service import Service
-from schema.errors import InvalidUrl
+from schema.errors import InvalidUrl, Unavailable
 from schema.records import Crawl, Final, StoredPage, UrlState
 from schema.scope import compile
 from schema.urls import canonicalise, host_of
@@ -33,7 +33,12 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
     page = service.store.page(crawl.id, fingerprint, detail="row")
     versions = tuple(service.store.history(crawl.id, fingerprint, ATTEMPTS)) if page else ()
     final = service.store.final(crawl.id, fingerprint)
-    state = service.frontier.where(crawl, url)
+    try:
+        state = service.frontier.where(crawl, url)
+    except Unavailable as error:
+        if not service.frontier.nodes_away():
+            raise
+        state = UrlState(crawl=crawl.name, url=url, state="away", why=_of_away(service, error))
     if state.state in ("waiting", "leased", "later", "overflow"):
         why = state.why
         if crawl.state != "active":
@@ -49,6 +54,13 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
         state, crawl=crawl.name, url=url, host=host_of(url), attempts=attempts or state.attempts,
         versions=versions if len(versions) > 1 else (), page=page.id if page else "",
     )  # fmt: skip
+
+
+def _of_away(service: Service, error: Unavailable) -> str:
+    away = service.frontier.nodes_away().values()
+    since = [one for one in away if one.why == str(error) and one.since_ms]
+    moment = f" since {_moment(since[0].since_ms)}" if since else ""
+    return f"what waits of its host is not known, and nothing of it is fetched{moment}: {error}"
 
 
 def _because(crawl: Crawl) -> str:

@@ -104,7 +104,9 @@ class Gathering:
             start = 0
             for batch in batches:
                 end = start + len(batch.items)
-                batch.outcome = Admitted(found[start:end], found.tick, found.epochs)
+                missed = {i - start for i in found.missed if start <= i < end}
+                away = found.away if missed else ()
+                batch.outcome = Admitted(found[start:end], found.tick, found.epochs, away, missed)
                 start = end
         for batch in batches:
             batch.done.set()

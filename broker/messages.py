@@ -141,9 +141,13 @@ class RepairReply(Struct, frozen=True):
 
 
 class Health(Struct, frozen=True):
-    """Answer of ``/healthz`` and ``/readyz`` when all is well."""
+    """Answer of ``/healthz`` and ``/readyz`` when all is well.
+
+    ``away`` are Redis nodes that do not answer, while others do.
+    """
 
     status: Literal["ok"] = "ok"
+    away: tuple[str, ...] = ()
 
 
 class Answer(Struct, Generic[T], frozen=True):

@@ -347,11 +347,12 @@ def requeue_dead(service: Service, body: RequeueRequest) -> SeedReply:
     Those that are there now: one that is given up again meanwhile stays a dead letter.
     """
     crawl = service.store.crawl(body.crawl)
-    now, added = service.store.tick(), 0
+    now, added, pending = service.store.tick(), 0, 0
     while (batch := service.store.requeue_dead(crawl.id, before=now)) is not None:
-        seeding.settle(service, batch)
-        added += len(batch.urls)
-    return SeedReply(added=added, duplicate=0, rejected=0, items=())
+        missed = len(seeding.settle(service, batch).missed)
+        added += len(batch.urls) - missed
+        pending += missed
+    return SeedReply(added=added, duplicate=0, rejected=0, items=(), pending=pending)
 
 
 def repair(service: Service, body: RepairRequest) -> RepairReply:
@@ -373,13 +374,16 @@ def get_repair(service: Service) -> RepairReply:
 def get_stats(service: Service, query: StatsQuery) -> Stats:
     """Counters of one crawl or of all, the slowest hosts, and how many rest after a crash.
 
-    Counters only: nothing is scanned.
+    Counters only: nothing is scanned. Of a Redis node that does not answer nothing is counted;
+    ``away`` names it.
     """
     store = service.store
     crawls = store.crawls() if query.crawl is None else [store.crawl(query.crawl)]
     counters = tuple(map(service.stats, crawls))
     slowest = tuple(service.frontier.slowest())
-    return Stats(counters, slowest, *service.frontier.resting())
+    rest = service.frontier.resting()
+    away = tuple(service.frontier.nodes_away().values())
+    return Stats(counters, slowest, *rest, away=away)
 
 
 def get_health(service: Service) -> Health:
@@ -388,12 +392,15 @@ def get_health(service: Service) -> Health:
 
 
 def get_ready(service: Service) -> Health:
-    """Whether this broker can serve: every Redis node and the store answer."""
+    """Whether this broker can serve: the store and a Redis node answer.
+
+    ``away`` names the nodes that do not.
+    """
     why_not = service.frontier.ready()
     if why_not is not None:
         raise Unavailable(why_not)
     service.store.frontier()
-    return Health()
+    return Health(away=tuple(node.node for node in service.frontier.nodes_away().values()))
 
 
 _OK, _CREATED, _ACCEPTED = HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.ACCEPTED

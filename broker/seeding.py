@@ -13,6 +13,7 @@ import gevent
 import msgspec
 from msgspec import Struct
 
+from broker.frontier.frontier import Admitted
 from broker.frontier.partition import Mode
 from broker.problems import HttpProblem
 from broker.service import Service
@@ -82,7 +83,8 @@ def seed(service: Service, name: str, urls: Sequence[str | Seed], force: bool) -
     """Queue URLs; one verdict each, in the order given.
 
     A crawl without roots takes them from these URLs; one that has roots judges the URLs by them.
-    Idempotent: what was seen is a ``duplicate`` (with ``force`` it is queued again). Raises
+    Idempotent: what was seen is a ``duplicate`` (with ``force`` it is queued again). What belongs
+    to a node that is away is ``pending``: it is logged, and queued when the node is back. Raises
     UnknownCrawl; Unavailable, and then the batch may be logged, and is queued in time.
     """
     crawl = service.store.crawl(name)
@@ -91,10 +93,12 @@ def seed(service: Service, name: str, urls: Sequence[str | Seed], force: bool) -
     verdicts = judge(crawl, urls)
     wanted = _admissions(verdicts)
     fresh: set[str] = set()
+    pending: set[str] = set()
     if wanted:
-        flags = admit(service, crawl, wanted, force=force)
-        fresh = {item.url for item, new in zip(wanted, flags, strict=True) if new}
-    return _reply(urls, verdicts, fresh)
+        admitted = admit(service, crawl, wanted, force=force)
+        fresh = {item.url for item, new in zip(wanted, admitted, strict=True) if new}
+        pending = {wanted[i].url for i in admitted.missed}
+    return _reply(urls, verdicts, fresh, pending)
 
 
 def check_room(service: Service) -> None:
@@ -148,8 +152,11 @@ def _admissions(verdicts: Sequence[Admission | Refusal]) -> list[Admission]:
 
 def admit(
     service: Service, crawl: Crawl, admissions: Sequence[Admission], *, force: bool
-) -> list[bool]:
-    """Log a batch, admit it, settle it. True where a URL was new to the frontier."""
+) -> Admitted:
+    """Log a batch, admit it, settle it. True where a URL was new to the frontier.
+
+    It stays pending for nodes that are away, and is settled when they are back.
+    """
     claimed: list[int] = []
 
     def claim(batch: int) -> None:  # before it is there to be found by the upkeep
@@ -162,11 +169,14 @@ def admit(
         if crawl.state == "done":  # the log has made it active again
             service.frontier.put_crawl(service.store.crawl(crawl.id))
         if force:  # what it has queued is kept under its own number
-            admitted = service.frontier.admit(crawl.id, admissions, mode=Mode.FORCE, batch=batch)
+            admitted = service.frontier.admit(
+                crawl.id, admissions, mode=Mode.FORCE, batch=batch, partial=True
+            )
         else:
             admitted = service.gathering.admit(crawl.id, admissions)
         faults.point("broker.after_seed_admit")
-        if not service.store.seeds_admitted(batch, admitted.tick, admitted.epochs):
+        told = admitted.away or service.store.seeds_admitted(batch, admitted.tick, admitted.epochs)
+        if not told:
             _admit_again(
                 service, SeedBatch(id=batch, crawl=crawl.id, urls=tuple(admissions), force=force)
             )
@@ -175,23 +185,25 @@ def admit(
     return admitted
 
 
-def settle(service: Service, batch: SeedBatch) -> None:
+def settle(service: Service, batch: SeedBatch) -> Admitted:
     """Admit a batch that was left pending, and mark it admitted; idempotent.
 
-    A batch whose crawl was deleted is dropped. Raises Unavailable.
+    It stays pending for nodes that the answer names as away. A batch whose crawl was deleted is
+    dropped. Raises Unavailable.
     """
     try:
         crawl = service.store.crawl(batch.crawl)
-        try:
-            _admit_again(service, batch)
-        except UnknownCrawl:  # a partition was not told of it yet
+        admitted = _admit_again(service, batch)
+        if admitted.away - service.frontier.nodes_away().keys():  # it was not told of the crawl yet
             service.frontier.put_crawl(crawl)
-            _admit_again(service, batch)
+            admitted = _admit_again(service, batch)
     except UnknownCrawl:
         service.store.seeds_admitted(batch.id)
+        return Admitted([False] * len(batch.urls), 0, {})
+    return admitted
 
 
-def _admit_again(service: Service, batch: SeedBatch) -> None:
+def _admit_again(service: Service, batch: SeedBatch) -> Admitted:
     """Admit a batch under a new stamp: what it had before may be out of a recovery's window.
 
     Raises Unavailable, and the batch stays pending.
@@ -199,10 +211,13 @@ def _admit_again(service: Service, batch: SeedBatch) -> None:
     mode = Mode.FORCE if batch.force else Mode.NEW
     stamp = service.store.restamp_seeds(batch.id)
     admitted = service.frontier.admit(
-        batch.crawl, batch.urls, mode=mode, batch=batch.id, stamp=stamp
+        batch.crawl, batch.urls, mode=mode, batch=batch.id, stamp=stamp, partial=True
     )
+    if admitted.away:
+        return admitted
     if not service.store.seeds_admitted(batch.id, admitted.tick, admitted.epochs):
         raise Unavailable("the seeds are logged, and will be queued in time")
+    return admitted
 
 
 def _with_roots(service: Service, crawl: Crawl, seeds: Sequence[str | Seed]) -> Crawl:
@@ -223,20 +238,29 @@ def _with_roots(service: Service, crawl: Crawl, seeds: Sequence[str | Seed]) -> 
 
 
 def _reply(
-    urls: Sequence[str | Seed], verdicts: Sequence[Admission | Refusal], fresh: set[str]
+    urls: Sequence[str | Seed],
+    verdicts: Sequence[Admission | Refusal],
+    fresh: set[str],
+    pending: set[str],
 ) -> SeedReply:
     """An item for each URL given; of one that is new and was given twice the second is known."""
     items: list[SeedItem] = []
-    added = rejected = 0
+    added = rejected = waiting = 0
     for given, verdict in zip(urls, verdicts, strict=True):
         text = given if isinstance(given, str) else given.url
         if type(verdict) is Refusal:
             rejected += 1
             items.append(SeedItem(text, "rejected", verdict.reason))
+        elif verdict.url in pending:
+            waiting += 1
+            items.append(
+                SeedItem(text, "pending", "its Redis node is away: queued when it is back")
+            )
         elif verdict.url in fresh:
             fresh.discard(verdict.url)
             added += 1
             items.append(SeedItem(text, "added"))
         else:
             items.append(SeedItem(text, "duplicate"))
-    return SeedReply(added, len(items) - added - rejected, rejected, tuple(items))
+    duplicate = len(items) - added - rejected - waiting
+    return SeedReply(added, duplicate, rejected, tuple(items), waiting)

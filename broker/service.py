@@ -5,7 +5,8 @@ The frontier is seen through :class:`Queue`, which names exactly what the face n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 import gevent
@@ -34,6 +35,7 @@ from schema.records import (
     ItemStatus,
     LeaseReply,
     LeaseRequest,
+    NodeAway,
     NodeRepair,
     Purge,
     ReconcileReply,
@@ -81,7 +83,9 @@ class Queue(Protocol):
         mode: Mode = Mode.NEW,
         batch: int = 0,
         stamp: Stamp | None = None,
+        partial: bool = False,
     ) -> Admitted: ...
+    def nodes_away(self) -> Mapping[str, NodeAway]: ...
     def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> Room: ...
     def under(self, partition: int) -> tuple[str, int]: ...
     def refill(self, crawl: int, partition: int, host: str) -> int: ...
@@ -128,7 +132,7 @@ class Service:
         self.store = store
         self.duties = duties or Duties(store)
         self.clock = clock
-        self.gathering = Gathering(frontier.admit)
+        self.gathering = Gathering(partial(frontier.admit, partial=True))
         self.reader = Reader(store)
         self.stopping = Event()
         self.purging = Event()

@@ -29,6 +29,8 @@ QUIET_SECONDS = 5.0
 """Time between two looks when nothing was heard: others may have changed what we cannot hear."""
 TICK_SECONDS = 1.0
 """Time between two steps of the log's clock while the frontier is in use."""
+HELD_SECONDS = 60.0
+"""Between two looks at all pending batches while they wait for a node that is away."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,24 @@ class _Quiet:
     finished: int
 
 
+class _HeldUp:
+    """Pending batches that wait for nodes which are away, and for nothing else.
+
+    All up to ``after`` do: they are not read and admitted again and again meanwhile.
+    """
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.after = 0
+        self.nodes: frozenset[str] = frozenset()
+        self.crawls: set[int] = set()
+
+    def add(self, batch: SeedBatch, away: frozenset[str]) -> None:
+        self.after = batch.id
+        self.nodes |= away
+        self.crawls.add(batch.crawl)
+
+
 class Upkeep:
     """One greenlet a broker. ``start()`` it, ``stop()`` it."""
 
@@ -46,6 +66,7 @@ class Upkeep:
         self._service = service
         self._quiet: dict[int, _Quiet] = {}
         self._ticked = -TICK_SECONDS
+        self._held = _HeldUp(service.clock())
         self._clock = 0
         """The log's clock as this broker has last seen or left it; 0: not yet."""
         self._greenlet: Greenlet[[], None] | None = None
@@ -115,23 +136,33 @@ class Upkeep:
 
     def _admit_pending(self) -> set[int]:
         """Settle batches that a crash or an outage left; returns crawls that still have some."""
-        waiting: set[int] = set()
-        for batch in self._pending():
+        held, now = self._held, self._service.clock()
+        back = not held.nodes <= self._service.frontier.nodes_away().keys()
+        if back or now - held.since > HELD_SECONDS:
+            held = self._held = _HeldUp(now)
+        waiting, between = set(held.crawls), False
+        for batch in self._pending(held.after):
             if batch.id in self._service.admitting:  # its caller wants to know what was new
                 waiting.add(batch.crawl)
+                between = True
                 continue
             try:
-                seeding.settle(self._service, batch)
+                away = seeding.settle(self._service, batch).away
             except Unavailable as error:
                 log.warning("a batch of seeds waits", batch=batch.id, error=str(error))
                 waiting.add(batch.crawl)
-            else:
+                between = True
+                continue
+            if not away:
                 log.info("a pending batch of seeds was admitted", batch=batch.id)
+                continue
+            waiting.add(batch.crawl)
+            if not between:  # else one before it is to be read again
+                held.add(batch, away)
         return waiting
 
-    def _pending(self) -> Iterator[SeedBatch]:
-        """All pending batches, oldest first, some at a time: one that waits holds up no other."""
-        after = 0
+    def _pending(self, after: int) -> Iterator[SeedBatch]:
+        """Pending batches, oldest first, some at a time: one that waits holds up no other."""
         while found := self._service.store.pending_seeds(after=after):
             yield from found
             after = found[-1].id

@@ -8,8 +8,7 @@ import click
 
 from broker.client import BrokerClient
 from cli import choose, reach
-from cli.display import printable
-from cli.explain import moment
+from cli.display import moment, printable
 from schema.records import Final
 from schema.settings import Settings
 
@@ -58,7 +57,8 @@ def _stored(settings: Settings, crawl: str | None) -> Iterator[Final]:
 
 
 def _requeue_at(broker: BrokerClient, crawl: str | None) -> int:
-    return broker.requeue(choose.one(broker.crawls(), crawl).name).added
+    reply = broker.requeue(choose.one(broker.crawls(), crawl).name)
+    return reply.added + reply.pending
 
 
 def _requeue_in_store(settings: Settings, crawl: str | None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
@@ -12,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from schema.clock import Clock, monotonic
-from schema.records import CrawlStats, HookCount, HostState, Stats
+from schema.records import CrawlStats, HookCount, HostState, NodeAway, Stats
 
 PLAIN_SECONDS = 5.0
 """Between two lines where there is no terminal."""
@@ -40,6 +41,17 @@ class Rate:
             self._seen.popleft()
         began, first = self._seen[0]
         return max(0.0, (stored - first) / (now - began)) if now > began else 0.0
+
+
+def away_text(node: NodeAway) -> str:
+    """That a Redis node does not answer, and since when."""
+    since = f" since {moment(node.since_ms)}" if node.since_ms else ""
+    return f"{printable(node.why)}; not counted{since}: its hosts wait, all others go on"
+
+
+def moment(ms: int) -> str:
+    """Epoch milliseconds as a date and time in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def printable(text: str) -> str:

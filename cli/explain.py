@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import click
 import msgspec
 
 from cli import choose, reach
 from cli.crawlfile import with_scheme
-from cli.display import printable
+from cli.display import moment, printable
 from schema.errors import GreencrawlError, InvalidUrl
 from schema.origins import Origins
 from schema.records import Attempt, Crawl, UrlState, Version
@@ -69,11 +67,6 @@ def versions(store: Store, crawl: int, number: int) -> tuple[Version, ...]:
     """A page's history as :class:`UrlState` has it."""
     found = store.history(crawl, number)
     return tuple(found) if len(found) > 1 else ()
-
-
-def moment(ms: int) -> str:
-    """Epoch milliseconds as a date and time in UTC."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _offline(settings: Settings, url: str, crawl: str | None) -> list[UrlState]:

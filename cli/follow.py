@@ -14,7 +14,7 @@ from rich.console import Console
 
 from broker.client import BrokerClient
 from cli import summary
-from cli.display import Display, refused_text, rest_text
+from cli.display import Display, away_text, refused_text, rest_text
 from cli.processes import Processes
 from cli.stopping import Stop
 from cli.summary import Summary
@@ -125,6 +125,8 @@ def follow(
                 note = rest_text(stats)
             elif note or resting:
                 note = ask(lambda: _blocked(broker, wanted)) or note or ALL_REST
+            if stats.away:
+                note = away_text(stats.away[0])
             display.note(note, "crash" if note and note == rest_text(stats) else "")
             if not end.stopped or stop.asked.wait(POLL_SECONDS):
                 break

@@ -13,8 +13,7 @@ import click
 
 from broker.client import BrokerClient
 from cli import choose, reach
-from cli.display import printable
-from cli.explain import moment
+from cli.display import moment, printable
 from cli.processes import environment
 from cli.stopping import on_signals
 from schema import log

@@ -13,8 +13,7 @@ import gevent
 
 from cli import choose, consent, crawlfile, reach
 from cli.datafolder import running
-from cli.display import printable
-from cli.explain import moment
+from cli.display import moment, printable
 from schema.auth import Auth, Form, OAuth1, OAuth2
 from schema.clock import epoch_ms, monotonic
 from schema.errors import GreencrawlError, Refused, Unavailable

@@ -17,8 +17,8 @@ from broker.client import BrokerClient
 from broker.messages import ListedPage, PageReply, PagesReply, PageVersion
 from cli import choose, options, reach
 from cli.crawlfile import with_scheme
-from cli.display import printable, size
-from cli.explain import in_store, moment
+from cli.display import moment, printable, size
+from cli.explain import in_store
 from schema.errors import GreencrawlError, InvalidUrl, Refused
 from schema.patterns import Pattern
 from schema.records import Crawl, PageFilter

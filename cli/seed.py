@@ -32,16 +32,19 @@ def seed(crawl: str, urls: tuple[str, ...], force: bool, data: str | None) -> No
 
     A URL of `-` reads them from standard input, one a line. Prints how many were added, were
     there already, and were rejected; each rejected URL goes to standard error with its reason,
-    and the exit code is then 1. Doing it again changes nothing.
+    and the exit code is then 1. URLs that are pending wait for a Redis node that is away: they are
+    kept, and queued when it is back. Doing it again changes nothing.
     """
     broker = reach.required(reach.load(data))
-    counts = {"added": 0, "duplicate": 0, "rejected": 0}
+    counts = {"added": 0, "duplicate": 0, "rejected": 0, "pending": 0}
     for batch in _batches(map(with_scheme, _given(urls))):
         reply = _patiently(broker, crawl, SeedRequest(batch, force=force))
         for item in reply.items:
             counts[item.status] += 1
             if item.status == "rejected":
                 click.echo(f"rejected {item.url}: {item.reason}", err=True)
+    if not counts["pending"]:
+        del counts["pending"]
     click.echo(", ".join(f"{number:,} {status}" for status, number in counts.items()))
     click.get_current_context().exit(1 if counts["rejected"] else 0)
 

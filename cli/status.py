@@ -13,7 +13,15 @@ from rich.text import Text
 
 from broker.client import BrokerClient
 from cli import choose, reach
-from cli.display import failures_text, hooks_text, refused_text, rest_text, size, slowest_text
+from cli.display import (
+    away_text,
+    failures_text,
+    hooks_text,
+    refused_text,
+    rest_text,
+    size,
+    slowest_text,
+)
 from cli.stopping import on_signals
 from schema.records import Crawl, CrawlStats, Stats
 from schema.settings import Settings
@@ -88,7 +96,8 @@ def table(stats: Stats) -> RenderableType:
     refused = [Text(f"{one.crawl}: {refused_text(one)}") for one in stats.crawls if one.refused]
     slowest = Text(f"slowest hosts: {slowest_text(stats.slowest)}")
     rest = [Text(rest_text(stats))] if stats.rest_hosts else []
-    return Group(rows, slowest, *hooks, *refused, *rest)
+    away = [Text(away_text(one)) for one in stats.away]
+    return Group(rows, slowest, *hooks, *refused, *rest, *away)
 
 
 def _watch(broker: BrokerClient, crawl: str | None) -> None:

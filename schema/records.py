@@ -500,17 +500,21 @@ class SeedRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 class SeedItem(Struct, frozen=True, omit_defaults=True):
     url: str
-    status: Literal["added", "duplicate", "rejected"]
+    status: Literal["added", "duplicate", "rejected", "pending"]
     reason: str = ""
 
 
 class SeedReply(Struct, frozen=True):
-    """Counts, and one item per URL in the order given."""
+    """Counts, and one item per URL in the order given.
+
+    ``pending`` are durable, and are queued when the Redis node of their host answers again.
+    """
 
     added: int
     duplicate: int
     rejected: int
     items: tuple[SeedItem, ...]
+    pending: int = 0
 
 
 class Totals(Struct, frozen=True, kw_only=True):
@@ -614,13 +618,15 @@ class Stats(Struct, frozen=True):
     """``slowest`` holds hosts of recent sessions, the longest latency first.
 
     ``rest_hosts`` were being fetched from when a worker's process died, and rest for
-    ``rest_seconds`` at most, until no request of it can be under way any more.
+    ``rest_seconds`` at most, until no request of it can be under way any more. ``away`` are Redis
+    nodes that do not answer: what they hold is not counted.
     """
 
     crawls: tuple[CrawlStats, ...]
     slowest: tuple[HostState, ...] = ()
     rest_hosts: int = 0
     rest_seconds: float = 0.0
+    away: tuple[NodeAway, ...] = ()
 
 
 class UrlState(Struct, frozen=True, kw_only=True):
@@ -638,6 +644,7 @@ class UrlState(Struct, frozen=True, kw_only=True):
         "leased",
         "later",
         "overflow",
+        "away",
         "seen",
         "unseen",
         "invalid",

@@ -106,7 +106,7 @@ class Debts:
         owed = self._store.debts()
         failed: Unavailable | None = None
         for node in self._frontier.nodes:
-            if node.id not in owed or node.id in self._frontier.away:
+            if node.id not in owed or node.id in self._frontier.nodes_away():
                 continue
             name = f"{REPLAY}:{node.id}"
             try:

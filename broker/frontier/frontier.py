@@ -297,8 +297,7 @@ class Frontier:
         """Whether a partition's node is away while another serves."""
         return self._spared(self._node_of[partition])
 
-    @property
-    def away(self) -> dict[str, NodeAway]:
+    def nodes_away(self) -> dict[str, NodeAway]:
         """By their ids the nodes that do not answer, or that nothing may be asked of."""
         found = {}
         for node in self.nodes:
@@ -889,17 +888,18 @@ class Frontier:
             return None
         return Scan(totals, frozenset(state.decode() for *_, state, _ in replies.values()))
 
-    def _sum(self, crawl: int) -> tuple[Totals, dict[int, list[Any]]]:
+    def _sum(self, crawl: int, *, partial: bool = False) -> tuple[Totals, dict[int, list[Any]]]:
         """Counters of a crawl, and what each partition has answered. Raises Unavailable."""
-        replies = self._calls("count", dict.fromkeys(self.partitions, to_msgpack([crawl])))
+        calls = dict.fromkeys(self.partitions, to_msgpack([crawl]))
+        replies = self._calls("count", calls, partial=partial)
         totals = total(flat for _, flat, *_ in replies.values())
         if totals.overflow:
             self.overflowing.set()
         return totals, replies
 
     def stats(self, crawl: Crawl) -> CrawlStats:
-        """Counters of a crawl. Raises Unavailable."""
-        totals, _ = self._sum(crawl.id)
+        """Counters of a crawl, as far as nodes answer; raises Unavailable if none does."""
+        totals, _ = self._sum(crawl.id, partial=True)
         counts = msgspec.structs.asdict(totals)
         return CrawlStats(crawl=crawl.name, state=crawl.state, reason=crawl.reason, **counts)
 
@@ -1134,17 +1134,24 @@ class Frontier:
     def repair(self, everything: bool) -> None:
         """Give the nodes again what the store's log holds since their ticks, or all of it.
 
-        Goes on in the background; see :meth:`repairs`. Raises Unavailable.
+        Goes on in the background; see :meth:`repairs`. Raises Unavailable after the others if that
+        could not begin at a node.
         """
+        failed: Unavailable | None = None
         for node in self.nodes:
-            self.recovery.repair(node, everything)
+            try:
+                self.recovery.repair(node, everything)
+            except Unavailable as error:
+                failed = error
+        if failed is not None:
+            raise failed
 
     def repairs(self) -> list[NodeRepair]:
         """What this process does or did to refill each node."""
         return [self.recovery.report(node) for node in self.nodes]
 
     def ready(self) -> str | None:
-        """None, or why the frontier cannot serve now."""
+        """None, or why the frontier cannot serve now: no node answers."""
         try:
             self._calls(
                 "count",
@@ -1153,6 +1160,7 @@ class Frontier:
                     for n in self.nodes
                     if self.partitions_on(n)
                 },
+                partial=True,
             )
         except Unavailable as error:
             return str(error)
@@ -1163,7 +1171,7 @@ class Frontier:
         return {
             "lease_calls_waiting": self.leasing.waiting,
             "redis_nodes": len(self.nodes),
-            "redis_nodes_away": len(self.away),
+            "redis_nodes_away": len(self.nodes_away()),
         }
 
 

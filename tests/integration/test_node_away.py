@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
+from io import StringIO
 from pathlib import Path
 
 import gevent
 import pytest
+from rich.console import Console
 
+from broker import resources, seeding
 from broker.frontier import Frontier
 from broker.frontier.node import Node
 from broker.frontier.replay import Putter, Replay
-from schema.clock import monotonic
+from broker.messages import Health, StatsQuery, UrlQuery
+from broker.service import Service
+from broker.upkeep import Upkeep
+from cli.status import table
+from schema.clock import epoch_ms, monotonic
 from schema.errors import Unavailable, UnknownCrawl
 from schema.records import (
     Admission,
@@ -91,13 +98,15 @@ def test_a_frozen_node_costs_one_time_out_that_all_share(house: TwoNodes) -> Non
         with pytest.raises(Unavailable, match="is away"):
             away.command("PING")
     assert monotonic() - began < TIMEOUT_SECONDS / 2
-    ((node, since_ms, why),) = [(one.node, one.since_ms, one.why) for one in frontier.away.values()]
+    ((node, since_ms, why),) = [
+        (one.node, one.since_ms, one.why) for one in frontier.nodes_away().values()
+    ]
     assert (node, since_ms) == (away.shown, away.breaker.since_ms)
     assert "away" in why
     assert up.command("PING") == b"PONG"
     house.thaw(away)
     until(lambda: answers(away))
-    assert frontier.away == {}
+    assert frontier.nodes_away() == {}
     assert away.command("PING") == b"PONG"
 
 
@@ -393,7 +402,7 @@ def test_a_broker_and_a_worker_may_begin_while_a_node_is_away(house: TwoNodes, h
     broker = house.open()
     broker.rest_ms = 0
     assert [node.id for node in broker.nodes] == list(first.identity.nodes)
-    assert set(broker.away) == {away.id}
+    assert set(broker.nodes_away()) == {away.id}
     up, away = broker.nodes
     worker = house.open(create=False, start=False)
     assert [node.id for node in worker.nodes] == list(first.identity.nodes)
@@ -404,7 +413,7 @@ def test_a_broker_and_a_worker_may_begin_while_a_node_is_away(house: TwoNodes, h
     assert {one.host for one in Worker(broker).lease(wait=2)} <= set(hosts_on(broker, up, 3))
     bring_back(house, away, how)
     until(lambda: not house.store.debts(), 15)
-    until(lambda: not worker.away)
+    until(lambda: not worker.nodes_away())
     until(lambda: admitted_all(worker, crawl, links), 10)
     known = until(lambda: broker.scan(crawl.id), 15)
     assert known.admitted == 6
@@ -450,3 +459,63 @@ def test_a_frontier_is_not_made_while_a_node_is_away(house: TwoNodes) -> None:
     house.servers[1].kill()
     with pytest.raises(Unavailable, match="is away"):
         house.open(start=False)
+
+
+# -- what is said of it
+
+
+def test_a_broker_says_which_node_is_away_and_since_when(
+    house: TwoNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frontier = house.open()
+    up, away = frontier.nodes
+    seeded(house, frontier, hosts=2, pages=3)
+    service = Service(frontier, house.store, duties=frontier.duties)
+    assert resources.get_ready(service) == Health()
+    house.server_of(away).kill()
+    now_ms = epoch_ms()
+    stats = resources.get_stats(service, StatsQuery())
+    assert [one.waiting for one in stats.crawls] == [6], "of the node that answers"
+    (one,) = stats.away
+    assert (one.node, "away" in one.why) == (away.shown, True)
+    assert now_ms - 2000 <= one.since_ms <= epoch_ms()
+    assert resources.get_ready(service) == Health(away=(away.shown,))
+    assert frontier.metrics()["redis_nodes_away"] == 1
+    waits, found = (
+        resources.explain_url(service, UrlQuery(url=linked(frontier, node, 1)[0]))[0]
+        for node in (away, up)
+    )
+    assert (waits.state, found.state) == ("away", "waiting")
+    assert "since 20" in waits.why
+    assert away.shown in waits.why
+    console = Console(width=200, file=StringIO())
+    console.print(table(stats))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert away.shown in shown
+    assert "since 20" in shown
+    house.server_of(up).kill()
+    with pytest.raises(Unavailable):
+        resources.get_ready(service)
+    with pytest.raises(Unavailable):
+        resources.get_stats(service, StatsQuery())
+
+
+def test_seeds_are_taken_while_a_node_is_away_and_nothing_is_lost(house: TwoNodes) -> None:
+    frontier = house.open()
+    up, away = frontier.nodes
+    crawl = new_crawl(frontier, house.store, delay=0, scope="any")
+    service = Service(frontier, house.store, duties=frontier.duties)
+    upkeep = Upkeep(service)
+    house.freeze(away)
+    given = [*linked(frontier, up, 1), *linked(frontier, away, 1)]
+    reply = seeding.seed(service, crawl.name, given, force=False)
+    assert (reply.added, reply.pending) == (3, 3)
+    upkeep.step()
+    assert house.store.crawl(crawl.id).state == "active"
+    house.thaw(away)
+    until(lambda: answers(away))
+    until(lambda: not upkeep.step() or not house.store.pending_seeds())
+    totals = until(lambda: frontier.scan(crawl.id))
+    assert totals.admitted == 6
+    again = seeding.seed(service, crawl.name, given, force=False)
+    assert again.duplicate == 6

@@ -19,6 +19,7 @@ from schema.records import (
     HostState,
     LeaseReply,
     LeaseRequest,
+    NodeAway,
     NodeRepair,
     ReconcileReply,
     ReconcileRequest,
@@ -69,6 +70,9 @@ class QueueDouble:
     refilled: list[tuple[int, int, str]] = field(default_factory=list)
     lost: set[int] = field(default_factory=set)
     """Partitions of another node, which is away."""
+    lost_node: str = ""
+    """Id of a node that is away: what has "lost" in its URL belongs there."""
+    admissions: int = 0
 
     def _check(self) -> None:
         if self.away:
@@ -87,21 +91,37 @@ class QueueDouble:
         mode: Mode = Mode.NEW,
         batch: int = 0,
         stamp: Stamp | None = None,
+        partial: bool = False,
     ) -> Admitted:
         self._check()
+        self.admissions += 1
         crawl_id, force = crawl, mode is Mode.FORCE
+        if crawl_id not in self.crawls and partial:  # which the store knows: it was not told yet
+            return Admitted([False] * len(items), 0, {}, {"untold"}, range(len(items)))
         if crawl_id not in self.crawls:
             raise UnknownCrawl(f"no crawl {crawl_id}")
         seen = self.seen.setdefault(crawl_id, [])
         flags = []
-        for item in items:
+        missed = {
+            i for i, item in enumerate(items) if partial and self.lost_node and "lost" in item.url
+        }
+        for i, item in enumerate(items):
+            if i in missed:
+                flags.append(False)
+                continue
             flags.append(force or item.url not in seen)
             if flags[-1]:
                 seen.append(item.url)
         before = self.sums.get(crawl_id) or Sums()
         self.sums[crawl_id] = replace(before, admitted=len(seen), waiting=len(seen))
         self.activity.set()
-        return Admitted(flags, self.ticks[-1] if self.ticks else 0, {})
+        away = [self.lost_node] if missed else []
+        return Admitted(flags, self.ticks[-1] if self.ticks else 0, {}, away, missed)
+
+    def nodes_away(self) -> dict[str, NodeAway]:
+        if not self.lost_node:
+            return {}
+        return {self.lost_node: NodeAway("redis://b", 1000, "Redis at redis://b is away")}
 
     def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> Room:
         self._check()
@@ -203,6 +223,8 @@ class QueueDouble:
 
     def where(self, crawl: Crawl, url: str) -> UrlState:
         self._check()
+        if self.lost_node and "lost" in url:
+            raise Unavailable("Redis at redis://b is away")
         waiting = url in self.seen.get(crawl.id, [])
         why = "It waits for its turn." if waiting else ""
         return UrlState(

@@ -347,7 +347,7 @@ def test_a_host_can_be_slowed_down(api: Api) -> None:
 
 
 def test_readiness_follows_the_frontier_and_health_does_not(api: Api) -> None:
-    assert api.call("GET", "/readyz").json == {"status": "ok"}
+    assert api.call("GET", "/readyz").json == {"status": "ok", "away": []}
     api.queue.away = True
     assert api.call("GET", "/readyz").status_code == 503
     assert api.call("GET", "/healthz").status_code == 200

@@ -11,7 +11,9 @@ import pytest
 
 from broker import bodies
 from broker.purge import Purging
+from broker.upkeep import Upkeep
 from schema.errors import Unavailable
+from schema.records import Commit, Final
 from tests.unit.test_broker_http import FORM, JSON, NDJSON, Api, fields
 
 PATH = "/v1/crawls/test/urls"
@@ -226,3 +228,40 @@ def test_a_pattern_that_cannot_be_matched_in_bounded_time_makes_no_crawl(api: Ap
     assert fields(answer) == ["include[1]"]
     assert "no look-around" in answer.json["detail"]
     assert "other" not in [made["name"] for made in api.call("GET", "/v1/crawls").json]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_urls_of_a_node_that_is_away_are_kept_and_queued_when_it_is_back(
+    api: Api, force: bool
+) -> None:
+    api.queue.lost_node = "b"
+    urls = ["https://a.example/", "https://lost.example/", "https://b.example/"]
+    result = api.call("POST", PATH, {"urls": urls, "force": force})
+    assert statuses(result) == ["added", "pending", "added"]
+    assert (result.json["added"], result.json["duplicate"], result.json["pending"]) == (2, 0, 1)
+    assert "away" in result.json["items"][1]["reason"]
+    (batch,) = api.store.pending_seeds()
+    upkeep = Upkeep(api.service)
+    upkeep.step()
+    assert [one.id for one in api.store.pending_seeds()] == [batch.id]
+    api.queue.lost_node = ""
+    upkeep.step()
+    assert api.store.pending_seeds() == []
+    assert sorted(set(api.queue.seen[1])) == sorted(urls)
+
+
+def test_dead_letters_of_a_node_that_is_away_are_queued_when_it_is_back(api: Api) -> None:
+    for number, url in enumerate(("https://a.example/", "https://lost.example/")):
+        letter = Final(
+            crawl=1, fingerprint=number, url=url, state="dead", kind="timeout", detail="",
+            at_ms=1,
+        )  # fmt: skip
+        api.store.commit(Commit(finals=[letter]))
+    api.queue.lost_node = "b"
+    result = api.call("POST", "/v1/dead/requeue", {"crawl": "test"}).json
+    assert (result["added"], result["pending"]) == (1, 1)
+    assert len(api.store.pending_seeds()) == 1
+    api.queue.lost_node = ""
+    Upkeep(api.service).step()
+    assert api.store.pending_seeds() == []
+    assert "https://lost.example/" in api.queue.seen[1]

@@ -11,7 +11,7 @@ import pytest
 
 from broker import seeding
 from broker.service import Service
-from broker.upkeep import BUSY_SECONDS, QUIET_SECONDS, Upkeep, limit_reached
+from broker.upkeep import BUSY_SECONDS, HELD_SECONDS, QUIET_SECONDS, Upkeep, limit_reached
 from schema.errors import Unavailable
 from schema.records import Admission, Crawl, CrawlOptions
 from store import open_store
@@ -358,3 +358,26 @@ def test_a_batch_is_its_requests_own_from_the_moment_it_can_be_found(
     ]
     assert house.store.pending_seeds() == []
     assert house.service.admitting == set()
+
+
+def test_batches_that_wait_for_a_node_that_is_away_are_not_admitted_again_and_again(
+    house: House,
+) -> None:
+    crawl = house.crawl()
+    house.queue.lost_node = "b"
+    for n in range(3):
+        house.store.add_seeds(crawl.id, [Admission(f"http://a.example/lost{n}")])
+    house.upkeep.step()
+    assert house.queue.admissions == 3, "each is tried once"
+    house.store.add_seeds(crawl.id, [Admission("http://a.example/other")])
+    for _ in range(5):
+        house.upkeep.step()
+    assert house.queue.admissions == 4, "what comes later is not held up"
+    assert len(house.store.pending_seeds()) == 3
+    house.now += HELD_SECONDS + 1
+    house.upkeep.step()
+    assert house.queue.admissions == 7, "all are looked at now and then"
+    assert house.state()[0] == "active"
+    house.queue.lost_node = ""
+    house.upkeep.step()
+    assert house.store.pending_seeds() == []

@@ -37,7 +37,8 @@ class Frontier:
         for item in items:
             flags.append(item.url not in self.seen)
             self.seen.add(item.url)
-        return Admitted(flags, len(self.rounds), {"node": 3})
+        missed = {i for i, item in enumerate(items) if "away" in item.url}
+        return Admitted(flags, len(self.rounds), {"node": 3}, {"b"} if missed else (), missed)
 
 
 @pytest.fixture
@@ -144,3 +145,18 @@ def test_a_deleted_crawl_is_said_to_all(frontier: Frontier) -> None:
     frontier.gate.set()
     with pytest.raises(UnknownCrawl):
         Gathering(frontier.admit).admit(1, urls("a"))
+
+
+def test_a_batch_waits_for_a_node_that_is_away_only_if_something_of_it_belongs_there() -> None:
+    frontier = Frontier()
+    together = Gathering(frontier.admit)
+    first = gevent.spawn(together.admit, 1, urls("first"))
+    gevent.sleep(0)
+    both = [gevent.spawn(together.admit, 1, urls(*names)) for names in (("a",), ("b", "away"))]
+    gevent.sleep(0)
+    frontier.gate.set()
+    gevent.joinall([first, *both], raise_error=True)
+    assert len(frontier.rounds) == 2, "both in one round"
+    whole, part = (job.value for job in both)
+    assert (whole.away, whole.missed) == (frozenset(), frozenset())
+    assert (part.away, part.missed) == ({"b"}, {1})
