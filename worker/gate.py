@@ -118,7 +118,10 @@ class RobotsGate:
         if entry is not None and entry.until > self._clock():
             self._local.move_to_end(origin)
             return entry.rules
-        record = persist(lambda: self._get(origin), "frontier")
+        try:
+            record = self._get(origin)
+        except Unavailable:  # a cache: what cannot be looked up is fetched
+            return None
         return None if record is None else self._keep(origin, record)
 
     def _get(self, origin: str) -> bytes | None:
@@ -172,26 +175,30 @@ class RobotsGate:
         """What the other host's robots.txt says, asked of its session; see the module's text."""
         if hops > MAX_REDIRECTS:
             return robots.pack("allow", b"", epoch_ms()), SHARED_SECONDS
-        key = _key(target)
-        found = self._cached(key)
-        if found is None:
-            question = Admission(target, 0, 0, ROBOTS_ASKED + hops)
-            self._ask(visit.context.crawl.id, question)
+        key, asked = _key(target), False
         limit = self._clock() + ASK_SECONDS
-        while found is None:
+        while True:
+            try:
+                found = self._cached(key)
+                if found is not None:
+                    return found
+                if not asked:
+                    question = Admission(target, 0, 0, ROBOTS_ASKED + hops)
+                    self._shared.admit(visit.context.crawl.id, [question], mode=Mode.FORCE)
+                why, asked = "did not answer yet", True
+            except Unavailable as error:  # its node is away, or full: no other host waits for that
+                why = f"cannot be asked: {error}"
             if self._clock() >= limit:
-                detail = f"robots.txt is redirected to {target}, which did not answer yet"
+                detail = f"robots.txt is redirected to {target}, which {why}"
                 return Failure(_KIND, detail, retry_after=ASK_AGAIN_SECONDS)
             visit.rest(_LOOK_SECONDS)
-            found = self._cached(key)
-        return found
-
-    def _ask(self, crawl: int, question: Admission) -> None:
-        persist(lambda: self._shared.admit(crawl, [question], mode=Mode.FORCE), "frontier")
 
     def _cached(self, key: str) -> tuple[bytes, int] | None:
-        """(record, seconds it may be kept) of the shared cache, by the age of what it holds."""
-        record = persist(lambda: self._shared.robots_get(key), "frontier")
+        """(record, seconds it may be kept) of the shared cache, by the age of what it holds.
+
+        Raises Unavailable.
+        """
+        record = self._get(key)
         cached = None if record is None else robots.unpack(record)
         if record is None or cached is None:
             return None

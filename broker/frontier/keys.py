@@ -57,6 +57,8 @@ needed. What bounds each of them:
 - the node as a whole, near whose limit nothing new is taken in: ``z`` and ``y``;
 - what exists: a record a crawl, a delay that an operator has set, a login a name (for as long as it
   is good), a session a place of a worker;
+- a number: ``gc:wake``, and what a broker has not read yet of its messages is bounded by Redis
+  (``client-output-buffer-limit pubsub``);
 - time: ``ws`` a day, the record of a deleted crawl an hour, requests of logins at other hosts
   (``e``, ``eq``, ``er``: one a waiting session, at most 1000 a host) a minute.
 """

@@ -33,6 +33,8 @@ BEATS = 3
 """Calls within the longest pause that is no outage."""
 CUT_SECONDS = 5.0
 """For so long a broker that cannot reach a node leaves its clock to others."""
+OUT_MOST = 1000
+"""Crawls with sessions out that are told apart."""
 UNKNOWN = 0
 """Stands for the crawls of sessions that were out before this process began."""
 
@@ -77,6 +79,8 @@ class Waking:
     def opened(self, crawl: int) -> None:
         """A session was opened through this process."""
         self._out.add(crawl)
+        if len(self._out) > OUT_MOST:
+            self._out = {UNKNOWN}
         self._opened += 1
 
     def scanned(self, crawl: int, leased: int) -> None:

@@ -147,6 +147,8 @@ class Stores:
         return fingerprint(url)
 
     def robots_get(self, origin: str) -> bytes | None:
+        if self.refuses == "away":
+            raise Unavailable("redis")
         return self.robots.get(origin)
 
     def robots_put(self, origin: str, value: bytes, seconds: int, *, needed: bool = False) -> bool:
@@ -157,6 +159,8 @@ class Stores:
         return origin in self.robots
 
     def admit(self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW) -> list[bool]:
+        if self.refuses:
+            raise Unavailable("redis is at its memory limit")
         self.asked += items
         if self.answer is not None:
             self.answer(items[0])
@@ -441,6 +445,19 @@ def test_robots_redirect_without_an_answer_disallows_all_for_now(
     assert close is not None
     assert (close.release, close.report.block) == ((2,), ASK_AGAIN_SECONDS)
     assert isinstance(world.result.outcome, Retry)
+
+
+@pytest.mark.parametrize("why", ["full", "away"])
+def test_robots_elsewhere_that_cannot_be_asked_for_hold_up_nobody(
+    world: World, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    monkeypatch.setattr("worker.gate.ASK_SECONDS", 0.0)
+    world.site.answers["http://h/robots.txt"] = status(301, location="http://o/robots.txt")
+    world.stores.refuses = why
+    close = world.run("http://h/a", "http://h/b")
+    assert close is not None
+    assert (close.release, close.report.block) == ((2,), ASK_AGAIN_SECONDS)
+    assert "cannot be asked" in world.result.attempts[0].detail
 
 
 def test_robots_redirected_over_hosts_too_often_count_as_absent(world: World) -> None:
