@@ -183,7 +183,7 @@ def test_tests_that_differ_between_processes_fail_the_run(checkout: Checkout) ->
     )
     code, said = checkout.run("--lanes", "2")
     assert code == 1
-    assert "the processes collected different tests" in said
+    assert "2 not collected by all processes: test_a.py::test_it[" in said
 
 
 def test_interrupted_it_stops_all_and_they_clean_up(checkout: Checkout) -> None:

@@ -202,8 +202,8 @@ class Lanes:
                 at = process.test or process.group
                 wrong.append(f"process {process.number} ended with {code} {at}\n{end}")
         first, *others = (process.collected for process in self._processes)
-        if any(other != first for other in others):
-            wrong.append("the processes collected different tests")
+        differ = {test for other in others for test in {*first}.symmetric_difference(other)}
+        wrong += _list("not collected by all processes", sorted(differ))
         wrong += _list("ran nowhere", [test for test in first if not self._ran[test]])
         wrong += _list("ran twice", [test for test in self._ran if self._ran[test] > 1])
         return wrong
