@@ -527,13 +527,16 @@ class Frontier:
     def _unknown(self, crawl: int, partition: int) -> GreencrawlError:
         """What is wrong where a node does not know a crawl: it was deleted, or not told yet.
 
-        A node that was away or is being refilled has not been told of all that came meanwhile.
+        A node that was away or is being refilled has not been told of all that came meanwhile: it
+        is told now, for the next time.
         """
+        node = self._node_of[partition]
         try:
-            self._store.crawl(crawl)
+            self.tell(self._store.crawl(crawl), node)
         except UnknownCrawl:
             return UnknownCrawl(f"crawl {crawl} was deleted")
-        node = self._node_of[partition]
+        except Unavailable as error:
+            return error
         return Unavailable(f"Redis at {node.shown} has not been told of crawl {crawl} yet")
 
     def _grouped(self, items: Sequence[Admission | Mark]) -> Grouped:

@@ -41,6 +41,7 @@ class Broker:
         self.service = Service(self.frontier, store)
         self.upkeep = Upkeep(self.service)
         self.sequence = 0
+        self.started = False
 
     def end(self) -> None:
         for _ in range(4):
@@ -52,7 +53,9 @@ class Broker:
         request = LeaseRequest(
             worker="w", incarnation=1, sequence=self.sequence, max_sessions=9, wait=0.3
         )
-        self.frontier.start()
+        if not self.started:
+            self.started = True
+            self.frontier.start()
         sessions = self.frontier.lease(request).sessions
         return sorted(task.url for session in sessions for task in session.tasks)
 
@@ -230,7 +233,8 @@ def test_seeds_of_a_paused_crawl_that_no_partition_knows_are_kept(
     crawl = store.put_crawl("untold", CrawlOptions(scope="any"), ())
     store.set_state(crawl.id, "paused")
     store.add_seeds(crawl.id, [Admission(PAGE)])
-    broker.upkeep.step(in_use=False)
+    for _ in range(2):  # it is told, and then they are taken in
+        broker.upkeep.step(in_use=False)
     assert store.pending_seeds() == []
     assert _waiting(broker, crawl) == 1
 

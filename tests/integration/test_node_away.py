@@ -380,8 +380,11 @@ def test_links_to_a_crawl_that_a_node_has_not_been_told_of_are_owed_and_not_drop
     admitted = frontier.admit(crawl.id, links, partial=True)
     assert (admitted.away, admitted.missed) == ({away.id}, {3, 4, 5})
     assert list(admitted) == [True] * 3 + [False] * 3
+    assert list(frontier.admit(crawl.id, links)) == [False] * 3 + [True] * 3, "it is told then"
+    other = house.store.put_crawl("other", CrawlOptions(delay=0), [])
     with pytest.raises(Unavailable, match="has not been told"):
-        frontier.admit(crawl.id, links)
+        frontier.admit(other.id, links)
+    crawl = house.store.put_crawl("newer", CrawlOptions(delay=0), [])
     house.store.delete_crawl(crawl.id)
     with pytest.raises(UnknownCrawl):
         frontier.admit(crawl.id, links, partial=True)

@@ -193,25 +193,8 @@ def test_who_dies_after_shutting_a_crawl_leaves_it_to_the_next(house: House) -> 
     assert house.queue.states[crawl.id] == "active"
 
 
-def test_settling_a_batch_undoes_no_pause(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    crawl = house.crawl()
-    house.store.add_seeds(crawl.id, [Admission("https://a.example/")])
-    (batch,) = house.store.pending_seeds()
-    read = house.store.crawl
-
-    def paused_after(name: str | int) -> Crawl:
-        found = read(name)
-        house.queue.put_crawl(house.store.set_state(crawl.id, "paused"))
-        return found
-
-    monkeypatch.setattr(house.store, "crawl", paused_after)
-    seeding.settle(house.service, batch)
-    assert house.queue.states[crawl.id] == "paused"
-
-
 def test_pending_batches_are_admitted_and_settled(house: House) -> None:
     crawl = house.crawl()
-    house.queue.crawls.clear()  # the frontier lost the crawl as well
     house.store.add_seeds(
         crawl.id, [Admission("https://a.example/"), Admission("https://a.example/2")]
     )

@@ -244,7 +244,7 @@ def test_turns_of_crawls_that_ended_are_forgotten(
     house = House()
 
     def once(_: int, args: list[Any]) -> list[Any]:
-        number, _, _, token = args[8]
+        number, _, token = args[8]
         row = [token.encode(), number, 1, b"h.example", 0, 0, 1, 0, TASK]
         return [now_ms(), [row], [0], 0]
 
