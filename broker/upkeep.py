@@ -181,7 +181,8 @@ class Upkeep:
             return BUSY_SECONDS
         sums, states = scan
         spent = self._spent_seconds(crawl)
-        limit = limit_reached(crawl, sums, spent)
+        stored = self._service.store.stored(crawl.id) if crawl.options.max_pages else 0
+        limit = limit_reached(crawl, sums, spent, stored)
         if limit:
             return self._end_at_limit(crawl, sums, states, limit)
         if states != {"active"}:  # the limit was raised, or who was about to end it died
@@ -252,10 +253,13 @@ def _seen(sums: Sums) -> _Quiet:
     return _Quiet(sums.admitted, sums.finished)
 
 
-def limit_reached(crawl: Crawl, sums: Sums, spent_seconds: float) -> str:
-    """The name of the limit that the crawl has reached, or ""."""
+def limit_reached(crawl: Crawl, sums: Sums, spent_seconds: float, stored: int = 0) -> str:
+    """The name of the limit that the crawl has reached, or "".
+
+    ``stored``: pages by the store, which takes in no more than the limit, whatever Redis counts.
+    """
     options = crawl.options
-    if options.max_pages and sums.stored >= options.max_pages:
+    if options.max_pages and max(sums.stored, stored) >= options.max_pages:
         return "max_pages"
     if options.max_bytes and sums.bytes >= options.max_bytes:
         return "max_bytes"

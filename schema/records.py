@@ -945,10 +945,14 @@ class SeedBatch(Struct, frozen=True, kw_only=True):
 
 
 class Stamp(Struct, frozen=True):
-    """What a transaction read of the log: the value of its clock, and node → epoch."""
+    """What a transaction read of the log: the value of its clock, and node → epoch.
+
+    ``refused`` are pages, as (crawl, fingerprint), that a commit did not store: ``max_pages`` are.
+    """
 
     clock: int
     epochs: dict[str, int]
+    refused: frozenset[tuple[int, int]] = frozenset()
 
 
 class Duty(Struct, frozen=True):

@@ -169,6 +169,9 @@ class Store(Protocol):
         changed since) stays as it is. Returns the crawl as it is then. Raises UnknownCrawl.
         """
 
+    def stored(self, crawl: int) -> int:
+        """Pages (2xx) of a crawl with ``max_pages``; 0 if no commit has met that limit yet."""
+
     def count_time(self, crawl: int, now_ms: int, most_ms: int) -> int:
         """Add the time since the last call, and return all milliseconds counted so far.
 
@@ -300,6 +303,9 @@ class Store(Protocol):
         at_ms), so that writing it again changes nothing. What came of a hook is noted with the
         page that it ran on (see ``HookRun``). Pages with links make their crawl active again if it
         was finished.
+
+        Of a crawl with ``max_pages`` no more pages (2xx) are ever stored: those beyond are left out
+        and named in the stamp's ``refused``. A page that takes the place of one counts nothing.
         """
 
     # -- pages whose hook failed

@@ -16,11 +16,12 @@ from itertools import chain
 from pathlib import Path
 
 from gevent.lock import BoundedSemaphore
+from msgspec.structs import replace
 
 from schema import faults
 from schema.errors import DutyLost, GreencrawlError
 from schema.records import Attempt, Commit, Duty, Final, Stamp, StoredPage
-from store import contents, crawls, debts, duties, hooks, log, overflow, rows
+from store import contents, crawls, debts, duties, hooks, limits, log, overflow, rows
 from store.batches import ROWS, marks, padded, parts, values
 from store.bodies import Bodies, Place
 from store.connection import Lane, transaction, translate
@@ -117,6 +118,10 @@ def write(
         stamp = now.clock
         alive = crawls.alive(connection)
         pages = [r for w in works for r in w.pages if r[0] in alive]
+        refused = limits.surplus(connection, pages)
+        if refused:
+            now = replace(now, refused=refused)
+            pages = [r for r in pages if r[:2] not in refused]
         if any(alive.values()):
             crawls.reopen_finished(connection, {r[0] for r in pages if r[contents.LINKS]})
         for start in range(0, len(pages), ROWS):
@@ -125,9 +130,11 @@ def write(
             connection.execute(_finals_sql(len(some)), [stamp, *chain.from_iterable(some)])
         for some in parts([r for w in works for r in w.attempts if r[0] in alive]):
             connection.execute(_attempts_sql(len(some)), list(chain.from_iterable(some)))
-        if runs := [run for w in works for run in w.hooks if run.crawl in alive]:
+        runs = [run for w in works for run in w.hooks if run.crawl in alive]
+        if runs := [run for run in runs if (run.crawl, run.fingerprint) not in refused]:
             hooks.settle(connection, runs)
-        overflow.settled(connection, (r[:2] for w in works for r in chain(w.pages, w.finals)))
+        final = (r[:2] for w in works for r in w.finals)
+        overflow.settled(connection, chain((r[:2] for r in pages), final))
         if owes:
             debts.owe(connection, owes, stamp)
         faults.point("store.before_commit")

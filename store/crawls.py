@@ -16,7 +16,7 @@ from schema.records import (
     SeedBatch,
     kept_options,
 )
-from store import contents, rows
+from store import contents, limits, rows
 from store.base import NEVER
 from store.rows import Codec, Row
 
@@ -86,6 +86,7 @@ def put(
             "version = version + 1 WHERE id = ?",
             (text, wire.to_json(united).decode(), known.id),
         )
+        limits.follow(db, known.id, options.max_pages)
     return get(db, name)
 
 
@@ -174,6 +175,7 @@ def purge_step(db: sqlite3.Connection, crawl: int) -> int | None:
         if removed:
             return removed
     db.execute("DELETE FROM hosts WHERE crawl = ?", (crawl,))
+    db.execute("DELETE FROM limits WHERE crawl = ?", (crawl,))
     db.execute("DELETE FROM refusals WHERE crawl = ?", (crawl,))
     db.execute("DELETE FROM purges WHERE crawl = ?", (crawl,))
     db.execute("DELETE FROM crawls WHERE id = ?", (crawl,))

@@ -46,6 +46,11 @@ LEAST, _MAX = -(2**63), 2**63 - 1
 _COMPRESS_TOGETHER = 8 * 1024 * 1024  # bytes of input whose compressed copies exist at one time
 
 
+def is_page(status: int) -> bool:
+    """Whether a row of ``pages`` counts as one, for sums and for ``max_pages``."""
+    return 200 <= status <= 299
+
+
 def clean(text: str) -> str:
     """``text`` as valid Unicode: surrogate pairs joined, lone surrogates U+FFFD."""
     if text.isascii():

@@ -51,6 +51,7 @@ from store import (
     duties,
     hooks,
     journal,
+    limits,
     listing,
     log,
     overflow,
@@ -269,6 +270,10 @@ class SqliteStore:
     def reopen(self, crawl: int, version: int) -> Crawl:
         """See :class:`store.base.Store`."""
         return self._write(lambda db: crawls.reopen(db, crawl, version))
+
+    def stored(self, crawl: int) -> int:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(lambda db: limits.stored(db, crawl))
 
     def count_time(self, crawl: int, now_ms: int, most_ms: int) -> int:
         """See :class:`store.base.Store`."""

@@ -43,6 +43,7 @@ from schema.records import (
     FinishItem,
     HookRun,
     Outcome,
+    Retry,
     Stamp,
     StoredPage,
 )
@@ -64,6 +65,8 @@ PATIENCE = 0.1
 """As much of its host's delay a result waits for others."""
 PATIENCE_SECONDS = 0.2
 """But no longer than this: the host's pages may lead to other hosts."""
+SURPLUS_SECONDS = 60.0
+"""How long a task waits whose page was one too many; by then the crawl is done at its limit."""
 BACKLOG_BYTES = 16 * 1024 * 1024
 OWE_TRIES = 4
 """Before a node that answers, but takes nothing, is owed the links."""
@@ -112,6 +115,13 @@ class Result(Struct, kw_only=True):
         self.finals = [final]
         self.outcome = Dead(kind=final.kind)
         return True
+
+    def give_back(self, refused: Collection[tuple[int, int]]) -> None:
+        """Make no result of it if its page is one too many: the task waits, uncharged."""
+        page = self.page
+        if page is not None and (page.crawl, page.fingerprint) in refused:
+            self.page, self.hooks, self.finals = None, None, []
+            self.outcome = Retry(wait=SURPLUS_SECONDS, kind="surplus", charge=False)
 
 
 class Committer(Protocol):
@@ -253,6 +263,9 @@ class Writer:
             owed = self._away(result.page for result in batch if result.page is not None)
             stamp = self._commit(batch, owed)
             faults.point("worker.after_store")
+            if stamp is not None and stamp.refused:
+                for result in batch:
+                    result.give_back(stamp.refused)
             pages = [result.page for result in batch if result.page is not None]
             if stamp is None or self._admit(pages, stamp, owed):
                 break

@@ -1,23 +1,23 @@
 """The worker's commit on MySQL: one transaction, in which the rows concerned are locked first.
 
 The order of locks is the same everywhere, so that few transactions meet head-on: nodes, crawls,
-pages, final states, attempts, failures of hooks, overflow, sums, debts; keys in order within each.
-What is not there yet cannot be locked: who inserts the same key second is refused, and its
-transaction runs again.
+limits, pages, final states, attempts, failures of hooks, overflow, sums, debts; keys in order
+within each. What is not there yet cannot be locked: who inserts the same key second is refused, and
+its transaction runs again.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 import pymysql
+from msgspec.structs import replace
 
 from schema import faults
 from schema.records import Final, Stamp
 from store import rows as common
 from store.bodies import Place
-from store.mysql import bodies, crawls, debts, hooks, log, overflow, pages, rows
+from store.mysql import bodies, crawls, debts, hooks, limits, log, overflow, pages, rows
 from store.mysql.bodies import Body
 from store.mysql.connection import Db
 from store.mysql.numbers import Numbers
@@ -55,13 +55,18 @@ class Write:
             careful=self._tried,
         )  # fmt: skip
         self._tried = True
-        arrived: dict[Key, list[Page]] = defaultdict(list)
+        arrived: dict[Key, list[Page]] = {}
         for page in work.pages:
             if page.crawl in begun.alive:
-                arrived[page.key].append(page)
+                arrived.setdefault(page.key, []).append(page)
         finals = [one for one in work.finals if one.crawl in begun.alive]
+        counts = limits.lock(db, {key[0] for key in arrived} & begun.limits.keys())
         settled = sorted({*arrived, *((one.crawl, one.fingerprint) for one in finals)})
         known = pages.lock(running, settled)
+        refused = limits.surplus(db, begun.limits, counts, arrived, known)
+        if refused:
+            arrived = {key: some for key, some in arrived.items() if key not in refused}
+            settled = sorted({*arrived, *((one.crawl, one.fingerprint) for one in finals)})
         every = [page for some in arrived.values() for page in some]
         reopened = begun.finished & {page.crawl for page in every if page.links}
         crawls.reopen_finished(db, sorted(reopened))
@@ -69,7 +74,10 @@ class Write:
         current = pages.write(running, arrived, known)
         _write_finals(running, finals, settled, current)
         _write_attempts(running, work, begun.alive)
-        runs = [run for run in work.hooks if run.crawl in begun.alive]
+        runs = [
+            run for run in work.hooks
+            if run.crawl in begun.alive and (run.crawl, run.fingerprint) not in refused
+        ]  # fmt: skip
         failed = hooks.settle(db, runs, current, begun.most_bytes) if runs else None
         overflow.settled(db, settled)
         if failed is not None:
@@ -77,7 +85,7 @@ class Write:
         running.sums.write(db, begun.connection, begun.most_bytes)
         debts.owe(db, work.owes, begun.stamp.clock)
         faults.point("store.before_commit")
-        return begun.stamp
+        return replace(begun.stamp, refused=refused) if refused else begun.stamp
 
 
 def _crawls(work: Prepared) -> list[int]:

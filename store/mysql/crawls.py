@@ -20,7 +20,7 @@ from schema.records import (
 )
 from store import rows as common
 from store.base import NEVER
-from store.mysql import log, rows
+from store.mysql import limits, log, rows
 from store.mysql.connection import Db
 from store.mysql.numbers import Numbers
 from store.mysql.running import SLOTS
@@ -33,7 +33,7 @@ PURGE_ROWS = {
     "hook_failures": 1000,
 }  # fmt: skip
 """Table → rows deleted in one transaction; replicas repeat it as one piece."""
-_LAST = ("hook_sums", "refusals", "hosts", "sums", "times", "purges")
+_LAST = ("hook_sums", "refusals", "limits", "hosts", "sums", "times", "purges")
 
 _READ = (
     "SELECT id, name, state, options, roots, revision, created_ms, started_ms, finished_ms, "
@@ -98,6 +98,7 @@ def put(db: Db, name: str, options: CrawlOptions, roots: Sequence[str], now_ms: 
             "version = version + 1 WHERE id = %s",
             (text, wire.to_json(united).decode(), known.id),
         )
+        limits.follow(db, known.id, options.max_pages)
     return get(db, name)
 
 

@@ -12,7 +12,7 @@ from schema.records import Stamp
 from store.mysql.connection import Db
 from store.mysql.numbers import Numbers
 from store.mysql.sql import insert
-from store.rows import Codec, Row
+from store.rows import Codec, Row, is_page
 
 SLOTS = 16
 """Rows that one sum is spread over, by connection."""
@@ -39,7 +39,7 @@ class Sums:
 
     def page(self, crawl: int, sign: int, status: int, body_bytes: int) -> None:
         """A page comes (1) or goes (-1); only those of 200 … 299 count."""
-        if 200 <= status <= 299:
+        if is_page(status):
             self._crawls[crawl]["pages"] += sign
             self._crawls[crawl]["bytes"] += sign * body_bytes
 

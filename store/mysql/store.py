@@ -52,6 +52,7 @@ from store.mysql import (
     debts,
     duties,
     hooks,
+    limits,
     log,
     migrations,
     months,
@@ -228,6 +229,10 @@ class MysqlStore:
     def reopen(self, crawl: int, version: int) -> Crawl:
         """See :class:`store.base.Store`."""
         return self._cluster.write(lambda db: crawls.reopen(db, crawl, version))
+
+    def stored(self, crawl: int) -> int:
+        """See :class:`store.base.Store`."""
+        return self._cluster.read(lambda db: limits.stored(db, crawl))
 
     def count_time(self, crawl: int, now_ms: int, most_ms: int) -> int:
         """See :class:`store.base.Store`."""

@@ -468,6 +468,86 @@ class StoreContract(ContentContract, HookContract, RetentionContract):
             store.commit(Commit([page(crawl, 4, links=links("http://example.org/new"))]))
             assert store.crawl(crawl) == known
 
+    def test_no_more_pages_are_stored_than_the_limit_and_the_others_are_named(
+        self, store: Store
+    ) -> None:
+        crawl = store.put_crawl("few", CrawlOptions(max_pages=3), []).id
+        assert store.stored(crawl) == 0
+        some = [page(crawl, n, status=200 if n != 2 else 404, body=b"x") for n in range(6)]
+        tried = [attempt(crawl, n) for n in range(6)]
+        stamp = store.commit(Commit(some, tried))
+        assert stamp.refused == {(crawl, 4), (crawl, 5)}
+        assert store.counts(crawl)["pages"] == store.stored(crawl) == 3
+        assert store.page(crawl, 4) is None
+        assert store.page(crawl, 2) is not None, "it is no page, but a row"
+        again = store.commit(Commit(some, tried))
+        assert again.refused == stamp.refused, "repeating is safe"
+        assert store.counts(crawl)["attempts"] == 6
+
+    def test_a_page_that_takes_the_place_of_one_counts_nothing(self, store: Store) -> None:
+        crawl = store.put_crawl("few", CrawlOptions(max_pages=2), []).id
+        store.commit(Commit([page(crawl, 1), page(crawl, 2), page(crawl, 3, status=404)]))
+        late = page(crawl, 1, 500)
+        assert not store.commit(Commit([page(crawl, 1, 2000), late, page(crawl, 2, 2000)])).refused
+        assert store.commit(Commit([page(crawl, 3, 2000)])).refused == {(crawl, 3)}
+        assert store.page(crawl, 3).status == 404  # type: ignore[union-attr]
+        store.commit(Commit([page(crawl, 1, 3000, status=500)]))
+        assert store.stored(crawl) == 1
+        assert not store.commit(Commit([page(crawl, 3, 2000)])).refused
+        assert store.counts(crawl)["pages"] == store.stored(crawl) == 2
+
+    def test_a_refused_page_changes_nothing_else(self, store: Store) -> None:
+        crawl = store.put_crawl("few", CrawlOptions(max_pages=1), []).id
+        store.commit(Commit([page(crawl, 1)], finals=[final(crawl, 8)]))
+        store.put_overflow(crawl, beyond([0], "example.org", first=7))
+        store.overflow_taken(store.overflow(crawl, 7, "example.org", 9), "n", 0)
+        ended = store.set_state(crawl, "done", "finished")
+        some = [page(crawl, n, 2000, links=links("http://example.org/new")) for n in (7, 8)]
+        assert store.commit(Commit(some)).refused == {(crawl, 7), (crawl, 8)}
+        assert store.final(crawl, 8) is not None
+        assert store.crawl(crawl) == ended
+        store.free_overflow(7)
+        assert len(store.overflow(crawl, 7, "example.org", 9)) == 1
+
+    def test_a_limit_may_come_later_be_raised_and_be_removed(self, store: Store) -> None:
+        def limit(most: int) -> int:
+            return store.put_crawl("few", CrawlOptions(max_pages=most), []).id
+
+        crawl = limit(0)
+        store.commit(Commit([page(crawl, n) for n in range(3)]))
+        assert store.stored(crawl) == 0
+        limit(4)
+        stamp = store.commit(Commit([page(crawl, n) for n in (3, 4)]))
+        assert stamp.refused == {(crawl, 4)}
+        limit(6)
+        assert store.commit(Commit([page(crawl, n) for n in (4, 5, 6)])).refused == {(crawl, 6)}
+        limit(0)
+        assert not store.commit(Commit([page(crawl, n) for n in (6, 7, 8)])).refused
+        limit(10)
+        assert store.commit(Commit([page(crawl, n) for n in (9, 10)])).refused == {(crawl, 10)}
+        assert store.counts(crawl)["pages"] == store.stored(crawl) == 10
+
+    def test_two_stores_that_commit_at_once_stay_within_the_limit_together(
+        self, open_store: Opener
+    ) -> None:
+        first, second = open_store(), open_store()
+        crawl = first.put_crawl("few", CrawlOptions(max_pages=20), []).id
+        other = first.put_crawl("all", CrawlOptions(), []).id
+
+        def work(store: Store, start: int) -> int:
+            refused = 0
+            for n in range(start, start + 12, 3):
+                both = [page(c, k) for k in range(n, n + 3) for c in (crawl, other)]
+                refused += len(store.commit(Commit(both)).refused)
+            return refused
+
+        stores = enumerate((first, second, first, second))
+        jobs = [gevent.spawn(work, store, 12 * number) for number, store in stores]
+        gevent.joinall(jobs, timeout=30, raise_error=True)
+        assert first.counts(crawl)["pages"] == first.stored(crawl) == 20
+        assert first.counts(other)["pages"] == 48
+        assert all(isinstance(job.get(), int) for job in jobs)
+
     def test_an_overflow_makes_a_finished_crawl_active(self, store: Store, crawl: int) -> None:
         ended = store.set_state(crawl, "done", "finished")
         store.put_overflow(crawl, beyond([0], "example.org"))

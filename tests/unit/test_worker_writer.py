@@ -20,6 +20,7 @@ from schema.records import (
     FinishItem,
     ItemsReply,
     ItemStatus,
+    Retry,
     Session,
     Stamp,
     StoredPage,
@@ -29,7 +30,7 @@ from worker import outbox as outbox_module
 from worker.outbox import Outbox
 from worker.recent import Recent, Recents
 from worker.sessions import Held, Sessions
-from worker.writer import Result, Writer
+from worker.writer import SURPLUS_SECONDS, Result, Writer
 
 TOKEN = "00000000000000aa"
 
@@ -75,6 +76,8 @@ class World:
     """Node → admissions that it still takes no part in, though it answers."""
     owed: list[set[str]] = field(default_factory=list)
     """By each commit."""
+    surplus: set[str] = field(default_factory=set)
+    """URLs of pages that are beyond the crawl's limit."""
 
     def _meet(self, part: str) -> None:
         if self.away.get(part, 0) > 0:
@@ -94,7 +97,8 @@ class World:
         )
         self.owed.append(set(work.owes))
         self.clock += 1
-        return Stamp(self.clock, {"n": self.epoch})
+        refused = {(p.crawl, p.fingerprint) for p in work.pages if p.url in self.surplus}
+        return Stamp(self.clock, {"n": self.epoch}, frozenset(refused))
 
     def owe(self, nodes: Collection[str], since: int | None = None) -> None:
         self._meet("store")
@@ -111,7 +115,8 @@ class World:
         if crawl_id in self.deleted:
             raise UnknownCrawl(str(crawl_id))
         self.log.append(("admit", crawl_id, sorted(item.url for item in items)))
-        assert stamp == Stamp(self.clock, {"n": self.epoch}), "of the commit before"
+        assert stamp is not None
+        assert (stamp.clock, stamp.epochs) == (self.clock, {"n": self.epoch}), "the commit before's"
         away = {*self.known_away, *(node for node, left in self.missing.items() if left)}
         self.missing = {node: max(left - 1, 0) for node, left in self.missing.items()}
         tick = self.ticks.pop(0) if self.ticks else 0
@@ -160,6 +165,28 @@ def test_links_to_a_node_that_is_away_are_owed_in_the_commit_and_not_waited_for(
         ("commit", ["http://h/p"], []), ("admit", 1, ["http://h/a"]), ("finish", [(1, Done())]),
     ]  # fmt: skip
     assert rig.world.owed == [{"b"}]
+
+
+def test_a_page_beyond_the_limit_is_no_result_and_its_task_waits_uncharged(rig: Rig) -> None:
+    rig.world.surplus = {"http://h/q"}
+    rig.put(1, page("http://h/p", "http://h/a"))
+    rig.put(2, page("http://h/q", "http://h/b"))
+    given_back = Retry(wait=SURPLUS_SECONDS, kind="surplus", charge=False)
+    assert rig.drain() == [
+        ("commit", ["http://h/p", "http://h/q"], []), ("admit", 1, ["http://h/a"]),
+        ("finish", [(1, Done()), (2, given_back)]),
+    ]  # fmt: skip
+
+
+def test_a_page_beyond_the_limit_is_left_out_when_the_others_are_committed_again(rig: Rig) -> None:
+    rig.world.surplus = {"http://h/q"}
+    rig.world.ticks = [100]
+    rig.put(1, page("http://h/p", "http://h/a"))
+    rig.put(2, page("http://h/q", "http://h/b"))
+    commits = [entry for entry in rig.drain() if entry[0] == "commit"]
+    assert commits == [
+        ("commit", ["http://h/p", "http://h/q"], []), ("commit", ["http://h/p"], []),
+    ]  # fmt: skip
 
 
 def test_a_node_that_is_found_away_is_owed_the_links_before_the_task_is_finished(rig: Rig) -> None:
