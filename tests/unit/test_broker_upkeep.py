@@ -13,9 +13,10 @@ from broker import seeding
 from broker.service import Service
 from broker.upkeep import BUSY_SECONDS, HELD_SECONDS, QUIET_SECONDS, Upkeep, limit_reached
 from schema.errors import Unavailable
-from schema.records import Admission, Crawl, CrawlOptions
+from schema.records import Admission, Commit, Crawl, CrawlOptions
 from store import open_store
 from tests.support.queue_double import QueueDouble, Sums
+from tests.support.store_records import page
 
 
 class House:
@@ -221,6 +222,16 @@ def test_at_a_limit_leasing_stops_and_the_crawl_is_done_when_nothing_is_leased(
     assert house.queue.told.count((crawl.id, "stop")) == 1
     house.see(crawl, **sums, leased=0)
     assert house.state() == ("done", reason)
+
+
+def test_a_crawl_ends_when_the_store_takes_no_more_whatever_was_counted(house: House) -> None:
+    """A page is in the store whose task was never finished, and is given back for ever."""
+    crawl = house.crawl(max_pages=2)
+    house.store.commit(Commit([page(crawl.id, 1), page(crawl.id, 2)]))
+    house.see(crawl, stored=1, leased=1)
+    assert house.queue.states[crawl.id] == "stop"
+    house.see(crawl, stored=1, later=1)
+    assert house.state() == ("done", "max_pages")
 
 
 def test_leasing_goes_on_when_the_limit_was_raised(house: House) -> None:
