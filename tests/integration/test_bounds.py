@@ -28,7 +28,7 @@ from store import open_store
 from store.base import Store
 from tests.support.redis_server import RedisServer, binaries
 
-LIMIT = 32 * 1024 * 1024
+LIMIT = 8 * 1024 * 1024
 PARTITIONS = 4
 
 
@@ -75,9 +75,9 @@ def test_files_of_robots_txt_stay_within_their_budget_the_oldest_go(
     frontier: Frontier, server: RedisServer
 ) -> None:
     budget = int(LIMIT * memory.ROBOTS_SHARE / PARTITIONS)
-    origins = [f"http://www.h{n}.example" for n in range(600)]
+    origins = [f"http://www.h{n}.example" for n in range(300)]
     for origin in origins:
-        assert frontier.robots_put(origin, os.urandom(5000), 3600)
+        assert frontier.robots_put(origin, os.urandom(2000), 3600)
     for p in frontier.partitions:
         index, total = keys.partition(p) + ":ro", int(server.client.get(keys.partition(p) + ":rb"))
         assert kept(server, p) <= total <= budget
@@ -95,7 +95,7 @@ def test_file_that_is_put_again_counts_once(frontier: Frontier, server: RedisSer
     frontier.robots_put("http://h", b"y" * 1000, 7200)
     assert server.client.get(total) == once
     assert frontier.robots_get("http://h") == b"y" * 1000
-    assert not frontier.robots_put("http://h", b"z" * LIMIT, 3600)
+    assert not frontier.robots_put("http://h", b"z" * 2_000_000, 3600)
     assert frontier.robots_get("http://h") == b"y" * 1000
 
 
@@ -318,3 +318,31 @@ def test_hosts_that_run_low_while_more_waits_count_until_they_are_refilled(
     assert small.room(p).dry == []
     assert client.scard(prefix + ":dry") == 0
     assert small.room(p).used == before - 240
+
+
+def test_all_kinds_together_leave_room_and_the_crawl_goes_on(
+    small: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    crawl, visitor = new_crawl(small, store, delay=0), Visitor(small)
+    for some in range(8):
+        admit(small, crawl, (f"www.a{some}-{n}.example" for n in range(200)))
+        visitor.visit(200)
+        pass_time(small, 61)
+        small.watch_memory()
+    for n in range(1500):
+        small.robots_put(f"http://www.h{n}.example", os.urandom(2000), 3600)
+    for n in range(100):
+        request = ReconcileRequest(worker=f"pod-{n}", incarnation=1, sequence=1, holding=())
+        small.reconcile(request)
+    for n in range(1100):
+        small.errand_put("h.example", str(n), b"sealed", 60)
+    waiting = keys.partition(small.partition_of("h.example")) + ":e:h.example"
+    assert redis_server.client.llen(waiting) == 1000
+    for batch in range(1, 6):
+        items = [Admission(f"http://www.f{n}.example/{batch}") for n in range(100)]
+        small.admit(crawl.id, items, mode=Mode.FORCE, batch=batch)
+    small.watch_memory()
+    assert redis_server.client.info("memory")["used_memory"] < SMALL * memory.FULL_SHARE
+    assert not small.full
+    admit(small, crawl, ["new.example"])
+    visitor.visit(101)

@@ -337,10 +337,13 @@ def test_rest_after_a_crash_counts_from_the_death_and_is_the_delay_at_least(
         worker="w", incarnation=2, sequence=1, idle=(found["idle.example"].token,),
         dead_for=dead_for,
     )  # fmt: skip
+    began = time.monotonic()
     frontier.reconcile(request)
-    assert max(rest, 1.0) - 0.9 < frontier.host("h.example").next_in <= max(rest, 1.0) + 1
+    next_in = frontier.host("h.example").next_in
+    took = time.monotonic() - began
+    assert max(rest, 1.0) - took - 0.1 < next_in <= max(rest, 1.0) + 1
     hosts, seconds = frontier.resting()
-    assert hosts == (1 if dead_for < 5 else 0), "the delay alone is no rest"
+    assert hosts == (1 if dead_for < 5 else 0) or took > 2, "the delay alone is no rest"
     assert seconds <= rest
     assert frontier.host("idle.example").next_in <= 1
 
