@@ -29,7 +29,6 @@ from schema.errors import InvalidUrl, Unavailable
 from schema.records import ROBOTS_ASKED, Admission, Failure, FailureKind, Fetched, Task
 from schema.urls import canonicalise, host_of, origin_of
 from worker import retry, robots
-from worker.backoff import persist
 from worker.visit import Visit
 
 MAX_REDIRECTS = 5
@@ -110,7 +109,7 @@ class RobotsGate:
         if isinstance(found, Failure):
             return found
         record, seconds = found
-        persist(lambda: self._put(key, record, seconds, needed=True), "frontier")
+        visit.persist(lambda: self._put(key, record, seconds, needed=True))
         return None
 
     def _known(self, origin: str) -> robots.Rules | None:

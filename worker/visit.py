@@ -6,16 +6,20 @@ waits for the host's pace, checks that the session still is ours, and counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
 
 from gevent.event import Event
 
-from schema.errors import GreencrawlError
+from schema.clock import monotonic
+from schema.errors import GreencrawlError, Unavailable
 from schema.records import Failure, Fetched, HostReport
+from worker.backoff import delays
 from worker.crawls import CrawlContext
 from worker.schedule import Pace
 from worker.sessions import Held
+
+T = TypeVar("T")
 
 
 class Fetcher(Protocol):
@@ -106,6 +110,20 @@ class Visit:
             self._stopping.wait(seconds)
         if self.held.ended or self._stopping.is_set():
             raise VisitOver(self.held.ended or "stopping")
+
+    def persist(self, action: Callable[[], T]) -> T:
+        """Call ``action`` until it is not answered by Unavailable, while the lease lasts.
+
+        Raises VisitOver when the session must end: its Redis node may be away for long.
+        """
+        for delay in delays():
+            try:
+                return action()
+            except Unavailable as error:
+                if monotonic() >= self.held.deadline:
+                    raise VisitOver(str(error)) from error
+            self.rest(delay)
+        raise AssertionError("delays never end")
 
     def learn_robots(self, crawl_delay: float | None) -> None:
         """robots.txt is known now; from here on its crawl-delay is kept."""

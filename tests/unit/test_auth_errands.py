@@ -29,7 +29,7 @@ from store import open_store
 from tests.support.raw_server import RawServer, answer
 from tests.support.redis_server import RedisServer
 from worker.auth import errands
-from worker.auth.errands import Errands
+from worker.auth.errands import ASK_AGAIN_SECONDS, ASK_SECONDS, Errands
 from worker.auth.transport import session_over
 from worker.crawls import CrawlContext, context_of
 from worker.download import Downloader
@@ -351,3 +351,36 @@ def test_connections_to_redis_that_break_while_asking_cost_nothing(
         redis_server.client.client_kill_filter(_type="normal")
         assert job.get(timeout=5).body == b"in"
         assert len(away.requests) == 1
+
+
+def test_a_login_to_a_host_whose_redis_is_away_is_made_again_later(
+    rig: Rig, redis_server: RedisServer
+) -> None:
+    """The asker's own node is another one, so its lease goes on."""
+    with RawServer(answer()) as home, other_host(answer()) as away:
+        redis_server.kill()
+        job = ask(rig, rig.visit(home), away.url("/"))
+        gevent.sleep(0.2)
+        assert not job.ready(), "it may be back soon"
+        rig.now += ASK_SECONDS
+        found = job.get(timeout=5)
+        assert isinstance(found, Failure)
+        assert (found.kind, found.retry_after) == (FailureKind.LOGIN, ASK_AGAIN_SECONDS)
+        assert "cannot be asked" in found.detail
+        redis_server.start()
+
+
+def test_a_session_whose_redis_is_away_ends_with_its_lease(
+    rig: Rig, redis_server: RedisServer
+) -> None:
+    with RawServer(answer()) as home:
+        redis_server.kill()
+        visit = rig.visit(home)
+        visit.held.deadline = monotonic() + 0.5
+        began = monotonic()
+        with pytest.raises(VisitOver, match="is away"):
+            visit.persist(lambda: rig.mine.robots_get("http://h"))
+        assert 0.4 < monotonic() - began < 4
+        redis_server.start()
+        visit.held.deadline = monotonic() + 20
+        assert visit.persist(lambda: rig.mine.robots_get("http://h")) is None

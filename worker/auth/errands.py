@@ -18,7 +18,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeVar
 
 import gevent
 import msgspec
@@ -33,7 +34,9 @@ from schema.urls import canonicalise, host_of, origin_of
 from schema.wire import from_msgpack, to_msgpack
 from worker import retry
 from worker.auth.transport import MAX_BODY_BYTES
-from worker.backoff import persist
+from worker.backoff import delays, persist
+
+T = TypeVar("T")
 
 ASK_SECONDS = 60.0
 """How long a session waits for the answer to a request that another is to send."""
@@ -92,6 +95,8 @@ class Visit(Protocol):
 
     def rest(self, seconds: float) -> None: ...
 
+    def persist(self, action: Callable[[], T]) -> T: ...
+
     def fail(self, kind: str, block: float) -> None: ...
 
 
@@ -142,10 +147,15 @@ class Errands:
         sealed = self._seal(to_msgpack(_Request(method, url, dict(headers), body)))
         question = Admission(origin_of(url) + PATH, 0, 0, ERRAND)
         crawl = visit.context.crawl.id
-        self._put(host, errand_id, sealed)
+        limit = self._clock() + ASK_SECONDS
         try:
-            persist(lambda: self._frontier.admit(crawl, [question], mode=Mode.FORCE), "frontier")
+            self._within(visit, limit, lambda: self._put(host, errand_id, sealed))
+            ask = partial(self._frontier.admit, crawl, [question], mode=Mode.FORCE)
+            self._within(visit, limit, ask)
             return self._await(visit, host, errand_id)
+        except Unavailable as error:  # its node may be away for long, and ours is not
+            detail = f"the login leads to {host}, which cannot be asked: {error}"
+            return Failure(FailureKind.LOGIN, detail, retry_after=ASK_AGAIN_SECONDS, requests=0)
         finally:
             with suppress(Unavailable):  # then it expires
                 self._frontier.errand_drop(host, errand_id)
@@ -164,7 +174,9 @@ class Errands:
     def _await(self, visit: Visit, host: str, errand_id: str) -> Fetched | Failure:
         limit = self._clock() + ASK_SECONDS
         while True:
-            sealed = persist(lambda: self._frontier.errand_answered(host, errand_id), "frontier")
+            sealed = self._within(
+                visit, limit, lambda: self._frontier.errand_answered(host, errand_id)
+            )
             if sealed is not None:
                 return self._opened(host, sealed)
             if self._clock() >= limit:
@@ -206,7 +218,7 @@ class Errands:
         """False if nothing waits for the visit's host, or it has failed."""
         if visit.failed:
             return False
-        taken = persist(lambda: self._frontier.errand_take(visit.host), "frontier")
+        taken = visit.persist(lambda: self._frontier.errand_take(visit.host))
         if taken is None:
             return False
         errand_id, sealed = taken
@@ -245,8 +257,21 @@ class Errands:
         return request if meant == host else None
 
     def _put(self, host: str, errand_id: str, sealed: bytes) -> None:
-        put = self._frontier.errand_put
-        persist(lambda: put(host, errand_id, sealed, ASK_SECONDS), "frontier")
+        self._frontier.errand_put(host, errand_id, sealed, ASK_SECONDS)
+
+    def _within(self, visit: Visit, limit: float, action: Callable[[], T]) -> T:
+        """Call ``action`` until it is not answered by Unavailable, which it raises after ``limit``.
+
+        Raises VisitOver.
+        """
+        for delay in delays():
+            try:
+                return action()
+            except Unavailable:
+                if self._clock() >= limit:
+                    raise
+            visit.rest(delay)
+        raise AssertionError("delays never end")
 
     def _answer(self, host: str, errand_id: str, sealed: bytes) -> None:
         answer = self._frontier.errand_answer
