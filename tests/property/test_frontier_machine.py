@@ -21,7 +21,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from broker.frontier import Frontier, keys
+from broker.frontier import duties as names
 from broker.frontier import partition as part
+from broker.frontier.quotas import Row, row_of
 from schema.records import (
     Admission,
     CloseItem,
@@ -29,6 +31,7 @@ from schema.records import (
     CrawlOptions,
     Dead,
     Done,
+    Duty,
     ExtendItem,
     FinishItem,
     HostReport,
@@ -48,6 +51,8 @@ HOSTS = ["a.example", "b.example", "www.a.example", "c.example:8080"]
 LIFE_MS, TTL_S, REQUEST_S = 1_800_000, 20.0, 10.0
 DELAYS = {1: 3.0, 2: 0.0}
 SLOTS = {1: 1, 2: 3}
+LIMITED, MAX_PAGES = 2, 30
+"""The crawl that has a limit."""
 HOST_BUDGET, PARTITION_BUDGET = 500, 1600
 LEAST_BYTES = 32 * 35
 """Of the tasks that a crawl may have back in a partition whatever the budget."""
@@ -93,12 +98,18 @@ class FrontierMachine(RuleBasedStateMachine):
         self.client.hset(keys.OWNER, "budget", PARTITION_BUDGET)
         self.crawls: dict[int, Crawl] = {}
         for number, delay in DELAYS.items():
-            options = CrawlOptions(delay=delay, slots=SLOTS[number])
+            most = MAX_PAGES if number == LIMITED else 0
+            options = CrawlOptions(delay=delay, slots=SLOTS[number], max_pages=most)
             crawl = store.put_crawl(f"crawl{number}", options, HOSTS)
             assert crawl.id == number
             self.frontier.put_crawl(crawl)
             self.crawls[number] = crawl
         self.paused: set[int] = set()
+        self.said: list[Crawl] = list(self.crawls.values())
+        """Rows of crawls as they were told, or read by somebody who tells them later."""
+        self.epoch = 1
+        self.sums: dict[int, int] = dict.fromkeys(self.frontier.partitions, 0)
+        """Partition → what the limited crawl has there in quota, leased and stored."""
         self.place: dict[tuple[int, str], str] = {}
         self.later: dict[tuple[int, str], float] = {}
         self.held: dict[str, Held] = {}
@@ -114,6 +125,7 @@ class FrontierMachine(RuleBasedStateMachine):
         for number in self.crawls:
             hosts = HOSTS if number == 2 else HOSTS[:1]
             self.admit(number, [(host, n, 0) for host in hosts for n in range(31, 34)])
+        self.share(taken_over=False)
 
     def teardown(self) -> None:
         if hasattr(self, "store"):
@@ -481,8 +493,56 @@ class FrontierMachine(RuleBasedStateMachine):
     @rule(crawl=st.sampled_from([1, 2]), pause=st.booleans())
     def pause(self, crawl: int, pause: bool) -> None:
         state = "paused" if pause else "active"
+        self.said.append(self.store.crawl(crawl))
         self.frontier.put_crawl(self.store.set_state(crawl, state))  # type: ignore[arg-type]
         (self.paused.add if pause else self.paused.discard)(crawl)
+
+    @rule(data=st.data(), afresh=st.booleans())
+    def tell_late(self, data: st.DataObject, afresh: bool) -> None:
+        """What somebody read before a change arrives after it; or a node was refilled."""
+        old = data.draw(st.sampled_from(self.said[-4:]))
+        self.frontier.tell_node([old], self.node, afresh=afresh)
+        if afresh and old.id == LIMITED:
+            self.sums = {p: row.leased + row.stored for p, row in self.rows().items()}
+
+    @rule(taken_over=st.booleans())
+    def share(self, taken_over: bool) -> None:
+        """A round of who shares quotas out."""
+        self.epoch += taken_over
+        quotas = self.frontier._quotas
+        quotas.share(self.store.crawl(LIMITED), Duty(names.QUOTAS, self.epoch))
+        self.sums = {p: row.sum for p, row in self.rows().items()}
+
+    @rule(by=st.sampled_from([-3, 5]), taken_over=st.booleans())
+    def gift_comes_late(self, by: int, taken_over: bool) -> None:
+        """One of a round before, or of a holder of before: the next has read what is there."""
+        quotas = self.frontier._quotas
+        self.epoch += taken_over
+        late = quotas._next(self.epoch)
+        quotas._claim(LIMITED, late)
+        self.epoch += taken_over
+        quotas._claim(LIMITED, quotas._next(self.epoch))
+        for p in self.frontier.partitions:
+            self.calls("quota", p, [LIMITED, late, by])
+
+    def rows(self) -> dict[int, Row]:
+        replies = {p: self.calls("count", p, [LIMITED]) for p in self.frontier.partitions}
+        return {p: row_of(reply) for p, reply in replies.items()}
+
+    @invariant()
+    def told_and_limited(self) -> None:
+        """No word of an older version counts, and the limit is kept in every partition."""
+        if not hasattr(self, "sums"):
+            return
+        rows = self.rows()
+        assert {p: row.sum for p, row in rows.items()} == self.sums
+        assert sum(self.sums.values()) <= MAX_PAGES
+        assert all(row.quota >= 0 for row in rows.values())
+        for crawl in DELAYS:
+            present = self.store.crawl(crawl)
+            for p in self.frontier.partitions:
+                *_, state, version = self.calls("count", p, [crawl])
+                assert (state.decode(), version) == (present.state, present.version)
 
     # -- reading Redis out
 
