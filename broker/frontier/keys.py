@@ -12,7 +12,8 @@ the node.
                        (``lua/reconcile.lua``); duty:<name>, the highest epoch of a duty
                        under which anybody wrote (``lua/common.lua``)
 ``gc:wake``            counter of wake-ups, and the name of the channel they are published on
-``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight; counters
+``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight, ver
+                       (``lua/crawl.lua``); quota, low, round (``lua/quota.lua``); counters
                        adm, wait, leased, later, over, fin, stored, dead, retries, bytes, hosts,
                        f:<failure kind>; zl, zp, zn and yl, yp, yn: level, pointer and count of
                        the sets of URLs below; after its deletion, for an hour, gone alone
