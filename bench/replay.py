@@ -182,6 +182,10 @@ def main(arguments: Sequence[str]) -> int:
             known = []
             for name, cache in zip(found, (Known, Nothing), strict=True):
                 found[name].append(once(rig, cache))
+                print(
+                    f"   {name}: {pages * LINKS / found[name][-1]['links']:,.0f} links/s",
+                    flush=True,
+                )
                 totals = rig.frontier.scan(crawl.id)
                 assert totals is not None
                 known.append(totals)

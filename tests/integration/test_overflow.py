@@ -295,6 +295,22 @@ def test_what_waits_of_a_host_is_deleted_though_no_room_is_left_for_a_refill(
     assert store.set_state(crawl.id, "done").state == "done"
 
 
+def test_a_mark_that_comes_when_its_row_was_purged_already_leaves_no_count_behind(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
+    item = Admission(f"http://{HOST}/a", level=1)
+    row = Overflow(frontier.fingerprint(item.url), p, item)
+    store.put_overflow(crawl.id, [row])
+    service = Service(frontier, store)
+    service.purge(crawl, HOST)
+    Purging(service).work()
+    frontier.mark_spilled(crawl.id, [row])
+    totals = frontier.scan(crawl.id)
+    assert totals is not None
+    assert (totals.open, totals.admitted, totals.finished) == (0, 1, 1)
+
+
 @pytest.mark.parametrize("share", [0.7, 1.0])
 @pytest.mark.parametrize("state", ["paused", "done"])
 def test_what_a_crawl_at_rest_left_in_memory_stops_no_other(

@@ -46,6 +46,9 @@ if #args[6] > 0 then
       seen.add(fp)
       bump(id, 'over', -1)
       gone(1)
+    elseif seen.add(fp) then -- a mark of it may be on its way (mark.lua), and is refused then
+      bump(id, 'adm', 1)
+      gone(1)
     end
   end
   seen.save()
