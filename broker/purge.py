@@ -4,7 +4,7 @@ What is asked for is a row in the store before the caller is answered, and the r
 is left: whatever dies in between, the next broker goes on. A crawl is unknown from the moment its
 deletion is asked for; first it goes from the frontier, then its rows. Of a host, each URL that was
 waiting gets a final state (excluded: purged) before it is let go of; pages that are stored stay,
-and what is leased is finished. Any number of brokers may do this at once.
+and what is leased is finished. One broker does it, under a duty.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from gevent import Greenlet
 from gevent.event import Event
 
 from broker.frontier import partition as part
+from broker.frontier.duties import PURGE
 from broker.frontier.frontier import BATCH
 from broker.service import Service
 from schema.clock import epoch_ms
-from schema.errors import Unavailable, UnknownCrawl
+from schema.errors import DutyLost, Unavailable, UnknownCrawl
 from schema.log import logger
 from schema.records import ROBOTS_ASKED, Admission, Commit, Final, Purge
 
@@ -27,8 +28,10 @@ log = logger("purge")
 
 PURGED = "purged"
 """The kind of the final state of what waited of a host."""
-LOOK_SECONDS = 10.0
-"""Between two looks when nothing was asked for here: another broker may have died half-way."""
+LOOK_SECONDS = 2.0
+"""Between two looks when nothing was asked for here: it may have been at another broker."""
+CUT_SECONDS = 3.0
+"""For so long what cannot be done here is left to other brokers."""
 AWAY_SECONDS = 1.0
 STOP_SECONDS = 5.0
 
@@ -37,7 +40,8 @@ class Purging:
     """One greenlet a broker. ``start()`` it, ``stop()`` it."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
+        self._own = self._service = service
+        """The latter, while something is deleted, as the holder of the duty."""
         self._greenlet: Greenlet[[], None] | None = None
 
     def start(self) -> None:
@@ -57,12 +61,17 @@ class Purging:
 
     def _run(self) -> None:
         while not self._service.stopping.is_set():
+            if not self._own.duties.wait(PURGE, LOOK_SECONDS, self._own.stopping.is_set):
+                continue
             self._asked.clear()
             wait = LOOK_SECONDS
             try:
                 self.work()
+            except DutyLost:
+                self._own.duties.lost(PURGE)
             except Unavailable as error:
                 log.warning("deleting waits", error=str(error))
+                self._own.duties.give_up(PURGE, CUT_SECONDS)
                 wait = AWAY_SECONDS
             except Exception:
                 log.exception("deleting failed")
@@ -71,14 +80,21 @@ class Purging:
     def work(self) -> None:
         """Do all that was asked for, or as much as there is time until the broker stops.
 
-        Raises Unavailable after the others, if something has to wait for a node that is away.
+        Nothing, if another broker has the duty. Raises Unavailable after the others, if something
+        has to wait for a node that is away, and DutyLost if another has taken the duty since.
         """
+        duty = self._own.duties.take(PURGE)
+        if duty is None:
+            return
+        self._service = self._own.holding(duty)
         away: Unavailable | None = None
         for purge in self._service.store.purges():
             try:
                 through = self._host(purge) if purge.host else self._crawl(purge)
             except UnknownCrawl:  # it was deleted as a whole meanwhile
                 continue
+            except DutyLost:
+                raise
             except Unavailable as error:
                 away = error
                 continue

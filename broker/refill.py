@@ -2,18 +2,19 @@
 
 A host that ran low comes first; then, in a partition at half of its budget or less, every host that
 waits in SQL, in turn. Above that it is the turn of crawls that have nothing to lease there: what
-others hold, paused or blocked, must not stop them. Any number of brokers may do this: refilling is
-an ordinary admission.
+others hold, paused or blocked, must not stop them. One broker does it, under a duty; the others
+tell it of what they put there.
 """
 
 from __future__ import annotations
 
 import gevent
 from gevent import Greenlet
-from gevent.event import Event
 
+from broker.frontier.duties import REFILL
+from broker.frontier.stirring import OVERFLOW, Stirring
 from broker.service import Service
-from schema.errors import Unavailable, UnknownCrawl
+from schema.errors import DutyLost, Unavailable, UnknownCrawl
 from schema.log import logger
 
 log = logger("refill")
@@ -24,6 +25,8 @@ IDLE_SECONDS = 1.0
 """The same while nothing could be brought."""
 LOOK_SECONDS = 10.0
 """Between two looks into SQL when nothing was heard of any overflow."""
+CUT_SECONDS = 3.0
+"""For so long what cannot be done here is left to other brokers."""
 LOW_SHARE = 0.5
 """A partition takes on new hosts below this share of its budget."""
 HOSTS = 50
@@ -34,7 +37,8 @@ class Refill:
     """One greenlet a broker. ``start()`` it; it ends when the service stops."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
+        self._own = self._service = service
+        """The latter, within a step, as the holder of the duty."""
         self._after: dict[tuple[int, int], str] = {}
         self._greenlet: Greenlet[[], None] | None = None
 
@@ -49,23 +53,31 @@ class Refill:
             self._greenlet.join()
 
     @property
-    def _overflowing(self) -> Event:
-        return self._service.frontier.overflowing
+    def _overflowing(self) -> Stirring:
+        return self._own.frontier.overflowing
 
     def _run(self) -> None:
-        stopping = self._service.stopping
+        stopping, duties = self._own.stopping, self._own.duties
         while not stopping.is_set():
+            if not duties.wait(REFILL, IDLE_SECONDS, stopping.is_set):
+                if own := self._overflowing.take_own():  # the holder cannot know of it
+                    self._own.frontier.announce(OVERFLOW, own)
+                continue
             wait = LOOK_SECONDS
             try:
                 self._overflowing.clear()
-                if places := self._service.store.overflow_places():
+                if places := self._own.store.overflow_places():
                     self._overflowing.set()
                     wait = BUSY_SECONDS if self.step(places) else IDLE_SECONDS
+            except DutyLost:
+                duties.lost(REFILL)
             except Unavailable as error:
                 log.warning("refill waits", error=str(error))
+                duties.give_up(REFILL, CUT_SECONDS)
                 wait = IDLE_SECONDS
             except Exception:
                 log.exception("refill failed")
+            self._overflowing.take_own()
             if self._overflowing.is_set():
                 stopping.wait(min(wait, IDLE_SECONDS))
             else:
@@ -74,8 +86,13 @@ class Refill:
     def step(self, places: list[tuple[int, int]]) -> int:
         """One round over (crawl, partition) that have rows; returns how many tasks came back.
 
-        Nodes that are away are left out. Raises Unavailable if the round ends at that.
+        Nothing, if another broker has the duty. Nodes that are away are left out. Raises
+        Unavailable if the round ends at that, and DutyLost if another has taken the duty since.
         """
+        duty = self._own.duties.take(REFILL)
+        if duty is None:
+            return 0
+        self._service = self._own.holding(duty)
         brought = 0
         self._after = {place: self._after[place] for place in places if place in self._after}
         away: dict[str, Unavailable] = {}
@@ -88,6 +105,8 @@ class Refill:
                 continue
             try:
                 brought += self._partition(partition, crawls)
+            except DutyLost:
+                raise
             except Unavailable as error:
                 away[node] = error
         if away and not brought:

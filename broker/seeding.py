@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from broker.frontier.frontier import Admitted
 from broker.frontier.partition import Mode
+from broker.frontier.stirring import NONE
 from broker.problems import HttpProblem
 from broker.service import Service
 from schema import faults
@@ -104,7 +105,7 @@ def seed(service: Service, name: str, urls: Sequence[str | Seed], force: bool) -
 def check_room(service: Service) -> None:
     """Raises a 429 while a node is near its memory limit; nothing was logged then."""
     if service.frontier.full:
-        service.frontier.activity.set()  # look again, though nothing else may be going on
+        service.frontier.activity.set(NONE)  # look again, though nothing else may be going on
         raise HttpProblem(
             429,
             "Redis is near its memory limit: wait until URLs have been fetched, or give it more",

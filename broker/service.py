@@ -5,7 +5,8 @@ The frontier is seen through :class:`Queue`, which names exactly what the face n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 from broker.frontier.duties import Duties
 from broker.frontier.frontier import Admitted, Room
 from broker.frontier.partition import Drain, Drained, Mode
+from broker.frontier.stirring import Stirring
 from broker.gathering import Gathering
 from broker.pages import Reader
 from broker.refusals import Refusals
@@ -28,6 +30,7 @@ from schema.records import (
     CloseItem,
     Crawl,
     CrawlStats,
+    Duty,
     ExtendItem,
     FinishItem,
     HostPatch,
@@ -67,12 +70,14 @@ class Sums(Protocol):
 class Queue(Protocol):
     """The frontier as the HTTP face and the upkeep use it; every call may raise Unavailable."""
 
-    activity: Event
-    """Set whenever something was admitted or finished through this process."""
+    activity: Stirring
+    """Set whenever something was admitted or finished, here or by another broker."""
 
-    overflowing: Event
+    overflowing: Stirring
     """Set when something waits in the overflow, as far as this process knows."""
 
+    def holding(self, duty: Duty) -> Queue: ...
+    def announce(self, what: bytes, crawls: Collection[int]) -> None: ...
     def fingerprint(self, url: str) -> int: ...
     def partition_of(self, host: str) -> int: ...
     def admit(
@@ -142,6 +147,12 @@ class Service:
         self.refusals = Refusals(store, clock)
         self._leases = Leases(clock)
         self._polls: set[greenlet.greenlet] = set()
+
+    def holding(self, duty: Duty) -> Service:
+        """This service, for what is done under a duty: it raises DutyLost once that passed on."""
+        held = copy.copy(self)
+        held.frontier, held.store = self.frontier.holding(duty), self.store.under(duty)
+        return held
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
         """Lease, once for each number; a call that waits is ended by :meth:`end_polls`."""

@@ -1,23 +1,27 @@
-"""What a broker does by itself: pending seeds, the log's clock, limits, and the end of a crawl.
+"""What one broker does by itself: pending seeds, the log's clock, limits, and the end of a crawl.
 
-Any number of brokers may do this at once, since every step is idempotent. While no crawl is
-active only the store is asked, every few seconds: an idle system costs Redis nothing.
+It has the duty; each of its writes is checked against the duty's epoch, and the others tell it what
+goes on through them, at most every :data:`BUSY_SECONDS`. A crawl is scanned when something was
+heard of it, else seldom. So an idle system costs Redis next to nothing, however many crawls and
+brokers there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import gevent
 from gevent import Greenlet
 
 from broker import seeding
+from broker.frontier.duties import UPKEEP
+from broker.frontier.stirring import ACTIVITY, ANY
 from broker.service import Service, Sums
 from schema.clock import epoch_ms
-from schema.errors import Unavailable, UnknownCrawl
+from schema.errors import DutyLost, Unavailable, UnknownCrawl
 from schema.log import logger
-from schema.records import FINISHED, Crawl, SeedBatch
+from schema.records import FINISHED, Crawl, Duty, SeedBatch
 
 log = logger("upkeep")
 
@@ -26,7 +30,13 @@ BUSY_SECONDS = 0.25
 SCANNING_SHARE = 0.1
 """Of the time that scans may take: with many crawls they come less often."""
 QUIET_SECONDS = 5.0
-"""Time between two looks when nothing was heard: others may have changed what we cannot hear."""
+"""Time between two looks into the store, or at a crawl, when nothing was heard."""
+SELDOM_SECONDS = 300.0
+"""The same at a crawl with nothing leased, which cannot end before it is heard of."""
+VOID_SECONDS = 10.0
+"""For so long no scan may succeed here until another broker is to try."""
+CUT_SECONDS = 3.0
+"""For so long the duty is left to others then."""
 TICK_SECONDS = 1.0
 """Time between two steps of the log's clock while the frontier is in use."""
 HELD_SECONDS = 60.0
@@ -63,12 +73,15 @@ class Upkeep:
     """One greenlet a broker. ``start()`` it, ``stop()`` it."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
+        self._own = self._service = service
+        """The latter, within a step, as the holder of the duty."""
+        self._next: dict[int, float] = {}
+        """Crawl → when it is looked at again though nothing was heard of it."""
+        self._duty: Duty | None = None
+        self._void_since: float | None = None
         self._quiet: dict[int, _Quiet] = {}
         self._ticked = -TICK_SECONDS
         self._held = _HeldUp(service.clock())
-        self._clock = 0
-        """The log's clock as this broker has last seen or left it; 0: not yet."""
         self._greenlet: Greenlet[[], None] | None = None
 
     def start(self) -> None:
@@ -77,62 +90,91 @@ class Upkeep:
 
     def stop(self) -> None:
         """End after the step that is going on."""
-        self._service.stopping.set()
-        self._service.frontier.activity.set()
+        self._own.stopping.set()
+        self._own.frontier.activity.set()
         if self._greenlet is not None:
             self._greenlet.join()
 
     def _run(self) -> None:
-        activity = self._service.frontier.activity
-        stopping = self._service.stopping
-        wait = 0.0
+        own = self._own
+        activity, stopping, wait = own.frontier.activity, own.stopping, 0.0
         while not stopping.is_set():
-            heard = activity.wait(wait)
-            activity.clear()
+            if not own.duties.wait(UPKEEP, BUSY_SECONDS, stopping.is_set):
+                if crawls := activity.take_own():  # the holder cannot know of it
+                    own.frontier.announce(ACTIVITY, crawls)
+                wait = 0.0
+                continue
+            activity.wait(wait)
+            heard = activity.take()
             if stopping.is_set():
                 return
-            began = self._service.clock()
+            began = own.clock()
             try:
-                wait = self.step(in_use=bool(heard))
+                wait = self.step(heard)
+            except DutyLost as error:
+                log.info("upkeep passed on", reason=str(error))
+                own.duties.lost(UPKEEP)
             except Unavailable as error:
                 log.warning("upkeep waits", error=str(error))
-                wait = QUIET_SECONDS
+                wait = self._again(heard)
             except Exception:
                 log.exception("upkeep failed")
-                wait = QUIET_SECONDS
-            took = self._service.clock() - began
+                wait = self._again(heard)
+            took = own.clock() - began
             stopping.wait(max(BUSY_SECONDS, min(took / SCANNING_SHARE, QUIET_SECONDS)))
 
-    def step(self, in_use: bool = True) -> float:
-        """Do what is due; returns the seconds until the next look if nothing is heard before."""
-        self._tick(in_use)
+    def _again(self, heard: Collection[int]) -> float:
+        """What was heard is to be looked at again: the step was cut short."""
+        if ANY in heard:
+            self._next.clear()
+        self._next.update(dict.fromkeys(heard, 0.0))
+        return QUIET_SECONDS
+
+    def step(self, heard: Collection[int] = (ANY,)) -> float:
+        """Do what is due; returns the seconds until the next look if nothing is heard before.
+
+        ``heard`` are the crawls in which something has happened. Nothing is done if another broker
+        has the duty. Raises DutyLost if one has taken it meanwhile.
+        """
+        duty = self._own.duties.take(UPKEEP)
+        if duty is None:
+            return QUIET_SECONDS
+        if duty != self._duty:  # whoever had it in between has heard what we did not
+            self._duty = duty
+            self._next.clear()
+            self._quiet.clear()
+            self._held = _HeldUp(self._own.clock())
+        self._service = self._own.holding(duty)
+        self._tick(in_use=bool(heard))
         pending = self._admit_pending()
         crawls = self._service.store.crawls()
         active = [c for c in crawls if c.state == "active"]
         known = {crawl.id for crawl in active}
         self._quiet = {id_: seen for id_, seen in self._quiet.items() if id_ in known}
-        waits = [self._look_at(crawl, crawl.id in pending) for crawl in active]
-        return min(waits, default=QUIET_SECONDS)
+        self._next = {id_: at for id_, at in self._next.items() if id_ in known}
+        now = self._service.clock()
+        for crawl in active:
+            stirred = not {ANY, crawl.id}.isdisjoint(heard) or crawl.id in pending
+            if stirred or now >= self._next.get(crawl.id, now):
+                self._next[crawl.id] = now + self._look_at(crawl, crawl.id in pending)
+        self._give_up_if_cut_off(now)
+        until = min((at - now for at in self._next.values()), default=QUIET_SECONDS)
+        return min(until, QUIET_SECONDS)
+
+    def _give_up_if_cut_off(self, now: float) -> None:
+        """Leave the duty to others if every scan has been void for a while: they may reach more."""
+        if self._void_since is not None and now - self._void_since > VOID_SECONDS:
+            self._void_since = None
+            self._own.duties.give_up(UPKEEP, CUT_SECONDS)
 
     def _tick(self, in_use: bool) -> None:
+        """Write the log's clock to the nodes, then raise it: no later row falls behind a tick."""
         now = self._service.clock()
         if in_use and now - self._ticked >= TICK_SECONDS:
-            self._raise_clock()
+            self._service.frontier.tick(self._service.store.clock())
+            self._service.store.tick()
             self._service.frontier.watch_memory()
             self._ticked = now
-
-    def _raise_clock(self) -> None:
-        """Write the log's clock to the nodes, then raise it; one of several brokers does.
-
-        In this order a tick is a value that no later row falls behind. Who finds that the clock
-        rose by itself since the last look leaves it to the others.
-        """
-        stamp = self._service.store.clock()
-        self._service.frontier.tick(stamp)
-        if self._clock and stamp.clock > self._clock:
-            self._clock = stamp.clock
-        else:
-            self._clock = self._service.store.tick()
 
     def _admit_pending(self) -> set[int]:
         """Settle batches that a crash or an outage left; returns crawls that still have some."""
@@ -178,7 +220,10 @@ class Upkeep:
         scan = self._service.frontier.look(crawl)
         if scan is None:
             self._quiet.pop(crawl.id, None)
+            if self._void_since is None:
+                self._void_since = self._service.clock()
             return BUSY_SECONDS
+        self._void_since = None
         sums, states = scan
         spent = self._spent_seconds(crawl)
         stored = self._service.store.stored(crawl.id) if crawl.options.max_pages else 0
@@ -191,7 +236,7 @@ class Upkeep:
             return BUSY_SECONDS
         if sums.open or pending:
             self._quiet.pop(crawl.id, None)
-            return self._until_limit(crawl, spent)
+            return self._until_limit(crawl, spent, sums)
         seen, now = self._quiet.get(crawl.id), _seen(sums)
         self._quiet[crawl.id] = now
         if seen == now:
@@ -214,10 +259,10 @@ class Upkeep:
         most = round(2 * QUIET_SECONDS * 1000)
         return self._service.store.count_time(crawl.id, epoch_ms(), most) / 1000
 
-    def _until_limit(self, crawl: Crawl, spent: float) -> float:
+    def _until_limit(self, crawl: Crawl, spent: float, sums: Sums) -> float:
         """Nothing but time itself announces ``max_seconds``."""
         if not crawl.options.max_seconds:
-            return QUIET_SECONDS
+            return QUIET_SECONDS if sums.leased else SELDOM_SECONDS
         return min(QUIET_SECONDS, max(BUSY_SECONDS, crawl.options.max_seconds - spent))
 
     def _finish(self, crawl: Crawl, quiet: _Quiet) -> None:

@@ -10,6 +10,7 @@ Redis (``lua/common.lua``), and raises DutyLost.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -28,6 +29,9 @@ RENEW_SECONDS = DUTY_SECONDS / 3
 """Between two transactions."""
 ASK_SECONDS = 0.25
 """Between two attempts of :meth:`Duties.take` at what another holds."""
+
+ENDED_SECONDS = 0.25
+"""How late who waits for a duty may see that the wait is over."""
 
 UPKEEP = "upkeep"
 """The log's clock, pending seeds, scans and the end of crawls."""
@@ -88,12 +92,18 @@ class Duties:
         self._renew([name])
         return self.get(name)
 
-    def wait(self, name: str, seconds: float) -> Duty | None:
-        """:meth:`get`, waiting up to ``seconds`` for it. :meth:`start` must have been called."""
+    def wait(self, name: str, seconds: float, ended: Callable[[], bool] = lambda: False) -> bool:
+        """Whether this broker has the duty, waiting up to ``seconds`` for it, or until ``ended``.
+
+        :meth:`start` must have been called.
+        """
+        if name not in self._wanted:
+            with suppress(Unavailable):
+                self.take(name)
         until = monotonic() + seconds
-        while (found := self.get(name)) is None and (left := until - monotonic()) > 0:
-            self._changed.wait(left)
-        return found
+        while self.get(name) is None and not ended() and (left := until - monotonic()) > 0:
+            self._changed.wait(min(left, ENDED_SECONDS))
+        return self.get(name) is not None
 
     def lost(self, name: str) -> None:
         """A write under this duty was refused: another has it."""

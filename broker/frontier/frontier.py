@@ -8,6 +8,7 @@ since scripts are idempotent under their fingerprints and tokens.
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +17,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import gevent
 import msgspec
-from gevent.event import Event
 
 from broker.frontier import duties as names
 from broker.frontier import keys, memory
@@ -29,6 +29,7 @@ from broker.frontier.partition import Mode
 from broker.frontier.quotas import Quotas, row_of, wanted
 from broker.frontier.recovery import Recovery, mark_clean
 from broker.frontier.ring import assemble
+from broker.frontier.stirring import ACTIVITY, OVERFLOW, Stirring, message
 from broker.frontier.totals import Scan, total
 from broker.frontier.waking import Waking
 from broker.frontier.word import WORD_SECONDS, Word
@@ -75,6 +76,7 @@ PIPELINED = 512
 NEED_WORD = frozenset({"open", "extend", "tend", "beat"})
 """Scripts that are not run without a word of the store."""
 _BY_TASK = frozenset({"finish", "extend"})
+FULL_SECONDS = 1.0
 KNOWN_SECONDS = 2.0
 KNOWN_MOST, KNOWN_IDLE_SECONDS = 1000, 300.0
 """Crawls whose rows are kept, and how long after they were asked for last."""
@@ -162,6 +164,9 @@ class Frontier:
         """``duties`` of this broker, which begin and end with the frontier; its own by default."""
         self._store = store
         self.duties = duties or Duties(store)
+        self._duty: Duty | None = None
+        self._fullness = 0.0
+        """When it was last read whether nodes are near their limits."""
         self._host_budget = host_bytes
         self._create = create
         self._request_ms = round(request_seconds * 1000)
@@ -172,9 +177,9 @@ class Frontier:
         self._crawls: Kept[int, tuple[float, Crawl]] = Kept(KNOWN_MOST, KNOWN_IDLE_SECONDS)
         self._slowest: OrderedDict[str, tuple[float, int]] = OrderedDict()
         self._greenlets: list[gevent.Greenlet[..., Any]] = []
-        self.activity = Event()
-        """Set whenever something was admitted, leased or finished through this process."""
-        self.overflowing = Event()
+        self.activity = Stirring()
+        """Set whenever something was admitted, leased or finished, here or by another broker."""
+        self.overflowing = Stirring()
         """Set when something waits in the overflow, as far as this process knows."""
         self.leasing = Leasing(
             self._calls,
@@ -199,6 +204,7 @@ class Frontier:
             self.recovery.reopen,
             self._quotas.want,
             self.duties,
+            {ACTIVITY: self.activity, OVERFLOW: self.overflowing},
         )
         if create:
             for node in self.nodes:
@@ -226,6 +232,21 @@ class Frontier:
 
     def partitions_on(self, node: Node) -> list[int]:
         return [p for p in self.partitions if self._node_of[p] is node]
+
+    # -- duties
+
+    def holding(self, duty: Duty) -> Frontier:
+        """This frontier, for the holder of a duty: its calls raise DutyLost once it passed on."""
+        held = copy.copy(self)
+        held._duty, held._store = duty, self._store.under(duty)
+        return held
+
+    def announce(self, what: bytes, crawls: Collection[int]) -> None:
+        """Tell the other brokers of it. One that is not heard finds out in time; raises nothing."""
+        for node in self.nodes:  # each broker listens to all
+            with suppress(Unavailable):
+                node.command("PUBLISH", keys.WAKE, message(what, crawls))
+                return
 
     # -- calls
 
@@ -315,6 +336,7 @@ class Frontier:
         duty: Duty | None = None,
     ) -> list[list[Any]]:
         self.recovery.check(node)
+        duty = duty or self._duty
         beats = script not in UNTIMED
         if beats and self._create:
             if script in NEED_WORD:
@@ -429,7 +451,7 @@ class Frontier:
         if beyond:
             for (i, _), fresh in zip(beyond, self._overflow(crawl, beyond), strict=True):
                 new[i] = fresh
-        self.activity.set()
+        self.activity.set(crawl)
         if away is None:
             return Admitted(new, newest, epochs)
         return Admitted(new, newest, epochs, away.nodes, away.numbers)
@@ -452,7 +474,7 @@ class Frontier:
                 beyond += [row for row, flag in zip(some, flags, strict=True) if flag == _BEYOND]
         if beyond:
             self._overflow(crawl, beyond)
-        self.activity.set()
+        self.activity.set(crawl)
 
     def mark_settled(self, crawl: int, marks: Sequence[Mark]) -> None:
         """Count as seen and finished what a node is told of the past; idempotent.
@@ -640,7 +662,7 @@ class Frontier:
                 self._calls("level", {partition: args})
                 break
         if brought:
-            self.activity.set()
+            self.activity.set(crawl)
         return brought
 
     def watch_memory(self) -> None:
@@ -648,11 +670,19 @@ class Frontier:
         for node in self.nodes:
             if count := len(self.partitions_on(node)):
                 with suppress(Unavailable):
-                    memory.watch(node, count, self._host_budget)
+                    memory.watch(node, count, self._host_budget, self._duty)
 
     @property
     def full(self) -> bool:
-        """Whether some node is near its memory limit: no further seeds are taken."""
+        """Whether some node is near its memory limit: no further seeds are taken.
+
+        One broker looks at their memory and notes it there; it is read at most once a second.
+        """
+        if monotonic() - self._fullness >= FULL_SECONDS:
+            self._fullness = monotonic()
+            for node in self.nodes:
+                with suppress(Unavailable):
+                    node.full = node.command("HGET", keys.OWNER, "full") == b"1"
         return any(node.full for node in self.nodes)
 
     def robots_get(self, origin: str) -> bytes | None:
@@ -811,7 +841,7 @@ class Frontier:
             self.leasing.note(p, 0, tend)
         if len(replies) < len(calls):
             self._store.owe({self._node_of[p].id for p in calls.keys() - replies.keys()})
-        self.activity.set()
+        self.activity.set(crawl.id)
 
     def stop_leasing(self, crawl: Crawl) -> None:
         """No further session for this crawl, at every broker (a limit was reached)."""
@@ -852,7 +882,7 @@ class Frontier:
         reply = self._calls("drain", {p: to_msgpack(args)})[p]
         if reply[0] == b"GONE":
             raise UnknownCrawl(f"crawl {crawl} was deleted")
-        self.activity.set()
+        self.activity.set(crawl)
         return part.drained(reply)
 
     def scan(self, crawl: int) -> Totals | None:
@@ -912,8 +942,8 @@ class Frontier:
         """Open sessions, waiting for the first up to ``request.wait`` seconds."""
         self._word.check()  # else the caller would wait here, while another broker may serve it
         reply = self.leasing.lease(request)
-        if reply.sessions:
-            self.activity.set()
+        for session in reply.sessions:
+            self.activity.set(session.crawl)
         return reply
 
     def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
@@ -984,9 +1014,10 @@ class Frontier:
     def finish(self, items: Sequence[FinishItem]) -> list[ItemStatus]:
         """Settle tasks under their session's token."""
         statuses, replies = self._batched("finish", [], items, part.finish_row)
-        for p, (_, _, tend) in replies:
+        for p, (_, _, tend, crawls) in replies:
             self.leasing.note(p, 0, tend)
-        self.activity.set()
+            for crawl in crawls:
+                self.activity.set(crawl)
         return statuses
 
     def release(self, items: Sequence[ReleaseItem]) -> list[ItemStatus]:
@@ -1124,13 +1155,15 @@ class Frontier:
     def tick(self, stamp: Stamp) -> None:
         """Write the log's clock, just read, to every node as its tick, and follow the epochs.
 
-        A node that does not answer is left out. Raises nothing.
+        A node that does not answer is left out. Raises DutyLost.
         """
         for node in self.nodes:
             on = self.partitions_on(node)
             try:
                 self.recovery.compare(node, stamp)
-                self._waking.beat(node, on[0] if on else 0, stamp.clock)
+                self._waking.beat(node, on[0] if on else 0, stamp.clock, duty=self._duty)
+            except DutyLost:
+                raise
             except Unavailable as error:
                 log.info("no_tick", node=node.shown, reason=str(error))
 

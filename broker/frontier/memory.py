@@ -13,6 +13,7 @@ from __future__ import annotations
 from broker.frontier import keys
 from broker.frontier.node import Node
 from schema.log import logger
+from schema.records import Duty
 
 log = logger("frontier")
 
@@ -31,7 +32,20 @@ LEAST = 16
 FULL_SHARE, ROOM_SHARE = 0.80, 0.75
 
 
-def watch(node: Node, partitions: int, host_bytes: int) -> None:
+_WRITE = f"""
+redis.call('DEL', '{keys.NIL}')
+if ARGV[1] ~= '' then
+  local field, epoch = 'duty:' .. ARGV[1], tonumber(ARGV[2])
+  local known = tonumber(redis.call('HGET', KEYS[1], field) or 0)
+  if epoch < known then return 0 end
+  if epoch > known then redis.call('HSET', KEYS[1], field, epoch) end
+end
+return redis.call('HSET', KEYS[1], unpack(ARGV, 3))
+"""
+"""ARGV: name of a duty or '', its epoch, fields and values. Under an older one it does nothing."""
+
+
+def watch(node: Node, partitions: int, host_bytes: int, duty: Duty | None = None) -> None:
     """Read the node's memory and write the budgets into its owner record. Raises Unavailable.
 
     Fields: ``budget`` bytes of tasks a partition, ``host_budget`` bytes of waiting tasks a host,
@@ -48,8 +62,10 @@ def watch(node: Node, partitions: int, host_bytes: int) -> None:
     robots = int(limit * ROBOTS_SHARE / partitions)
     idle = max(int(limit * IDLE_SHARE / partitions / IDLE_BYTES), LEAST)
     forced = max(int(limit * FORCED_SHARE / partitions / FORCED_BYTES), LEAST)
+    under = (duty.name, duty.epoch) if duty else ("", 0)
     node.command(
-        "HSET", keys.OWNER, "budget", budget, "host_budget", host_bytes, "robots_budget", robots,
+        "EVAL", _WRITE, 1, keys.OWNER, *under,
+        "budget", budget, "host_budget", host_bytes, "robots_budget", robots,
         "idle_hosts", idle, "forced", forced, "full", int(full),
     )  # fmt: skip
 

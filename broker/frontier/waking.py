@@ -9,7 +9,7 @@ an idle system costs Redis the cheap looks of those who wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gevent
@@ -19,6 +19,7 @@ from broker.frontier.clock import DOUBT
 from broker.frontier.duties import Duties, clock
 from broker.frontier.leasing import Calls, Leasing
 from broker.frontier.node import Node
+from broker.frontier.stirring import ACTIVITY, Stirring
 from schema.clock import monotonic
 from schema.errors import DutyLost, Unavailable
 from schema.log import logger
@@ -54,12 +55,14 @@ class Waking:
         owed: Callable[[Node], None],
         hungry: Callable[[int], None],
         duties: Duties,
+        stirring: Mapping[bytes, Stirring],
     ) -> None:
         """``owed`` is told of a node whose replay is not through, ``hungry`` of a crawl that runs
-        out of quota in a partition.
+        out of quota in a partition; ``stirring`` is by messages.
         """
         self._hungry = hungry
         self._duties = duties
+        self._stirring = stirring
         self._calls = calls
         self._run = run
         self._leasing = leasing
@@ -178,7 +181,13 @@ class Waking:
                     if not message:
                         self._heard[node.id] = int(node.command("GET", keys.WAKE) or 0)
                         self._look(node, on)
+                        for stirring in self._stirring.values():
+                            stirring.hear()  # perhaps: nothing was heard of late
                         pause = 0.1
+                        continue
+                    what, *of = message.split()
+                    if what in self._stirring:
+                        self._stirring[what].hear(map(int, of))
                         continue
                     if message == DOUBT:
                         if self._duties.get(clock(node.id)):
@@ -190,6 +199,8 @@ class Waking:
                         self._leasing.note(int(p), int(crawl), float(ms))
                     else:
                         self._hungry(int(crawl))
+                    if int(crawl):
+                        self._stirring[ACTIVITY].hear((int(crawl),))
             except Unavailable as error:
                 log.warning("wake_ups_lost", node=node.shown, reason=str(error))
                 self._cut_off(node)

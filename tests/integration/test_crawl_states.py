@@ -45,7 +45,12 @@ class Broker:
 
     def end(self) -> None:
         for _ in range(4):
-            self.upkeep.step(in_use=False)
+            self.look()
+
+    def look(self) -> None:
+        """At all crawls, without a step of the log's clock."""
+        self.upkeep._next.clear()
+        self.upkeep.step(())
 
     def lease(self) -> list[str]:
         """What waits and may be leased."""
@@ -165,7 +170,7 @@ def test_what_is_taken_in_by_a_done_crawl_is_reopened_in_the_store_first(
     assert store.crawl("c").state == "active"
     monkeypatch.undo()
     assert _waiting(broker, crawl) == 0
-    broker.upkeep.step(in_use=False)  # finds partitions of an older version
+    broker.look()  # finds partitions of an older version
     assert broker.states(crawl) == {"active"}
 
 
@@ -234,7 +239,7 @@ def test_seeds_of_a_paused_crawl_that_no_partition_knows_are_kept(
     store.set_state(crawl.id, "paused")
     store.add_seeds(crawl.id, [Admission(PAGE)])
     for _ in range(2):  # it is told, and then they are taken in
-        broker.upkeep.step(in_use=False)
+        broker.look()
     assert store.pending_seeds() == []
     assert _waiting(broker, crawl) == 1
 

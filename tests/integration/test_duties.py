@@ -82,10 +82,11 @@ def test_a_broker_waits_for_a_duty_until_its_holder_stops(
     first.start()
     assert first.wait("purge", 2.0)
     second.start()
-    assert second.wait("tick", 0.2) is None
+    assert not second.wait("tick", 0.2)
     waiting = gevent.spawn(second.wait, "tick", 5.0)
     first.stop()
-    assert waiting.get(timeout=5) == Duty("tick", 2)
+    assert waiting.get(timeout=5)
+    assert second.get("tick") == Duty("tick", 2)
     second.stop()
 
 

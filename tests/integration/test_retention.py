@@ -16,12 +16,12 @@ from store.base import MARGIN, Store
 from store.months import month_of, start_ms
 from store.mysql.topology import Topology
 from store.sqlite import SqliteStore
-from tests.integration.test_recovery import House
+from tests.integration.test_recovery import House, no_margin
 from tests.support.mysql_database import rows_of, server, topology
 from tests.support.queue_double import QueueDouble
 from tests.support.store_records import attempt
 
-__all__ = ["server", "topology"]  # fixtures
+__all__ = ["no_margin", "server", "topology"]  # fixtures
 
 DAY_MS = 86_400_000
 BEGIN_MS = start_ms(month_of(1_900_000_000_000))

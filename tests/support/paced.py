@@ -145,6 +145,9 @@ class PacedStore:
 
         return paced
 
+    def under(self, duty: Any) -> PacedStore:
+        return PacedStore(self._pace, self._store.under(duty))
+
     def _chunks(self, found: Iterator[Any]) -> Iterator[Any]:
         for chunk in found:
             yield chunk

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gevent.event import Event
-
 from broker.frontier.frontier import Admitted, Room
 from broker.frontier.partition import Mode, state_of
+from broker.frontier.stirring import Stirring
 from schema.errors import Unavailable, UnknownCrawl
 from schema.records import (
     Admission,
     Crawl,
     CrawlStats,
+    Duty,
     HostPatch,
     HostState,
     LeaseReply,
@@ -63,8 +63,9 @@ class QueueDouble:
     rests: tuple[int, float] = (0, 0.0)
     sessions: tuple[Session, ...] = ()
     last: Any = None
-    activity: Event = field(default_factory=Event)
-    overflowing: Event = field(default_factory=Event)
+    activity: Stirring = field(default_factory=Stirring)
+    announced: list[tuple[bytes, Collection[int]]] = field(default_factory=list)
+    overflowing: Stirring = field(default_factory=Stirring)
     full: bool = False
     rooms: dict[int, Room] = field(default_factory=dict)
     refilled: list[tuple[int, int, str]] = field(default_factory=list)
@@ -73,6 +74,12 @@ class QueueDouble:
     lost_node: str = ""
     """Id of a node that is away: what has "lost" in its URL belongs there."""
     admissions: int = 0
+
+    def holding(self, duty: Duty) -> QueueDouble:
+        return self
+
+    def announce(self, what: bytes, crawls: Collection[int]) -> None:
+        self.announced.append((what, crawls))
 
     def _check(self) -> None:
         if self.away:

@@ -10,8 +10,10 @@ import gevent
 import pytest
 
 from broker import seeding
+from broker.frontier.duties import ASK_SECONDS
 from broker.service import Service
 from broker.upkeep import BUSY_SECONDS, HELD_SECONDS, QUIET_SECONDS, Upkeep, limit_reached
+from schema.clock import monotonic
 from schema.errors import Unavailable
 from schema.records import Admission, Commit, Crawl, CrawlOptions
 from store import open_store
@@ -48,6 +50,7 @@ def house(tmp_path: Path) -> Iterator[House]:
     made = House(tmp_path)
     yield made
     made.upkeep.stop()
+    made.service.duties.stop()
     made.service.stop()
     made.store.close()
 
@@ -252,29 +255,30 @@ def test_time_is_a_limit_too() -> None:
 
 def test_the_logs_clock_steps_once_a_second_and_only_in_use(house: House) -> None:
     first = house.store.tick()
-    house.upkeep.step(in_use=True)
-    house.upkeep.step(in_use=True)
+    house.upkeep.step()
+    house.upkeep.step()
     house.now += 1.0
-    house.upkeep.step(in_use=False)
-    house.upkeep.step(in_use=True)
+    house.upkeep.step(())
+    house.upkeep.step()
     assert house.store.tick() == first + 3
 
 
-def test_two_brokers_raise_the_logs_clock_once_a_second_and_one_goes_on_alone(house: House) -> None:
-    other = Upkeep(house.service)
-    for upkeep in (house.upkeep, other):
-        upkeep.step()
+def test_of_two_brokers_one_raises_the_logs_clock_and_the_other_when_that_has_stopped(
+    house: House,
+) -> None:
+    other = Upkeep(Service(house.queue, house.store, clock=lambda: house.now))
+    house.upkeep.step()
     first = house.store.clock().clock
     for _ in range(5):
-        house.now += 0.5
-        house.upkeep.step()
-        house.now += 0.5
-        other.step()
-    assert house.store.clock().clock in (first + 5, first + 4)
-    for _ in range(5):
         house.now += 1.0
-        other.step()
-    assert house.store.clock().clock >= first + 8
+        house.upkeep.step()
+        assert other.step() == QUIET_SECONDS
+    assert house.store.clock().clock == first + 5
+    house.service.duties.stop()
+    gevent.sleep(ASK_SECONDS)  # it has just asked
+    house.now += 1.0
+    other.step()
+    assert house.store.clock().clock == first + 6
 
 
 def test_the_tick_is_a_value_read_before_the_clock_is_raised(house: House) -> None:
@@ -285,7 +289,7 @@ def test_the_tick_is_a_value_read_before_the_clock_is_raised(house: House) -> No
 def test_without_an_active_crawl_the_frontier_is_not_asked(house: House) -> None:
     crawl = house.crawl()
     house.store.set_state(crawl.id, "paused")
-    assert house.upkeep.step(in_use=False) == QUIET_SECONDS
+    assert house.upkeep.step(()) == QUIET_SECONDS
     assert house.queue.scans == 0
 
 
@@ -313,6 +317,8 @@ def test_the_greenlet_survives_outages_and_defects_and_ends_the_crawl(
         return crawls()
 
     monkeypatch.setattr(house.store, "crawls", failing)
+    house.service.clock = monotonic
+    house.service.duties.start()
     house.upkeep.start()
     with gevent.Timeout(5):
         while house.state()[0] != "done":

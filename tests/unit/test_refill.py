@@ -110,6 +110,7 @@ def test_it_looks_into_sql_when_it_starts_and_ends_when_told(
             gevent.sleep(0.01)
         service.stopping.set()
         refill.stop()
+        service.duties.stop()
 
 
 def test_node_that_is_away_keeps_nothing_from_the_others(
@@ -127,11 +128,18 @@ def test_node_that_is_away_keeps_nothing_from_the_others(
 
 
 def test_redis_that_is_away_is_waited_for(
-    service: Service, store: Store, queue: QueueDouble, crawl: int
+    service: Service,
+    store: Store,
+    queue: QueueDouble,
+    crawl: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     put(store, crawl, "a.org")
     queue.away = True
+    monkeypatch.setattr("broker.refill.CUT_SECONDS", 0.05)
+    monkeypatch.setattr("broker.frontier.duties.RENEW_SECONDS", 0.05)
     refill = Refill(service)
+    service.duties.start()
     refill.start()
     gevent.sleep(0.1)
     queue.away = False

@@ -2,7 +2,7 @@
 -- Settle tasks under their session's token.
 --
 -- args  {{token, host, task number, 'done'|'retry'|'dead', kind, wait ms, charge, stored, bytes} …}
--- {'OK', now, statuses, tend}: 'ok', 'stale' (token or task not current: nothing changed) or 'gone'.
+-- {'OK', now, statuses, tend, {crawl …}}: 'ok', 'stale' (token or task not current: nothing changed) or 'gone'.
 --
 -- A task that killed or hung a process comes back as one delivered SUSPECT times without outcome: it
 -- is tried alone from then on.
@@ -67,4 +67,11 @@ for token, s in pairs(sessions) do
 end
 save()
 if earlier and (before == 0 or earlier < before) then wake(0, earlier) end
-return {'OK', now, statuses, next_tend()}
+local named, of = {}, {}
+for _, s in pairs(sessions) do
+  if s.crawl and not named[s.crawl] then
+    named[s.crawl] = true
+    of[#of + 1] = tonumber(s.crawl)
+  end
+end
+return {'OK', now, statuses, next_tend(), of}

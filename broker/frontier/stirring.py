@@ -1,0 +1,56 @@
+"""What brokers tell each other of what goes on: whoever holds a duty hears what others did.
+
+Published where wake-ups are, but not counted: one that is lost while a connection breaks is made up
+for by the look that follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from gevent.event import Event
+
+ACTIVITY, OVERFLOW = b"activity", b"overflow"
+ANY, NONE = 0, -1
+"""Instead of a crawl's number: it is not known which; it concerns none."""
+MOST = 100
+"""Crawls that are named in a message; if there are more, it names :data:`ANY`."""
+
+
+class Stirring(Event):
+    """Set by what goes on in crawls: here, which :meth:`take_own` tells apart, or elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._crawls: set[int] = set()
+        self._own: set[int] = set()
+
+    def set(self, crawl: int = ANY) -> None:
+        """Something was done here."""
+        self._own.add(crawl)
+        self.hear((crawl,))
+
+    def hear(self, crawls: Iterable[int] = (ANY,)) -> None:
+        """Another process has said so."""
+        self._crawls.update(crawls)
+        super().set()
+
+    def take(self) -> frozenset[int]:
+        """Which crawls there was something of since this was asked last; the event is cleared."""
+        self.clear()
+        crawls = frozenset(self._crawls)
+        self._crawls.clear()
+        self._own.clear()
+        return crawls
+
+    def take_own(self) -> frozenset[int]:
+        """Those of them of which something was done here."""
+        own = frozenset(self._own)
+        self._own.clear()
+        return own
+
+
+def message(what: bytes, crawls: Collection[int]) -> bytes:
+    """What is published of them."""
+    named = crawls if len(crawls) <= MOST else (ANY,)
+    return b" ".join([what, *(b"%d" % crawl for crawl in sorted(named))])
