@@ -38,7 +38,7 @@ local TASK_BYTES, HOST_BYTES = 24, 240 -- what a task and a waiting host cost be
 local LEAST_TASKS = 32 -- so many a crawl may have in a partition, whatever others hold there
 local KEEP_MS = 7200000 -- an idle host's record outlives its last time by this
 local LONGEST_MS = 60000 -- a crawl that is new may bring a delay up to this, and finds its hosts rested
-local DROPPED = 64 -- idle hosts that one call drops at most
+local DROPPED, LOOKS = 256, 8 -- idle hosts that one call drops at most; one call in so many looks
 
 local function num(v) return tonumber(v or 0) or 0 end
 
@@ -208,6 +208,7 @@ end
 -- past, by the longest delay that any crawl keeps, never go. A host that is in use again by now has a
 -- record that does not expire: it only leaves the index.
 local function drop_idle()
+  if math.floor(now) % LOOKS > 0 then return end -- else it would cost each page a twentieth
   local index = P .. ':hi'
   local limits = redis.call('HMGET', 'gc:owner', 'idle_hosts', 'longest')
   local most = tonumber(limits[1])
@@ -227,7 +228,7 @@ end
 -- task and session is *idle*: it goes once all its times are past, or sooner where there are many, but
 -- for one that an operator has set a delay in.
 local function save()
-  local idle = false
+  local idle = {}
   for name in pairs(dirty) do
     local h, key = hosts[name], P .. ':h:' .. name
     h.name = nil
@@ -241,8 +242,8 @@ local function save()
         redis.call('SET', key, cmsgpack.pack(h))
       else
         redis.call('SET', key, cmsgpack.pack(h), 'PX', string.format('%.0f', past - now + KEEP_MS))
-        redis.call('ZADD', P .. ':hi', string.format('%.0f', at), name)
-        idle = true
+        idle[#idle + 1] = string.format('%.0f', at)
+        idle[#idle + 1] = name
       end
       h.q = {}
     end
@@ -256,7 +257,10 @@ local function save()
     end
   end
   if metered ~= 0 and redis.call('INCRBY', P .. ':b', metered) == 0 then redis.call('DEL', P .. ':b') end
-  if idle then drop_idle() end
+  if #idle > 0 then -- in one command: it costs as much as several members
+    redis.call('ZADD', P .. ':hi', unpack(idle))
+    drop_idle()
+  end
 end
 
 -- Earliest moment at which `tend` has something to do: a retry or an expired session. 0: nothing.
