@@ -35,9 +35,11 @@ test: setup-dev packages  ## Run all tests, side by side; ARGS="…" goes to one
 	@sh .ci/setup requirements-dev.txt  # the compiler may be new
 	@$(PYTHON) -m $(if $(ARGS),pytest $(ARGS),tests.support.lanes)
 
-nightly: setup-dev packages  ## All tests with many times the examples, then faults and cluster-faults
+nightly: setup-dev packages  ## All tests with many times the examples; faults, cluster-faults, nemesis
 	@TESTS_LONG=1 $(PYTHON) -m tests.support.lanes
 	@$(MAKE) faults cluster-faults
+	@$(MAKE) nemesis STORE=sqlite
+	@$(MAKE) nemesis STORE=mysql
 
 test-weights: setup-dev packages  ## Run all tests and note how long each file takes
 	@$(PYTHON) -m tests.support.lanes --weigh
