@@ -16,6 +16,7 @@ from tests.support.lane import WEIGHTS, by_weight
 from tests.support.lanes import ROOT
 from tests.support.ports import free_ports
 from tests.support.system import wait_until
+from tests.support.worker_process import alive
 
 
 class Checkout:
@@ -191,10 +192,13 @@ def test_interrupted_it_stops_all_and_they_clean_up(checkout: Checkout) -> None:
         checkout.write(
             f"test_{n}.py",
             """
+            import subprocess
             import time
 
             @pytest.fixture
             def server():
+                left = subprocess.Popen(["sleep", "300"])
+                note(str(left.pid))
                 yield
                 note("down")
 
@@ -204,11 +208,14 @@ def test_interrupted_it_stops_all_and_they_clean_up(checkout: Checkout) -> None:
             """,
         )
     process = checkout.start("--lanes", "2")
-    wait_until(lambda: checkout.noted() == ["began"] * 2, 30, "both run")
+    wait_until(lambda: checkout.noted().count("began") == 2, 30, "both run")
+    left = [int(line) for line in checkout.noted() if line.isdigit()]
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=30)
     assert process.returncode == 2, said
-    assert checkout.noted()[2:] == ["down"] * 2
+    assert checkout.noted()[4:] == ["down"] * 2
+    assert len(left) == 2
+    wait_until(lambda: not alive(left), 20, "what they left behind ends")
     assert "stopped in test_0.py::test_long" in said
     assert "stopped in test_1.py::test_long" in said
 

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ class Lanes:
             finally:
                 os.close(turn)
                 os.close(self._turn)
-            wrong = self._wrong()
+            wrong = ["interrupted"] if interrupted else self._wrong()
             self._conclude(wrong, time.monotonic() - began)
         return 2 if interrupted else int(bool(wrong or self._failures))
 
@@ -158,9 +159,9 @@ class Lanes:
             self._listen(GRACE_SECONDS)
         finally:
             for process in self._processes:
-                if not process.ended:
-                    process.popen.kill()
-                    process.popen.wait()
+                with suppress(ProcessLookupError):  # it, or what it left behind
+                    os.killpg(process.popen.pid, signal.SIGKILL)
+                process.popen.wait()
 
     # -- what they tell
 
