@@ -110,7 +110,10 @@ class _Faults:
             "split": [self._promote, self._promote, self._copy, self._stop_part],
             "memory": [self._memory],
             "nodes": [self._node_away, self._node_away, self._older, self._copy],
-            "ends": [self._stop_worker, self._stop_worker, self._kill_part, self._cut],
+            "ends": [
+                self._stop_for_long, self._stop_for_long, self._stop_worker, self._kill_part,
+                self._cut,
+            ],
             "workers": [self._stop_worker, self._kill_worker],
             "brokers": [self._stop_broker, self._kill_broker, self._cut],
             "sql": [self._sql, self._disk],
@@ -147,6 +150,11 @@ class _Faults:
 
     def _stop_part(self, at: float) -> list[Event]:
         return self._stop(at, self._parts())
+
+    def _stop_for_long(self, at: float) -> list[Event]:
+        """So long that others do a worker's tasks, and crawls end, before it goes on."""
+        seconds = self._dice.uniform(12, 40)
+        return [self._event(at, "stop", seconds, part=self._dice.choice(WORKERS))]
 
     def _kill_worker(self, at: float) -> list[Event]:
         return self._kill(at, list(WORKERS))
@@ -266,7 +274,7 @@ class _Faults:
 
 def _crawls(dice: random.Random, seconds: float, many_ends: bool) -> list[Event]:
     """One crawl over all shared hosts, and others with what operators do to them."""
-    pages = max(8, int(seconds / (DELAY_SECONDS + 0.1) / 10))
+    pages = 8 if many_ends else max(8, int(seconds / (DELAY_SECONDS + 0.1) / 10))
     base = Graph(0, 0, SHARED_HOSTS, pages)
     events = [_create(base, "base", 0.0, 12)]
     key, at = 1, 4.0
