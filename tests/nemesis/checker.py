@@ -22,6 +22,7 @@ STILL_SECONDS = 12.0
 """So long no host of a node may be asked while some could be."""
 HOST_STILL_SECONDS = 40.0
 """So long a host that could be opened may wait: others of its node are ahead of it."""
+WANDER_SECONDS = 1.0
 GROWTH = 0.5
 GROWTH_BYTES = 64 << 20
 """A process may grow by so much, and by so large a part, once it is warm."""
@@ -47,7 +48,7 @@ class Hit:
 @dataclass(frozen=True)
 class Finding:
     """Something that must not be. ``kind`` is one of lost, early, missing end, impolite, refetched,
-    too many, standing still, memory, promise.
+    too many, standing still, clock, memory, promise.
     """
 
     kind: str
@@ -263,6 +264,37 @@ class Stillness:
                     found.append(Finding("standing still", text, look.at))
                     since[host] = float("inf")
         return found
+
+
+def wandering(samples: Iterable[Sample], spans: Sequence[Span]) -> list[Finding]:
+    """Nodes whose logical time moves by itself: rests and deadlines are measured by it. At most
+    once a node; what may still be corrected after a fault is none.
+    """
+    found = []
+    by_node: dict[str, list[Sample]] = defaultdict(list)
+    for one in sorted(samples, key=lambda sample: sample.at):
+        if one.drift_seconds is not None:
+            by_node[one.node].append(one)
+    for node, looks in by_node.items():
+        moves = [
+            (after.at, after.drift_seconds - before.drift_seconds)
+            for before, after in pairwise(looks)
+            if after.drift_seconds is not None
+            and before.drift_seconds is not None
+            and abs(after.drift_seconds - before.drift_seconds) > WANDER_SECONDS
+            and not any(
+                node in span.nodes
+                and not span.hosts_only
+                and span.begin < after.at
+                and span.end > before.at
+                for span in spans
+            )
+        ]
+        if moves:
+            most = max(abs(move) for _, move in moves)
+            text = f"node {node}: its time moved {len(moves)} times by up to {most:.1f} s by itself"
+            found.append(Finding("clock", text, moves[0][0]))
+    return found
 
 
 # --- memory ----------------------------------------------------------------------------------

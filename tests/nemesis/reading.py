@@ -6,6 +6,7 @@ The layouts are those of ``schema/sql`` and ``broker/frontier/keys.py``.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ import redis
 import zstandard
 
 READ_SECONDS = 20
+MOMENT_SECONDS = 0.25
 
 
 @dataclass
@@ -163,18 +165,23 @@ class Sample:
     sessions: dict[str, int] = field(default_factory=dict)
     overdue: dict[str, float] = field(default_factory=dict)
     used_bytes: int = 0
-    run: str = ""
+    drift_seconds: float | None = None
+    """Its logical time less ours, where that could be read within a moment."""
 
 
 def sample(node: str, at: float, client: redis.Redis, active: set[int]) -> Sample:
     """Raises redis.RedisError."""
     found = Sample(node, at)
+    began = time.monotonic()
     pipe = client.pipeline(transaction=False)
     pipe.time()
     pipe.hget("gc:owner", "offset")
-    pipe.info("memory")
-    (seconds, micros), offset, memory = pipe.execute()
+    (seconds, micros), offset = pipe.execute()
+    ended = time.monotonic()
     now_ms = int(seconds) * 1000 + int(micros) // 1000 + int(float(offset or 0))
+    if ended - began < MOMENT_SECONDS and offset is not None:
+        found.drift_seconds = now_ms / 1000 - (began + ended) / 2
+    memory: Any = client.info("memory")
     found.used_bytes = int(memory["used_memory"])
     tokens, due = [], []
     for key in client.scan_iter("gc:{*}:s:*", count=2000):

@@ -177,6 +177,8 @@ class _Run:
         looks = self.watch.samples
         for finding in Stillness(spans).judge(looks, hits, healed):
             self.watch.find(finding)
+        for finding in checker.wandering(looks, spans):
+            self.watch.find(finding)
         self._judge_promises(rows, calls)
         for (name, _), sizes in self.watch.sizes.items():
             for finding in checker.growth(name, sizes):

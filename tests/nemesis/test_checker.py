@@ -174,6 +174,16 @@ def test_a_host_that_waits_for_long_is_found_though_others_go_on() -> None:
     assert any("node A" in one.text for one in Stillness([worker]).judge(seen, [], 99))
 
 
+def test_a_node_whose_time_moves_by_itself_is_found() -> None:
+    def drifting(*drifts: float | None) -> list[Sample]:
+        return [Sample("A", at, drift_seconds=drift) for at, drift in enumerate(drifts)]
+
+    assert checker.wandering(drifting(5, 5.1, None, 5.2), []) == []
+    assert kinds(checker.wandering(drifting(5, 8, 5, None, 8), [])) == ["clock"]
+    assert kinds(checker.wandering(drifting(5, 8), [Span(0, 9, ("B",))])) == ["clock"]
+    assert checker.wandering(drifting(5, 8), [Span(0, 9, ("A",))]) == []
+
+
 def test_each_fault_concerns_what_it_breaks_and_no_more() -> None:
     def nodes(kind: str, **arguments: object) -> set[str]:
         done = Done(Event(0, kind, 5, arguments), 0, 5)
