@@ -1,11 +1,39 @@
-"""The command of the nemesis."""
+"""Two minutes of the nemesis, faults and ends, with a fixed seed, on whatever is being changed.
+
+It runs beside no other test. Timed apart: ``pytest -m nemesis``, or without: ``-m 'not nemesis'``.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from tests.nemesis.parts import HERE
+
+SEEDS = (3,)
+MINUTES = 1.0
+"""Of faults; starting, healing and the ends of all crawls come on top."""
+PATIENCE_SECONDS = 400.0
+
+
+@pytest.mark.nemesis
+@pytest.mark.quiet("progress is judged by the clock")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_everything_is_kept_whatever_happens(seed: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.nemesis", "--seed", str(seed)]
+    command += ["--minutes", str(MINUTES), "--again", "0", "--shrink", "0"]
+    done = subprocess.run(
+        [*command, "--folder", str(tmp_path)],
+        cwd=HERE,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_help_names_what_make_passes_on() -> None:
