@@ -33,7 +33,7 @@ log = logger("debts")
 
 LOOK_SECONDS = 1.0
 """Between two looks at what is owed."""
-GIVE_UP_SECONDS = 30.0
+GIVE_UP_SECONDS = 2.0
 """For which another broker may try what could not be done here."""
 
 _PAY = f"""
