@@ -31,8 +31,9 @@ SCANNING_SHARE = 0.1
 """Of the time that scans may take: with many crawls they come less often."""
 QUIET_SECONDS = 5.0
 """Time between two looks into the store, or at a crawl, when nothing was heard."""
-SELDOM_SECONDS = 300.0
-"""The same at a crawl with nothing leased, which cannot end before it is heard of."""
+SELDOM_SECONDS = 120.0
+"""The same at a crawl with nothing leased. It is heard of before it can end, unless the broker that
+took the last finish died before it could say so."""
 VOID_SECONDS = 10.0
 """For so long no scan may succeed here until another broker is to try."""
 CUT_SECONDS = 3.0

@@ -29,7 +29,8 @@ def take(db: sqlite3.Connection, holder: str, names: Sequence[str], now_ms: int)
     for name in names:
         row = db.execute(
             "INSERT INTO duties (name, holder, epoch, until_ms) VALUES (:name, :holder, 1, :until) "
-            "ON CONFLICT (name) DO UPDATE SET epoch = epoch + (holder <> :holder), "
+            "ON CONFLICT (name) DO UPDATE SET epoch = epoch + "
+            "(holder <> :holder OR until_ms <= :now OR until_ms > :until), "
             "holder = :holder, until_ms = :until "
             "WHERE holder = :holder OR until_ms <= :now OR until_ms > :until RETURNING epoch",
             {"name": name, "holder": holder, "now": now_ms, "until": now_ms + DUTY_MS},

@@ -30,7 +30,7 @@ _MALFORMED = (400, 413, 422)
 
 
 class Outbox(Generic[T]):
-    """A queue with one sender greenlet; order is kept among what is not parked, and what is.
+    """A queue with one sender greenlet; order is kept among what is not parked.
 
     ``send`` posts a batch; ``settle`` is told each item's status ("stale" for what was refused).
     ``before`` and ``after`` run around each post that succeeds: named fault points.
@@ -111,13 +111,16 @@ class Outbox(Generic[T]):
         self._parked += away
 
     def _try_parked(self) -> None:
-        """Send a batch of what is parked, and all of it as long as something is answered."""
+        """Send a batch of what is parked, and the others as long as none of it is away.
+
+        What still is goes behind them: another node may be back.
+        """
         while self._parked:
             batch = self._parked[:BATCH]
             self._before()
             away = self._post(batch)
             self._after()
-            self._parked[: len(batch)] = away
+            self._parked = self._parked[len(batch) :] + away
             if len(away) < len(batch):
                 self._pauses = delays()
             if away:

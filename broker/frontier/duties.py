@@ -106,8 +106,14 @@ class Duties:
         return self.get(name) is not None
 
     def lost(self, name: str) -> None:
-        """A write under this duty was refused: another has it."""
-        self._held.pop(name, None)
+        """A write under this duty was refused: another has it.
+
+        Or Redis knows a higher epoch than a store that was put back to an older copy: then it is
+        still ours there. It is given back, so that whoever takes it next has a higher one.
+        """
+        if self._held.pop(name, None) is not None:
+            with suppress(Unavailable):  # then it runs out
+                self._store.release_duties(self.holder, [name])
 
     def give_up(self, name: str, seconds: float) -> None:
         """Let another try what cannot be done here: not to be taken again for some seconds."""

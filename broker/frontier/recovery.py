@@ -90,9 +90,12 @@ if tonumber(o[2]) >= tonumber(ARGV[2]) then return 0 end
 redis.call('HSET', KEYS[1], 'state', 'emptying', 'run', ARGV[1], 'epoch', ARGV[2], 'tick', 0,
            'owed', now + ARGV[3], 'rest', now + ARGV[4])
 redis.call('HDEL', KEYS[1], 'clean')
+for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+  if string.sub(field, 1, 5) == 'duty:' then redis.call('HDEL', KEYS[1], field) end
+end
 return 1
 """
-"""Close the node to be emptied. ARGV: run_id, epoch, ms until it is taken over, longest hold ms."""
+"""Close the node to be emptied; a store that lost data may know lower epochs of duties. ARGV: run_id, epoch, ms until it is taken over, longest hold ms."""
 
 _EMPTIED = f"""
 redis.call('DEL', '{keys.NIL}')

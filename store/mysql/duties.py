@@ -56,8 +56,8 @@ def take(db: Db, holder: str, names: Sequence[str]) -> dict[str, int]:
     for row in found:
         if _others(row, holder, now):
             continue
-        name, known, epoch, _ = row
-        epoch += known != holder.encode()
+        name, known, epoch, until = row
+        epoch += known != holder.encode() or not now < until <= now + DUTY_MS
         db.execute(
             "UPDATE duties SET holder = %s, epoch = %s, until_ms = %s WHERE name = %s",
             (holder.encode(), epoch, now + DUTY_MS, name),

@@ -149,3 +149,39 @@ def test_a_holder_that_stood_still_writes_nothing_more(
     assert first.get("upkeep") == stale, "as far as it knows"
     assert store.clock().clock == tick
     frontier.stop()
+
+
+def test_redis_that_knows_more_than_an_older_copy_of_the_store_is_caught_up_with(
+    redis_server: RedisServer, store: SqliteStore
+) -> None:
+    """The store was put back to an older copy, in which the duty has a lower epoch."""
+    frontier = Frontier([redis_server.url], store, partitions=4, create=True)
+    node, holder = frontier.nodes[0], Duties(store)
+    node.run("beat", [(0, to_msgpack([1]))], Duty("upkeep", 4))
+
+    def taken() -> bool:
+        duty = holder.take("upkeep")
+        if duty is None:
+            return False
+        try:
+            node.run("beat", [(0, to_msgpack([2]))], duty)
+        except DutyLost:
+            holder.lost("upkeep")
+            return False
+        return True
+
+    assert until(taken)
+    assert holder.get("upkeep") == Duty("upkeep", 4)
+    frontier.stop()
+
+
+def test_a_node_that_is_emptied_forgets_the_epochs_of_duties(
+    redis_server: RedisServer, store: SqliteStore
+) -> None:
+    frontier = Frontier([redis_server.url], store, partitions=4, create=True)
+    node = frontier.nodes[0]
+    node.run("beat", [(0, to_msgpack([50]))], Duty("purge", 7))
+    frontier.repair(True)  # the store's clock is behind the tick: it lost data
+    until(lambda: frontier.repairs()[0].phase in ("done", "none"))
+    assert redis_server.client.hget(keys.OWNER, "duty:purge") is None
+    frontier.stop()
