@@ -789,7 +789,11 @@ class StoreContract(ContentContract, HookContract, RetentionContract):
 
         heart = gevent.spawn(beat)
         body = b"<p>some words</p>" * 5000
-        store.commit(Commit([page(crawl, n, body=body + bytes([n % 256])) for n in range(500)]))
+        for first in range(0, 2500, 500):  # a busy machine may leave the hub no turn in one of them
+            numbers = range(first, first + 500)
+            store.commit(Commit([page(crawl, n, body=body + bytes([n % 256])) for n in numbers]))
+            if beats >= 3:
+                break
         heart.kill()
         assert beats >= 3
 
