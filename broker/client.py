@@ -96,27 +96,41 @@ class BrokerClient:
         for address in self._addresses:
             address.pool.close()
 
+    def _turn_if_away(self, away: bool) -> None:
+        """Ask the next broker first: the one that answered does not reach all Redis nodes."""
+        if away:
+            self._current = (self._current + 1) % len(self._addresses)
+
+    def _items(self, path: str, request: Any) -> ItemsReply:
+        reply = self._call("POST", path, request, ItemsReply)
+        self._turn_if_away("away" in reply.results)
+        return reply
+
     # -- workers
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
         """Waits up to ``request.wait`` seconds. After Unavailable, reconcile."""
         seconds = request.wait + LEASE_MARGIN_SECONDS
-        return self._call("POST", "/v1/lease", request, LeaseReply, seconds)
+        reply = self._call("POST", "/v1/lease", request, LeaseReply, seconds)
+        self._turn_if_away(reply.lost)
+        return reply
 
     def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
-        return self._call("POST", "/v1/reconcile", request, ReconcileReply)
+        reply = self._call("POST", "/v1/reconcile", request, ReconcileReply)
+        self._turn_if_away(bool(reply.away))
+        return reply
 
     def extend(self, request: ExtendRequest) -> ItemsReply:
-        return self._call("POST", "/v1/sessions/extend", request, ItemsReply)
+        return self._items("/v1/sessions/extend", request)
 
     def close(self, request: CloseRequest) -> ItemsReply:
-        return self._call("POST", "/v1/sessions/close", request, ItemsReply)
+        return self._items("/v1/sessions/close", request)
 
     def finish(self, request: FinishRequest) -> ItemsReply:
-        return self._call("POST", "/v1/finish", request, ItemsReply)
+        return self._items("/v1/finish", request)
 
     def release(self, request: ReleaseRequest) -> ItemsReply:
-        return self._call("POST", "/v1/release", request, ItemsReply)
+        return self._items("/v1/release", request)
 
     # -- administrators
 

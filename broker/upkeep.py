@@ -9,6 +9,7 @@ brokers there are.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import gevent
@@ -223,15 +224,20 @@ class Upkeep:
             self._quiet.pop(crawl.id, None)
             if self._void_since is None:
                 self._void_since = self._service.clock()
+            self._stop_at_limit(crawl)
             return BUSY_SECONDS
         self._void_since = None
         sums, states = scan
+        if "done" in states:  # who was about to end it died
+            self._service.frontier.put_crawl(self._service.store.reopen(crawl.id, crawl.version))
+            self._quiet.pop(crawl.id, None)
+            return BUSY_SECONDS
         spent = self._spent_seconds(crawl)
         stored = self._service.store.stored(crawl.id) if crawl.options.max_pages else 0
         limit = limit_reached(crawl, sums, spent, stored)
         if limit:
             return self._end_at_limit(crawl, sums, states, limit)
-        if states != {"active"}:  # the limit was raised, or who was about to end it died
+        if states != {"active"}:  # the limit was raised
             self._service.frontier.put_crawl(crawl)
             self._quiet.pop(crawl.id, None)
             return BUSY_SECONDS
@@ -243,6 +249,15 @@ class Upkeep:
         if seen == now:
             self._finish(crawl, now)
         return BUSY_SECONDS
+
+    def _stop_at_limit(self, crawl: Crawl) -> None:
+        """Where not all nodes answer: what those that do have counted is reason enough to stop."""
+        if not (crawl.options.max_bytes or crawl.options.max_seconds):
+            return
+        frontier = self._service.frontier
+        with suppress(Unavailable):
+            if limit_reached(crawl, frontier.stats(crawl), self._spent_seconds(crawl)):
+                frontier.stop_leasing(crawl)
 
     def _end_at_limit(self, crawl: Crawl, sums: Sums, states: frozenset[str], limit: str) -> float:
         """Stop leasing, and set it done when nothing is leased: then nothing can be any more."""
@@ -275,7 +290,7 @@ class Upkeep:
         frontier = self._service.frontier
         frontier.shut(crawl)
         if not (self._is_still(crawl, quiet) and self._done(crawl, FINISHED)):
-            frontier.put_crawl(self._service.store.crawl(crawl.id))
+            frontier.put_crawl(self._service.store.reopen(crawl.id, crawl.version))
 
     def _is_still(self, crawl: Crawl, quiet: _Quiet) -> bool:
         """Whether every partition has shut the crawl, and saw nothing since ``quiet``."""

@@ -117,7 +117,7 @@ class Store(Protocol):
 
         Each is held for :data:`DUTY_SECONDS` by the store's own clock: by that of this machine on
         SQLite, by the server's on MySQL. An end further off than that is none, so a clock that went
-        back holds nobody up. The epoch rises whenever it is taken, and not when it is renewed in time.
+        back holds nobody up. The epoch rises when it is taken, and not when it is renewed in time.
         """
 
     def release_duties(self, holder: str, names: Sequence[str]) -> None:

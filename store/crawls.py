@@ -136,6 +136,8 @@ def set_state(
 def reopen(db: sqlite3.Connection, crawl: int, version: int) -> Crawl:
     """See ``Store.reopen``."""
     known = get(db, crawl)
+    if known.version < version:  # this store lost what Redis has heard of
+        db.execute("UPDATE crawls SET version = ? WHERE id = ?", (version + 1, crawl))
     if known.finished:
         reopen_finished(db, [crawl])
     elif known.state == "active" and known.version == version:

@@ -72,7 +72,7 @@ class Recents:
     def of(self, crawl: int, epochs: Mapping[str, int]) -> Recent:
         """Those of a crawl, as far as they hold under the nodes' ``epochs`` (of a stamp)."""
         for node, epoch in epochs.items():
-            if epoch > self._epochs.setdefault(node, epoch):
+            if epoch != self._epochs.setdefault(node, epoch):  # lower: an older copy of the store
                 self._epochs[node] = epoch
                 self._crawls.clear()
         recent = self._crawls.get(crawl)

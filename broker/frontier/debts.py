@@ -40,11 +40,15 @@ _PAY = f"""
 redis.call('DEL', '{keys.NIL}')
 local o = redis.call('HMGET', KEYS[1], 'state', 'run', 'epoch', 'tick')
 if o[1] ~= 'open' or o[2] ~= ARGV[1] or o[3] ~= ARGV[2] then return 0 end
+local field, duty = 'duty:' .. ARGV[4], tonumber(ARGV[5])
+if duty < tonumber(redis.call('HGET', KEYS[1], field) or 0) then return -1 end
+redis.call('HSET', KEYS[1], field, duty)
 if ARGV[3] == '' then redis.call('HDEL', KEYS[1], 'debt') return 1 end
 redis.call('HSET', KEYS[1], 'debt', 1, 'tick', math.min(tonumber(o[4]), tonumber(ARGV[3])))
 return 1
 """
-"""Begin to pay a debt, or be done. ARGV: run_id, epoch, since or ''. 0: the node is another now."""
+"""Begin to pay a debt, or be done. ARGV: run_id, epoch, since or '', name and epoch of the duty.
+0: the node is another now; -1: another broker has taken the duty."""
 
 
 class _Paying:
@@ -106,9 +110,13 @@ class Debts:
         owed = self._store.debts()
         failed: Unavailable | None = None
         for node in self._frontier.nodes:
-            if node.id not in owed or node.id in self._frontier.nodes_away():
+            if node.id not in owed:
                 continue
             name = f"{REPLAY}:{node.id}"
+            if node.id in self._frontier.nodes_away():
+                if self._duties.get(name) is not None:  # another broker may reach it
+                    self._duties.give_up(name, GIVE_UP_SECONDS)
+                continue
             try:
                 duty = self._duties.take(name)
                 if duty is not None:
@@ -129,21 +137,25 @@ class Debts:
         if debt is None:
             return
         run, epoch = node.run_id(), node.epoch
-        self._mark(node, run, epoch, str(debt.since))
+        self._mark(node, run, epoch, str(debt.since), duty)
         course = _Paying(node, self._duties, duty)
         log.info("paying_begins", node=node.shown, since=debt.since)
         crawls = self._store.crawls()
         replay = Replay(self._frontier, self._store, node, debt.since, course)
         replay.tell(crawls)
         replay.links(Putter(self._frontier, node, course, {crawl.id for crawl in crawls}))
-        self._mark(node, run, epoch, "")  # first: until then its tick has not moved on
+        self._mark(node, run, epoch, "", duty)  # first: until then its tick has not moved on
         paid = store.end_replay(node.id, debt.serial)
         self._frontier.activity.set()
         log.info("paid", node=node.shown, all=paid, pages=course.done, seconds=course.seconds)
 
     @staticmethod
-    def _mark(node: Node, run: str, epoch: str, since: str) -> None:
-        if not node.command("EVAL", _PAY, 1, keys.OWNER, run, epoch, since):
+    def _mark(node: Node, run: str, epoch: str, since: str, duty: Duty) -> None:
+        what = (run, epoch, since, duty.name, duty.epoch)
+        done = node.command("EVAL", _PAY, 1, keys.OWNER, *what)
+        if done < 0:
+            raise DutyLost(f"another broker has taken the duty {duty.name}")
+        if not done:
             raise Unavailable(f"Redis at {node.shown} was restarted, or taken over")
 
 

@@ -911,6 +911,10 @@ class Frontier:
             if behind:
                 log.info("told_again", crawl=crawl.name, partitions=len(behind))
                 self._tell(crawl, part.state_of(crawl), behind)
+            ahead = max(version for *_, version in replies.values())
+            if ahead > crawl.version and self._store.crawl(crawl.id).version < ahead:
+                log.warning("store_behind", crawl=crawl.name, version=ahead)  # an older copy of it
+                self.put_crawl(self._store.reopen(crawl.id, ahead))
         except Unavailable as error:
             log.info("scan_void", reason=str(error))
             return None

@@ -159,6 +159,7 @@ class Quotas:
                     self.forget(crawl)
                 except Unavailable as error:
                     log.info("quotas_wait", reason=str(error))
+                    self._duties.give_up(names.QUOTAS, AWAY_SECONDS)  # another may do better
                     gevent.spawn_later(AWAY_SECONDS, self.want, crawl)
                 except Exception:  # a defect must not stop all crawls with a limit
                     log.exception("quotas_failed")
@@ -177,18 +178,20 @@ class Quotas:
         seen = {p: row_of(reply) for p, reply in counted.items()}
         if len(seen) == len(self._partitions) and not wanted(crawl, seen):
             return  # somebody was faster, or there is nothing to share
-        epoch, sums = self._known.pop(crawl.id, (0, {}))
+        epoch, sums = self._known.get(crawl.id, (0, {}))
         number = self._next(duty.epoch)
         rows = self._claim(crawl.id, number)
         if epoch != duty.epoch:  # somebody else may have shared out since
             sums = {}
-        if unknown := set(self._partitions) - rows.keys() - sums.keys():
-            raise Unavailable(f"{len(unknown)} partitions are away")
         away = sum(sums[p] for p in sums.keys() - rows.keys())
+        if set(self._partitions) - rows.keys() - sums.keys():
+            # Nobody knows what those have that are away, but for what they have stored: others are
+            # not to wait for them. At worst too much is fetched; the store takes no page too many.
+            away = max(away, self._store.stored(crawl.id) - sum(r.stored for r in rows.values()))
         sums |= {p: row.sum for p, row in rows.items()}
+        self._known[crawl.id] = (duty.epoch, sums)  # from now on they are kept as upper bounds
         deltas = plan(limit - away, rows, half=bool(crawl.options.auth))
         self._change(crawl.id, number, deltas, sums)
-        self._known[crawl.id] = (duty.epoch, sums)
 
     def _next(self, epoch: int) -> int:
         known, n = self._round

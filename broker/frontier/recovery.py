@@ -95,7 +95,8 @@ for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
 end
 return 1
 """
-"""Close the node to be emptied; a store that lost data may know lower epochs of duties. ARGV: run_id, epoch, ms until it is taken over, longest hold ms."""
+"""Close the node to be emptied; a store that lost data may know lower epochs of duties. ARGV:
+run_id, epoch, ms until it is taken over, longest hold ms."""
 
 _EMPTIED = f"""
 redis.call('DEL', '{keys.NIL}')

@@ -16,7 +16,7 @@ import gevent
 
 from broker.frontier import keys
 from broker.frontier.clock import DOUBT
-from broker.frontier.duties import Duties, clock
+from broker.frontier.duties import QUOTAS, Duties, clock
 from broker.frontier.leasing import Calls, Leasing
 from broker.frontier.node import Node
 from broker.frontier.stirring import ACTIVITY, Stirring
@@ -156,9 +156,13 @@ class Waking:
             raise
 
     def _cut_off(self, node: Node) -> None:
-        """Leave the node's clock to a broker that reaches it."""
-        if self._duties.get(clock(node.id)):
-            self._duties.give_up(clock(node.id), CUT_SECONDS)
+        """Leave its clock to a broker that reaches the node; quotas, too, if we reach none."""
+        left = [clock(node.id)]
+        if all(one.breaker.since_ms for one in self._nodes):
+            left.append(QUOTAS)  # nobody would tell us who needs some
+        for name in left:
+            if self._duties.get(name):
+                self._duties.give_up(name, CUT_SECONDS)
 
     # -- messages
 
@@ -204,6 +208,7 @@ class Waking:
             except Unavailable as error:
                 log.warning("wake_ups_lost", node=node.shown, reason=str(error))
                 self._cut_off(node)
+                self._stirring[ACTIVITY].hear()  # a look that is void gives upkeep to who hears
             except Exception:  # a defect must not leave this broker deaf
                 log.exception("wake_ups_failed")
             gevent.sleep(pause)

@@ -148,6 +148,8 @@ def set_state(
 def reopen(db: Db, crawl: int, version: int) -> Crawl:
     """See ``Store.reopen``."""
     known = get(db, crawl, _ALONE)
+    if known.version < version:  # this store lost what Redis has heard of
+        db.execute("UPDATE crawls SET version = %s WHERE id = %s", (version + 1, crawl))
     if known.finished:
         reopen_finished(db, [crawl])
     elif known.state == "active" and known.version == version:

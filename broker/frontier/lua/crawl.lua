@@ -6,7 +6,8 @@
 -- state   active  hosts are leased              paused  they are not
 --         stop    nor are they: a limit was reached
 --         done    nor are they, and nothing is taken in (admit.lua)
--- version of the crawl's row in the store: what was read of an older one changes nothing.
+-- version of the crawl's row in the store: what was read of an older one changes nothing. A crawl that is
+-- done, or about to be, is lifted from that only by a later one: else who ends it would miss what came since.
 -- limited 1: it has a quota, which begins with nothing (quota.lua); afresh 1: again.
 local id = tostring(args[1])
 local c = stored_crawl(id) or {}
@@ -15,7 +16,7 @@ if args[10] == 1 and c.quota then
   c.quota = 0
   crawls[id], changed[id] = c, true
 end
-if num(c.ver) > args[8] then
+if num(c.ver) > args[8] or c.state == 'done' and num(c.ver) == args[8] and args[2] ~= 'done' then
   save()
   return {'OK', now, 0, next_tend()}
 end
