@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -272,3 +274,40 @@ def test_what_spills_into_a_done_crawl_reopens_it(
     assert store.crawl("c").state == "active"
     assert broker.states(crawl) == {"active"}
     assert len(store.overflow(crawl.id, p, host_of(LATE), 9)) == 1
+
+
+def test_a_crawl_that_is_being_ended_is_not_made_active_by_who_says_what_it_was(
+    broker: Broker, other: Broker, store: Store, crawl: Crawl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the last scan and "done" in the store, seeds come through another broker."""
+    still = Upkeep._is_still
+
+    def racing(upkeep: Upkeep, *given: Any) -> bool:
+        ended = still(upkeep, *given)
+        other.frontier.put_crawl(store.crawl("c"))
+        assert seeding.seed(other.service, "c", [LATE], False).added == 1
+        return ended
+
+    monkeypatch.setattr(Upkeep, "_is_still", racing)
+    for _ in range(3):
+        broker.look()
+    monkeypatch.undo()
+    assert store.crawl("c").state == "active"
+    broker.look()
+    assert broker.lease() == [LATE]
+
+
+def test_a_store_that_was_put_back_catches_up_with_the_version_that_redis_knows(
+    broker: Broker, store: Store, crawl: Crawl
+) -> None:
+    broker.end()
+    assert store.crawl("c").finished
+    path = Path(store.path)  # type: ignore[attr-defined]
+    raw = sqlite3.connect(path, isolation_level=None)
+    raw.execute("UPDATE crawls SET version = 1, state = 'active', reason = ''")
+    raw.close()
+    assert seeding.seed(broker.service, "c", [LATE], False).added == 1
+    for _ in range(3):
+        broker.look()
+    assert broker.states(crawl) == {"active"}
+    assert broker.lease() == [LATE]

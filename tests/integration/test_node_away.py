@@ -12,7 +12,8 @@ import pytest
 from rich.console import Console
 
 from broker import resources, seeding
-from broker.frontier import Frontier
+from broker.frontier import Frontier, duties
+from broker.frontier.debts import Debts
 from broker.frontier.node import Node
 from broker.frontier.replay import Putter, Replay
 from broker.messages import Health, StatsQuery, UrlQuery
@@ -20,13 +21,14 @@ from broker.service import Service
 from broker.upkeep import Upkeep
 from cli.status import table
 from schema.clock import epoch_ms, monotonic
-from schema.errors import Unavailable, UnknownCrawl
+from schema.errors import DutyLost, Unavailable, UnknownCrawl
 from schema.records import (
     Admission,
     CloseItem,
     Crawl,
     CrawlOptions,
     Done,
+    Duty,
     ExtendItem,
     FinishItem,
     HostReport,
@@ -367,6 +369,53 @@ def test_crawls_are_made_paused_and_told_while_a_node_is_away(house: TwoNodes) -
     frontier.admit(made.id, urls(host, 2))
     sessions = Worker(frontier).lease(wait=2)
     assert {session.crawl for session in sessions} == {made.id}
+
+
+def test_a_debt_is_paid_by_a_broker_that_reaches_the_node_when_its_payer_does_not(
+    house: TwoNodes,
+) -> None:
+    frontier, other = house.open(), house.open(start=False)
+    _, away = frontier.nodes
+    crawl = seeded(house, frontier)
+    house.store.owe([away.id])
+    until(lambda: not house.store.debts(), 10)
+    assert frontier.duties.get(f"{duties.REPLAY}:{away.id}"), "it pays what is owed to that node"
+    away.breaker.stop()
+    away.breaker.since_ms = 1  # cut off from it, and from nothing else
+    other.start()
+    frontier.put_crawl(house.store.set_state(crawl.id, "paused"))
+    assert house.store.debts()
+    until(lambda: not house.store.debts(), 15)
+    look = other.look(house.store.crawl(crawl.id))
+    assert look is not None
+    assert look.states == {"paused"}
+
+
+def test_a_payer_that_stood_still_leaves_no_mark_of_a_debt_that_is_paid(house: TwoNodes) -> None:
+    frontier = house.open()
+    node = frontier.nodes[1]
+    fresh = Duty(f"{duties.REPLAY}:{node.id}", 2)
+    stale = Duty(fresh.name, 1)
+    run = node.run_id()
+    Debts._mark(node, run, node.epoch, "1", fresh)
+    Debts._mark(node, run, node.epoch, "", fresh)
+    with pytest.raises(DutyLost):
+        Debts._mark(node, run, node.epoch, "1", stale)
+    assert "debt" not in node.owner()
+
+
+def test_a_crawl_with_a_limit_goes_on_though_nobody_knows_what_a_node_has_that_is_away(
+    house: TwoNodes,
+) -> None:
+    frontier = house.open()
+    here, away = frontier.nodes
+    house.freeze(away)
+    (host,) = hosts_on(frontier, here, 1)
+    crawl = new_crawl(frontier, house.store, "limited", delay=0, max_pages=10)
+    frontier.admit(crawl.id, urls(host, 20))
+    worker = Worker(frontier)
+    leased = until(lambda: worker.lease(wait=1), 10)
+    assert 0 < sum(len(session.tasks) for session in leased) <= 10
 
 
 def test_links_to_a_crawl_that_a_node_has_not_been_told_of_are_owed_and_not_dropped(

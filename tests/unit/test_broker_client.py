@@ -199,3 +199,12 @@ def test_wrong_settings_are_named() -> None:
         BrokerClient([])
     with pytest.raises(InvalidConfig, match="GREENCRAWL_TLS_CA"):
         BrokerClient(["https://127.0.0.1:1"], ca="/nowhere.pem")
+
+
+def test_a_broker_that_does_not_reach_all_nodes_is_asked_last_the_next_time() -> None:
+    partly = answer("200 OK", b'{"results":["away","ok"]}')
+    with peers(partly, answer("200 OK", b'{"results":["ok"]}')) as (client, (first, second)):
+        assert client.finish(FinishRequest(())).results == ("away", "ok")
+        assert client.finish(FinishRequest(())).results == ("ok",)
+        assert client.finish(FinishRequest(())).results == ("ok",)
+        assert (len(first.requests), len(second.requests)) == (1, 2)
