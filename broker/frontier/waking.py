@@ -208,7 +208,6 @@ class Waking:
             except Unavailable as error:
                 log.warning("wake_ups_lost", node=node.shown, reason=str(error))
                 self._cut_off(node)
-                self._stirring[ACTIVITY].hear()  # a look that is void gives upkeep to who hears
             except Exception:  # a defect must not leave this broker deaf
                 log.exception("wake_ups_failed")
             gevent.sleep(pause)
