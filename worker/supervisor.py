@@ -148,7 +148,8 @@ class Supervisor:
         absent = [child.start_at for child in self._children if child.process is None]
         until_start = min(absent, default=inf) - self._clock()
         received = signal.sigtimedwait(_WATCHED, max(0.0, min(self._look, until_start)))
-        if received is None or received.si_signo == signal.SIGCHLD:
+        # Thawed after longer than it was to wait, CPython returns a record that nobody filled in.
+        if received is None or received.si_signo not in (signal.SIGTERM, signal.SIGINT):
             return
         if self._stopping_since is None:
             log.info("stopping", grace_seconds=self._grace)

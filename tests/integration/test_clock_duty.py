@@ -191,7 +191,7 @@ def test_a_holder_whose_duty_passed_on_sets_nothing(
     duty = names.clock(node.id)
     held = first.duties.get(duty)
     assert held is not None
-    redis_server.client.hset(keys.OWNER, f"duty:{duty}", held.epoch + 1)
+    redis_server.client.hset(keys.OWNER, f"duty:{duty}", held.epoch + 100)
     redis_server.client.hincrby(keys.OWNER, "offset", 60_000)
     before = clock(redis_server)
     with pytest.raises(Unavailable):

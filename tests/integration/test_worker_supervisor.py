@@ -76,6 +76,20 @@ def test_child_that_beats_is_left_alone(tmp_path: Path) -> None:
         assert len(worker.starts()) == len(worker.starts(1)) == 1
 
 
+def test_a_supervisor_that_was_frozen_goes_on(tmp_path: Path) -> None:
+    """Its wait for a signal is over when it thaws, without one."""
+    with SupervisorProcess(tmp_path, BEAT, stall_seconds="0.5") as worker:
+        worker.wait_starts(1)
+        for _ in range(3):
+            worker.process.send_signal(signal.SIGSTOP)
+            time.sleep(0.4)  # longer than it waits between two looks
+            worker.process.send_signal(signal.SIGCONT)
+            time.sleep(0.3)
+        assert worker.process.poll() is None
+        assert "stopping" not in worker.log
+        assert len(worker.starts()) == 1
+
+
 def test_children_that_never_come_up_are_given_up(tmp_path: Path) -> None:
     with SupervisorProcess(tmp_path, "sys.exit(3)", processes=1) as worker:
         assert worker.wait(30) == 1
