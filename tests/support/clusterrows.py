@@ -20,7 +20,7 @@ from tests.support.proxy import TcpProxy
 from tests.support.system import System, wait_until
 from tests.support.web import WebSpec
 
-QUICK_PAGES = 1500
+QUICK_PAGES = 4000
 AWAY_SECONDS, QUICK_AWAY_SECONDS = 60.0, 12.0
 TAKEOVER_SECONDS = 40.0
 SETTINGS = {"lease_seconds": "20", "request_seconds": "5"}
