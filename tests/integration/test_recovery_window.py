@@ -325,7 +325,7 @@ def test_a_node_is_sent_the_links_of_its_own_partitions(
 ) -> None:
     second = RedisServer(tmp_path / "second").start()
     store = open_store(f"sqlite:///{tmp_path / 'c.sqlite'}")
-    frontier = Frontier([redis_server.url, second.url], store, partitions=8, create=True)
+    frontier = Frontier([redis_server.url, second.url], store, partitions=24, create=True)
     try:
         crawl = new_crawl(frontier, store, delay=0)
         links = [Admission(f"http://h{n}.example/", depth=1) for n in range(30)]

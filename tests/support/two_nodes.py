@@ -16,6 +16,8 @@ from tests.support.redis_server import RedisServer
 
 TIMEOUT_SECONDS = 0.3
 """What a frozen node costs in a test."""
+PARTITIONS = 24
+"""So many that neither node is without any: which one has which goes by their random ids."""
 
 
 class TwoNodes:
@@ -49,7 +51,7 @@ class TwoNodes:
     def open(self, *, create: bool = True, start: bool = True) -> Frontier:
         """A broker's frontier, or a worker's, that waits for no frozen node for long."""
         made = Frontier(
-            [server.url for server in self.servers], self.store, partitions=8,
+            [server.url for server in self.servers], self.store, partitions=PARTITIONS,
             lease_seconds=30, request_seconds=5, create=create,
         )  # fmt: skip
         for node in made.nodes:
