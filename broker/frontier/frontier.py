@@ -27,7 +27,7 @@ from broker.frontier.leasing import TEND_MOST, Leasing
 from broker.frontier.node import UNTIMED, Fenced, Full, Moved, Node, Restarted
 from broker.frontier.partition import Mode
 from broker.frontier.quotas import Quotas, row_of, wanted
-from broker.frontier.recovery import Recovery, mark_clean
+from broker.frontier.recovery import Recovery, mark_clean, settled
 from broker.frontier.ring import assemble
 from broker.frontier.stirring import ACTIVITY, OVERFLOW, Stirring, message
 from broker.frontier.totals import Scan, total
@@ -1123,7 +1123,7 @@ class Frontier:
             if self.recovery.closed(node):  # a replay tells it of the crawls
                 continue
             try:
-                self._begin(node)
+                settled(node, partial(self._begin, node))
             except Unavailable:
                 if not self._spared(node):
                     raise

@@ -17,7 +17,8 @@ A tick ahead of the log's clock means that the store lost data: it is refused un
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,8 @@ STALLED_MS = 10_000
 """A replay that put nothing in for so long is taken over."""
 FENCED_SECONDS = 30.0
 """So long an epoch that was raised may stay without a node that was claimed under it."""
+START_SECONDS = 10.0
+"""So long a broker that begins tries again while others are at its nodes."""
 LOOK_SECONDS = 5.0
 """Between two looks at a node that is refused, and between two lines about a replay."""
 
@@ -57,18 +60,20 @@ local run, epoch, clean, hold, stalled = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARG
 if tonumber(o[2]) >= tonumber(epoch) then return 'moved' end
 local how = 'lost'
 if o[1] == 'emptying' or o[1] == 'new' then how = o[1]
-elseif o[3] == clean and not o[4] then how = 'clean' end
+elseif o[3] == clean and not o[4] then how = 'clean'
+elseif o[1] == 'open' and o[10] == run and o[2] == clean and not o[4] then how = 'taken' end
 if how == 'emptying' and o[4] and tonumber(o[4]) > now then return 'busy' end
 redis.call('HSET', KEYS[1], 'run', run, 'epoch', epoch, 'gap', ARGV[6], 'parts', ARGV[7])
 redis.call('HINCRBY', KEYS[1], 'jumps', 1)
 redis.call('HDEL', KEYS[1], 'clean')
 if how ~= 'emptying' then redis.call('HSET', KEYS[1], 'state', 'open') end
 if how == 'lost' or how == 'emptying' then redis.call('HSET', KEYS[1], 'rest', now + hold) end
-if how ~= 'clean' then redis.call('HSET', KEYS[1], 'owed', now + stalled) end
+if how ~= 'clean' and how ~= 'taken' then redis.call('HSET', KEYS[1], 'owed', now + stalled) end
 return how
 """
-"""ARGV: run_id, epoch, epoch of a valid clean stop, longest hold ms, ms after which it is taken
-over, gap ms, partitions. Epochs only rise."""
+"""ARGV: run_id, epoch, epoch before it, longest hold ms, ms after which it is taken over, gap ms,
+partitions. Epochs only rise. Nothing was lost if that epoch was stopped in order (clean), or if
+another broker opened the node under it since this one looked (taken)."""
 
 _HOLD = f"""{_NOW}
 if o[10] ~= ARGV[1] or o[2] ~= ARGV[2] then return 0 end
@@ -111,6 +116,24 @@ _CLEAN = f"""
 redis.call('DEL', '{keys.NIL}')
 return redis.call('HSET', KEYS[1], 'clean', ARGV[1])
 """
+
+
+def settled(node: Node, call: Callable[[], None]) -> None:
+    """Repeat a call that other brokers, which begin as well, came between.
+
+    Raises Unavailable at once if the node does not answer, after some seconds in any case.
+    """
+    limit = monotonic() + START_SECONDS
+    while True:
+        try:
+            return call()
+        except (Behind, Fenced):
+            raise
+        except Unavailable as error:
+            if node.breaker.since_ms or monotonic() > limit:
+                raise
+            log.info("begins_again", node=node.shown, reason=str(error))
+        gevent.sleep(random.uniform(0.05, 0.2))
 
 
 class Behind(Unavailable):
@@ -186,7 +209,7 @@ class Recovery:
         another one stands at this address now.
         """
         try:
-            self._open(node)
+            settled(node, lambda: self._open(node))
         except (Behind, Fenced) as error:
             log.warning("node_refused", node=node.shown, reason=str(error))
 
@@ -256,7 +279,7 @@ class Recovery:
             how = self._claim(node, run, epoch, max(epoch, int(owner["epoch"])) + 1)
             self._take(node)
             log.info("node_opened", node=node.shown, after=how, epoch=node.epoch)
-            if how != "clean":
+            if how not in ("clean", "taken"):
                 self._start(_Job(node, run, emptying=how == "emptying"))
 
     def _owner(self, node: Node) -> dict[str, str]:
@@ -411,7 +434,7 @@ class Recovery:
                 log.exception("replay_failed", node=job.node.shown)
             else:
                 return
-            gevent.sleep(pause)
+            gevent.sleep(random.uniform(0.05, 0.2))
             pause = min(pause * 2, STALLED_MS / 2000)
 
     def _empty(self, job: _Job) -> None:
