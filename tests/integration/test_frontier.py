@@ -208,7 +208,7 @@ def test_back_off_doubles_with_each_block(frontier: Frontier, store: Store) -> N
     worker, blocks = Worker(frontier), []
     for _ in range(3):
         frontier.leasing.note(frontier.partition_of("h.example"), crawl.id, 1)
-        (session,) = worker.lease(tasks=1)
+        (session,) = worker.lease(tasks=1, wait=2)
         close(frontier, session, failed="refused")
         blocks.append(round(frontier.host("h.example").blocked_in))
         pass_time(frontier, 4000)
