@@ -413,7 +413,7 @@ class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, 
     ``robots_delay`` robots.txt's crawl-delay;
     ``robots`` says that robots were read (or found absent) in this session; ``block`` asks for a
     block of that many seconds (0 with ``failed``: the host's own back-off, doubling a block).
-    ``block`` without ``failed`` and ``requests``: the worker had no room; the host rests so long.
+    ``block`` without ``failed``: by no fault of the host's it is to rest so long.
     ``why`` says more than ``failed`` to a person who asks why the host is not fetched from.
     """
 

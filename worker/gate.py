@@ -100,10 +100,11 @@ class RobotsGate:
     def answer(self, visit: Visit, task: Task) -> Failure | None:
         """Read, for the session of another host, the rules that stand at the task's URL.
 
-        Raises VisitOver and LeaseExpired like :meth:`Visit.get`.
+        What only this process knows is read again: who asks looks into the shared cache. Raises
+        VisitOver and LeaseExpired like :meth:`Visit.get`.
         """
         key = _key(task.url)
-        if self._known(key) is not None:
+        if visit.persist(lambda: self._get(key)) is not None:
             return None
         found = self._fetch(visit, task.url, task.redirects - ROBOTS_ASKED)
         if isinstance(found, Failure):
@@ -175,6 +176,7 @@ class RobotsGate:
         if hops > MAX_REDIRECTS:
             return robots.pack("allow", b"", epoch_ms()), SHARED_SECONDS
         key, asked = _key(target), False
+        away: Unavailable | None = None
         limit = self._clock() + ASK_SECONDS
         while True:
             try:
@@ -184,11 +186,14 @@ class RobotsGate:
                 if not asked:
                     question = Admission(target, 0, 0, ROBOTS_ASKED + hops)
                     self._shared.admit(visit.context.crawl.id, [question], mode=Mode.FORCE)
-                why, asked = "did not answer yet", True
-            except Unavailable as error:  # its node is away, or full: no other host waits for that
-                why = f"cannot be asked: {error}"
+                away, asked = None, True
+            except Unavailable as error:  # its node is away, or full
+                away = error
             if self._clock() >= limit:
-                detail = f"robots.txt is redirected to {target}, which {why}"
+                detail = f"robots.txt is redirected to {target}, which"
+                if away is not None:  # that is no fault of the hosts'
+                    visit.put_off(ASK_AGAIN_SECONDS, f"{detail} cannot be asked: {away}")
+                detail = f"{detail} did not answer yet"
                 return Failure(_KIND, detail, retry_after=ASK_AGAIN_SECONDS)
             visit.rest(_LOOK_SECONDS)
 

@@ -7,14 +7,14 @@ waits for the host's pace, checks that the session still is ours, and counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 from gevent.event import Event
 
 from schema.clock import monotonic
 from schema.errors import GreencrawlError, Unavailable
 from schema.records import Failure, Fetched, HostReport
-from worker.backoff import delays
+from worker.backoff import AWAY_PATIENCE_SECONDS, delays
 from worker.crawls import CrawlContext
 from worker.schedule import Pace
 from worker.sessions import Held
@@ -114,16 +114,25 @@ class Visit:
     def persist(self, action: Callable[[], T]) -> T:
         """Call ``action`` until it is not answered by Unavailable, while the lease lasts.
 
-        Raises VisitOver when the session must end: its Redis node may be away for long.
+        Raises VisitOver after :data:`AWAY_PATIENCE_SECONDS`: its Redis node may be away for long.
         """
+        limit = min(monotonic() + AWAY_PATIENCE_SECONDS, self.held.deadline)
         for delay in delays():
             try:
                 return action()
             except Unavailable as error:
-                if monotonic() >= self.held.deadline:
+                if monotonic() >= limit:
                     raise VisitOver(str(error)) from error
             self.rest(delay)
         raise AssertionError("delays never end")
+
+    def put_off(self, seconds: float, why: str) -> NoReturn:
+        """End the visit by no fault of its host's, which is to rest so long: raises VisitOver.
+
+        Its tasks go back uncharged, and the host is not counted as failing.
+        """
+        self._block = seconds
+        raise VisitOver(why)
 
     def learn_robots(self, crawl_delay: float | None) -> None:
         """robots.txt is known now; from here on its crawl-delay is kept."""

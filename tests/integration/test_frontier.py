@@ -444,6 +444,21 @@ def test_host_that_found_no_room_rests_and_has_not_failed(frontier: Frontier, st
     assert worker.lease() == ()
 
 
+def test_host_that_is_put_off_after_a_request_rests_and_has_not_failed(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 1))
+    worker = Worker(frontier)
+    (s,) = worker.lease()
+    report = HostReport(block=30.0, requests=1)
+    item = CloseItem(session=s.session, token=s.token, release=(1,), report=report)
+    assert frontier.close_sessions([item]) == ["ok"]
+    state = frontier.host("h.example")
+    assert 29 < state.next_in <= 30
+    assert (state.blocked_in, state.failures, state.waiting) == (0, 0, 1)
+
+
 # -- order and fairness
 
 

@@ -14,12 +14,13 @@ from gevent.event import Event
 
 from schema import auth
 from schema.clock import epoch_ms
-from schema.errors import InvalidConfig
+from schema.errors import InvalidConfig, Unavailable
 from schema.records import Crawl, CrawlOptions, Failure, FailureKind, Fetched, Session
 from worker.auth import keeper as keeping
 from worker.auth.base import Grant, LoginFailed, LoginRefused, Verdict
 from worker.auth.basic import Basic
 from worker.auth.keeper import Keeper, Rooms
+from worker.backoff import AWAY_PATIENCE_SECONDS, AWAY_REST_SECONDS
 from worker.crawls import context_of
 from worker.sessions import Held
 from worker.visit import Visit, VisitOver
@@ -33,9 +34,11 @@ class Claim:
         self.vault, self.count = vault, count
 
     def renew(self) -> bool:
+        self.vault.answer()
         return self.vault.holder is self
 
     def put(self, grant: Grant) -> bool:
+        self.vault.answer()
         if self.vault.holder is not self:
             return False
         self.vault.kept = grant
@@ -62,13 +65,19 @@ class Vault:
         self.kept: Grant | None = None
         self.holder: Claim | None = None
         self.claims = 0
+        self.away = False
+
+    def answer(self) -> None:
+        gevent.sleep(0)
+        if self.away:
+            raise Unavailable("its Redis node is away")
 
     def read(self, name: str) -> Grant | None:
-        gevent.sleep(0)
+        self.answer()
         return self.kept
 
     def claim(self, name: str) -> Claim | None:
-        gevent.sleep(0)
+        self.answer()
         if self.holder is not None:
             return None
         self.claims += 1
@@ -551,6 +560,59 @@ def test_another_account_starts_anew(world: World) -> None:
     world.secrets.values["username"] = "bob"
     get(world.keeper(), world.visit(), PAGE, {})
     assert world.site.logins == ["ann None", "bob None"]
+
+
+def test_pages_do_not_hold_their_places_while_the_vault_is_away(world: World) -> None:
+    keeper, visits = world.keeper(), [world.visit() for _ in range(10)]
+    world.vault.away = True
+    waiting = [gevent.spawn(get, keeper, visit, PAGE, {}) for visit in visits]
+    gevent.sleep(0.2)
+    assert not any(one.ready() for one in waiting), "it may be back soon"
+    world.now += AWAY_PATIENCE_SECONDS
+    with within(5):
+        gevent.joinall(waiting)
+    assert all(isinstance(one.exception, VisitOver) for one in waiting)
+    assert {(v.report().failed, v.report().block) for v in visits} == {("", AWAY_REST_SECONDS)}
+    assert (world.site.logins, world.site.pages) == ([], [])
+    world.vault.away = False
+    assert isinstance(get(keeper, world.visit(), PAGE, {}), Fetched)
+
+
+def test_a_vault_that_is_soon_back_puts_nobody_off(world: World) -> None:
+    keeper = world.keeper()
+    world.vault.away = True
+    waiting = gevent.spawn(get, keeper, world.visit(), PAGE, {})
+    gevent.sleep(0.1)
+    world.vault.away = False
+    with within(5):
+        assert isinstance(waiting.get(), Fetched)
+    world.now += 1000
+    world.vault.kept, world.site.token = None, "killed"
+    world.vault.away = True
+    waiting = gevent.spawn(get, keeper, world.visit(), PAGE, {})
+    gevent.sleep(0.1)
+    assert not waiting.ready(), "an outage long ago counts for nothing"
+    world.vault.away = False
+    with within(5):
+        assert isinstance(waiting.get(), Fetched)
+
+
+def test_a_login_that_the_vault_cannot_keep_now_serves_this_process(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "AWAY_PATIENCE_SECONDS", 0.2)
+    keeper = world.keeper()
+
+    def leave() -> None:
+        world.vault.away = True
+
+    world.site.during_login = leave
+    with within(5):
+        for _ in range(3):
+            answer = get(keeper, world.visit(), PAGE, {})
+            assert isinstance(answer, Fetched)
+            assert answer.body == b"inside"
+    assert world.site.logins == ["ann None"]
 
 
 def test_who_waits_for_a_login_ends_with_the_visit(world: World) -> None:

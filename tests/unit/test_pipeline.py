@@ -182,6 +182,7 @@ class Stopping(Event):
 
     def wait(self, timeout: float | None = None) -> Any:
         self.waits.append(round(timeout or 0.0))
+        gevent.sleep(0)
 
 
 @dataclass
@@ -251,10 +252,9 @@ class World:
         made = CrawlOptions(**{"delay": 0.0, **options})
         self.stores = Stores(Crawl(id=1, name="t", state="active", options=made, roots=("h",)))
 
-    def run(
-        self, *tasks: Task | str, delay: float = 0.0, host: str = "h", failures: int = 0
-    ) -> CloseItem | None:
-        pipeline = Pipeline(
+    def pipeline(self) -> Pipeline:
+        """That of a process which knows nothing yet."""
+        return Pipeline(
             store=self.stores,
             frontier=self.stores,
             fetcher=self.site,
@@ -266,12 +266,21 @@ class World:
             stopping=self.stopping,
             keep_all=self.keep_all,
         )
+
+    def run(
+        self,
+        *tasks: Task | str,
+        delay: float = 0.0,
+        host: str = "h",
+        failures: int = 0,
+        pipeline: Pipeline | None = None,
+    ) -> CloseItem | None:
         numbered = tuple(
             Task(i, task) if isinstance(task, str) else task for i, task in enumerate(tasks, 1)
         )
         session = msgspec.structs.replace(_session(numbered, delay, host), failures=failures)
         self.held = Held(session, 1e12)
-        return pipeline.run(self.held)
+        return (pipeline or self.pipeline()).run(self.held)
 
     @property
     def outcomes(self) -> list[Any]:
@@ -456,8 +465,37 @@ def test_robots_elsewhere_that_cannot_be_asked_for_hold_up_nobody(
     world.stores.refuses = why
     close = world.run("http://h/a", "http://h/b")
     assert close is not None
-    assert (close.release, close.report.block) == ((2,), ASK_AGAIN_SECONDS)
-    assert "cannot be asked" in world.result.attempts[0].detail
+    assert (close.release, close.report.block) == ((1, 2), ASK_AGAIN_SECONDS)
+    assert (close.report.failed, close.report.requests) == ("", 1), "no fault of the host's"
+    assert world.stores.results == [], "none is charged"
+
+
+def test_question_whose_answer_cannot_be_kept_goes_back_uncharged(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Redis node of its host is away: the session does not wait for it as long as it may."""
+    monkeypatch.setattr("worker.visit.AWAY_PATIENCE_SECONDS", 0.2)
+    world.site.answers["http://o/robots.txt"] = html("User-agent: *\nDisallow: /a")
+    world.stores.refuses = "away"
+    question = Task(1, "http://o/robots.txt", redirects=ROBOTS_ASKED)
+    with gevent.Timeout(5):
+        close = world.run(question, host="o")
+    assert close is not None
+    assert (close.release, close.report.failed, world.stores.results) == ((1,), "", [])
+
+
+def test_question_about_rules_that_only_this_process_knows_is_read_again(world: World) -> None:
+    """Who asks looks into the shared cache, which had no room for them at first."""
+    world.site.answers["http://o/robots.txt"] = html("User-agent: *\nDisallow: /a")
+    world.stores.crawl_ = msgspec.structs.replace(world.stores.crawl_, roots=("h", "o"))
+    pipeline = world.pipeline()
+    world.stores.refuses = "no room"
+    world.run("http://o/a", host="o", pipeline=pipeline)
+    world.stores.refuses = ""
+    assert world.stores.robots == {}
+    question = Task(1, "http://o/robots.txt", redirects=ROBOTS_ASKED)
+    world.run(question, host="o", pipeline=pipeline)
+    assert list(world.stores.robots) == ["http://o"]
 
 
 def test_robots_redirected_over_hosts_too_often_count_as_absent(world: World) -> None:

@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 import gevent
 import msgspec
@@ -34,7 +34,7 @@ from schema.urls import canonicalise, host_of, origin_of
 from schema.wire import from_msgpack, to_msgpack
 from worker import retry
 from worker.auth.transport import MAX_BODY_BYTES
-from worker.backoff import delays, persist
+from worker.backoff import AWAY_PATIENCE_SECONDS, delays, persist
 
 T = TypeVar("T")
 
@@ -97,6 +97,8 @@ class Visit(Protocol):
 
     def persist(self, action: Callable[[], T]) -> T: ...
 
+    def put_off(self, seconds: float, why: str) -> NoReturn: ...
+
     def fail(self, kind: str, block: float) -> None: ...
 
 
@@ -138,7 +140,8 @@ class Errands:
     ) -> Fetched | Failure:
         """One request of a login by ``visit``: its own, or an errand for the host of ``url``.
 
-        ``url`` is canonical. Raises VisitOver and LeaseExpired like ``Visit.send``.
+        ``url`` is canonical. Raises VisitOver and LeaseExpired like ``Visit.send``; VisitOver, too,
+        where the other host's Redis node is away.
         """
         host = host_of(url)
         if host == visit.host:
@@ -147,7 +150,7 @@ class Errands:
         sealed = self._seal(to_msgpack(_Request(method, url, dict(headers), body)))
         question = Admission(origin_of(url) + PATH, 0, 0, ERRAND)
         crawl = visit.context.crawl.id
-        limit = self._clock() + ASK_SECONDS
+        limit = self._clock() + AWAY_PATIENCE_SECONDS
         try:
             self._within(visit, limit, lambda: self._put(host, errand_id, sealed))
             ask = partial(self._frontier.admit, crawl, [question], mode=Mode.FORCE)
@@ -155,7 +158,7 @@ class Errands:
             return self._await(visit, host, errand_id)
         except Unavailable as error:  # its node may be away for long, and ours is not
             detail = f"the login leads to {host}, which cannot be asked: {error}"
-            return Failure(FailureKind.LOGIN, detail, retry_after=ASK_AGAIN_SECONDS, requests=0)
+            visit.put_off(ASK_AGAIN_SECONDS, detail)
         finally:
             with suppress(Unavailable):  # then it expires
                 self._frontier.errand_drop(host, errand_id)
@@ -275,7 +278,9 @@ class Errands:
 
     def _answer(self, host: str, errand_id: str, sealed: bytes) -> None:
         answer = self._frontier.errand_answer
-        persist(lambda: answer(host, errand_id, sealed, ASK_SECONDS), "frontier")
+        call = partial(answer, host, errand_id, sealed, ASK_SECONDS)
+        with suppress(Unavailable):  # nobody waits for it any more
+            persist(call, "frontier", most=ASK_SECONDS)
 
 
 def _alike(host: str) -> str:

@@ -23,14 +23,14 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import gevent
 from gevent.event import Event
 
 from schema.auth import Auth
 from schema.clock import Clock, epoch_ms, monotonic
-from schema.errors import InvalidConfig
+from schema.errors import InvalidConfig, Unavailable
 from schema.kept import Kept
 from schema.log import logger
 from schema.origins import Origins
@@ -39,12 +39,14 @@ from schema.urls import host_of, origin_of
 from worker.auth.base import Grant, Judge, Kind, LoginFailed, LoginRefused, name_of
 from worker.auth.basic import Basic
 from worker.auth.kinds import trusted
-from worker.backoff import delays, persist
+from worker.backoff import AWAY_PATIENCE_SECONDS, AWAY_REST_SECONDS, delays, persist
 from worker.retry import TABLE
 
 if TYPE_CHECKING:
     from worker.crawls import CrawlContext
     from worker.visit import Visit
+
+T = TypeVar("T")
 
 log = logger("worker")
 
@@ -163,6 +165,8 @@ class _Account:
     """Logins in a row that did not last."""
     soonest: float = 0.0
     """Until then not even many in a row are."""
+    away_since: float | None = None
+    """Since when (monotonic) the vault gives no answer; None while it does."""
 
 
 class Keeper:
@@ -375,21 +379,42 @@ class Keeper:
 
     def _settle(self, visit: Visit, account: _Account) -> Grant | Failure | None:
         """Take what another worker obtained, or obtain it; None while another is at it."""
-        found = self._kept(account)
+        found = self._kept(visit, account)
         if found is not None:
             return found
-        claim = persist(lambda: self._rooms.vault.claim(account.name), "frontier")
+        claim = self._ask(visit, account, lambda: self._rooms.vault.claim(account.name))
         if claim is None:
             return None
         with claim:
-            found = self._kept(account)  # somebody may have been quicker
+            found = self._kept(visit, account)  # somebody may have been quicker
             if found is not None:
                 return found
             return self._log_in(visit, account, claim)
 
-    def _kept(self, account: _Account) -> Grant | Failure | None:
+    def _ask(self, visit: Visit, account: _Account, action: Callable[[], T]) -> T:
+        """Something of the vault. While its Redis node is away sessions wait for some seconds.
+
+        Then they are put off, all those that wait for this login. Raises VisitOver.
+        """
+        for delay in delays():
+            try:
+                found = action()
+            except Unavailable as error:
+                if account.away_since is None:
+                    account.away_since = self._clock()
+                    log.warning("waiting", what="login", auth=account.entry.name, why=str(error))
+                if self._clock() - account.away_since >= AWAY_PATIENCE_SECONDS:
+                    detail = f"auth {account.entry.name}: its login cannot be kept: {error}"
+                    visit.put_off(AWAY_REST_SECONDS, detail)
+            else:
+                account.away_since = None
+                return found
+            visit.rest(delay)
+        raise AssertionError("delays never end")
+
+    def _kept(self, visit: Visit, account: _Account) -> Grant | Failure | None:
         """What the vault has for us, if it is of use: a good grant, or a refusal that holds."""
-        kept = persist(lambda: self._rooms.vault.read(account.name), "frontier")
+        kept = self._ask(visit, account, lambda: self._rooms.vault.read(account.name))
         if kept is None:
             return None
         if kept.refused:
@@ -419,7 +444,7 @@ class Keeper:
         ) -> Fetched | Failure:
             nonlocal place
             place = host_of(url)
-            if not persist(claim.renew, "frontier"):
+            if not self._ask(visit, account, claim.renew):
                 return Failure(FailureKind.LOGIN, "another worker has taken it over", requests=0)
             if place == visit.host:
                 return visit.send(method, url, headers, body, MAX_BODY_BYTES)
@@ -433,7 +458,7 @@ class Keeper:
         if known is not None and digest == account.digest:
             kind = account.kind = known  # it keeps what it has learnt of the site
         account.digest = digest
-        old = persist(lambda: self._rooms.vault.read(account.name), "frontier")
+        old = self._ask(visit, account, lambda: self._rooms.vault.read(account.name))
         generation = max(old.generation if old else 0, account.void) + 1
         grant = Grant(account=kind.account, generation=generation, made_ms=0)
         try:
@@ -455,7 +480,11 @@ class Keeper:
         wait = min(REFUSED_SECONDS * 2.0 ** min(grant.refusals - 1, 30), REFUSED_MOST_SECONDS)
         if grant.refused:
             grant.until_ms = grant.made_ms + round(wait * 1000)
-        if not persist(lambda: claim.put(grant), "frontier"):
+        try:
+            put = persist(lambda: claim.put(grant), "frontier", most=AWAY_PATIENCE_SECONDS)
+        except Unavailable:  # it is in a file, and used here; the vault gets it from there
+            put = True
+        if not put:
             return Failure(FailureKind.LOGIN, "another worker has taken the login over", requests=0)
         if grant.refused:
             log.warning("login refused", auth=entry.name, reason=grant.refused, wait_seconds=wait)

@@ -37,10 +37,11 @@ for a = 3, #args do
       end
     elseif it[9] > 0 then
       h.fail, h.lvl, h.why = nil, nil, nil
-    elseif it[8] > 0 then -- nobody had time for it: no failure, and its turn comes later
-      h.next = math.max(num(h.next), now + math.min(it[8], MAX_BLOCK))
     end
     free_slot(token, s, h, it[9] > 0 and now or 0)
+    if it[7] == '' and it[8] > 0 then -- no fault of the host's, but its turn comes later
+      h.next = math.max(num(h.next), now + math.min(it[8], MAX_BLOCK))
+    end
     if num(s.left) <= 0 then drop_session(token, s) end
     rescore(h)
     statuses[#statuses + 1] = 'ok'
