@@ -68,6 +68,12 @@ class Leases:
             call.over.set()
             self._forget()
 
+    def current(self, worker: str, incarnation: int) -> None:
+        """The frontier has taken this one for the worker: a later one, if any, has left."""
+        known = self._latest.get(worker)
+        if known is not None and known.number[0] > incarnation:
+            del self._latest[worker]
+
     @staticmethod
     def _shared(call: _Call) -> LeaseReply:
         call.over.wait()

@@ -181,7 +181,7 @@ def reconcile(service: Service, body: ReconcileRequest) -> ReconcileReply:
 
     Idempotent. Leases of that sequence or an earlier one which still are on their way open nothing.
     """
-    return service.frontier.reconcile(body)
+    return service.reconcile(body)
 
 
 def extend_sessions(service: Service, body: ExtendRequest) -> ItemsReply:
@@ -372,7 +372,7 @@ def get_repair(service: Service) -> RepairReply:
 
 
 def get_stats(service: Service, query: StatsQuery) -> Stats:
-    """Counters of one crawl or of all, the slowest hosts, and how many rest after a crash.
+    """Counters of one crawl or of all, the slowest hosts, resting hosts, and who works.
 
     Counters only: nothing is scanned. Of a Redis node that does not answer nothing is counted;
     ``away`` names it.
@@ -383,7 +383,8 @@ def get_stats(service: Service, query: StatsQuery) -> Stats:
     slowest = tuple(service.frontier.slowest())
     rest = service.frontier.resting()
     away = tuple(service.frontier.nodes_away().values())
-    return Stats(counters, slowest, *rest, away=away)
+    workers, twice = service.frontier.workers()
+    return Stats(counters, slowest, *rest, away, workers, twice)
 
 
 def get_health(service: Service) -> Health:

@@ -117,6 +117,21 @@ def rest_text(stats: Stats) -> str:
     return f"{hosts} for {seconds} s after a crash" if count else ""
 
 
+def workers_text(stats: Stats) -> str:
+    """That something is to be fetched and nobody is at work, or that hosts share an id; else ""."""
+    notes = []
+    open_ = any(one.state == "active" and one.waiting + one.overflow for one in stats.crawls)
+    if stats.workers == 0 and open_ and not any(one.leased for one in stats.crawls):
+        notes.append("no worker is at work: nothing of what waits is fetched")
+    ids = sorted({printable(name.rpartition("-")[0] or name) for name in stats.claimed_twice})
+    if ids:
+        notes.append(
+            f"worker id claimed twice: {', '.join(ids)}; give each worker host a"
+            " GREENCRAWL_WORKER_ID of its own"
+        )
+    return "; ".join(notes)
+
+
 def line(stats: CrawlStats, rate: float, seconds: float) -> str:
     """The plain line: everything that the panel shows but the slowest hosts."""
     hooks = f"; hook failed: {hooks_text(stats.hooks)}" if stats.hooks else ""

@@ -21,6 +21,7 @@ from cli.display import (
     rest_text,
     size,
     slowest_text,
+    workers_text,
 )
 from cli.stopping import on_signals
 from schema.records import Crawl, CrawlStats, Stats
@@ -97,7 +98,8 @@ def table(stats: Stats) -> RenderableType:
     slowest = Text(f"slowest hosts: {slowest_text(stats.slowest)}")
     rest = [Text(rest_text(stats))] if stats.rest_hosts else []
     away = [Text(away_text(one)) for one in stats.away]
-    return Group(rows, slowest, *hooks, *refused, *rest, *away)
+    workers = [Text(text)] if (text := workers_text(stats)) else []
+    return Group(rows, slowest, *workers, *hooks, *refused, *rest, *away)
 
 
 def _watch(broker: BrokerClient, crawl: str | None) -> None:

@@ -344,7 +344,8 @@ class ReconcileRequest(
     Leases with a lower or equal sequence that are still on their way will open nothing. ``idle``
     are sessions of older incarnations of which it is known that no request was under way when the
     process died: only the others' hosts have to rest until one would have ended. ``dead_for`` is
-    how long ago that was, as far as it is known: they have rested for so long already.
+    how long ago that was, as far as it is known: they have rested for so long already. ``leaving``
+    is the last word of a process: its name is free for an earlier one that waits.
     """
 
     worker: WorkerId
@@ -353,6 +354,7 @@ class ReconcileRequest(
     holding: Annotated[tuple[Token, ...], Meta(max_length=10_000)] = ()
     idle: Annotated[tuple[Token, ...], Meta(max_length=10_000)] = ()
     dead_for: Seconds = 0.0
+    leaving: bool = False
 
 
 class ReconcileReply(Struct, frozen=True):
@@ -620,6 +622,10 @@ class Stats(Struct, frozen=True):
     ``rest_hosts`` were being fetched from when a worker's process died, and rest for
     ``rest_seconds`` at most, until no request of it can be under way any more. ``away`` are Redis
     nodes that do not answer: what they hold is not counted.
+
+    ``workers`` counts the worker processes that were heard of within a minute, None if that is not
+    known; ``claimed_twice`` are names of workers under which an earlier process waits for a later
+    one to leave.
     """
 
     crawls: tuple[CrawlStats, ...]
@@ -627,6 +633,8 @@ class Stats(Struct, frozen=True):
     rest_hosts: int = 0
     rest_seconds: float = 0.0
     away: tuple[NodeAway, ...] = ()
+    workers: int | None = None
+    claimed_twice: tuple[str, ...] = ()
 
 
 class UrlState(Struct, frozen=True, kw_only=True):

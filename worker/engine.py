@@ -55,7 +55,7 @@ _EXTEND_BATCH = 1000
 LOOK_SECONDS = 1.0
 PARKED_SECONDS = 5.0
 """So long a worker that stops waits for the Redis node of what it has still to tell."""
-SUPERSEDED_SECONDS = 1.0, 30.0
+SUPERSEDED_SECONDS = 1.0, 5.0
 """First and longest pause of a worker that another has taken the place of."""
 AWAY_LOOKS = 3
 """Looks in a row that find no broker ready, after which a stopping worker no longer waits."""
@@ -190,7 +190,8 @@ class Engine:
             outbox.join()
         for outbox in self._outboxes:
             outbox.join(parked_seconds=PARKED_SECONDS)
-        self._reconcile()  # a lease whose answer we did not wait for opens nothing
+        # A lease whose answer we did not wait for opens nothing, and the name is free.
+        self._reconcile(leaving=True)
 
     def _until_away(self) -> None:
         """Returns once no broker has been ready, with its Redis and store, at several looks."""
@@ -264,7 +265,7 @@ class Engine:
             )
         )
 
-    def _reconcile(self, idle: tuple[str, ...] = ()) -> None:
+    def _reconcile(self, idle: tuple[str, ...] = (), *, leaving: bool = False) -> None:
         """Tell what is held, so that all else is released; waits for a broker, and for as long as
         another worker has taken this one's place.
 
@@ -282,12 +283,13 @@ class Engine:
                 holding=tuple(held.session.token for held in self._sessions.holding()),
                 idle=self._idle,
                 dead_for=min(self._dead_for(), 86_400.0),
+                leaving=leaving,
             )
             try:
                 reply = self._broker.reconcile(request)
             except (Unavailable, Refused) as error:
                 if isinstance(error, Refused) and error.status == HTTPStatus.BAD_REQUEST:
-                    self._dead_for = lambda: 0.0  # of which an older broker knows nothing
+                    self._dead_for, leaving = lambda: 0.0, False  # an older broker knows neither
                 if count == 0:
                     log.warning("cannot reconcile", reason=str(error))
                 gevent.sleep(delay)

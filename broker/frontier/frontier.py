@@ -29,6 +29,7 @@ from broker.frontier.partition import Mode
 from broker.frontier.quotas import Quotas, row_of, wanted
 from broker.frontier.recovery import Recovery, mark_clean, settled
 from broker.frontier.ring import assemble
+from broker.frontier.roll import Roll
 from broker.frontier.stirring import ACTIVITY, OVERFLOW, Stirring, message
 from broker.frontier.totals import Scan, total
 from broker.frontier.waking import Waking
@@ -174,6 +175,7 @@ class Frontier:
         nodes = [Node(address) for address in addresses]
         self.identity, self.nodes = assemble(nodes, store, partitions, create=create)
         self._node_of = [self.nodes[i] for i in self.identity.placement]
+        self.roll = Roll(self.nodes)
         self._crawls: Kept[int, tuple[float, Crawl]] = Kept(KNOWN_MOST, KNOWN_IDLE_SECONDS)
         self._slowest: OrderedDict[str, tuple[float, int]] = OrderedDict()
         self._greenlets: list[gevent.Greenlet[..., Any]] = []
@@ -946,6 +948,8 @@ class Frontier:
         """Open sessions, waiting for the first up to ``request.wait`` seconds."""
         self._word.check()  # else the caller would wait here, while another broker may serve it
         reply = self.leasing.lease(request)
+        if not reply.superseded:
+            self.roll.at_work(request.worker)
         for session in reply.sessions:
             self.activity.set(session.crawl)
         return reply
@@ -955,34 +959,39 @@ class Frontier:
 
         The answer names the nodes that could not be asked: there it is still to be done.
         """
-        args = to_msgpack(
-            [
-                request.worker,
-                request.incarnation,
-                request.sequence,
-                max(self._request_ms - round(request.dead_for * 1000), 0),
-                FEW,
-                len(request.holding),
-                *request.holding,
-                *request.idle,
-            ]
-        )
+        gone = request.incarnation if request.leaving else 0
         sessions = tasks = superseded = 0
         left = set(self.partitions)
         away: set[int] = set()
         while left:
+            args = part.reconcile_args(request, self._request_ms, FEW, gone)
             replies = self._calls("reconcile", dict.fromkeys(left, args), partial=True)
             away.update(self.identity.placement[p] for p in left - replies.keys())
             left.clear()
+            old: dict[int, int] = {}
             for p, reply in replies.items():
                 if reply[0] == b"OLD":
-                    superseded = max(superseded, reply[2])
-                else:
-                    sessions, tasks = sessions + reply[1], tasks + reply[2]
-                    if reply[3]:
-                        left.add(p)
+                    old[p] = reply[2]
+                    continue
+                sessions, tasks = sessions + reply[1], tasks + reply[2]
+                gone = max(gone, reply[4])
+                if reply[3]:
+                    left.add(p)
+            # A node that was away did not hear that the later one has left.
+            unaware = {p for p, newer in old.items() if newer and newer == gone}
+            left |= unaware
+            superseded = max([superseded, *(newer for p, newer in old.items() if p not in unaware)])
+        self._enrol(request, superseded)
         nodes = tuple(self.nodes[i].shown for i in sorted(away))
         return ReconcileReply(sessions, tasks, nodes, superseded)
+
+    def _enrol(self, request: ReconcileRequest, superseded: int) -> None:
+        if superseded:
+            self.roll.refused(request.worker)
+        elif request.leaving:
+            self.roll.left(request.worker)
+        else:
+            self.roll.at_work(request.worker)
 
     def extend(self, items: Sequence[ExtendItem], ttl: float) -> list[ItemStatus]:
         """Keep sessions for another ``ttl`` seconds."""
@@ -1084,6 +1093,10 @@ class Frontier:
                 if left > 0:
                     hosts, longest = hosts + int(count), max(longest, left)
         return hosts, longest
+
+    def workers(self) -> tuple[int, tuple[str, ...]]:
+        """How many worker processes are at work, and the names that two of them claim."""
+        return len(self.roll.workers()), tuple(sorted(self.roll.claimed_twice()))
 
     def where(self, crawl: Crawl, url: str) -> UrlState:
         """Where a canonical URL stands in Redis: waiting, leased, later, seen or unseen."""

@@ -1,7 +1,6 @@
 """Names of keys that Python touches by itself; all others are built in ``lua/`` from the prefix.
 
-``{p}`` is the hash tag that keeps a partition on one node; ``gc:owner`` and ``gc:wake`` belong to
-the node.
+``{p}`` is the hash tag that keeps a partition on one node; what has none belongs to the node.
 
 =====================  ==========================================================================
 ``gc:owner``           hash: id, layout, frontier, state, epoch, run, tick, clean, rest, owed,
@@ -12,6 +11,8 @@ the node.
                        (``lua/reconcile.lua``); duty:<name>, the highest epoch of a duty
                        under which anybody wrote (``lua/common.lua``)
 ``gc:wake``            counter of wake-ups, and the name of the channel they are published on
+``gc:workers``, ``gc:claimed``  sorted sets worker → logical ms when it was heard of, or refused
+                       since another has its name (``roll.py``)
 ``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight, ver
                        (``lua/crawl.lua``); quota, low, round (``lua/quota.lua``); counters
                        adm, wait, leased, later, over, fin, stored, dead, retries, bytes, hosts,
@@ -29,8 +30,8 @@ the node.
 ``gc:{p}:dry``         set of crawl and host: they run low while more waits in the overflow
 ``gc:{p}:s:<token>``   hash: a session and its tasks t<number>
 ``gc:{p}:sd``          sorted set token → logical ms at which it is reaped
-``gc:{p}:ws:<worker>`` hash: token → incarnation:sequence, and the worker's watermark #inc, #seq;
-                       for a day after it was heard of
+``gc:{p}:ws:<worker>`` hash: token → incarnation:sequence, and the worker's watermark #inc, #seq,
+                       and #left, the incarnation that has left; for a day after it was heard of
 ``gc:{p}:later``       sorted set of retries → logical ms
 ``gc:{p}:z:<crawl>:<start>``  bucket of the seen-set
 ``gc:{p}:y:<crawl>:<start>``  the same of what waits in the overflow
@@ -60,8 +61,9 @@ needed. What bounds each of them:
   is good), a session a place of a worker;
 - a number: ``gc:wake``, and what a broker has not read yet of its messages is bounded by Redis
   (``client-output-buffer-limit pubsub``);
-- time: ``ws`` a day, the record of a deleted crawl an hour, requests of logins at other hosts
-  (``e``, ``eq``, ``er``: one a waiting session, at most 1000 a host) a minute.
+- time: ``ws`` a day, the record of a deleted crawl an hour, ``workers`` and ``claimed`` a minute,
+  and so long requests of logins at other hosts (``e``, ``eq``, ``er``: one a waiting session, at
+  most 1000 a host).
 """
 
 from __future__ import annotations
@@ -72,6 +74,8 @@ frontier with a newer one is refused."""
 
 OWNER = "gc:owner"
 WAKE = "gc:wake"
+WORKERS = "gc:workers"
+CLAIMED = "gc:claimed"
 
 
 def partition(number: int) -> str:

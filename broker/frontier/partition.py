@@ -20,6 +20,7 @@ from schema.records import (
     FinishItem,
     HostState,
     Mark,
+    ReconcileRequest,
     ReleaseItem,
     Retry,
     Session,
@@ -191,6 +192,17 @@ def close_row(item: CloseItem) -> list[Any]:
         round(r.robots_delay * 1000), int(r.robots), r.failed, round(r.block * 1000), r.requests,
         r.why, *item.release,
     ]  # fmt: skip
+
+
+def reconcile_args(request: ReconcileRequest, longest_ms: int, most: int, left: int) -> bytes:
+    """``longest_ms`` is the longest request, ``left`` the incarnation known to have left (or 0)."""
+    rest = max(longest_ms - round(request.dead_for * 1000), 0)
+    return to_msgpack(
+        [
+            request.worker, request.incarnation, request.sequence, rest, most, left,
+            len(request.holding), *request.holding, *request.idle,
+        ]
+    )  # fmt: skip
 
 
 def release_row(item: ReleaseItem) -> list[Any]:

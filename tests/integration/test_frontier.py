@@ -366,6 +366,64 @@ def test_worker_whose_id_began_anew_elsewhere_is_told_and_changes_nothing(
     assert len(right.lease()) == 3
 
 
+def ask(frontier: Frontier, incarnation: int, sequence: int, **more: Any) -> ReconcileReply:
+    return frontier.reconcile(
+        ReconcileRequest(worker="w", incarnation=incarnation, sequence=sequence, **more)
+    )
+
+
+def test_later_worker_that_leaves_frees_its_name_for_the_earlier_one(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, [a for n in range(4) for a in urls(f"h{n}.example", 1)])
+    earlier, later = Worker(frontier, incarnation=1), Worker(frontier, incarnation=7)
+    earlier.reconcile()
+    later.reconcile()
+    assert len(later.lease(sessions=1)) == 1
+    assert ask(frontier, 1, 1).superseded == 7
+    assert frontier.workers() == (1, ("w",))
+    assert ask(frontier, 7, 2, leaving=True).tasks == 1
+    assert frontier.workers() == (0, ("w",)), "nobody works, and why"
+    assert ask(frontier, 1, 2).superseded == 0
+    assert frontier.workers()[0] == 1
+    assert later.lease() == (), "a lease of one that has left opens nothing"
+    earlier.sequence = 3
+    (held,) = earlier.lease(sessions=1)
+    for leaving in (False, True):
+        late = ask(frontier, 7, 9, leaving=leaving)
+        assert (late.superseded, late.tasks) == (0, 0), "a word that comes late changes nothing"
+    assert frontier.extend([ExtendItem(session=held.session, token=held.token)], 60) == ["ok"]
+    assert ask(frontier, 0, 9).superseded == 1, "one that is earlier still waits"
+    assert ask(frontier, 8, 1).tasks == 1, "and when the later one starts again it takes over"
+    assert ask(frontier, 1, 4).superseded == 8
+
+
+def test_worker_that_leaves_twice_and_comes_again_works(frontier: Frontier, store: Store) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 1))
+    for _ in range(2):
+        assert ask(frontier, 3, 1, leaving=True).superseded == 0
+    again = Worker(frontier, incarnation=4)
+    again.reconcile()
+    assert len(again.lease()) == 1
+
+
+def test_roll_forgets_who_was_not_heard_of_for_long(
+    frontier: Frontier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        frontier.roll.at_work(name)
+    frontier.roll.refused("a")
+    assert frontier.workers() == (2, ("a",))
+    node = frontier.nodes[0]
+    now = node.now_ms()
+    monkeypatch.setattr(node, "now_ms", lambda: now + 61_000)
+    frontier.roll.at_work("c")
+    assert frontier.workers() == (1, ())
+    assert node.command("ZCARD", keys.WORKERS) == 1, "the others are dropped"
+
+
 def test_task_of_a_page_that_took_its_process_along_stays_a_suspect(
     frontier: Frontier, store: Store
 ) -> None:

@@ -33,6 +33,7 @@ from schema.records import (
     FinishItem,
     HostReport,
     ItemsReply,
+    ReconcileReply,
     ReconcileRequest,
     Session,
     StoredPage,
@@ -187,6 +188,29 @@ def test_reconcile_says_which_node_has_not_heard_it(house: TwoNodes) -> None:
 def heard(frontier: Frontier, request: ReconcileRequest) -> object:
     reply = frontier.reconcile(request)
     return None if reply.away else reply
+
+
+def test_a_name_is_free_though_a_node_was_away_when_its_worker_left(house: TwoNodes) -> None:
+    frontier = house.open()
+    first = frontier.nodes[0]
+
+    def ask(incarnation: int, sequence: int, *, leaving: bool = False) -> ReconcileReply:
+        request = ReconcileRequest(
+            worker="w", incarnation=incarnation, sequence=sequence, leaving=leaving
+        )
+        return frontier.reconcile(request)
+
+    assert ask(1, 1).superseded == 0
+    assert ask(7, 1).superseded == 0
+    house.freeze(first)
+    assert ask(7, 2, leaving=True).away
+    house.thaw(first)
+    until(lambda: answers(first))
+    assert ask(1, 2).superseded == 0
+    seeded(house, frontier)
+    worker = Worker(frontier, incarnation=1)
+    worker.sequence = 2
+    assert at(frontier, first, leased(frontier, worker, 4)), "the node has heard of it as well"
 
 
 def test_both_away_is_an_error(house: TwoNodes) -> None:

@@ -61,6 +61,8 @@ class QueueDouble:
     repaired: list[bool] = field(default_factory=list)
     scans: int = 0
     rests: tuple[int, float] = (0, 0.0)
+    at_work: int = 1
+    claimed_twice: tuple[str, ...] = ()
     sessions: tuple[Session, ...] = ()
     last: Any = None
     activity: Stirring = field(default_factory=Stirring)
@@ -227,6 +229,9 @@ class QueueDouble:
 
     def resting(self) -> tuple[int, float]:
         return self.rests
+
+    def workers(self) -> tuple[int, tuple[str, ...]]:
+        return self.at_work, self.claimed_twice
 
     def where(self, crawl: Crawl, url: str) -> UrlState:
         self._check()

@@ -147,6 +147,20 @@ def test_on_a_terminal_the_panel_shows_counts_hosts_and_note() -> None:
         assert part in text
 
 
+def test_it_says_that_nobody_works_and_that_hosts_share_an_id() -> None:
+    waits = CrawlStats(crawl="a", state="active", reason="", waiting=3)
+    text = display.workers_text
+    assert text(Stats((waits,))) == "", "not known"
+    assert text(Stats((waits,), workers=2)) == ""
+    assert "no worker is at work" in text(Stats((waits,), workers=0))
+    for quiet in ({"leased": 1}, {"state": "paused"}, {"waiting": 0}):
+        other = msgspec.structs.replace(waits, **quiet)
+        assert text(Stats((other,), workers=0)) == ""
+    both = text(Stats((waits,), workers=0, claimed_twice=("w-0", "w-1")))
+    assert both.startswith("no worker is at work")
+    assert "worker id claimed twice: w; give" in both
+
+
 def test_hosts_that_rest_after_a_crash_are_told_once_where_there_is_no_terminal() -> None:
     assert display.rest_text(Stats(())) == ""
     one = Stats((), rest_hosts=1, rest_seconds=0.2)

@@ -69,6 +69,18 @@ def test_an_older_copy_opens_nothing(late: LeaseRequest) -> None:
     assert frontier.leases == 1
 
 
+def test_an_earlier_worker_that_the_frontier_takes_again_is_no_copy() -> None:
+    leases, frontier = Leases(), _Frontier()
+    leases.once(_request(1, incarnation=2), frontier.lease)
+    earlier = _request(5, incarnation=1)
+    assert leases.once(earlier, frontier.lease).superseded == 2
+    leases.current(earlier.worker, 2)
+    assert leases.once(earlier, frontier.lease).superseded == 2
+    leases.current(earlier.worker, 1)
+    leases.once(earlier, frontier.lease)
+    assert frontier.leases == 2
+
+
 def test_the_next_number_another_worker_and_another_incarnation_are_no_copies() -> None:
     leases, frontier = Leases(), _Frontier()
     for request in (

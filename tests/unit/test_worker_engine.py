@@ -293,7 +293,7 @@ def test_worker_whose_id_another_has_says_so_once_and_leases_nothing(
     assert "GREENCRAWL_WORKER_ID" in said
 
 
-def test_pauses_of_a_superseded_worker_grow_to_half_a_minute(
+def test_pauses_of_a_superseded_worker_grow_to_some_seconds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[tuple[float, ...]] = []
@@ -308,7 +308,7 @@ def test_pauses_of_a_superseded_worker_grow_to_half_a_minute(
     rig.broker.superseded = 9
     rig.until(lambda: rig.broker.calls(ReconcileRequest))
     rig.end()
-    assert (1.0, 30.0) in asked
+    assert (1.0, 5.0) in asked
 
 
 def test_first_reconcile_says_how_long_ago_the_process_before_it_died() -> None:
@@ -318,13 +318,23 @@ def test_first_reconcile_says_how_long_ago_the_process_before_it_died() -> None:
     rig.end()
 
 
-def test_broker_that_knows_nothing_of_deaths_is_told_without(
+def test_last_word_of_a_worker_is_that_it_leaves() -> None:
+    rig = Rig()
+    rig.broker.add(1)
+    rig.until(lambda: rig.broker.calls(LeaseRequest))
+    rig.runner.release.set()
+    assert rig.end() == 0
+    said = [request.leaving for request in rig.broker.calls(ReconcileRequest)]
+    assert said == [False] * (len(said) - 1) + [True]
+
+
+def test_broker_that_knows_nothing_of_deaths_and_leaves_is_told_without(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def older(self: Broker, request: ReconcileRequest) -> ReconcileReply:
         self.log.append(request)
-        if request.dead_for:
-            raise Refused(400, {"detail": "dead_for: unknown field"})
+        if request.dead_for or request.leaving:
+            raise Refused(400, {"detail": "unknown field"})
         return ReconcileReply(0, 0)
 
     monkeypatch.setattr(Broker, "reconcile", older)

@@ -6,8 +6,8 @@
 -- {'OK', now, sessions, nexts, tend}: a session is {token, crawl, revision, host, delay ms, least delay
 -- ms, robots known, failures in a row, level character .. entry, …}; nexts one next-due time (0: none)
 -- per crawl given.
--- {'OLD', now, newer}: the worker's watermark (see reconcile) is at or past this call: opens nothing.
--- newer is the worker's incarnation by now if the caller's is before it, else 0.
+-- {'OLD', now, newer}: the worker's watermark (see reconcile) is at or past this call, or it has left:
+-- opens nothing. newer is the worker's incarnation by now if the caller's is before it, else 0.
 --
 -- again = 1 repeats a call whose answer was lost: a token that is there is answered with its session.
 -- `due` is a hint: a host found busy, resting or blocked is moved to where it belongs.
@@ -16,8 +16,9 @@ local PACED_MS, LOOK, OWED_MS = 30000, 16, 1000
 local worker, inc, seq = args[1], args[2], args[3]
 local ttl, life, longest, per, again = args[4], args[5], args[6], args[7], args[8] == 1
 local ws = P .. ':ws:' .. worker
-local mark = redis.call('HMGET', ws, '#inc', '#seq')
-if mark[1] and (inc < num(mark[1]) or (inc == num(mark[1]) and seq <= num(mark[2]))) then
+local mark = redis.call('HMGET', ws, '#inc', '#seq', '#left')
+if mark[1] and (inc < num(mark[1]) or (inc == num(mark[1]) and seq <= num(mark[2]))
+                or inc == num(mark[3])) then
   return {'OLD', now, inc < num(mark[1]) and num(mark[1]) or 0}
 end
 local sessions, nexts = {}, {}

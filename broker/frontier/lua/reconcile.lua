@@ -1,10 +1,15 @@
 -- include leases
 -- "Up to (incarnation, sequence) I hold these tokens": release all else of this worker, uncharged.
 --
--- args  {worker, incarnation, sequence, longest request ms, most, tokens held, token held …,
+-- args  {worker, incarnation, sequence, longest request ms, most, left, tokens held, token held …,
 --        token idle …}
--- {'OK', now, sessions released, tasks released, more}: more is 1 if it stopped at `most` sessions.
--- {'OLD', now, newer}: from an incarnation before the last, which is given: nothing was done.
+-- {'OK', now, sessions released, tasks released, more, left}: more is 1 if it stopped at `most` sessions.
+-- {'OLD', now, newer}: from an incarnation before the last, which is given, or from one that has left
+-- (0): nothing was done.
+--
+-- left: the incarnation that has left for good, 0 if none is known to have: the caller's own, or that to
+-- which its call was OLD elsewhere. Then an older one may go on under the name, and that one opens nothing
+-- any more. Answered is the one that is known here.
 --
 -- An older incarnation died: its tasks were delivered once more without an outcome, and its hosts rest
 -- for the longest request, since one may still be running at the server, but for those where none was
@@ -13,14 +18,18 @@
 local worker, inc, seq, longest = args[1], args[2], args[3], args[4]
 local ws = P .. ':ws:' .. worker
 local all = record(ws)
-if inc < num(all['#inc']) then return {'OLD', now, num(all['#inc'])} end
-if inc > num(all['#inc']) or seq > num(all['#seq']) then
+local last, left = num(all['#inc']), num(all['#left'])
+if inc == left and inc ~= last then return {'OLD', now, 0} end
+left = math.max(left, args[6])
+if inc < last and left ~= last then return {'OLD', now, last} end
+if inc ~= last or seq > num(all['#seq']) then
   redis.call('HSET', ws, '#inc', inc, '#seq', seq)
 end
+if left > 0 then redis.call('HSET', ws, '#left', left) end
 redis.call('PEXPIRE', ws, WORKER_MS)
 local keep, idle = {}, {}
-for i = 7, #args do
-  if i < 7 + args[6] then keep[args[i]] = true else idle[args[i]] = true end
+for i = 8, #args do
+  if i < 8 + args[7] then keep[args[i]] = true else idle[args[i]] = true end
 end
 local sessions, tasks, more, resting = 0, 0, 0, 0
 for token, mark in pairs(all) do
@@ -52,4 +61,4 @@ if resting > 0 then
              string.format('%.0f', math.max(till, now + longest)))
 end
 save()
-return {'OK', now, sessions, tasks, more}
+return {'OK', now, sessions, tasks, more, left}
