@@ -141,6 +141,8 @@ class Admitter(Protocol):
 
     def away_of(self, items: Iterable[Admission]) -> frozenset[str]: ...
 
+    def nodes_of(self, items: Iterable[Admission]) -> frozenset[str]: ...
+
 
 class Writer:
     """Batches of results on their way to store, frontier and outbox."""
@@ -261,6 +263,7 @@ class Writer:
         size = sum([result.weight for result in batch])
         for delay in delays():
             owed = self._away(result.page for result in batch if result.page is not None)
+            owed |= self._late(batch)
             stamp = self._commit(batch, owed)
             faults.point("worker.after_store")
             if stamp is not None and stamp.refused:
@@ -291,6 +294,20 @@ class Writer:
     def _away(self, pages: Iterable[StoredPage]) -> frozenset[str]:
         """Nodes that are away, and that links of these pages belong to."""
         return self._frontier.away_of(link for page in pages for link in page.links)
+
+    def _late(self, batch: Sequence[Result]) -> frozenset[str]:
+        """Nodes that links belong to of those results whose lease is over.
+
+        Others may have done their tasks, and crawls may be over: should this process die before it
+        admits the links, nobody would come to them again.
+        """
+        now = self._clock()
+        late = [r for r in batch if r.held.deadline <= now or r.held.lost]
+        if not late:
+            return frozenset()
+        return self._frontier.nodes_of(
+            link for result in late if result.page is not None for link in result.page.links
+        )
 
     def _commit(self, batch: Sequence[Result], owed: frozenset[str]) -> Stamp | None:
         """Make the batch durable, and that nodes are owed its links.

@@ -465,8 +465,13 @@ class Frontier:
         """
         if not any(node.breaker.since_ms for node in self.nodes):
             return frozenset()
+        away = {node.id for node in self.nodes if self._spared(node)}
+        return self.nodes_of(items) & away
+
+    def nodes_of(self, items: Iterable[Admission]) -> frozenset[str]:
+        """Ids of the nodes which ``items`` belong to."""
         partitions = {self.partition_of(urls.host_of(item.url)) for item in items}
-        return frozenset(self._node_of[p].id for p in partitions if self._left_out(p))
+        return frozenset(self._node_of[p].id for p in partitions)
 
     def admit_rows(self, crawl: int, rows: Grouped) -> None:
         """:meth:`admit` for one who has their fingerprints already, and wants no answer."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import gevent
 import pytest
+from gevent.event import Event
 from rich.console import Console
 
 from broker import resources, seeding
@@ -244,8 +245,8 @@ class Pages:
         self.finished += [item.task for item in items]
         return ItemsReply(tuple("ok" for _ in items))
 
-    def store(self, number: int, links: list[str]) -> None:
-        """Hand over a page, and wait until its task is finished."""
+    def store(self, number: int, links: list[str], *, late: bool = False) -> None:
+        """Hand over a page, after its lease if ``late``, and wait until its task is finished."""
         url = f"http://from.example/{number}"
         stored = StoredPage(
             crawl=self.crawl, fingerprint=fingerprint(url), url=url, status=200, fetched_ms=1000,
@@ -255,7 +256,7 @@ class Pages:
             session="0/from.example", token=f"{number:016x}", crawl=self.crawl, revision=0,
             host="from.example", ttl=60, delay=0, floor=0, robots_known=True, tasks=(),
         )  # fmt: skip
-        held = Held(session, monotonic() + 60)
+        held = Held(session, monotonic() + (0 if late else 60))
         self.writer.put(Result(held=held, task=number, outcome=Done(), page=stored))
         until(lambda: number in self.finished)
 
@@ -378,6 +379,26 @@ def test_what_a_node_loses_again_that_it_was_owed_is_in_the_window_of_its_recove
     totals = until(lambda: frontier.scan(crawl.id), 15)
     assert totals.waiting == 3
     pages.stop()
+
+
+def test_links_of_a_worker_that_is_late_and_dies_before_it_admits_them_are_queued(
+    house: TwoNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frontier = house.open()
+    crawl = new_crawl(frontier, house.store, delay=0)
+    pages, reached = Pages(house, crawl), Event()
+
+    def killed_at(*_: object, **__: object) -> None:
+        reached.set()
+        gevent.sleep(60)
+
+    monkeypatch.setattr(pages.frontier, "admit", killed_at)
+    writing = gevent.spawn(pages.store, 1, linked(frontier, frontier.nodes[0], 1), late=True)
+    assert reached.wait(10)
+    gevent.killall([writing, *pages.greenlets])
+    worker = Worker(frontier)
+    assert len(leased(frontier, worker, 3)) == 3
+    until(lambda: not house.store.debts(), 10)
 
 
 def test_crawls_are_made_paused_and_told_while_a_node_is_away(house: TwoNodes) -> None:

@@ -73,6 +73,9 @@ class Rig:
     def away_of(self, items: Iterable[Admission]) -> frozenset[str]:
         return frozenset()
 
+    def nodes_of(self, items: Iterable[Admission]) -> frozenset[str]:
+        return frozenset()
+
     def _finish(self, items: Sequence[FinishItem]) -> ItemsReply:
         self.finished += [item.task for item in items]
         return ItemsReply(tuple("ok" for _ in items))

@@ -11,6 +11,7 @@ import pytest
 from gevent.event import Event
 
 from broker.frontier import Admitted
+from schema.clock import monotonic
 from schema.errors import Refused, Unavailable, UnknownCrawl
 from schema.records import (
     Admission,
@@ -107,6 +108,9 @@ class World:
     def away_of(self, items: Iterable[Admission]) -> frozenset[str]:
         return frozenset(self.known_away)
 
+    def nodes_of(self, items: Iterable[Admission]) -> frozenset[str]:
+        return frozenset({"n"} if list(items) else ())
+
     def admit(
         self, crawl_id: int, items: Sequence[Admission], *, stamp: Stamp | None, partial: bool
     ) -> Admitted:
@@ -187,6 +191,20 @@ def test_a_page_beyond_the_limit_is_left_out_when_the_others_are_committed_again
     assert commits == [
         ("commit", ["http://h/p", "http://h/q"], []), ("commit", ["http://h/p"], []),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["over", "lost", "held"])
+def test_links_of_who_is_late_are_owed_in_the_commit(rig: Rig, how: str) -> None:
+    """Should it die before it admits them: others have done its task, and end the crawl."""
+    if how == "over":
+        rig.held.deadline = monotonic()
+    elif how == "lost":
+        rig.held.ended = "stale"
+    rig.put(1, page("http://h/a", "http://h/1"))
+    rig.put(2, page("http://h/b"))
+    rig.drain()
+    assert rig.world.owed == [set() if how == "held" else {"n"}]
+    assert ("admit", 1, ["http://h/1"]) in rig.world.log, "and it admits them all the same"
 
 
 def test_a_node_that_is_found_away_is_owed_the_links_before_the_task_is_finished(rig: Rig) -> None:
