@@ -169,6 +169,17 @@ class Sample:
     """Its logical time less ours, where that could be read within a moment."""
 
 
+def waiting(client: redis.Redis, crawls: set[int]) -> dict[int, int]:
+    """How many hosts of these crawls have tasks that wait. Raises redis.RedisError."""
+    found: dict[int, int] = {}
+    for key in client.scan_iter("gc:{*}:due:*", count=2000):
+        crawl = int(key.rpartition(":")[2])
+        if crawl in crawls:
+            size: Any = client.zcard(key)
+            found[crawl] = found.get(crawl, 0) + int(size)
+    return found
+
+
 def sample(node: str, at: float, client: redis.Redis, active: set[int]) -> Sample:
     """Raises redis.RedisError."""
     found = Sample(node, at)

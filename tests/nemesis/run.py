@@ -14,9 +14,9 @@ from tests.nemesis import checker
 from tests.nemesis.api import Call
 from tests.nemesis.checker import Finding, Hit, Span, Stillness
 from tests.nemesis.faults import Done, Strokes
-from tests.nemesis.reading import CrawlRow, Snapshot
+from tests.nemesis.reading import CrawlRow, Snapshot, waiting
 from tests.nemesis.schedule import DELAY_SECONDS, OPERATIONS, Schedule
-from tests.nemesis.watch import Watch, read_log
+from tests.nemesis.watch import CONFIRM_SECONDS, Watch, read_log
 from tests.nemesis.world import (
     BROKERS,
     NODES,
@@ -167,7 +167,9 @@ class _Run:
             self.watch.find(finding)
         rows = {row.id: row for row in self.world.sql().crawls() if not row.deleted}
         snapshots = [found for i in rows if (found := self.world.sql().snapshot(i)) is not None]
-        if not ended:
+        if ended:
+            self._judge_waiting()
+        else:
             self._missing_end(snapshots)
         self._judge_crawls(snapshots, calls, ended)
         allowed = self._allowed(calls)
@@ -192,6 +194,26 @@ class _Run:
                 row = found.crawl
                 text = f"crawl {row.name} is {row.state} long after healing: {stats}"
                 self.watch.find(Finding("missing end", text, time.monotonic()))
+
+    def _judge_waiting(self) -> None:
+        """Nothing waits for a crawl that is done, or it is reopened."""
+        limit = time.monotonic() + CONFIRM_SECONDS
+        while True:
+            rows = self.world.sql().crawls()
+            done = {row.id: row for row in rows if row.state == "done" and not row.deleted}
+            finished = {i for i, row in done.items() if row.reason == "finished"}
+            clients = [self.world.master(node).client for node in NODES]
+            found = Counter[int]()
+            for client in clients:
+                found.update(waiting(client, finished))
+            if not found:
+                return
+            if time.monotonic() > limit:
+                break
+            time.sleep(1.0)
+        for crawl, hosts in found.items():
+            text = f"crawl {done[crawl].name} is done, and tasks of {hosts} hosts wait for it"
+            self.watch.find(Finding("early", text, time.monotonic()))
 
     def _judge_crawls(
         self, snapshots: Sequence[Snapshot], calls: Sequence[Call], ended: bool

@@ -112,7 +112,7 @@ class _Faults:
             "nodes": [self._node_away, self._node_away, self._older, self._copy],
             "ends": [
                 self._stop_for_long, self._stop_for_long, self._stop_worker, self._kill_part,
-                self._cut,
+                self._cut, self._late_worker, self._late_worker,
             ],
             "workers": [self._stop_worker, self._kill_worker],
             "brokers": [self._stop_broker, self._kill_broker, self._cut],
@@ -187,12 +187,21 @@ class _Faults:
         how = self._dice.choice(("hold", "late", "late"))
         return [self._event(at, "cut", seconds, link=link, how=how)]
 
+    def _late_worker(self, at: float) -> list[Event]:
+        """A worker reaches SQL alone: links of what it stores come when others did its tasks."""
+        worker, how = self._dice.choice(WORKERS), self._dice.choice(("hold", "reset", "drop"))
+        seconds = self._dice.uniform(8, 25)
+        return [
+            self._event(at, "cut", seconds, link=f"{worker}-{other}", how=how)
+            for other in (*NODES, *BROKERS)
+        ]
+
     def _memory(self, at: float) -> list[Event]:
         """Just when many hosts are new; and with some room in between, else seeds are refused."""
         if at < self._room_at:
             return self._dice.choice((self._stop_part, self._kill_part, self._cut))(at)
         nodes = self._dice.choice((["A"], ["B"], ["A", "B"], ["A", "B"]))
-        seconds = self._dice.uniform(10, 30)
+        seconds = self._dice.uniform(20, 70)
         self._room_at = at + seconds + 8
         self._floods += 1
         graph = Graph(500 + self._floods, 2000 + 120 * self._floods, 100, 1)
