@@ -4,7 +4,7 @@
 SHOWS := show-1 show-2 show-3 show-4 show-5 show-6 show-7 show-8 show-9 show-10 show-mysql \
 	show-warc
 
-.PHONY: setup-bench bench bench-full bench-pages bench-frontier bench-replay faults cluster-faults shows $(SHOWS)
+.PHONY: setup-bench bench bench-full bench-lasting bench-pages bench-frontier bench-replay faults cluster-faults shows $(SHOWS)
 
 setup-bench:
 	@sh .ci/setup requirements-bench.txt
@@ -14,8 +14,11 @@ bench: setup-bench packages  ## A short form of all of docs/benchmarks.md, in un
 
 bench-full: setup-bench packages  ## Their full forms, and the benchmarks of the parts: hours
 	@$(PYTHON) -m bench.all $(ARGS)
-	@$(MAKE) show-5 show-mysql bench-frontier bench-replay bench-pages
+	@$(MAKE) bench-lasting show-5 show-mysql bench-frontier bench-replay bench-pages
 	@$(PYTHON) -m bench.scaling  # it also shows figures of the parts
+
+bench-lasting: setup-bench packages  ## A node away, idle crawls, recovery, memory, growth; ARGS=--short
+	@$(PYTHON) -m bench.all --lasting $(ARGS)
 
 shows: $(SHOWS)  ## Prove each claim of the release: show-1 … show-10, show-warc
 

@@ -25,8 +25,15 @@ BENCHMARKS = {
     ),
     "wide": ("bench.wide", "The web as it is: many hosts, slow, dead and polite"),
     "scale": ("bench.scale", "More processes, and what comes beyond them"),
+    "away": ("bench.away", "One of two Redis nodes is away"),
+    "standing": ("bench.standing", "What a hundred idle crawls cost"),
+    "recovery": ("bench.recovery", "A restart of Redis, by what waits in SQL"),
+    "crawls": ("bench.crawls", "Memory over a hundred crawls"),
 }
 """By the name of its file: a benchmark's module and title, in the order they run and are shown."""
+
+LASTING = ("away", "standing", "recovery", "crawls")
+"""Those that take their time: ``make bench-lasting`` runs them, ``make bench`` does not."""
 
 
 class Required(NamedTuple):
@@ -103,12 +110,67 @@ REQUIRED = (
         0.95,
         0.97,
     ),
+    Required(
+        "one of two Redis nodes killed: pages/s of the other's hosts ÷ before",
+        "away",
+        "killed_ratio",
+        0.95,
+        0.99,
+    ),
+    Required(
+        "one of two Redis nodes frozen: pages/s of the other's hosts ÷ before",
+        "away",
+        "frozen_ratio",
+        0.95,
+        0.99,
+    ),
+    Required(
+        "one of two Redis nodes killed, bound by CPU: pages/s of all hosts ÷ before",
+        "away",
+        "busy_ratio",
+        0.95,
+        1,
+    ),
+    Required("URLs lost after it is back", "away", "lost", 0, 0, at_most=True),
+    Required(
+        "growth of a worker or broker while it is away, MB",
+        "away",
+        "growth_mb",
+        16,
+        8,
+        at_most=True,
+    ),
+    Required(
+        "a hundred idle crawls, ten brokers: CPU of Redis, ms a second",
+        "standing",
+        "redis_ms_a_second",
+        2,
+        1,
+        at_most=True,
+    ),
+    Required(
+        "a restart of Redis: seconds with most rows in the overflow ÷ with fewest",
+        "recovery",
+        "most_over_fewest",
+        2,
+        1.2,
+        at_most=True,
+    ),
+    Required(
+        "a hundred crawls, the second half: growth of worker or broker a crawl, MB",
+        "crawls",
+        "growth_mb",
+        0.2,
+        0.05,
+        at_most=True,
+    ),
 )
 
 HEAD = """# Benchmarks
 
-`make bench` runs a short form of all of these in under ten minutes, `make bench-full` the full
-forms and the benchmarks of the parts. Each writes `bench/results/<name>.json` (machine, versions,
+`make bench` runs a short form of these in under ten minutes, but for those that show what lasts,
+which `make bench-lasting` runs; `make bench-full` runs the full forms of all, and the benchmarks of
+the parts. Each writes `bench/results/<name>.json` (machine, versions,
 the values of every run) and its plots; this page is drawn from these files by
 `python -m bench.document`. A cell with parentheses is a median with the least and the most of the
 runs. Compare what stands in one table: it was measured in turn, in one run. Short runs are marked
@@ -136,6 +198,18 @@ def read(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
     """Records that are there, by name."""
     files = {name: results / f"{name}.json" for name in BENCHMARKS}
     return {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
+
+
+def missed(name: str, results: Path = RESULTS) -> int:
+    """Say what of the benchmark ``name`` must be reached and is not; 1 if there is any, else 0."""
+    records = {name: json.loads((results / f"{name}.json").read_text())}
+    found = 0
+    for figure in REQUIRED:
+        value, verdict = _verdict(figure, records)
+        if verdict == "missed" and value is not None:
+            found = 1
+            print(f"== MISSED: {figure.said()}: {shown(value)}, must be {shown(figure.must)}")
+    return found
 
 
 def _required(records: Mapping[str, Mapping[str, Any]]) -> str:

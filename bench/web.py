@@ -13,6 +13,7 @@ import random
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -36,7 +37,8 @@ class Spec:
 
     A page links at random to others of its host's ``pages``. With ``fresh`` it links to so many
     pages that no page before it led to, and beside them to its host's menu: then a page costs the
-    same however long a crawl has been going on, and the host has no end.
+    same however long a crawl has been going on, and the host has no end. Of all links the share
+    ``foreign`` leads to any host instead of its own, or to any of the numbers ``abroad``.
     """
 
     hosts: int = 100
@@ -48,6 +50,8 @@ class Spec:
     names: bool = False
     bits_per_second: int = 0
     fresh: int = 0
+    foreign: float = 0.0
+    abroad: Sequence[int] = ()
     seed: int = 6
 
 
@@ -150,7 +154,7 @@ class Web:
         return f"https://{name}/p/0" if self._tls else f"http://{name}:{self.port}/p/0"
 
     def seeds(self) -> list[str]:
-        return [self.url(number) for number in range(self.spec.hosts)]
+        return [self.url(number) for number in self.spec.abroad or range(self.spec.hosts)]
 
     def counts(self) -> dict[str, float]:
         """``pages`` sent, ``bytes`` of them, ``cpu`` seconds of the server, monotonic ``at``."""

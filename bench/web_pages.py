@@ -15,8 +15,6 @@ from bench.web import Spec
 BODIES = 40
 LINK_BYTES = 500
 MAX_LINKS = 200
-FOREIGN = 0.1
-"""Share of links that lead to another host, where hosts have names."""
 
 
 class Pages:
@@ -28,6 +26,7 @@ class Pages:
         letters = "abcdefghijklmnopqrstuvwxyz"
         words = ["".join(chance.choices(letters, k=chance.randint(2, 10))) for _ in range(2000)]
         least, most = spec.page_bytes
+        abroad = spec.abroad or range(spec.hosts)
         self._tails: list[bytes] = []
         for i in range(BODIES):
             size = round(least * (most / least) ** (i / (BODIES - 1)))
@@ -38,8 +37,8 @@ class Pages:
                     target = "/p/%d" if link < spec.fresh else f"/p/{link - spec.fresh}"
                 else:
                     target = f"/p/{chance.randrange(spec.pages)}"
-                if spec.names and chance.random() < FOREIGN:
-                    target = origin(chance.randrange(spec.hosts)) + target
+                if spec.foreign and chance.random() < spec.foreign:
+                    target = origin(chance.choice(abroad)) + target
                 text = " ".join(chance.choices(words, k=max(1, (size // links - 55) // 7)))
                 parts.append(f'<p>{text} <a href="{target}">{chance.choice(words)}</a></p>\n')
             self._tails.append("".join(parts).encode() + b"</body></html>")

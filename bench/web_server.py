@@ -45,7 +45,9 @@ class Server:
         self.hosts: dict[str, Host] = {}
         for found in (host(spec, number) for number in range(spec.hosts)):
             self.hosts[found.name] = found
-        self._pages = Pages(spec, lambda n: f"https://{host(spec, n).name}")
+        port = "" if config["port"] in (80, 443) else f":{config['port']}"
+        scheme = "https" if config["tls"] else "http"
+        self._pages = Pages(spec, lambda n: f"{scheme}://{host(spec, n).name}{port}")
         self._latency: float | None = None
         self._rows: list[tuple[float, float, str, str, int]] = []
         self._log = Path(config["log"])

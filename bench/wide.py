@@ -37,6 +37,8 @@ DELAY = 1.0
 LATENCY_MS = (50, 500)
 PAGE_BYTES = (20_000, 250_000)
 ODD = 0.01
+FOREIGN = 0.1
+"""Share of links that lead to another host."""
 REQUEST_SECONDS = 10
 SPIDER = Path(__file__).parent / "wide_spider.py"
 PATIENCE_SECONDS = 30.0
@@ -170,7 +172,9 @@ def _inside(short: bool) -> dict[str, Any]:
         namespace.bring_up()
         namespace.resolve_by(folder)
         for size in sizes(short):
-            spec = Spec(size.hosts, 400, LATENCY_MS, PAGE_BYTES, odd=ODD, names=True)
+            spec = Spec(
+                size.hosts, 400, LATENCY_MS, PAGE_BYTES, odd=ODD, names=True, foreign=FOREIGN
+            )
             runs: dict[str, list[dict[str, Any]]] = {}
             with Web(folder / f"web{size.hosts}", spec, tls=True, cpu=others) as web:
                 os.environ["SSL_CERT_FILE"] = str(web.folder / "ca.pem")

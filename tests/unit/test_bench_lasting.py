@@ -1,0 +1,74 @@
+"""What the benchmarks of what lasts compute: rates around an outage, memory, verdicts. No times."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import away, crawls, document, resident
+from bench.away import Row, Times
+from bench.web import Spec, Web
+from bench.web_pages import Pages
+
+TIMES = Times(began=0, away=20, back=40, paid=50, ended=60)
+
+
+def pages(name: str, first: int, last: int, a_second: int) -> list[Row]:
+    """So many answers a second, evenly."""
+    rows = range(first * a_second, last * a_second)
+    return [(n / a_second, n / a_second, name, f"/p/{n}", 200) for n in rows]
+
+
+def test_the_rate_of_hosts_that_stay_is_held_against_the_one_before() -> None:
+    rows = pages("stays", 0, 20, 10) + pages("stays", 20, 40, 8) + pages("goes", 0, 20, 5)
+    rows += pages("goes", 50, 60, 4)
+    rows += [(0.1, 0.1, "stays", "/robots.txt", 200)] * 100
+    found = away.figures(rows, {"goes"}, TIMES)
+    assert (found["before"], found["away"], found["ratio"]) == (10, 8, 0.8)
+    assert found["ratio_all"] == pytest.approx(8 / 15)
+    assert (found["gone_before"], found["gone_after"]) == (5, 4)
+
+
+def test_a_step_in_which_hosts_stood_still_shows() -> None:
+    rows = pages("stays", 0, 20, 10) + pages("stays", 25, 40, 12)
+    found = away.figures(rows, {"goes"}, TIMES)
+    assert found["worst"] == 0
+    assert found["ratio"] == pytest.approx(0.9)
+    steps = away.by_step(rows, {"goes"}, 0, 60)
+    assert steps["stays"] == [10, 10, 10, 10, 0, 12, 12, 12, 0, 0, 0, 0]
+    assert steps["goes"] == [0] * 12
+
+
+def test_growth_is_between_the_first_and_the_last_tenth_of_a_time() -> None:
+    samples = [(float(at), {"worker": 100 + at / 10}) for at in range(200)]
+    first, last = resident.ends(samples, "worker", 100, 200) or (0, 0)
+    assert first == pytest.approx(110.5)
+    assert last == pytest.approx(119.45)
+    assert resident.ends(samples, "broker", 100, 200) is None
+
+
+def test_growth_a_crawl_is_told_by_halves() -> None:
+    found = [{"worker": 10.0 * min(n, 40)} for n in range(1, 101)]
+    assert crawls.growth(found, "worker") == (pytest.approx((400 - 100) / 40), 0)
+
+
+def test_links_lead_to_the_hosts_that_were_told(tmp_path: Path) -> None:
+    web = Web(tmp_path, Spec(hosts=50, fresh=2, foreign=1.0, abroad=(3, 7)))
+    body = Pages(web.spec, str).body("a", "/p/1")
+    assert set(re.findall(rb'href="(\d+)/p/', body)) == {b"3", b"7"}
+    assert b'href="/p/' not in body
+    assert web.seeds() == [web.url(3), web.url(7)]
+
+
+@pytest.mark.parametrize(("figures", "status"), [({"lost": 0}, 0), ({"lost": 1}, 1), ({}, 0)])
+def test_a_figure_that_is_missed_fails_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], figures: dict[str, Any], status: int
+) -> None:
+    record = {"name": "away", "short": True, "figures": figures}
+    (tmp_path / "away.json").write_text(json.dumps(record))
+    assert document.missed("away", tmp_path) == status
+    assert ("MISSED: URLs lost" in capsys.readouterr().out) == bool(status)
