@@ -33,10 +33,14 @@ SCANNING_SHARE = 0.1
 QUIET_SECONDS = 5.0
 """Time between two looks into the store, or at a crawl, when nothing was heard."""
 SELDOM_SECONDS = 120.0
-"""The same at a crawl with nothing leased. It is heard of before it can end, unless the broker that
-took the last finish died before it could say so."""
-VOID_SECONDS = 10.0
-"""For so long no scan may succeed here until another broker is to try."""
+"""The same at a crawl with nothing leased. It is heard of before it can end; where the broker that
+took the last finish died before it could say so, Redis has a note of it."""
+NOTED_SLACK_SECONDS = 0.5
+"""A note is taken for older than a scan only if it is so by more than that."""
+VOID_SECONDS = 5.0
+"""For so long a node may give no answer here, or no scan succeed: then another broker is to try."""
+CUT_LOOK_SECONDS = 1.0
+"""Between two looks whether such a node answers."""
 CUT_SECONDS = 3.0
 """For so long the duty is left to others then."""
 TICK_SECONDS = 1.0
@@ -80,7 +84,11 @@ class Upkeep:
         self._next: dict[int, float] = {}
         """Crawl → when it is looked at again though nothing was heard of it."""
         self._duty: Duty | None = None
+        self._looked: dict[int, float] = {}
+        """Crawl → when the last look at it began."""
+        self._notes_read = service.clock()
         self._void_since: float | None = None
+        self._cut_since: float | None = None
         self._quiet: dict[int, _Quiet] = {}
         self._ticked = -TICK_SECONDS
         self._held = _HeldUp(service.clock())
@@ -144,6 +152,7 @@ class Upkeep:
         if duty != self._duty:  # whoever had it in between has heard what we did not
             self._duty = duty
             self._next.clear()
+            self._looked.clear()
             self._quiet.clear()
             self._held = _HeldUp(self._own.clock())
         self._service = self._own.holding(duty)
@@ -154,19 +163,46 @@ class Upkeep:
         known = {crawl.id for crawl in active}
         self._quiet = {id_: seen for id_, seen in self._quiet.items() if id_ in known}
         self._next = {id_: at for id_, at in self._next.items() if id_ in known}
+        self._looked = {id_: at for id_, at in self._looked.items() if id_ in known}
         now = self._service.clock()
+        stirring = {*heard, *pending, *(self._unheard(now) if active else ())}
         for crawl in active:
-            stirred = not {ANY, crawl.id}.isdisjoint(heard) or crawl.id in pending
+            stirred = not {ANY, crawl.id}.isdisjoint(stirring)
             if stirred or now >= self._next.get(crawl.id, now):
+                self._looked[crawl.id] = now
                 self._next[crawl.id] = now + self._look_at(crawl, crawl.id in pending)
         self._give_up_if_cut_off(now)
         until = min((at - now for at in self._next.values()), default=QUIET_SECONDS)
-        return min(until, QUIET_SECONDS)
+        return min(until, QUIET_SECONDS if self._cut_since is None else CUT_LOOK_SECONDS)
+
+    def _unheard(self, now: float) -> set[int]:
+        """Crawls that may have ended unheard of since they were looked at, by the nodes' notes.
+
+        It is no sign that the frontier is in use: the log's clock is not raised for it.
+        """
+        since = now - self._notes_read
+        often = QUIET_SECONDS if self._cut_since is None else CUT_LOOK_SECONDS
+        if since < often - NOTED_SLACK_SECONDS:
+            return set()
+        notes, answered = self._service.frontier.stilled(since + 2 * NOTED_SLACK_SECONDS)
+        if answered:
+            self._notes_read, self._cut_since = now, None
+        elif self._cut_since is None:
+            self._cut_since = now
+        return {
+            crawl
+            for crawl, ago in notes.items()
+            if now - ago + NOTED_SLACK_SECONDS > self._looked.get(crawl, 0.0)
+        }
 
     def _give_up_if_cut_off(self, now: float) -> None:
-        """Leave the duty to others if every scan has been void for a while: they may reach more."""
-        if self._void_since is not None and now - self._void_since > VOID_SECONDS:
-            self._void_since = None
+        """Leave the duty to others if nodes give no answer for a while: they may reach more.
+
+        The same if every scan has been void.
+        """
+        since = [at for at in (self._void_since, self._cut_since) if at is not None]
+        if since and now - min(since) > VOID_SECONDS:
+            self._void_since = self._cut_since = None
             self._own.duties.give_up(UPKEEP, CUT_SECONDS)
 
     def _tick(self, in_use: bool) -> None:

@@ -77,6 +77,8 @@ PIPELINED = 512
 NEED_WORD = frozenset({"open", "extend", "tend", "beat"})
 """Scripts that are not run without a word of the store."""
 _BY_TASK = frozenset({"finish", "extend"})
+STILL_MS = 60_000
+"""A note that nothing of a crawl is leased in a partition is dropped after that."""
 FULL_SECONDS = 1.0
 KNOWN_SECONDS = 2.0
 KNOWN_MOST, KNOWN_IDLE_SECONDS = 1000, 300.0
@@ -931,6 +933,28 @@ class Frontier:
         if owed or any(version != crawl.version for *_, version in replies.values()):
             return None
         return Scan(totals, frozenset(state.decode() for *_, state, _ in replies.values()))
+
+    def stilled(self, within: float) -> tuple[dict[int, float], bool]:
+        """Crawls of which nothing was leased any more somewhere → how many seconds ago.
+
+        Only if that was ``within`` so many seconds, and as far as nodes answer: whether all do.
+        """
+        found: dict[int, float] = {}
+        answered = True
+        for node in self.nodes:
+            try:
+                now = node.now_ms()
+                after = round(now - 1000 * within)
+                rows = node.command("ZRANGEBYSCORE", keys.STILL, after, "+inf", "WITHSCORES")
+                if rows:
+                    node.command("ZREMRANGEBYSCORE", keys.STILL, "-inf", round(now - STILL_MS))
+            except Unavailable:
+                answered = False
+                continue
+            for crawl, at in zip(rows[::2], rows[1::2], strict=True):
+                ago = max(now - float(at), 0.0) / 1000
+                found[int(crawl)] = min(ago, found.get(int(crawl), ago))
+        return found, answered
 
     def _sum(self, crawl: int, *, partial: bool = False) -> tuple[Totals, dict[int, list[Any]]]:
         """Counters of a crawl, and what each partition has answered. Raises Unavailable."""

@@ -11,6 +11,8 @@
                        (``lua/reconcile.lua``); duty:<name>, the highest epoch of a duty
                        under which anybody wrote (``lua/common.lua``)
 ``gc:wake``            counter of wake-ups, and the name of the channel they are published on
+``gc:still``           sorted set crawl → logical ms when nothing of it was leased any more in a
+                       partition (``lua/common.lua``): for a broker that was not told
 ``gc:workers``, ``gc:claimed``  sorted sets worker → logical ms when it was heard of, or refused
                        since another has its name (``roll.py``)
 ``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight, ver
@@ -61,9 +63,9 @@ needed. What bounds each of them:
   is good), a session a place of a worker;
 - a number: ``gc:wake``, and what a broker has not read yet of its messages is bounded by Redis
   (``client-output-buffer-limit pubsub``);
-- time: ``ws`` a day, the record of a deleted crawl an hour, ``workers`` and ``claimed`` a minute,
-  and so long requests of logins at other hosts (``e``, ``eq``, ``er``: one a waiting session, at
-  most 1000 a host).
+- time: ``ws`` a day, the record of a deleted crawl an hour; a minute ``still`` (of crawls of which
+  something was leased since), ``workers`` and ``claimed``, and requests of logins at other hosts
+  (``e``, ``eq``, ``er``: one a waiting session, at most 1000 a host).
 """
 
 from __future__ import annotations
@@ -74,6 +76,7 @@ frontier with a newer one is refused."""
 
 OWNER = "gc:owner"
 WAKE = "gc:wake"
+STILL = "gc:still"
 WORKERS = "gc:workers"
 CLAIMED = "gc:claimed"
 

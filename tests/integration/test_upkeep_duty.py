@@ -21,6 +21,7 @@ from schema.records import Admission, CloseItem, Done, FinishItem, HostReport, O
 from store.base import DUTY_SECONDS
 from store.sqlite import SqliteStore
 from tests.integration.test_frontier import Worker, new_crawl, until, urls
+from tests.support.proxy import TcpProxy, address_of
 from tests.support.redis_server import RedisServer
 from tests.support.store_contract import shift_duty
 
@@ -28,8 +29,8 @@ from tests.support.store_contract import shift_duty
 class Broker:
     """One with all its greenlets, but for the HTTP face."""
 
-    def __init__(self, server: RedisServer, store: SqliteStore) -> None:
-        self.frontier = Frontier([server.url], store, partitions=8, create=True)
+    def __init__(self, redis_url: str, store: SqliteStore) -> None:
+        self.frontier = Frontier([redis_url], store, partitions=8, create=True)
         self.service = Service(self.frontier, store, duties=self.frontier.duties)
         self.works = (Upkeep(self.service), Refill(self.service), Purging(self.service))
 
@@ -55,10 +56,10 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 @pytest.fixture
 def brokers(redis_server: RedisServer, store: SqliteStore) -> Iterator[tuple[Broker, Broker]]:
     """The first has all duties."""
-    first = Broker(redis_server, store).start()
+    first = Broker(redis_server.url, store).start()
     for name in (UPKEEP, REFILL, PURGE):
         assert first.service.duties.wait(name, 5.0)
-    second = Broker(redis_server, store).start()
+    second = Broker(redis_server.url, store).start()
     yield first, second
     second.stop()
     first.stop()
@@ -89,12 +90,61 @@ def test_the_end_is_announced_in_time_whichever_broker_took_the_last_finish(
     assert not other.service.duties.get(UPKEEP)
 
 
+def test_a_crawl_ends_though_the_broker_that_took_its_last_finish_died_at_once(
+    brokers: tuple[Broker, Broker],
+    store: SqliteStore,
+    redis_server: RedisServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker.upkeep.QUIET_SECONDS", 1.0)
+    holder, _ = brokers
+    dying = Frontier([redis_server.url], store, partitions=8, create=True)  # it announces nothing
+    crawl = new_crawl(dying, store, delay=0)
+    dying.admit(crawl.id, urls("h.example", 3))
+    dying.start()
+    until(lambda: crawl.id in holder.works[0]._next, 5)
+    gevent.sleep(1.0)  # what its scripts have published was looked at
+    assert holder.works[0]._next[crawl.id] - monotonic() > 100
+    fetch_all(dying)
+    dying.stop()
+    began = monotonic()
+    until(lambda: store.crawl(crawl.id).state == "done", 10)
+    assert monotonic() - began < 6, "two seconds or so, but for a busy machine"
+
+
+def test_a_holder_that_is_cut_off_from_redis_alone_leaves_the_duty_to_one_that_is_not(
+    redis_server: RedisServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With nothing to do for an idle crawl, nothing but the notes tells it."""
+    monkeypatch.setattr("broker.upkeep.QUIET_SECONDS", 1.0)
+    monkeypatch.setattr("broker.upkeep.VOID_SECONDS", 1.0)
+    with TcpProxy(address_of(redis_server.url)) as line:
+        first = Broker(f"redis://{line.address}", store).start()
+        for node in first.frontier.nodes:
+            node._timeout = 0.3
+            node.close()
+        assert first.service.duties.wait(UPKEEP, 5.0)
+        second = Broker(redis_server.url, store).start()
+        crawl = new_crawl(second.frontier, store, delay=600)
+        second.frontier.admit(crawl.id, urls("h.example", 1))
+        until(lambda: crawl.id in first.works[0]._next, 5)
+        gevent.sleep(1.0)
+        assert first.works[0]._next[crawl.id] - monotonic() > 100
+        line.drop()
+        began = monotonic()
+        until(lambda: second.service.duties.get(UPKEEP), 15)
+        assert monotonic() - began < 10, "five seconds or so, but for a busy machine"
+        line.mend()
+        second.stop()
+        first.stop()
+
+
 def test_another_broker_goes_on_when_the_holder_has_stopped(
     redis_server: RedisServer, store: SqliteStore
 ) -> None:
-    first = Broker(redis_server, store).start()
+    first = Broker(redis_server.url, store).start()
     assert first.service.duties.wait(UPKEEP, 5.0)
-    second = Broker(redis_server, store).start()
+    second = Broker(redis_server.url, store).start()
     crawl = new_crawl(second.frontier, store, delay=0)
     second.frontier.admit(crawl.id, urls("h.example", 1))
     first.stop()
@@ -172,7 +222,7 @@ def test_a_deletion_asked_of_any_broker_is_done_by_the_holder(
 def test_a_holder_that_stood_still_changes_neither_redis_nor_the_store(
     redis_server: RedisServer, store: SqliteStore
 ) -> None:
-    stale, fresh = Broker(redis_server, store), Broker(redis_server, store)
+    stale, fresh = Broker(redis_server.url, store), Broker(redis_server.url, store)
     crawl = new_crawl(stale.frontier, store, delay=0)
     stale.frontier.admit(crawl.id, urls("h.example", 2))
     duty = stale.service.duties.take(UPKEEP)

@@ -60,6 +60,7 @@ class QueueDouble:
     ticks: list[int] = field(default_factory=list)
     repaired: list[bool] = field(default_factory=list)
     scans: int = 0
+    still: dict[int, float] = field(default_factory=dict)
     rests: tuple[int, float] = (0, 0.0)
     at_work: int = 1
     claimed_twice: tuple[str, ...] = ()
@@ -179,6 +180,9 @@ class QueueDouble:
         if self.away or sums is None or known.version != crawl.version:
             return None
         return sums, frozenset({self.states[crawl.id]})
+
+    def stilled(self, within: float) -> tuple[dict[int, float], bool]:
+        return {crawl: ago for crawl, ago in self.still.items() if ago <= within}, not self.away
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
         self._check()

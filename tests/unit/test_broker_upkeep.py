@@ -10,7 +10,7 @@ import gevent
 import pytest
 
 from broker import seeding
-from broker.frontier.duties import ASK_SECONDS
+from broker.frontier.duties import ASK_SECONDS, UPKEEP
 from broker.service import Service
 from broker.upkeep import BUSY_SECONDS, HELD_SECONDS, QUIET_SECONDS, Upkeep, limit_reached
 from schema.clock import monotonic
@@ -284,6 +284,50 @@ def test_of_two_brokers_one_raises_the_logs_clock_and_the_other_when_that_has_st
 def test_the_tick_is_a_value_read_before_the_clock_is_raised(house: House) -> None:
     house.upkeep.step()
     assert house.queue.ticks == [house.store.clock().clock - 1]
+
+
+def test_a_crawl_that_ended_unheard_of_is_looked_at_by_its_note(house: House) -> None:
+    """The broker that took the last finish died before it could say so."""
+    crawl = house.crawl()
+    house.see(crawl, admitted=1, finished=0, waiting=1)
+    clock, scans = house.store.clock().clock, house.queue.scans
+    house.queue.sums[crawl.id] = Sums(admitted=1, finished=1)
+    house.now += QUIET_SECONDS
+    house.queue.still = {crawl.id: QUIET_SECONDS + 1.0}
+    house.upkeep.step(())
+    assert house.queue.scans == scans, "that was before the last look"
+    house.now += QUIET_SECONDS
+    house.queue.still = {crawl.id: 2.0}
+    assert house.upkeep.step(()) <= BUSY_SECONDS
+    house.now += BUSY_SECONDS
+    house.upkeep.step(())
+    assert house.state() == ("done", "finished")
+    assert house.store.clock().clock == clock, "to look is no use of the frontier"
+
+
+def test_a_holder_that_reaches_no_redis_leaves_the_duty_to_others(house: House) -> None:
+    """Nothing is heard of crawls, and none is due to be scanned."""
+    crawl = house.crawl()
+    house.see(crawl, admitted=1, waiting=1)
+    clock = house.store.clock().clock
+    began = house.now
+    house.queue.away = True
+    while house.service.duties.get(UPKEEP):
+        assert house.now - began < 15
+        house.now += house.upkeep.step(())
+    assert house.store.clock().clock == clock
+    house.queue.away = False
+
+
+def test_a_node_that_is_soon_back_costs_no_duty(house: House) -> None:
+    crawl = house.crawl()
+    house.see(crawl, admitted=1, waiting=1)
+    for away in (True, False) * 3:
+        house.queue.away = away
+        for _ in range(3):
+            house.now += 1.0 if away else 2.0
+            house.upkeep.step(())
+    assert house.service.duties.get(UPKEEP)
 
 
 def test_without_an_active_crawl_the_frontier_is_not_asked(house: House) -> None:

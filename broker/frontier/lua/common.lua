@@ -62,11 +62,13 @@ end
 
 -- Add to a crawl's counter; nothing happens for one that is gone.
 local metered = 0 -- and what is to be added to the partition's bytes
+local still = {} -- crawls of which nothing is leased here any more: noted for who missed the message
 local function bump(id, field, by)
   local c = crawl_of(id)
   if c then
     c[field] = (c[field] or 0) + by
     changed[tostring(id)] = true
+    if field == 'leased' and c.leased == 0 then still[id] = true end
   end
 end
 
@@ -249,6 +251,7 @@ local function save()
     end
   end
   for id in pairs(changed) do redis.call('SET', P .. ':c:' .. id, cmsgpack.pack(crawls[id])) end
+  for id in pairs(still) do redis.call('ZADD', 'gc:still', now, id) end
   for id in pairs(fed) do -- what is due was passed over, here or, if there is too much now, elsewhere
     local c, head = crawls[id], redis.call('ZRANGE', P .. ':due:' .. id, 0, 0, 'WITHSCORES')
     if c.state == 'active' then
