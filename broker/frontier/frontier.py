@@ -1201,13 +1201,18 @@ class Frontier:
     def tick(self, stamp: Stamp) -> None:
         """Write the log's clock, just read, to every node as its tick, and follow the epochs.
 
-        A node that does not answer is left out. Raises DutyLost.
+        A node that does not answer is left out. One that is owed something has not got past where
+        that begins: else a copy of it that comes back would not be given what it missed. Raises
+        DutyLost, Unavailable.
         """
+        owed = self._store.debts()  # read after the clock: a later debt begins there or later
         for node in self.nodes:
             on = self.partitions_on(node)
+            debt = owed.get(node.id)
+            tick = stamp.clock if debt is None else min(stamp.clock, debt.since)
             try:
                 self.recovery.compare(node, stamp)
-                self._waking.beat(node, on[0] if on else 0, stamp.clock, duty=self._duty)
+                self._waking.beat(node, on[0] if on else 0, tick, duty=self._duty)
             except DutyLost:
                 raise
             except Unavailable as error:

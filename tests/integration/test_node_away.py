@@ -401,6 +401,25 @@ def test_links_of_a_worker_that_is_late_and_dies_before_it_admits_them_are_queue
     until(lambda: not house.store.debts(), 10)
 
 
+def test_a_node_that_only_workers_do_not_reach_keeps_its_tick_until_it_has_what_it_missed(
+    house: TwoNodes,
+) -> None:
+    """Else a copy from before that, put back afterwards, would not be given it."""
+    frontier = house.open(start=False)
+    up, cut = frontier.nodes
+    since = house.store.clock().clock
+    house.store.owe([cut.id])  # the broker reaches it all the while
+    for _ in range(3 * MARGIN):
+        house.store.tick()
+    now = house.store.clock()
+    frontier.tick(now)
+    assert (int(up.owner()["tick"]), int(cut.owner()["tick"])) == (now.clock, since)
+    frontier._debts.step()
+    assert not house.store.debts()
+    frontier.tick(now)
+    assert int(cut.owner()["tick"]) == now.clock
+
+
 def test_crawls_are_made_paused_and_told_while_a_node_is_away(house: TwoNodes) -> None:
     frontier = house.open()
     _, away = frontier.nodes
