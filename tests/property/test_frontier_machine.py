@@ -45,6 +45,7 @@ from schema.urls import task_path
 from schema.wire import to_msgpack
 from store import open_store
 from tests.support.effort import examples
+from tests.support.memory import memory_folder
 from tests.support.redis_server import RedisServer
 
 HOSTS = ["a.example", "b.example", "www.a.example", "c.example:8080"]
@@ -81,10 +82,11 @@ class FrontierMachine(RuleBasedStateMachine):
     """Two crawls (one with a delay, one with slots), two workers, four hosts in three domains."""
 
     server: ClassVar[RedisServer]
+    memory: ClassVar[Path]
 
     @initialize()
     def begin(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="frontier-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="frontier-", dir=self.memory))
         self.client = self.server.client
         self.client.flushall()
         self.raw = redis.Redis(port=self.server.port, decode_responses=True, encoding="latin-1")
@@ -657,15 +659,21 @@ class FrontierMachine(RuleBasedStateMachine):
                 assert due[host] <= max(times, self.now()) + 5
 
 
-def test_frontier_agrees_with_its_model(tmp_path: Path) -> None:
-    FrontierMachine.server = RedisServer(tmp_path / "redis").start()
-    try:
-        FrontierMachine.TestCase.settings = settings(
-            max_examples=examples(60, 1000),
-            stateful_step_count=40,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        )
-        FrontierMachine.TestCase().runTest()
-    finally:
-        FrontierMachine.server.stop()
+def run_machine(count: int, steps: int) -> None:
+    with memory_folder() as folder:
+        FrontierMachine.memory = folder
+        FrontierMachine.server = RedisServer(folder / "redis", None, "--appendonly", "no").start()
+        try:
+            FrontierMachine.TestCase.settings = settings(
+                max_examples=count,
+                stateful_step_count=steps,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+            )
+            FrontierMachine.TestCase().runTest()
+        finally:
+            FrontierMachine.server.stop()
+
+
+def test_frontier_agrees_with_its_model() -> None:
+    run_machine(examples(50, 1000), 40)

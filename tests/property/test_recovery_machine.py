@@ -14,8 +14,7 @@ import sqlite3
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,14 +27,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from broker import seeding
 from broker.frontier import Frontier, keys
-from broker.frontier import clock as clock_module
-from broker.frontier import duties as duties_module
-from broker.frontier import frontier as frontier_module
-from broker.frontier import node as node_module
 from broker.frontier import partition as part
-from broker.frontier import recovery as recovery_module
-from broker.frontier import replay as replay_module
-from broker.frontier import word as word_module
 from broker.frontier.recovery import mark_clean
 from broker.service import Service
 from broker.upkeep import Upkeep
@@ -59,12 +51,13 @@ from schema.records import (
 )
 from schema.wire import to_msgpack
 from store import open_store
-from store import sqlite as sqlite_module
 from store.base import MARGIN
 from tests.support.effort import examples
+from tests.support.memory import memory_folder
 from tests.support.paced import Pace, Paced, PacedStore
 from tests.support.redis_dump import Contents, Copy, Key, contents, dump
 from tests.support.redis_server import RedisServer
+from tests.support.turned import turned
 
 T = TypeVar("T")
 
@@ -149,10 +142,11 @@ class RecoveryMachine(RuleBasedStateMachine):
 
     server: ClassVar[RedisServer]
     pace: ClassVar[Pace]
+    memory: ClassVar[Path]
 
     @initialize()
     def begin(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="recovery-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="recovery-", dir=self.memory))
         self.plain, self.raw = redis.Redis(port=self.server.port), redis.Redis(
             port=self.server.port, decode_responses=True, encoding="latin-1"
         )  # fmt: skip
@@ -924,50 +918,20 @@ class RecoveryMachine(RuleBasedStateMachine):
                 )
 
 
-@contextmanager
-def turned(pace: Pace) -> Iterator[None]:
-    """The modules that tell time and begin greenlets take them from ``pace``."""
-    changes: list[tuple[Any, str, Any]] = [
-        (frontier_module, "epoch_ms", pace.epoch_ms),
-        (replay_module, "epoch_ms", pace.epoch_ms),
-        (recovery_module, "gevent", pace.gevent()),
-        (clock_module, "gevent", pace.gevent()),
-        (sqlite_module, "epoch_ms", pace.epoch_ms),
-        *(
-            (m, "monotonic", pace.monotonic)
-            for m in (
-                frontier_module,
-                recovery_module,
-                node_module,
-                clock_module,
-                duties_module,
-                word_module,
-            )
-        ),
-    ]
-    before = [(module, name, getattr(module, name)) for module, name, _ in changes]
-    for module, name, value in changes:
-        setattr(module, name, value)
-    try:
-        yield
-    finally:
-        for module, name, value in before:
-            setattr(module, name, value)
-
-
-def run_machine(folder: Path, count: int, steps: int) -> None:
-    RecoveryMachine.server = RedisServer(folder / "redis", None, "--appendonly", "no").start()
+def run_machine(count: int, steps: int) -> None:
     RecoveryMachine.pace = Pace()
-    try:
-        with turned(RecoveryMachine.pace):
+    with memory_folder() as folder, turned(RecoveryMachine.pace):
+        RecoveryMachine.memory = folder
+        RecoveryMachine.server = RedisServer(folder / "redis", None, "--appendonly", "no").start()
+        try:
             RecoveryMachine.TestCase.settings = settings(
                 max_examples=count, stateful_step_count=steps, deadline=None,
                 suppress_health_check=list(HealthCheck), print_blob=False,
             )  # fmt: skip
             RecoveryMachine.TestCase().runTest()
-    finally:
-        RecoveryMachine.server.stop()
+        finally:
+            RecoveryMachine.server.stop()
 
 
-def test_nothing_is_lost_whatever_comes_back_and_whoever_is_at_it(tmp_path: Path) -> None:
-    run_machine(tmp_path, examples(25, 500), 40)
+def test_nothing_is_lost_whatever_comes_back_and_whoever_is_at_it() -> None:
+    run_machine(examples(25, 500), 40)

@@ -18,6 +18,7 @@ from gevent.event import Event
 
 from broker.frontier.node import Node
 from schema import clock
+from schema.records import Duty
 
 STUCK_SECONDS = 30.0
 
@@ -28,28 +29,32 @@ class Paced:
     def __init__(self, pace: Pace, name: str, work: Callable[[], Any]) -> None:
         self.name = name
         self.owner: Any = None
+        self.duty: Duty | None = None
+        """Under which it goes on, where it does."""
+        self.before = ""
+        """The call of the store, or "redis", that it stands before."""
         self.result: Any = None
         self.error: Exception | None = None
+        self.over = False
         self._go, self._stands = Event(), Event()
         self._work, self._pace = work, pace
         self.greenlet = gevent.spawn(self._run)
         pace.known[self.greenlet] = self
 
     def _run(self) -> None:
-        self.stand()
         try:
+            self.stand()
             self.result = self._work()
         except Exception as error:  # noqa: BLE001 - raised in `step`; gevent would print it
             self.error = error
+        finally:
+            self.over = True
+            self._stands.set()
 
     def stand(self) -> None:
         self._stands.set()
         self._go.wait()
         self._go.clear()
-
-    @property
-    def over(self) -> bool:
-        return bool(self.greenlet.ready())
 
     def step(self, steps: int) -> bool:
         """Let up to so many calls go out; True when it is through. Raises what it raised."""
@@ -65,8 +70,7 @@ class Paced:
         return self.over
 
     def _wait(self) -> None:
-        gevent.wait([self._stands, self.greenlet], timeout=STUCK_SECONDS, count=1)
-        assert self._stands.is_set() or self.over, f"{self.name} is stuck"
+        assert self._stands.wait(STUCK_SECONDS), f"{self.name} is stuck"
 
     def kill(self) -> None:
         self._wait()  # at a call, never within one
@@ -83,10 +87,11 @@ class Pace:
     def begin(self, name: str, work: Callable[[], Any]) -> Paced:
         return Paced(self, name, work)
 
-    def gate(self) -> None:
+    def gate(self, before: str = "") -> None:
         """Where a paced greenlet stands; others pass."""
         paced = self.known.get(gevent.getcurrent())
         if paced is not None:
+            paced.before = before
             paced.stand()
 
     def living(self) -> list[Paced]:
@@ -102,7 +107,7 @@ class Pace:
 
         @contextmanager
         def connection() -> Iterator[Any]:
-            self.gate()
+            self.gate("redis")
             with plain() as held:
                 yield held
 
@@ -139,7 +144,7 @@ class PacedStore:
         call = getattr(self._store, name)
 
         def paced(*args: Any, **more: Any) -> Any:
-            self._pace.gate()
+            self._pace.gate(name)
             found = call(*args, **more)
             return self._chunks(found) if isinstance(found, Iterator) else found
 

@@ -1,0 +1,209 @@
+"""Brokers on two nodes that go one call at a time, and what a holder of before may not do.
+
+A *job* is one round of what is done under a duty. Between any two of its calls it may stand still
+for so long that another broker takes the duty; it believes all the while that it holds it. From
+then on none of its steps may change the store, nor any node that has heard of the later epoch
+(:meth:`Fences.advance`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import gevent
+import redis
+
+from broker.frontier import Frontier, debts, keys
+from broker.frontier import duties as names
+from broker.frontier.duties import Duties
+from broker.frontier.node import Node
+from broker.purge import Purging
+from broker.refill import Refill
+from broker.retention import Limits, Retention
+from broker.service import Service
+from broker.upkeep import Upkeep
+from schema.errors import DutyLost, Unavailable, UnknownCrawl
+from schema.records import Duty
+from tests.support.paced import Pace, Paced, PacedStore
+from tests.support.redis_dump import dump
+
+TTL_S, REQUEST_S = 20.0, 10.0
+HOST_BYTES = 110
+"""Of a host's waiting tasks: four wait in memory, the others in the overflow."""
+TABLES = (
+    "crawls", "pages", "finals", "seed_batches", "overflow", "blocks", "debts", "purges", "clock",
+)  # fmt: skip
+WRITES = {
+    "commit", "tick", "set_state", "reopen", "owe", "put_overflow", "overflow_taken", "add_seeds",
+    "restamp_seeds", "seeds_admitted", "note_purge", "purge_step", "end_purge", "drop_seeds",
+    "begin_replay", "end_replay",
+}  # fmt: skip
+"""Calls that change the store."""
+Heard = dict[tuple[int, str], int]
+"""(node, name of a duty) → the highest epoch under which the node was called."""
+
+
+class WatchedDuties(Duties):
+    """Notes at each job under which duty it goes on."""
+
+    def __init__(self, store: Any, pace: Pace) -> None:
+        super().__init__(store)
+        self._pace = pace
+
+    def take(self, name: str) -> Duty | None:
+        found = super().take(name)
+        job = self._pace.known.get(gevent.getcurrent())
+        if found is not None and job is not None and name.split(":")[0] == job.name:
+            job.duty = found
+        return found
+
+
+class Broker:
+    """A broker's parts but for its greenlets and the HTTP face; :meth:`jobs` names its jobs."""
+
+    def __init__(self, urls: Sequence[str], pace: Pace, store: PacedStore, heard: Heard) -> None:
+        self.duties = WatchedDuties(store, pace)
+        self.frontier = Frontier(
+            urls, store, partitions=2, lease_seconds=TTL_S, request_seconds=REQUEST_S,
+            host_bytes=HOST_BYTES, create=True, duties=self.duties,
+        )  # fmt: skip
+        self.store = store
+        for number, node in enumerate(self.frontier.nodes):
+            pace.node(node)
+            _heed(node, number, heard)
+        self.service = Service(self.frontier, store, pace.monotonic, duties=self.duties)
+        self.upkeep = Upkeep(self.service)
+        self._refill = Refill(self.service)
+        self._purging = Purging(self.service)
+        self._retention = Retention(self.service, Limits())
+
+    def jobs(self, limited: Callable[[], int]) -> dict[str, Callable[[], None]]:
+        """Name of a duty → a round under it; ``limited`` tells the crawl that has a limit."""
+        return {
+            names.UPKEEP: self._look,
+            names.REFILL: lambda: self._refill.step(self.store.overflow_places()),
+            names.PURGE: self._purging.work,
+            names.RETENTION: self._sweep,
+            names.REPLAY: self.frontier._debts.step,
+            names.QUOTAS: lambda: self._share(limited()),
+        }
+
+    def _look(self) -> None:
+        self.upkeep._next.clear()
+        self.upkeep.step()
+
+    def _sweep(self) -> None:
+        duty = self.duties.take(names.RETENTION)
+        if duty is not None:
+            self._retention.sweep(duty, 0)
+
+    def _share(self, crawl: int) -> None:
+        duty = self.duties.take(names.QUOTAS)
+        if duty is not None:
+            self.frontier._quotas.share(self.store.crawl(crawl), duty)
+
+    def run(self, name: str, job: Callable[[], None]) -> None:
+        """What the greenlet of a job does with what it raises."""
+        try:
+            job()
+        except DutyLost:
+            self.duties.lost(name)
+        except (Unavailable, UnknownCrawl):
+            pass  # it comes again
+
+    def cut(self, node: int) -> None:
+        """Nothing goes through to this node from here; others reach it."""
+        self.frontier.nodes[node].breaker.since_ms = 1
+
+    def mend(self) -> None:
+        for node in self.frontier.nodes:
+            node.breaker.since_ms = 0
+
+    def stop(self) -> None:
+        self.frontier.stop()
+
+
+def _heed(node: Node, number: int, heard: Heard) -> None:
+    """Note which epochs of duties a node was called under."""
+    run, command = node.run, node.command
+
+    def note(name: str, epoch: int) -> None:
+        heard[number, name] = max(epoch, heard.get((number, name), 0))
+
+    def noting_run(*args: Any, **more: Any) -> Any:
+        found = run(*args, **more)
+        duty = more.get("duty", args[2] if len(args) > 2 else None)
+        if duty is not None:
+            note(duty.name, duty.epoch)
+        return found
+
+    def noting_command(*args: Any) -> Any:
+        found = command(*args)
+        if args[:2] == ("EVAL", debts._PAY) and found > 0:
+            note(args[7], args[8])
+        return found
+
+    node.run = noting_run  # type: ignore[method-assign]
+    node.command = noting_command  # type: ignore[method-assign]
+
+
+class Fences:
+    """Lets jobs go on, and sees that one whose duty has passed on changes nothing."""
+
+    def __init__(self, sql: sqlite3.Connection, servers: Sequence[redis.Redis]) -> None:
+        self._sql = sql
+        self._servers = servers
+        self.heard: Heard = {}
+
+    def advance(self, job: Paced, steps: int) -> None:
+        for _ in range(steps):
+            if job.over:
+                return
+            duty = job.duty
+            if duty is None or self.epoch(duty.name) == duty.epoch:
+                job.step(1)
+                continue
+            before = self._guarded(job.name, duty)
+            job.step(1)
+            after = self._guarded(job.name, duty)
+            for name, found in after.items():
+                assert found == before[name], f"{duty} has passed on, and it changed {name}"
+
+    def advance_to(self, job: Paced, calls: Collection[str], count: int) -> None:
+        """Let it come to where it is about to make one of these calls for the ``count``-th time."""
+        while not job.over:
+            self.advance(job, 1)
+            count -= job.before in calls
+            if count <= 0:
+                return
+
+    def epoch(self, name: str) -> int:
+        row = self._sql.execute("SELECT epoch FROM duties WHERE name = ?", (name,)).fetchone()
+        return int(row[0]) if row else 0
+
+    def _guarded(self, job: str, duty: Duty) -> dict[str, Any]:
+        """All that a holder of before may not change.
+
+        Links of a debt are offered by anybody, again and again: what counts is that it is paid.
+        A late gift of quota is refused by its number (``lua/quota.lua``), not by the duty.
+        """
+        tables = {names.REPLAY: ("debts",), names.QUOTAS: ()}.get(job, TABLES)
+        found: dict[str, Any] = {
+            table: self._sql.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
+            if table != "clock"
+            else self._sql.execute("SELECT * FROM clock").fetchall()
+            for table in tables
+        }
+        for number, server in enumerate(self._servers):
+            if job == names.QUOTAS or self.heard.get((number, duty.name), 0) <= duty.epoch:
+                continue
+            owner = server.hgetall(keys.OWNER)
+            owner.pop("used", None)
+            if job == names.REPLAY:
+                owner = {name: owner.get(name) for name in ("tick", "debt")}
+            else:
+                found[f"node {number}"] = dump(server)
+            found[f"owner of node {number}"] = owner
+        return found

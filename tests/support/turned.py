@@ -1,0 +1,54 @@
+"""Brokers in a test's own time: their modules tell it, and begin greenlets, by a ``Pace``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from broker.frontier import clock as clock_module
+from broker.frontier import debts as debts_module
+from broker.frontier import duties as duties_module
+from broker.frontier import frontier as frontier_module
+from broker.frontier import node as node_module
+from broker.frontier import recovery as recovery_module
+from broker.frontier import replay as replay_module
+from broker.frontier import word as word_module
+from store import sqlite as sqlite_module
+from tests.support.paced import Pace
+
+
+@contextmanager
+def turned(pace: Pace, *more: tuple[Any, str, Any]) -> Iterator[None]:
+    """The modules that tell time and begin greenlets take them from ``pace``.
+
+    ``more`` are other attributes to set meanwhile: (module, name, value).
+    """
+    changes: list[tuple[Any, str, Any]] = [
+        (frontier_module, "epoch_ms", pace.epoch_ms),
+        (replay_module, "epoch_ms", pace.epoch_ms),
+        (recovery_module, "gevent", pace.gevent()),
+        (clock_module, "gevent", pace.gevent()),
+        (sqlite_module, "epoch_ms", pace.epoch_ms),
+        *(
+            (m, "monotonic", pace.monotonic)
+            for m in (
+                frontier_module,
+                recovery_module,
+                node_module,
+                clock_module,
+                debts_module,
+                duties_module,
+                word_module,
+            )
+        ),
+        *more,
+    ]
+    before = [(module, name, getattr(module, name)) for module, name, _ in changes]
+    for module, name, value in changes:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
