@@ -9,181 +9,43 @@ crawl may have ended early or not at all, and no page be stored beyond a limit.
 
 from __future__ import annotations
 
-import shutil
-import sqlite3
-import tempfile
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
-from typing import Any, ClassVar, TypeVar
 
-import redis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import rule
 
 from broker import purge as purge_module
-from broker import seeding
-from broker.frontier import Frontier, keys
 from broker.frontier import duties as names
-from broker.frontier import partition as part
+from broker.frontier import keys
 from broker.frontier import ring as ring_module
-from schema.errors import Unavailable, UnknownCrawl
-from schema.records import (
-    Admission,
-    CloseItem,
-    Commit,
-    Crawl,
-    CrawlOptions,
-    Done,
-    Final,
-    FinishItem,
-    HostReport,
-    ReleaseItem,
-    Session,
-    StoredPage,
+from schema.errors import Unavailable
+from schema.records import Admission, CrawlOptions
+from store.base import DUTY_SECONDS
+from tests.support.duty_brokers import WRITES
+from tests.support.duty_laws import HOSTS, JOBS, LIMITED, NAMES, PASSING, PLAIN
+from tests.support.duty_world import (
+    COUNTS,
+    EITHER,
+    ENDINGS,
+    SEEDS,
+    STEPS,
+    WHICH,
+    World,
+    seeds_of,
+    some,
 )
-from schema.wire import to_msgpack
-from store import open_store
-from store.base import DUTY_SECONDS, MARGIN
-from tests.support.duty_brokers import REQUEST_S, TTL_S, WRITES, Broker, Fences
 from tests.support.effort import examples
 from tests.support.memory import memory_folder
-from tests.support.paced import Pace, Paced, PacedStore
-from tests.support.redis_dump import Copy, Key, unpacked
+from tests.support.paced import Pace
+from tests.support.redis_dump import unpacked
 from tests.support.redis_server import RedisServer
 from tests.support.turned import turned
 
-T = TypeVar("T")
 
-HOSTS = ["a.example", "c.example", "b.example", "f.example"]
-"""In partitions, and so on nodes, 0 and 1 by turns."""
-SEEDS = 6
-"""Paths of a host that are given; each leads to two others, which lead nowhere."""
-PLAIN, LIMITED, PASSING = NAMES = ["plain", "limited", "passing"]
-"""The second has a limit, the third is deleted and made anew."""
-MAX_PAGES = 5
-JOBS = [
-    names.UPKEEP, names.UPKEEP, names.REFILL, names.PURGE, names.RETENTION, names.REPLAY,
-    names.QUOTAS,
-]  # fmt: skip
-ROUNDS = 30
-STEPS = st.sampled_from([999, 999, 1, 2, 3, 5, 8])
-COUNTS = st.sampled_from([1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 11])
-WHICH = st.integers(0, 41)
-"""Of whatever there is; drawn so, what is drawn does not depend on what happened."""
-EITHER = st.sampled_from([0, 1])
-
-
-def some(things: Sequence[T], which: int) -> list[T]:
-    """One of them, the latest for 0; none if there is none."""
-    return [things[-1 - which % len(things)]] if things else []
-
-
-def seeds_of(which: int, count: int) -> list[Admission]:
-    places = [(which + n) % (len(HOSTS) * SEEDS) for n in range(count)]
-    return [Admission(f"http://{HOSTS[n % len(HOSTS)]}/{n // len(HOSTS)}") for n in places]
-
-
-def links_of(page: str) -> list[Admission]:
-    """What a page links to: always the same, one link for each node."""
-    path = page.split("/")[3]
-    if not path.isdigit():
-        return []
-    host = HOSTS.index(page.split("/")[2])
-    return [Admission(f"http://{HOSTS[(host + n) % 4]}/l{path}.{host}", depth=1) for n in (1, 2)]
-
-
-class DutiesMachine(RuleBasedStateMachine):
-    """Three crawls, two brokers and workers on two nodes; a cut link is a breaker that is open."""
-
-    servers: ClassVar[list[RedisServer]]
-    pace: ClassVar[Pace]
-    memory: ClassVar[Path]
-
-    @initialize()
-    def begin(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="duties-", dir=self.memory))
-        urls = [server.url for server in self.servers]
-        self.raw = [
-            redis.Redis(port=server.port, decode_responses=True, encoding="latin-1")
-            for server in self.servers
-        ]
-        self.plain = [redis.Redis(port=server.port) for server in self.servers]
-        for raw in self.raw:
-            raw.flushall()
-        self.store = open_store(f"sqlite:///{self.folder / 'c.sqlite'}")
-        self.sql = sqlite3.connect(self.folder / "c.sqlite", isolation_level=None)
-        self.pace.known.clear()
-        self.fences = Fences(self.sql, self.raw)
-        self.paced_store: Any = PacedStore(self.pace, self.store)
-        self.made = partial(Broker, urls, self.pace, self.paced_store, self.fences.heard)
-        self.brokers = [self.made(), self.made()]
-        self.workers = Frontier(urls, self.paced_store)
-        for node in self.workers.nodes:
-            self.pace.node(node)
-        self.said: list[Crawl] = []
-        """Rows of crawls, as somebody has read them."""
-        self.limit = MAX_PAGES
-        self.exact = True
-        """Whether nobody had to guess what a partition has of its quota."""
-        for name in NAMES:
-            self.make(name)
-        self.held: list[Session] = []
-        self.deadlines: dict[str, float] = {}
-        """Token → when its worker takes its results for late."""
-        self.given: set[Key] = set()
-        """Seeds that were acknowledged."""
-        self.paused: set[int] = set()
-        self.versions: dict[tuple[int, int], int] = {}
-        self.tokens = self.moment = 0
-        for name in NAMES:
-            self.seed(name, 0, 3, 0, 999)
-        self.job(names.QUOTAS, 0, 999)
-
-    # -- steps
-
-    def work(self, name: str, steps: int, call: Callable[[], Any], owner: Any = None) -> Paced:
-        """Begin what a process does, and let it come some steps far."""
-
-        def quietly() -> Any:
-            try:
-                return call()
-            except (Unavailable, UnknownCrawl) as error:
-                return error
-
-        task = self.pace.begin(name, quietly)
-        task.owner = owner
-        self.fences.advance(task, steps)
-        return task
-
-    def job(self, name: str, broker: int, steps: int) -> Paced:
-        """Begin a round under a duty, or go on with the one that this broker is at."""
-        at = self.brokers[broker]
-        for task in self.pace.living():
-            if task.name == name and task.owner is at:
-                self.fences.advance(task, steps)
-                return task
-        if name == names.QUOTAS and any(node.breaker.since_ms for node in at.frontier.nodes):
-            self.exact = False
-        jobs = at.jobs(lambda: self.row(LIMITED).id)
-        return self.work(name, steps, partial(at.run, name, jobs[name]), at)
-
-    def row(self, name: str) -> Crawl:
-        """As the store has it. Raises UnknownCrawl."""
-        return self.store.crawl(name)
-
-    def make(self, name: str) -> Crawl:
-        most = self.limit if name == LIMITED else 0
-        options = CrawlOptions(delay=0.0, slots=2, max_pages=most)
-        crawl = self.store.put_crawl(name, options, HOSTS)
-        self.said.append(crawl)
-        self.brokers[0].frontier.put_crawl(crawl)
-        return crawl
-
-    def known(self, name: str) -> list[Crawl]:
-        return [crawl for crawl in self.store.crawls() if crawl.name == name]
+class DutiesMachine(World):
+    """Three crawls, two brokers and workers on two nodes."""
 
     # -- duties
 
@@ -202,29 +64,17 @@ class DutiesMachine(RuleBasedStateMachine):
         for task in some(self.pace.living(), which):
             self.kill(task)
 
-    def kill(self, task: Paced) -> None:
-        """But not who was late after all to store a page, which it did not know when it began to.
-
-        Another may have fetched the URL since, to another end, and nobody comes for it again.
-        """
-        if isinstance(task.owner, tuple) and not self.is_current(*task.owner):
-            self.fences.advance(task, 999)
-        else:
-            task.kill()
-
-    def is_current(self, session: Session, number: int) -> bool:
-        p = int(session.session[0])
-        return bool(self.raw[p].hexists(f"gc:{{{p}}}:s:{session.token}", f"t{number}"))
-
     @rule(
         stalls=st.lists(
-            st.tuples(st.sampled_from(JOBS), st.sampled_from([WRITES, {"redis"}]), COUNTS),
-            min_size=1,
+            st.tuples(
+                st.sampled_from(JOBS), st.sampled_from([WRITES, {"redis"}, {"eval"}]), COUNTS
+            ),
+            min_size=2,
             max_size=4,
         ),
         broker=EITHER,
         which=WHICH,
-        other=STEPS,
+        other=st.sampled_from([2, 2, 3, 4, 5, 999]),
     )
     def stand_still(
         self, stalls: list[tuple[str, set[str], int]], broker: int, which: int, other: int
@@ -235,11 +85,12 @@ class DutiesMachine(RuleBasedStateMachine):
                 if task.name == name:
                     self.kill(task)
             self.something_to_do(name, which)
-            self.time_passes(DUTY_SECONDS + 1)
+            self.pass_time(DUTY_SECONDS + 1)
             task = self.job(name, broker, 1)
             self.fences.advance_to(task, calls, count)
-            self.time_passes(DUTY_SECONDS + 1)
-            self.job(name, 1 - broker, other)
+            self.pass_time(DUTY_SECONDS + 1)
+            taker = self.job(name, 1 - broker, 1)
+            self.fences.advance_to(taker, {"redis"}, other)
             self.fences.advance(task, 999)
 
     def something_to_do(self, name: str, which: int) -> None:
@@ -258,25 +109,24 @@ class DutiesMachine(RuleBasedStateMachine):
             self.cut(None, which % 2)
             self.fetch(which, 0, 1 - which % 2, 3, 999, True)
             self.mend()
-        elif name == names.UPKEEP and which % 2:
+        elif name == names.UPKEEP and which % 4:
             for crawl in self.known(PLAIN):
                 self.store.add_seeds(crawl.id, self.fresh(HOSTS[which % 4], 2))
         elif which % 3:
             self.settle_all(1)
 
-    def fresh(self, host: str, count: int) -> list[Admission]:
-        """URLs that nobody has met, and that lead nowhere."""
-        self.moment += 1
-        return [Admission(f"http://{host}/x{self.moment}.{n}") for n in range(count)]
-
     @rule(broker=EITHER)
     def restart(self, broker: int) -> None:
         """One stops in order, and gives its duties back; another comes in its place."""
         old = self.brokers[broker]
+        try:
+            new = self.made(broker)
+        except Unavailable:
+            return  # a node that it meets is being opened by the other: it is started again later
         for task in self.pace.living():
             if task.owner is old:
                 task.kill()
-        self.brokers[broker] = self.made()
+        self.brokers[broker] = new
         held = {name for name in JOBS if old.duties.get(name)}
         old.stop()
         for name in held:  # free at once
@@ -284,9 +134,7 @@ class DutiesMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.5, 3.0, 7.0, 31.0]))
     def time_passes(self, seconds: float) -> None:
-        self.pace.shift_ms += seconds * 1000
-        for raw in self.raw:
-            raw.hincrby(keys.OWNER, "offset", round(seconds * 1000))
+        self.pass_time(seconds)
 
     # -- crawls
 
@@ -296,18 +144,6 @@ class DutiesMachine(RuleBasedStateMachine):
     )  # fmt: skip
     def seed(self, name: str, which: int, count: int, broker: int, steps: int) -> None:
         self.give(name, seeds_of(which, count), broker, steps)
-
-    def give(self, name: str, items: list[Admission], broker: int, steps: int) -> None:
-        at = self.brokers[broker]
-        for crawl in self.known(name):
-            self.said.append(crawl)
-
-            def admit(crawl: Crawl = crawl) -> None:
-                admitted = seeding.admit(at.service, crawl, items, force=False)
-                if not admitted.away:
-                    self.given |= {(crawl.id, item.url) for item in items}
-
-            self.work("seed", steps, admit, at)
 
     @rule(name=st.sampled_from(NAMES), pause=st.booleans(), broker=EITHER, steps=STEPS)
     def pause(self, name: str, pause: bool, broker: int, steps: int) -> None:
@@ -364,35 +200,9 @@ class DutiesMachine(RuleBasedStateMachine):
 
     @rule()
     def mend(self) -> None:
-        for node in self.workers.nodes:
-            node.breaker.since_ms = 0
-        for broker in self.brokers:
-            broker.mend()
+        self.mend_links()
 
     # -- nodes that come back as they were once
-
-    def copy(self, node: int) -> Copy:
-        return Copy.of(self.plain[node], self.pace.shift_ms)
-
-    def lose(self, node: int, copy: Copy) -> None:
-        """The node is restarted from an older copy of its data, and knows what it knew then."""
-        copy.put_back(self.plain[node])
-        raw = self.raw[node]
-        raw.hincrby(keys.OWNER, "offset", round(self.pace.shift_ms - copy.shift))
-        raw.hset(keys.OWNER, "run", f"before-{self.moment}")
-        self.exact = False
-        for number, name in self.fences.heard:
-            if number == node:
-                epoch = raw.hget(keys.OWNER, f"duty:{name}")
-                self.fences.heard[number, name] = int(epoch or 0)
-        self.versions = {key: v for key, v in self.versions.items() if key[1] != node}
-
-    def recover(self, node: int, broker: int, steps: int) -> None:
-        at = self.brokers[broker].frontier
-        self.work("recover", 999, lambda: at.recovery.reopen(at.nodes[node]))
-        for task in self.pace.living():
-            if task.name == "_refill":
-                self.fences.advance(task, steps)
 
     @rule(node=EITHER, broker=EITHER, which=WHICH, count=st.integers(1, 6), steps=STEPS)
     def lose_and_recover(self, node: int, broker: int, which: int, count: int, steps: int) -> None:
@@ -427,7 +237,7 @@ class DutiesMachine(RuleBasedStateMachine):
         self.fetch(which, broker, 1 - node, 3, 999, True)
         self.mend()
         self.tick(broker, ticks)
-        self.time_passes(DUTY_SECONDS + 1)
+        self.pass_time(DUTY_SECONDS + 1)
         task = self.job(names.REPLAY, broker, steps)
         self.tick(broker, after)
         copy = self.copy(node)
@@ -436,16 +246,6 @@ class DutiesMachine(RuleBasedStateMachine):
             self.lose(node, copy)
             self.recover(node, 1 - broker, 999)
         self.settle_all(1)
-
-    def tick(self, broker: int, times: int) -> None:
-        at = self.brokers[broker].frontier
-
-        def tick() -> None:
-            for _ in range(times):
-                at.tick(self.store.clock())
-                self.store.tick()
-
-        self.work("tick", 999, tick)
 
     # -- workers
 
@@ -462,17 +262,6 @@ class DutiesMachine(RuleBasedStateMachine):
             for task in session.tasks:
                 self.deliver(broker, session, task.number, steps, page)
 
-    def open(self, at: Broker, p: int, most: int, per: int) -> None:
-        sent, rows = self.pace.now_ms(), []
-        for crawl in self.store.crawls():
-            rows.append([crawl.id, most, *(f"{self.tokens + n:016x}" for n in range(most))])
-            self.tokens += most
-        args = ["w", 0, self.tokens, TTL_S * 1000, 1_800_000, REQUEST_S * 1000, per, 0, *rows]
-        reply = at.frontier._calls("open", {p: to_msgpack(args)})[p]
-        opened = [part.session_of(p, TTL_S, row) for row in reply[1]]
-        self.deadlines |= {one.token: sent + TTL_S * 1000 for one in opened}
-        self.held += opened
-
     @rule(which=WHICH, broker=EITHER, steps=STEPS, page=st.booleans())
     def commit_late(self, which: int, broker: int, steps: int, page: bool) -> None:
         """Of a session that may be over long since, in a crawl that may be done, or deleted."""
@@ -480,95 +269,12 @@ class DutiesMachine(RuleBasedStateMachine):
             for task in session.tasks[:2]:
                 self.deliver(broker, session, task.number, steps, page)
 
-    def deliver(self, broker: int, session: Session, number: int, steps: int, page: bool) -> None:
-        work = partial(self.settle, broker, session, number, page)
-        self.work("settle", steps, work, (session, number))
-
-    def settle(self, broker: int, session: Session, number: int, page: bool) -> None:
-        """What ``worker.writer`` does with one task."""
-        (task,) = (task for task in session.tasks if task.number == number)
-        at = self.brokers[broker].frontier
-        number_of = self.workers.fingerprint(task.url)
-        page = page or self.store.page(session.crawl, number_of, detail="row") is not None
-        links = links_of(task.url) if page else []
-        for _ in range(4):
-            owed = self.workers.away_of(links)
-            if self.pace.now_ms() >= self.deadlines[session.token]:
-                owed |= self.workers.nodes_of(links)
-            commit = self.commit_of(session.crawl, task.url, page)
-            commit.owes = owed
-            stamp = self.paced_store.commit(commit)
-            if stamp.refused:
-                item = ReleaseItem(session=session.session, token=session.token, tasks=(number,))
-                at.release([item])
-                return
-            if not links or self.admitted(session.crawl, links, stamp, owed):
-                break
-        else:
-            return
-        outcome = Done(stored=True, bytes=5) if page else Done(kind="gone")
-        at.finish(
-            [FinishItem(session=session.session, token=session.token, task=number, outcome=outcome)]
-        )
-
-    def admitted(
-        self, crawl: int, links: list[Admission], stamp: Any, owed: frozenset[str]
-    ) -> bool:
-        """False when the rows are to be written again."""
-        try:
-            found = self.workers.admit(crawl, links, stamp=stamp, partial=True)
-        except UnknownCrawl:
-            return True
-        if left := found.away - owed:
-            self.paced_store.owe(left, stamp.clock)
-        return found.tick - stamp.clock <= MARGIN
-
-    def commit_of(self, crawl: int, url: str, page: bool) -> Commit:
-        self.moment += 1
-        fingerprint = self.workers.fingerprint(url)
-        if page:
-            stored = StoredPage(
-                crawl=crawl, fingerprint=fingerprint, url=url, status=200, body=b"12345",
-                fetched_ms=self.moment, links=links_of(url),
-            )  # fmt: skip
-            return Commit([stored])
-        final = Final(
-            crawl=crawl, fingerprint=fingerprint, url=url, state="gone", kind="http_404",
-            at_ms=self.moment,
-        )  # fmt: skip
-        return Commit(finals=[final])
-
     # -- moves that are likelier together than by chance
-
-    def settle_all(self, rounds: int = 2, *, page: bool = True) -> None:
-        """Fetch all that can be fetched now."""
-        for _ in range(rounds):
-            for at, broker in enumerate(self.brokers):
-                args = to_msgpack([1000])
-                self.work("tend", 999, partial(self.tend, broker, args), broker)
-                self.job(names.REFILL, at, 999)
-                self.job(names.QUOTAS, at, 999)
-                known = len(self.held)
-                for p in (0, 1):
-                    self.work("lease", 999, partial(self.open, broker, p, 3, 6), broker)
-                for session in self.held[known:]:
-                    self.close(broker, session)
-                    for task in session.tasks:
-                        self.deliver(at, session, task.number, 999, page)
-
-    def tend(self, at: Broker, args: bytes) -> None:
-        at.frontier._calls("tend", dict.fromkeys((0, 1), args))
-
-    def close(self, at: Broker, session: Session) -> None:
-        item = CloseItem(
-            session=session.session, token=session.token, report=HostReport(requests=1, robots=True)
-        )
-        self.work("close", 999, lambda: at.frontier.close_sessions([item]), at)
 
     @rule(
         which=WHICH, broker=EITHER,
-        calls=st.sampled_from([{"set_state"}, {"set_state"}, {"redis"}, WRITES]), count=COUNTS,
-        comes=st.sampled_from(["seed", "page", "page", "pause", "pause", "cut", "word", "death"]),
+        calls=st.sampled_from([{"set_state"}, {"set_state"}, {"redis"}, {"tick"}]), count=COUNTS,
+        comes=st.sampled_from(ENDINGS),
         late=STEPS,
     )  # fmt: skip
     def end_meanwhile(
@@ -576,28 +282,39 @@ class DutiesMachine(RuleBasedStateMachine):
     ) -> None:
         """Crawls are about to be found finished, and something comes between two looks."""
         self.mend()
+        for name in NAMES:
+            self.moment += 1
+            path = SEEDS + self.moment
+            self.give(name, [Admission(f"http://{host}/{path}") for host in HOSTS[:2]], 0, 999)
         known = len(self.held)
-        self.work("lease", 999, partial(self.open, self.brokers[broker], which % 2, 2, 2))
-        late_ones = self.held[known:]
-        self.time_passes(31.0)  # whoever has these stands still, and others have them next
+        for p in (0, 1):
+            self.work("lease", 999, partial(self.open, self.brokers[broker], p, 1, 2))
+        late_ones = [(one, task.number) for one in self.held[known:] for task in one.tasks]
+        tasks = []
+        if which % 2 or comes == "word":  # they look at the clock in time, and commit late
+            tasks = [self.deliver(1 - broker, *one, 1, True) for one in late_ones]
+        self.pass_time(31.0)  # whoever has these stands still, and others have them next
         self.settle_all(2, page=False)
         if not self.quiet(broker):
             return
+        rows = self.store.crawls()
         task = self.job(names.UPKEEP, broker, 1)
-        self.fences.advance_to(task, calls, count)
+        self.fences.advance_to(task, calls, count % 2 + 1 if "set_state" in calls else count)
         for name in NAMES:
             if comes == "seed":
                 self.seed(name, which, 2, 1 - broker, late)
             elif comes == "pause":
                 self.pause(name, True, 1 - broker, late)
-        if comes in ("page", "cut"):
-            if comes == "cut":
-                self.cut(None, which % 2)
-            for session in late_ones:
-                for one in session.tasks:
-                    self.deliver(1 - broker, session, one.number, late, True)
-        elif comes == "word":
-            self.tell_late(which, 1 - broker, late)
+        if comes == "cut":
+            self.cut(None, which % 2)
+        if comes == "word":  # of what was so a moment ago
+            for crawl in rows:
+                self.work("tell", 999, partial(self.brokers[1 - broker].frontier.put_crawl, crawl))
+        if comes in ("page", "cut", "word"):
+            if not tasks:
+                tasks = [self.deliver(1 - broker, *one, 1, True) for one in late_ones]
+            for one in tasks:
+                self.fences.advance(one, 999 if comes == "word" else late)
         elif comes == "death":
             task.kill()
         self.fences.advance(task, 999)
@@ -610,136 +327,6 @@ class DutiesMachine(RuleBasedStateMachine):
             if self.brokers[broker].upkeep._quiet:
                 return True
         return False
-
-    # -- properties
-
-    def logged(self, crawl: int) -> set[str]:
-        found = {item.url for batch in self.store.seeds(crawl) for item in batch.urls}
-        for _, page in self.store.pages(crawl):
-            found |= {item.url for item in page.links}
-        return found | {url for c, url in self.given if c == crawl}
-
-    def left(self, crawl: int) -> set[str]:
-        """URLs of the log that are not final."""
-        sql = "SELECT url FROM pages WHERE crawl = ?1 UNION SELECT url FROM finals WHERE crawl = ?1"
-        return self.logged(crawl) - {url for (url,) in self.sql.execute(sql, (crawl,))}
-
-    def coming(self, crawl: int) -> set[str]:
-        """Links of pages that are just being settled: whoever offers them opens the crawl."""
-        found = set()
-        for task in self.pace.living():
-            if isinstance(task.owner, tuple) and task.owner[0].crawl == crawl:
-                session, number = task.owner
-                pages = (one.url for one in session.tasks if one.number == number)
-                found |= {link.url for page in pages for link in links_of(page)}
-        return found
-
-    @invariant()
-    def holds(self) -> None:
-        if not hasattr(self, "tokens"):
-            return
-        crawls = self.store.crawls()
-        self.held_once()
-        self.bounded()
-        pipe = [raw.pipeline(transaction=False) for raw in self.raw]
-        for crawl in crawls:
-            for p in (0, 1):
-                pipe[p].get(f"gc:{{{p}}}:c:{crawl.id}")
-        found = [one.execute() for one in pipe]
-        for number, crawl in enumerate(crawls):
-            records = [unpacked(found[p][number] or "\x80") for p in (0, 1)]
-            self.told(crawl, records)
-            assert (crawl.state == "paused") == (crawl.id in self.paused), "a pause was undone"
-            if crawl.finished:
-                left = self.left(crawl.id) - self.coming(crawl.id)
-                assert not left, f"{crawl.name} is done without {left}"
-
-    def held_once(self) -> None:
-        for name in {*JOBS, *(f"{names.REPLAY}:{node.id}" for node in self.workers.nodes)}:
-            holders = [broker for broker in self.brokers if broker.duties.get(name)]
-            assert len(holders) < 2, f"two hold {name}"
-
-    def bounded(self) -> None:
-        sql = (
-            "SELECT COUNT(*) FROM pages JOIN crawls ON crawls.id = crawl "
-            "WHERE name = ? AND status = 200"
-        )
-        assert self.sql.execute(sql, (LIMITED,)).fetchone()[0] <= self.limit, "a page too many"
-
-    def told(self, crawl: Crawl, records: list[dict[str, Any]]) -> None:
-        """No partition goes back to an older version, and of one version all have the same."""
-        for p, record in enumerate(records):
-            version = int(record.get("ver", 0))
-            assert version >= self.versions.get((crawl.id, p), 0), "an older word counted"
-            self.versions[crawl.id, p] = version
-            assert version <= crawl.version
-            if version == crawl.version:
-                states = {part.state_of(crawl)}
-                if crawl.state == "active":
-                    states |= {"stop", "done"}
-                assert record["state"] in states, f"{crawl.name} is {crawl.state}"
-        if crawl.options.max_pages and self.exact:
-            sums = [
-                sum(int(record.get(name, 0)) for name in ("quota", "leased", "stored"))
-                for record in records
-            ]
-            assert sum(sums) <= self.limit, f"{sums} of {self.limit} are leased, or may be"
-            assert all(int(record.get("quota", 0)) >= 0 for record in records)
-
-    # -- calm
-
-    def teardown(self) -> None:
-        if not hasattr(self, "tokens"):
-            return
-        try:
-            self.calm()
-        finally:
-            for task in self.pace.living():
-                task.kill()
-            for broker in self.brokers:
-                broker.stop()
-            self.workers.stop()
-            self.sql.close()
-            self.store.close()
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-    def calm(self) -> None:
-        for task in self.pace.living():
-            self.kill(task)
-        self.mend()
-        for crawl in self.store.crawls():
-            if crawl.state == "paused":
-                self.paused.discard(crawl.id)
-                self.store.set_state(crawl.id, "active")
-        for _ in range(ROUNDS):
-            self.time_passes(31.0)
-            self.settle_all(1)
-            for node in (0, 1):
-                self.recover(node, 0, 999)
-            for name in (names.REPLAY, names.PURGE, names.RETENTION, *[names.UPKEEP] * 3):
-                self.job(name, 0, 999)
-            self.holds()
-            crawls = self.store.crawls()
-            if all(c.state == "done" for c in crawls) and not self.store.purges():
-                break
-        else:
-            lists = {crawl.name: self.left(crawl.id) for crawl in crawls}
-            raise AssertionError(f"never calm: {crawls}, {self.store.debts()}, {lists}")
-        self.ended(crawls)
-
-    def ended(self, crawls: list[Crawl]) -> None:
-        for crawl in crawls:
-            if crawl.reason == "max_pages":
-                assert self.store.stored(crawl.id) == self.limit, "it ended before its limit"
-            else:
-                assert crawl.finished
-                assert not self.left(crawl.id)
-        assert not self.store.debts()
-        assert not self.store.pending_seeds()
-        living = {crawl.id for crawl in crawls}
-        for table in ("pages", "finals", "seed_batches", "overflow"):
-            rows = {c for (c,) in self.sql.execute(f"SELECT crawl FROM {table}")}
-            assert rows <= living, f"a deleted crawl is still in {table}"
 
 
 def run_machine(count: int, steps: int) -> None:

@@ -63,16 +63,19 @@ class WatchedDuties(Duties):
 class Broker:
     """A broker's parts but for its greenlets and the HTTP face; :meth:`jobs` names its jobs."""
 
-    def __init__(self, urls: Sequence[str], pace: Pace, store: PacedStore, heard: Heard) -> None:
+    def __init__(
+        self, urls: Sequence[str], pace: Pace, store: PacedStore, heard: Heard, number: int
+    ) -> None:
+        """``number`` tells brokers apart by the budget that they give a host, if only by bytes."""
         self.duties = WatchedDuties(store, pace)
         self.frontier = Frontier(
             urls, store, partitions=2, lease_seconds=TTL_S, request_seconds=REQUEST_S,
-            host_bytes=HOST_BYTES, create=True, duties=self.duties,
+            host_bytes=HOST_BYTES + number, create=True, duties=self.duties,
         )  # fmt: skip
         self.store = store
-        for number, node in enumerate(self.frontier.nodes):
+        for index, node in enumerate(self.frontier.nodes):
             pace.node(node)
-            _heed(node, number, heard)
+            _heed(node, index, pace, heard)
         self.service = Service(self.frontier, store, pace.monotonic, duties=self.duties)
         self.upkeep = Upkeep(self.service)
         self._refill = Refill(self.service)
@@ -125,8 +128,8 @@ class Broker:
         self.frontier.stop()
 
 
-def _heed(node: Node, number: int, heard: Heard) -> None:
-    """Note which epochs of duties a node was called under."""
+def _heed(node: Node, number: int, pace: Pace, heard: Heard) -> None:
+    """Note which epochs of duties a node was called under; stop before a script of its own."""
     run, command = node.run, node.command
 
     def note(name: str, epoch: int) -> None:
@@ -140,6 +143,8 @@ def _heed(node: Node, number: int, heard: Heard) -> None:
         return found
 
     def noting_command(*args: Any) -> Any:
+        if args[0] == "EVAL":
+            pace.gate("eval")
         found = command(*args)
         if args[:2] == ("EVAL", debts._PAY) and found > 0:
             note(args[7], args[8])

@@ -1,0 +1,126 @@
+"""What must be so after each step of the state machine of duties, whoever stands still or dies."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import redis
+from hypothesis.stateful import invariant
+
+from broker.frontier import Frontier
+from broker.frontier import duties as names
+from broker.frontier import partition as part
+from schema.records import (
+    Admission,
+    Crawl,
+)
+from tests.support.duty_brokers import Broker
+from tests.support.redis_dump import Key, unpacked
+
+PLAIN, LIMITED, PASSING = NAMES = ["plain", "limited", "passing"]
+"""Crawls: the second has a limit, the third is deleted and made anew."""
+HOSTS = ["a.example", "c.example", "b.example", "f.example"]
+"""In partitions, and so on nodes, 0 and 1 by turns."""
+JOBS = [
+    names.UPKEEP, names.UPKEEP, names.REFILL, names.PURGE, names.RETENTION, names.REPLAY,
+    names.QUOTAS,
+]  # fmt: skip
+
+
+def links_of(page: str) -> list[Admission]:
+    """What a page links to: always the same, one link for each node."""
+    path = page.split("/")[3]
+    if not path.isdigit():
+        return []
+    host = HOSTS.index(page.split("/")[2])
+    return [Admission(f"http://{HOSTS[(host + n) % 4]}/l{path}.{host}", depth=1) for n in (1, 2)]
+
+
+class Laws:
+    """Of a :class:`tests.support.duty_world.World`."""
+
+    pace: Any
+    store: Any
+    sql: sqlite3.Connection
+    raw: list[redis.Redis]
+    workers: Frontier
+    brokers: list[Broker]
+    limit: int
+    exact: bool
+    given: set[Key]
+    paused: set[int]
+    versions: dict[tuple[int, int], int]
+
+    def logged(self, crawl: int) -> set[str]:
+        found = {item.url for batch in self.store.seeds(crawl) for item in batch.urls}
+        for _, page in self.store.pages(crawl):
+            found |= {item.url for item in page.links}
+        return found | {url for c, url in self.given if c == crawl}
+
+    def left(self, crawl: int) -> set[str]:
+        """URLs of the log that are not final."""
+        sql = "SELECT url FROM pages WHERE crawl = ?1 UNION SELECT url FROM finals WHERE crawl = ?1"
+        return self.logged(crawl) - {url for (url,) in self.sql.execute(sql, (crawl,))}
+
+    def coming(self, crawl: int) -> set[str]:
+        """Links of pages that are just being settled: whoever offers them opens the crawl."""
+        found = set()
+        for task in self.pace.living():
+            if isinstance(task.owner, tuple) and task.owner[0].crawl == crawl:
+                session, number = task.owner
+                pages = (one.url for one in session.tasks if one.number == number)
+                found |= {link.url for page in pages for link in links_of(page)}
+        return found
+
+    @invariant()
+    def holds(self) -> None:
+        if not hasattr(self, "tokens"):
+            return
+        crawls = self.store.crawls()
+        self.held_once()
+        self.bounded()
+        pipe = [raw.pipeline(transaction=False) for raw in self.raw]
+        for crawl in crawls:
+            for p in (0, 1):
+                pipe[p].get(f"gc:{{{p}}}:c:{crawl.id}")
+        found = [one.execute() for one in pipe]
+        for number, crawl in enumerate(crawls):
+            records = [unpacked(found[p][number] or "\x80") for p in (0, 1)]
+            self.told(crawl, records)
+            assert (crawl.state == "paused") == (crawl.id in self.paused), "a pause was undone"
+            if crawl.finished:
+                left = self.left(crawl.id) - self.coming(crawl.id)
+                assert not left, f"{crawl.name} is done without {left}"
+
+    def held_once(self) -> None:
+        for name in {*JOBS, *(f"{names.REPLAY}:{node.id}" for node in self.workers.nodes)}:
+            holders = [broker for broker in self.brokers if broker.duties.get(name)]
+            assert len(holders) < 2, f"two hold {name}"
+
+    def bounded(self) -> None:
+        sql = (
+            "SELECT COUNT(*) FROM pages JOIN crawls ON crawls.id = crawl "
+            "WHERE name = ? AND status = 200"
+        )
+        assert self.sql.execute(sql, (LIMITED,)).fetchone()[0] <= self.limit, "a page too many"
+
+    def told(self, crawl: Crawl, records: list[dict[str, Any]]) -> None:
+        """No partition goes back to an older version, and of one version all have the same."""
+        for p, record in enumerate(records):
+            version = int(record.get("ver", 0))
+            assert version >= self.versions.get((crawl.id, p), 0), "an older word counted"
+            self.versions[crawl.id, p] = version
+            assert version <= crawl.version
+            if version == crawl.version:
+                states = {part.state_of(crawl)}
+                if crawl.state == "active":
+                    states |= {"stop", "done"}
+                assert record["state"] in states, f"{crawl.name} is {crawl.state}"
+        if crawl.options.max_pages and self.exact:
+            sums = [
+                sum(int(record.get(name, 0)) for name in ("quota", "leased", "stored"))
+                for record in records
+            ]
+            assert sum(sums) <= self.limit, f"{sums} of {self.limit} are leased, or may be"
+            assert all(int(record.get("quota", 0)) >= 0 for record in records)

@@ -1,0 +1,126 @@
+"""What must be so after each step of the state machine of recovery, whatever was lost."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import redis
+from hypothesis.stateful import invariant
+
+from broker.frontier import Frontier, keys
+from broker.frontier import partition as part
+from tests.support.paced import Pace
+from tests.support.redis_dump import Contents, Key, contents, dump
+
+DELAYS, SLOTS = {1: 3.0, 2: 0.0}, {1: 1, 2: 2}
+"""By crawl."""
+
+
+class Laws:
+    """Of a :class:`tests.support.recovery_world.World`."""
+
+    pace: Pace
+    store: Any
+    sql: sqlite3.Connection
+    raw: redis.Redis
+    plain: redis.Redis
+    workers: Frontier
+    forced: set[Key]
+    paused: set[int]
+    run: str
+
+    def log(self) -> tuple[set[Key], set[Key], dict[Key, set[Key]]]:
+        """URLs of the logs; of pending batches; page → URLs of its links."""
+        logged: set[Key] = set()
+        pending: set[Key] = set()
+        parents: dict[Key, set[Key]] = {}
+        for crawl in DELAYS:
+            for batch in self.store.seeds(crawl):
+                logged |= {(crawl, item.url) for item in batch.urls}
+            for _, page in self.store.pages(crawl):
+                found = {(crawl, item.url) for item in page.links}
+                parents[(crawl, page.url)] = found
+                logged |= found
+        for batch in self.store.pending_seeds():
+            pending |= {(batch.crawl, item.url) for item in batch.urls}
+        return logged, pending, parents
+
+    def settled(self) -> set[Key]:
+        sql = "SELECT crawl, url FROM pages UNION SELECT crawl, url FROM finals"
+        return {(crawl, page) for crawl, page in self.sql.execute(sql)}
+
+    def owed(self) -> bool:
+        owner = self.raw.hgetall(keys.OWNER)
+        return bool(owner.get("state") != "open" or owner.get("run") != self.run or "owed" in owner)
+
+    @invariant()
+    def holds(self) -> None:
+        if not hasattr(self, "forced"):
+            return
+        found = contents(dump(self.raw))
+        self.accounted(found)
+        logged, pending, parents = self.log()
+        settled = self.settled()
+        if not self.owed():
+            self.conserved(found, logged - settled, pending, parents)
+            self.told(found)
+        if not any(task.name == "upkeep" for task in self.pace.living()):
+            for crawl in self.store.crawls():
+                if crawl.state == "done":
+                    left = {key for key in logged - settled if key[0] == crawl.id}
+                    assert not left, f"{crawl.name} is done without {left}"
+                    assert not any(key[0] == crawl.id for key in pending)
+
+    def told(self, found: Contents) -> None:
+        """Of one version all have the same, and no pause is undone."""
+        for crawl in self.store.crawls():
+            assert (crawl.state == "paused") == (crawl.id in self.paused), "a pause was undone"
+            for p in (0, 1):
+                record = found.crawls.get((p, crawl.id), {})
+                assert int(record.get("ver", 0)) <= crawl.version
+                if int(record.get("ver", 0)) == crawl.version:
+                    states = {part.state_of(crawl)}
+                    if crawl.state == "active":
+                        states |= {"stop", "done"}
+                    assert record["state"] in states, f"{crawl.name} is {crawl.state}"
+
+    def conserved(
+        self, found: Contents, left: set[Key], pending: set[Key], parents: dict[Key, set[Key]]
+    ) -> None:
+        rows = {
+            (crawl, page): queued
+            for crawl, page, queued in self.sql.execute("SELECT crawl, url, queued FROM overflow")
+        }
+        unfinished = {key for page, all_ in parents.items() if page in found.places for key in all_}
+        for key in left:
+            fingerprint = self.workers.fingerprint(key[1])
+            places = found.places[key]
+            if places:
+                assert places == 1 or key in self.forced, f"{key} stands in {places} places"
+                continue
+            assert fingerprint not in found.seen.get(key[0], ()), f"{key} was seen, and is nowhere"
+            if fingerprint in found.spilled.get(key[0], ()):
+                assert rows.get(key) == 0, f"{key} is to be in the overflow, and is not: {rows}"
+                continue
+            assert rows.get(key) == 0 or key in pending or key in unfinished, f"{key} was lost"
+
+    def accounted(self, found: Contents) -> None:
+        for p in (0, 1):
+            stored = int(self.plain.get(f"gc:{{{p}}}:b") or 0)
+            assert stored == found.bytes[p], "bytes of a partition"
+        for (p, crawl), record in found.crawls.items():
+            fields = {"waiting": "wait", "leased": "leased", "later": "later"}
+            for place, name in fields.items():
+                assert record.get(name, 0) == found.counts[(p, crawl, place)], f"{place} of {crawl}"
+            still = sum(record.get(name, 0) for name in ("wait", "leased", "later", "over"))
+            assert still == record.get("adm", 0) - record.get("fin", 0)
+        for crawl in DELAYS:
+            spilled = found.spilled.get(crawl, set())
+            assert not spilled & found.seen.get(crawl, set())
+            over = sum(r.get("over", 0) for (_, c), r in found.crawls.items() if c == crawl)
+            assert over == len(spilled)
+        for p, crawl, host in found.waits:
+            if not int(found.hosts[host].get("busy", 0)):
+                due = self.plain.zscore(f"gc:{{{p}}}:due:{crawl}", host)
+                assert due is not None, f"{host} waits and is never due"
