@@ -38,7 +38,9 @@ took the last finish died before it could say so, Redis has a note of it."""
 NOTED_SLACK_SECONDS = 0.5
 """A note is taken for older than a scan only if it is so by more than that."""
 VOID_SECONDS = 5.0
-"""For so long a node may give no answer here, or no scan succeed: then another broker is to try."""
+"""For so long a node may give no answer here, or no scan succeed: then another broker is to try.
+Twice as long the next time, up to :data:`VOID_MOST_SECONDS`: the others may reach no more."""
+VOID_MOST_SECONDS = 60.0
 CUT_LOOK_SECONDS = 1.0
 """Between two looks whether such a node answers."""
 CUT_SECONDS = 3.0
@@ -89,6 +91,7 @@ class Upkeep:
         self._notes_read = service.clock()
         self._void_since: float | None = None
         self._cut_since: float | None = None
+        self._patience = VOID_SECONDS
         self._quiet: dict[int, _Quiet] = {}
         self._ticked = -TICK_SECONDS
         self._held = _HeldUp(service.clock())
@@ -201,7 +204,8 @@ class Upkeep:
         The same if every scan has been void.
         """
         since = [at for at in (self._void_since, self._cut_since) if at is not None]
-        if since and now - min(since) > VOID_SECONDS:
+        if since and now - min(since) > self._patience:
+            self._patience = min(2 * self._patience, VOID_MOST_SECONDS)
             self._void_since = self._cut_since = None
             self._own.duties.give_up(UPKEEP, CUT_SECONDS)
 
@@ -262,7 +266,7 @@ class Upkeep:
                 self._void_since = self._service.clock()
             self._stop_at_limit(crawl)
             return BUSY_SECONDS
-        self._void_since = None
+        self._void_since, self._patience = None, VOID_SECONDS
         sums, states = scan
         if "done" in states:  # who was about to end it died
             self._service.frontier.put_crawl(self._service.store.reopen(crawl.id, crawl.version))

@@ -65,7 +65,7 @@ def _console() -> Console:
 
 
 def table(stats: Stats) -> RenderableType:
-    """A row for each crawl, then the slowest hosts."""
+    """A row for each crawl, then the slowest hosts. Numbers that may be more are marked ``>=``."""
     rows = Table(box=None, pad_edge=False)
     names = (
         "crawl",
@@ -81,11 +81,12 @@ def table(stats: Stats) -> RenderableType:
     for number, name in enumerate(names):
         rows.add_column(name, justify="left" if number < 2 else "right")
     rows.add_column("failures")
+    least = ">=" if stats.away else ""  # what a node that is away holds is not counted
     for one in stats.crawls:
         state = f"{one.state} ({one.reason})" if one.reason else one.state
         counts = (one.stored, one.waiting, one.overflow, one.leased, one.later, one.dead)
-        numbers = [f"{count:,}" for count in counts]
-        cells = (one.crawl, state, *numbers, size(one.bytes), failures_text(one.failures))
+        numbers = [least + text for text in (*(f"{n:,}" for n in counts), size(one.bytes))]
+        cells = (one.crawl, state, *numbers, failures_text(one.failures))
         rows.add_row(*map(Text, cells))
     hooks = [
         Text(

@@ -90,7 +90,7 @@ def of_run(
 
 
 def with_store(summary: Summary, store: Store, url: str, export: str) -> Summary:
-    """``summary`` with the final states and hosts that the store counts: it is their truth.
+    """``summary`` with the pages, final states and hosts that the store counts: it is their truth.
 
     Nobody goes on with the crawl: one that is not done is "stopped" from here on. ``url`` says
     where the content is, ``export`` how to get it out.
@@ -100,6 +100,7 @@ def with_store(summary: Summary, store: Store, url: str, export: str) -> Summary
     return msgspec.structs.replace(
         summary,
         state="stopped" if summary.state == "active" else summary.state,
+        pages=counts["pages"],
         gone=counts["gone"],
         dead=counts["dead"],
         excluded=counts["excluded"],

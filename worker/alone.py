@@ -41,6 +41,8 @@ from worker.reading import Reading, read
 
 IDLE_SECONDS = 60.0
 START_SECONDS = 120.0
+STEPS = 8
+"""In which the time is counted that a page may take."""
 NICENESS = 10
 """A page that spins must not take half of a core from the crawl."""
 
@@ -217,14 +219,12 @@ class Alone:
         return answer
 
     def _exchange(self, sock: socket.socket, request: Request) -> Answer:
-        limit = gevent.Timeout(self._stall_seconds)
         try:
-            with limit:
-                _send(sock, msgspec.msgpack.encode(request))
-                data = _receive(sock)
-        except gevent.Timeout as over:
-            if over is not limit:
-                raise
+            sock.settimeout(self._stall_seconds)
+            _send(sock, msgspec.msgpack.encode(request))
+            self._await(sock)
+            data = _receive(sock)
+        except TimeoutError:
             detail = f"read alone, it did not end within {self._stall_seconds:g} s"
             raise DiedAlone(FailureKind.STALLED, detail) from None
         except OSError:
@@ -232,6 +232,22 @@ class Alone:
         if data is None:
             raise DiedAlone(FailureKind.PROCESS_DEATH, f"read alone, it ended with {self._last()}")
         return _ANSWER.decode(data)
+
+    def _await(self, sock: socket.socket) -> None:
+        """Until the answer begins. Raises TimeoutError.
+
+        The time is counted in steps: one for which we stood still ourselves counts for no more than
+        another, since whatever froze us may have frozen the process as well.
+        """
+        sock.settimeout(self._stall_seconds / STEPS)
+        for step in range(STEPS):
+            try:
+                sock.recv(1, socket.MSG_PEEK)
+                break
+            except TimeoutError:
+                if step == STEPS - 1:
+                    raise
+        sock.settimeout(self._stall_seconds)
 
     def _last(self) -> str:
         """How the process ended that has just closed its end of the socket."""
@@ -260,7 +276,6 @@ class Alone:
             self._socket = ours
             ours.settimeout(START_SECONDS)
             if _receive(ours) is not None:
-                ours.settimeout(None)
                 log.info("reading alone", pid=self._process.pid)
                 return ours
         except OSError as error:

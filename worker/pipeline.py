@@ -399,7 +399,7 @@ class Pipeline:
         page = self._row(visit, task, fetched)
         page.final_url = target
         page.links = [] if reason else [redirected(task, target)]
-        self._store_page(visit, task, fetched, page, problems, stored=False)
+        self._store_page(visit, task, fetched, page, problems)
 
     def _page(self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str]) -> None:
         row = self._row(visit, task, fetched)
@@ -417,7 +417,7 @@ class Pipeline:
             problems = problems | reading.problems
         elif not self._keep_all and options.bodies == "text" and not is_text(fetched):
             row.body = b""
-        self._store_page(visit, task, fetched, row, problems, stored=bool(fetched.body))
+        self._store_page(visit, task, fetched, row, problems)
 
     def _read(self, visit: Visit, task: Task, fetched: Fetched) -> Reading:
         """Read a page here, under the marker, or alone. Raises DiedAlone of a suspect."""
@@ -434,13 +434,12 @@ class Pipeline:
         fetched: Fetched,
         row: StoredPage,
         problems: dict[str, str],
-        *,
-        stored: bool,
     ) -> None:
+        """Hand it to the writer. It counts as stored by the store's own measure, a body or none."""
         result = Result(
             held=visit.held,
             task=task.number,
-            outcome=Done(stored=stored, bytes=fetched.wire_bytes),
+            outcome=Done(stored=row.status // 100 == 2, bytes=fetched.wire_bytes),
             page=row,
             attempts=[self._journal.success(row.crawl, row.fingerprint, task, fetched)],
         )

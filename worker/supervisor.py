@@ -2,10 +2,11 @@
 
 Life of a child: started → ready (it has reconciled with a broker) → gone. If the page that it was
 reading is known from the shared marker, it is started again at once, and charges that page alone;
-else after a back-off. A child whose hub stood still for ``stall_seconds`` is killed
-and treated likewise. Children that die again and again before they are ready are given up, with the
-reason on the last line of the log. A child cannot outlive its parent: the kernel kills it
-(PR_SET_PDEATHSIG).
+else after a back-off. A child whose hub stood still for ``stall_seconds`` is killed and treated
+likewise. Time for which the supervisor itself stood still counts for nothing: what froze it – a
+signal to all, a container's freezer – may have frozen them all. Children that die again and again
+before they are ready are given up, with the reason on the last line of the log. A child cannot
+outlive its parent: the kernel kills it (PR_SET_PDEATHSIG).
 
 Nothing here is a greenlet: one thread, which sleeps in ``sigtimedwait``.
 """
@@ -112,6 +113,7 @@ class Supervisor:
         self._clock = clock
         self._grace = settings.request_seconds + 15.0
         self._look = min(1.0, settings.stall_seconds / 4)
+        self._looked_at = clock()
         self._lock = -1
         self._children: list[Child] = []
         self._stopping_since: float | None = None
@@ -177,6 +179,8 @@ class Supervisor:
 
     def _look_after(self) -> None:
         now = self._clock()
+        self._excuse(now - self._looked_at - self._look)
+        self._looked_at = now
         for child in self._children:
             if child.process is None:
                 if now >= child.start_at and self._stopping_since is None:
@@ -188,6 +192,15 @@ class Supervisor:
         if self._stopping_since is not None and now - self._stopping_since > self._grace:
             log.warning("killing children: grace is over", grace_seconds=self._grace)
             self._kill_all()
+
+    def _excuse(self, late_seconds: float) -> None:
+        """Add so much patience: we come later than we meant to, and the children may as well."""
+        if late_seconds <= self._look:
+            return
+        for child in self._children:
+            child.beaten += late_seconds
+        if self._stopping_since is not None:
+            self._stopping_since += late_seconds
 
     def _start(self, child: Child) -> None:
         child.marker.rearm(child.died)

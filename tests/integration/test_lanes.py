@@ -197,8 +197,9 @@ def test_interrupted_it_stops_all_and_they_clean_up(checkout: Checkout) -> None:
 
             @pytest.fixture
             def server():
-                left = subprocess.Popen(["sleep", "300"])
-                note(str(left.pid))
+                for apart in (False, True):
+                    left = subprocess.Popen(["sleep", "300"], start_new_session=apart)
+                    note(str(left.pid))
                 yield
                 note("down")
 
@@ -213,11 +214,62 @@ def test_interrupted_it_stops_all_and_they_clean_up(checkout: Checkout) -> None:
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=30)
     assert process.returncode == 2, said
-    assert checkout.noted()[4:] == ["down"] * 2
-    assert len(left) == 2
-    wait_until(lambda: not alive(left), 20, "what they left behind ends")
+    assert checkout.noted()[6:] == ["down"] * 2
+    assert len(left) == 4
+    assert not alive(left), "what they left behind has ended, be it in a session of its own"
     assert "stopped in test_0.py::test_long" in said
     assert "stopped in test_1.py::test_long" in said
+
+
+def test_who_interrupts_it_twice_waits_for_no_server(checkout: Checkout) -> None:
+    checkout.write(
+        "test_a.py",
+        """
+        import subprocess
+        import time
+
+        def test_stubborn():
+            left = subprocess.Popen(["sh", "-c", "sleep 300 & sleep 300"], start_new_session=True)
+            note(str(left.pid))
+            note("began")
+            while True:
+                try:
+                    time.sleep(60)
+                except KeyboardInterrupt:
+                    note("heard")
+        """,
+    )
+    process = checkout.start("--lanes", "1")
+    wait_until(lambda: "began" in checkout.noted(), 30, "it runs")
+    left = [int(line) for line in checkout.noted() if line.isdigit()]
+    process.send_signal(signal.SIGINT)
+    wait_until(lambda: "heard" in checkout.noted(), 30, "it was told")
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == 2, said
+    assert not alive(left)
+    assert said.count("killed what was left: s") >= 2, said
+
+
+def test_an_orphan_that_ends_is_gone_while_tests_still_run(checkout: Checkout) -> None:
+    checkout.write(
+        "test_a.py",
+        """
+        import os
+        import pathlib
+        import subprocess
+        import time
+
+        def test_it():
+            said = subprocess.run(["sh", "-c", "sleep 0.1 & echo $!"], stdout=subprocess.PIPE)
+            limit = time.monotonic() + 10
+            while pathlib.Path(f"/proc/{int(said.stdout)}").exists():
+                assert time.monotonic() < limit
+                time.sleep(0.01)
+        """,
+    )
+    code, said = checkout.run("--lanes", "1")
+    assert code == 0, said
 
 
 def test_weights_are_written_and_the_longest_comes_first(checkout: Checkout) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from pathlib import Path
 
+import pytest
+
+from schema.settings import load
 from tests.support.system import wait_until
 from tests.support.worker_process import BEAT, SupervisorProcess, alive
+from worker.supervisor import Supervisor
 
 DIES_IN_A_PAGE = """
 if first:
@@ -21,6 +26,14 @@ if first:
     marker.beat()
     with marker.parsing(page):
         time.sleep(60)
+"""
+READS_FOR_LONG = """
+marker.set_ready()
+marker.beat()
+with marker.parsing(page):
+    (settings.data / "reading").touch()
+    time.sleep(1)
+(settings.data / "read").touch()
 """
 DIES_BETWEEN_PAGES = """
 if first:
@@ -88,6 +101,56 @@ def test_a_supervisor_that_was_frozen_goes_on(tmp_path: Path) -> None:
         assert worker.process.poll() is None
         assert "stopping" not in worker.log
         assert len(worker.starts()) == 1
+
+
+def test_child_that_was_frozen_with_the_supervisor_in_a_long_page_is_not_killed(
+    tmp_path: Path,
+) -> None:
+    with SupervisorProcess(tmp_path, READS_FOR_LONG + BEAT, stall_seconds="1.5") as worker:
+        wait_until((worker.data / "reading").exists, 10, "it reads")
+        pid = worker.starts()[0][0]
+        time.sleep(0.5)  # the last beat before the page was seen
+        assert worker.process
+        _signal(signal.SIGSTOP, [worker.process.pid, pid])
+        time.sleep(2.0)
+        _signal(signal.SIGCONT, [worker.process.pid])
+        time.sleep(0.3)  # it looks first
+        _signal(signal.SIGCONT, [pid])
+        wait_until((worker.data / "read").exists, 10, "the page is read")
+        assert len(worker.starts()) == 1
+        assert "stalled" not in worker.log
+
+
+def test_a_child_that_hangs_is_found_after_a_freeze_of_all(tmp_path: Path) -> None:
+    with SupervisorProcess(tmp_path, HANGS_IN_A_PAGE + BEAT, stall_seconds="0.6") as worker:
+        worker.wait_starts(1)
+        pid = worker.starts()[0][0]
+        _signal(signal.SIGSTOP, [worker.process.pid, pid])
+        time.sleep(0.5)
+        _signal(signal.SIGCONT, [worker.process.pid, pid])
+        worker.wait_starts(2)
+        assert worker.starts()[1][1] == "stalled"
+
+
+def test_grace_does_not_run_while_all_are_frozen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 100.0
+    settings = load({"GREENCRAWL_DATA": str(tmp_path), "GREENCRAWL_REQUEST_SECONDS": "1"})
+    supervisor = Supervisor(settings, clock=lambda: now)
+    supervisor._stop(0)
+    now += 1000.0  # frozen
+    supervisor._look_after()
+    assert "grace is over" not in capsys.readouterr().err
+    for _ in range(20):
+        now += 1.0
+        supervisor._look_after()
+    assert "grace is over" in capsys.readouterr().err
+
+
+def _signal(number: signal.Signals, pids: list[int]) -> None:
+    for pid in pids:
+        os.kill(pid, number)
 
 
 def test_children_that_never_come_up_are_given_up(tmp_path: Path) -> None:

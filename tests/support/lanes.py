@@ -6,12 +6,14 @@ than cores share the files: each claims the next one when it is done with the la
 run when all others are done.
 
 It exits with 1 if a test failed, or ran in no process, or in two, or if a process came to grief.
+However it ends, all processes that came of it have ended: servers in sessions of their own, too.
 ``--weigh`` writes how long each file took to tests/weights.json: by that they are ordered.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import resource
@@ -35,6 +37,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SLOWEST = 15
 GRACE_SECONDS = 60.0
 """For processes that are told to stop: they end the servers that they started."""
+REAP_SECONDS = 0.1
+"""Between two looks for orphans that have ended: their tests may wait for that."""
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass
@@ -75,6 +80,7 @@ class Lanes:
     def run(self) -> int:
         """The exit code: 0, 1, or 2 when interrupted."""
         began, interrupted = time.monotonic(), False
+        _adopt_orphans()
         with tempfile.TemporaryDirectory(prefix="lanes-") as made:
             turn, self._turn = os.pipe()
             try:
@@ -85,6 +91,7 @@ class Lanes:
                 interrupted = True
                 self._stop()
             finally:
+                self._end_all()
                 os.close(turn)
                 os.close(self._turn)
             wrong = ["interrupted"] if interrupted else self._wrong()
@@ -126,11 +133,12 @@ class Lanes:
                 left = None if limit is None else limit - time.monotonic()
                 if left is not None and left <= 0:
                     return
-                for key, _ in selector.select(left):
+                for key, _ in selector.select(min(REAP_SECONDS, left or REAP_SECONDS)):
                     if not self._read(key.data):
                         selector.unregister(key.fd)
                         os.close(key.fd)
                 self._give_turn()
+                self._reap()
 
     def _read(self, process: Process) -> bool:
         """False at the end of its events: it has ended, or is about to."""
@@ -155,13 +163,27 @@ class Lanes:
             if not process.ended:
                 _say(f"stopped in {process.test or process.group or 'its collection'}")
                 process.popen.send_signal(signal.SIGINT)
-        try:
+        with suppress(KeyboardInterrupt):  # a second time: no more patience
             self._listen(GRACE_SECONDS)
-        finally:
-            for process in self._processes:
-                with suppress(ProcessLookupError):  # it, or what it left behind
-                    os.killpg(process.popen.pid, signal.SIGKILL)
-                process.popen.wait()
+
+    def _end_all(self) -> None:
+        """Kill what still runs of all that came of this, by its process id."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        for process in self._processes:
+            process.popen.kill()
+            process.popen.wait()
+        while left := _children():
+            for pid in left:  # and what they have started comes to us then
+                _say(f"killed what was left: {_name_of(pid)} ({pid})")
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+
+    def _reap(self) -> None:
+        """Take leave of orphans that have ended."""
+        ours = {process.popen.pid for process in self._processes}
+        for pid in _children() - ours:
+            os.waitpid(pid, os.WNOHANG)
 
     # -- what they tell
 
@@ -222,6 +244,22 @@ class Lanes:
             _say(f"WRONG {what}")
         counts = ", ".join(f"{count} {name}" for name, count in sorted(self._categories.items()))
         _say(f"{counts or 'no tests'} in {seconds:.0f} s")
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of what its own parent leaves behind, whatever session it is in."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def _children() -> set[int]:
+    """Process ids of our children, those that have ended and were not waited for included."""
+    path = Path(f"/proc/self/task/{os.getpid()}/children")
+    return {int(pid) for pid in path.read_text().split()}
+
+
+def _name_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
 def _list(what: str, tests: list[str]) -> list[str]:

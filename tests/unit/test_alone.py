@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 import gevent
 import psutil
 import pytest
+from gevent.monkey import get_original
 
 from schema.auth import Own
 from schema.records import Crawl, CrawlOptions, FailureKind, Fetched, Task
@@ -145,6 +147,21 @@ def test_other_greenlets_go_on_while_a_page_hangs_there(alone: Alone) -> None:
     assert turns > 50
     with pytest.raises(DiedAlone):
         hanging.get()
+
+
+def test_a_page_is_not_charged_for_time_in_which_all_stood_still(alone: Alone) -> None:
+    alone.read(context(), *page("harmless"))
+    pid = alone.pid
+    assert pid is not None
+    with impatient(alone):
+        os.kill(pid, signal.SIGSTOP)
+        reading = gevent.spawn(alone.read, context(), *page("harmless"))
+        gevent.sleep(0.05)  # it is asked
+        get_original("time", "sleep")(2.0)
+        gevent.sleep(0.1)
+        os.kill(pid, signal.SIGCONT)
+        assert reading.get(timeout=5).title == "harmless"
+    assert alone.pid == pid
 
 
 def test_process_ends_when_it_was_idle_and_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,14 @@ import pytest
 from broker import seeding
 from broker.frontier.duties import ASK_SECONDS, UPKEEP
 from broker.service import Service
-from broker.upkeep import BUSY_SECONDS, HELD_SECONDS, QUIET_SECONDS, Upkeep, limit_reached
+from broker.upkeep import (
+    BUSY_SECONDS,
+    HELD_SECONDS,
+    QUIET_SECONDS,
+    VOID_MOST_SECONDS,
+    Upkeep,
+    limit_reached,
+)
 from schema.clock import monotonic
 from schema.errors import Unavailable
 from schema.records import Admission, Commit, Crawl, CrawlOptions
@@ -317,6 +325,30 @@ def test_a_holder_that_reaches_no_redis_leaves_the_duty_to_others(house: House) 
         house.now += house.upkeep.step(())
     assert house.store.clock().clock == clock
     house.queue.away = False
+
+
+def test_a_node_that_nobody_reaches_is_no_reason_to_pass_the_duty_on_all_the_time(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_up: list[float] = []
+    monkeypatch.setattr(
+        house.service.duties, "give_up", lambda name, seconds: given_up.append(house.now)
+    )
+    crawl = house.crawl()
+    house.see(crawl, admitted=1, waiting=1)
+    house.queue.away = True
+    while house.now < 500.0:
+        house.now += house.upkeep.step(())
+    between = [after - before for before, after in pairwise(given_up)]
+    assert 5 <= len(given_up) <= 10
+    assert between[0] < between[1] < between[2]
+    assert min(between[3:]) > VOID_MOST_SECONDS - 5
+    house.queue.away = False
+    house.see(crawl, admitted=1, waiting=1)
+    house.queue.away, back = True, house.now
+    while given_up[-1] < back:
+        house.now += house.upkeep.step(())
+    assert given_up[-1] - back < 15, "the next time it is as patient as the first"
 
 
 def test_a_node_that_is_soon_back_costs_no_duty(house: House) -> None:

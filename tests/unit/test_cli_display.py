@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from cli import display, status
-from schema.records import CrawlStats, HookCount, HookRefusal, HostState, Stats
+from schema.records import CrawlStats, HookCount, HookRefusal, HostState, NodeAway, Stats
 
 STATS = CrawlStats(
     crawl="example",
@@ -145,6 +145,16 @@ def test_on_a_terminal_the_panel_shows_counts_hosts_and_note() -> None:
     text = out.getvalue()
     for part in ("crawl example", "1,200", "slow.example 1.25 s", "the broker died", "gone 3"):
         assert part in text
+
+
+def test_counts_without_a_node_that_is_away_are_marked_as_the_least() -> None:
+    one = CrawlStats(crawl="a", state="active", reason="", stored=1234, waiting=3)
+    away = (NodeAway("redis://b", 1, "Redis at redis://b is away"),)
+    for nodes, marked in (((), False), (away, True)):
+        out = io.StringIO()
+        Console(file=out, width=160).print(status.table(Stats((one,), away=nodes)))
+        assert "1,234" in out.getvalue()
+        assert (">=1,234" in out.getvalue()) is marked
 
 
 def test_it_says_that_nobody_works_and_that_hosts_share_an_id() -> None:

@@ -38,6 +38,7 @@ from schema.records import (
 from schema.request import crawl_headers
 from schema.urls import fingerprint
 from store.base import Detail
+from store.rows import is_page
 from worker import hooks, retry, robots
 from worker.alone import DiedAlone, NoProcess
 from worker.auth import Judge
@@ -941,11 +942,22 @@ def test_source_that_moved_is_a_dead_letter_and_its_list_may_redirect_within(wor
     assert [link.url for link in page.links] == [within]
 
 
+@pytest.mark.parametrize("code", [200, 204])
+def test_page_without_a_body_counts_as_stored_here_and_in_the_store(
+    world: World, code: int
+) -> None:
+    world.site.answers["http://h/a"] = status(code)
+    world.run("http://h/a")
+    assert world.outcomes == [Done(stored=True)]
+    assert world.result.page is not None
+    assert is_page(world.result.page.status)
+
+
 def test_source_without_content_is_an_empty_page(world: World) -> None:
     world.set(sources=(LIST,))
     world.site.answers["http://h/list?n=2"] = status(204)
     world.run("http://h/list?n=2")
-    assert world.outcomes == [Done(stored=False)]
+    assert world.outcomes == [Done(stored=True)]
 
 
 def test_list_is_read_under_the_marker(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1117,7 +1129,7 @@ def test_suspect_that_dies_alone_is_charged_and_the_session_goes_on(
     world.alone.error = DiedAlone(FailureKind.STALLED, "read alone, it did not end within 30 s")
     world.site.answers |= {url: html() for url in ("http://h/s", "http://h/b")}
     world.run(msgspec.structs.replace(SUSPECT, errors=2), Task(2, "http://h/b"))
-    assert world.outcomes == [Dead("stalled"), Done(stored=False, bytes=0)]
+    assert world.outcomes == [Dead("stalled"), Done(stored=True, bytes=0)]
     assert world.stores.results[0].finals[0].detail.startswith("read alone")
     assert world.site.pages == (["http://h/b"] if hook else ["http://h/s", "http://h/b"])
 
