@@ -29,10 +29,11 @@ BENCHMARKS = {
     "standing": ("bench.standing", "What a hundred idle crawls cost"),
     "recovery": ("bench.recovery", "A restart of Redis, by what waits in SQL"),
     "crawls": ("bench.crawls", "Memory over a hundred crawls"),
+    "growth": ("bench.growth", "Whether SQL only grows"),
 }
 """By the name of its file: a benchmark's module and title, in the order they run and are shown."""
 
-LASTING = ("away", "standing", "recovery", "crawls")
+LASTING = ("away", "standing", "recovery", "crawls", "growth")
 """Those that take their time: ``make bench-lasting`` runs them, ``make bench`` does not."""
 
 
@@ -162,6 +163,14 @@ REQUIRED = (
         "growth_mb",
         0.2,
         0.05,
+        at_most=True,
+    ),
+    Required(
+        "rows and bytes in SQL: the most of the third year ÷ the most of the second",
+        "growth",
+        "last_year_over_before",
+        1.05,
+        1.01,
         at_most=True,
     ),
 )

@@ -215,6 +215,13 @@ def fields(flat: Sequence[bytes]) -> dict[str, str]:
     return dict(zip(text[::2], text[1::2], strict=True))
 
 
+def counted(reply: Sequence[Any]) -> list[list[Any]]:
+    """What ``lua/count.lua`` answers for several crawls, as it would for each alone."""
+    now, flat, due, tend, owed, *more, state, version = reply
+    rows = [(flat, due, state, version), *more]
+    return [[now, flat, due, tend, owed, state, version] for flat, due, state, version in rows]
+
+
 def host_state(
     host: str, partition: int, now_ms: int, h: dict[str, str], waiting: int, why: str
 ) -> HostState:

@@ -131,6 +131,21 @@ def test_hosts_of_the_other_node_are_leased_while_one_is_away(house: TwoNodes, h
     assert monotonic() - began < 1
 
 
+def test_links_are_looked_at_only_until_those_of_the_node_that_is_away_are_found(
+    house: TwoNodes,
+) -> None:
+    frontier = house.open()
+    up, away = frontier.nodes
+    (other,), (gone,) = hosts_on(frontier, up, 1), hosts_on(frontier, away, 1)
+    house.server_of(away).kill()
+    with pytest.raises(Unavailable):
+        away.command("PING")
+    assert frontier.away_of(urls(other, 3)) == frozenset()
+    links = iter([*urls(other, 2), *urls(gone, 2)])
+    assert frontier.away_of(links) == {away.id}
+    assert len(list(links)) == 1, "every page pays for this as long as the node is away"
+
+
 def test_items_of_a_node_that_is_away_say_so_and_the_others_pass(house: TwoNodes) -> None:
     frontier = house.open()
     up, away = frontier.nodes

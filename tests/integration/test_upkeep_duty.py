@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import gevent
 import pytest
@@ -17,7 +18,7 @@ from broker.service import Service
 from broker.upkeep import Upkeep
 from schema.clock import monotonic
 from schema.errors import DutyLost, UnknownCrawl
-from schema.records import Admission, CloseItem, Done, FinishItem, HostReport, Overflow
+from schema.records import Admission, CloseItem, Crawl, Done, FinishItem, HostReport, Overflow
 from store.base import DUTY_SECONDS
 from store.sqlite import SqliteStore
 from tests.integration.test_frontier import Worker, new_crawl, until, urls
@@ -181,15 +182,37 @@ def test_one_crawl_that_is_busy_has_no_other_scanned(
     looks: list[int] = []
     look = Frontier.look
 
-    def looking(self: Frontier, crawl: object) -> object:
-        looks.append(crawl.id)  # type: ignore[attr-defined]
-        return look(self, crawl)  # type: ignore[arg-type]
+    def looking(self: Frontier, crawl: Crawl, counts: Any) -> object:
+        looks.append(crawl.id)
+        return look(self, crawl, counts)
 
     monkeypatch.setattr(Frontier, "look", looking)
     other.frontier.admit(crawls[1].id, urls("new.example", 1))
     until(lambda: looks, 3)
     gevent.sleep(0.3)
     assert set(looks) == {crawls[1].id}
+
+
+def test_crawls_that_are_due_are_counted_in_one_call_a_partition(
+    store: SqliteStore, redis_server: RedisServer
+) -> None:
+    frontier = Frontier([redis_server.url], store, partitions=8, create=True)
+    upkeep = Upkeep(Service(frontier, store))
+    try:
+        crawls = [new_crawl(frontier, store, f"c{n}", delay=600) for n in range(5)]
+        for number, crawl in enumerate(crawls):
+            frontier.admit(crawl.id, urls(f"h{number}.example", number + 1))
+        upkeep.step()
+        redis_server.client.config_resetstat()
+        upkeep._next.clear()
+        upkeep.step(())
+        assert redis_server.client.info("commandstats")["cmdstat_evalsha"]["calls"] == 8
+        counts = frontier.count(crawls)
+        found = [frontier.look(crawl, counts) for crawl in crawls]
+        assert found == [frontier.look(crawl) for crawl in crawls]
+        assert [one.totals.waiting for one in found if one is not None] == [1, 2, 3, 4, 5]
+    finally:
+        frontier.stop()
 
 
 def test_what_overflows_at_one_broker_comes_back_through_the_holder(

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from broker.frontier.frontier import Admitted, Room
+from broker.frontier.frontier import Admitted, Counts, Room
 from broker.frontier.partition import Mode, state_of
 from broker.frontier.stirring import Stirring
 from schema.errors import Unavailable, UnknownCrawl
@@ -170,7 +170,12 @@ class QueueDouble:
     def shut(self, crawl: Crawl) -> None:
         self._tell(crawl, "done")
 
-    def look(self, crawl: Crawl) -> tuple[Sums, frozenset[str]] | None:
+    def count(self, crawls: Sequence[Crawl]) -> Counts | None:
+        return None
+
+    def look(
+        self, crawl: Crawl, counts: Counts | None = None
+    ) -> tuple[Sums, frozenset[str]] | None:
         self.scans += 1
         sums = self.sums.get(crawl.id, Sums())
         known = self.crawls.get(crawl.id)

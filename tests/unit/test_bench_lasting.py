@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench import away, crawls, document, resident
+from bench import away, crawls, document, growth, resident
 from bench.away import Row, Times
 from bench.web import Spec, Web
 from bench.web_pages import Pages
@@ -54,6 +54,12 @@ def test_growth_is_between_the_first_and_the_last_tenth_of_a_time() -> None:
 def test_growth_a_crawl_is_told_by_halves() -> None:
     found = [{"worker": 10.0 * min(n, 40)} for n in range(1, 101)]
     assert crawls.growth(found, "worker") == (pytest.approx((400 - 100) / 40), 0)
+
+
+def test_growth_of_a_table_is_held_against_the_year_before() -> None:
+    size = growth.Size
+    months = [{"a": size(min(n, 12), 10), "b": size(1, 10 * n)} for n in range(1, 37)]
+    assert growth.growth(months) == {"rows": 1, "bytes": 370 / 250}
 
 
 def test_links_lead_to_the_hosts_that_were_told(tmp_path: Path) -> None:
