@@ -1023,7 +1023,7 @@ class Frontier:
 
         The answer names the nodes that could not be asked: there it is still to be done.
         """
-        gone = request.incarnation if request.leaving else 0
+        gone = request.incarnation if request.leaving else -1
         sessions = tasks = superseded = 0
         left = set(self.partitions)
         away: set[int] = set()

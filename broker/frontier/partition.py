@@ -195,7 +195,7 @@ def close_row(item: CloseItem) -> list[Any]:
 
 
 def reconcile_args(request: ReconcileRequest, longest_ms: int, most: int, left: int) -> bytes:
-    """``longest_ms`` is the longest request, ``left`` the incarnation known to have left (or 0)."""
+    """``longest_ms``: the longest request. ``left``: the incarnation known to have left, or -1."""
     rest = max(longest_ms - round(request.dead_for * 1000), 0)
     return to_msgpack(
         [

@@ -409,6 +409,22 @@ def test_worker_that_leaves_twice_and_comes_again_works(frontier: Frontier, stor
     assert len(again.lease()) == 1
 
 
+def test_first_incarnation_is_not_taken_for_one_that_has_left(
+    frontier: Frontier, store: Store
+) -> None:
+    """The number may be 0."""
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, [a for n in range(2) for a in urls(f"h{n}.example", 1)])
+    worker = Worker(frontier, incarnation=0)
+    worker.reconcile()
+    assert len(worker.lease(sessions=1)) == 1
+    worker.reconcile()
+    assert len(worker.lease()) == 2, "what it did not hold is free again"
+    assert ask(frontier, 0, 9, leaving=True).tasks == 2
+    worker.sequence = 10
+    assert worker.lease() == ()
+
+
 def test_roll_forgets_who_was_not_heard_of_for_long(
     frontier: Frontier, monkeypatch: pytest.MonkeyPatch
 ) -> None:

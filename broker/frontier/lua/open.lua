@@ -18,7 +18,7 @@ local ttl, life, longest, per, again = args[4], args[5], args[6], args[7], args[
 local ws = P .. ':ws:' .. worker
 local mark = redis.call('HMGET', ws, '#inc', '#seq', '#left')
 if mark[1] and (inc < num(mark[1]) or (inc == num(mark[1]) and seq <= num(mark[2]))
-                or inc == num(mark[3])) then
+                or inc == tonumber(mark[3] or -1)) then
   return {'OLD', now, inc < num(mark[1]) and num(mark[1]) or 0}
 end
 local sessions, nexts = {}, {}

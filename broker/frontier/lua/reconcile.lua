@@ -7,7 +7,7 @@
 -- {'OLD', now, newer}: from an incarnation before the last, which is given, or from one that has left
 -- (0): nothing was done.
 --
--- left: the incarnation that has left for good, 0 if none is known to have: the caller's own, or that to
+-- left: the incarnation that has left for good, -1 if none is known to have: the caller's own, or that to
 -- which its call was OLD elsewhere. Then an older one may go on under the name, and that one opens nothing
 -- any more. Answered is the one that is known here.
 --
@@ -18,14 +18,14 @@
 local worker, inc, seq, longest = args[1], args[2], args[3], args[4]
 local ws = P .. ':ws:' .. worker
 local all = record(ws)
-local last, left = num(all['#inc']), num(all['#left'])
+local last, left = num(all['#inc']), tonumber(all['#left'] or -1)
 if inc == left and inc ~= last then return {'OLD', now, 0} end
 left = math.max(left, args[6])
 if inc < last and left ~= last then return {'OLD', now, last} end
 if inc ~= last or seq > num(all['#seq']) then
   redis.call('HSET', ws, '#inc', inc, '#seq', seq)
 end
-if left > 0 then redis.call('HSET', ws, '#left', left) end
+if left >= 0 then redis.call('HSET', ws, '#left', left) end
 redis.call('PEXPIRE', ws, WORKER_MS)
 local keep, idle = {}, {}
 for i = 8, #args do
