@@ -55,7 +55,7 @@ MAX_PAGES = 5
 ROUNDS = 30
 STEPS = st.sampled_from([999, 999, 1, 2, 3, 5, 8])
 COUNTS = st.sampled_from([1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 11])
-ENDINGS = ["seed", "page", "page", "pause", "pause", "cut", "word", "word", "death"]
+ENDINGS = ["seed", "page", "page", "page", "pause", "pause", "cut", "word", "word", "death"]
 WHICH = st.integers(0, 41)
 """Of whatever there is; drawn so, what is drawn does not depend on what happened."""
 EITHER = st.sampled_from([0, 1])
