@@ -169,14 +169,20 @@ class Sample:
     """Its logical time less ours, where that could be read within a moment."""
 
 
-def waiting(client: redis.Redis, crawls: set[int]) -> dict[int, int]:
-    """How many hosts of these crawls have tasks that wait. Raises redis.RedisError."""
-    found: dict[int, int] = {}
-    for key in client.scan_iter("gc:{*}:due:*", count=2000):
-        crawl = int(key.rpartition(":")[2])
-        if crawl in crawls:
-            size: Any = client.zcard(key)
-            found[crawl] = found.get(crawl, 0) + int(size)
+def waiting(client: redis.Redis, crawls: set[int]) -> dict[int, set[str]]:
+    """URLs that wait for these crawls, but for those of long queues. Raises redis.RedisError."""
+    at = client.connection_pool.connection_kwargs
+    raw = redis.Redis(host=at["host"], port=at["port"], socket_timeout=READ_SECONDS)
+    found: dict[int, set[str]] = {}
+    for key in raw.scan_iter(b"gc:{*}:due:*", count=2000):
+        prefix, _, number = key.partition(b":due:")
+        hosts: Any = raw.zrange(key, 0, -1) if int(number) in crawls else []
+        for host in hosts:
+            record: Any = raw.get(prefix + b":h:" + host)
+            queues: Any = msgspec.msgpack.decode(record).get("q", {}) if record else {}
+            for value in queues.get(number.decode(), {}).get("e", ()):
+                path = value[value.index("h/") + 1 :]
+                found.setdefault(int(number), set()).add(f"http://{host.decode()}{path}")
     return found
 
 

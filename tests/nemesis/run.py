@@ -196,24 +196,33 @@ class _Run:
                 self.watch.find(Finding("missing end", text, time.monotonic()))
 
     def _judge_waiting(self) -> None:
-        """Nothing waits for a crawl that is done, or it is reopened."""
+        """Nothing that is not settled waits for a crawl that is done, or the crawl is reopened.
+
+        What was settled may wait in a node that was put back to an older copy.
+        """
         limit = time.monotonic() + CONFIRM_SECONDS
         while True:
             rows = self.world.sql().crawls()
             done = {row.id: row for row in rows if row.state == "done" and not row.deleted}
             finished = {i for i, row in done.items() if row.reason == "finished"}
-            clients = [self.world.master(node).client for node in NODES]
-            found = Counter[int]()
-            for client in clients:
-                found.update(waiting(client, finished))
-            if not found:
+            found: dict[int, set[str]] = {}
+            for node in NODES:
+                for crawl, urls in waiting(self.world.master(node).client, finished).items():
+                    found.setdefault(crawl, set()).update(urls)
+            for crawl, urls in found.items():
+                snapshot = self.world.sql().snapshot(crawl)
+                if snapshot is not None:
+                    urls -= snapshot.pages.keys() | snapshot.finals.keys()
+            if not any(found.values()):
                 return
             if time.monotonic() > limit:
                 break
             time.sleep(1.0)
-        for crawl, hosts in found.items():
-            text = f"crawl {done[crawl].name} is done, and tasks of {hosts} hosts wait for it"
-            self.watch.find(Finding("early", text, time.monotonic()))
+        for crawl, urls in found.items():
+            if urls:
+                some = ", ".join(sorted(urls)[:3])
+                text = f"crawl {done[crawl].name} is done, and {len(urls)} URLs wait for it: {some}"
+                self.watch.find(Finding("early", text, time.monotonic()))
 
     def _judge_crawls(
         self, snapshots: Sequence[Snapshot], calls: Sequence[Call], ended: bool

@@ -7,12 +7,16 @@ from typing import Any, cast
 
 import pytest
 
+from broker.frontier import Frontier
+from schema.records import Admission, CrawlOptions
+from store import open_store
 from tests.nemesis import site, watch
 from tests.nemesis.api import Call
-from tests.nemesis.reading import CrawlRow, Snapshot
+from tests.nemesis.reading import CrawlRow, Snapshot, waiting
 from tests.nemesis.site import Graph
 from tests.nemesis.watch import Watch
 from tests.nemesis.world import World
+from tests.support.redis_server import RedisServer
 
 GRAPH = Graph(1, 0, 2, 3)
 SEEDS = GRAPH.seeds(1, 8000)
@@ -77,3 +81,18 @@ def test_a_log_is_read_up_to_its_last_whole_line(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("1.5\t2.5\t127.20.0.2\t/x\t200\t4000\n2.0\t")
     assert [hit.ended for hit in watch.read_log(log)] == [2.5]
+
+
+def test_what_waits_in_redis_is_read(redis_server: RedisServer, tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'c.sqlite'}")
+    frontier = Frontier([redis_server.url], store, partitions=4, create=True)
+    found = [f"http://127.0.0.{n}:8080/g1x2x3x4/p/{n}" for n in range(3)]
+    crawls = []
+    for name in ("one", "other"):
+        crawl = store.put_crawl(name, CrawlOptions(scope="any"), ())
+        frontier.put_crawl(crawl)
+        frontier.admit(crawl.id, [Admission(url, 1) for url in found])
+        crawls.append(crawl.id)
+    assert waiting(redis_server.client, {crawls[0]}) == {crawls[0]: set(found)}
+    frontier.stop()
+    store.close()
