@@ -28,6 +28,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -189,14 +190,16 @@ def _measured(
     }
     time.sleep(WARM_SECONDS)
     with Resident(lambda: parts, min(EVERY_SECONDS, run.away_seconds / 30)) as resident:
-        began = time.time()
+        began, cpu = time.time(), [spent(parts)]
         time.sleep(run.before_seconds)
         away = time.time()
+        cpu.append(spent(parts))
         nodes.take_away(run.how)
         say(f"it is away for {run.away_seconds:g} s")
         time.sleep(run.away_seconds)
         named = [one["node"] for one in system.call("GET", "/v1/stats")["away"]]
         back = time.time()
+        cpu.append(spent(parts))
         nodes.give_back(run.how)
         wait_until(lambda: _paid(system, store), BACK_SECONDS, "it was given what it missed", 0.2)
         paid = time.time()
@@ -214,6 +217,7 @@ def _measured(
         "first_after": min(row[1] for row in rows if row[2] in names and row[1] > back) - back,
         "twice": _twice(rows),
         "memory": resident.samples,
+        "cpu_seconds": [last - first for first, last in pairwise(cpu)],
         **account(store, system.stats(), web.seeds(), names),
         **figures(rows, names, Times(began, away, back, paid, ended)),
     }
@@ -309,6 +313,20 @@ def _twice(rows: Sequence[Row]) -> int:
     return sum(count - 1 for count in pages.values())
 
 
+def spent(parts: Mapping[str, Sequence[psutil.Process]]) -> float:
+    """CPU seconds of worker and broker so far."""
+    times = [process.cpu_times() for part in OURS for process in parts[part]]
+    return sum(one.user + one.system for one in times)
+
+
+def cpu_ms(one: Mapping[str, Any]) -> tuple[float, float]:
+    """CPU of worker and broker a page, in ms: before, and while the node was away."""
+    times, (before, away) = one["times"], one["cpu_seconds"]
+    pages = one["before_all"] * (times["away"] - times["began"])
+    pages_away = one["away_all"] * (times["back"] - times["away"])
+    return before * 1000 / pages, away * 1000 / pages_away
+
+
 def say(text: str) -> None:
     print(f"   {text}", flush=True)
 
@@ -331,7 +349,9 @@ def report(record: Record, found: Mapping[str, Mapping[str, Any]]) -> None:
         what = RUNS[name].what
         times = one["times"]
         ratios = [one["ratio"], one["worst"], one["ratio_all"]]
-        rates.append([what, times["back"] - times["away"], one["before"], one["away"], *ratios])
+        rates.append(
+            [what, times["back"] - times["away"], one["before"], one["away"], *ratios, *cpu_ms(one)]
+        )
         gone = one["known_to_store"] - one["known_to_queue"]
         lost = max(lost, abs(gone))
         rest.append(
@@ -355,7 +375,17 @@ def report(record: Record, found: Mapping[str, Mapping[str, Any]]) -> None:
         record.runs(name, dict(one))
     record.table(
         "Pages a second while one of two nodes is away",
-        ["away", "for s", "before", "away", "ratio", "worst 5 s", "all hosts: ratio"],
+        [
+            "away",
+            "for s",
+            "before",
+            "away",
+            "ratio",
+            "worst 5 s",
+            "all hosts: ratio",
+            "CPU ms a page: before",
+            "while away",
+        ],
         rates,
     )
     record.table(

@@ -176,11 +176,11 @@ class Upkeep:
             crawl for crawl in active
             if not {ANY, crawl.id}.isdisjoint(stirring) or now >= self._next.get(crawl.id, now)
         ]  # fmt: skip
-        self._looked.update((crawl.id, now) for crawl in due)
         for start in range(0, len(due), TOGETHER):
             some = due[start : start + TOGETHER]
             counts = self._service.frontier.count(some) if len(some) > 1 else None
             for crawl in some:
+                self._looked[crawl.id] = now
                 self._next[crawl.id] = now + self._look_at(crawl, crawl.id in pending, counts)
         self._give_up_if_cut_off(now)
         until = min((at - now for at in self._next.values()), default=QUIET_SECONDS)

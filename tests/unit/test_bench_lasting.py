@@ -43,6 +43,11 @@ def test_a_step_in_which_hosts_stood_still_shows() -> None:
     assert steps["goes"] == [0] * 12
 
 
+def test_cpu_is_told_by_page_and_time() -> None:
+    one = {"times": TIMES._asdict(), "cpu_seconds": [2.0, 1.0], "before_all": 50, "away_all": 20}
+    assert away.cpu_ms(one) == (2.0, 2.5)
+
+
 def test_growth_is_between_the_first_and_the_last_tenth_of_a_time() -> None:
     samples = [(float(at), {"worker": 100 + at / 10}) for at in range(200)]
     first, last = resident.ends(samples, "worker", 100, 200) or (0, 0)
