@@ -331,7 +331,8 @@ def test_rest_after_a_crash_counts_from_the_death_and_is_the_delay_at_least(
 ) -> None:
     crawl = new_crawl(frontier, store, delay=1)
     frontier.admit(crawl.id, [*urls("h.example", 2), *urls("idle.example", 2)])
-    found = {s.host: s for s in Worker(frontier).lease(wait=2)}
+    worker, found = Worker(frontier), dict[str, Session]()
+    until(lambda: found.update({s.host: s for s in worker.lease(wait=1)}) or len(found) == 2)
     assert frontier.resting() == (0, 0.0)
     request = ReconcileRequest(
         worker="w", incarnation=2, sequence=1, idle=(found["idle.example"].token,),
