@@ -20,8 +20,10 @@ from broker import purge as purge_module
 from broker.frontier import duties as names
 from broker.frontier import keys
 from broker.frontier import ring as ring_module
+from broker.frontier.totals import Scan
 from schema.errors import Unavailable
 from schema.records import Admission, CrawlOptions
+from schema.wire import to_msgpack
 from store.base import DUTY_SECONDS
 from tests.support.duty_brokers import WRITES
 from tests.support.duty_laws import HOSTS, JOBS, LIMITED, NAMES, PASSING, PLAIN
@@ -39,7 +41,6 @@ from tests.support.duty_world import (
 from tests.support.effort import examples
 from tests.support.memory import memory_folder
 from tests.support.paced import Pace
-from tests.support.redis_dump import unpacked
 from tests.support.redis_server import RedisServer
 from tests.support.turned import turned
 
@@ -165,6 +166,16 @@ class DutiesMachine(World):
         for crawl in some(self.said[-6:], which):
             self.work("tell", steps, partial(self.brokers[broker].frontier.put_crawl, crawl))
 
+    @rule(which=WHICH, broker=EITHER)
+    def look_late(self, which: int, broker: int) -> None:
+        """Who looks with a row of before, or before all have heard of it, has seen nothing."""
+        for crawl in some(self.said[-6:], which):
+            known = [int(self.record(p, crawl.id).get("ver", 0)) for p in (0, 1)]
+            look = partial(self.brokers[broker].frontier.look, crawl)
+            scan = self.work("look", 999, look).result
+            if set(known) != {crawl.version}:
+                assert not isinstance(scan, Scan), f"{crawl.version} was looked at in {known}"
+
     @rule(broker=EITHER)
     def delete(self, broker: int) -> None:
         """One crawl is deleted, or made anew under its name."""
@@ -221,8 +232,7 @@ class DutiesMachine(World):
         if self.raw[node].hexists(keys.OWNER, "owed"):
             return  # another is at it
         for crawl in self.known(LIMITED):
-            record = unpacked(self.raw[node].get(f"gc:{{{node}}}:c:{crawl.id}") or "\x80")
-            assert not record.get("quota", 0), "a quota of before a loss counts"
+            assert not self.record(node, crawl.id).get("quota"), "a quota of before a loss counts"
 
     @rule(
         node=EITHER, broker=EITHER, which=WHICH, ticks=st.sampled_from([0, 12, 12]),
@@ -232,19 +242,12 @@ class DutiesMachine(World):
         self, node: int, broker: int, which: int, ticks: int, steps: int, after: int
     ) -> None:
         """A node is given what it missed, and loses it again."""
-        self.mend()
-        self.recover(node, broker, 999)
-        self.give(PLAIN, seeds_of(which, 4), broker, 999)
-        self.cut(None, node)
-        self.fetch(which, broker, 1 - node, 3, 999, True)
-        self.mend()
+        self.come_to_owe(node, broker)
         self.tick(broker, ticks)
         self.pass_time(DUTY_SECONDS + 1)
         task = self.job(names.REPLAY, broker, steps)
-        if which % 3 == 0:  # more comes to be owed
-            self.cut(None, node)
-            self.fetch(which, broker, 1 - node, 3, 999, True)
-            self.mend()
+        if which % 3:
+            self.fences.advance_to(task, {"log_links"}, 1)
         self.tick(broker, after)
         copy = self.copy(node)
         self.fences.advance(task, 999)
@@ -252,6 +255,30 @@ class DutiesMachine(World):
             self.lose(node, copy)
             self.recover(node, 1 - broker, 999)
         self.settle_all(1)
+
+    @rule(node=EITHER, broker=EITHER, calls=st.sampled_from([{"end_replay"}, {"eval"}]))
+    def owe_more(self, node: int, broker: int, calls: set[str]) -> None:
+        """While a node is given what it missed, it misses more."""
+        self.come_to_owe(node, broker)
+        self.pass_time(DUTY_SECONDS + 1)
+        task = self.job(names.REPLAY, broker, 1)
+        self.fences.advance_to(task, calls, 2 if "eval" in calls else 1)
+        self.come_to_owe(node, broker)
+        self.fences.advance(task, 999)
+        self.settle_all(1)
+
+    def come_to_owe(self, node: int, broker: int) -> None:
+        """Pages are stored whose links a node cannot be told of."""
+        self.mend()
+        self.recover(node, broker, 999)
+        self.pass_time(31.0)
+        self.work("tend", 999, partial(self.tend, self.brokers[broker], to_msgpack([1000])))
+        self.moment += 1
+        found = [Admission(f"http://{host}/{SEEDS + self.moment}") for host in HOSTS[1 - node :: 2]]
+        self.give(PLAIN, found, broker, 999)
+        self.cut(None, node)
+        self.fetch(1, broker, 1 - node, 3, 999, True)
+        self.mend()
 
     # -- workers
 
@@ -307,7 +334,7 @@ class DutiesMachine(World):
         self.fences.advance_to(task, calls, count % 2 + 1 if "set_state" in calls else count)
         for name in NAMES:
             if comes == "seed":
-                self.seed(name, which, 2, 1 - broker, late)
+                self.give(name, self.fresh(HOSTS[which % 4], 2), 1 - broker, late)
             elif comes == "pause":
                 self.pause(name, True, 1 - broker, late)
         if comes == "cut":
@@ -323,7 +350,39 @@ class DutiesMachine(World):
         elif comes == "death":
             task.kill()
         self.fences.advance(task, 999)
+        self.holds()
         self.job(names.UPKEEP, broker, 999)
+        self.holds()
+        self.give(NAMES[which % 3], self.fresh(HOSTS[which % 4], 1), broker, late)
+
+    @rule(
+        node=EITHER, broker=EITHER, told=st.sampled_from([0, 0, 0, 2, 5]), seed=st.booleans(),
+        late=st.sampled_from([999, 999, 2]),
+    )  # fmt: skip
+    def take_in_before_told(self, node: int, broker: int, told: int, seed: bool, late: int) -> None:
+        """A crawl is done; a node that came back as it was before takes something in for it."""
+        self.mend()
+        self.recover(node, broker, 999)
+        self.moment += 1
+        self.give(PLAIN, [Admission(f"http://{HOSTS[node]}/s{self.moment}")], broker, 999)
+        known = len(self.held)
+        self.work("lease", 999, partial(self.open, self.brokers[broker], node, 1, 2))
+        tasks = [
+            self.deliver(broker, one, task.number, 1, True)  # it commits late
+            for one in self.held[known:] for task in one.tasks
+        ]  # fmt: skip
+        copy = self.copy(node)
+        self.pass_time(31.0)
+        if self.quiet(broker):
+            self.job(names.UPKEEP, broker, 999)
+        self.lose(node, copy)
+        self.recover(node, broker, told)
+        if seed:
+            self.give(PLAIN, self.fresh(HOSTS[node], 1), 1 - broker, late)
+        else:
+            for one in tasks:
+                self.fences.advance(one, late)
+        self.recover(node, broker, 999)
 
     def quiet(self, broker: int) -> bool:
         """Whether all is fetched, and a broker has seen once that nothing is left to do."""
@@ -357,4 +416,4 @@ def run_machine(count: int, steps: int) -> None:
 
 
 def test_a_duty_that_passed_on_changes_nothing_and_no_crawl_ends_too_soon() -> None:
-    run_machine(examples(25, 500), 20)
+    run_machine(examples(25, 500), 15)

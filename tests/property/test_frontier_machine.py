@@ -515,17 +515,22 @@ class FrontierMachine(RuleBasedStateMachine):
         quotas.share(self.store.crawl(LIMITED), Duty(names.QUOTAS, self.epoch))
         self.sums = {p: row.sum for p, row in self.rows().items()}
 
-    @rule(by=st.sampled_from([-3, 5]), taken_over=st.booleans())
-    def gift_comes_late(self, by: int, taken_over: bool) -> None:
-        """One of a round before, or of a holder of before: the next has read what is there."""
+    @rule(by=st.sampled_from([-3, 5]), taken_over=st.booleans(), reads=st.booleans())
+    def gift_comes_late(self, by: int, taken_over: bool, reads: bool) -> None:
+        """One of a round before, or of a holder of before: the next has read what is there.
+
+        ``reads``: that round comes late as a whole, and first reads under its number.
+        """
         quotas = self.frontier._quotas
         self.epoch += taken_over
         late = quotas._next(self.epoch)
-        quotas._claim(LIMITED, late)
+        if not reads:
+            quotas._claim(LIMITED, late)
         self.epoch += taken_over
         quotas._claim(LIMITED, quotas._next(self.epoch))
         for p in self.frontier.partitions:
-            self.calls("quota", p, [LIMITED, late, by])
+            for change in (0, by) if reads else (by,):
+                self.calls("quota", p, [LIMITED, late, change])
 
     def rows(self) -> dict[int, Row]:
         replies = {p: self.calls("count", p, [LIMITED]) for p in self.frontier.partitions}

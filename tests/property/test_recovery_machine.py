@@ -359,8 +359,9 @@ class RecoveryMachine(World):
     def admit_late(self, which: int, broker: int, before: int, after: int, lost: bool) -> None:
         """Seeds and a page's links are admitted some steps of the log's clock after their rows."""
         self.reopened(broker)
-        at, found = self.brokers[broker], [(which % 3, which // 3)]
-        self.seed(1 + which % 2, found, False, broker, 2)
+        self.moment += 1
+        at, found = self.brokers[broker], [(which % 3, PATHS + self.moment)]
+        self.give(1 + which % 2, found, False, broker, 2)
         under_way = self.pace.living()[-1:]
         for held in some(self.fetching(), which):
             (task,) = some(held.session.tasks, which // 7)

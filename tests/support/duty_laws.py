@@ -29,8 +29,10 @@ JOBS = [
 
 
 def links_of(page: str) -> list[Admission]:
-    """What a page links to: always the same, one link for each node."""
+    """What a page links to: always the same, one link for each node, or one to its own host."""
     path = page.split("/")[3]
+    if path.startswith("s"):
+        return [Admission(f"http://{page.split('/')[2]}/l{path}", depth=1)]
     if not path.isdigit():
         return []
     host = HOSTS.index(page.split("/")[2])
@@ -57,6 +59,10 @@ class Laws:
         for _, page in self.store.pages(crawl):
             found |= {item.url for item in page.links}
         return found | {url for c, url in self.given if c == crawl}
+
+    def record(self, p: int, crawl: int) -> dict[str, Any]:
+        """What a partition knows of a crawl."""
+        return unpacked(self.raw[p].get(f"gc:{{{p}}}:c:{crawl}") or "\x80")
 
     def left(self, crawl: int) -> set[str]:
         """URLs of the log that are not final."""

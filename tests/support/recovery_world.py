@@ -74,7 +74,7 @@ def some(things: Sequence[T], which: int) -> list[T]:
 
 
 def url(host: int, path: int) -> str:
-    return f"http://{HOSTS[host % len(HOSTS)]}/{path % PATHS}"
+    return f"http://{HOSTS[host % len(HOSTS)]}/{path}"
 
 
 URLS = [url(h, n) for h in range(len(HOSTS)) for n in range(PATHS)]
