@@ -220,10 +220,9 @@ class Writer:
     def recall(self, page: StoredPage) -> None:
         """Admit the links of a page that was stored before, under a stamp of now."""
         for delay in delays():
-            owed = self._away([page])
-            work = Commit(pages=[page], owes=owed)
-            stamp = persist(partial(self._store.commit, work), "store")
-            if self._admit([page], stamp, owed):
+            work = Commit(pages=[page])
+            stamp = self._carry_out(work)
+            if self._admit([page], stamp, work.owes):
                 return
             gevent.sleep(delay)
 
@@ -262,9 +261,7 @@ class Writer:
     def _write(self, batch: list[Result]) -> None:
         size = sum([result.weight for result in batch])
         for delay in delays():
-            owed = self._away(result.page for result in batch if result.page is not None)
-            owed |= self._late(batch)
-            stamp = self._commit(batch, owed)
+            stamp, owed = self._commit(batch)
             faults.point("worker.after_store")
             if stamp is not None and stamp.refused:
                 for result in batch:
@@ -309,14 +306,27 @@ class Writer:
             link for result in late if result.page is not None for link in result.page.links
         )
 
-    def _commit(self, batch: Sequence[Result], owed: frozenset[str]) -> Stamp | None:
+    def _carry_out(self, work: Commit, batch: Sequence[Result] = ()) -> Stamp:
+        """Commit until that succeeds, and that nodes are owed links: see ``work.owes`` afterwards.
+
+        What is owed is judged anew for each try: while the store is away, nodes go and come, and
+        leases of ``batch`` end.
+        """
+
+        def commit() -> Stamp:
+            work.owes = self._away(work.pages) | self._late(batch)
+            return self._store.commit(work)
+
+        return persist(commit, "store")
+
+    def _commit(self, batch: Sequence[Result]) -> tuple[Stamp | None, frozenset[str]]:
         """Make the batch durable, and that nodes are owed its links.
 
         What cannot be stored becomes a dead letter. Returns the stamp of its rows, None if it has
-        none.
+        none, and the nodes that are owed its links.
         """
         while True:
-            work = Commit(owes=owed)
+            work = Commit()
             for result in batch:
                 if result.page is not None:
                     work.pages.append(result.page)
@@ -325,11 +335,11 @@ class Writer:
                 if result.hooks is not None:
                     work.hooks.append(result.hooks)
             if not (work.pages or work.attempts or work.finals):
-                return None
+                return None, work.owes
             try:
-                stamp = persist(partial(self._store.commit, work), "store")
+                stamp = self._carry_out(work, batch)
                 faults.note("worker.committed", _urls(work))
-                return stamp
+                return stamp, work.owes
             except Unstorable as error:
                 log.warning("cannot be stored", url=error.url, reason=error.reason)
                 if not any(result.bury(error) for result in batch):

@@ -207,6 +207,37 @@ def test_links_of_who_is_late_are_owed_in_the_commit(rig: Rig, how: str) -> None
     assert ("admit", 1, ["http://h/1"]) in rig.world.log, "and it admits them all the same"
 
 
+@pytest.mark.parametrize("what", ["late", "away", "back"])
+def test_what_is_owed_is_judged_when_the_commit_succeeds_not_when_it_is_tried_first(
+    rig: Rig, what: str
+) -> None:
+    """While SQL is away a lease ends and others do the task, or a node goes or comes back."""
+    rig.world.away = {"store": 10**6}
+    rig.world.known_away = {"b"} if what == "back" else set()
+    rig.put(1, page("http://h/p", "http://h/a"))
+    until(lambda: rig.world.log.count("store away") > 2)
+    if what == "late":
+        rig.held.deadline = monotonic()
+    else:
+        rig.world.known_away = {"b"} if what == "away" else set()
+        rig.world.missing = {"b": 1}
+    rig.world.away = {}
+    log = rig.drain()
+    assert rig.world.owed == [{"late": {"n"}, "away": {"b"}, "back": set()}[what]]
+    admits = log.count(("admit", 1, ["http://h/a"]))
+    assert admits == (2 if what == "back" else 1), "what was not owed is not taken for it"
+
+
+def test_a_recalled_page_is_owed_by_what_is_away_when_its_commit_succeeds(rig: Rig) -> None:
+    rig.world.away = {"store": 10**6}
+    recalling = gevent.spawn(rig.writer.recall, page("http://h/p", "http://h/a"))
+    until(lambda: rig.world.log.count("store away") > 2)
+    rig.world.known_away = {"b"}
+    rig.world.away = {}
+    recalling.get(timeout=5)
+    assert rig.world.owed == [{"b"}]
+
+
 def test_a_node_that_is_found_away_is_owed_the_links_before_the_task_is_finished(rig: Rig) -> None:
     rig.world.missing = {"b": 100}
     rig.put(1, page("http://h/p", "http://h/a"))
