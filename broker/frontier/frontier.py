@@ -1027,6 +1027,8 @@ class Frontier:
         sessions = tasks = superseded = 0
         left = set(self.partitions)
         away: set[int] = set()
+        told: set[int] = set()
+        late = False
         while left:
             args = part.reconcile_args(request, self._request_ms, FEW, gone)
             replies = self._calls("reconcile", dict.fromkeys(left, args), partial=True)
@@ -1035,17 +1037,19 @@ class Frontier:
             old: dict[int, int] = {}
             for p, reply in replies.items():
                 if reply[0] == b"OLD":
-                    old[p] = reply[2]
+                    old[p], late = reply[2], late or not reply[2]
                     continue
                 sessions, tasks = sessions + reply[1], tasks + reply[2]
                 gone = max(gone, reply[4])
                 if reply[3]:
                     left.add(p)
-            # A node that was away did not hear that the later one has left.
-            unaware = {p for p, newer in old.items() if newer and newer == gone}
+            # A node that was away did not hear that the later one has left; it is told once.
+            unaware = {p for p, newer in old.items() if 0 < newer <= gone} - told
+            told |= unaware
             left |= unaware
             superseded = max([superseded, *(newer for p, newer in old.items() if p not in unaware)])
-        self._enrol(request, superseded)
+        if not late:
+            self._enrol(request, superseded)
         nodes = tuple(self.nodes[i].shown for i in sorted(away))
         return ReconcileReply(sessions, tasks, nodes, superseded)
 

@@ -434,7 +434,7 @@ class Recovery:
                 log.exception("replay_failed", node=job.node.shown)
             else:
                 return
-            gevent.sleep(random.uniform(0.05, 0.2))
+            gevent.sleep(pause)
             pause = min(pause * 2, STALLED_MS / 2000)
 
     def _empty(self, job: _Job) -> None:

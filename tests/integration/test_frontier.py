@@ -400,6 +400,31 @@ def test_later_worker_that_leaves_frees_its_name_for_the_earlier_one(
     assert ask(frontier, 1, 4).superseded == 8
 
 
+def test_name_goes_to_whoever_is_left_when_several_had_it(frontier: Frontier) -> None:
+    for incarnation in (1, 5, 7):
+        assert ask(frontier, incarnation, 1).superseded == 0
+    ask(frontier, 7, 2, leaving=True)
+    assert ask(frontier, 5, 2).superseded == 0
+    assert ask(frontier, 1, 2).superseded == 5
+    ask(frontier, 5, 3, leaving=True)
+    assert ask(frontier, 1, 3).superseded == 0
+    assert ask(frontier, 7, 9, leaving=True).superseded == 0, "a word that comes late"
+    assert ask(frontier, 1, 4).superseded == 0
+    assert ask(frontier, 0, 1).superseded == 1
+
+
+def test_late_leave_of_another_releases_nothing(frontier: Frontier, store: Store) -> None:
+    """Where its first words did not arrive."""
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, urls("h.example", 1))
+    worker = Worker(frontier, incarnation=1)
+    worker.reconcile()
+    (held,) = worker.lease(wait=2)
+    assert ask(frontier, 7, 1, leaving=True).tasks == 0
+    assert frontier.extend([ExtendItem(session=held.session, token=held.token)], 60) == ["ok"]
+    assert ask(frontier, 1, 3, holding=(held.token,)).superseded == 0
+
+
 def test_worker_that_leaves_twice_and_comes_again_works(frontier: Frontier, store: Store) -> None:
     crawl = new_crawl(frontier, store, delay=0)
     frontier.admit(crawl.id, urls("h.example", 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -206,16 +207,56 @@ def heard(frontier: Frontier, request: ReconcileRequest) -> object:
     return None if reply.away else reply
 
 
+def reconcile(
+    frontier: Frontier, incarnation: int, sequence: int, *, leaving: bool = False
+) -> ReconcileReply:
+    request = ReconcileRequest(
+        worker="w", incarnation=incarnation, sequence=sequence, leaving=leaving
+    )
+    with gevent.Timeout(10):
+        return frontier.reconcile(request)
+
+
+def test_a_name_is_free_though_a_node_heard_nothing_of_those_who_had_it(house: TwoNodes) -> None:
+    """While it was away one began anew after a crash, and left."""
+    frontier = house.open()
+    ask = partial(reconcile, frontier)
+    away = frontier.nodes[0]
+    assert ask(1, 1).superseded == 0
+    assert ask(5, 1).superseded == 0
+    house.freeze(away)
+    with pytest.raises(Unavailable):  # known to be away: it will not hear of this later
+        away.command("PING")
+    assert ask(7, 1).away
+    ask(7, 2, leaving=True)
+    house.thaw(away)
+    until(lambda: answers(away))
+    assert ask(1, 2).superseded == 0
+
+
+def test_a_name_is_free_though_nodes_heard_of_different_ones_that_left(house: TwoNodes) -> None:
+    frontier = house.open()
+    ask = partial(reconcile, frontier)
+    away = frontier.nodes[0]
+    for incarnation in (1, 5):
+        assert ask(incarnation, 1).superseded == 0
+    house.freeze(away)
+    with pytest.raises(Unavailable):  # known to be away: it will not hear of this later
+        away.command("PING")
+    assert ask(7, 1).away
+    ask(7, 2, leaving=True)
+    house.thaw(away)
+    until(lambda: answers(away))
+    assert ask(5, 2).superseded == 0
+    ask(5, 3, leaving=True)
+    assert ask(1, 2).superseded == 0
+
+
 def test_a_name_is_free_though_a_node_was_away_when_its_worker_left(house: TwoNodes) -> None:
     frontier = house.open()
     first = frontier.nodes[0]
 
-    def ask(incarnation: int, sequence: int, *, leaving: bool = False) -> ReconcileReply:
-        request = ReconcileRequest(
-            worker="w", incarnation=incarnation, sequence=sequence, leaving=leaving
-        )
-        return frontier.reconcile(request)
-
+    ask = partial(reconcile, frontier)
     assert ask(1, 1).superseded == 0
     assert ask(7, 1).superseded == 0
     house.freeze(first)

@@ -4,12 +4,14 @@
 -- args  {worker, incarnation, sequence, longest request ms, most, left, tokens held, token held …,
 --        token idle …}
 -- {'OK', now, sessions released, tasks released, more, left}: more is 1 if it stopped at `most` sessions.
--- {'OLD', now, newer}: from an incarnation before the last, which is given, or from one that has left
--- (0): nothing was done.
+-- {'OLD', now, newer}: another incarnation has the name, which is given, or the caller has left (0):
+-- nothing was done.
 --
--- left: the incarnation that has left for good, -1 if none is known to have: the caller's own, or that to
--- which its call was OLD elsewhere. Then an older one may go on under the name, and that one opens nothing
--- any more. Answered is the one that is known here.
+-- left: the incarnation that is known to have left for good, the caller's own or one that another node
+-- told of; -1 for none. Answered is the latest that is known here.
+--
+-- The name belongs to the latest incarnation (#inc) until that one has left (#free); then to the first that
+-- asks. Those later than #inc up to the latest that left (#left) have left too: their words come late.
 --
 -- An older incarnation died: its tasks were delivered once more without an outcome, and its hosts rest
 -- for the longest request, since one may still be running at the server, but for those where none was
@@ -18,14 +20,18 @@
 local worker, inc, seq, longest = args[1], args[2], args[3], args[4]
 local ws = P .. ':ws:' .. worker
 local all = record(ws)
-local last, left = num(all['#inc']), tonumber(all['#left'] or -1)
-if inc == left and inc ~= last then return {'OLD', now, 0} end
-left = math.max(left, args[6])
-if inc < last and left ~= last then return {'OLD', now, last} end
-if inc ~= last or seq > num(all['#seq']) then
-  redis.call('HSET', ws, '#inc', inc, '#seq', seq)
+local known, last, left = all['#inc'] ~= nil, num(all['#inc']), tonumber(all['#left'] or -1)
+local leaving = args[6] == inc
+if known then
+  if inc > last and inc <= left or inc == last and all['#free'] and not leaving then return {'OLD', now, 0} end
+  if inc < last and not all['#free'] and args[6] < last then return {'OLD', now, last} end
 end
+left = math.max(left, args[6])
 if left >= 0 then redis.call('HSET', ws, '#left', left) end
+if not leaving or not known or inc == last then -- else it leaves a name that is another's here
+  if inc ~= last or seq > num(all['#seq']) then redis.call('HSET', ws, '#inc', inc, '#seq', seq) end
+  if leaving then redis.call('HSET', ws, '#free', 1) else redis.call('HDEL', ws, '#free') end
+end
 redis.call('PEXPIRE', ws, WORKER_MS)
 local keep, idle = {}, {}
 for i = 8, #args do
@@ -34,7 +40,7 @@ end
 local sessions, tasks, more, resting = 0, 0, 0, 0
 for token, mark in pairs(all) do
   local i, n = string.match(mark, '^(%d+):(%d+)$')
-  if i and not keep[token] and (num(i) < inc or num(n) <= seq) then
+  if i and not keep[token] and (num(i) < inc and not leaving or num(i) == inc and num(n) <= seq) then
     if sessions >= args[5] then more = 1; break end
     local s = record(P .. ':s:' .. token)
     if s.host then
