@@ -77,6 +77,7 @@ class Broker:
             pace.node(node)
             _heed(node, index, pace, heard)
         self.service = Service(self.frontier, store, pace.monotonic, duties=self.duties)
+        pace.service(self.service)
         self.upkeep = Upkeep(self.service)
         self._refill = Refill(self.service)
         self._purging = Purging(self.service)

@@ -17,6 +17,7 @@ import gevent
 from gevent.event import Event
 
 from broker.frontier.node import Node
+from broker.service import Service
 from schema import clock
 from schema.records import Duty
 
@@ -112,6 +113,16 @@ class Pace:
                 yield held
 
         node.connection = connection  # type: ignore[method-assign]
+
+    def service(self, service: Service) -> None:
+        """Stop before seeds are gathered: a greenlet that is not paced admits them at once."""
+        admit = service.gathering.admit
+
+        def gated(*args: Any) -> Any:
+            self.gate("admit")
+            return admit(*args)
+
+        service.gathering.admit = gated  # type: ignore[method-assign]
 
     def gevent(self) -> Any:
         """Stands for the module where it spawns and sleeps: what it spawns is paced."""

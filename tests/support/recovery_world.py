@@ -119,6 +119,7 @@ class Broker:
         self.service = Service(
             self.frontier, machine.paced_store, machine.pace.monotonic, duties=self.frontier.duties
         )
+        machine.pace.service(self.service)
         self.upkeep = Upkeep(self.service)
 
 
