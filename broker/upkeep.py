@@ -176,6 +176,8 @@ class Upkeep:
             crawl for crawl in active
             if not {ANY, crawl.id}.isdisjoint(stirring) or now >= self._next.get(crawl.id, now)
         ]  # fmt: skip
+        # Till its scan is through a crawl stays due: the note of its end is told only once.
+        self._next.update((crawl.id, 0.0) for crawl in due)
         for start in range(0, len(due), TOGETHER):
             some = due[start : start + TOGETHER]
             counts = self._service.frontier.count(some) if len(some) > 1 else None

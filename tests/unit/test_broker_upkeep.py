@@ -313,6 +313,36 @@ def test_a_crawl_that_ended_unheard_of_is_looked_at_by_its_note(house: House) ->
     assert house.store.clock().clock == clock, "to look is no use of the frontier"
 
 
+@pytest.mark.parametrize("part", ["count", "look"])
+def test_a_note_is_not_used_up_by_a_step_that_is_cut_short(
+    house: House, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """SQL or Redis are away for a moment, and the next look is minutes away."""
+    crawls = [house.crawl(), house.store.put_crawl("other", CrawlOptions(), ["b.example"])]
+    for crawl in crawls:
+        house.queue.put_crawl(crawl)
+        house.queue.sums[crawl.id] = Sums(admitted=1, waiting=1)
+    house.upkeep.step()
+    for crawl in crawls:
+        house.queue.sums[crawl.id] = Sums(admitted=1, finished=1)
+    house.now += QUIET_SECONDS
+    ended = house.now - 2.0
+
+    def away(*_: object) -> None:
+        raise Unavailable("a moment of an outage")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(house.queue, part, away)
+        house.queue.still = {crawl.id: 2.0 for crawl in crawls}
+        with pytest.raises(Unavailable):
+            house.upkeep.step(())
+    for _ in range(2):
+        house.now += QUIET_SECONDS
+        house.queue.still = {crawl.id: house.now - ended for crawl in crawls}
+        house.upkeep.step(())
+    assert {crawl.state for crawl in house.store.crawls()} == {"done"}
+
+
 def test_a_holder_that_reaches_no_redis_leaves_the_duty_to_others(house: House) -> None:
     """Nothing is heard of crawls, and none is due to be scanned."""
     crawl = house.crawl()
