@@ -61,7 +61,7 @@ if tonumber(o[2]) >= tonumber(epoch) then return 'moved' end
 local how = 'lost'
 if o[1] == 'emptying' or o[1] == 'new' then how = o[1]
 elseif o[3] == clean and not o[4] then how = 'clean'
-elseif o[1] == 'open' and o[10] == run and o[2] == clean and not o[4] then how = 'taken' end
+elseif o[1] == 'open' and o[10] == run and o[2] == clean then how = o[4] and 'owed' or 'taken' end
 if how == 'emptying' and o[4] and tonumber(o[4]) > now then return 'busy' end
 redis.call('HSET', KEYS[1], 'run', run, 'epoch', epoch, 'gap', ARGV[6], 'parts', ARGV[7])
 redis.call('HINCRBY', KEYS[1], 'jumps', 1)
@@ -73,7 +73,8 @@ return how
 """
 """ARGV: run_id, epoch, epoch before it, longest hold ms, ms after which it is taken over, gap ms,
 partitions. Epochs only rise. Nothing was lost if that epoch was stopped in order (clean), or if
-another broker opened the node under it since this one looked (taken)."""
+another broker opened the node under it since this one looked (taken; owed: its replay is to be
+gone on with)."""
 
 _HOLD = f"""{_NOW}
 if o[10] ~= ARGV[1] or o[2] ~= ARGV[2] then return 0 end

@@ -15,7 +15,7 @@ from schema.errors import Unavailable
 from schema.records import CrawlOptions
 from store import open_store
 from store.base import Store
-from tests.integration.test_frontier import Worker, urls
+from tests.integration.test_frontier import Worker, until, urls
 from tests.support.redis_server import RedisServer
 
 
@@ -70,6 +70,28 @@ def test_a_node_that_was_opened_since_it_was_looked_at_has_lost_nothing(
     owner = street.owner()
     assert (owner["state"], owner["epoch"]) == ("open", "2")
     assert not {"owed", "rest"} & owner.keys()
+    street.both_serve()
+
+
+def test_a_node_whose_replay_has_just_begun_elsewhere_has_lost_nothing(
+    street: Street, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    early = street.broker()
+    street.store.put_crawl("old", CrawlOptions(scope="any"), ())
+    look = Recovery._owner
+
+    def look_too_early(recovery: Recovery, node: Any) -> dict[str, str]:
+        found = look(recovery, node)
+        monkeypatch.undo()
+        street.server.client.hset(keys.OWNER, "owed", round(node.now_ms()) + 60_000)
+        return {**found, "state": "new"}
+
+    monkeypatch.setattr(Recovery, "_owner", look_too_early)
+    street.broker().start()
+    until(lambda: "owed" not in street.owner(), 5)
+    assert street.owner()["epoch"] == "2"
+    assert "rest" not in street.owner()
+    early.start()
     street.both_serve()
 
 
