@@ -20,6 +20,10 @@ from schema.records import Failure, FailureKind
 if TYPE_CHECKING:
     from greenlet import greenlet
 
+STOOD_SECONDS, EXCUSED_SECONDS = 0.5, 10.0
+"""A timer that rings so much late tells that the process was frozen, or busy with one thing. That
+is no fault of the peer, which is given as much time again, up to the second.
+"""
 IDLE_SECONDS = 15.0
 CONNECT_SECONDS = 10.0
 
@@ -59,13 +63,13 @@ class Connection:
         "_rings",
         "_send",
         "_timer",
-        "_until",
         "_waiting",
         "_writable",
         "address",
         "idle_since",
         "place",
         "socket",
+        "until",
     )
 
     def __init__(
@@ -91,7 +95,8 @@ class Connection:
         self._writable = self._hub.loop.io(descriptor, _WRITE)
         self._timer: Any = None
         self._rings = math.inf  # when the timer does; without one, never
-        self._until = 0.0
+        self.until = 0.0
+        """How long the request may wait: longer than was asked for, if the process stood still."""
         self._waiting: greenlet | None = None
 
     def stale(self) -> bool:
@@ -145,7 +150,7 @@ class Connection:
     def _wait(self, watcher: Any, until: float) -> None:
         if until < self._rings:
             self._set_timer(until)
-        self._until, self._waiting = until, getcurrent()
+        self.until, self._waiting = until, getcurrent()
         try:
             self._hub.wait(watcher)
         finally:
@@ -170,8 +175,11 @@ class Connection:
         self._stop_timer()
         if self._waiting is None:
             return
-        if self._clock() < self._until:
-            self._set_timer(self._until)
+        late = self._clock() - self.until
+        if late > STOOD_SECONDS:  # so did the process: what the peer sent meanwhile is to be read
+            self.until += late + min(late, EXCUSED_SECONDS)
+        if late < 0 or late > STOOD_SECONDS:
+            self._set_timer(self.until)
         else:
             self._waiting.throw(TimeoutError())
 

@@ -177,8 +177,8 @@ class Downloader:
         Raises TimeoutError when the request's time is over, OSError when the connection is lost.
         """
         reads = 0
-        while self._clock() < request.until:
-            data = connection.receive(request.until)
+        while self._clock() < connection.until:
+            data = connection.receive(connection.until)
             answer.take(data)
             if answer.violation:
                 return Failure(FailureKind.PROTOCOL, answer.violation, code=answer.status)

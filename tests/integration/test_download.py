@@ -16,6 +16,7 @@ import gevent
 import pytest
 import zstandard
 from gevent import socket
+from gevent.monkey import get_original
 
 from schema.clock import monotonic
 from schema.errors import InvalidUrl
@@ -28,6 +29,9 @@ from worker.download import Downloader, LeaseExpired
 gzipped = partial(gzip.compress, mtime=0)  # the same parameters in each process
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 MEGABYTE = 1_000_000
+
+
+plain_sleep = get_original("time", "sleep")
 
 
 @pytest.fixture
@@ -348,6 +352,26 @@ def test_each_request_on_a_kept_connection_has_the_whole_time(pause: float) -> N
         assert fail(downloader, server.url("/never")).kind is FailureKind.TIMEOUT
         assert 0.4 <= monotonic() - began < 2
         assert (server.connections, len(server.requests)) == (1, 3)
+    downloader.close()
+
+
+@pytest.mark.parametrize("size", [4, 400_000], ids=["small", "large"])
+def test_time_in_which_the_process_stood_still_is_not_the_peers(size: int) -> None:
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n".encode()
+    behaviours = {"/late": send_late(0.3, head + bytes(size)), "/never": send_then_stall(b"")}
+    downloader = Downloader(LOOPBACK, 0.4)
+
+    def frozen(seconds: float) -> None:
+        gevent.sleep(0.1)
+        plain_sleep(seconds)  # of the whole process
+
+    with RawServer(behaviours) as server:
+        gevent.spawn(frozen, 1.0)
+        assert len(get(downloader, server.url("/late")).body) == size
+        gevent.spawn(frozen, 1.0)
+        began = monotonic()
+        assert fail(downloader, server.url("/never")).kind is FailureKind.TIMEOUT
+        assert 1.1 + 0.6 < monotonic() - began < 4, "it is given as much again, once"
     downloader.close()
 
 
