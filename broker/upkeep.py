@@ -42,6 +42,8 @@ VOID_SECONDS = 5.0
 """For so long a node may give no answer here, or no scan succeed: then another broker is to try.
 Twice as long the next time, up to :data:`VOID_MOST_SECONDS`: the others may reach no more."""
 VOID_MOST_SECONDS = 60.0
+VOID_FORGOTTEN_SECONDS = 600.0
+"""So long after the duty was left to others the next time is the first again."""
 CUT_LOOK_SECONDS = 1.0
 """Between two looks whether such a node answers."""
 CUT_SECONDS = 3.0
@@ -95,6 +97,7 @@ class Upkeep:
         self._void_since: float | None = None
         self._cut_since: float | None = None
         self._patience = VOID_SECONDS
+        self._gave_up: float | None = None
         self._quiet: dict[int, _Quiet] = {}
         self._ticked = -TICK_SECONDS
         self._held = _HeldUp(service.clock())
@@ -155,12 +158,8 @@ class Upkeep:
         duty = self._own.duties.take(UPKEEP)
         if duty is None:
             return QUIET_SECONDS
-        if duty != self._duty:  # whoever had it in between has heard what we did not
-            self._duty = duty
-            self._next.clear()
-            self._looked.clear()
-            self._quiet.clear()
-            self._held = _HeldUp(self._own.clock())
+        if duty != self._duty:
+            self._begin(duty)
         self._service = self._own.holding(duty)
         self._tick(in_use=bool(heard))
         pending = self._admit_pending()
@@ -187,6 +186,21 @@ class Upkeep:
         self._give_up_if_cut_off(now)
         until = min((at - now for at in self._next.values()), default=QUIET_SECONDS)
         return min(until, QUIET_SECONDS if self._cut_since is None else CUT_LOOK_SECONDS)
+
+    def _begin(self, duty: Duty) -> None:
+        """Know nothing: whoever had the duty in between has heard and seen what we did not.
+
+        But where it was left to others a while ago, what they met is likely to be the same.
+        """
+        now = self._own.clock()
+        self._duty = duty
+        self._next.clear()
+        self._looked.clear()
+        self._quiet.clear()
+        self._held = _HeldUp(now)
+        self._void_since = self._cut_since = None
+        if self._gave_up is None or now - self._gave_up > VOID_FORGOTTEN_SECONDS:
+            self._patience = VOID_SECONDS
 
     def _unheard(self, now: float) -> set[int]:
         """Crawls that may have ended unheard of since they were looked at, by the nodes' notes.
@@ -216,7 +230,7 @@ class Upkeep:
         since = [at for at in (self._void_since, self._cut_since) if at is not None]
         if since and now - min(since) > self._patience:
             self._patience = min(2 * self._patience, VOID_MOST_SECONDS)
-            self._void_since = self._cut_since = None
+            self._gave_up = now
             self._own.duties.give_up(UPKEEP, CUT_SECONDS)
 
     def _tick(self, in_use: bool) -> None:

@@ -17,6 +17,7 @@ from broker.upkeep import (
     BUSY_SECONDS,
     HELD_SECONDS,
     QUIET_SECONDS,
+    VOID_FORGOTTEN_SECONDS,
     VOID_MOST_SECONDS,
     Upkeep,
     limit_reached,
@@ -357,13 +358,25 @@ def test_a_holder_that_reaches_no_redis_leaves_the_duty_to_others(house: House) 
     house.queue.away = False
 
 
+@pytest.fixture
+def given_up(house: House, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When upkeep was left to others, each time; nobody takes it, and it may be taken at once."""
+    times: list[float] = []
+    give_up = house.service.duties.give_up
+
+    def noted(name: str, seconds: float) -> None:
+        times.append(house.now)
+        give_up(name, seconds)
+
+    monkeypatch.setattr("broker.frontier.duties.ASK_SECONDS", 0.0)
+    monkeypatch.setattr("broker.upkeep.CUT_SECONDS", 0.0)
+    monkeypatch.setattr(house.service.duties, "give_up", noted)
+    return times
+
+
 def test_a_node_that_nobody_reaches_is_no_reason_to_pass_the_duty_on_all_the_time(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: House, given_up: list[float]
 ) -> None:
-    given_up: list[float] = []
-    monkeypatch.setattr(
-        house.service.duties, "give_up", lambda name, seconds: given_up.append(house.now)
-    )
     crawl = house.crawl()
     house.see(crawl, admitted=1, waiting=1)
     house.queue.away = True
@@ -379,6 +392,45 @@ def test_a_node_that_nobody_reaches_is_no_reason_to_pass_the_duty_on_all_the_tim
     while given_up[-1] < back:
         house.now += house.upkeep.step(())
     assert given_up[-1] - back < 15, "the next time it is as patient as the first"
+
+
+@pytest.mark.parametrize("how", ["cut off", "void"])
+def test_what_was_met_under_a_duty_that_was_lost_is_none_of_the_next(
+    house: House, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr("broker.frontier.duties.ASK_SECONDS", 0.0)
+    crawl = house.crawl()
+    house.see(crawl, admitted=1, waiting=1)
+    house.queue.away = how == "cut off"
+    if how == "void":
+        house.queue.sums[crawl.id] = None
+    for _ in range(2):
+        house.now += 1.5
+        house.upkeep.step()
+    house.service.duties.lost(UPKEEP)
+    house.now += 1000.0
+    house.upkeep.step()
+    house.now += 1.5
+    house.upkeep.step()
+    assert house.service.duties.get(UPKEEP), "others had it for long"
+    while house.service.duties.get(UPKEEP):
+        house.now += 1.0
+        house.upkeep.step()
+        assert house.now < 1115
+
+
+def test_what_did_not_help_long_ago_is_forgotten(house: House, given_up: list[float]) -> None:
+    crawl = house.crawl()
+    house.see(crawl, admitted=1, waiting=1)
+    house.queue.away = True
+    while len(given_up) < 5:
+        house.now += house.upkeep.step(())
+        assert house.now < 1000
+    house.now += VOID_FORGOTTEN_SECONDS + 1.0  # others have had it, and reach all nodes
+    back = house.now
+    while given_up[-1] < back:
+        house.now += house.upkeep.step(())
+        assert house.now - back < 15
 
 
 def test_a_node_that_is_soon_back_costs_no_duty(house: House) -> None:
