@@ -36,6 +36,7 @@ from worker.alone import Alone
 from worker.auth.basic import load
 from worker.auth.keeper import Keeper, Rooms
 from worker.auth.kinds import make
+from worker.auth.late import marked
 from worker.auth.secrets import Secrets
 from worker.backoff import persist
 from worker.download import Downloader
@@ -183,13 +184,16 @@ class Worker:
                 Errands(self._frontier, seal.seal, seal.unseal),
             )
 
-        return Keeper(
+        keeper = Keeper(
             open_rooms,
             Secrets(file),
             load(file) if settings.credentials or file.exists() else None,
             make=make,
             stopping=self._stopping,
         )
+        if settings.session_key and marked(settings.logins):
+            keeper.resume()
+        return keeper
 
     def run(self) -> int:
         """Charge what the last process died of, then crawl; returns the exit status.

@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gevent.event import Event
 
 from broker.frontier.frontier import Frontier
+from schema.errors import Unavailable
 from schema.settings import Settings, load
 from store import open_store
 from tests.support.redis_server import RedisServer, binaries
 from tests.support.system import ROOT, wait_until
+from worker import child
 from worker.auth.base import Grant
 from worker.auth.vault import Vault, open_vault
 
@@ -25,6 +28,8 @@ SECRET = "a-cookie-of-the-site"
 
 _WORKER = """
 import sys
+from gevent.fileobject import FileObject
+from schema.errors import Unavailable
 from worker.auth.base import Grant
 from worker.auth.vault import open_vault
 from tests.integration.test_vault import NAME, joined, settings
@@ -34,14 +39,17 @@ folder, url, shared, seconds = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "1
 vault = open_vault(settings(folder, url, shared), joined(folder, url))
 vault._claim_seconds = float(seconds)
 print("ready", flush=True)
-for line in sys.stdin:
+for line in FileObject(sys.stdin):
     what, _, value = line.strip().partition(" ")
     if what == "claim":
         claim = vault.claim(NAME)
         print(claim.count if claim else 0, flush=True)
     elif what == "put":
         grant = Grant(account=value, generation=1, made_ms=1)
-        print(claim.put(grant), grant.generation, flush=True)
+        try:
+            print(claim.put(grant), grant.generation, flush=True)
+        except Unavailable:
+            print("Unavailable", flush=True)
     elif what == "drop":
         claim.drop()
         print("dropped", flush=True)
@@ -57,6 +65,8 @@ def settings(folder: Path, url: str, shared: bool) -> Settings:
             "GREENCRAWL_DATA": str(folder),
             "GREENCRAWL_REDIS": url,
             "GREENCRAWL_SESSION_KEY": KEY if shared else "",
+            "GREENCRAWL_STORE": f"sqlite:///{folder.parent / 'content.sqlite'}",
+            "GREENCRAWL_PARTITIONS": "4",
         }
     )
 
@@ -104,11 +114,16 @@ class Worker:
 
 
 @pytest.fixture(params=binaries())
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisServer]:
     server = RedisServer(tmp_path / "redis", request.param).start()
     joined(tmp_path / "a", server.url, create=True)
-    yield server.url
+    yield server
     server.stop()
+
+
+@pytest.fixture
+def url(server: RedisServer) -> str:
+    return server.url
 
 
 def vault(folder: Path, url: str, *, shared: bool = True) -> Vault:
@@ -181,6 +196,41 @@ def test_a_redis_that_comes_back_empty_is_given_the_login_again(tmp_path: Path) 
         assert other.claim(NAME) is not None, "no claim was left over"
     finally:
         server.stop()
+
+
+def test_no_host_uses_a_token_that_was_spent_while_redis_was_down(
+    tmp_path: Path, server: RedisServer
+) -> None:
+    """Nor when the process that renewed it is dead, and another takes its place."""
+    url = server.url
+    other = vault(tmp_path / "b", url)
+    with Worker(tmp_path / "a", url, shared=True, seconds=1.0) as first:
+        assert first.ask("claim") == "1"
+        assert first.ask("put R1") == "True 1"
+        assert first.ask("drop") == "dropped"
+        assert first.ask("claim") == "1"
+        server.kill()
+        assert first.ask("put R2") == "Unavailable"
+        assert first.ask("drop") == "dropped"
+        joined(tmp_path / "a", server.start().url, create=True)  # as a broker does
+        wait_until(lambda: account(other) == "R2", 20, "the grant is put")
+        assert first.ask("claim") == "1"
+        server.kill()
+        assert first.ask("put R3") == "Unavailable"
+    joined(tmp_path / "a", server.start().url, create=True)
+    child.Worker(settings(tmp_path / "a", url, shared=True), 1, Event())
+    wait_until(lambda: account(other) == "R3", 20, "the next process puts it")
+    third = vault(tmp_path / "c", url)
+    wait_until(lambda: third.claim(NAME), 20, "no claim is left over")
+
+
+def account(vault: Vault) -> str | None:
+    """Whose grant the vault has; None while Redis is not up."""
+    try:
+        kept = vault.read(NAME)
+    except Unavailable:
+        return None
+    return kept and kept.account
 
 
 def everything(server: RedisServer) -> dict[str, object]:

@@ -84,6 +84,9 @@ class Vault:
         self.holder = Claim(self, self.claims)
         return self.holder
 
+    def resume(self) -> None:
+        raise AssertionError("this vault outlives no process")
+
 
 @dataclass
 class Secrets:
@@ -592,6 +595,32 @@ def test_a_vault_that_is_soon_back_puts_nobody_off(world: World) -> None:
     waiting = gevent.spawn(get, keeper, world.visit(), PAGE, {})
     gevent.sleep(0.1)
     assert not waiting.ready(), "an outage long ago counts for nothing"
+    world.vault.away = False
+    with within(5):
+        assert isinstance(waiting.get(), Fetched)
+
+
+@pytest.mark.parametrize("ended", ["put off", "stopped"])
+def test_an_outage_in_which_a_visit_ended_counts_for_nothing_later(
+    world: World, ended: str
+) -> None:
+    keeper, visit = world.keeper(), world.visit()
+    world.vault.away = True
+    waiting = gevent.spawn(get, keeper, visit, PAGE, {})
+    gevent.sleep(0.1)
+    if ended == "put off":
+        world.now += AWAY_PATIENCE_SECONDS
+    else:
+        visit.held.ended = "its lease is over"
+    with within(5), pytest.raises(VisitOver):
+        waiting.get()
+    world.now += AWAY_REST_SECONDS  # the same outage: no patience anew
+    with within(5), pytest.raises(VisitOver):
+        get(keeper, world.visit(), PAGE, {})
+    world.now += 3600
+    waiting = gevent.spawn(get, keeper, world.visit(), PAGE, {})
+    gevent.sleep(0.1)
+    assert not waiting.ready()
     world.vault.away = False
     with within(5):
         assert isinstance(waiting.get(), Fetched)

@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import gevent
 import msgspec
 import pytest
 
 from schema import auth
 from schema.errors import Unavailable
 from worker.auth.base import Cookie, Grant, name_of
+from worker.auth.late import mark
 from worker.auth.sealing import Sealing
 from worker.auth.vault import Alone, Vault
 
@@ -27,7 +29,7 @@ SEALING = Sealing(b"k" * 32, "logins")
 
 class Shared:
     """The frontier's leases as its scripts keep them, with a clock to turn, and outages:
-    ``lost`` answers are those of calls that were carried out."""
+    ``lost`` answers are those of calls that were carried out; while it is ``away`` none are."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -35,11 +37,14 @@ class Shared:
         self.holders: dict[str, tuple[str, float]] = {}
         self.counts: dict[str, int] = {}
         self.lost = 0
+        self.away = False
 
     def login_get(self, name: str) -> tuple[int, bytes] | None:
+        self._ask()
         return self.kept.get(name)
 
     def login_claim(self, name: str, token: str, seconds: float) -> int:
+        self._ask()
         holder, until = self.holders.get(name, ("", 0.0))
         if until > self.now and holder != token:
             return 0
@@ -52,6 +57,7 @@ class Shared:
     def login_put(
         self, name: str, token: str, generation: int, sealed: bytes, seconds: float
     ) -> bool:
+        self._ask()
         holder, until = self.holders.get(name, ("", 0.0))
         if until <= self.now or holder != token:
             return False
@@ -63,10 +69,15 @@ class Shared:
         return True
 
     def login_drop(self, name: str, token: str) -> None:
+        self._ask()
         if self.holders.get(name, ("", 0.0))[0] == token:
             del self.holders[name]
             self.counts[name] = 0
         self._answer()
+
+    def _ask(self) -> None:
+        if self.away:
+            raise Unavailable("its node is away")
 
     def _answer(self) -> None:
         if self.lost:
@@ -428,6 +439,151 @@ def test_nothing_is_put_back_while_somebody_logs_in(
     vault._save(NAME, grant())
     assert vault.read(NAME) == grant()
     assert a.vault().claim(NAME) is None, "reading does not give our own claim away"
+
+
+# -- grants that the frontier gets late
+
+
+@pytest.fixture
+def renewed(two: tuple[Host, Host], frontier: Shared) -> Vault:
+    """Of host a, which renewed what both have. The frontier, back by now, could not be told."""
+    a, b = two
+    put(a.vault(), grant(1, "spent"))
+    b.vault().read(NAME)
+    vault = a.vault()
+    claim = vault.claim(NAME)
+    assert claim is not None
+    with claim:
+        frontier.away = True
+        with pytest.raises(Unavailable):
+            claim.put(grant(2, "new"))
+    frontier.away = False
+    return vault
+
+
+def token(vault: Vault) -> object:
+    kept = vault.read(NAME)
+    return kept and kept.token["access_token"]
+
+
+def within(seconds: float, condition: Callable[[], object]) -> None:
+    with gevent.Timeout(seconds):
+        while not condition():
+            gevent.sleep(0.01)
+
+
+def test_no_host_logs_in_with_what_was_spent_while_the_frontier_was_away(
+    two: tuple[Host, Host], renewed: Vault, frontier: Shared
+) -> None:
+    a, b = two
+    assert b.vault().claim(NAME) is None, "the claim is held until it is put"
+    within(5, lambda: token(b.vault()) == "new")
+    within(5, lambda: not frontier.holders)
+    assert token(renewed) == "new"
+    assert [path.name for path in a.folder.iterdir()] == [a.file.name]
+
+
+def test_a_claim_that_ran_out_in_the_outage_is_taken_again_to_put_the_grant(
+    two: tuple[Host, Host], renewed: Vault, frontier: Shared
+) -> None:
+    _, b = two
+    frontier.away = True
+    gevent.sleep(0.2)
+    frontier.now += 1000
+    frontier.away = False
+    within(5, lambda: frontier.kept[NAME][0] == 2)
+    assert token(b.vault()) == "new"
+
+
+def test_a_grant_that_is_put_at_the_second_try_is_not_late(
+    two: tuple[Host, Host], frontier: Shared
+) -> None:
+    a, b = two
+    claim = a.vault().claim(NAME)
+    assert claim is not None
+    with claim:
+        frontier.away = True
+        with pytest.raises(Unavailable):
+            claim.put(grant())
+        assert len(list(a.folder.iterdir())) == 2
+        frontier.away = False
+        assert claim.put(grant())
+    assert not frontier.holders
+    assert [path.name for path in a.folder.iterdir()] == [a.file.name]
+    assert b.vault().claim(NAME) is not None
+
+
+@pytest.mark.parametrize("how", ["resume", "read"])
+def test_the_next_process_puts_what_the_last_one_could_not(
+    two: tuple[Host, Host], frontier: Shared, how: str
+) -> None:
+    """It died; its claim stands for a while."""
+    a, b = two
+    put(b.vault(), grant(1, "spent"))
+    dead = a.vault()
+    claim = dead.claim(NAME)
+    assert claim is not None
+    frontier.away = True
+    with pytest.raises(Unavailable):
+        claim.put(grant(2, "new"))
+    frontier.away = False
+    vault = a.vault()
+    if how == "resume":
+        vault.resume()
+    else:
+        assert token(vault) == "new"
+    gevent.sleep(0.1)
+    assert frontier.kept[NAME][0] == 1, "the dead one's claim stands"
+    frontier.now += 1000
+    within(5, lambda: frontier.kept[NAME][0] == 2)
+    assert token(b.vault()) == "new"
+    within(5, lambda: not frontier.holders)
+    if how == "resume":
+        assert [path.name for path in a.folder.iterdir()] == [a.file.name]
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_late_grant_waits_for_the_host_that_took_the_claim_over(
+    two: tuple[Host, Host], renewed: Vault, frontier: Shared, made: bool
+) -> None:
+    """What that one puts stands; if it puts nothing, the late grant is put."""
+    a, b = two
+    frontier.now += 1000
+    claim = b.vault().claim(NAME)
+    assert claim is not None
+    with claim:
+        gevent.sleep(0.1)
+        assert frontier.kept[NAME][0] == 1
+        if made:
+            assert claim.put(grant(2, "of b"))
+    within(5, lambda: [path.name for path in a.folder.iterdir()] == [a.file.name])
+    assert frontier.kept[NAME][0] == 2
+    assert token(b.vault()) == ("of b" if made else "new")
+    assert not frontier.holders
+
+
+def test_a_newer_grant_takes_the_place_of_a_late_one(
+    two: tuple[Host, Host], renewed: Vault, frontier: Shared
+) -> None:
+    a, b = two
+    frontier.away = True
+    gevent.sleep(0.1)
+    frontier.away = False
+    claim = renewed.claim(NAME)
+    assert claim is not None
+    with claim:
+        assert claim.put(grant(1, "newest"))
+    assert token(b.vault()) == "newest"
+    within(5, lambda: [path.name for path in a.folder.iterdir()] == [a.file.name])
+    assert token(a.vault()) == "newest"
+
+
+def test_a_mark_whose_file_is_gone_is_dropped(host: Host) -> None:
+    put(host.vault(), grant())
+    host.file.unlink()
+    mark(host.folder, NAME).touch(0o600)
+    host.vault().resume()
+    assert mark(host.folder, NAME).exists() is not host.shared
 
 
 def test_another_session_key_is_told_and_both_hosts_go_on_by_themselves(

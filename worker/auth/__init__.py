@@ -10,6 +10,7 @@ what is sent is asked for anew for every URL that is fetched.
 ``kinds``               from an entry to one of ``basic digest bearer form own oauth1 oauth2``
 ``secrets``             passwords and keys, from the environment or a file of mode 0600
 ``vault``, ``sealing``  what logins leave behind, shared by all workers
+``late``                of these, what the frontier could not be given at once
 ``transport``           ``requests`` over the paced requests of a host session
 ``errands``             requests to other hosts, sent by whoever holds those
 ======================  ===========================================================================

@@ -65,6 +65,9 @@ SHORT_LIVES = 10
 """So many logins in a row that last no longer, and the next ones wait like those in vain."""
 DEATHS = 5
 """Logins in a row that ended without a word, their process dead, before they count as refused."""
+OUTAGE_SECONDS = 2 * AWAY_REST_SECONDS
+"""The vault failed again after so long without a question: that is another outage, and sessions
+have patience again."""
 MARGIN = 0.1
 MARGIN_MOST_SECONDS = 60.0
 """A grant is renewed before it expires: by a tenth of its life, a minute at most."""
@@ -101,7 +104,10 @@ class Claim(AbstractContextManager["Claim"], Protocol):
         """Hold on to it; False when it was lost."""
 
     def put(self, grant: Grant) -> bool:
-        """Make ``grant`` known to all workers; False when the claim was lost."""
+        """Make ``grant`` known to all workers; False when the claim was lost.
+
+        After Unavailable it is made known later, and the claim held until then.
+        """
 
 
 class Keeping(Protocol):
@@ -110,6 +116,8 @@ class Keeping(Protocol):
     def read(self, name: str) -> Grant | None: ...
 
     def claim(self, name: str) -> Claim | None: ...
+
+    def resume(self) -> None: ...
 
 
 class Sending(Protocol):
@@ -167,6 +175,8 @@ class _Account:
     """Until then not even many in a row are."""
     away_since: float | None = None
     """Since when (monotonic) the vault gives no answer; None while it does."""
+    away_seen: float = 0.0
+    """When it last gave none. Who asked may have ended before it was back."""
 
 
 class Keeper:
@@ -219,6 +229,10 @@ class Keeper:
     def serve(self, visit: Visit) -> int:
         """Send what logins of others need of the visit's host; returns how many requests."""
         return self._rooms.errands.serve(visit)
+
+    def resume(self) -> None:
+        """Go on with what a process before this one could not put into the vault."""
+        self._rooms.vault.resume()
 
     @cached_property
     def _rooms(self) -> Rooms:
@@ -400,10 +414,12 @@ class Keeper:
             try:
                 found = action()
             except Unavailable as error:
-                if account.away_since is None:
-                    account.away_since = self._clock()
+                now = self._clock()
+                if account.away_since is None or now - account.away_seen > OUTAGE_SECONDS:
+                    account.away_since = now
                     log.warning("waiting", what="login", auth=account.entry.name, why=str(error))
-                if self._clock() - account.away_since >= AWAY_PATIENCE_SECONDS:
+                account.away_seen = now
+                if now - account.away_since >= AWAY_PATIENCE_SECONDS:
                     detail = f"auth {account.entry.name}: its login cannot be kept: {error}"
                     visit.put_off(AWAY_REST_SECONDS, detail)
             else:
@@ -482,7 +498,7 @@ class Keeper:
             grant.until_ms = grant.made_ms + round(wait * 1000)
         try:
             put = persist(lambda: claim.put(grant), "frontier", most=AWAY_PATIENCE_SECONDS)
-        except Unavailable:  # it is in a file, and used here; the vault gets it from there
+        except Unavailable:  # used here at once; the vault puts it when its node is back
             put = True
         if not put:
             return Failure(FailureKind.LOGIN, "another worker has taken the login over", requests=0)

@@ -7,7 +7,8 @@ host, and, where ``GREENCRAWL_SESSION_KEY`` is set, sealed in the frontier, for 
 Each grant has a higher generation than the one before. A holder that was frozen, whose claim went
 to another one meanwhile, overwrites nothing: the frontier takes nothing from who does not hold the
 claim, the file nothing that is not newer. Of the two places the newer counts, and what the frontier
-has lost – it forgets with its Redis – is put back from a file.
+has lost – it forgets with its Redis – is put back from a file. What it could not be given, since
+its Redis node was away, it is given later (``worker.auth.late``); the claim is held until then.
 
 A file that is damaged, not ours, was open to others or belongs to another entry is not used: the
 log says so, once, and what to do; the next login replaces it.
@@ -28,6 +29,7 @@ from schema.errors import Unavailable
 from schema.log import logger
 from schema.settings import Settings
 from worker.auth.base import Grant
+from worker.auth.late import Late, mark, marked
 from worker.auth.private import Unfit, locked, private_folder, read_private, write_private
 from worker.auth.sealing import Unsealable, sealing
 
@@ -102,6 +104,7 @@ class Vault:
         self._token = secrets.token_hex(8)  # for all claims: one whose answer was lost stays ours
         self._open: set[str] = set()
         self._told: set[tuple[str, str]] = set()
+        self._late = Late(self._give)
 
     def file(self, name: str) -> Path:
         """Where a grant is kept on this host."""
@@ -115,8 +118,8 @@ class Vault:
         found = self._frontier.login_get(name)
         generation = kept.generation if kept else 0
         if found is None or found[0] < generation:
-            if kept:
-                self._put_back(name, kept)
+            if kept and not self._put_back(name, kept):
+                self._late.follow(name, kept)
             return kept
         if found[0] == generation:
             return kept
@@ -133,13 +136,29 @@ class Vault:
         """The right to log in, or None while somebody else has it. Use it with ``with``."""
         if name in self._open:
             return None
-        count = self._frontier.login_claim(name, self._token, self._claim_seconds)
-        if not count:
-            return None
-        found, kept = self._frontier.login_get(name), self._read_file(name)
-        floor = max(found[0] if found else 0, kept.generation if kept else 0)
-        self._open.add(name)
-        return Claim(self, name, count, floor)
+        self._open.add(name)  # at once: nobody here is to give back what we are about to hold
+        claim = None
+        try:
+            count = self._frontier.login_claim(name, self._token, self._claim_seconds)
+            if count:
+                found, kept = self._frontier.login_get(name), self._read_file(name)
+                floor = max(found[0] if found else 0, kept.generation if kept else 0)
+                claim = Claim(self, name, count, floor)
+            return claim
+        finally:
+            if claim is None:
+                self._open.discard(name)
+
+    def resume(self) -> None:
+        """Go on with what a process of this host could not give the frontier before it ended."""
+        if self._seal is None:
+            return
+        for name in marked(self._folder):
+            kept = self._read_file(name)
+            if kept:
+                self._late.follow(name, kept)
+            else:
+                self._unmark(name, 0)
 
     # -- the frontier
 
@@ -153,11 +172,12 @@ class Vault:
         return self._frontier.login_get(name) == (generation, blob)
 
     def _give_back(self, name: str) -> None:
-        self._open.discard(name)
         try:
             self._frontier.login_drop(name, self._token)
         except Unavailable as error:  # it expires; until then it is ours, and nobody else's
             log.warning("claim of a login not given back", login=name, reason=str(error))
+        finally:
+            self._open.discard(name)  # not before: what we hold anew by then would be dropped
 
     def _blob(self, name: str, grant: Grant) -> bytes:
         """What the frontier is given for a grant."""
@@ -177,17 +197,33 @@ class Vault:
         grant.generation = generation
         return grant
 
-    def _put_back(self, name: str, kept: Grant) -> None:
-        """Give the frontier what it has lost, unless somebody is about to log in."""
+    def _put_back(self, name: str, kept: Grant) -> bool:
+        """Give the frontier what it has lost; False while somebody is about to log in."""
         if name in self._open:
-            return
-        if not self._frontier.login_claim(name, self._token, self._claim_seconds):
-            return
+            return False
         self._open.add(name)
         try:
-            self._put(name, kept.generation, self._blob(name, kept))
+            if not self._frontier.login_claim(name, self._token, self._claim_seconds):
+                return False
+            put = self._put(name, kept.generation, self._blob(name, kept))
+            self._give_back(name)  # not after Unavailable: until it is put nobody else is to log in
+            return put
         finally:
-            self._give_back(name)
+            self._open.discard(name)
+
+    def _give(self, name: str, grant: Grant) -> bool:
+        """Put back what was late, unless a grant as new is there; False as by that."""
+        found = self._frontier.login_get(name)
+        there = found[0] if found else 0
+        if there < grant.generation and not self._put_back(name, grant):
+            return False
+        self._unmark(name, max(there, grant.generation))
+        return True
+
+    def _leave(self, name: str, grant: Grant) -> None:
+        """End a claim whose grant is late: in the frontier it stays ours until that is given."""
+        self._open.discard(name)
+        self._late.follow(name, grant)
 
     # -- the file
 
@@ -201,16 +237,29 @@ class Vault:
             self._tell(name, _UNUSED, error.strerror or str(error), _NEW)
         return None
 
-    def _save(self, name: str, grant: Grant) -> None:
-        """Write a grant to the file, unless a newer one is there."""
+    def _save(self, name: str, grant: Grant, *, late: bool = False) -> None:
+        """Write a grant to the file, unless a newer one is there, and mark it if it is ``late``."""
 
         def write() -> None:
+            if late:
+                write_private(mark(self._folder, name), b"")
             there = self._read_file(name)
             if there is None or there.generation < grant.generation:
                 write_private(self.file(name), _encoded(name, grant))
                 self._told = {told for told in self._told if told[0] != name}
 
         self._write(name, write)
+
+    def _unmark(self, name: str, generation: int) -> None:
+        """The frontier has that generation. What is in the file is late if it is newer."""
+
+        def unmark() -> None:
+            there = self._read_file(name)
+            if there is None or there.generation <= generation:
+                mark(self._folder, name).unlink(missing_ok=True)
+
+        if mark(self._folder, name).exists():
+            self._write(name, unmark)
 
     def _write(self, name: str, action: Callable[[], None]) -> None:
         """Do something to the file under the folder's lock; the log says when it fails."""
@@ -245,6 +294,7 @@ class Claim:
         self._count = count
         self._floor = floor
         self._over = False
+        self._late: Grant | None = None
         self._sent: tuple[bytes, bytes] | None = None
 
     @property
@@ -260,7 +310,9 @@ class Claim:
     def put(self, grant: Grant) -> bool:
         """Keep ``grant`` for all workers; False, and nothing is changed, when the claim is lost.
 
-        Its generation is raised above that of whatever was there at the time of the claim.
+        Its generation is raised above that of whatever was there at the time of the claim. After
+        Unavailable it is in the file. Who does not try again need do nothing: where hosts share
+        grants it is put when the frontier is back, and the claim is held until then.
         """
         grant.generation = max(grant.generation, self._floor + 1)
         encoded = _encoded(self._name, grant)
@@ -274,11 +326,15 @@ class Claim:
                 # Nobody has taken it over: Redis has forgotten the claim, or it has run out. A
                 # refresh token that came with the grant is the only one that is still good.
                 put = self._vault._put(self._name, grant.generation, self._sent[1])
-        except Unavailable:
-            self._vault._save(self._name, grant)  # we may be stopped before it is back
+        except Unavailable:  # we may be stopped before it is back
+            self._late = grant if self._vault._seal is not None else None
+            self._vault._save(self._name, grant, late=self._late is not None)
             raise
         if put:
             self._vault._save(self._name, grant)
+            if self._late is not None:
+                self._late = None
+                self._vault._unmark(self._name, grant.generation)
         return put
 
     def forget(self) -> bool:
@@ -293,10 +349,14 @@ class Claim:
         return True
 
     def drop(self) -> None:
-        """Give it back."""
-        if not self._over:
-            self._over = True
+        """Give it back, at once or – where a grant is late – after that has been put."""
+        if self._over:
+            return
+        self._over = True
+        if self._late is None:
             self._vault._give_back(self._name)
+        else:
+            self._vault._leave(self._name, self._late)
 
     def __enter__(self) -> Claim:
         return self
