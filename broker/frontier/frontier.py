@@ -1013,7 +1013,7 @@ class Frontier:
         self._word.check()  # else the caller would wait here, while another broker may serve it
         reply = self.leasing.lease(request)
         if not reply.superseded:
-            self.roll.at_work(request.worker)
+            self.roll.at_work(request.worker, request.incarnation)
         for session in reply.sessions:
             self.activity.set(session.crawl)
         return reply
@@ -1057,9 +1057,9 @@ class Frontier:
         if superseded:
             self.roll.refused(request.worker)
         elif request.leaving:
-            self.roll.left(request.worker)
+            self.roll.left(request.worker, request.incarnation)
         else:
-            self.roll.at_work(request.worker)
+            self.roll.at_work(request.worker, request.incarnation, begins=True)
 
     def extend(self, items: Sequence[ExtendItem], ttl: float) -> list[ItemStatus]:
         """Keep sessions for another ``ttl`` seconds."""

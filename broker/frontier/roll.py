@@ -15,11 +15,20 @@ from schema.clock import Clock, monotonic
 from schema.errors import Unavailable
 
 NOTE_SECONDS = 10.0
-"""Between two notes of the same worker by one broker."""
+"""Between two notes of a worker that leases, by one broker."""
 HEARD_SECONDS = 60.0
 """So long a worker counts as at work after it was heard of."""
 CLAIMED_SECONDS = 20.0
 """So long a name counts as claimed twice after a worker was refused for it; it asks more often."""
+
+
+_NOTE = f"""
+redis.call('DEL', '{keys.NIL}')
+redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ARGV[3])
+"""
+"""ARGV: logical ms, worker, and the time up to which others are too old. At the memory limit, too:
+what it may hold is bounded by time, and a refusal would cost all idle connections."""
 
 
 class Roll:
@@ -28,24 +37,28 @@ class Roll:
     def __init__(self, nodes: Sequence[Node], clock: Clock = monotonic) -> None:
         self._nodes = nodes
         self._clock = clock
-        self._noted: dict[str, float] = {}
+        self._noted: dict[tuple[str, int], float] = {}
+        """(Worker, incarnation) → when it was, not long ago."""
 
-    def at_work(self, worker: str) -> None:
-        """It leases or has reconciled."""
-        now = self._clock()
-        if now - self._noted.get(worker, -NOTE_SECONDS) < NOTE_SECONDS:
+    def at_work(self, worker: str, incarnation: int, *, begins: bool = False) -> None:
+        """It leases, or ``begins`` to: then it is noted in any case.
+
+        Its name may have been taken off the roll since, by another broker.
+        """
+        now, who = self._clock(), (worker, incarnation)
+        if not begins and now - self._noted.get(who, -NOTE_SECONDS) < NOTE_SECONDS:
             return
         self._noted = {w: at for w, at in self._noted.items() if now - at < NOTE_SECONDS}
-        self._noted[worker] = now
+        self._noted[who] = now
         self._note(keys.WORKERS, worker, HEARD_SECONDS)
 
     def refused(self, worker: str) -> None:
         """A process asked under a name that a later one has."""
         self._note(keys.CLAIMED, worker, CLAIMED_SECONDS)
 
-    def left(self, worker: str) -> None:
+    def left(self, worker: str, incarnation: int) -> None:
         """It has said that it leaves."""
-        self._noted.pop(worker, None)
+        self._noted.pop((worker, incarnation), None)
         for node in self._nodes:
             try:
                 node.command("ZREM", keys.WORKERS, worker)
@@ -65,8 +78,8 @@ class Roll:
         for node in self._nodes:
             try:
                 now = node.now_ms()
-                node.command("ZADD", key, round(now), worker)
-                node.command("ZREMRANGEBYSCORE", key, "-inf", round(now - 1000 * seconds))
+                old = round(now - 1000 * seconds)
+                node.command("EVAL", _NOTE, 1, key, round(now), worker, old)
                 return
             except Unavailable:
                 continue
