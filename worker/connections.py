@@ -112,6 +112,7 @@ class Connection:
 
         Raises TimeoutError, or OSError when the connection is lost.
         """
+        self.until = until
         left: bytes | memoryview = data
         while True:
             try:
