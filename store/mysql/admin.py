@@ -156,9 +156,14 @@ class Admin:
             held.close()
 
     def close(self) -> None:
+        """Close the connection; a question that is under way raises Unavailable."""
         connection, self._connection = self._connection, None
-        if connection is not None:
+        if connection is None:
+            return
+        try:
             connection._force_close()  # type: ignore[attr-defined]
+        except RuntimeError:  # a greenlet reads from it, and is told by its socket
+            connection._sock.close()  # type: ignore[attr-defined]
 
     def _table(self, name: str) -> str:
         return f"`{self.topology.database}`.{name}"

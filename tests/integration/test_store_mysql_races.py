@@ -376,3 +376,11 @@ def test_a_list_does_not_end_when_the_last_row_of_a_window_moves_while_it_is_sou
         assert looked_at == 3
         assert [one[2] for one, _ in reading.narrow(db, crawl, wanted, "row", at, end)] == [2, 3, 4]
     connection.close()
+
+
+def test_connection_of_a_steward_is_closed_under_a_question(topology: Topology) -> None:
+    admin = Admin(topology, topology.masters[0])
+    asked = stopped(admin.row, "SELECT SLEEP(30)")
+    admin.close()
+    with pytest.raises(Unavailable):
+        asked.get(timeout=5)
