@@ -106,7 +106,7 @@ def test_a_worker_that_is_stopped_hands_back_its_work_unfetched(
         assert scene.refetched == 0
 
 
-@pytest.mark.parametrize("frozen_seconds", [1.0, 6.0], ids=["within the lease", "beyond the lease"])
+@pytest.mark.parametrize("frozen_seconds", [0.8, 6.0], ids=["within a request", "beyond the lease"])
 def test_a_frozen_worker_neither_loses_urls_nor_breaks_the_delay(
     tmp_path: Path, redis_server: RedisServer, frozen_seconds: float
 ) -> None:
