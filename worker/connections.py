@@ -20,9 +20,9 @@ from schema.records import Failure, FailureKind
 if TYPE_CHECKING:
     from greenlet import greenlet
 
-STOOD_SECONDS, EXCUSED_SECONDS = 0.5, 10.0
-"""A timer that rings so much late tells that the process was frozen, or busy with one thing. That
-is no fault of the peer, which is given as much time again, up to the second.
+STOOD_SECONDS, EXCUSED_SECONDS = 0.5, 1.0
+"""A timer that rings so much late tells that the process was frozen, or busy with one thing. What
+the peer sent meanwhile may be read, for so long; for what it has not sent nobody waits longer.
 """
 IDLE_SECONDS = 15.0
 CONNECT_SECONDS = 10.0
@@ -56,6 +56,7 @@ class Connection:
 
     __slots__ = (
         "_clock",
+        "_excused",
         "_hub",
         "_poller",
         "_readable",
@@ -95,8 +96,9 @@ class Connection:
         self._writable = self._hub.loop.io(descriptor, _WRITE)
         self._timer: Any = None
         self._rings = math.inf  # when the timer does; without one, never
+        self._excused = False
         self.until = 0.0
-        """How long the request may wait: longer than was asked for, if the process stood still."""
+        """Until when the request may wait; later, once, if the process stood still."""
         self._waiting: greenlet | None = None
 
     def stale(self) -> bool:
@@ -112,7 +114,7 @@ class Connection:
 
         Raises TimeoutError, or OSError when the connection is lost.
         """
-        self.until = until
+        self.until, self._excused = until, False
         left: bytes | memoryview = data
         while True:
             try:
@@ -177,9 +179,10 @@ class Connection:
         if self._waiting is None:
             return
         late = self._clock() - self.until
-        if late > STOOD_SECONDS:  # so did the process: what the peer sent meanwhile is to be read
-            self.until += late + min(late, EXCUSED_SECONDS)
-        if late < 0 or late > STOOD_SECONDS:
+        if late > STOOD_SECONDS and not self._excused and self._poller.poll(0):
+            self._excused = True
+            self.until += late + EXCUSED_SECONDS
+        if self._clock() < self.until:
             self._set_timer(self.until)
         else:
             self._waiting.throw(TimeoutError())

@@ -371,7 +371,7 @@ def test_time_in_which_the_process_stood_still_is_not_the_peers(size: int) -> No
         gevent.spawn(frozen, 1.0)
         began = monotonic()
         assert fail(downloader, server.url("/never")).kind is FailureKind.TIMEOUT
-        assert 1.1 + 0.6 < monotonic() - began < 4, "it is given as much again, once"
+        assert 1.1 < monotonic() - began < 2, "for what has not come nobody waits longer"
     downloader.close()
 
 
