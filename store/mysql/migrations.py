@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import schema
@@ -46,9 +47,12 @@ def prepare(cluster: Cluster, folder: Path = FOLDER) -> None:
     and its moment is for a person to choose. Raises InvalidConfig, Unavailable.
     """
     _refuse_foreign(cluster.read(_tables))
+    available = load(folder)
     if not cluster.read(applied):
         migrate(cluster, folder)
-    due = pending(load(folder), cluster.read(applied), post=False)
+    due = pending(available, cluster.read(applied), post=False)
+    if due:  # unless another process is at it: asked again when nobody is
+        due = cluster.alter(lambda db, _: _due(db, available), seconds=STATEMENT_SECONDS)
     if due:
         raise refusal(
             f"is of a version before this one (migration {due[0]} is missing): "
@@ -75,10 +79,7 @@ def migrate(
 def _migrate(
     db: Db, begin: Callable[[], None], available: list[Migration], post: bool, told: Told
 ) -> int:
-    db.execute("SELECT GET_LOCK(CONCAT('greencrawl.', DATABASE()), %s)", (LOCK_SECONDS,))
-    if db.fetchone() != (1,):
-        raise Unavailable("another process is migrating the database")
-    try:
+    with _alone(db):
         _refuse_foreign(_tables(db))
         todo = pending(available, applied(db), post=post)
         db.execute(_TABLE)
@@ -94,9 +95,24 @@ def _migrate(
                 (migration.number, migration.name, migration.checksum, epoch_ms()),
             )
             db.connection.commit()
+    return len(todo)
+
+
+def _due(db: Db, available: list[Migration]) -> list[Migration]:
+    with _alone(db):
+        return pending(available, applied(db), post=False)
+
+
+@contextmanager
+def _alone(db: Db) -> Iterator[None]:
+    """Hold the lock of who migrates. Raises Unavailable when another process holds it for long."""
+    db.execute("SELECT GET_LOCK(CONCAT('greencrawl.', DATABASE()), %s)", (LOCK_SECONDS,))
+    if db.fetchone() != (1,):
+        raise Unavailable("another process is migrating the database")
+    try:
+        yield
     finally:
         db.execute("SELECT RELEASE_LOCK(CONCAT('greencrawl.', DATABASE()))")
-    return len(todo)
 
 
 def _tables(db: Db) -> frozenset[str]:

@@ -21,6 +21,7 @@ from store.base import EVERY, Store
 from store.errors import BodyAway, Unstorable
 from store.mysql import reading
 from store.mysql.cluster import Cluster
+from store.mysql.connection import connect
 from store.mysql.migrations import FOLDER, MysqlUpgrade, migrate, prepare
 from store.mysql.numbers import BITS, SINCE_MS, Numbers
 from store.mysql.store import MysqlStore
@@ -31,6 +32,7 @@ from tests.support.ports import free_port
 from tests.support.store_content import month
 from tests.support.store_contract import Opener, StoreContract, crawl, store
 from tests.support.store_records import attempt, beyond, final, links, page
+from tests.support.system import wait_until
 
 __all__ = ["crawl", "server", "store", "topology"]  # fixtures
 
@@ -62,6 +64,28 @@ def test_stores_that_open_an_empty_database_at_once_set_it_up_once(topology: Top
     assert stores[0].tick() + 1 == stores[4].tick()
     for one in stores:
         one.close()
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_store_that_opens_amid_a_set_up_waits_for_its_end(
+    topology: Topology, store: Store, done: bool
+) -> None:
+    last = rows_of(topology, "SELECT * FROM migrations ORDER BY number DESC LIMIT 1")[0]
+    rows_of(topology, f"DELETE FROM migrations WHERE number = {last[0]}")
+    sets_up = connect(topology, topology.masters[0])
+    with sets_up.cursor() as db:
+        db.execute("SELECT GET_LOCK(CONCAT('greencrawl.', DATABASE()), 0)")
+        opens = gevent.spawn(MysqlStore, topology)
+        waits = "SELECT 1 FROM information_schema.processlist WHERE state = 'User lock'"
+        wait_until(lambda: rows_of(topology, waits), 30, "it waits for the lock")
+        if done:
+            db.execute("INSERT INTO migrations VALUES (%s, %s, %s, %s)", last)
+    sets_up.close()
+    if done:
+        opens.get(timeout=30).close()
+    else:  # whoever set it up died
+        with pytest.raises(InvalidConfig, match="is missing\\): run greencrawl migrate"):
+            opens.get(timeout=30)
 
 
 def test_an_earlier_database_is_refused_until_it_is_migrated(
