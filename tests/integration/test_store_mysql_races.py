@@ -243,7 +243,7 @@ def test_batches_of_seeds_that_come_together_share_a_commit(
     gevent.joinall(jobs, timeout=20)
     assert [type(job.exception) for job in jobs] == [type(None), UnknownCrawl] * 10
     assert len({job.value for job in jobs if job.successful()}) == 10
-    assert commits() - before <= 4  # the first goes alone, the others wait for it
+    assert commits() - before <= 4
     jobs = [gevent.spawn(store.seeds_admitted, batch.id) for batch in store.pending_seeds()]
     gevent.joinall(jobs, timeout=20, raise_error=True)
     assert store.pending_seeds() == []
