@@ -89,9 +89,12 @@ class Store(Protocol):
         """Set a node's epoch (at first 0) if it still is ``known``; whether it was."""
 
     # -- debts to nodes that were away, and where nodes were met last
-    def owe(self, nodes: Collection[str], since: int | None = None) -> None:
+    def owe(self, nodes: Collection[str], since: int | None = None) -> int:
         """Note that these nodes (ids) may miss what is stamped ``since`` (now) or later.
 
+        Returns the log's clock: until then their ticks may have followed it. If that is more than
+        MARGIN past ``since`` the rows are to be written again: a copy of a node from before may
+        come back after the debt was paid, and its recovery would not read them.
         What a worker commits for them is noted in the same transaction: see ``Commit.owes``. No
         crawl becomes done while something is owed.
         """

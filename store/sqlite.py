@@ -186,13 +186,15 @@ class SqliteStore:
 
     # -- debts
 
-    def owe(self, nodes: Collection[str], since: int | None = None) -> None:
+    def owe(self, nodes: Collection[str], since: int | None = None) -> int:
         """See :class:`store.base.Store`."""
 
-        def note(db: sqlite3.Connection) -> None:
-            debts.owe(db, nodes, log.clock(db).clock if since is None else since)
+        def note(db: sqlite3.Connection) -> int:
+            clock = log.clock(db).clock
+            debts.owe(db, nodes, clock if since is None else since)
+            return clock
 
-        self._write(note)
+        return self._write(note)
 
     def debts(self) -> dict[str, Debt]:
         """See :class:`store.base.Store`."""

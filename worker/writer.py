@@ -129,7 +129,7 @@ class Committer(Protocol):
 
     def commit(self, work: Commit) -> Stamp: ...
 
-    def owe(self, nodes: Collection[str], since: int | None = None) -> None: ...
+    def owe(self, nodes: Collection[str], since: int | None = None) -> int: ...
 
 
 class Admitter(Protocol):
@@ -350,8 +350,8 @@ class Writer:
 
         Nodes in ``owed`` need not take them.
 
-        It is when a node's tick has passed it by the margin: a recovery of that node would not
-        read these rows.
+        It is when a node's tick has passed it by the margin, or may have before the node was owed
+        the links: a recovery of that node would not read these rows.
         """
         links: dict[int, list[Admission]] = {}
         for page in pages:
@@ -386,7 +386,8 @@ class Writer:
             gevent.sleep(delay)
         if left:
             log.info("links are owed", nodes=len(left), stamp=stamp.clock)
-            persist(partial(self._store.owe, left, stamp.clock), "store")
+            clock = persist(partial(self._store.owe, left, stamp.clock), "store")
+            admitted.tick = max(admitted.tick, clock)  # till then theirs may have followed it
         return admitted
 
 

@@ -139,13 +139,15 @@ class MysqlStore:
 
     # -- debts
 
-    def owe(self, nodes: Collection[str], since: int | None = None) -> None:
+    def owe(self, nodes: Collection[str], since: int | None = None) -> int:
         """See :class:`store.base.Store`."""
 
-        def note(db: Db) -> None:
-            debts.owe(db, nodes, log.clock(db).clock if since is None else since)
+        def note(db: Db) -> int:
+            clock = log.clock(db).clock
+            debts.owe(db, nodes, clock if since is None else since)
+            return clock
 
-        self._cluster.write(note)
+        return self._cluster.write(note)
 
     def debts(self) -> dict[str, Debt]:
         """See :class:`store.base.Store`."""

@@ -476,6 +476,32 @@ def test_a_node_that_only_workers_do_not_reach_keeps_its_tick_until_it_has_what_
     assert int(cut.owner()["tick"]) == now.clock
 
 
+def test_the_tick_goes_back_to_where_a_debt_began_until_it_is_paid(
+    house: TwoNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One may be noted late, by a commit that was long under way; and a tick may come late."""
+    frontier = house.open(start=False)
+    node = frontier.nodes[1]
+    since = house.store.clock().clock
+    for _ in range(3 * MARGIN):
+        house.store.tick()
+    now = house.store.clock()
+    frontier.tick(now)
+    house.store.owe([node.id], since)
+    links, ticks = Replay.links, []
+
+    def paying(replay: Replay, put: Putter) -> None:
+        ticks.append(int(node.owner()["tick"]))
+        frontier._waking.beat(node, frontier.partitions_on(node)[0], now.clock)
+        ticks.append(int(node.owner()["tick"]))
+        links(replay, put)
+
+    monkeypatch.setattr(Replay, "links", paying)
+    frontier._debts.step()
+    assert ticks == [since, since]
+    assert not house.store.debts()
+
+
 def test_crawls_are_made_paused_and_told_while_a_node_is_away(house: TwoNodes) -> None:
     frontier = house.open()
     _, away = frontier.nodes

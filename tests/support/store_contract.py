@@ -119,8 +119,8 @@ class StoreContract(ContentContract, HookContract, RetentionContract):
         store.tick()
         store.commit(Commit(pages=[page(crawl, 2)], owes=frozenset({"a"})))
         assert store.debts()["a"].since == stamp.clock, "the first of them counts"
-        store.owe(["a"], stamp.clock - 1)
-        store.owe(["b"])
+        assert store.owe(["a"], stamp.clock - 1) == store.clock().clock
+        assert store.owe(["b"]) == store.clock().clock == stamp.clock + 1
         assert [debt.since for debt in store.debts().values()] == [stamp.clock - 1, stamp.clock]
 
     def test_a_debt_ends_with_a_replay_unless_more_was_added_meanwhile(

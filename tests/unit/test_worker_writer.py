@@ -26,6 +26,7 @@ from schema.records import (
     Stamp,
     StoredPage,
 )
+from store.base import MARGIN
 from store.errors import Unstorable
 from worker import outbox as outbox_module
 from worker.outbox import Outbox
@@ -69,6 +70,8 @@ class World:
     gate: Event | None = None
     statuses: ItemStatus = "ok"
     clock: int = 0
+    clock_then: int = 0
+    """What the clock is when a debt is noted, if not what it was at the last commit."""
     epoch: int = 1
     ticks: list[int] = field(default_factory=list)
     known_away: set[str] = field(default_factory=set)
@@ -101,9 +104,10 @@ class World:
         refused = {(p.crawl, p.fingerprint) for p in work.pages if p.url in self.surplus}
         return Stamp(self.clock, {"n": self.epoch}, frozenset(refused))
 
-    def owe(self, nodes: Collection[str], since: int | None = None) -> None:
+    def owe(self, nodes: Collection[str], since: int | None = None) -> int:
         self._meet("store")
         self.log.append(("owe", sorted(nodes), since))
+        return self.clock_then or self.clock
 
     def away_of(self, items: Iterable[Admission]) -> frozenset[str]:
         return frozenset(self.known_away)
@@ -247,6 +251,18 @@ def test_a_node_that_is_found_away_is_owed_the_links_before_the_task_is_finished
         ("owe", ["b"], 1), ("finish", [(1, Done())]),
     ]  # fmt: skip
     assert rig.world.owed == [set()]
+
+
+@pytest.mark.parametrize("passed", [MARGIN, MARGIN + 1])
+def test_what_is_owed_long_after_it_was_stored_is_stored_again(rig: Rig, passed: int) -> None:
+    """The node's tick may be so far by then: a copy of it from before would never be given it."""
+    rig.world.missing = {"b": 4}
+    rig.world.clock_then = 1 + passed
+    rig.put(1, page("http://h/p", "http://h/a"))
+    log = rig.drain()
+    owed = log.index(("owe", ["b"], 1))
+    again = [entry for entry in log[owed:] if entry[0] == "commit"]
+    assert len(again) == (passed > MARGIN)
 
 
 def test_a_node_that_was_only_restarted_is_owed_nothing(rig: Rig) -> None:
