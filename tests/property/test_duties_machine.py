@@ -22,9 +22,9 @@ from broker.frontier import keys
 from broker.frontier import ring as ring_module
 from broker.frontier.totals import Scan
 from schema.errors import Unavailable
-from schema.records import Admission, CrawlOptions
+from schema.records import Admission, Crawl, CrawlOptions
 from schema.wire import to_msgpack
-from store.base import DUTY_SECONDS
+from store.base import DUTY_SECONDS, MARGIN
 from tests.support.duty_brokers import WRITES
 from tests.support.duty_laws import HOSTS, JOBS, LIMITED, NAMES, PASSING, PLAIN
 from tests.support.duty_world import (
@@ -40,7 +40,7 @@ from tests.support.duty_world import (
 )
 from tests.support.effort import examples
 from tests.support.memory import memory_folder
-from tests.support.paced import Pace
+from tests.support.paced import Pace, Paced
 from tests.support.redis_server import RedisServer
 from tests.support.turned import turned
 
@@ -157,24 +157,28 @@ class DutiesMachine(World):
                 return
             changed = self.store.set_state(crawl.id, "paused" if pause else "active")
             (self.paused.add if pause else self.paused.discard)(crawl.id)
-            tell = partial(self.brokers[broker].frontier.put_crawl, changed)
-            self.work("tell", steps, tell, self.brokers[broker])
+            self.tell(changed, broker, steps)
 
     @rule(which=WHICH, broker=EITHER, steps=STEPS)
     def tell_late(self, which: int, broker: int, steps: int) -> None:
         """What was read before a change is told after it."""
         for crawl in some(self.said[-6:], which):
-            self.work("tell", steps, partial(self.brokers[broker].frontier.put_crawl, crawl))
+            self.tell(crawl, broker, steps)
 
     @rule(which=WHICH, broker=EITHER)
     def look_late(self, which: int, broker: int) -> None:
-        """Who looks with a row of before, or before all have heard of it, has seen nothing."""
         for crawl in some(self.said[-6:], which):
-            known = [int(self.record(p, crawl.id).get("ver", 0)) for p in (0, 1)]
-            look = partial(self.brokers[broker].frontier.look, crawl)
-            scan = self.work("look", 999, look).result
-            if set(known) != {crawl.version}:
-                assert not isinstance(scan, Scan), f"{crawl.version} was looked at in {known}"
+            self.look(crawl, broker)
+
+    def look(self, crawl: Crawl, broker: int) -> None:
+        """Who looks with a row of before, or before all nodes know what others do, saw nothing."""
+        known = [int(self.record(p, crawl.id).get("ver", 0)) for p in (0, 1)]
+        paid = [p for p in (0, 1) if self.raw[p].hexists(keys.OWNER, "debt")]
+        look = partial(self.brokers[broker].frontier.look, crawl)
+        scan = self.work("look", 999, look).result
+        if set(known) != {crawl.version}:
+            assert not isinstance(scan, Scan), f"{crawl.version} was looked at in {known}"
+        assert not (paid and isinstance(scan, Scan)), f"{paid} were being told what they missed"
 
     @rule(broker=EITHER)
     def delete(self, broker: int) -> None:
@@ -198,8 +202,7 @@ class DutiesMachine(World):
             self.store.put_crawl(LIMITED, options, HOSTS)
             if crawl.state == "done":
                 self.store.set_state(crawl.id, "active")
-            told = self.store.crawl(crawl.id)
-            self.work("tell", steps, partial(self.brokers[broker].frontier.put_crawl, told))
+            self.tell(self.store.crawl(crawl.id), broker, steps)
 
     # -- nodes that are away
 
@@ -236,18 +239,24 @@ class DutiesMachine(World):
 
     @rule(
         node=EITHER, broker=EITHER, which=WHICH, ticks=st.sampled_from([0, 12, 12]),
-        steps=st.integers(3, 12), after=st.sampled_from([0, 12, 12]),
+        steps=st.integers(3, 12), after=st.sampled_from([0, 12, 12]), late=st.booleans(),
     )  # fmt: skip
     def lose_what_was_paid(
-        self, node: int, broker: int, which: int, ticks: int, steps: int, after: int
+        self, node: int, broker: int, which: int, ticks: int, steps: int, after: int, late: bool
     ) -> None:
         """A node is given what it missed, and loses it again."""
-        self.come_to_owe(node, broker)
-        self.tick(broker, ticks)
+        ticker = None
+        if late:
+            ticker = self.come_to_owe_late(node, broker)
+        else:
+            self.come_to_owe(node, broker)
+            self.tick(broker, ticks)
         self.pass_time(DUTY_SECONDS + 1)
         task = self.job(names.REPLAY, broker, steps)
         if which % 3:
             self.fences.advance_to(task, {"log_links"}, 1)
+        if ticker is not None and which % 2:
+            self.fences.advance(ticker, 999)
         self.tick(broker, after)
         copy = self.copy(node)
         self.fences.advance(task, 999)
@@ -256,14 +265,22 @@ class DutiesMachine(World):
             self.recover(node, 1 - broker, 999)
         self.settle_all(1)
 
-    @rule(node=EITHER, broker=EITHER, calls=st.sampled_from([{"end_replay"}, {"eval"}]))
-    def owe_more(self, node: int, broker: int, calls: set[str]) -> None:
+    @rule(
+        node=EITHER, broker=EITHER, dies=st.booleans(),
+        calls=st.sampled_from([{"end_replay"}, {"eval"}, {"log_links"}]),
+    )  # fmt: skip
+    def owe_more(self, node: int, broker: int, dies: bool, calls: set[str]) -> None:
         """While a node is given what it missed, it misses more."""
         self.come_to_owe(node, broker)
         self.pass_time(DUTY_SECONDS + 1)
         task = self.job(names.REPLAY, broker, 1)
         self.fences.advance_to(task, calls, 2 if "eval" in calls else 1)
+        for crawl in self.known(PLAIN):
+            self.look(crawl, 1 - broker)
+        self.tick(broker, 1)
         self.come_to_owe(node, broker)
+        if dies:
+            task.kill()
         self.fences.advance(task, 999)
         self.settle_all(1)
 
@@ -280,6 +297,29 @@ class DutiesMachine(World):
         self.fetch(1, broker, 1 - node, 3, 999, True)
         self.mend()
 
+    def come_to_owe_late(self, node: int, broker: int) -> Paced:
+        """A page is stored, and only long after it turns out that its link cannot be told.
+
+        Nobody could know of the debt meanwhile: who writes the tick has just seen that there is
+        none, and is returned as he stands before the node.
+        """
+        self.mend()
+        self.recover(node, broker, 999)
+        self.pass_time(31.0)
+        self.work("tend", 999, partial(self.tend, self.brokers[broker], to_msgpack([1000])))
+        self.moment += 1
+        page = Admission(f"http://{HOSTS[node]}/s{self.moment}")  # its link leads to its own host
+        self.give(PLAIN, [page], broker, 999)
+        pages = self.fetched(1, broker, node, 3, 2, True)
+        self.tick(broker, MARGIN + 2)
+        ticker = self.tick(broker, 1, 1)
+        self.fences.advance_to(ticker, {"redis"}, node + 1)
+        self.cut(None, node)
+        for one in pages:
+            self.fences.advance(one, 999)
+        self.mend()
+        return ticker
+
     # -- workers
 
     @rule(
@@ -288,12 +328,18 @@ class DutiesMachine(World):
     )  # fmt: skip
     def fetch(self, which: int, broker: int, p: int, most: int, steps: int, page: bool) -> None:
         """Sessions are opened, and what they fetched is on its way for long, or not at all."""
+        self.fetched(which, broker, p, most, steps, page)
+
+    def fetched(
+        self, which: int, broker: int, p: int, most: int, steps: int, page: bool
+    ) -> list[Paced]:
         at = self.brokers[broker]
         known = len(self.held)
         self.work("lease", 999, partial(self.open, at, p, most, 1 + which % 4), at)
-        for session in self.held[known:]:
-            for task in session.tasks:
-                self.deliver(broker, session, task.number, steps, page)
+        return [
+            self.deliver(broker, session, task.number, steps, page)
+            for session in self.held[known:] for task in session.tasks
+        ]  # fmt: skip
 
     @rule(which=WHICH, broker=EITHER, steps=STEPS, page=st.booleans())
     def commit_late(self, which: int, broker: int, steps: int, page: bool) -> None:
@@ -333,15 +379,16 @@ class DutiesMachine(World):
         task = self.job(names.UPKEEP, broker, 1)
         self.fences.advance_to(task, calls, count % 2 + 1 if "set_state" in calls else count)
         for name in NAMES:
-            if comes == "seed":
-                self.give(name, self.fresh(HOSTS[which % 4], 2), 1 - broker, late)
+            if comes in ("seed", "log"):
+                steps = late if comes == "seed" else 2  # as far as the log, and no further
+                self.give(name, self.fresh(HOSTS[which % 4], 2), 1 - broker, steps)
             elif comes == "pause":
                 self.pause(name, True, 1 - broker, late)
         if comes == "cut":
             self.cut(None, which % 2)
         if comes == "word":  # of what was so a moment ago
             for crawl in rows:
-                self.work("tell", 999, partial(self.brokers[1 - broker].frontier.put_crawl, crawl))
+                self.tell(crawl, 1 - broker, 999)
         if comes in ("page", "cut", "word"):
             if not tasks:
                 tasks = [self.deliver(1 - broker, *one, 1, True) for one in late_ones]
@@ -349,8 +396,10 @@ class DutiesMachine(World):
                 self.fences.advance(one, 999 if comes == "word" else late)
         elif comes == "death":
             task.kill()
+            task = self.job(names.UPKEEP, broker, 1)
         self.fences.advance(task, 999)
         self.holds()
+        self.none_is_shut()
         self.job(names.UPKEEP, broker, 999)
         self.holds()
         self.give(NAMES[which % 3], self.fresh(HOSTS[which % 4], 1), broker, late)

@@ -82,6 +82,8 @@ class Broker:
         self._refill = Refill(self.service)
         self._purging = Purging(self.service)
         self._retention = Retention(self.service, Limits())
+        self.deaf = False
+        """Whether it hears of a crawl that runs out of quota only by its own looks."""
 
     def jobs(self, limited: Callable[[], int]) -> dict[str, Callable[[], None]]:
         """Name of a duty → a round under it; ``limited`` tells the crawl that has a limit."""
@@ -104,8 +106,12 @@ class Broker:
             self._retention.sweep(duty, 0)
 
     def _share(self, crawl: int) -> None:
+        wanting = self.frontier._quotas._wanting
+        if self.deaf and crawl not in wanting:
+            return
         duty = self.duties.take(names.QUOTAS)
         if duty is not None:
+            wanting.discard(crawl)
             self.frontier._quotas.share(self.store.crawl(crawl), duty)
 
     def run(self, name: str, job: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import redis
 from hypothesis.stateful import invariant
 
-from broker.frontier import Frontier
+from broker.frontier import Frontier, keys
 from broker.frontier import duties as names
 from broker.frontier import partition as part
 from schema.records import (
@@ -53,6 +53,7 @@ class Laws:
     given: set[Key]
     paused: set[int]
     versions: dict[tuple[int, int], int]
+    spread: dict[int, int]
 
     def logged(self, crawl: int) -> set[str]:
         found = {item.url for batch in self.store.seeds(crawl) for item in batch.urls}
@@ -99,6 +100,20 @@ class Laws:
                 left = self.left(crawl.id) - self.coming(crawl.id)
                 assert not left, f"{crawl.name} is done without {left}"
 
+    def lacks(self, p: int) -> bool:
+        """Whether a node is owed something, or came back and was not met since."""
+        owner = self.raw[p].hgetall(keys.OWNER)
+        again = owner["run"] != self.raw[p].info("server")["run_id"]
+        return again or "owed" in owner or self.workers.nodes[p].id in self.store.debts()
+
+    def none_is_shut(self) -> None:
+        """Who looked at all crawls has ended each, or left it open."""
+        for crawl in self.store.crawls():
+            for p in (0, 1):
+                record = self.record(p, crawl.id)
+                shut = record.get("state") == "done" and int(record["ver"]) == crawl.version
+                assert not shut or crawl.state == "done", f"{crawl.name} was left shut"
+
     def held_once(self) -> None:
         for name in {*JOBS, *(f"{names.REPLAY}:{node.id}" for node in self.workers.nodes)}:
             holders = [broker for broker in self.brokers if broker.duties.get(name)]
@@ -117,6 +132,10 @@ class Laws:
             version = int(record.get("ver", 0))
             assert version >= self.versions.get((crawl.id, p), 0), "an older word counted"
             self.versions[crawl.id, p] = version
+            if version < self.spread.get(crawl.id, 0):
+                assert self.lacks(p), (
+                    f"{crawl.name} was told, and node {p} neither heard nor is owed"
+                )
             assert version <= crawl.version
             if version == crawl.version:
                 states = {part.state_of(crawl)}

@@ -55,7 +55,9 @@ MAX_PAGES = 5
 ROUNDS = 30
 STEPS = st.sampled_from([999, 999, 1, 2, 3, 5, 8])
 COUNTS = st.sampled_from([1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 11])
-ENDINGS = ["seed", "page", "page", "page", "pause", "pause", "cut", "word", "word", "death"]
+ENDINGS = [
+    "seed", "log", *["page"] * 3, *["pause"] * 2, "cut", *["word"] * 2, *["death"] * 2,
+]  # fmt: skip
 WHICH = st.integers(0, 41)
 """Of whatever there is; drawn so, what is drawn does not depend on what happened."""
 EITHER = st.sampled_from([0, 1])
@@ -101,6 +103,8 @@ class World(Laws, RuleBasedStateMachine):
             self.pace.node(node)
         self.said: list[Crawl] = []
         """Rows of crawls, as somebody has read them."""
+        self.spread: dict[int, int] = {}
+        """Crawl → the version of which somebody is through with telling it."""
         self.limit = MAX_PAGES
         self.exact = True
         """Whether nobody had to guess what a partition has of its quota."""
@@ -155,8 +159,17 @@ class World(Laws, RuleBasedStateMachine):
         options = CrawlOptions(delay=0.0, slots=2, max_pages=most)
         crawl = self.store.put_crawl(name, options, HOSTS)
         self.said.append(crawl)
-        self.work("tell", 999, partial(self.brokers[0].frontier.put_crawl, crawl))
+        self.tell(crawl, 0, 999)
         return crawl
+
+    def tell(self, crawl: Crawl, broker: int, steps: int) -> None:
+        at = self.brokers[broker]
+
+        def tell() -> None:
+            at.frontier.put_crawl(crawl)
+            self.spread[crawl.id] = max(crawl.version, self.spread.get(crawl.id, 0))
+
+        self.work("tell", steps, tell, at)
 
     def known(self, name: str) -> list[Crawl]:
         return [crawl for crawl in self.store.crawls() if crawl.name == name]
@@ -232,7 +245,7 @@ class World(Laws, RuleBasedStateMachine):
             if task.name == "_refill":
                 self.fences.advance(task, steps)
 
-    def tick(self, broker: int, times: int) -> None:
+    def tick(self, broker: int, times: int, steps: int = 999) -> Paced:
         at = self.brokers[broker].frontier
 
         def tick() -> None:
@@ -240,7 +253,7 @@ class World(Laws, RuleBasedStateMachine):
                 at.tick(self.store.clock())
                 self.store.tick()
 
-        self.work("tick", 999, tick)
+        return self.work("tick", steps, tick)
 
     # -- workers
 
@@ -294,9 +307,10 @@ class World(Laws, RuleBasedStateMachine):
             found = self.workers.admit(crawl, links, stamp=stamp, partial=True)
         except UnknownCrawl:
             return True
+        tick = found.tick
         if left := found.away - owed:
-            self.paced_store.owe(left, stamp.clock)
-        return found.tick - stamp.clock <= MARGIN
+            tick = max(tick, self.paced_store.owe(left, stamp.clock))
+        return tick - stamp.clock <= MARGIN
 
     def commit_of(self, crawl: int, url: str, page: bool) -> Commit:
         self.moment += 1
@@ -361,6 +375,8 @@ class World(Laws, RuleBasedStateMachine):
         for task in self.pace.living():
             self.kill(task)
         self.mend_links()
+        for broker in self.brokers:
+            broker.deaf = True  # what partitions say of quotas is lost: who looks hears of it
         for crawl in self.store.crawls():
             if crawl.state == "paused":
                 self.paused.discard(crawl.id)
