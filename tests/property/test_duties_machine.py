@@ -435,8 +435,10 @@ class DutiesMachine(World):
 
     def quiet(self, broker: int) -> bool:
         """Whether all is fetched, and a broker has seen once that nothing is left to do."""
-        for _ in range(3):
+        for seconds in (0.0, 31.0, 31.0):  # hosts may rest
+            self.pass_time(seconds)
             self.settle_all(1, page=False)
+            self.job(names.REPLAY, broker, 999)
             self.job(names.UPKEEP, broker, 999)
             if self.brokers[broker].upkeep._quiet:
                 return True
