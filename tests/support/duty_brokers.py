@@ -41,6 +41,8 @@ WRITES = {
     "begin_replay", "end_replay",
 }  # fmt: skip
 """Calls that change the store."""
+FENCED = {names.UPKEEP, names.REFILL, names.PURGE}
+"""Duties whose every call of a node is made under them."""
 Heard = dict[tuple[int, str], int]
 """(node, name of a duty) → the highest epoch under which the node was called."""
 
@@ -145,6 +147,9 @@ def _heed(node: Node, number: int, pace: Pace, heard: Heard) -> None:
     def noting_run(*args: Any, **more: Any) -> Any:
         found = run(*args, **more)
         duty = more.get("duty", args[2] if len(args) > 2 else None)
+        job = pace.known.get(gevent.getcurrent())
+        if duty is None and job is not None and job.name in FENCED:
+            duty = job.duty  # all that is done under these says so
         if duty is not None:
             note(duty.name, duty.epoch)
         return found
