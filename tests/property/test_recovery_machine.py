@@ -59,7 +59,7 @@ class RecoveryMachine(World):
     def die(self, which: int) -> None:
         """A process dies between two calls; the message under way is lost, or its answer."""
         for task in some(self.pace.living(), which):
-            task.kill()
+            self.kill(task)
 
     @rule(number=st.sampled_from([0, 1]))
     def restart_broker(self, number: int) -> None:
@@ -118,7 +118,7 @@ class RecoveryMachine(World):
         """Commit, admit, finish: of a session that may be over long since."""
         for held in some(self.fetching(), which):
             (task,) = some(held.session.tasks, which // 7)
-            self.work("settle", steps, partial(self.through, broker, held, task.number, outcome))
+            self.settling(broker, held, task.number, outcome, steps)
 
     @rule(
         which=WHICH, broker=st.sampled_from([0, 1]), block=st.sampled_from([0.0, 0.0, 300.0]),
@@ -347,8 +347,7 @@ class RecoveryMachine(World):
             self.copy()
         for held in self.held[known:]:
             for task in held.session.tasks:
-                work = partial(self.through, broker, held, task.number, "page")
-                self.work("settle", steps, work)
+                self.settling(broker, held, task.number, "page", steps)
             if close:
                 self.close(0, broker, 0.0, False, 999)
 
@@ -365,8 +364,7 @@ class RecoveryMachine(World):
         under_way = self.pace.living()[-1:]
         for held in some(self.fetching(), which):
             (task,) = some(held.session.tasks, which // 7)
-            work = partial(self.through, broker, held, task.number, "page")
-            under_way.append(self.work("settle", 2, work))
+            under_way.append(self.settling(broker, held, task.number, "page", 2))
         self.tick(broker, before, 999)
         self.copy()
         for task in under_way:

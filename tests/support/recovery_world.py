@@ -188,6 +188,21 @@ class World(Laws, RuleBasedStateMachine):
         task.step(steps)
         return task
 
+    def kill(self, task: Paced) -> None:
+        """But not who is late to store a page, by a session that the node holds no more.
+
+        Another may have fetched the URL since, to another end, and nobody comes for it again: what
+        such a worker stores is owed its links (``Commit.owes``), which nobody pays here.
+        """
+        if isinstance(task.owner, tuple) and not self.is_current(*task.owner):
+            self.reopened(0)
+            task.step(999)
+        task.kill()
+
+    def is_current(self, held: Held, number: int) -> bool:
+        p, token = held.session.session.partition("/")[0], held.session.token
+        return bool(self.raw.hexists(f"gc:{{{p}}}:s:{token}", f"t{number}"))
+
     def job_of(self, broker: Broker, task: Paced) -> bool:
         return any(job.greenlet is task.greenlet for job in broker.frontier.recovery._jobs.values())
 
@@ -244,6 +259,10 @@ class World(Laws, RuleBasedStateMachine):
 
     def fetching(self) -> list[Held]:
         return [held for held in self.held[-30:] if held.ended != 0.0]
+
+    def settling(self, broker: int, held: Held, number: int, outcome: str, steps: int) -> Paced:
+        work = partial(self.through, broker, held, number, outcome)
+        return self.work("settle", steps, work, (held, number))
 
     def through(self, broker: int, held: Held, number: int, outcome: str) -> None:
         """What ``worker.writer`` does with one task."""
@@ -428,7 +447,7 @@ class World(Laws, RuleBasedStateMachine):
 
     def heal(self) -> None:
         for task in self.pace.living():
-            task.kill()
+            self.kill(task)
         for crawl in DELAYS:
             if self.store.crawl(crawl).state == "paused":
                 self.paused.discard(crawl)
