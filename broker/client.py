@@ -55,7 +55,8 @@ CONNECT_SECONDS = 5.0
 LEASE_MARGIN_SECONDS = 10.0
 """A lease's answer may come this much later than its wait."""
 SEED_SECONDS = 300.0
-"""A batch of seeds is answered when it is durable and queued, which takes long when it is large."""
+"""A batch of seeds is answered when it is durable, and queued but for nodes that are away: that
+takes long when it is large."""
 POOL = 16
 IDEMPOTENT = frozenset({"GET", "DELETE"})
 

@@ -156,7 +156,8 @@ def resume_crawl(service: Service, crawl: str) -> Crawl:
 def seed_urls(service: Service, crawl: str, body: SeedRequest, query: SeedQuery) -> SeedReply:
     """Queue URLs of a crawl: JSON, NDJSON (a URL or a seed a line), or plain lines of URLs.
 
-    Answered when all are durable and queued. Idempotent: a URL that was seen is a duplicate.
+    Answered when all are durable, and queued but for what is ``pending``: that waits for a Redis
+    node that is away. Idempotent: a URL that was seen is a duplicate.
     """
     return seeding.seed(service, crawl, body.urls, body.force or query.force)
 

@@ -1,7 +1,8 @@
 """Seeds: canonicalise, judge by the crawl's rules, log in the store, admit to the frontier.
 
 The order is the promise: a batch is in the store's log *before* the frontier sees it, and the
-caller is answered only when every partition has admitted it. Whatever dies in between leaves a
+caller is answered only when every partition has admitted it, but for those of a node that is away
+while others answer: what belongs there is answered as pending. Whatever dies in between leaves a
 pending batch, which the upkeep admits again; the seen-set makes that harmless.
 """
 

@@ -49,7 +49,8 @@ def hooks(crawl: str | None, urls: bool, again: bool, data: str | None) -> int:
     separated by tabs: when it was fetched, function, message, URL. With --again the hook, mended
     meanwhile, runs on them as on a fetch, but from what is stored: fields are stored with their
     pages, and new links are queued, by a running broker within seconds, otherwise when the crawl is
-    run again. What `request` did to a request cannot be done again: fetch such pages anew. CRAWL
+    run again. What `request` did to a request cannot be done again: fetch such pages anew. Running
+    workers keep the code they imported: restart them so that new pages use the mended module. CRAWL
     may be left out when there is only one.
     """
     settings = reach.load(data)
@@ -189,6 +190,11 @@ def _said(count: Count, left: Sequence[HookCount], *, running: bool) -> None:
         )
     if asked := sum(one.pages for one in left if one.function not in OF_PAGES):
         click.echo(f"{asked:,} pages failed in request: that needs a fetch")
+    if count.mended and running:
+        click.echo(
+            "running workers keep the code they imported: restart them so that new pages use the "
+            "mended module"
+        )
 
 
 class _Line:

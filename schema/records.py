@@ -943,7 +943,7 @@ class Debt(Struct, frozen=True):
 
 
 class SeedBatch(Struct, frozen=True, kw_only=True):
-    """A logged batch of seeds; pending until every partition admitted it."""
+    """A logged batch of seeds; pending until every partition admitted it, on nodes away as well."""
 
     id: int
     crawl: int

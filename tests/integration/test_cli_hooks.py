@@ -120,6 +120,7 @@ def test_failures_are_listed_by_message_and_run_again(
     assert "4 pages mended, 1 failed again" in out.out
     assert "no body: https://example.org/gone" in out.err
     assert "1 pages failed in request" in out.out
+    assert out.out.splitlines()[-1].startswith("running workers keep") == (source == "broker")
     assert main(["hooks", "shop", "--urls"]) == 0
     left = {tuple(line.split("\t")[1:]) for line in capsys.readouterr().out.splitlines()}
     assert left == {
