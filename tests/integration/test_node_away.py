@@ -537,6 +537,29 @@ def test_a_debt_is_paid_by_a_broker_that_reaches_the_node_when_its_payer_does_no
     assert look.states == {"paused"}
 
 
+def test_a_payer_whose_duty_is_over_offers_no_more(
+    house: TwoNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frontier = house.open(start=False)
+    node = frontier.nodes[1]
+    crawl = new_crawl(frontier, house.store, delay=0)
+    pages = Pages(house, crawl)
+    pages.store(1, linked(frontier, node, 1), late=True)
+    duty = frontier.duties.take(f"{duties.REPLAY}:{node.id}")
+    assert duty is not None
+    links = Replay.links
+
+    def paying(replay: Replay, put: Putter) -> None:
+        frontier.duties.lost(duty.name)  # as its own clock says: nobody has taken it yet
+        links(replay, put)
+
+    monkeypatch.setattr(Replay, "links", paying)
+    with pytest.raises(DutyLost):
+        frontier._debts._pay(node, duty)
+    assert set(house.store.debts()) == {node.id}
+    pages.stop()
+
+
 def test_a_payer_that_stood_still_leaves_no_mark_of_a_debt_that_is_paid(house: TwoNodes) -> None:
     frontier = house.open()
     node = frontier.nodes[1]
