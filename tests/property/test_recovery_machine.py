@@ -379,10 +379,11 @@ class RecoveryMachine(World):
         crawl=st.sampled_from([1, 2]), host=st.integers(0, 2), broker=st.sampled_from([0, 1]),
         first=st.sampled_from([1, 2, 3, 5, 999]), then=st.sampled_from([1, 2, 3, 999]),
         steps=STEPS, before=st.sampled_from([0, 4, 12]), after=st.sampled_from([0, 12]),
+        noted=st.booleans(),
     )  # fmt: skip
     def roll_back_amid_overflow(
         self, crawl: int, host: int, broker: int, first: int, then: int, steps: int,
-        before: int, after: int,
+        before: int, after: int, noted: bool,
     ) -> None:  # fmt: skip
         """More than fits, brought back in part, and forgotten on the way.
 
@@ -399,7 +400,9 @@ class RecoveryMachine(World):
         self.lease(crawl + 1, broker, "v", p, 2, 4, False, 999)
         self.copy()
         self.tick(broker, after, 999)
-        self.work("refill", first, lambda: self.refill_now(at), at)
+        again = self.work("refill", first, lambda: self.refill_now(at), at)
+        while not (noted or again.over or again.before == "overflow_taken"):
+            again.step(1)  # the node has some, and that is about to be noted
         self.holds()
         self.roll_back(0, False)
         self.reopened(1 - broker)

@@ -133,9 +133,9 @@ class Laws:
             assert version >= self.versions.get((crawl.id, p), 0), "an older word counted"
             self.versions[crawl.id, p] = version
             if version < self.spread.get(crawl.id, 0):
-                assert self.lacks(p), (
-                    f"{crawl.name} was told, and node {p} neither heard nor is owed"
-                )
+                assert self.lacks(p), f"{crawl.name} was told, and node {p} has not heard of it"
+            if crawl.finished and record.get("state") != "done":
+                assert self.lacks(p), f"{crawl.name} is done, and node {p} would take more in"
             assert version <= crawl.version
             if version == crawl.version:
                 states = {part.state_of(crawl)}

@@ -264,6 +264,9 @@ class World(Laws, RuleBasedStateMachine):
             self.tokens += most
         args = ["w", 0, self.tokens, TTL_S * 1000, 1_800_000, REQUEST_S * 1000, per, 0, *rows]
         reply = at.frontier._calls("open", {p: to_msgpack(args)})[p]
+        for (crawl, *_), due in zip(rows, reply[2], strict=True):
+            spent = self.record(p, crawl).get("quota") == 0
+            assert not (spent and due), "it is said to be due, and nothing of it may be leased"
         opened = [part.session_of(p, TTL_S, row) for row in reply[1]]
         self.deadlines |= {one.token: sent + TTL_S * 1000 for one in opened}
         self.held += opened
