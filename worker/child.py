@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import resource
 import signal
 import time
@@ -53,19 +54,26 @@ from worker.writer import Writer
 
 log = logger("worker")
 
+_SINCE_SECONDS = 1_577_836_800
+"""2020: until 2051 an incarnation has no more than fourteen digits."""
+_CHANCES = 100_000
+
 _DID = {FailureKind.PROCESS_DEATH: "killed", FailureKind.STALLED: "hung"}
 
 
 def next_incarnation(path: Path) -> int:
-    """Count this start in the file at ``path``, durably; returns a number never returned before.
+    """Note this start in the file at ``path``, durably; returns a number above all before.
 
-    Without a file the count begins at the clock's seconds, so that a worker that lost its folder
-    is not taken for an older life of itself.
+    It is the clock's seconds, so that a worker that lost its folder is not taken for an older life
+    of itself, and five digits by chance: two machines that go by one name, started in the same
+    second or from copies of one folder, are to be told apart. Fourteen digits are what Lua writes.
     """
     try:
-        number = int(path.read_text()) + 1
+        before = int(path.read_text()) // _CHANCES
     except (FileNotFoundError, ValueError):
-        number = int(time.time())
+        before = 0
+    second = max(int(time.time()) - _SINCE_SECONDS, before + 1)
+    number = second * _CHANCES + random.randrange(_CHANCES)
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_suffix(".new")
     with fresh.open("w") as file:

@@ -78,16 +78,21 @@ class Pace:
     def learn_robots_delay(self, seconds: float) -> None:
         """From here on keep robots.txt's crawl-delay, up to :data:`MAX_ROBOTS_DELAY`.
 
-        The longest counts: http and https of one host have files of their own.
+        The longest counts: http and https of one host have files of their own. Where the frontier
+        did not know of it, and the session has sent nothing yet, a session that died before it told
+        may have: the host then rests for this delay first.
         """
         self._robots_delay = max(self._robots_delay, min(seconds, MAX_ROBOTS_DELAY))
-        self.floor = max(self.floor, self._robots_delay)
+        if self._robots_delay > self.floor:
+            self.floor = self._robots_delay
+            if self._ended is None:
+                self._ended = self._clock()
 
     def wait_seconds(self) -> float:
         """Seconds until a request may start; 0 when it may start now.
 
-        Before the session's first request this is 0: the frontier leases a host only when the
-        delay after its last session is over.
+        Before the session's first request this is 0, but for what :meth:`learn_robots_delay` says:
+        the frontier leases a host only when the delay after its last session is over.
         """
         if self._ended is None:
             return 0.0

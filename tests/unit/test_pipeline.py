@@ -587,6 +587,14 @@ def test_crawl_delay_holds_within_the_session(world: World) -> None:
     assert close.report.robots_delay == 30
 
 
+def test_crawl_delay_is_kept_after_a_session_that_could_not_report_it(world: World) -> None:
+    world.site.answers["http://h/robots.txt"] = html("User-agent: *\nCrawl-delay: 30")
+    world.run("http://h/a")
+    world.stopping.waits.clear()
+    world.run("http://h/b")
+    assert world.stopping.waits == [30], "the rules came from the cache"
+
+
 def test_missing_page_is_gone_and_journalled_once(world: World) -> None:
     world.run("http://h/a")
     (attempt,), (final,) = world.result.attempts, world.result.finals

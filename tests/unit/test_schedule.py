@@ -108,6 +108,20 @@ def test_robots_crawl_delay_is_kept_up_to_its_bound() -> None:
     assert pace.report().robots_delay == MAX_ROBOTS_DELAY
 
 
+def test_crawl_delay_that_the_frontier_did_not_know_is_kept_before_the_first_request() -> None:
+    """A session that died, and could not tell of it, may have asked a moment ago."""
+    now = 100.0
+    pace = Pace(1.0, 1.0, clock=lambda: now)
+    assert pace.wait_seconds() == 0
+    pace.learn_robots_delay(28.0)
+    assert pace.wait_seconds() == 28.0
+    now = 128.0
+    assert pace.wait_seconds() == 0
+    known = Pace(28.0, 28.0, clock=lambda: now)
+    known.learn_robots_delay(28.0)
+    assert known.wait_seconds() == 0, "the frontier has waited for it"
+
+
 def test_longest_crawl_delay_of_a_host_s_origins_is_kept() -> None:
     pace = Pace(1.0, 1.0)
     for seconds in (20.0, 2.0):
