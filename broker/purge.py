@@ -5,6 +5,8 @@ is left: whatever dies in between, the next broker goes on. A crawl is unknown f
 deletion is asked for; first it goes from the frontier, then its rows. Of a host, each URL that was
 waiting gets a final state (excluded: purged) before it is let go of; pages that are stored stay,
 and what is leased is finished. One broker does it, under a duty.
+
+What is on a node that is away waits for it, and holds up no other deletion.
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ from gevent.event import Event
 from broker.frontier import partition as part
 from broker.frontier.duties import PURGE
 from broker.frontier.frontier import BATCH
+from broker.patience import Patience
 from broker.service import Service
 from schema.clock import epoch_ms
 from schema.errors import DutyLost, Unavailable, UnknownCrawl
 from schema.log import logger
-from schema.records import ROBOTS_ASKED, Admission, Commit, Final, Purge
+from schema.records import ROBOTS_ASKED, Admission, Commit, Duty, Final, Purge
 
 log = logger("purge")
 
@@ -33,6 +36,7 @@ LOOK_SECONDS = 2.0
 CUT_SECONDS = 3.0
 """For so long what cannot be done here is left to other brokers."""
 AWAY_SECONDS = 1.0
+"""Between two looks whether a node that something waits for is back."""
 STOP_SECONDS = 5.0
 
 
@@ -42,6 +46,10 @@ class Purging:
     def __init__(self, service: Service) -> None:
         self._own = self._service = service
         """The latter, while something is deleted, as the holder of the duty."""
+        self._duty: Duty | None = None
+        self._patience = Patience(service.clock)
+        self._waits = ""
+        """Why something waits, as far as the log has it."""
         self._greenlet: Greenlet[[], None] | None = None
 
     def start(self) -> None:
@@ -64,18 +72,27 @@ class Purging:
             if not self._own.duties.wait(PURGE, LOOK_SECONDS, self._own.stopping.is_set):
                 continue
             self._asked.clear()
-            wait = LOOK_SECONDS
-            try:
-                self.work()
-            except DutyLost:
-                self._own.duties.lost(PURGE)
-            except Unavailable as error:
-                log.warning("deleting waits", error=str(error))
+            self._asked.wait(self.step())
+
+    def step(self) -> float:
+        """:meth:`work`, and what follows if not all can be done; returns seconds until the next.
+
+        Others are to try what cannot be done here, after a while: they may reach no more.
+        """
+        try:
+            self.work()
+        except DutyLost:
+            self._own.duties.lost(PURGE)
+        except Unavailable as error:
+            if str(error) != self._waits:
+                self._waits = str(error)
+                log.warning("deleting waits", error=self._waits)
+            if self._patience.hindered():
                 self._own.duties.give_up(PURGE, CUT_SECONDS)
-                wait = AWAY_SECONDS
-            except Exception:
-                log.exception("deleting failed")
-            self._asked.wait(wait)
+            return AWAY_SECONDS
+        except Exception:
+            log.exception("deleting failed")
+        return LOOK_SECONDS
 
     def work(self) -> None:
         """Do all that was asked for, or as much as there is time until the broker stops.
@@ -86,6 +103,9 @@ class Purging:
         duty = self._own.duties.take(PURGE)
         if duty is None:
             return
+        if duty != self._duty:
+            self._duty = duty
+            self._patience.begin()
         self._service = self._own.holding(duty)
         away: Unavailable | None = None
         for purge in self._service.store.purges():
@@ -102,6 +122,8 @@ class Purging:
                 log.info("deleted", crawl=purge.crawl, host=purge.host)
         if away is not None:
             raise away
+        self._waits = ""
+        self._patience.helped()
 
     def _crawl(self, purge: Purge) -> bool:
         service = self._service
@@ -119,6 +141,8 @@ class Purging:
         """Settle and let go of what waits, until a whole pass finds nothing."""
         service, crawl, host = self._service, purge.instance, purge.host
         partition = service.frontier.partition_of(host)
+        if away := service.away_of(purge):  # nothing is settled again and again meanwhile
+            raise Unavailable(away[0].why)
         gone, at, found = part.Drain(), 0, False
         while not service.stopping.is_set():
             under = service.frontier.under(partition)

@@ -13,9 +13,11 @@ from gevent import Greenlet
 
 from broker.frontier.duties import REFILL
 from broker.frontier.stirring import OVERFLOW, Stirring
+from broker.patience import Patience
 from broker.service import Service
 from schema.errors import DutyLost, Unavailable, UnknownCrawl
 from schema.log import logger
+from schema.records import Duty
 
 log = logger("refill")
 
@@ -40,6 +42,10 @@ class Refill:
         self._own = self._service = service
         """The latter, within a step, as the holder of the duty."""
         self._after: dict[tuple[int, int], str] = {}
+        self._duty: Duty | None = None
+        self._patience = Patience(service.clock)
+        self._waits = ""
+        """Why something could not be brought, as far as the log has it."""
         self._greenlet: Greenlet[[], None] | None = None
 
     def start(self) -> None:
@@ -72,8 +78,11 @@ class Refill:
             except DutyLost:
                 duties.lost(REFILL)
             except Unavailable as error:
-                log.warning("refill waits", error=str(error))
-                duties.give_up(REFILL, CUT_SECONDS)
+                if str(error) != self._waits:
+                    self._waits = str(error)
+                    log.warning("refill waits", error=self._waits)
+                if self._patience.hindered():
+                    duties.give_up(REFILL, CUT_SECONDS)
                 wait = IDLE_SECONDS
             except Exception:
                 log.exception("refill failed")
@@ -92,6 +101,9 @@ class Refill:
         duty = self._own.duties.take(REFILL)
         if duty is None:
             return 0
+        if duty != self._duty:
+            self._duty = duty
+            self._patience.begin()
         self._service = self._own.holding(duty)
         brought = 0
         self._after = {place: self._after[place] for place in places if place in self._after}
@@ -111,6 +123,9 @@ class Refill:
                 away[node] = error
         if away and not brought:
             raise next(iter(away.values()))
+        if not away:
+            self._waits = ""
+            self._patience.helped()
         return brought
 
     def _partition(self, partition: int, crawls: list[int]) -> int:

@@ -129,8 +129,11 @@ def purge_host(service: Service, crawl: str, host: str) -> Purge:
 
 
 def list_purges(service: Service) -> list[Purge]:
-    """Deletions under way, oldest first, and how far they are."""
-    return service.store.purges()
+    """Deletions under way, oldest first, how far they are, and for which Redis nodes they wait.
+
+    One that waits goes on by itself when these are back.
+    """
+    return service.purges()
 
 
 def pause_crawl(service: Service, crawl: str) -> Crawl:

@@ -203,6 +203,21 @@ class Service:
         self.purging.set()
         return asked
 
+    def purges(self) -> list[Purge]:
+        """Deletions under way, each with the nodes that it waits for. Raises Unavailable."""
+        found = self.store.purges()
+        if found:
+            self.frontier.ready()  # asks each node: one that nobody has called may be away
+        return [replace(one, away=self.away_of(one)) for one in found]
+
+    def away_of(self, purge: Purge) -> tuple[NodeAway, ...]:
+        """The nodes that are away and have something to delete: that of its host, or any."""
+        away = self.frontier.nodes_away()
+        if not purge.host:
+            return tuple(away.values())
+        node, _ = self.frontier.under(self.frontier.partition_of(purge.host))
+        return (away[node],) if node in away else ()
+
     def stop(self) -> None:
         """Background work is to end; what is not through is for the next broker."""
         self.stopping.set()

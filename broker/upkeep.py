@@ -19,6 +19,7 @@ from broker import seeding
 from broker.frontier.duties import UPKEEP
 from broker.frontier.frontier import Counts
 from broker.frontier.stirring import ACTIVITY, ANY
+from broker.patience import Patience
 from broker.service import Service, Sums
 from schema.clock import epoch_ms
 from schema.errors import DutyLost, Unavailable, UnknownCrawl
@@ -38,12 +39,6 @@ SELDOM_SECONDS = 120.0
 took the last finish died before it could say so, Redis has a note of it."""
 NOTED_SLACK_SECONDS = 0.5
 """A note is taken for older than a scan only if it is so by more than that."""
-VOID_SECONDS = 5.0
-"""For so long a node may give no answer here, or no scan succeed: then another broker is to try.
-Twice as long the next time, up to :data:`VOID_MOST_SECONDS`: the others may reach no more."""
-VOID_MOST_SECONDS = 60.0
-VOID_FORGOTTEN_SECONDS = 600.0
-"""So long after the duty was left to others the next time is the first again."""
 CUT_LOOK_SECONDS = 1.0
 """Between two looks whether such a node answers."""
 CUT_SECONDS = 3.0
@@ -96,8 +91,7 @@ class Upkeep:
         self._notes_read = service.clock()
         self._void_since: float | None = None
         self._cut_since: float | None = None
-        self._patience = VOID_SECONDS
-        self._gave_up: float | None = None
+        self._patience = Patience(service.clock)
         self._quiet: dict[int, _Quiet] = {}
         self._ticked = -TICK_SECONDS
         self._held = _HeldUp(service.clock())
@@ -183,15 +177,12 @@ class Upkeep:
             for crawl in some:
                 self._looked[crawl.id] = now
                 self._next[crawl.id] = now + self._look_at(crawl, crawl.id in pending, counts)
-        self._give_up_if_cut_off(now)
+        self._give_up_if_cut_off()
         until = min((at - now for at in self._next.values()), default=QUIET_SECONDS)
         return min(until, QUIET_SECONDS if self._cut_since is None else CUT_LOOK_SECONDS)
 
     def _begin(self, duty: Duty) -> None:
-        """Know nothing: whoever had the duty in between has heard and seen what we did not.
-
-        But where it was left to others a while ago, what they met is likely to be the same.
-        """
+        """Know nothing: whoever had the duty in between has heard and seen what we did not."""
         now = self._own.clock()
         self._duty = duty
         self._next.clear()
@@ -199,8 +190,7 @@ class Upkeep:
         self._quiet.clear()
         self._held = _HeldUp(now)
         self._void_since = self._cut_since = None
-        if self._gave_up is None or now - self._gave_up > VOID_FORGOTTEN_SECONDS:
-            self._patience = VOID_SECONDS
+        self._patience.begin()
 
     def _unheard(self, now: float) -> set[int]:
         """Crawls that may have ended unheard of since they were looked at, by the nodes' notes.
@@ -222,15 +212,13 @@ class Upkeep:
             if now - ago + NOTED_SLACK_SECONDS > self._looked.get(crawl, 0.0)
         }
 
-    def _give_up_if_cut_off(self, now: float) -> None:
+    def _give_up_if_cut_off(self) -> None:
         """Leave the duty to others if nodes give no answer for a while: they may reach more.
 
         The same if every scan has been void.
         """
         since = [at for at in (self._void_since, self._cut_since) if at is not None]
-        if since and now - min(since) > self._patience:
-            self._patience = min(2 * self._patience, VOID_MOST_SECONDS)
-            self._gave_up = now
+        if since and self._patience.spent(min(since)):
             self._own.duties.give_up(UPKEEP, CUT_SECONDS)
 
     def _tick(self, in_use: bool) -> None:
@@ -290,7 +278,8 @@ class Upkeep:
                 self._void_since = self._service.clock()
             self._stop_at_limit(crawl)
             return BUSY_SECONDS
-        self._void_since, self._patience = None, VOID_SECONDS
+        self._void_since = None
+        self._patience.helped()
         sums, states = scan
         if "done" in states:  # who was about to end it died
             self._service.frontier.put_crawl(self._service.store.reopen(crawl.id, crawl.version))

@@ -6,9 +6,12 @@ import click
 
 from broker.client import BrokerClient
 from cli import choose, reach
+from cli.display import moment, printable
 from cli.stopping import on_signals
+from schema.records import NodeAway
 
 LOOK_SECONDS = 0.5
+"""Between two questions how far a deletion is."""
 
 
 @click.command()
@@ -42,7 +45,8 @@ def resume(crawl: str | None, data: str | None) -> None:
 def delete(crawl: str, yes: bool, data: str | None) -> None:
     """Delete a crawl with all that is stored of it, but for WARC files (docs/export.md).
 
-    Its name is free at once. Waits until all is gone; the broker goes on if you do not.
+    Its name is free at once. Waits until all is gone; the broker goes on if you do not. While a
+    Redis node is away the deletion waits, says so, and goes on by itself when the node is back.
     """
     broker = reach.required(reach.load(data))
     found = choose.one(broker.crawls(), crawl)
@@ -68,7 +72,8 @@ def purge(crawl: str, host: str, data: str | None) -> None:
 
 
 def _follow(broker: BrokerClient, instance: int, host: str) -> None:
-    """Show how far a deletion is until it is through, or Ctrl-C."""
+    """Show how far a deletion is, whenever that changes, until it is through, or Ctrl-C."""
+    far = waits = ""
     with on_signals() as stop:
         while True:
             found = [p for p in broker.purges() if (p.instance, p.host) == (instance, host)]
@@ -76,7 +81,22 @@ def _follow(broker: BrokerClient, instance: int, host: str) -> None:
                 click.echo(f"{host}: purged" if host else "deleted")
                 return
             of = f" of about {found[0].total:,}" if found[0].total else ""
-            click.echo(f"{found[0].removed:,}{of} removed", err=True)
+            before = far, waits
+            far = f"{found[0].removed:,}{of} removed"
+            waits = "; ".join(map(_waits, found[0].away))
+            if far != before[0]:
+                click.echo(far, err=True)
+            if waits != before[1]:
+                click.echo(f"{waits}. {_GOES_ON}" if waits else "it is back: going on", err=True)
             if stop.asked.wait(LOOK_SECONDS):
                 click.echo("the broker goes on", err=True)
                 return
+
+
+_GOES_ON = "It goes on by itself then, also without this command (Ctrl-C)."
+
+
+def _waits(node: NodeAway) -> str:
+    if not node.since_ms:
+        return f"waits: {printable(node.why)}"
+    return f"waits for Redis at {printable(node.node)}, away since {moment(node.since_ms)}"

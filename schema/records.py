@@ -589,22 +589,6 @@ class HostPatch(Struct, frozen=True, forbid_unknown_fields=True):
     block: Annotated[float, Meta(ge=0, le=7 * 86_400)] | None = None
 
 
-class Purge(Struct, frozen=True, kw_only=True):
-    """A deletion under way: of a crawl, or of what waits of one host in it.
-
-    ``instance`` is the crawl's id: its name may belong to another by now. ``total`` counts stored
-    rows, or tasks of the host, when it began (0: not counted yet); ``removed`` is how far it is.
-    """
-
-    id: int
-    crawl: str
-    instance: int
-    host: str = ""
-    asked_ms: int = 0
-    total: int = 0
-    removed: int = 0
-
-
 class NodeAway(Struct, frozen=True):
     """A Redis node that does not answer, since when (milliseconds since 1970), and how it failed.
 
@@ -614,6 +598,24 @@ class NodeAway(Struct, frozen=True):
     node: str
     since_ms: int
     why: str
+
+
+class Purge(Struct, frozen=True, kw_only=True):
+    """A deletion under way: of a crawl, or of what waits of one host in it.
+
+    ``instance`` is the crawl's id: its name may belong to another by now. ``total`` counts stored
+    rows, or tasks of the host, when it began (0: not counted yet); ``removed`` is how far it is.
+    ``away`` are Redis nodes that it waits for: it goes on by itself when they are back.
+    """
+
+    id: int
+    crawl: str
+    instance: int
+    host: str = ""
+    asked_ms: int = 0
+    total: int = 0
+    removed: int = 0
+    away: tuple[NodeAway, ...] = ()
 
 
 class Stats(Struct, frozen=True):

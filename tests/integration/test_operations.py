@@ -178,6 +178,51 @@ def test_every_reason_why_a_url_is_not_fetched_is_named(
         assert "the crawl is paused" in explain(system, second, "held")["why"]
 
 
+def test_deletions_wait_for_a_node_that_is_away_and_say_so(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    away = RedisServer(tmp_path / "away").start()
+    hosts = [f"h.example{n}.org" for n in range(16)]
+    try:
+        with System(tmp_path, [redis_server.url, away.url]) as system:
+            system.start_broker()
+            system.crawl([], scope="any", **SLOW)
+            for host in hosts:
+                seed(system, host, 2)
+            away.kill()
+            for host in hosts:
+                system.call("DELETE", f"/v1/crawls/test/hosts/{host}")
+
+            def those_left() -> list[dict[str, Any]]:
+                found = list(system.call("GET", "/v1/purges"))
+                return found if all(one["away"] for one in found) else []
+
+            wait_until(those_left, 20, "hosts of the other node are purged")
+            left = those_left()
+            assert 0 < len(left) < len(hosts), "what waits holds up no other"
+            assert {node["node"] for one in left for node in one["away"]} == {away.url}
+            command = subprocess.Popen(
+                [sys.executable, "-m", "cli", "delete", "test", "--yes"], cwd=ROOT, text=True,
+                env={**os.environ, "GREENCRAWL_BROKER": f"http://127.0.0.1:{system.port}"},
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )  # fmt: skip
+            assert command.stderr
+            said: list[str] = []
+            while not said or "waits for" not in said[-1]:
+                said.append(command.stderr.readline())
+                assert said[-1], "it ended"
+            away.start()
+            out, more = command.communicate(timeout=30)
+            said += more.splitlines(keepends=True)
+            assert (command.returncode, out) == (0, "deleted\n")
+            assert f"waits for Redis at {away.url}, away since " in "".join(said)
+            assert "goes on by itself" in "".join(said)
+            assert len(said) == len(set(said)), "a line when something has changed"
+            assert purged(system)
+    finally:
+        away.stop()
+
+
 def test_what_waits_in_the_overflow_is_explained(tmp_path: Path, redis_server: RedisServer) -> None:
     with System(tmp_path, [redis_server.url], host_bytes="65536") as system:
         system.start_broker()

@@ -118,7 +118,7 @@ def test_a_holder_that_is_cut_off_from_redis_alone_leaves_the_duty_to_one_that_i
 ) -> None:
     """With nothing to do for an idle crawl, nothing but the notes tells it."""
     monkeypatch.setattr("broker.upkeep.QUIET_SECONDS", 1.0)
-    monkeypatch.setattr("broker.upkeep.VOID_SECONDS", 1.0)
+    monkeypatch.setattr("broker.patience.FIRST_SECONDS", 1.0)
     with TcpProxy(address_of(redis_server.url)) as line:
         first = Broker(f"redis://{line.address}", store).start()
         for node in first.frontier.nodes:

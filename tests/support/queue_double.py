@@ -164,6 +164,9 @@ class QueueDouble:
         self._check()
         self.crawls.pop(crawl, None)
 
+    def partition_of(self, host: str) -> int:
+        return partition_of(host, 64)
+
     def stop_leasing(self, crawl: Crawl) -> None:
         self._tell(crawl, "stop")
 

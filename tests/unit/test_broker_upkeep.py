@@ -12,13 +12,12 @@ import pytest
 
 from broker import seeding
 from broker.frontier.duties import ASK_SECONDS, UPKEEP
+from broker.patience import FORGOTTEN_SECONDS, MOST_SECONDS
 from broker.service import Service
 from broker.upkeep import (
     BUSY_SECONDS,
     HELD_SECONDS,
     QUIET_SECONDS,
-    VOID_FORGOTTEN_SECONDS,
-    VOID_MOST_SECONDS,
     Upkeep,
     limit_reached,
 )
@@ -385,7 +384,7 @@ def test_a_node_that_nobody_reaches_is_no_reason_to_pass_the_duty_on_all_the_tim
     between = [after - before for before, after in pairwise(given_up)]
     assert 5 <= len(given_up) <= 10
     assert between[0] < between[1] < between[2]
-    assert min(between[3:]) > VOID_MOST_SECONDS - 5
+    assert min(between[3:]) > MOST_SECONDS - 5
     house.queue.away = False
     house.see(crawl, admitted=1, waiting=1)
     house.queue.away, back = True, house.now
@@ -426,7 +425,7 @@ def test_what_did_not_help_long_ago_is_forgotten(house: House, given_up: list[fl
     while len(given_up) < 5:
         house.now += house.upkeep.step(())
         assert house.now < 1000
-    house.now += VOID_FORGOTTEN_SECONDS + 1.0  # others have had it, and reach all nodes
+    house.now += FORGOTTEN_SECONDS + 1.0  # others have had it, and reach all nodes
     back = house.now
     while given_up[-1] < back:
         house.now += house.upkeep.step(())

@@ -127,6 +127,28 @@ def test_node_that_is_away_keeps_nothing_from_the_others(
         Refill(service).step(store.overflow_places())
 
 
+def test_a_node_that_nobody_reaches_is_no_reason_to_pass_the_duty_on_all_the_time(
+    service: Service, store: Store, queue: QueueDouble, crawl: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, crawl, "a.org")
+    queue.away = True
+    for name in ("refill.CUT_SECONDS", "refill.IDLE_SECONDS", "frontier.duties.RENEW_SECONDS"):
+        monkeypatch.setattr(f"broker.{name}", 0.01)
+    monkeypatch.setattr("broker.patience.FIRST_SECONDS", 0.1)
+    given_up: list[str] = []
+    give_up = service.duties.give_up
+    monkeypatch.setattr(
+        service.duties, "give_up", lambda *what: (given_up.append(what[0]), give_up(*what))
+    )
+    refill = Refill(service)
+    service.duties.start()
+    refill.start()
+    gevent.sleep(1.0)
+    service.stopping.set()
+    refill.stop()
+    assert 1 <= len(given_up) <= 4, "after 0.1, 0.2, 0.4 seconds"
+
+
 def test_redis_that_is_away_is_waited_for(
     service: Service,
     store: Store,
