@@ -82,6 +82,10 @@ class Strokes:
         self._hold(event)
         part.start()
 
+    def _twin(self, event: Event, done: Done) -> None:
+        with self.world.twin(event.arguments["part"]):
+            self._hold(event)
+
     def _stop(self, event: Event, done: Done) -> None:
         part = self._part(event.arguments["part"])
         part.freeze()

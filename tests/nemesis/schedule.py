@@ -23,7 +23,9 @@ LEASE_SECONDS, LONG_LEASE_SECONDS = 4.0, 30.0
 outage then is longer too.
 """
 OPERATIONS = ("create", "pause", "resume", "delete", "seed", "requeue")
-FAULTS = ("kill", "stop", "cut", "memory", "disk", "clock", "copy", "older", "promote", "lock")
+FAULTS = (
+    "kill", "stop", "cut", "memory", "disk", "clock", "copy", "older", "promote", "lock", "twin",
+)  # fmt: skip
 
 
 @dataclass
@@ -114,7 +116,7 @@ class _Faults:
                 self._stop_for_long, self._stop_for_long, self._stop_worker, self._kill_part,
                 self._cut, self._late_worker, self._late_worker,
             ],
-            "workers": [self._stop_worker, self._kill_worker],
+            "workers": [self._stop_worker, self._kill_worker, self._twin_worker],
             "brokers": [self._stop_broker, self._kill_broker, self._cut],
             "sql": [self._sql, self._disk],
             "all": [
@@ -161,6 +163,18 @@ class _Faults:
 
     def _stop_worker(self, at: float) -> list[Event]:
         return self._stop(at, list(WORKERS))
+
+    def _twin_worker(self, at: float) -> list[Event]:
+        """A worker and a copy of its machine go by one name, while a broker dies now and then."""
+        seconds = self._dice.uniform(8, 30)
+        deaths = [at + seconds * self._dice.uniform(0.1, 0.9) for _ in range(2)]
+        return [
+            self._event(at, "twin", seconds, part=self._dice.choice(WORKERS)),
+            *(
+                self._event(death, "kill", 0.5, part=self._dice.choice(BROKERS), what="all")
+                for death in deaths
+            ),
+        ]
 
     def _kill_broker(self, at: float) -> list[Event]:
         return self._kill(at, list(BROKERS))

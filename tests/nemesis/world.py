@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -61,6 +62,7 @@ class World:
         self.target_port = 0
         self.copies: dict[str, Path] = {}
         self._promoting: set[str] = set()
+        self._twins: dict[str, Product] = {}
         self._ports: dict[str, int] = {}
         self._targets: subprocess.Popen[bytes] | None = None
         self._held: list[sqlite3.Connection] = []
@@ -72,7 +74,7 @@ class World:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for part in reversed(list(self.parts.values())):
+        for part in (*self._twins.values(), *reversed(list(self.parts.values()))):
             part.kill()
         self.links.stop()
         if self._targets is not None:
@@ -286,6 +288,31 @@ class World:
                 yield
             finally:
                 db.execute("ROLLBACK")
+
+    @contextmanager
+    def twin(self, name: str) -> Iterator[None]:
+        """Start a worker anew, and at the same moment one from a copy of its folder. Afterwards the
+        copy is stopped, and the right one started again, since the copy may hold its name.
+        """
+        part = self.parts[name]
+        assert isinstance(part, Product)
+        folder = self.folder / f"{name}-twin"
+        settings = {**part.settings, "data": str(folder)}
+        copy = Product(f"{name}-twin", part.module, self.root, folder, settings)
+        if self._twins.setdefault(name, copy) is not copy:
+            raise OSError("it has a twin")
+        try:
+            part.kill()
+            shutil.rmtree(folder)
+            shutil.copytree(part.folder, folder)
+            part.start()
+            copy.start()
+            yield
+        finally:
+            copy.stop()
+            part.kill()
+            part.start()
+            del self._twins[name]
 
     def promote(self, node: str, minority: list[str]) -> RedisPart:
         """Make the node's replica its master for all but ``minority``; returns the old master.
