@@ -21,6 +21,7 @@ from broker.frontier import partition as part
 from broker.frontier.duties import PURGE
 from broker.frontier.frontier import BATCH
 from broker.patience import Patience
+from broker.rests import rested
 from broker.service import Service
 from schema.clock import epoch_ms
 from schema.errors import DutyLost, Unavailable, UnknownCrawl
@@ -130,10 +131,8 @@ class Purging:
         if not purge.total:
             service.store.note_purge(purge.id, 0, service.store.purge_size(purge))
         service.frontier.drop_crawl(purge.instance)
-        while service.store.purge_step(purge):
-            if service.stopping.is_set():
-                return False
-        return True
+        steps = iter(lambda: service.store.purge_step(purge), False)
+        return all(not service.stopping.is_set() for _ in rested(steps, service.clock))
 
     # -- a host
 

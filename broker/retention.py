@@ -20,6 +20,7 @@ import gevent
 from gevent import Greenlet
 
 from broker.frontier.duties import RETENTION
+from broker.rests import rested
 from broker.service import Service
 from schema.clock import epoch_ms
 from schema.errors import DutyLost, Unavailable
@@ -105,7 +106,8 @@ class Retention:
         store.prepare_months(now_ms)
         if self._limits.log_months:
             oldest = months.start_ms(months.month_of(now_ms) - self._limits.log_months)
-            self._told("months of the journal", store.drop_months(oldest))
+            oldest = min(oldest, now_ms - self._limits.log_days * DAY_MS)  # months differ in length
+            self._told("months of the journal", self._rested(store.drop_months(oldest)))
         self._told("what has expired", self._rested(store.drop_expired(now_ms)))
 
     def sweep(self, duty: Duty, now_ms: int) -> None:
@@ -120,13 +122,7 @@ class Retention:
         self._told("batches of seeds", self._rested(self._seeds(store)))
 
     def _rested(self, steps: Iterable[int]) -> int:
-        """The sum of steps, with a rest after each that is as long as it took."""
-        total, began = 0, self._service.clock()
-        for dropped in steps:
-            total += dropped
-            gevent.sleep(min(self._service.clock() - began, 1.0))
-            began = self._service.clock()
-        return total
+        return sum(rested(steps, self._service.clock))
 
     @staticmethod
     def _told(what: str, dropped: int) -> None:

@@ -16,7 +16,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from cli import crawlfile, nothing, reach, summary
+from cli import advice, crawlfile, nothing, reach, summary
 from cli.datafolder import LOCK, held
 from cli.explain import in_store
 from cli.follow import End, follow, is_finished, known_at, last_look
@@ -117,10 +117,12 @@ def crawl(
         if not result.pages:
             code = code or NOTHING
             first = shlex.quote(starts(wanted)[0][1])
-            ask = f"greencrawl explain {first}{data_option(settings.data)}"
             elsewhere = reach.named_broker() and not demo
             why = nothing.why(result, _begins(Job(wanted, settings), elsewhere=elsewhere))
-            _say(f"no page is stored: {why or 'nothing was found to fetch'}; `{ask}` says more")
+            _say(
+                f"no page is stored: {why or 'nothing was found to fetch'}; "
+                f"`greencrawl explain {first}` says more"
+            )
     click.get_current_context().exit(code)
 
 
@@ -244,17 +246,7 @@ def _stored(job: Job) -> tuple[Crawl, Summary] | None:
 
 def export_hint(name: str, data: Path) -> str:
     """The command that exports the crawl, as it can be typed where this one was."""
-    return f"greencrawl export {name}{data_option(data)} -o {name}.jsonl"
-
-
-def data_option(data: Path) -> str:
-    """The option `--data DIR` as it can be typed here, "" for the default folder."""
-    return "" if data == Path("data").absolute() else f" --data {shlex.quote(_short(data))}"
-
-
-def _short(path: Path) -> str:
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+    return f"greencrawl export {name}{advice.data_option(data)} -o {name}.jsonl"
 
 
 def _environment(settings: Settings, address: str) -> dict[str, str]:
@@ -308,4 +300,4 @@ def _elsewhere(job: Job) -> tuple[int, Summary | None]:
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    click.echo(advice.complete(text), err=True)

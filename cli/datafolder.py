@@ -31,7 +31,7 @@ class FolderInUse(GreencrawlError):
     """Raised when another command holds the data folder."""
 
     def __init__(self, data: Path, other: Running | None) -> None:
-        who = f"`greencrawl {other.command}` (process {other.pid})" if other else "another command"
+        who = f"greencrawl {other.command} (process {other.pid})" if other else "another command"
         there = f", or GREENCRAWL_BROKER={other.broker} to crawl with that one" if other else ""
         super().__init__(
             f"{data} is in use by {who}; wait until it ends, give another folder with --data{there}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from cli import choose, reach
+from cli import advice, choose, reach
 from cli.crawlfile import with_scheme
 from cli.display import moment, printable
 from schema.errors import GreencrawlError, InvalidUrl
@@ -36,7 +36,8 @@ def explain(url: str, crawl: str | None, data: str | None) -> None:
     if not states:
         raise GreencrawlError("there is no crawl yet; start one with `greencrawl crawl URL`")
     for state in states:
-        click.echo(printable(f"{state.crawl}: {state.state}. {state.why}".rstrip()))
+        said = f"{state.crawl}: {state.state}. {state.why}".rstrip()
+        click.echo(printable(advice.complete(said)))
         for attempt in state.attempts:
             click.echo(printable(f"  {attempt_line(attempt)}"))
         for version in state.versions:

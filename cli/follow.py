@@ -13,7 +13,7 @@ from msgspec.structs import replace as replace_struct
 from rich.console import Console
 
 from broker.client import BrokerClient
-from cli import summary
+from cli import advice, summary
 from cli.display import Display, away_text, refused_text, rest_text
 from cli.processes import Processes
 from cli.stopping import Stop
@@ -127,7 +127,8 @@ def follow(
                 note = ask(lambda: _blocked(broker, wanted)) or note or ALL_REST
             if stats.away:
                 note = away_text(stats.away[0])
-            display.note(note, "crash" if note and note == rest_text(stats) else "")
+            key = "crash" if note and note == rest_text(stats) else ""
+            display.note(advice.complete(note), key)
             if not end.stopped or stop.asked.wait(POLL_SECONDS):
                 break
     return end

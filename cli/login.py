@@ -11,7 +11,7 @@ from typing import cast
 import click
 import gevent
 
-from cli import choose, consent, crawlfile, reach
+from cli import advice, choose, consent, crawlfile, reach
 from cli.datafolder import running
 from cli.display import moment, printable
 from schema.auth import Auth, Form, OAuth1, OAuth2
@@ -88,7 +88,7 @@ def login(
 
 
 def _say(text: str) -> None:
-    click.echo(printable(text))
+    click.echo(printable(advice.complete(text)))
 
 
 # -- which entry, and whose leases

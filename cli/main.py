@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import sys
 from collections.abc import Sequence
+from contextvars import copy_context
 
 import click
 
+from cli import advice
 from cli.crawl import crawl
 from cli.dead import dead
 from cli.explain import explain
@@ -47,6 +49,10 @@ for _command in _COMMANDS:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code: 1 for a failure, 2 for wrong use."""
+    return copy_context().run(_main, arguments)  # what is advised of one ends with it
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     try:
         code = greencrawl.main(arguments, prog_name="greencrawl", standalone_mode=False)
     except click.Abort:
@@ -76,5 +82,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _complain(error: GreencrawlError, advice: str = "") -> None:
-    click.echo(f"greencrawl: {' '.join(str(error).split())}{advice}", err=True)
+def _complain(error: GreencrawlError, more: str = "") -> None:
+    said = advice.complete(" ".join(str(error).split()))
+    click.echo(f"greencrawl: {said}{more}", err=True)

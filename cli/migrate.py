@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from cli import reach
+from cli import advice, reach
 from schema.clock import monotonic
 from schema.settings import mask_url
 from store import open_upgrade
@@ -44,7 +44,7 @@ def migrate(post: bool, dry_run: bool, data: str | None) -> None:
     elif left:
         click.echo(
             f"{len(left)} left for when no process of an older version runs: "
-            "greencrawl migrate --post"
+            + advice.complete("`greencrawl migrate --post`")
         )
     elif not dry_run:
         click.echo(f"{where} is up to date now")

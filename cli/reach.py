@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from broker.client import BrokerClient
+from cli import advice
 from cli.datafolder import running
 from schema import settings as configuration
 from schema.errors import GreencrawlError, Refused, Unavailable
@@ -34,10 +35,12 @@ CALL_SECONDS = 30.0
 def load(data: str | None = None, **overrides: str | None) -> Settings:
     """Settings from the environment, with ``--data`` and other options (None: not given) on top.
 
-    Raises :class:`schema.errors.InvalidConfig`.
+    Commands that are advised from here on name the same folder. Raises
+    :class:`schema.errors.InvalidConfig`.
     """
     given = {name: value for name, value in {"data": data, **overrides}.items() if value}
     loaded = configuration.load(None, **given)
+    advice.use(loaded.data)
     if data and not named_broker():
         # Whoever names a folder must not be answered by a broker that serves another one.
         return replace(loaded, broker=())

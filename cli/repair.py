@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from broker.client import BrokerClient
-from cli import reach
+from cli import advice, reach
 from cli.display import PLAIN_SECONDS, duration, printable
 from cli.stopping import Stop, on_signals
 from schema.clock import monotonic
@@ -44,7 +44,7 @@ def repair(everything: bool, data: str | None) -> int:
     with on_signals() as stop:
         nodes = _watch(broker, stop)
     if nodes is None:
-        click.echo(GOES_ON, err=True)
+        click.echo(advice.complete(GOES_ON), err=True)
         return stop.exit_code
     rows, seconds = sum(node.done for node in nodes), max(node.seconds for node in nodes)
     click.echo(f"{len(nodes)} Redis node(s) refilled: {rows:,} rows in {duration(seconds)}")

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from broker.client import BrokerClient
-from cli import choose, reach
+from cli import advice, choose, reach
 from cli.display import (
     away_text,
     failures_text,
@@ -90,7 +90,8 @@ def table(stats: Stats) -> RenderableType:
         rows.add_row(*map(Text, cells))
     hooks = [
         Text(
-            f"{one.crawl}: hook failed: {hooks_text(one.hooks)}; see `greencrawl hooks {one.crawl}`"
+            f"{one.crawl}: hook failed: {hooks_text(one.hooks)}; see "
+            + advice.complete(f"`greencrawl hooks {one.crawl}`")
         )
         for one in stats.crawls
         if one.hooks

@@ -248,7 +248,7 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "30",
         _number(int, 0, 36_500),
         "Days for which the log of attempts keeps those that brought a page, on MySQL up to a "
-        "month longer; 0: as long as the others",
+        "month longer; no more than GREENCRAWL_LOG_MONTHS; 0: as long as the others",
     ),
     "VERSION_DAYS": (
         "365",
@@ -344,6 +344,10 @@ def load(environ: Mapping[str, str] | None = None, **overrides: str) -> Settings
             problems.append((PREFIX + key, f"{shown}: {error}"))
     if bool(values.get("tls_cert")) != bool(values.get("tls_key")):
         problems.append((PREFIX + "TLS_CERT", "needs GREENCRAWL_TLS_KEY, and the other way round"))
+    months, days = values.get("log_months", 0), values.get("log_days", 0)
+    if 0 < months * 365 // 12 < days:
+        over = f"is above {months * 365 // 12} days, GREENCRAWL_LOG_MONTHS={months}"
+        problems.append((PREFIX + "LOG_DAYS", f"{days}: {over}: raise that too, or set it to 0"))
     if problems:
         raise InvalidConfig(problems)
     return Settings(**values)

@@ -424,13 +424,13 @@ class Store(Protocol):
     def prepare_months(self, now_ms: int) -> None:
         """Make room for attempts of this month (UTC) and the next ones; idempotent and cheap."""
 
-    def drop_months(self, before_ms: int) -> int:
-        """Drop the journal's whole months that ended by ``before_ms``; returns how many.
+    # -- retention: each step is a transaction of some milliseconds, after which it may end
+    def drop_months(self, before_ms: int) -> Iterator[int]:
+        """Drop the journal's whole months that ended by ``before_ms``, telling the same of months.
 
-        Sums over the journal (``counts``, ``slowest_hosts``) stay.
+        Sums over the journal (``counts``, ``slowest_hosts``) stay. On MySQL a step is a month.
         """
 
-    # -- retention: each step is a transaction of some milliseconds, after which it may end
     def drop_successes(self, before_ms: int) -> Iterator[int]:
         """Drop attempts older than that which brought a page, telling after each step how many.
 

@@ -1,4 +1,4 @@
-"""Old months of the journal on SQLite.
+"""Old rows of the journal on SQLite.
 
 They are deleted some rows at a time. A table a month would be no quicker: SQLite visits every page
 of a table that it drops, in one transaction, with the write lock held; and it would have to be
@@ -13,35 +13,62 @@ import sqlite3
 from store import months
 
 STEP = 2000
-"""Rows of one step."""
+"""Rows that one step looks at."""
+
+DELETED = 400
+"""Rows that one step deletes at most: some milliseconds, as each has its place in an index."""
 
 PATIENCE = 50_000
 """Rows in succession that are young enough, after which no older one is looked for. One that came
-so late goes with the next month."""
+so late goes with the next month, or the next day."""
 
 
 class Sweep:
-    """One pass over the journal from its beginning; call :meth:`step` until it is over."""
+    """One pass over the journal from its beginning; call :meth:`step` until it is None.
+
+    It deletes what is older than ``before_ms`` and of which the SQL condition ``only`` holds.
+    """
+
+    def __init__(self, before_ms: int, only: str = "TRUE") -> None:
+        self._before_ms = before_ms
+        self._only = only
+        self._after = -(2**63)
+        self._young = 0
+
+    def step(self, db: sqlite3.Connection) -> list[int] | None:
+        """Look at some rows and delete old ones; when those were (ms), None when it is over."""
+        if self._young >= PATIENCE:
+            return None
+        found = db.execute(
+            f"SELECT id, at_ms, {self._only} FROM attempts WHERE id > ? ORDER BY id LIMIT ?",
+            (self._after, STEP),
+        ).fetchall()
+        if not found:
+            return None
+        old = [at_ms for _, at_ms, _ in found if at_ms < self._before_ms]
+        goes = [row for row in found if row[1] < self._before_ms and row[2]][:DELETED]
+        self._after = goes[-1][0] if len(goes) == DELETED else found[-1][0]
+        self._young = 0 if old else self._young + len(found)
+        if goes:
+            db.execute(
+                f"DELETE FROM attempts WHERE id BETWEEN ? AND ? AND at_ms < ? AND {self._only}",
+                (goes[0][0], goes[-1][0], self._before_ms),
+            )
+        return [at_ms for _, at_ms, _ in goes]
+
+
+class Months:
+    """One pass over the journal for whole months; :meth:`step` until it is None."""
 
     def __init__(self, before_ms: int) -> None:
-        self._limit_ms = months.start_ms(months.month_of(before_ms))
-        self._after = -(2**63)
-        self._kept = 0
-        self.months: set[int] = set()
-        """Those that rows were deleted of."""
+        self._sweep = Sweep(months.start_ms(months.month_of(before_ms)))
+        self._met: set[int] = set()
 
-    def step(self, db: sqlite3.Connection) -> bool:
-        """Look at some rows and delete the old ones; False when it is over."""
-        sql = "SELECT id, at_ms FROM attempts WHERE id > ? ORDER BY id LIMIT ?"
-        found = db.execute(sql, (self._after, STEP)).fetchall()
-        old = [row for row in found if row[1] < self._limit_ms]
-        if old:
-            inside = f"id BETWEEN {old[0][0]} AND {old[-1][0]}"
-            db.execute(f"DELETE FROM attempts WHERE {inside} AND at_ms < ?", (self._limit_ms,))
-            self.months.update(months.month_of(at_ms) for _, at_ms in old)
-            self._kept = 0
-        self._kept += len(found) - len(old)
-        if len(found) < STEP or self._kept >= PATIENCE:
-            return False
-        self._after = found[-1][0]
-        return True
+    def step(self, db: sqlite3.Connection) -> int | None:
+        """Look at some rows and delete the old ones; how many months were met first, or None."""
+        dropped = self._sweep.step(db)
+        if dropped is None:
+            return None
+        found = {months.month_of(at_ms) for at_ms in dropped} - self._met
+        self._met |= found
+        return len(found)

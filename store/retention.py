@@ -9,7 +9,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from store.journal import PATIENCE, STEP
+from store import journal
+from store.journal import STEP
 from store.rows import Row
 
 DAY_MS = 86_400_000
@@ -19,28 +20,12 @@ class Successes:
     """One pass over the journal for tries that brought a page; :meth:`step` until it is None."""
 
     def __init__(self, before_ms: int) -> None:
-        self._before_ms = before_ms
-        self._after = -(2**63)
-        self._young = 0
+        self._sweep = journal.Sweep(before_ms, "kind = 'ok'")
 
     def step(self, db: sqlite3.Connection) -> int | None:
         """Look at some rows and delete the old ones; how many, None when it is over."""
-        if self._young >= PATIENCE:
-            return None
-        sql = "SELECT id, at_ms FROM attempts WHERE id > ? ORDER BY id LIMIT ?"
-        found = db.execute(sql, (self._after, STEP)).fetchall()
-        if not found:
-            return None
-        self._after = found[-1][0]
-        old = [row[0] for row in found if row[1] < self._before_ms]
-        if not old:
-            self._young += len(found)
-            return 0
-        self._young = 0
-        return db.execute(
-            "DELETE FROM attempts WHERE id BETWEEN ? AND ? AND at_ms < ? AND kind = 'ok'",
-            (old[0], old[-1], self._before_ms),
-        ).rowcount
+        dropped = self._sweep.step(db)
+        return None if dropped is None else len(dropped)
 
 
 class Versions:

@@ -657,14 +657,11 @@ class SqliteStore:
     def prepare_months(self, now_ms: int) -> None:
         """Nothing to do: one table holds all months."""
 
-    def drop_months(self, before_ms: int) -> int:
-        """See :class:`store.base.Store`. In bounded steps."""
-        sweep = journal.Sweep(before_ms)
-        while self._write(sweep.step):
-            pass
-        return len(sweep.months)
-
     # -- retention
+
+    def drop_months(self, before_ms: int) -> Iterator[int]:
+        """See :class:`store.base.Store`."""
+        return self._steps(journal.Months(before_ms).step)
 
     def drop_successes(self, before_ms: int) -> Iterator[int]:
         """See :class:`store.base.Store`."""

@@ -41,7 +41,7 @@ def refuse_early(path: Path) -> None:
     if due:
         raise refusal(
             f"is of a version before this one (migration {due[0]} is missing): "
-            "run greencrawl migrate"
+            "run `greencrawl migrate`"
         )
 
 

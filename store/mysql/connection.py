@@ -42,7 +42,7 @@ _CONFIG = {
     1130: "lets nobody in from this machine: check the account's host",
     1142: "lacks a privilege",
     1143: "lacks a privilege",
-    1146: "has no tables of this version: run greencrawl migrate",
+    1146: "has no tables of this version: run `greencrawl migrate`",
     1227: "lacks a privilege",
     4151: "has locked the account",
 }

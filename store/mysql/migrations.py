@@ -56,7 +56,7 @@ def prepare(cluster: Cluster, folder: Path = FOLDER) -> None:
     if due:
         raise refusal(
             f"is of a version before this one (migration {due[0]} is missing): "
-            "run greencrawl migrate"
+            "run `greencrawl migrate`"
         )
 
 

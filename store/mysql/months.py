@@ -50,9 +50,9 @@ def prepare(db: Db, now_ms: int) -> None:
     )
 
 
-def drop(db: Db, before_ms: int) -> int:
-    """See ``Store.drop_months``."""
+def drop(db: Db, before_ms: int) -> bool:
+    """One step of ``Store.drop_months``: the oldest such month; whether there was one."""
     over = [name for name, bound in partitions(db) if bound <= before_ms]
     if over:
-        db.execute(f"ALTER TABLE attempts DROP PARTITION {', '.join(over)}")
-    return len(over)
+        db.execute(f"ALTER TABLE attempts DROP PARTITION {over[0]}")
+    return bool(over)

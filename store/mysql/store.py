@@ -705,9 +705,10 @@ class MysqlStore:
         """See :class:`store.base.Store`."""
         self._cluster.write(lambda db: months.prepare(db, now_ms), seconds=LONG_SECONDS)
 
-    def drop_months(self, before_ms: int) -> int:
+    def drop_months(self, before_ms: int) -> Iterator[int]:
         """See :class:`store.base.Store`."""
-        return self._cluster.write(lambda db: months.drop(db, before_ms), seconds=LONG_SECONDS)
+        while self._cluster.write(lambda db: months.drop(db, before_ms), seconds=LONG_SECONDS):
+            yield 1
 
     # -- retention
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import gevent
@@ -378,13 +380,40 @@ def test_old_months_go_in_bounded_steps_and_what_came_late_goes_with_the_next(
         return real(work)
 
     monkeypatch.setattr(store, "_write", write)
-    assert store.drop_months(february) == 1
+    assert sum(store.drop_months(february)) == 1
     assert 15 < steps < 25
     left = {one.at_ms for one in store.attempts(crawl, 1, limit=1000)}
     assert left == {*young, january + 500}, "one came too late to be looked for"
-    assert store.drop_months(march) == 2
+    assert sum(store.drop_months(march)) == 2
     assert store.attempts(crawl, 1) == []
     assert store.counts(crawl)["attempts"] == len(times)
+
+
+@pytest.mark.parametrize("drop", ["drop_months", "drop_successes"])
+def test_a_step_deletes_few_rows_of_the_journal_and_others_write_before_the_next(
+    store: SqliteStore, crawl: int, monkeypatch: pytest.MonkeyPatch, drop: str
+) -> None:
+    monkeypatch.setattr(journal, "DELETED", 20)
+    january, february = (start_ms(month_of(0) + 12 * 61 + n) for n in range(2))
+    kinds = ("ok", "timeout", "ok")  # of which one that is passed over has to be met but once
+    tries = [attempt(crawl, n, january + n, kind=kinds[n % 3]) for n in range(90)]
+    store.commit(Commit(attempts=tries))
+    left = [len(rows_left(store))]
+    with closing(sqlite3.connect(store.path, timeout=0, isolation_level=None)) as other:
+        for _ in getattr(store, drop)(february):
+            other.execute("BEGIN IMMEDIATE")  # raises if the lock were held
+            other.execute("COMMIT")
+            left.append(len(rows_left(store)))
+    steps = [before - after for before, after in itertools.pairwise(left)]
+    assert set(steps[:3]) == {20}
+    assert max(steps) == 20
+    assert rows_left(store) == ([] if drop == "drop_months" else [*range(1, 90, 3)])
+
+
+def rows_left(store: SqliteStore) -> list[int]:
+    """Fingerprints of the journal's rows."""
+    sql = "SELECT fingerprint FROM attempts ORDER BY id"
+    return [number for (number,) in store._questions.run(lambda db: db.execute(sql).fetchall())]
 
 
 def test_the_last_cursor_of_all_has_nothing_behind_it(store: SqliteStore, crawl: int) -> None:

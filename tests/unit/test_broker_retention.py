@@ -125,6 +125,47 @@ def test_without_limits_all_is_kept_but_batches_that_nobody_needs(house: House) 
     assert len(house.store.history(house.crawl, number)) == 3
 
 
+def test_a_try_with_a_page_stays_for_its_days_where_months_are_short(house: House) -> None:
+    retention = house.broker(Limits(log_months=1, log_days=30))
+    march = start_ms(12 * 2031 + 2)
+    at = {days: march - days * DAY_MS for days in (28, 29, 30, 31, 59)}
+    house.store.commit(Commit(attempts=[attempt(house.crawl, 1, at_ms) for at_ms in at.values()]))
+    retention.look(march + DAY_MS // 2)
+    kept = {one.at_ms for one in house.store.attempts(house.crawl, 1)}
+    assert {at[28], at[29]} <= kept, "29.5 days old, of a month before the one that is kept"
+    house.now += FIRST_SECONDS
+    retention.look(march + DAY_MS // 2)
+    assert {one.at_ms for one in house.store.attempts(house.crawl, 1)} == {at[28], at[29]}
+
+
+STEPS = ("drop_months", "drop_expired", "drop_successes", "drop_versions")
+
+
+@pytest.mark.parametrize("drop", [*STEPS, "drop_seeds"])
+def test_each_step_is_followed_by_a_rest_that_is_as_long(
+    house: House, monkeypatch: pytest.MonkeyPatch, drop: str
+) -> None:
+    retention = house.broker()
+    house.seed("a")
+    house.page("a")
+    course: list[float] = []
+
+    def step(*_: Any) -> int:
+        house.now += 0.25
+        course.append(-0.25)
+        return 1
+
+    for name in STEPS:
+        steps = (step() for _ in range(3)) if name == drop else iter(())
+        monkeypatch.setattr(type(house.store), name, lambda *_, steps=steps: steps)
+    if drop == "drop_seeds":
+        monkeypatch.setattr(type(house.store), drop, step)
+    monkeypatch.setattr("broker.rests.gevent.sleep", course.append)
+    house.now += FIRST_SECONDS
+    retention.look(NOW_MS)
+    assert [one for one in course if one] == [-0.25, 0.25] * (1 if drop == "drop_seeds" else 3)
+
+
 def test_a_store_that_is_away_is_asked_again(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     retention = house.broker()
     house.store_months()

@@ -10,6 +10,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+from contextvars import copy_context
 from pathlib import Path
 
 import click
@@ -327,7 +328,7 @@ def test_the_demo_keeps_its_pages_in_its_own_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GREENCRAWL_STORE", "mysql://u:p@store.example/pages")
-    settings = crawling._demo_settings(reach.load(str(tmp_path)))
+    settings = copy_context().run(lambda: crawling._demo_settings(reach.load(str(tmp_path))))
     own = f"sqlite:///{tmp_path / 'demo' / 'content.sqlite'}"
     assert settings.store_url == own
     assert crawling._environment(settings, "http://127.0.0.1:1")["GREENCRAWL_STORE"] == own

@@ -44,6 +44,23 @@ def test_all_that_is_wrong_is_named_at_once() -> None:
     assert "unknown" in str(caught.value)
 
 
+def test_tries_with_a_page_cannot_be_kept_for_longer_than_all_tries() -> None:
+    for months, days in ((12, 366), (1, 31), (3, 36_500)):
+        environment = {
+            "GREENCRAWL_LOG_MONTHS": str(months), "GREENCRAWL_LOG_DAYS": str(days),
+        }  # fmt: skip
+        with pytest.raises(InvalidConfig) as caught:
+            load(environment)
+        ((field, said),) = caught.value.problems
+        assert field == "GREENCRAWL_LOG_DAYS"
+        assert str(days) in said
+        assert f"GREENCRAWL_LOG_MONTHS={months}" in said
+    with pytest.raises(InvalidConfig, match="GREENCRAWL_LOG_MONTHS=12:"):
+        load({"GREENCRAWL_LOG_DAYS": "400"})
+    for months, days in ((12, 365), (1, 30), (0, 36_500), (1200, 36_500), (1, 0)):
+        load({}, log_months=str(months), log_days=str(days))
+
+
 def test_an_override_wins_over_the_environment() -> None:
     settings = load({"GREENCRAWL_PROCESSES": "2"}, processes="3")
     assert settings.processes == 3

@@ -1,0 +1,59 @@
+"""Rests between the steps of long work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker import rests
+from broker.purge import Purging
+from broker.rests import rested
+from broker.service import Service
+from schema.records import Commit, CrawlOptions
+from store import crawls, open_store
+from tests.support.queue_double import QueueDouble
+from tests.support.store_records import attempt
+
+
+def test_each_step_is_handed_on_at_once_and_followed_by_a_rest_as_long_up_to_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, course = [0.0], list[Any]()
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        course.append(seconds)
+
+    def steps() -> Iterator[str]:
+        for name, took in (("a", 0.25), ("b", 0.0), ("c", 4.0)):
+            now[0] += took
+            yield name
+
+    monkeypatch.setattr("broker.rests.gevent.sleep", sleep)
+    for name in rested(steps(), lambda: now[0]):
+        course.append(name)
+        now[0] += 10.0  # what the caller does with it is no step
+    assert course == ["a", 0.25, "b", 0.0, "c", rests.MOST_SECONDS]
+
+
+def test_a_crawl_that_is_deleted_goes_with_rests_between_the_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(crawls.PURGE_ROWS, "attempts", 10)
+    slept: list[float] = []
+    monkeypatch.setattr("broker.rests.gevent.sleep", slept.append)
+    store = open_store(f"sqlite:///{tmp_path / 'content.sqlite'}")
+    service = Service(QueueDouble(), store)
+    crawl = store.put_crawl("test", CrawlOptions(), [])
+    store.commit(Commit(attempts=[attempt(crawl.id, n) for n in range(45)]))
+    service.purge(crawl)
+    Purging(service).work()
+    service.duties.stop()
+    assert store.purges() == []
+    assert store.crawls() == []
+    store.close()
+    assert len(slept) >= 5
+    assert all(one > 0 for one in slept)
