@@ -233,7 +233,12 @@ def get_host(service: Service, host: str) -> HostState:
 
 
 def patch_host(service: Service, host: str, body: HostPatch) -> HostState:
-    """Set a host's least delay, or block it for some seconds; 0 lifts a block."""
+    """Set a host's least delay, or block it for some seconds; 0 lifts either.
+
+    Both outlive the loss of Redis. Sessions that are open follow when they are extended next:
+    within a third of a lease, 20 s by default. Answered 503, a delay may be in the store and not
+    yet in force: send it again.
+    """
     return service.frontier.patch_host(_host(host), body)
 
 

@@ -350,6 +350,16 @@ class Store(Protocol):
     def blocks(self, now_ms: int) -> list[tuple[str, int, str]]:
         """(host, until_ms, reason) of blocks still in force."""
 
+    # -- operators' delays of hosts
+    def put_delay(self, host: str, delay_ms: int) -> None:
+        """Record the least delay of ``host``; 0 forgets it. It stays until then. Idempotent."""
+
+    def delay(self, host: str) -> int:
+        """The least delay of ``host`` in ms, 0 where none is set."""
+
+    def delays(self) -> dict[str, int]:
+        """Host → least delay in ms, of all that have one."""
+
     # -- questions
     def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
         """The latest version of a page, or None. Raises BodyAway if its file cannot be read."""

@@ -540,6 +540,29 @@ class SqliteStore:
         sql = "SELECT host, until_ms, reason FROM blocks WHERE until_ms > ? ORDER BY host"
         return self._questions.run(lambda db: db.execute(sql, (now_ms,)).fetchall())
 
+    # -- operators' delays of hosts
+
+    def put_delay(self, host: str, delay_ms: int) -> None:
+        """See :class:`store.base.Store`."""
+        row = (rows.clean(host), rows.bounded(delay_ms))
+        if delay_ms:
+            sql = "INSERT OR REPLACE INTO delays (host, delay_ms) VALUES (?, ?)"
+            self._write(lambda db: db.execute(sql, row).rowcount)
+        else:
+            sql = "DELETE FROM delays WHERE host = ?"
+            self._write(lambda db: db.execute(sql, row[:1]).rowcount)
+
+    def delay(self, host: str) -> int:
+        """See :class:`store.base.Store`."""
+        sql, key = "SELECT delay_ms FROM delays WHERE host = ?", (rows.clean(host),)
+        found = self._questions.run(lambda db: db.execute(sql, key).fetchone())
+        return found[0] if found else 0
+
+    def delays(self) -> dict[str, int]:
+        """See :class:`store.base.Store`."""
+        sql = "SELECT host, delay_ms FROM delays"
+        return dict(self._questions.run(lambda db: db.execute(sql).fetchall()))
+
     # -- questions
 
     def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:

@@ -1112,31 +1112,52 @@ class Frontier:
         return self.patch_host(host, HostPatch())
 
     def patch_host(self, host: str, patch: HostPatch) -> HostState:
-        """Set a host's least delay, or block it for some seconds (0 lifts a block).
+        """Set a host's least delay, or block it for some seconds (0 lifts either).
 
-        A block, and that it was lifted, is in the store when this returns.
+        Both are in the store when this returns. Where it raises Unavailable a delay may be in the
+        store alone, and comes into force when it is set again, or when the node is refilled.
         """
         delay = -1 if patch.delay is None else round(patch.delay * 1000)
         block = -1 if patch.block is None else round(patch.block * 1000)
-        p = self.partition_of(host)
-        now, flat, waiting, why = self._calls("host", {p: to_msgpack([host, delay, block])})[p]
-        state = part.host_state(host, p, now, part.fields(flat), waiting, why.decode())
+        if delay >= 0:
+            self._store.put_delay(host, delay)
+        state = self._ask_host(host, delay, block)
+        while delay >= 0 and (present := self._store.delay(host)) != delay:
+            delay = present  # another has set it meanwhile, and may have told Redis before
+            state = self._ask_host(host, delay, -1)
         if patch.block:
             self._store.put_block(host, epoch_ms() + round(state.blocked_in * 1000), "operator")
         elif patch.block is not None:
             self._store.lift_block(host)
         return state
 
+    def _ask_host(self, host: str, delay_ms: int, block_ms: int) -> HostState:
+        """Set what is not -1."""
+        p = self.partition_of(host)
+        args = to_msgpack([host, delay_ms, block_ms])
+        now, flat, waiting, why = self._calls("host", {p: args})[p]
+        return part.host_state(host, p, now, part.fields(flat), waiting, why.decode())
+
+    def delay_again(self, node: Node, delays: Mapping[str, int]) -> None:
+        """Put operators' delays from the store, host → ms, back in force at a node's hosts."""
+        self._set_hosts(node, ((host, delay_ms, -1) for host, delay_ms in delays.items()))
+
     def block_again(self, node: Node, blocks: Iterable[tuple[str, int]]) -> None:
         """Put blocks from the store, (host, epoch ms), back in force at a node's hosts.
 
         Those that are past, or shorter than the one in force, change nothing.
         """
-        on, now, calls = set(self.partitions_on(node)), epoch_ms(), []
-        for host, until_ms in blocks:
-            p = self.partition_of(host)
-            if until_ms > now and p in on:
-                calls.append((p, to_msgpack([host, -1, until_ms - now])))
+        now = epoch_ms()
+        some = ((host, -1, until_ms - now) for host, until_ms in blocks if until_ms > now)
+        self._set_hosts(node, some)
+
+    def _set_hosts(self, node: Node, rows: Iterable[tuple[str, int, int]]) -> None:
+        """Set (host, delay ms or -1, block ms or -1) at those of the hosts that are the node's."""
+        on, calls = set(self.partitions_on(node)), []
+        for row in rows:
+            p = self.partition_of(row[0])
+            if p in on:
+                calls.append((p, to_msgpack(row)))
         for start in range(0, len(calls), PIPELINED):
             self._run(node, "host", calls[start : start + PIPELINED])
 

@@ -1,8 +1,9 @@
 """Giving a Redis node what the log holds since some value of its clock, or all of it.
 
 The crawls come first, then what was queued from the overflow, marks of what is settled, seeds, the
-links of pages, and blocks. All of it is idempotent: one that was cut off is begun again. What a
-window costs goes by what happened within it, not by what the store or the node hold.
+links of pages, operators' delays, and blocks. All of it is idempotent: one that was cut off is
+begun again. What a window costs goes by what happened within it, not by what the store or the node
+hold.
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ class Replay:
         course.phase, course.done = "links", pages + finals + batches
         self.links(put)
         course.phase = "blocks"
+        self.delays()
         self.blocks()
         return crawls
 
@@ -175,6 +177,20 @@ class Replay:
             self._course.done += len(chunk)
             put.breathe()
         put.flush()
+
+    def delays(self) -> None:
+        """Least delays that operators have set.
+
+        Who changes one tells SQL first, then Redis. So once SQL holds what was given from it, a
+        change that was read too early to be given is told by whoever made it, and later.
+        """
+        given: dict[str, int] = {}
+        while (found := self._store.delays()) != given:
+            news = dict.fromkeys(given.keys() - found, 0)
+            news |= {host: ms for host, ms in found.items() if given.get(host) != ms}
+            self._frontier.delay_again(self._node, news)
+            self._course.hold()
+            given = found
 
     def blocks(self) -> None:
         """Blocks of hosts that are still in force."""

@@ -577,6 +577,32 @@ class MysqlStore:
         found = self._cluster.read(lambda db: _all(db, sql, (now_ms,)))
         return [(host.decode(), until_ms, reason) for host, until_ms, reason in found]
 
+    # -- operators' delays of hosts
+
+    def put_delay(self, host: str, delay_ms: int) -> None:
+        """See :class:`store.base.Store`."""
+        row = (common.clean(host).encode(), common.bounded(delay_ms))
+        if delay_ms:
+            sql = (
+                "INSERT INTO delays (host, delay_ms) VALUES (%s, %s) "
+                "ON DUPLICATE KEY UPDATE delay_ms = VALUES(delay_ms)"
+            )
+            self._cluster.write(lambda db: db.execute(sql, row))
+        else:
+            sql = "DELETE FROM delays WHERE host = %s"
+            self._cluster.write(lambda db: db.execute(sql, row[:1]))
+
+    def delay(self, host: str) -> int:
+        """See :class:`store.base.Store`."""
+        sql, key = "SELECT delay_ms FROM delays WHERE host = %s", common.clean(host).encode()
+        found = self._cluster.read(lambda db: _all(db, sql, (key,)))
+        return int(found[0][0]) if found else 0
+
+    def delays(self) -> dict[str, int]:
+        """See :class:`store.base.Store`."""
+        found = self._cluster.read(lambda db: _all(db, "SELECT host, delay_ms FROM delays"))
+        return {host.decode(): delay_ms for host, delay_ms in found}
+
     # -- questions
 
     def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:

@@ -277,6 +277,34 @@ def test_extend_tells_sessions_of_a_blocked_host_to_stop(frontier: Frontier, sto
     assert frontier.extend([item], 30) == ["stop"]
 
 
+def test_extend_tells_sessions_to_stop_that_do_not_keep_an_operators_delay(
+    frontier: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    crawl = new_crawl(frontier, store, delay=1)
+    frontier.admit(crawl.id, urls("h.example", 4))
+    worker = Worker(frontier)
+    (s,) = worker.lease(tasks=1)
+    item = ExtendItem(session=s.session, token=s.token)
+    frontier.patch_host("h.example", HostPatch(delay=1))
+    assert frontier.extend([item], 30) == ["ok"], "it keeps that"
+    frontier.patch_host("h.example", HostPatch(delay=30))
+    assert frontier.extend([item], 30) == ["stop"]
+    assert close(frontier, s) == "ok"
+    assert frontier.extend([item], 30) == ["ok"], "what it fetched may still be stored"
+    pass_time(frontier, 31)
+    p = frontier.partition_of("h.example")
+    frontier.leasing.note(p, crawl.id, 1)
+    (s,) = worker.lease(tasks=1)
+    item = ExtendItem(session=s.session, token=s.token)
+    assert (s.floor, frontier.extend([item], 30)) == (30.0, ["ok"])
+    frontier.patch_host("h.example", HostPatch(delay=5))
+    assert frontier.extend([item], 30) == ["ok"], "more than the operator wants now"
+    redis_server.client.hdel(f"gc:{{{p}}}:s:{s.token}", "floor")
+    assert frontier.extend([item], 30) == ["stop"], "nobody knows what it keeps"
+    frontier.patch_host("h.example", HostPatch(delay=0))
+    assert frontier.extend([item], 30) == ["ok"]
+
+
 # -- leases
 
 
@@ -751,6 +779,23 @@ def test_block_that_an_operator_lifted_is_not_brought_back(
     assert [host for host, *_ in store.blocks(0)] == ["h.example"]
     assert frontier.patch_host("h.example", HostPatch(block=0)).blocked_in == 0
     assert store.blocks(0) == []
+
+
+def test_of_two_delays_set_at_once_redis_keeps_that_of_the_store(
+    frontier: Frontier, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one who was first in the store is the last to tell Redis."""
+    real = store.put_delay
+
+    def overtaken(host: str, delay_ms: int) -> None:
+        real(host, delay_ms)
+        monkeypatch.setattr(store, "put_delay", real)
+        assert frontier.patch_host(host, HostPatch(delay=5)).delay == 5
+
+    monkeypatch.setattr(store, "put_delay", overtaken)
+    assert frontier.patch_host("h.example", HostPatch(delay=30)).delay == 5
+    assert frontier.host("h.example").delay == 5
+    assert store.delays() == {"h.example": 5000}
 
 
 def test_crawl_that_was_deleted_is_not_made_known_again_by_who_has_just_read_it(

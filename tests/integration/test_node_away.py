@@ -33,6 +33,7 @@ from schema.records import (
     Duty,
     ExtendItem,
     FinishItem,
+    HostPatch,
     HostReport,
     ItemsReply,
     ReconcileReply,
@@ -181,6 +182,28 @@ def finish_settled(frontier: Frontier, items: list[FinishItem]) -> list[str]:
         return list(frontier.finish(items))
     except Unavailable:
         return ["away"]
+
+
+def test_a_delay_that_the_node_was_not_told_of_is_refused_and_holds_once_it_is_refilled(
+    house: TwoNodes,
+) -> None:
+    frontier = house.open()
+    _, away = frontier.nodes
+    seeded(house, frontier)
+    (host,) = hosts_on(frontier, away, 1)
+    house.server_of(away).kill()
+    with pytest.raises(Unavailable):
+        frontier.patch_host(host, HostPatch(delay=30))
+    assert house.store.delays() == {host: 30_000}
+    house.server_of(away).start()
+    until(lambda: answers(away) and _delay(frontier, host) == 30)
+
+
+def _delay(frontier: Frontier, host: str) -> float:
+    try:
+        return frontier.host(host).delay
+    except Unavailable:
+        return -1
 
 
 def test_reconcile_says_which_node_has_not_heard_it(house: TwoNodes) -> None:

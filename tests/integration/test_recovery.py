@@ -20,7 +20,7 @@ from broker.frontier.recovery import Behind
 from broker.frontier.word import Word
 from broker.service import Service
 from schema.errors import Unavailable
-from schema.records import Admission, Commit, Final, StoredPage
+from schema.records import Admission, Commit, Final, HostPatch, StoredPage
 from store import open_store
 from store.base import MARGIN, Store
 from tests.integration.test_frontier import (
@@ -216,6 +216,61 @@ def test_blocks_hold_on_a_redis_that_forgot_them(house: House) -> None:
     house.put_back(copy)
     house.refilled()
     assert 290 < house.frontier.host("h.example").blocked_in <= 300
+
+
+def delays(house: House, *hosts: str) -> list[float]:
+    return [house.frontier.host(host).delay for host in hosts]
+
+
+def test_operators_delays_hold_on_a_redis_that_comes_back_empty(house: House) -> None:
+    house.seed("h.example/", "lifted.example/")
+    hosts = [f"h{n}.example" for n in range(20)]
+    for host in [*hosts, "h.example", "lifted.example"]:
+        house.frontier.patch_host(host, HostPatch(delay=30))
+    house.frontier.patch_host("lifted.example", HostPatch(delay=0))
+    house.server.kill()
+    shutil.rmtree(house.server.folder)
+    house.server.start()
+    house.refilled()
+    assert delays(house, "h.example", *hosts) == [30.0] * 21
+    assert delays(house, "lifted.example") == [0.0]
+
+
+def test_operators_delays_hold_on_a_redis_that_forgot_them(house: House) -> None:
+    house.seed("h.example/")
+    house.frontier.patch_host("h.example", HostPatch(delay=9))
+    house.tick(MARGIN + 3)
+    copy = house.saved()
+    house.frontier.patch_host("h.example", HostPatch(delay=30))
+    house.frontier.patch_host("g.example", HostPatch(delay=30))
+    house.put_back(copy)
+    house.refilled()
+    assert delays(house, "h.example", "g.example") == [30.0, 30.0]
+
+
+def test_a_delay_that_is_lifted_while_a_replay_gives_it_back_stays_lifted(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lifted after the replay has read it, and before it has told Redis."""
+    house.seed("h.example/")
+    house.frontier.patch_host("h.example", HostPatch(delay=30))
+    house.frontier.patch_host("g.example", HostPatch(delay=30))
+    real, read = house.store.delays, list[dict[str, int]]()
+
+    def late() -> dict[str, int]:
+        found = real()
+        if not read:
+            house.frontier.patch_host("h.example", HostPatch(delay=0))
+        read.append(found)
+        return found
+
+    monkeypatch.setattr(house.store, "delays", late)
+    house.server.kill()
+    shutil.rmtree(house.server.folder)
+    house.server.start()
+    house.refilled()
+    assert [sorted(found) for found in read] == [["g.example", "h.example"], *[["g.example"]] * 2]
+    assert delays(house, "h.example", "g.example") == [0.0, 30.0]
 
 
 def test_rows_stamped_within_the_margin_of_the_tick_are_replayed(house: House) -> None:

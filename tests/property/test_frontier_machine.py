@@ -34,6 +34,7 @@ from schema.records import (
     Duty,
     ExtendItem,
     FinishItem,
+    HostPatch,
     HostReport,
     Outcome,
     ReconcileRequest,
@@ -121,6 +122,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.blocked: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
         self.robots: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
         self.adaptive: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
+        self.operator: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
         self.spilled: set[tuple[int, str]] = set()
         self.sequence: Counter[str] = Counter()
         self.incarnation: Counter[str] = Counter()
@@ -144,7 +146,7 @@ class FrontierMachine(RuleBasedStateMachine):
         waiting = {
             c for (c, url), at in self.place.items() if at == "waiting" and f"//{host}/" in url
         }
-        return max([self.adaptive[host], *(DELAYS[c] * 1000 for c in waiting)])
+        return max([self.adaptive[host], self.operator[host], *(DELAYS[c] * 1000 for c in waiting)])
 
     def free(self, held: Held, ended: float) -> None:
         """The slot is free; requests may have been sent until ``ended`` (ms)."""
@@ -255,7 +257,7 @@ class FrontierMachine(RuleBasedStateMachine):
         if session.delay > 0 or self.robots[host] <= now:
             assert not others, "two sessions of a host"
         assert len(others) < SLOTS[session.crawl]
-        assert session.floor >= DELAYS[session.crawl]
+        assert session.floor >= max(DELAYS[session.crawl], self.operator[host] / 1000)
         held = Held(
             session, worker, self.incarnation[worker], self.sequence[worker],
             now + (TTL_S + REQUEST_S) * 1000,
@@ -366,8 +368,10 @@ class FrontierMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def extend(self, data: st.DataObject) -> None:
         held = self.pick(data)
-        if held is None:
-            return
+        if held is not None:
+            self.extended(held)
+
+    def extended(self, held: Held) -> None:
         s = held.session
         status = self.frontier.extend([ExtendItem(session=s.session, token=s.token)], TTL_S)[0]
         assert (status == "stale") == (s.token not in self.held)
@@ -375,6 +379,18 @@ class FrontierMachine(RuleBasedStateMachine):
             held.reap_at = self.now() + (TTL_S + REQUEST_S) * 1000
             if self.blocked[s.host] > self.now() and held.open:
                 assert status == "stop"
+            if held.open and self.operator[s.host] > s.floor * 1000:
+                assert status == "stop", "it does not keep the operator's delay"
+
+    @rule(host=st.sampled_from(HOSTS), delay=st.sampled_from([0.0, 1.0, 7.0]))
+    def slow_down(self, host: str, delay: float) -> None:
+        """An operator sets the host's least delay, and sessions there hear of it."""
+        state = self.frontier.patch_host(host, HostPatch(delay=delay))
+        self.operator[host] = delay * 1000
+        assert state.delay == max(self.adaptive[host], self.operator[host]) / 1000
+        for held in self.held.values():
+            if held.session.host == host:
+                self.extended(held)
 
     @rule(data=st.data(), worker=st.sampled_from("vw"), restart=st.booleans())
     def reconcile(self, data: st.DataObject, worker: str, restart: bool) -> None:

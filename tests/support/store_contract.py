@@ -961,6 +961,23 @@ class StoreContract(ContentContract, HookContract, RetentionContract):
         store.put_block("a.org", 1000, "503")
         assert store.blocks(500)[0] == ("a.org", 1000, "503"), "a new one may be shorter"
 
+    def test_an_operators_delay_stays_until_it_is_lifted(self, store: Store, crawl: int) -> None:
+        store.put_delay("a.org", 30_000)
+        store.put_delay("a.org", 30_000)
+        store.put_delay("b.org:8080", 500)
+        store.put_delay("B.org:8080", 700)
+        store.put_delay("a.org", 86_400_000)
+        assert (store.delay("a.org"), store.delay("c.org")) == (86_400_000, 0)
+        assert sum(store.drop_expired(2**52)) == 0
+        store.delete_crawl(crawl)
+        every = {"a.org": 86_400_000, "b.org:8080": 500, "B.org:8080": 700}
+        assert store.delays() == every
+        store.put_delay("a.org", 0)
+        store.put_delay("c.org", 0)
+        assert store.delay("a.org") == 0
+        del every["a.org"]
+        assert store.delays() == every
+
     # -- questions
 
     def test_dead_letters_are_listed_in_pages_by_row(self, store: Store, crawl: int) -> None:

@@ -1,20 +1,20 @@
 -- Keep sessions for another ttl.
 --
 -- args  {ttl ms, longest request ms, {token, host} …}
--- {'OK', now, statuses}: 'ok', 'stale', or 'stop' (its absolute life is over, its host is blocked, or
--- its crawl was deleted: make no further request, close soon, which frees the host; storing what was
--- fetched goes on). Past its absolute life a session is not kept any longer; a shorter ttl than before
--- brings its end no nearer.
+-- {'OK', now, statuses}: 'ok', 'stale', or 'stop' (its absolute life is over, its host is blocked, an
+-- operator has set a delay that it does not keep, or its crawl was deleted: make no further request,
+-- close soon, which frees the host; storing what was fetched goes on). Past its absolute life a session
+-- is not kept any longer; a shorter ttl than before brings its end no nearer.
 local statuses = {}
 for a = 3, #args do
   local token = args[a][1]
-  local s = redis.call('HMGET', P .. ':s:' .. token, 'host', 'open', 'end', 'crawl')
+  local s = redis.call('HMGET', P .. ':s:' .. token, 'host', 'open', 'end', 'crawl', 'floor')
   if s[1] ~= args[a][2] then
     statuses[#statuses + 1] = 'stale'
   else
     if now <= num(s[3]) then redis.call('ZADD', P .. ':sd', 'GT', now + args[1] + args[2], token) end
-    local till = num(host_of(s[1]).till)
-    local over = now > num(s[3]) or till > now or not crawl_of(s[4])
+    local h = host_of(s[1])
+    local over = now > num(s[3]) or num(h.till) > now or num(h.od) > num(s[5]) or not crawl_of(s[4])
     statuses[#statuses + 1] = s[2] == '1' and over and 'stop' or 'ok'
   end
 end

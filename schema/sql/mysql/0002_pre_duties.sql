@@ -1,5 +1,5 @@
 -- Who does what only one may do; what is owed to a Redis node that was away; versions of a crawl's
--- state; pages under a limit; hooks that failed. As in the SQLite file 0008.
+-- state; pages under a limit; operators' delays; hooks that failed. As in the SQLite file 0008.
 --
 -- A column is added by a statement that is prepared only where it is missing: MySQL 8 knows no
 -- ADD COLUMN IF NOT EXISTS, and a file that failed half-way is run again.
@@ -39,6 +39,12 @@ DEALLOCATE PREPARE due;
 CREATE TABLE IF NOT EXISTS limits (
     crawl INT UNSIGNED NOT NULL PRIMARY KEY,
     pages BIGINT NOT NULL
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- Least delays that operators have set; a row stays until the delay is lifted.
+CREATE TABLE IF NOT EXISTS delays (
+    host VARBINARY(512) NOT NULL PRIMARY KEY,
+    delay_ms BIGINT NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
 
 -- When a row began to wait, by the log's clock: recovery reads a window of it. When it was queued is

@@ -1,5 +1,5 @@
 -- Who does what only one may do; what is owed to a Redis node that was away; versions of a crawl's
--- state; pages under a limit; hooks that failed.
+-- state; pages under a limit; operators' delays; hooks that failed.
 
 -- A duty is held by one broker at a time. The epoch rises with each holder, and whoever writes under
 -- an older one is refused.
@@ -32,6 +32,12 @@ CREATE TABLE limits (
     crawl INTEGER PRIMARY KEY,
     pages INTEGER NOT NULL
 );
+
+-- Least delays that operators have set; a row stays until the delay is lifted.
+CREATE TABLE delays (
+    host TEXT PRIMARY KEY,
+    delay_ms INTEGER NOT NULL
+) WITHOUT ROWID;
 
 -- When a row began to wait, by the log's clock: recovery reads a window of it. When it was queued is
 -- in `queued`: 2^40 and the clock. What is below that is an epoch, of a process of the version before.
