@@ -28,7 +28,7 @@ BENCHMARKS = {
     "away": ("bench.away", "One of two Redis nodes is away"),
     "standing": ("bench.standing", "What a hundred idle crawls cost"),
     "recovery": ("bench.recovery", "A restart of Redis, by what waits in SQL"),
-    "crawls": ("bench.crawls", "Memory over a hundred crawls"),
+    "crawls": ("bench.crawls", "Memory over two hundred crawls"),
     "growth": ("bench.growth", "Whether SQL only grows"),
 }
 """By the name of its file: a benchmark's module and title, in the order they run and are shown."""
@@ -158,7 +158,7 @@ REQUIRED = (
         at_most=True,
     ),
     Required(
-        "a hundred crawls, the second half: growth of worker or broker a crawl, MB",
+        "two hundred crawls, the second half: growth of worker or broker a crawl, MB",
         "crawls",
         "growth_mb",
         0.2,
