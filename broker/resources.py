@@ -92,7 +92,8 @@ def create_crawl(service: Service, body: CreateCrawl) -> Answer[Crawl]:
     """Create a crawl, or update the options of the one with this name, and queue its seeds.
 
     Idempotent. The seeds' hosts (or domains, or prefixes) become the roots of its scope. Roots
-    are only ever added. A crawl that was done becomes active again if seeds are given.
+    are only ever added. A crawl that was done becomes active again if seeds are given. Seeds for a
+    Redis node that is away are kept, and queued when it is back.
     """
     crawl, is_new = seeding.create(service, body)
     return Answer(201 if is_new else 200, crawl)
