@@ -28,9 +28,10 @@ from store.base import DUTY_SECONDS, MARGIN
 from tests.support.duty_brokers import WRITES
 from tests.support.duty_laws import HOSTS, JOBS, LIMITED, NAMES, PASSING, PLAIN
 from tests.support.duty_world import (
+    BETWEEN,
     COUNTS,
     EITHER,
-    ENDINGS,
+    LATE,
     SEEDS,
     STEPS,
     WHICH,
@@ -351,19 +352,35 @@ class DutiesMachine(World):
     # -- moves that are likelier together than by chance
 
     @rule(
-        which=WHICH, broker=EITHER,
-        calls=st.sampled_from([*[{"set_state"}] * 3, {"redis"}]), count=COUNTS,
-        comes=st.sampled_from(ENDINGS),
-        late=st.sampled_from([999, 999, 999, 2, 3]),
+        which=WHICH, broker=EITHER, calls=BETWEEN, count=COUNTS, late=LATE,
+        comes=st.sampled_from(["seed", "log", "pause", "pause", "death", "death"]),
     )  # fmt: skip
     def end_meanwhile(
         self, which: int, broker: int, calls: set[str], count: int, comes: str, late: int
     ) -> None:
         """Crawls are about to be found finished, and something comes between two looks."""
+        self.end(which, broker, calls, count, comes, late)
+
+    @rule(
+        which=WHICH, broker=EITHER, calls=BETWEEN, count=COUNTS, late=LATE,
+        comes=st.sampled_from(["page", "page", "cut", "cut", "word", "word"]),
+    )  # fmt: skip
+    def end_before_a_page_comes(
+        self, which: int, broker: int, calls: set[str], count: int, comes: str, late: int
+    ) -> None:
+        """The same, and it comes from who was fetching all the while."""
+        self.end(which, broker, calls, count, comes, late)
+
+    def end(
+        self, which: int, broker: int, calls: set[str], count: int, comes: str, late: int
+    ) -> None:
         self.mend()
         for name in NAMES:
+            if any(crawl.state == "paused" for crawl in self.known(name)):
+                self.pause(name, False, broker, 999)
             self.moment += 1
-            path = SEEDS + self.moment
+            # A page leads to both nodes, or only to its own: then no other hears of its links.
+            path = f"s{self.moment}" if which // 2 % 2 else SEEDS + self.moment
             self.give(name, [Admission(f"http://{host}/{path}") for host in HOSTS[:2]], 0, 999)
         known = len(self.held)
         for p in (0, 1):
@@ -377,7 +394,7 @@ class DutiesMachine(World):
             return
         rows = self.store.crawls()
         task = self.job(names.UPKEEP, broker, 1)
-        self.fences.advance_to(task, calls, count % 2 + 1 if "set_state" in calls else count)
+        self.fences.advance_to(task, calls, 1 + (count == 2) if "set_state" in calls else count)
         for name in NAMES:
             if comes in ("seed", "log"):
                 steps = late if comes == "seed" else 2  # as far as the log, and no further

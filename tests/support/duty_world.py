@@ -55,9 +55,9 @@ MAX_PAGES = 5
 ROUNDS = 30
 STEPS = st.sampled_from([999, 999, 1, 2, 3, 5, 8])
 COUNTS = st.sampled_from([1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 11])
-ENDINGS = [
-    "seed", "log", *["page"] * 3, *["pause"] * 2, "cut", *["word"] * 2, *["death"] * 2,
-]  # fmt: skip
+BETWEEN = st.sampled_from([*[{"set_state"}] * 3, {"redis"}])
+"""Calls of who finds crawls finished, before which something comes."""
+LATE = st.sampled_from([999, 999, 999, 2, 3])
 WHICH = st.integers(0, 41)
 """Of whatever there is; drawn so, what is drawn does not depend on what happened."""
 EITHER = st.sampled_from([0, 1])
