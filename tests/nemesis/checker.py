@@ -114,6 +114,13 @@ def unsettled(snapshot: Snapshot, acknowledged: Iterable[str]) -> set[str]:
     return {url for url in wanted if url not in snapshot.pages and url not in snapshot.finals}
 
 
+def owed(snapshot: Snapshot, acknowledged: Iterable[str], limit: int) -> set[str]:
+    """What of :func:`unsettled` a crawl that is done should have settled: all of it, unless as many
+    pages are stored as its ``max_pages``, 0 for none, allows.
+    """
+    return set() if limit and snapshot.stored >= limit else unsettled(snapshot, acknowledged)
+
+
 def odd_deaths(snapshot: Snapshot, explained: Iterable[str]) -> list[Finding]:
     """Final states that no fault of ours brings about at targets that are never harmed."""
     known = set(explained)
@@ -135,34 +142,7 @@ def beyond_limit(name: str, stored: int, limit: int) -> list[Finding]:
     return []
 
 
-# --- requests and leases ---------------------------------------------------------------------
-
-
-def refetched(
-    hits: Iterable[Hit],
-    spans: Sequence[Span],
-    allowed: Mapping[str, int],
-    lease_seconds: float,
-) -> list[Finding]:
-    """URLs that were asked for more often than their deliveries explain: once, once more for each
-    fault between the first request and the last, and ``allowed`` by path for what was forced or
-    failed.
-    """
-    times: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for hit in hits:
-        if site.graph_of(hit.target) is not None:
-            times[hit.host, hit.target].append(hit.arrived)
-    found = []
-    for (host, target), at in times.items():
-        if len(at) == 1:
-            continue
-        first, last = min(at), max(at)
-        faults = sum(span.begin <= last and span.end + lease_seconds >= first for span in spans)
-        most = 1 + faults + allowed.get(host + target, 0)
-        if len(at) > most:
-            text = f"{host}{target} asked for {len(at)} times, {faults} faults in between"
-            found.append(Finding("refetched", text, last))
-    return found
+# --- leases ----------------------------------------------------------------------------------
 
 
 def leased_while_paused(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import redis
 
+from tests.nemesis.parts import RedisPart
+from tests.nemesis.reading import unfinished
 from tests.nemesis.schedule import DELAY_SECONDS, Event
 from tests.nemesis.site import address, graph_of, has_login
 from tests.nemesis.world import NODES, World
@@ -27,6 +28,10 @@ class Done:
     began: float
     over: float = 0.0
     skipped: str = ""
+    held: set[str] | None = field(default_factory=set)
+    """Places that a node came back with as unfinished; None: that could not be read."""
+    since: float = 0.0
+    """Of when the state is in which it came back, 0: of ``began``."""
 
 
 class Strokes:
@@ -124,25 +129,27 @@ class Strokes:
         node = event.arguments["node"]
         place = self.world.folder / f"copy-{node}.rdb"
         if self.world.master(node).copy(place):
-            self.world.copies[node] = place
+            self.world.copies[node] = place, done.began
         else:
             done.skipped = "no copy could be made then"
 
     def _older(self, event: Event, done: Done) -> None:
         node = event.arguments["node"]
-        place = self.world.copies.get(node)
-        if place is None:
+        if node not in self.world.copies:
             done.skipped = "no copy was made before"
             return
+        place, done.since = self.world.copies[node]
         part = self.world.master(node)
         with part.lock:
             part.kill()
             self._hold(event)
             part.restore(place)
+            done.held = _held(part)
 
     def _promote(self, event: Event, done: Done) -> None:
         node = event.arguments["node"]
-        old = self.world.promote(node, event.arguments["minority"])
+        old, done.since = self.world.promote(node, event.arguments["minority"])
+        done.held = _held(self.world.master(node))
         self._hold(event)
         self.world.rejoin(node, old)
 
@@ -208,7 +215,9 @@ class Strokes:
         self._call("requeue", event)
 
 
-def quietly(call: Callable[[], object]) -> None:
-    """Redis may be away."""
-    with suppress(redis.RedisError, OSError):
-        call()
+def _held(part: RedisPart) -> set[str] | None:
+    """What it has as unfinished; no session opens there for some seconds yet."""
+    try:
+        return unfinished(part.client)
+    except (redis.RedisError, OSError):
+        return None

@@ -37,7 +37,8 @@ class Part:
         self.name = name
         self.lock = threading.RLock()
         self.starts = 0
-        self.ended_by_itself = 0
+        self.ended: list[float] = []
+        """When it was found to have ended by itself, by ``time.monotonic()``."""
         self._process: subprocess.Popen[bytes] | None = None
         self._sink: subprocess.Popen[bytes] | None = None
         self._frozen = 0
@@ -96,7 +97,7 @@ class Part:
         """Start it again if it ended though nobody harmed it, as an init system would."""
         with self.lock:
             if self._wanted and self._process is not None and self._process.poll() is not None:
-                self.ended_by_itself += 1
+                self.ended.append(time.monotonic())
                 self.start()
 
     def family(self) -> list[psutil.Process]:
@@ -266,6 +267,12 @@ class RedisPart(Part):
             else:
                 return
 
+    def lag_seconds(self) -> float:
+        """For how long a replica has heard nothing of its master. Raises redis.RedisError."""
+        told = self.client.info("replication")
+        names = ("master_last_io_seconds_ago", "master_link_down_since_seconds")
+        return max((float(told.get(name, 0)) for name in names), default=0.0) + 1
+
     def copy(self, place: Path) -> bool:
         """A copy of what it holds as an RDB at ``place``; False if it does not make one now."""
         client = self.client
@@ -323,7 +330,7 @@ class MariaPart(Part):
     def revive(self) -> None:
         with self.lock:
             if self._wanted and self.pid is None:
-                self.ended_by_itself += 1
+                self.ended.append(time.monotonic())
                 self.start()
 
     def _reap(self) -> None:

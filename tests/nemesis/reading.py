@@ -19,6 +19,8 @@ import redis
 import zstandard
 
 READ_SECONDS = 20
+PARTITIONS = 16
+"""Of the frontier that is harmed."""
 MOMENT_SECONDS = 0.25
 
 
@@ -41,6 +43,11 @@ class Snapshot:
     finals: dict[str, tuple[str, str]] = field(default_factory=dict)
     overflow: int = 0
     pending: int = 0
+
+    @property
+    def stored(self) -> int:
+        """Pages with a status of 200 … 299, which ``max_pages`` counts."""
+        return sum(200 <= status < 300 for status in self.pages.values())
 
 
 class Sql:
@@ -184,6 +191,70 @@ def waiting(client: redis.Redis, crawls: set[int]) -> dict[int, set[str]]:
                 path = value[value.index("h/") + 1 :]
                 found.setdefault(int(number), set()).add(f"http://{host.decode()}{path}")
     return found
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session with a host and its tasks that are not finished, as places: address and path.
+
+    ``worker`` is the id of the worker host, whichever process of it has the session.
+    """
+
+    token: str
+    worker: str
+    address: str
+    places: tuple[str, ...]
+
+
+def sessions(client: redis.Redis) -> list[Session]:
+    """All of a node. Raises redis.RedisError."""
+    pipe = client.pipeline(transaction=False)
+    for p in range(PARTITIONS):
+        pipe.zrange(f"gc:{{{p}}}:sd", 0, -1)
+    tokens = [(p, token) for p, some in enumerate(pipe.execute()) for token in some]
+    for p, token in tokens:
+        pipe.hgetall(f"gc:{{{p}}}:s:{token}")
+    found = []
+    for (_, token), record in zip(tokens, pipe.execute(), strict=True):
+        if "host" in record:
+            tasks = [v for name, v in record.items() if name[0] == "t" and name[1:].isdigit()]
+            address = record["host"].partition(":")[0]
+            places = tuple(address + _path(value) for value in tasks)
+            worker = record["worker"].rpartition("-")[0]
+            found.append(Session(token, worker, address, places))
+    return found
+
+
+def unfinished(client: redis.Redis) -> set[str]:
+    """Places of all that waits, is leased or is to be tried later. Raises redis.RedisError."""
+    at = client.connection_pool.connection_kwargs
+    raw = redis.Redis(host=at["host"], port=at["port"], socket_timeout=READ_SECONDS)
+    found = {place for one in sessions(client) for place in one.places}
+    for key in raw.scan_iter(b"gc:{*}:h:*", count=2000):
+        host = key.partition(b":h:")[2].decode()
+        record: Any = raw.get(key)
+        queues: Any = msgspec.msgpack.decode(record).get("q", {}) if record else {}
+        for queue in queues.values() if isinstance(queues, dict) else ():
+            found.update(_place(host, value) for value in queue.get("e", ()))
+    for key in raw.scan_iter(b"gc:{*}:w:*", count=2000):
+        host = key.partition(b":w:")[2].partition(b":")[2].rpartition(b":")[0].decode()
+        values: Any = raw.lrange(key, 0, -1)
+        found.update(_place(host, value.decode()) for value in values)
+    for key in raw.scan_iter(b"gc:{*}:later", count=2000):
+        members: Any = raw.zrange(key, 0, -1)
+        for member in members:
+            _, host, value = member.decode().split("\n", 2)
+            found.add(_place(host, value))
+    return found
+
+
+def _place(host: str, value: str) -> str:
+    return host.partition(":")[0] + _path(value)
+
+
+def _path(value: str) -> str:
+    """Of a task: what stands behind its level, its counts and the letter of its origin."""
+    return value[value.index("h/") + 1 :]
 
 
 def sample(node: str, at: float, client: redis.Redis, active: set[int]) -> Sample:

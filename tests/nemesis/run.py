@@ -10,11 +10,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.nemesis import checker
+from tests.nemesis import checker, refetches
 from tests.nemesis.api import Call
 from tests.nemesis.checker import Finding, Hit, Span, Stillness
 from tests.nemesis.faults import Done, Strokes
 from tests.nemesis.reading import CrawlRow, Snapshot, waiting
+from tests.nemesis.refetches import LeaseWatch, harms_of
 from tests.nemesis.schedule import DELAY_SECONDS, OPERATIONS, Schedule
 from tests.nemesis.watch import CONFIRM_SECONDS, Watch, read_log
 from tests.nemesis.world import (
@@ -79,6 +80,7 @@ class _Run:
         self.schedule, self.world, self.say = schedule, world, say
         self.began = time.monotonic()
         self.watch = Watch(world, self.tell)
+        self.leases = LeaseWatch(world)
         self.strokes = Strokes(world, self.tell)
         self.report = Report(schedule.seed, notes=list(world.notes))
         for event in schedule.events:
@@ -90,12 +92,14 @@ class _Run:
 
     def go(self) -> Report:
         self.watch.start()
+        self.leases.start()
         try:
             self._strike()
             healed = self._heal()
             ended = self._until_done(healed)
         finally:
             self.watch.stop()
+            self.leases.stop()
         self._judge(healed, ended)
         return self.report
 
@@ -173,9 +177,12 @@ class _Run:
             self._missing_end(snapshots)
         self._judge_crawls(snapshots, calls, ended)
         allowed = self._allowed(calls)
-        recovers = NODE_RECOVERS_SECONDS + self.schedule.lease_seconds
-        for finding in checker.refetched(hits, spans, allowed, recovers):
+        died = {part.name: part.ended for part in self.world.parts.values()}
+        harms = harms_of(self.strokes.done, died, self.schedule.lease_seconds)
+        beyond, count = refetches.judge(hits, self.leases.leases, harms, allowed)
+        for finding in beyond:
             self.watch.find(finding)
+        self.report.figures |= {"asked_again": count.asked_again, "of_leased": count.leased}
         looks = self.watch.samples
         for finding in Stillness(spans).judge(looks, hits, healed):
             self.watch.find(finding)
@@ -238,13 +245,12 @@ class _Run:
         for found in snapshots:
             name = found.crawl.name
             limit = self.watch.limits.get(name, 0)
-            stored = sum(200 <= status < 300 for status in found.pages.values())
-            for finding in checker.beyond_limit(name, stored, limit):
+            for finding in checker.beyond_limit(name, found.stored, limit):
                 self.watch.find(finding)
-            if limit or name in dropped:
+            if name in dropped:
                 continue
             seeds = checker.acknowledged_seeds(calls, name, float("inf"))
-            missing = checker.unsettled(found, seeds)
+            missing = checker.owed(found, seeds, limit)
             if missing and (ended or found.crawl.state == "done"):
                 some = ", ".join(sorted(missing)[:4])
                 text = f"crawl {name} ({found.crawl.state}): {len(missing)} URLs: {some}"
@@ -290,7 +296,7 @@ class _Run:
             "dead": sum(state == "dead" for one in snapshots for state, _ in one.finals.values()),
             "calls_acknowledged": acknowledged,
             "calls": len(self.world.api.calls()),
-            "ended_by_themselves": sum(p.ended_by_itself for p in self.world.parts.values()),
+            "ended_by_themselves": sum(len(p.ended) for p in self.world.parts.values()),
         }
 
     def _placed(self, finding: Finding) -> Finding:

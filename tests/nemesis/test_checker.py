@@ -85,25 +85,22 @@ def test_what_only_a_dead_page_links_to_is_not_asked_for() -> None:
     assert kinds(checker.odd_deaths(found, ("timeout",))) == ["lost"]
 
 
-def test_a_limit_is_no_lower_bound_and_an_upper_one() -> None:
+def test_a_limit_is_an_upper_bound_and_excuses_who_reached_it() -> None:
+    urls = site.reachable(SEEDS)
+    leaf = next(url for url in urls if "/u/" in url)
+    found = settled(urls - {leaf})
+    assert checker.owed(found, SEEDS, 0) == {leaf}
+    assert checker.owed(found, SEEDS, found.stored + 1) == {leaf}
+    assert checker.owed(found, SEEDS, found.stored) == set()
+    # What is no page does not count towards it.
+    found.pages[next(url for url in urls if "/p/" in url)] = 404
+    assert checker.owed(found, SEEDS, found.stored + 1) == {leaf}
     assert checker.beyond_limit("c", 10, 10) == []
     assert checker.beyond_limit("c", 500, 0) == []
     assert kinds(checker.beyond_limit("c", 11, 10)) == ["too many"]
 
 
-# -- requests and leases
-
-
-def test_a_second_fetch_needs_a_fault_in_between() -> None:
-    target = f"/{GRAPH.tag}/p/1"
-    log = [hit(10, target=target), hit(20, target=target)]
-    assert kinds(checker.refetched(log, [], {}, 5)) == ["refetched"]
-    assert checker.refetched(log, [Span(12, 13, ())], {}, 5) == []
-    assert checker.refetched(log, [Span(6, 7, ())], {}, 5) == []  # its lease was out
-    assert kinds(checker.refetched(log, [Span(1, 2, ())], {}, 5)) == ["refetched"]
-    assert checker.refetched(log, [], {HOST + target: 1}, 5) == []
-    robots = [hit(1, target="/robots.txt"), hit(2, target="/robots.txt")]
-    assert checker.refetched(robots, [], {}, 5) == []
+# -- leases
 
 
 def test_a_session_that_opens_while_its_crawl_is_paused_is_found() -> None:

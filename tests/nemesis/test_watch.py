@@ -51,9 +51,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return at
 
 
-def kinds(store: Store, clock: list[float], *looks: set[str]) -> list[str]:
+def kinds(store: Store, clock: list[float], *looks: set[str], limit: int = 0) -> list[str]:
     """Findings after looks ten seconds apart, at each of which these URLs were missing."""
     seen = Watch(cast(World, store), lambda _: None)
+    seen.limits["c"] = limit
     for missing in looks:
         kept: dict[str, Any] = {url: 200 for url in site.reachable(SEEDS) if url not in missing}
         store.found.pages = kept
@@ -68,6 +69,19 @@ def test_an_end_is_early_if_the_same_urls_are_missing_twice(clock: list[float]) 
     assert kinds(Store("done"), clock, {first}, {second}) == []
     assert kinds(Store("done"), clock, {first}, set(), {first}) == []
     assert kinds(Store("active"), clock, {first}, {first}) == []
+
+
+def test_a_crawl_with_a_limit_ends_early_if_it_is_short_of_it(clock: list[float]) -> None:
+    def found(limit: int, reason: str) -> list[str]:
+        store = Store("done")
+        store.found.crawl.reason = reason
+        return kinds(store, clock, missing, missing, limit=limit)
+
+    missing = set(sorted(site.reachable(SEEDS))[-2:])
+    stored = len(site.reachable(SEEDS)) - len(missing)
+    for reason in ("finished", "max_pages"):
+        assert found(stored + 1, reason) == ["early"]
+        assert found(stored, reason) == []
 
 
 def test_a_crawl_that_is_being_deleted_has_no_early_end(clock: list[float]) -> None:

@@ -21,6 +21,9 @@ FULL_EVERY = 5
 CONFIRM_SECONDS = 6.0
 """An early end must be seen twice, so long apart, with the same URLs missing."""
 
+ENDS = ("finished", "max_pages")
+"""Reasons of ends that a crawl comes to by itself."""
+
 
 class Watch:
     """A thread. Findings and records may be read when it has stopped, or any time by copies."""
@@ -92,7 +95,7 @@ class Watch:
                     stored = self.world.sql().stored(crawl.id)
                     for finding in checker.beyond_limit(crawl.name, stored, limit):
                         self.find(finding)
-                elif crawl.state == "done":
+                if crawl.state == "done":
                     self.look_for_early_end(crawl)
             except OSError:
                 self.sql_failures += 1
@@ -105,11 +108,12 @@ class Watch:
         if found is None or found.crawl.deleted or found.crawl.state != "done":
             self._suspects.pop(crawl.id, None)
             return
-        if found.crawl.reason != "finished":
+        if found.crawl.reason not in ENDS:
             return
         if any(call.op == "delete" and call.crawl == crawl.name for call in calls):
             return
-        missing = checker.unsettled(found, checker.acknowledged_seeds(calls, crawl.name, began))
+        seeds = checker.acknowledged_seeds(calls, crawl.name, began)
+        missing = checker.owed(found, seeds, self.limits.get(crawl.name, 0))
         since, before = self._suspects.get(crawl.id, (began, missing))
         if not missing or not missing & before:
             self._suspects.pop(crawl.id, None)

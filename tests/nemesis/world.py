@@ -28,14 +28,13 @@ from tests.nemesis import targets
 from tests.nemesis.api import Api
 from tests.nemesis.links import Links
 from tests.nemesis.parts import HERE, MariaPart, Part, Product, RedisPart, redis_binaries
-from tests.nemesis.reading import Sql
+from tests.nemesis.reading import PARTITIONS, Sql
 from tests.nemesis.site import SHARED_HOSTS, has_login
 from tests.support.faketime import library
 from tests.support.redis_server import free_port
 
 BROKERS, WORKERS, NODES = ("b1", "b2"), ("w1", "w2", "w3"), ("A", "B")
 REQUEST_SECONDS = 2.0
-PARTITIONS = 16
 DISK_BYTES = 1 << 30
 """Of each small disk, in memory, of which as much is taken as is used."""
 REDIS_FREE_BYTES = 96 * 1024
@@ -60,7 +59,8 @@ class World:
         self.replicas: dict[str, str] = {}
         self.notes: list[str] = []
         self.target_port = 0
-        self.copies: dict[str, Path] = {}
+        self.copies: dict[str, tuple[Path, float]] = {}
+        """The last copy of each node, and when it was begun."""
         self._promoting: set[str] = set()
         self._twins: dict[str, Product] = {}
         self._ports: dict[str, int] = {}
@@ -314,8 +314,9 @@ class World:
             part.start()
             del self._twins[name]
 
-    def promote(self, node: str, minority: list[str]) -> RedisPart:
-        """Make the node's replica its master for all but ``minority``; returns the old master.
+    def promote(self, node: str, minority: list[str]) -> tuple[RedisPart, float]:
+        """Make the node's replica its master for all but ``minority``; returns the old master, and
+        when the replica heard of it last.
 
         Raises OSError while an earlier promotion has not ended.
         """
@@ -327,6 +328,7 @@ class World:
             try:
                 new.start()
                 new.until_up(10)
+                heard = now() - new.lag_seconds()
                 new.client.execute_command("REPLICAOF", "NO", "ONE")
             except redis.RedisError:
                 self._promoting.discard(node)
@@ -336,7 +338,7 @@ class World:
             for client in (*BROKERS, *WORKERS):
                 if client not in minority:
                     self.links.point(f"{client}-{node}", new.port)
-            return old
+            return old, heard
 
     def rejoin(self, node: str, old: RedisPart) -> None:
         """The old master becomes the replica of the present one, and everybody goes there."""

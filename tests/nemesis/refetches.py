@@ -1,0 +1,300 @@
+"""No fetch beyond what was leased: each second request for a URL needs a fault that may cause it.
+
+What is leased is read of Redis twice a second, with its URLs. A fault may have a URL fetched again,
+once, if a session that it concerns held it shortly before, while it lasted, or while recovery from
+it did; or if a node came back with it as unfinished, be it waiting, leased or to be tried later. So
+each fault explains at most as many requests as there were such URLs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from time import monotonic
+
+import redis
+
+from tests.nemesis import reading, site
+from tests.nemesis.checker import Finding, Hit
+from tests.nemesis.faults import Done
+from tests.nemesis.reading import Session
+from tests.nemesis.schedule import Event
+from tests.nemesis.watch import EVERY_SECONDS
+from tests.nemesis.world import NODES, WORKERS, World
+
+LOOK_SECONDS = 0.5
+NEAR_SECONDS = 3 * LOOK_SECONDS
+"""A session that was seen so shortly before or after a request held its URL then."""
+BEFORE_SECONDS = 3.0
+"""What was finished so shortly before a fault may be forgotten: a node's file lags by up to two."""
+AFTER_SECONDS = 6.0
+"""And the life of a lease: so long after a fault what was leased may be lost by it."""
+ANY_PORT = 1
+"""The places of the site do not depend on its port."""
+
+
+@dataclass
+class Lease:
+    """A URL in a session: ``looks`` are first and last time of each run of looks that saw it."""
+
+    node: str
+    worker: str
+    looks: list[tuple[float, float]] = field(default_factory=list)
+
+    def during(self, begin: float, end: float) -> bool:
+        """Whether it was seen then."""
+        return any(first <= end and last >= begin for first, last in self.looks)
+
+
+class Leases:
+    """All that was seen to be leased, by place: address and path, as in the targets' log."""
+
+    def __init__(self) -> None:
+        self.by_place: dict[str, dict[str, Lease]] = defaultdict(dict)
+        self.nodes: dict[str, str] = {}
+        """Node by address."""
+
+    def note(self, node: str, at: float, sessions: Iterable[Session]) -> None:
+        """What one look at a node saw."""
+        for one in sessions:
+            self.nodes[one.address] = node
+            for place in one.places:
+                lease = self.by_place[place].setdefault(one.token, Lease(node, one.worker))
+                first, last = lease.looks[-1] if lease.looks else (at, at)
+                if lease.looks and at - last <= NEAR_SECONDS:
+                    lease.looks[-1] = first, at
+                else:
+                    lease.looks.append((at, at))
+
+    def of(self, place: str, before: float) -> list[Lease]:
+        """Leases of a place that began by then."""
+        return [
+            lease
+            for lease in self.by_place.get(place, {}).values()
+            if lease.looks[0][0] <= before + NEAR_SECONDS
+        ]
+
+
+class LeaseWatch:
+    """Keeps :class:`Leases` by looks at the present masters, in a thread a node."""
+
+    def __init__(self, world: World) -> None:
+        self.leases = Leases()
+        self._world = world
+        self._lock = threading.Lock()
+        self._halt = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, args=(node,), daemon=True) for node in NODES
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._halt.set()
+        for thread in self._threads:
+            thread.join(30)
+
+    def _run(self, node: str) -> None:
+        while not self._halt.wait(LOOK_SECONDS):
+            try:
+                found = reading.sessions(self._world.master(node).client)
+            except (redis.RedisError, OSError):
+                continue  # it is away: nothing is leased there
+            with self._lock:
+                self.leases.note(node, monotonic(), found)
+
+
+# --- what a fault explains -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Harm:
+    """A fault, as far as it may cause a second fetch.
+
+    ``nodes``: only of hosts there; ``worker``: only what that one had leased, "" for any. ``held``:
+    places that a node came back with as unfinished, None: nobody knows; it was in that state at
+    ``since``. Faults of one ``stroke`` count as one.
+    """
+
+    begin: float
+    end: float
+    nodes: tuple[str, ...] = NODES
+    worker: str = ""
+    held: frozenset[str] | None = frozenset()
+    since: float = 0.0
+    recovers: bool = False
+    """The node is met as another one, and told what it missed."""
+    stroke: str = ""
+
+    def explains(self, place: str, first: float, second: float, leases: Leases) -> str:
+        """How it may have caused a request for a place at ``second`` after the one at ``first``:
+        ``held``, ``leased``, or ``unseen``, if that session fell between two looks; "" not at all.
+        """
+        node = leases.nodes.get(place.partition("/")[0], "")
+        if second < self.begin or (node and node not in self.nodes):
+            return ""
+        # What was settled before is not to wait in that state, or another fault has to say why.
+        forgotten = self.since - BEFORE_SECONDS <= first <= self.end
+        if forgotten and (self.held is None or place in self.held):
+            return "held"
+        known = leases.of(place, first)
+        if any(lease.during(first - NEAR_SECONDS, first + NEAR_SECONDS) for lease in known):
+            return "leased" if any(self.concerns(lease) for lease in known) else ""
+        return "unseen" if self.begin - BEFORE_SECONDS <= first <= self.end else ""
+
+    def concerns(self, lease: Lease) -> bool:
+        """Whether it may have lost this lease."""
+        return (
+            lease.node in self.nodes
+            and self.worker in ("", lease.worker)
+            and lease.during(self.begin - BEFORE_SECONDS, self.end)
+        )
+
+    def most(self, leases: Leases) -> int:
+        """How many URLs that it concerns were leased at one moment, at most."""
+        edges = []
+        for by_token in leases.by_place.values():
+            for lease in filter(self.concerns, by_token.values()):
+                for first, last in lease.looks:
+                    if first <= self.end and last >= self.begin - BEFORE_SECONDS:
+                        edges += [(first, -1), (last, 1)]
+        count = most = 0
+        for _, less in sorted(edges):
+            count -= less
+            most = max(most, count)
+        return most
+
+
+def harms_of(
+    strokes: Iterable[Done], ended: Mapping[str, Sequence[float]], lease_seconds: float
+) -> list[Harm]:
+    """What faults were done. A copy and what was skipped do no harm; brokers and workers that ended
+    by themselves do: ``ended`` is when that was found of each part.
+    """
+    struck = [done for done in strokes if done.event.is_fault and not done.skipped]
+    for name, times in ended.items():
+        struck += [
+            Done(Event(at, "kill", arguments={"part": name}), at - EVERY_SECONDS, at)
+            for at in times
+        ]
+    full = [done for done in struck if done.event.kind == "memory"]
+    return [_harm(done, full, lease_seconds) for done in struck if done.event.kind != "copy"]
+
+
+def _harm(done: Done, full: Sequence[Done], lease_seconds: float) -> Harm:
+    given = done.event.arguments
+    place = str(given.get("part") or given.get("link") or given.get("place") or "")
+    client, _, server = place.partition("-")
+    begin, end = done.began, (done.over or float("inf")) + AFTER_SECONDS + lease_seconds
+    stroke = f"{done.event.kind} {done.event.at}"
+    if client in WORKERS:
+        return Harm(begin, end, worker=client, stroke=stroke)
+    node = str(given.get("node") or (server if client == "replica" else client))[:1]
+    if node not in NODES:  # a broker, or SQL
+        return Harm(begin, end, stroke=stroke)
+    held = None if done.held is None else frozenset(done.held)
+    at_limit = any(
+        one.event.arguments["node"] == node and one.began <= end and (one.over or end) >= begin
+        for one in full
+        if one is not done
+    )
+    recovers = done.event.kind in ("kill", "older", "promote")
+    if at_limit and recovers:
+        held = None  # marks of what is stored may be refused: at worst all is fetched again
+    since = done.since or begin
+    return Harm(begin, end, (node,), held=held, since=since, recovers=recovers, stroke=stroke)
+
+
+def with_links(harm: Harm, hits: Iterable[Hit]) -> Harm:
+    """A node that recovers goes on admitting, and takes a link for new if it has not been told yet
+    that this is settled: what pages link to that were asked for about then counts as held.
+    """
+    if not harm.recovers or harm.held is None:
+        return harm
+    links = set[str]()
+    for hit in hits:
+        if harm.begin - BEFORE_SECONDS <= hit.arrived <= harm.end:
+            there = site.look(f"http://{hit.host}:{ANY_PORT}{hit.target}")
+            links |= {*there.links, there.location} - {""}
+    places = {url.removeprefix("http://").replace(f":{ANY_PORT}/", "/", 1) for url in links}
+    return replace(harm, held=harm.held | places)
+
+
+# --- the judge -------------------------------------------------------------------------------
+
+
+@dataclass
+class Count:
+    """Second requests, and how many the faults could cause at most."""
+
+    asked_again: int = 0
+    leased: int = 0
+
+
+def judge(
+    hits: Iterable[Hit], leases: Leases, harms: Sequence[Harm], allowed: Mapping[str, int]
+) -> tuple[list[Finding], Count]:
+    """URLs that were asked for again though no fault explains it, one finding a node; and faults
+    that alone explain more than was leased at one moment.
+
+    ``allowed``: further requests by place, for what was forced or failed. Of such places only the
+    number is judged: one more for each fault in between.
+    """
+    hits = list(hits)
+    came_back = sum(len(one.held or ()) for one in harms)
+    harms = [with_links(one, hits) for one in harms]
+    beyond: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    by_stroke: dict[str, list[float]] = defaultdict(list)
+    count = Count(leased=came_back)
+    for place, log in _times(hits).items():
+        count.asked_again += len(log) - 1
+        more = allowed.get(place, 0)
+        bare, causes = [], set[str]()
+        if more:
+            causes = {one.stroke for one in harms if one.begin <= log[-1] and one.end >= log[0]}
+        for first, second in pairwise(log if not more else ()):
+            how = {
+                one.stroke: said
+                for one in harms
+                if (said := one.explains(place, first, second, leases))
+            }
+            causes |= how.keys()
+            if not how:
+                bare.append(second)
+            elif list(how.values()) == ["leased"]:
+                by_stroke[next(iter(how))].append(second)
+        if bare or len(log) - 1 > more + len(causes):
+            node = leases.nodes.get(place.partition("/")[0], "?")
+            after = ", ".join(f"{at - log[0]:.1f}" for at in log[1:])
+            beyond[node].append((bare[0] if bare else log[-1], f"{place} after {after} s"))
+    found = []
+    for node, some in sorted(beyond.items()):
+        some.sort()
+        said = "; ".join(text for _, text in some[:4])
+        text = f"node {node}: {len(some)} URLs asked for again, which no fault explains: {said}"
+        found.append(Finding("refetched", text, some[0][0]))
+    for stroke in sorted({one.stroke for one in harms}):
+        mine = [one for one in harms if one.stroke == stroke]
+        most = sum({(one.nodes, one.worker): one.most(leases) for one in mine}.values())
+        count.leased += most
+        if len(again := by_stroke[stroke]) > most:
+            text = f"{stroke}: {len(again)} URLs asked for again, at most {most} were leased"
+            found.append(Finding("refetched", text, min(again)))
+    return found, count
+
+
+def _times(hits: Iterable[Hit]) -> dict[str, list[float]]:
+    """When each page was asked for that was so more than once, by place. That a page led to the
+    login first does not count.
+    """
+    times: dict[str, list[float]] = defaultdict(list)
+    for hit in hits:
+        login = hit.status == 302 and site.has_login(site.number_of(hit.host))
+        if site.graph_of(hit.target) is not None and not login:
+            times[hit.host + hit.target].append(hit.arrived)
+    return {place: sorted(log) for place, log in times.items() if len(log) > 1}
