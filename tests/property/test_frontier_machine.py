@@ -382,9 +382,11 @@ class FrontierMachine(RuleBasedStateMachine):
             if held.open and self.operator[s.host] > s.floor * 1000:
                 assert status == "stop", "it does not keep the operator's delay"
 
-    @rule(host=st.sampled_from(HOSTS), delay=st.sampled_from([0.0, 1.0, 7.0]))
-    def slow_down(self, host: str, delay: float) -> None:
-        """An operator sets the host's least delay, and sessions there hear of it."""
+    @rule(data=st.data(), delay=st.sampled_from([7.0, 1.0, 0.0]))
+    def slow_down(self, data: st.DataObject, delay: float) -> None:
+        """An operator sets a host's least delay, and sessions there hear of it."""
+        fetched = [held.session.host for held in self.held.values() if held.open]
+        host = data.draw(st.sampled_from([*fetched, *HOSTS]))
         state = self.frontier.patch_host(host, HostPatch(delay=delay))
         self.operator[host] = delay * 1000
         assert state.delay == max(self.adaptive[host], self.operator[host]) / 1000
