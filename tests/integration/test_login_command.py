@@ -247,7 +247,7 @@ def test_an_entry_that_is_not_there_lists_those_that_are(
     assert "there are: club" in terminal.said
     assert terminal.login("club") == 1
     assert "nothing has been crawled" in terminal.said
-    assert "`greencrawl login club FILE.toml`" in terminal.said
+    assert "`greencrawl login club FILE.toml --data " in terminal.said
     assert terminal.login("club", str(terminal.file), "--crawl", "x") == 2
     assert terminal.login("club", str(terminal.file), "--status", "--forget") == 2
     assert terminal.login("club", "crawl.conf") == 2
