@@ -8,7 +8,7 @@ REPLAY ?=
 export PYTHON3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev packages crawl cluster cluster-stop test nightly test-weights test-cluster nemesis lint docs clean
+.PHONY: help setup setup-dev packages crawl cluster cluster-stop test nightly test-weights test-cluster nemesis guards lint docs clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 14
@@ -50,6 +50,9 @@ test-cluster: setup-dev packages  ## Tests on five servers only; ARGS="…" goes
 nemesis: setup-dev packages  ## Harm a whole system: SEED=… MINUTES=… STORE=sqlite|mysql, or REPLAY=FILE
 	@$(PYTHON) -m tests.nemesis $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \
 		$(if $(STORE),--store $(STORE)) $(if $(REPLAY),--replay $(REPLAY)) $(ARGS)
+
+guards: setup-dev packages  ## Take guards out of a copy one by one: tests must miss each; ARGS="D1 V3"
+	@$(PYTHON) -m tests.guards $(ARGS)
 
 lint: setup-dev  ## ruff, mypy --strict, import-linter
 	@.venv/bin/ruff check .

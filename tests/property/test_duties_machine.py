@@ -462,7 +462,7 @@ class DutiesMachine(World):
         return False
 
 
-def run_machine(count: int, steps: int) -> None:
+def run_machine(count: int, steps: int = 15) -> None:
     pace = DutiesMachine.pace = Pace()
     turns = [
         (purge_module, "epoch_ms", lambda: 1),
@@ -484,4 +484,4 @@ def run_machine(count: int, steps: int) -> None:
 
 
 def test_a_duty_that_passed_on_changes_nothing_and_no_crawl_ends_too_soon() -> None:
-    run_machine(examples(25, 500), 15)
+    run_machine(examples(25, 500))

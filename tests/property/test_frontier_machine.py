@@ -682,7 +682,7 @@ class FrontierMachine(RuleBasedStateMachine):
                 assert due[host] <= max(times, self.now()) + 5
 
 
-def run_machine(count: int, steps: int) -> None:
+def run_machine(count: int, steps: int = 40) -> None:
     with memory_folder() as folder:
         FrontierMachine.memory = folder
         FrontierMachine.server = RedisServer(folder / "redis", None, "--appendonly", "no").start()
@@ -699,4 +699,4 @@ def run_machine(count: int, steps: int) -> None:
 
 
 def test_frontier_agrees_with_its_model() -> None:
-    run_machine(examples(50, 1000), 40)
+    run_machine(examples(50, 1000))

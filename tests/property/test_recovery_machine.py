@@ -432,7 +432,7 @@ class RecoveryMachine(World):
         self.lease(1, broker, "w", p, 3, 2, False, 999)
 
 
-def run_machine(count: int, steps: int) -> None:
+def run_machine(count: int, steps: int = 40) -> None:
     RecoveryMachine.pace = Pace()
     with memory_folder() as folder, turned(RecoveryMachine.pace):
         RecoveryMachine.memory = folder
@@ -448,4 +448,4 @@ def run_machine(count: int, steps: int) -> None:
 
 
 def test_nothing_is_lost_whatever_comes_back_and_whoever_is_at_it() -> None:
-    run_machine(examples(25, 500), 40)
+    run_machine(examples(25, 500))

@@ -1,0 +1,66 @@
+"""The guards that a test must miss: pieces of code that keep a promise when processes stand still.
+
+One TOML file for each kind. A guard is a table of its id, with
+
+* ``guards``: where it stands, and what it keeps;
+* ``file``, ``text``: the piece of code, or several of them, each once in the file;
+* ``without``: what stands there when the guard is taken out;
+* ``found_by``: who then fails: a state machine of :data:`MACHINES`, or a test by its pytest id.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+KINDS = ["duties", "states", "quotas", "debts", "recovery"]
+MACHINES = {
+    name: f"tests.property.test_{name}_machine" for name in ("duties", "recovery", "frontier")
+}
+GREEN, RED, WRONG = 0, 10, 11
+"""Exit codes of a trial."""
+
+
+class Stale(Exception):
+    """The table speaks of code or of a test that is not there."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    id: str
+    what: str
+    file: str
+    swaps: tuple[tuple[str, str], ...]
+    """(text, text without the guard)"""
+    found_by: tuple[str, ...]
+
+    def taken_out(self, text: str) -> str:
+        """The file's text without the guard. Raises Stale."""
+        for old, new in self.swaps:
+            if text.count(old) != 1:
+                raise Stale(f"{self.id}: stands {text.count(old)} times in {self.file}: {old}")
+            text = text.replace(old, new)
+        return text
+
+
+def guards() -> list[Guard]:
+    return [guard for kind in KINDS for guard in _read(HERE / f"{kind}.toml")]
+
+
+def _read(path: Path) -> list[Guard]:
+    found = tomllib.loads(path.read_text())
+    return [
+        Guard(
+            name, row["guards"], row["file"],
+            tuple(zip(_several(row["text"]), _several(row["without"]), strict=True)),
+            tuple(row["found_by"]),
+        )
+        for name, row in found.items()
+    ]  # fmt: skip
+
+
+def _several(given: str | list[str]) -> list[str]:
+    return [given] if isinstance(given, str) else given

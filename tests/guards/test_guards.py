@@ -1,0 +1,53 @@
+"""The table of guards speaks of what is there, and the command tells a find from a breakdown."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections import Counter
+
+import pytest
+
+from tests.guards.__main__ import breakdown
+from tests.guards.table import HERE, KINDS, MACHINES, ROOT, Guard, Stale, guards
+
+
+@pytest.mark.parametrize("guard", guards(), ids=lambda guard: guard.id)
+def test_each_guard_stands_once_where_the_table_says(guard: Guard) -> None:
+    place = ROOT / guard.file
+    text = place.read_text()
+    without = guard.taken_out(text)
+    assert without != text
+    if place.suffix == ".py":
+        ast.parse(without)
+
+
+def test_no_id_is_given_twice_and_each_file_is_read() -> None:
+    ids = [name for kind in KINDS for name in tomllib.loads((HERE / f"{kind}.toml").read_text())]
+    assert max(Counter(ids).values()) == 1
+    assert {path.stem for path in HERE.glob("*.toml")} == set(KINDS)
+
+
+def test_whoever_is_to_find_a_guard_exists() -> None:
+    for name in {name for guard in guards() for name in guard.found_by} - set(MACHINES):
+        path, _, function = name.partition("::")
+        tree = ast.parse((ROOT / path).read_text())
+        found = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        assert function in found, name
+    for module in MACHINES.values():
+        assert "\ndef run_machine(" in (ROOT / f"{module.replace('.', '/')}.py").read_text()
+
+
+def test_code_that_changed_makes_the_table_stale() -> None:
+    guard = Guard("X1", "nothing", "a.py", (("old", "new"),), ("duties",))
+    assert guard.taken_out("an old one") == "an new one"
+    for text in ("none", "old and old"):
+        with pytest.raises(Stale, match="X1"):
+            guard.taken_out(text)
+
+
+def test_a_breakdown_is_told_from_what_was_logged() -> None:
+    assert breakdown("one\n12:00 NameError: name 'x' is not defined\nred") == (
+        "NameError: name 'x' is not defined"
+    )
+    assert breakdown("one\nAssertionError: two hold upkeep") == ""
