@@ -83,9 +83,7 @@ class DutiesMachine(World):
     ) -> None:
         """A holder believes that it has what another took since, and goes on where it stood."""
         for name, calls, count in stalls:
-            for task in self.pace.living():
-                if task.name == name:
-                    self.kill(task)
+            self.end_all(name)
             self.something_to_do(name, which)
             self.pass_time(DUTY_SECONDS + 1)
             task = self.job(name, broker, 1)
@@ -118,6 +116,30 @@ class DutiesMachine(World):
                 self.store.add_seeds(crawl.id, self.fresh(HOSTS[which % 4], 2))
         elif which % 3:
             self.settle_all(1)
+
+    @rule(which=WHICH, broker=EITHER)
+    def settle_what_another_drops(self, which: int, broker: int) -> None:
+        """Who deletes a host stands before the rows of what waited there; another begins anew."""
+        self.end_all(names.PURGE)
+        self.mend()
+        self.pass_time(DUTY_SECONDS + 1)
+        self.job(names.PURGE, broker, 999)  # what others left behind
+        for crawl in self.known(PLAIN):
+            self.give(PLAIN, self.fresh(HOSTS[which % 4], 6), broker, 999)
+            self.brokers[broker].service.purge(crawl, HOSTS[which % 4])
+        self.pass_time(DUTY_SECONDS + 1)
+        task = self.job(names.PURGE, broker, 1)
+        self.fences.advance_to(task, {"commit"}, 1)
+        self.pass_time(DUTY_SECONDS + 1)
+        taker = self.job(names.PURGE, 1 - broker, 1)
+        self.fences.advance_to(taker, {"redis", *WRITES}, 1)  # it has only looked
+        self.fences.advance(task, 999)
+
+    def end_all(self, name: str) -> None:
+        """Who was at it dies."""
+        for task in self.pace.living():
+            if task.name == name:
+                self.kill(task)
 
     @rule(broker=EITHER)
     def restart(self, broker: int) -> None:
@@ -159,6 +181,10 @@ class DutiesMachine(World):
             changed = self.store.set_state(crawl.id, "paused" if pause else "active")
             (self.paused.add if pause else self.paused.discard)(crawl.id)
             self.tell(changed, broker, steps)
+
+    def resume(self, name: str, broker: int) -> None:
+        if any(crawl.state == "paused" for crawl in self.known(name)):
+            self.pause(name, False, broker, 999)
 
     @rule(which=WHICH, broker=EITHER, steps=STEPS)
     def tell_late(self, which: int, broker: int, steps: int) -> None:
@@ -266,28 +292,64 @@ class DutiesMachine(World):
             self.recover(node, 1 - broker, 999)
         self.settle_all(1)
 
-    @rule(
-        node=EITHER, broker=EITHER, dies=st.booleans(),
-        calls=st.sampled_from([{"end_replay"}, {"eval"}, {"log_links"}]),
-    )  # fmt: skip
-    def owe_more(self, node: int, broker: int, dies: bool, calls: set[str]) -> None:
+    @rule(node=EITHER, broker=EITHER, call=st.sampled_from(["log_links", "eval", "end_replay"]))
+    def owe_more(self, node: int, broker: int, call: str) -> None:
         """While a node is given what it missed, it misses more."""
-        self.come_to_owe(node, broker)
-        self.pass_time(DUTY_SECONDS + 1)
-        task = self.job(names.REPLAY, broker, 1)
-        self.fences.advance_to(task, calls, 2 if "eval" in calls else 1)
+        task = self.begin_to_pay(node, broker)
+        self.fences.advance_to(task, {call}, 2 if call == "eval" else 1)
         for crawl in self.known(PLAIN):
             self.look(crawl, 1 - broker)
         self.tick(broker, 1)
         self.come_to_owe(node, broker)
-        if dies:
-            task.kill()
         self.fences.advance(task, 999)
         self.settle_all(1)
+
+    @rule(node=EITHER, broker=EITHER, ticks=st.integers(1, 3))
+    def owe_more_and_die(self, node: int, broker: int, ticks: int) -> None:
+        """Who was to give a node what it missed dies, and it had missed more since."""
+        task = self.begin_to_pay(node, broker)
+        self.fences.advance_to(task, {"log_links"}, 1)
+        self.tick(broker, ticks)
+        self.come_to_owe(node, broker)
+        self.kill(task)
+        self.pass_time(DUTY_SECONDS + 1)
+        self.job(names.REPLAY, 1 - broker, 999)
+
+    @rule(node=EITHER, broker=EITHER, first=st.booleans())
+    def pay_late(self, node: int, broker: int, first: bool) -> None:
+        """Who pays a debt stands still before he says that it begins, or that it is paid."""
+        task = self.begin_to_pay(node, broker)
+        self.fences.advance_to(task, {"eval"}, 1 if first else 2)
+        self.pass_time(DUTY_SECONDS + 1)
+        taker = self.job(names.REPLAY, 1 - broker, 1)
+        self.fences.advance_to(taker, {"eval"}, 1)
+        self.fences.advance(taker, 999 if first else 1)
+        self.fences.advance(task, 999)
+        self.fences.advance(taker, 999)
+
+    @rule(name=st.sampled_from(NAMES), node=EITHER, broker=EITHER)
+    def tell_in_vain(self, name: str, node: int, broker: int) -> None:
+        """A node that does not hear that a crawl is paused, or goes on, is told when it is back."""
+        self.mend()
+        self.recover(node, broker, 999)
+        self.cut(broker, node)
+        for crawl in self.known(name):
+            self.pause(name, crawl.state != "paused", broker, 999)
+        self.mend()
+        self.end_all(names.REPLAY)
+        self.pass_time(DUTY_SECONDS + 1)
+        self.job(names.REPLAY, broker, 999)
+
+    def begin_to_pay(self, node: int, broker: int) -> Paced:
+        self.end_all(names.REPLAY)
+        self.come_to_owe(node, broker)
+        self.pass_time(DUTY_SECONDS + 1)
+        return self.job(names.REPLAY, broker, 1)
 
     def come_to_owe(self, node: int, broker: int) -> None:
         """Pages are stored whose links a node cannot be told of."""
         self.mend()
+        self.resume(PLAIN, broker)
         self.recover(node, broker, 999)
         self.pass_time(31.0)
         self.work("tend", 999, partial(self.tend, self.brokers[broker], to_msgpack([1000])))
@@ -363,7 +425,7 @@ class DutiesMachine(World):
 
     @rule(
         which=WHICH, broker=EITHER, calls=BETWEEN, count=COUNTS, late=LATE,
-        comes=st.sampled_from(["page", "page", "cut", "cut", "word", "word"]),
+        comes=st.sampled_from(["page", "cut"]),
     )  # fmt: skip
     def end_before_a_page_comes(
         self, which: int, broker: int, calls: set[str], count: int, comes: str, late: int
@@ -371,13 +433,17 @@ class DutiesMachine(World):
         """The same, and it comes from who was fetching all the while."""
         self.end(which, broker, calls, count, comes, late)
 
+    @rule(which=WHICH, broker=EITHER, count=COUNTS)
+    def end_before_an_old_word_comes(self, which: int, broker: int, count: int) -> None:
+        """The same, and who has read of a crawl before tells that it goes on."""
+        self.end(which, broker, {"set_state"}, count, "word", 999)
+
     def end(
         self, which: int, broker: int, calls: set[str], count: int, comes: str, late: int
     ) -> None:
         self.mend()
         for name in NAMES:
-            if any(crawl.state == "paused" for crawl in self.known(name)):
-                self.pause(name, False, broker, 999)
+            self.resume(name, broker)
             self.moment += 1
             # A page leads to both nodes, or only to its own: then no other hears of its links.
             path = f"s{self.moment}" if which // 2 % 2 else SEEDS + self.moment

@@ -54,6 +54,7 @@ class Laws:
     paused: set[int]
     versions: dict[tuple[int, int], int]
     spread: dict[int, int]
+    holders: dict[tuple[str, int], str]
 
     def logged(self, crawl: int) -> set[str]:
         found = {item.url for batch in self.store.seeds(crawl) for item in batch.urls}
@@ -118,6 +119,10 @@ class Laws:
         for name in {*JOBS, *(f"{names.REPLAY}:{node.id}" for node in self.workers.nodes)}:
             holders = [broker for broker in self.brokers if broker.duties.get(name)]
             assert len(holders) < 2, f"two hold {name}"
+        for broker in self.brokers:  # nor have they ever, though one has not heard of the other
+            for name, (epoch, _) in broker.duties._held.items():
+                holder = self.holders.setdefault((name, epoch), broker.duties.holder)
+                assert holder == broker.duties.holder, f"two held {name} under epoch {epoch}"
 
     def bounded(self) -> None:
         sql = (

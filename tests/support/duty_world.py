@@ -105,6 +105,8 @@ class World(Laws, RuleBasedStateMachine):
         """Rows of crawls, as somebody has read them."""
         self.spread: dict[int, int] = {}
         """Crawl → the version of which somebody is through with telling it."""
+        self.holders = {}
+        """(name of a duty, epoch) → who held it."""
         self.limit = MAX_PAGES
         self.exact = True
         """Whether nobody had to guess what a partition has of its quota."""
