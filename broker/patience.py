@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from schema.clock import Clock
+from schema.records import Duty
 
 FIRST_SECONDS = 5.0
 """For so long something may stand in the way: then another broker is to try. Twice as long the
@@ -17,16 +18,19 @@ class Patience:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._duty: Duty | None = None
         self._seconds = FIRST_SECONDS
         self._since: float | None = None
         self._spent_at: float | None = None
 
-    def begin(self) -> None:
-        """The duty was taken: what was met before, under another epoch, counts no more.
+    def hold(self, duty: Duty) -> None:
+        """The duty is held. What was met before, under another epoch, counts no more.
 
         But where it was left to others a while ago, what they met is likely to be the same.
         """
-        self._since = None
+        if duty == self._duty:
+            return
+        self._duty, self._since = duty, None
         if self._spent_at is None or self._clock() - self._spent_at > FORGOTTEN_SECONDS:
             self._seconds = FIRST_SECONDS
 

@@ -26,7 +26,7 @@ from broker.service import Service
 from schema.clock import epoch_ms
 from schema.errors import DutyLost, Unavailable, UnknownCrawl
 from schema.log import logger
-from schema.records import ROBOTS_ASKED, Admission, Commit, Duty, Final, Purge
+from schema.records import ROBOTS_ASKED, Admission, Commit, Final, Purge
 
 log = logger("purge")
 
@@ -47,7 +47,6 @@ class Purging:
     def __init__(self, service: Service) -> None:
         self._own = self._service = service
         """The latter, while something is deleted, as the holder of the duty."""
-        self._duty: Duty | None = None
         self._patience = Patience(service.clock)
         self._waits = ""
         """Why something waits, as far as the log has it."""
@@ -104,9 +103,7 @@ class Purging:
         duty = self._own.duties.take(PURGE)
         if duty is None:
             return
-        if duty != self._duty:
-            self._duty = duty
-            self._patience.begin()
+        self._patience.hold(duty)
         self._service = self._own.holding(duty)
         away: Unavailable | None = None
         for purge in self._service.store.purges():

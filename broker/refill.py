@@ -17,7 +17,6 @@ from broker.patience import Patience
 from broker.service import Service
 from schema.errors import DutyLost, Unavailable, UnknownCrawl
 from schema.log import logger
-from schema.records import Duty
 
 log = logger("refill")
 
@@ -42,7 +41,6 @@ class Refill:
         self._own = self._service = service
         """The latter, within a step, as the holder of the duty."""
         self._after: dict[tuple[int, int], str] = {}
-        self._duty: Duty | None = None
         self._patience = Patience(service.clock)
         self._waits = ""
         """Why something could not be brought, as far as the log has it."""
@@ -101,9 +99,7 @@ class Refill:
         duty = self._own.duties.take(REFILL)
         if duty is None:
             return 0
-        if duty != self._duty:
-            self._duty = duty
-            self._patience.begin()
+        self._patience.hold(duty)
         self._service = self._own.holding(duty)
         brought = 0
         self._after = {place: self._after[place] for place in places if place in self._after}

@@ -190,7 +190,7 @@ class Upkeep:
         self._quiet.clear()
         self._held = _HeldUp(now)
         self._void_since = self._cut_since = None
-        self._patience.begin()
+        self._patience.hold(duty)
 
     def _unheard(self, now: float) -> set[int]:
         """Crawls that may have ended unheard of since they were looked at, by the nodes' notes.

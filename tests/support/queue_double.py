@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from broker.frontier.frontier import Admitted, Counts, Room
 from broker.frontier.partition import Mode, state_of
 from broker.frontier.stirring import Stirring
+from broker.service import Service
 from schema.errors import Unavailable, UnknownCrawl
 from schema.records import (
     Admission,
@@ -28,6 +30,7 @@ from schema.records import (
     UrlState,
 )
 from schema.urls import fingerprint, partition_of
+from store import open_store
 
 
 @dataclass(frozen=True)
@@ -271,3 +274,13 @@ class QueueDouble:
     def metrics(self) -> dict[str, float]:
         self._check()
         return {"waiting_calls": 3.0}
+
+
+class Parts:
+    """A broker's service over such a frontier and a SQLite file; ``now`` is its clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = 100.0
+        self.queue = QueueDouble()
+        self.store = open_store(f"sqlite:///{folder / 'content.sqlite'}")
+        self.service = Service(self.queue, self.store, clock=lambda: self.now)

@@ -24,19 +24,15 @@ from broker.upkeep import (
 from schema.clock import monotonic
 from schema.errors import Unavailable
 from schema.records import Admission, Commit, Crawl, CrawlOptions
-from store import open_store
-from tests.support.queue_double import QueueDouble, Sums
+from tests.support.queue_double import Parts, Sums
 from tests.support.store_records import page
 
 
-class House:
-    """Upkeep with its parts and one crawl; ``now`` is the clock."""
+class House(Parts):
+    """Upkeep with its parts and one crawl."""
 
     def __init__(self, folder: Path) -> None:
-        self.now = 100.0
-        self.queue = QueueDouble()
-        self.store = open_store(f"sqlite:///{folder / 'content.sqlite'}")
-        self.service = Service(self.queue, self.store, clock=lambda: self.now)
+        super().__init__(folder)
         self.upkeep = Upkeep(self.service)
 
     def crawl(self, **options: Any) -> Crawl:

@@ -12,20 +12,15 @@ from broker import resources
 from broker.frontier.duties import PURGE
 from broker.patience import FIRST_SECONDS, MOST_SECONDS
 from broker.purge import Purging
-from broker.service import Service
 from schema.records import Crawl, CrawlOptions
-from store import open_store
-from tests.support.queue_double import QueueDouble
+from tests.support.queue_double import Parts
 
 
-class House:
-    """Purging with its parts; ``now`` is the clock, ``given_up`` when the duty was left."""
+class House(Parts):
+    """Purging with its parts; ``given_up`` is when the duty was left."""
 
     def __init__(self, folder: Path) -> None:
-        self.now = 100.0
-        self.queue = QueueDouble()
-        self.store = open_store(f"sqlite:///{folder / 'content.sqlite'}")
-        self.service = Service(self.queue, self.store, clock=lambda: self.now)
+        super().__init__(folder)
         self.purging = Purging(self.service)
         self.given_up: list[float] = []
 
