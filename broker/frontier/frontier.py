@@ -30,7 +30,7 @@ from broker.frontier.quotas import Quotas, row_of, wanted
 from broker.frontier.recovery import Recovery, mark_clean, settled
 from broker.frontier.ring import assemble
 from broker.frontier.roll import Roll
-from broker.frontier.stirring import ACTIVITY, OVERFLOW, Stirring, message
+from broker.frontier.stirring import ACTIVITY, OVERFLOW, QUOTA, Stirring, message
 from broker.frontier.totals import Scan, total
 from broker.frontier.waking import Waking
 from broker.frontier.word import WORD_SECONDS, Word
@@ -249,10 +249,9 @@ class Frontier:
 
     def announce(self, what: bytes, crawls: Collection[int]) -> None:
         """Tell the other brokers of it. One that is not heard finds out in time; raises nothing."""
-        for node in self.nodes:  # each broker listens to all
+        for node in self.nodes:  # a broker may be cut off from some
             with suppress(Unavailable):
                 node.command("PUBLISH", keys.WAKE, message(what, crawls))
-                return
 
     # -- calls
 
@@ -960,6 +959,8 @@ class Frontier:
         self._waking.scanned(crawl.id, totals.leased)
         if wanted(crawl, {p: row_of(reply) for p, reply in replies.items()}):
             self._quotas.want(crawl.id)
+            if not self.duties.get(names.QUOTAS):  # what it was told before it may not have heard
+                self.announce(QUOTA, [crawl.id])
         if owed or any(version != crawl.version for *_, version in replies.values()):
             return None
         return Scan(totals, frozenset(state.decode() for *_, state, _ in replies.values()))

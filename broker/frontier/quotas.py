@@ -131,6 +131,8 @@ class Quotas:
         """Epoch of the duty, and its rounds."""
         self._wanting: set[int] = set()
         self._some = Event()
+        self._later: set[int] = set()
+        """Crawls of which a round is to be repeated."""
         self._known: dict[int, tuple[int, dict[int, int]]] = {}
         """Crawl → the epoch under which its quotas were shared out last, and the sum of each
         partition since then, or more."""
@@ -139,6 +141,16 @@ class Quotas:
         """Some partition runs out of quota."""
         self._wanting.add(crawl)
         self._some.set()
+
+    def _repeat(self, crawl: int) -> None:
+        """Have another round after a while: some partition did not answer."""
+        if crawl not in self._later:
+            self._later.add(crawl)
+            gevent.spawn_later(AWAY_SECONDS, self._want_again, crawl)
+
+    def _want_again(self, crawl: int) -> None:
+        self._later.discard(crawl)
+        self.want(crawl)
 
     def forget(self, crawl: int) -> None:
         """The crawl is deleted, or done."""
@@ -160,7 +172,7 @@ class Quotas:
                 except Unavailable as error:
                     log.info("quotas_wait", reason=str(error))
                     self._duties.give_up(names.QUOTAS, AWAY_SECONDS)  # another may do better
-                    gevent.spawn_later(AWAY_SECONDS, self.want, crawl)
+                    self._repeat(crawl)
                 except Exception:  # a defect must not stop all crawls with a limit
                     log.exception("quotas_failed")
             gevent.sleep(APART_SECONDS)
@@ -191,7 +203,12 @@ class Quotas:
         sums |= {p: row.sum for p, row in rows.items()}
         self._known[crawl.id] = (duty.epoch, sums)  # from now on they are kept as upper bounds
         deltas = plan(limit - away, rows, half=bool(crawl.options.auth))
-        self._change(crawl.id, number, deltas, sums)
+        answered = self._change(crawl.id, number, deltas, sums)
+        starving = any(
+            row.due and row.waiting and row.quota + deltas.get(p, 0) <= 0 for p, row in rows.items()
+        )
+        if not answered or (starving and len(rows) < len(self._partitions)):
+            self._repeat(crawl.id)  # who is away may have what others need
 
     def _next(self, epoch: int) -> int:
         known, n = self._round
@@ -216,11 +233,15 @@ class Quotas:
 
     def _change(
         self, crawl: int, number: int, deltas: Mapping[int, int], sums: dict[int, int]
-    ) -> None:
-        """Take first and give then, no more than was got; ``sums`` is kept, at most, if unsure."""
+    ) -> bool:
+        """Take first and give then, no more than was got; ``sums`` is kept, at most, if unsure.
+
+        Returns whether all have answered.
+        """
         takes = {p: n for p, n in deltas.items() if n < 0}
         free = sum(deltas.values())
-        for p, reply in self._send(crawl, number, takes).items():
+        taken = self._send(crawl, number, takes)
+        for p, reply in taken.items():
             sums[p] += reply
             free -= reply
         gives: dict[int, int] = {}
@@ -229,7 +250,7 @@ class Quotas:
                 gives[p] = min(wanted, free)
                 sums[p] += gives[p]
                 free -= gives[p]
-        self._send(crawl, number, gives)
+        return len(taken) + len(self._send(crawl, number, gives)) == len(takes) + len(gives)
 
     def _send(self, crawl: int, number: int, deltas: Mapping[int, int]) -> dict[int, int]:
         """Change quotas; partition → by what it did change, where it has answered."""

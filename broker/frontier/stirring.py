@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable
 from gevent.event import Event
 
 ACTIVITY, OVERFLOW = b"activity", b"overflow"
+QUOTA = b"quota"
+"""Of these crawls somebody needs quota (``quotas.py``): for whoever shares it out."""
 ANY, NONE = 0, -1
 """Instead of a crawl's number: it is not known which; it concerns none."""
 MOST = 100

@@ -19,7 +19,7 @@ from broker.frontier.clock import DOUBT
 from broker.frontier.duties import QUOTAS, Duties, clock
 from broker.frontier.leasing import Calls, Leasing
 from broker.frontier.node import Node
-from broker.frontier.stirring import ACTIVITY, Stirring
+from broker.frontier.stirring import ACTIVITY, QUOTA, Stirring
 from schema.clock import monotonic
 from schema.errors import DutyLost, Unavailable
 from schema.log import logger
@@ -190,6 +190,10 @@ class Waking:
                         pause = 0.1
                         continue
                     what, *of = message.split()
+                    if what == QUOTA:
+                        for crawl in of:
+                            self._hungry(int(crawl))
+                        continue
                     if what in self._stirring:
                         self._stirring[what].hear(map(int, of))
                         continue

@@ -34,6 +34,7 @@ from schema.wire import to_msgpack
 from store import open_store
 from store.base import Store
 from tests.support.redis_server import RedisServer
+from tests.support.system import wait_until
 
 PARTITIONS = 8
 
@@ -252,3 +253,45 @@ def test_a_node_that_came_back_begins_with_no_quota(
     broker.tell_node([crawl], broker.nodes[0], afresh=True)  # read before the pause
     assert quotas(house, crawl) == {}
     assert house.spent(crawl) == 2
+
+
+def test_who_scans_tells_who_shares_out_that_quota_is_needed(
+    redis_server: RedisServer, store: Store
+) -> None:
+    """The broker of that duty may not have been able to give any when it was told."""
+    house = House(redis_server, store, 2)
+    try:
+        other = house.brokers[1]
+        assert other.duties.take(names.QUOTAS)
+        crawl = house.crawl(max_pages=10, hosts=1)
+        house.start()
+        assert quotas(house, crawl) == {}  # nobody asks for tasks, so nobody is told
+        wait_until(lambda: bool(other._waking._heard), 5, "listening")
+        house.brokers[0].scan(crawl.id)
+        wait_until(lambda: sum(quotas(house, crawl).values()) == 10, 5, "quota is given")
+        assert other.duties.get(names.QUOTAS)
+    finally:
+        house.stop()
+
+
+def test_quota_that_is_away_is_asked_for_again_until_it_is_there(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = house.brokers[0]
+    ask, away = broker._quotas._calls, set[int]()
+
+    def some(script: str, calls: dict[int, bytes], **more: Any) -> dict[int, Any]:
+        return ask(script, {p: args for p, args in calls.items() if p not in away}, **more)
+
+    monkeypatch.setattr(broker._quotas, "_calls", some)
+    crawl = house.crawl(max_pages=10, hosts=1)
+    house.start()
+    (session,) = house.lease(tasks_per_session=4)
+    away.add(broker.partition_of(session.host))
+    other = next(
+        f"h{n}.example" for n in range(1, 99) if broker.partition_of(f"h{n}.example") not in away
+    )
+    broker.admit(crawl.id, [Admission(f"http://{other}/{n}") for n in range(3)])
+    assert house.lease() == []  # here it is heard of, once
+    away.clear()
+    wait_until(lambda: quotas(house, crawl).get(broker.partition_of(other)), 5, "quota is given")
