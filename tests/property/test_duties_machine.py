@@ -433,6 +433,11 @@ class DutiesMachine(World):
         """The same, and it comes from who was fetching all the while."""
         self.end(which, broker, calls, count, comes, late)
 
+    @rule(which=WHICH, broker=EITHER)
+    def end_before_a_debt_comes(self, which: int, broker: int) -> None:
+        """The same, and it leads to nothing but a node that is away."""
+        self.end(which, broker, {"set_state"}, 1, "debt", 999)
+
     @rule(which=WHICH, broker=EITHER, count=COUNTS)
     def end_before_an_old_word_comes(self, which: int, broker: int, count: int) -> None:
         """The same, and who has read of a crawl before tells that it goes on."""
@@ -446,8 +451,11 @@ class DutiesMachine(World):
             self.resume(name, broker)
             self.moment += 1
             # A page leads to both nodes, or only to its own: then no other hears of its links.
-            path = f"s{self.moment}" if which // 2 % 2 else SEEDS + self.moment
-            self.give(name, [Admission(f"http://{host}/{path}") for host in HOSTS[:2]], 0, 999)
+            path = f"s{self.moment}" if which // 2 % 2 else str(SEEDS + self.moment)
+            hosts = HOSTS[:2]
+            if comes == "debt":
+                path, hosts = f"d{self.moment}", [HOSTS[1 - which % 2]]
+            self.give(name, [Admission(f"http://{host}/{path}") for host in hosts], 0, 999)
         known = len(self.held)
         for p in (0, 1):
             self.work("lease", 999, partial(self.open, self.brokers[broker], p, 1, 2))
@@ -467,12 +475,12 @@ class DutiesMachine(World):
                 self.give(name, self.fresh(HOSTS[which % 4], 2), 1 - broker, steps)
             elif comes == "pause":
                 self.pause(name, True, 1 - broker, late)
-        if comes == "cut":
+        if comes in ("cut", "debt"):
             self.cut(None, which % 2)
         if comes == "word":  # of what was so a moment ago
             for crawl in rows:
                 self.tell(crawl, 1 - broker, 999)
-        if comes in ("page", "cut", "word"):
+        if comes in ("page", "cut", "debt", "word"):
             if not tasks:
                 tasks = [self.deliver(1 - broker, *one, 1, True) for one in late_ones]
             for one in tasks:

@@ -29,8 +29,13 @@ JOBS = [
 
 
 def links_of(page: str) -> list[Admission]:
-    """What a page links to: always the same, one link for each node, or one to its own host."""
+    """What a page links to: always the same, one link for each node, or one to its own host, or one
+    to the other node.
+    """
     path = page.split("/")[3]
+    if path.startswith("d"):
+        other = HOSTS[1 - HOSTS.index(page.split("/")[2]) % 2]
+        return [Admission(f"http://{other}/l{path}", depth=1)]
     if path.startswith("s"):
         return [Admission(f"http://{page.split('/')[2]}/l{path}", depth=1)]
     if not path.isdigit():
