@@ -58,10 +58,10 @@ lint: setup-dev  ## ruff, mypy --strict, import-linter
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
-	@PYTHONPATH=. .venv/bin/lint-imports
+	@PYTHONPATH=src .venv/bin/lint-imports
 
 docs: setup  ## Write the generated tables of the docs and .env.example again
-	@$(PYTHON) -m cli.tables
+	@$(PYTHON) -m greencrawl.cli.tables
 
 clean:  ## Remove caches and the demo's data; .venv and your data stay
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache data/demo

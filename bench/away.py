@@ -38,9 +38,9 @@ from bench import document
 from bench.record import Cell, Record, draw
 from bench.resident import Resident, ends
 from bench.web import Spec, Web, cores, host
-from schema.urls import host_of, partition_of
-from store import open_store
-from store.base import Store
+from greencrawl.schema.net.urls import host_of, partition_of
+from greencrawl.store import open_store
+from greencrawl.store.base import Store
 from tests.support.redis_server import RedisServer
 from tests.support.system import System, wait_until
 

@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from worker.writer import BATCH_PAGES, BATCHES, LINGER_SECONDS
+from greencrawl.worker.delivery.writer import BATCH_PAGES, BATCHES, LINGER_SECONDS
 
 FULL = BATCH_PAGES * BATCHES
 """Pages of a batch at most: what a worker has under way at once travels in one commit."""

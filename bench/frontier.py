@@ -37,15 +37,9 @@ from bench.frontier_feed import chunks  # noqa: E402
 from bench.frontier_rig import Bare, Rig  # noqa: E402
 from bench.frontier_shapes import shapes  # noqa: E402
 from bench.report import Report  # noqa: E402
-from broker.frontier import Frontier, Mode  # noqa: E402
-from schema import log  # noqa: E402
-from schema.records import (  # noqa: E402
-    CloseItem,
-    Done,
-    FinishItem,
-    HostReport,
-    LeaseRequest,
-)
+from greencrawl.broker.frontier import Frontier, Mode  # noqa: E402
+from greencrawl.schema import log  # noqa: E402
+from greencrawl.schema.records import CloseItem, Done, FinishItem, HostReport, LeaseRequest  # noqa: E402
 
 SEEN_LIMIT = 13.0
 SEEN_LEAST = 100_000

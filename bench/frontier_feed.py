@@ -19,10 +19,10 @@ from typing import Any  # noqa: E402
 import gevent  # noqa: E402
 
 from bench.frontier_urls import url_of  # noqa: E402
-from broker.frontier import Frontier  # noqa: E402
-from broker.frontier.partition import Mode  # noqa: E402
-from schema.records import Admission  # noqa: E402
-from store import open_store  # noqa: E402
+from greencrawl.broker.frontier import Frontier  # noqa: E402
+from greencrawl.broker.frontier.partition import Mode  # noqa: E402
+from greencrawl.schema.records import Admission  # noqa: E402
+from greencrawl.store import open_store  # noqa: E402
 
 
 def chunks(task: dict[str, Any]) -> Iterator[list[Admission]]:

@@ -18,9 +18,10 @@ import psutil
 import redis
 from gevent import monkey
 
-from broker.frontier import Frontier, node
-from schema.records import Crawl, CrawlOptions, CreateCrawl
-from store import Store, open_store
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier.nodes import node
+from greencrawl.schema.records import Crawl, CrawlOptions, CreateCrawl
+from greencrawl.store import Store, open_store
 from tests.support.broker_process import ROOT, BrokerProcess
 from tests.support.redis_server import RedisServer
 

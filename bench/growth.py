@@ -28,14 +28,20 @@ from typing import NamedTuple  # noqa: E402
 
 from bench import document  # noqa: E402
 from bench.record import Cell, Record, draw  # noqa: E402
-from broker.frontier import Frontier, Mode  # noqa: E402
-from broker.purge import Purging  # noqa: E402
-from broker.retention import DAY_MS, DAY_SECONDS, FIRST_SECONDS, Limits, Retention  # noqa: E402
-from broker.service import Service  # noqa: E402
-from schema import log, settings  # noqa: E402
-from schema.records import Admission, Commit, CrawlOptions, StoredPage  # noqa: E402
-from store import open_store  # noqa: E402
-from store.months import month_of, start_ms  # noqa: E402
+from greencrawl.broker.frontier import Frontier, Mode  # noqa: E402
+from greencrawl.broker.service.service import Service  # noqa: E402
+from greencrawl.broker.tasks.purge import Purging  # noqa: E402
+from greencrawl.broker.tasks.retention import (  # noqa: E402
+    DAY_MS,
+    DAY_SECONDS,
+    FIRST_SECONDS,
+    Limits,
+    Retention,
+)
+from greencrawl.schema import log, settings  # noqa: E402
+from greencrawl.schema.records import Admission, Commit, CrawlOptions, StoredPage  # noqa: E402
+from greencrawl.store import open_store  # noqa: E402
+from greencrawl.store.calendar import month_of, start_ms  # noqa: E402
 from tests.support.redis_server import RedisServer  # noqa: E402
 from tests.support.store_records import attempt, digest  # noqa: E402
 

@@ -28,10 +28,11 @@ from pathlib import Path  # noqa: E402
 import gevent.pool  # noqa: E402
 
 from bench.report import Report  # noqa: E402
-from broker.pages import SEARCHED, Reader, listed, reply  # noqa: E402
-from cli.explain import in_store  # noqa: E402
-from schema.patterns import Pattern  # noqa: E402
-from schema.records import (  # noqa: E402
+from greencrawl.broker.service.pages import SEARCHED, Reader, listed, reply  # noqa: E402
+from greencrawl.cli.commands.explain import in_store  # noqa: E402
+from greencrawl.schema.net.suffixes import SUFFIXES  # noqa: E402
+from greencrawl.schema.net.urls import CANONICALISER, fingerprint  # noqa: E402
+from greencrawl.schema.records import (  # noqa: E402
     Admission,
     Attempt,
     Commit,
@@ -40,10 +41,9 @@ from schema.records import (  # noqa: E402
     PageFilter,
     StoredPage,
 )
-from schema.suffixes import SUFFIXES  # noqa: E402
-from schema.urls import CANONICALISER, fingerprint  # noqa: E402
-from store import open_store  # noqa: E402
-from store.base import Store  # noqa: E402
+from greencrawl.schema.text.patterns import Pattern  # noqa: E402
+from greencrawl.store import open_store  # noqa: E402
+from greencrawl.store.base import Store  # noqa: E402
 from tests.support.mariadb import MariaDb  # noqa: E402
 
 BATCH = 500
@@ -208,8 +208,8 @@ def exported(url: str, format_: str, folder: Path) -> dict[str, float]:
     """Run ``greencrawl export`` itself; its memory, seconds and lines."""
     out = folder / f"export.{format_}"
     environment = {**os.environ, "GREENCRAWL_STORE": url}
-    command = [sys.executable, "-m", "cli", "export", CRAWL, "--format", format_, "-o", str(out),
-               "--data", str(folder)]  # fmt: skip
+    command = [sys.executable, "-m", "greencrawl.cli", "export", CRAWL, "--format", format_,
+               "-o", str(out), "--data", str(folder)]  # fmt: skip
     began = time.monotonic()
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -35,9 +35,9 @@ import gevent
 from gevent.event import Event
 from gevent.queue import Queue
 
-from broker.client import BrokerClient
-from schema import log
-from schema.records import (
+from greencrawl.broker.client import BrokerClient
+from greencrawl.schema import log
+from greencrawl.schema.records import (
     CloseRequest,
     Crawl,
     ExtendRequest,
@@ -53,17 +53,17 @@ from schema.records import (
     Session,
     Task,
 )
-from schema.settings import load
-from worker import child
-from worker.connections import Connection, Connections
-from worker.crawls import context_of
-from worker.download import Downloader
-from worker.flights import Flights
-from worker.marker import Suspect
-from worker.reading import read
-from worker.sessions import Held, Sessions
-from worker.share import Share
-from worker.visit import Visit
+from greencrawl.schema.settings import load
+from greencrawl.worker import child
+from greencrawl.worker.crawls import context_of
+from greencrawl.worker.http.client import Downloader
+from greencrawl.worker.http.connections import Connection, Connections
+from greencrawl.worker.process.crash_record import Suspect
+from greencrawl.worker.process.inflight_table import Flights
+from greencrawl.worker.reading import read
+from greencrawl.worker.session.fetcher import Visit
+from greencrawl.worker.session.held import Held, Sessions
+from greencrawl.worker.session.slow_hosts import Share
 
 LOOKS = 5
 MOST_SECONDS = 600

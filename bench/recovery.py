@@ -32,13 +32,14 @@ import psutil  # noqa: E402
 
 from bench import document  # noqa: E402
 from bench.record import Cell, Record, spread  # noqa: E402
-from broker.frontier import Frontier, keys  # noqa: E402
-from schema import log  # noqa: E402
-from schema.clock import monotonic  # noqa: E402
-from schema.errors import Unavailable  # noqa: E402
-from schema.records import Admission, CrawlOptions  # noqa: E402
-from store import open_store  # noqa: E402
-from store.base import MARGIN, Store  # noqa: E402
+from greencrawl.broker.frontier import Frontier  # noqa: E402
+from greencrawl.broker.frontier.nodes import keys  # noqa: E402
+from greencrawl.schema import log  # noqa: E402
+from greencrawl.schema.clock import monotonic  # noqa: E402
+from greencrawl.schema.errors import Unavailable  # noqa: E402
+from greencrawl.schema.records import Admission, CrawlOptions  # noqa: E402
+from greencrawl.store import open_store  # noqa: E402
+from greencrawl.store.base import MARGIN, Store  # noqa: E402
 from tests.support.redis_server import RedisServer  # noqa: E402
 
 NAME = "recovery"

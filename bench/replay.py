@@ -6,9 +6,9 @@ nine tenths of the links are known when they come, some since the page was marke
 
 Redis (append-only file, fsync every second) has one core; the other has this process, which is what
 a broker is while it refills a node, with its SQLite file. Runs with and without the cache of what
-was sent (:mod:`broker.frontier.known`) take turns on the same log, three of each, each into an
-empty Redis; the median counts. A greenlet that sleeps for a millisecond at a time tells how long
-whoever is served meanwhile has to wait.
+was sent (:mod:`broker.frontier.recovery.sent_filter`) take turns on the same log, three of each,
+each into an empty Redis; the median counts. A greenlet that sleeps for a millisecond at a time
+tells how long whoever is served meanwhile has to wait.
 
 ``--short`` is a tenth of it, once. The figures are kept only if the run was full and others took
 less than a tenth of a core.
@@ -36,10 +36,10 @@ import xxhash  # noqa: E402
 from bench.frontier_rig import BROKER_CORE, Rig, calm  # noqa: E402
 from bench.frontier_urls import url_of  # noqa: E402
 from bench.report import Report  # noqa: E402
-from broker.frontier import replay  # noqa: E402
-from broker.frontier.known import Known  # noqa: E402
-from schema import log  # noqa: E402
-from schema.records import Admission, Commit, StoredPage  # noqa: E402
+from greencrawl.broker.frontier.recovery import replay  # noqa: E402
+from greencrawl.broker.frontier.recovery.sent_filter import Known  # noqa: E402
+from greencrawl.schema import log  # noqa: E402
+from greencrawl.schema.records import Admission, Commit, StoredPage  # noqa: E402
 
 PAGES, LINKS, NEW = 20_000, 50, 5
 HOSTS = 1000

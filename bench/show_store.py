@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.report import Report
 from bench.show_site import MISSING, SITE, START, install_site
-from store import open_store
+from greencrawl.store import open_store
 from tests.support.equality import Rows, differences, rows
 from tests.support.mariadb import MariaDb
 from tests.support.redis_server import RedisServer

@@ -139,7 +139,7 @@ def _export(report: Report, folder: Path, redis: Sequence[str], starts: list[str
         report.figure("crawl into SQL", system.wait_done(300, "kept"), "s")
     out = folder / "site.warc.gz"
     done = subprocess.run(
-        [sys.executable, "-m", "cli", "export", "--format", "warc", "--crawl", "kept",
+        [sys.executable, "-m", "greencrawl.cli", "export", "--format", "warc", "--crawl", "kept",
          "--data", str(folder / "data"), "-o", str(out)],
         cwd=ROOT,
         env={k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")},

@@ -30,9 +30,9 @@ import psutil
 
 from bench import document
 from bench.record import Record
-from broker.client import BrokerClient
-from broker.upkeep import SELDOM_SECONDS
-from schema.records import CreateCrawl, HostPatch, SeedRequest
+from greencrawl.broker.client import BrokerClient
+from greencrawl.broker.tasks.upkeep import SELDOM_SECONDS
+from greencrawl.schema.records import CreateCrawl, HostPatch, SeedRequest
 from tests.support.broker_process import BrokerProcess
 from tests.support.redis_server import RedisServer
 from tests.support.system import System, wait_until

@@ -34,13 +34,13 @@ from pathlib import Path
 import gevent
 from msgspec.structs import replace
 
-from schema import wire
-from schema.records import Admission, Attempt, Commit, CrawlOptions, StoredPage
-from schema.urls import host_of
-from store.connection import Lane, transaction
-from store.rows import ATTEMPT, PAGE, Codec
-from store.sqlite import SqliteStore
-from store.sqlite_upgrade import prepare
+from greencrawl.schema import wire
+from greencrawl.schema.net.urls import host_of
+from greencrawl.schema.records import Admission, Attempt, Commit, CrawlOptions, StoredPage
+from greencrawl.store.rows import ATTEMPT, PAGE, Codec
+from greencrawl.store.sqlite.connection import Lane, transaction
+from greencrawl.store.sqlite.migrations import prepare
+from greencrawl.store.sqlite.store import SqliteStore
 
 Batches = Sequence[Commit]
 Run = Callable[[Path, Batches], None]

@@ -26,13 +26,13 @@ import gevent
 
 from bench.report import Report
 from bench.store import make_batches, refetched
-from schema.records import Commit, CrawlOptions
-from store.mysql import rows
-from store.mysql.connection import Db
-from store.mysql.pages import PAGES
-from store.mysql.store import MysqlStore
-from store.mysql.topology import parse
-from store.rows import Codec, Row
+from greencrawl.schema.records import Commit, CrawlOptions
+from greencrawl.store.mysql import rows
+from greencrawl.store.mysql.cluster.topology import parse
+from greencrawl.store.mysql.connection import Db
+from greencrawl.store.mysql.store import MysqlStore
+from greencrawl.store.mysql.tables.pages import PAGES
+from greencrawl.store.rows import Codec, Row
 from tests.support.mariadb import MariaDb
 
 PAGES_A_RUN = 4096

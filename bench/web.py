@@ -20,9 +20,9 @@ from typing import Any, Literal, NamedTuple
 
 import psutil
 
+from greencrawl.worker.session.pace import LATENCY_FACTOR
 from tests.support.ports import free_port
 from tests.support.system import ROOT, wait_until
-from worker.schedule import LATENCY_FACTOR
 
 Manner = Literal["good", "slow", "mute", "refused", "missing"]
 
@@ -83,7 +83,7 @@ def polite_rate(spec: Spec, delay: float, *, from_start: bool = False) -> float:
     """Pages a second at most, of all hosts that answer, with ``delay`` seconds between requests.
 
     Ours counts the delay from the end of a request, and waits twice the latency of a slow host
-    (``worker.schedule``); ``from_start``: Scrapy counts from its start, and does not adapt.
+    (``worker.session.pace``); ``from_start``: Scrapy counts from its start, and does not adapt.
     """
     rate = 0.0
     for found in (host(spec, number) for number in range(spec.hosts)):

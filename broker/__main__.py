@@ -1,4 +1,4 @@
-"""``python -m broker``: one broker process, until SIGTERM or SIGINT."""
+"""``python -m greencrawl.broker``: one broker process, until SIGTERM or SIGINT."""
 
 from gevent import monkey
 
@@ -10,20 +10,21 @@ import sys
 import gevent
 from gevent.event import Event
 
-from broker.app import Face, Server, listener, tls_context
-from broker.frontier.embedded import EmbeddedRedis
-from broker.frontier.frontier import Frontier
-from broker.security import Guard, check_settings
-from broker.service import Service
-from broker.purge import Purging
-from broker.refill import Refill
-from broker.retention import Limits, Retention
-from broker.upkeep import Upkeep
-from schema import faults, log
-from schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig, Unavailable
-from schema.settings import Settings, load, masked
-from store import Store, open_store
-from store.steward import steward_of
+from greencrawl.broker.api.app import Face, Server, listener, tls_context
+from greencrawl.broker.frontier.nodes.embedded import EmbeddedRedis
+from greencrawl.broker.frontier.frontier import Frontier
+from greencrawl.broker.api.security import Guard, check_settings
+from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.purge import Purging
+from greencrawl.broker.tasks.refill import Refill
+from greencrawl.broker.tasks.retention import Limits, Retention
+from greencrawl.broker.tasks.upkeep import Upkeep
+from greencrawl.schema import crash_points
+from greencrawl.schema import log
+from greencrawl.schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig, Unavailable
+from greencrawl.schema.settings import Settings, load, masked
+from greencrawl.store import Store, open_store
+from greencrawl.store.steward import steward_of
 
 USAGE, FAILURE = 2, 1
 """Exit codes: wrong settings, and what could not be reached."""
@@ -103,12 +104,12 @@ def _opened(settings: Settings, stop: Event) -> Store:
 def main(arguments: list[str]) -> int:
     """Read the settings, serve, and say in one line why not. There are no arguments."""
     if arguments:
-        print("usage: python -m broker (settings: GREENCRAWL_*)", file=sys.stderr)
+        print("usage: python -m greencrawl.broker (settings: GREENCRAWL_*)", file=sys.stderr)
         return USAGE
     try:
         settings = load()
         log.configure("broker", settings.log_level)
-        faults.arm(settings.fault)
+        crash_points.arm(settings.fault)
         log.logger("broker").info("settings", **masked(settings))
         run(settings)
     except (InvalidConfig, FrontierMismatch) as error:

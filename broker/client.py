@@ -16,7 +16,7 @@ import msgspec
 from geventhttpclient.connectionpool import ConnectionPool, SSLConnectionPool
 from geventhttpclient.response import HTTPParseError, HTTPSocketPoolResponse
 
-from broker.messages import (
+from greencrawl.broker.api.messages import (
     DeadReply,
     HookCounts,
     HooksReply,
@@ -26,8 +26,8 @@ from broker.messages import (
     RepairRequest,
     RequeueRequest,
 )
-from schema.errors import InvalidConfig, Refused, Unavailable
-from schema.records import (
+from greencrawl.schema.errors import InvalidConfig, Refused, Unavailable
+from greencrawl.schema.records import (
     CloseRequest,
     Crawl,
     CreateCrawl,
@@ -47,7 +47,7 @@ from schema.records import (
     Stats,
     UrlState,
 )
-from schema.wire import from_json, to_json
+from greencrawl.schema.wire import from_json, to_json
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""``python -m cli``: the command ``greencrawl``."""
+"""``python -m greencrawl.cli``: the command ``greencrawl``."""
 
 from gevent import monkey
 
@@ -6,6 +6,13 @@ monkey.patch_all()
 
 import sys
 
-from cli.main import main
+from greencrawl.cli.main import main
 
-sys.exit(main())
+
+def run() -> int:
+    """What the console script calls. Returns the exit code."""
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schema.errors import GreencrawlError
-from schema.records import Crawl
+from greencrawl.schema.errors import GreencrawlError
+from greencrawl.schema.records import Crawl
 
 
 def one(crawls: Sequence[Crawl], name: str | None) -> Crawl:

@@ -11,12 +11,12 @@ from typing import Any, get_args
 
 import msgspec
 
-from schema.auth import Auth
-from schema.errors import InvalidConfig, InvalidUrl
-from schema.records import CreateCrawl
-from schema.scope import check_options
-from schema.settings import AUTH_FIELDS
-from schema.urls import canonicalise, host_of
+from greencrawl.schema.errors import InvalidConfig, InvalidUrl
+from greencrawl.schema.net.scope import check_options
+from greencrawl.schema.net.urls import canonicalise, host_of
+from greencrawl.schema.records import CreateCrawl
+from greencrawl.schema.records.auth import Auth
+from greencrawl.schema.settings import AUTH_FIELDS
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?!\d)")  # localhost:8080 has none
 _FIELD = re.compile(r" - at `\$\.?(?P<path>[^`]*)`")

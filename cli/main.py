@@ -9,22 +9,22 @@ from contextvars import copy_context
 
 import click
 
-from cli import advice
-from cli.crawl import crawl
-from cli.dead import dead
-from cli.explain import explain
-from cli.export import export
-from cli.hooks import hooks
-from cli.login import login
-from cli.migrate import migrate
-from cli.operate import delete, pause, purge, resume
-from cli.pages import page, pages
-from cli.repair import repair
-from cli.seed import seed
-from cli.status import status
-from cli.store import store
-from cli.up import up
-from schema.errors import GreencrawlError, InvalidConfig, Refused
+from greencrawl.cli.admin.migrate import migrate
+from greencrawl.cli.admin.repair import repair
+from greencrawl.cli.admin.store import store
+from greencrawl.cli.commands.crawl import crawl
+from greencrawl.cli.commands.dead import dead
+from greencrawl.cli.commands.explain import explain
+from greencrawl.cli.commands.export import export
+from greencrawl.cli.commands.hooks import hooks
+from greencrawl.cli.commands.login import login
+from greencrawl.cli.commands.operate import delete, pause, purge, resume
+from greencrawl.cli.commands.pages import page, pages
+from greencrawl.cli.commands.seed import seed
+from greencrawl.cli.commands.status import status
+from greencrawl.cli.commands.up import up
+from greencrawl.cli.ui import advice
+from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Refused
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _TOKEN = "; set GREENCRAWL_ADMIN_TOKEN to the broker's"

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import click
 import msgspec.inspect as inspect
 
-from schema.moments import SINCE, STATUS, since_ms, status_range
-from schema.records import CrawlOptions
+from greencrawl.schema.records import CrawlOptions
+from greencrawl.schema.text.moments import SINCE, STATUS, since_ms, status_range
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import click
 
-from broker.client import BrokerClient
-from cli import advice
-from cli.datafolder import running
-from schema import settings as configuration
-from schema.errors import GreencrawlError, Refused, Unavailable
-from schema.settings import Settings
-from store import open_store
-from store.base import Store
+from greencrawl.broker.client import BrokerClient
+from greencrawl.cli.local.data_folder import running
+from greencrawl.cli.ui import advice
+from greencrawl.schema import settings as configuration
+from greencrawl.schema.errors import GreencrawlError, Refused, Unavailable
+from greencrawl.schema.settings import Settings
+from greencrawl.store import open_store
+from greencrawl.store.base import Store
 
 data_option = click.option(
     "--data",

@@ -1,8 +1,8 @@
-"""``python -m cli.tables``: writes the generated tables of the docs, and ``.env.example``, again.
+"""``python -m greencrawl.cli.tables``: writes the generated tables of docs and ``.env.example``.
 
 Settings stand in ``schema.settings.KEYS``, options of a crawl in ``schema.records.CrawlOptions``,
-failures in ``worker.retry.TABLE``, what a login skips in ``schema.auth``; a test fails while the
-docs say something else.
+failures in ``worker.retry.TABLE``, what a login skips in ``schema.records.auth``; a test fails
+while the docs say something else.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pathlib import Path
 
 import msgspec.inspect as inspect
 
-from cli.options import UNBOUNDED, default_text, fields, unwrap
-from schema.auth import SKIP
-from schema.settings import KEYS, PREFIX
-from worker import retry
+from greencrawl.cli.options import UNBOUNDED, default_text, fields, unwrap
+from greencrawl.schema.records.auth import SKIP
+from greencrawl.schema.settings import KEYS, PREFIX
+from greencrawl.worker import retry
 
-HOME = Path(__file__).resolve().parent.parent
+HOME = Path(__file__).resolve().parents[1]
 CONFIGURATION = HOME / "docs" / "configuration.md"
 POLITENESS = HOME / "docs" / "politeness.md"
 AUTHENTICATION = HOME / "docs" / "authentication.md"

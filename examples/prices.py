@@ -6,7 +6,7 @@
 
 import re
 
-from schema.records import Fetched, Page
+from greencrawl.schema.records import Fetched, Page
 
 PRICE = re.compile(r"(?:€|\$|£|EUR|USD|GBP)\s?\d+(?:[.,]\d\d)?|\d+(?:[.,]\d\d)?\s?(?:€|EUR)")
 

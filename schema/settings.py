@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from schema.errors import InvalidConfig
+from greencrawl.schema.errors import InvalidConfig
 
 PREFIX = "GREENCRAWL_"
 _PASSWORD = re.compile(r"^([a-z]+://[^:/?#@]*):.*@", re.DOTALL)
@@ -36,7 +36,7 @@ AUTH_FIELDS = (
     "hosts",
 )
 """Secrets of a crawl's entry NAME, and the hosts that they are for: the variable
-GREENCRAWL_AUTH_NAME_FIELD is read by ``worker.auth.secrets``. No field ends in another one,
+GREENCRAWL_AUTH_NAME_FIELD is read by ``worker.auth.state.secrets``. No field ends in another one,
 so that a variable names one entry only."""
 _AUTH_VARIABLE = re.compile(rf"{AUTH}[A-Z][A-Z0-9_]{{0,31}}_({'|'.join(AUTH_FIELDS).upper()})")
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schema.errors import InvalidConfig
-from store.base import Store
-from store.bodies import Bodies
-from store.migrate import Upgrade
-from store.mysql import topology
-from store.sqlite import SqliteStore
-from store.sqlite_upgrade import SqliteUpgrade
-from store.warc.files import WarcFiles
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.store.base import Store
+from greencrawl.store.bodies import Bodies
+from greencrawl.store.migrations import Upgrade
+from greencrawl.store.mysql.cluster import topology
+from greencrawl.store.sqlite.migrations import SqliteUpgrade
+from greencrawl.store.sqlite.store import SqliteStore
+from greencrawl.store.warc.files import WarcFiles
+
+if __name__ != "greencrawl.store":
+    raise ImportError("`store` is called `greencrawl.store` now: import that")
 
 __all__ = ["Store", "open_store", "open_upgrade"]
 
@@ -26,7 +29,7 @@ def open_store(url: str, bodies: str = "sql", *, upgrade: bool = True) -> Store:
     a database that is not for this version, Unavailable when no server takes writes.
     """
     if url.startswith("mysql://"):
-        from store.mysql.store import MysqlStore  # brings cryptography along: 8 MB
+        from greencrawl.store.mysql.store import MysqlStore
 
         return MysqlStore(topology.parse(url), open_bodies(bodies))
     return SqliteStore(_file(url), open_bodies(bodies), upgrade=upgrade)
@@ -35,7 +38,7 @@ def open_store(url: str, bodies: str = "sql", *, upgrade: bool = True) -> Store:
 def open_upgrade(url: str) -> Upgrade:
     """The migrations of the store at ``url``. Raises InvalidConfig, Unavailable."""
     if url.startswith("mysql://"):
-        from store.mysql.migrations import MysqlUpgrade
+        from greencrawl.store.mysql.migrations import MysqlUpgrade
 
         return MysqlUpgrade(topology.parse(url))
     return SqliteUpgrade(_file(url))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
-from schema.records import (
+from greencrawl.schema.records import (
     Admission,
     Attempt,
     Commit,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
-from schema.records import StoredPage
+from greencrawl.schema.records import StoredPage
 
 NO_BODY = sha256(b"").digest()[:16]
 """The digest (see :class:`schema.records.StoredPage`) of a body without a byte."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schema.errors import GreencrawlError
+from greencrawl.schema.errors import GreencrawlError
 
 
 class Unstorable(GreencrawlError, ValueError):

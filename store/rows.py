@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeVar, cast
 import msgspec
 import zstandard
 
-from schema import wire
-from schema.records import Admission, Attempt, Commit, Final, HookRun, StoredPage
-from schema.urls import host_of
-from store.errors import Unstorable
+from greencrawl.schema import wire
+from greencrawl.schema.net.urls import host_of
+from greencrawl.schema.records import Admission, Attempt, Commit, Final, HookRun, StoredPage
+from greencrawl.store.errors import Unstorable
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -167,7 +167,7 @@ class Codec:
         """:meth:`pack` for many, as buffers, giving up the GIL once and not for each.
 
         A thread that gives it up beside a busy hub can wait for the switch interval (5 ms) to
-        get it back, and three times a page adds up; see ``store.commits``.
+        get it back, and three times a page adds up; see ``store.sqlite.commits``.
         """
         packed: list[Any] = [b""] * len(plain)
         chosen: list[int] = []

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from store.mysql import topology
+from greencrawl.store.mysql.cluster import topology
 
 if TYPE_CHECKING:
-    from store.mysql.steward import Steward
+    from greencrawl.store.mysql.cluster.failover import Steward
 
 
 def steward_of(url: str, account: str = "") -> Steward | None:
@@ -21,7 +21,7 @@ def steward_of(url: str, account: str = "") -> Steward | None:
     servers = topology.parse(url)
     if not servers.ring:
         return None
-    from store.mysql.steward import Steward  # not for other stores: see store.open_store
+    from greencrawl.store.mysql.cluster.failover import Steward
 
     user, _, password = account.partition(":")
     return Steward(replace(servers, user=user, password=password) if user else servers)

@@ -4,15 +4,20 @@ from gevent import monkey
 
 monkey.patch_all()
 
+import os  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 import pytest  # noqa: E402
 
-from schema import log  # noqa: E402
-from store.mysql import local  # noqa: E402
+from greencrawl.schema import log  # noqa: E402
+from greencrawl.store.mysql.cluster import local  # noqa: E402
 from tests.support import ports  # noqa: E402
 from tests.support.redis_server import RedisServer  # noqa: E402
+
+# Processes that a test starts are those of this checkout, whichever is installed.
+SRC = str(Path(__file__).resolve().parents[1] / "src")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [SRC, os.environ.get("PYTHONPATH")]))
 
 # A command that a test runs in this process would set the level of all its loggers for good.
 log.configure = lambda *_: None

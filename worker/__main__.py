@@ -1,4 +1,4 @@
-"""``python -m worker``: the supervisor of a worker host.
+"""``python -m greencrawl.worker``: the supervisor of a worker host.
 
 ``--child N`` is one of its processes, ``--alone`` the one in which a child has suspects read. The
 supervisor is plain Python on purpose (signals, waitpid); only these are made of greenlets.
@@ -11,15 +11,15 @@ if "--child" in sys.argv or "--alone" in sys.argv:
 
     monkey.patch_all()
 
-from schema import log
-from schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig
-from schema.settings import Settings, load, masked
-from worker import supervisor
+from greencrawl.schema import log
+from greencrawl.schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig
+from greencrawl.schema.settings import Settings, load, masked
+from greencrawl.worker.process import supervisor
 
 
 def _child(settings: Settings, number: int) -> int:
     """Run one process; what a restart would not mend ends it with ``EX_CONFIG``."""
-    from worker import child
+    from greencrawl.worker import child
 
     try:
         return child.main(settings, number)
@@ -29,10 +29,10 @@ def _child(settings: Settings, number: int) -> int:
 
 
 def _alone(settings: Settings, descriptor: int, parent: int) -> int:
-    from worker import alone
+    from greencrawl.worker.process import quarantine
 
     log.configure("worker-alone", settings.log_level)
-    return alone.main(descriptor, parent)
+    return quarantine.main(descriptor, parent)
 
 
 def main(arguments: list[str]) -> int:
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     is_child = arguments[:1] == ["--child"] and len(arguments) == 2 and len(numbers) == 1
     is_alone = arguments[:1] == ["--alone"] and len(arguments) == 3 and len(numbers) == 2
     if arguments and not (is_child or is_alone):
-        print("usage: python -m worker (settings: GREENCRAWL_*)", file=sys.stderr)
+        print("usage: python -m greencrawl.worker (settings: GREENCRAWL_*)", file=sys.stderr)
         return 2
     try:
         settings = load()

@@ -15,12 +15,12 @@ import gevent
 from gevent.event import Event
 from gevent.lock import Semaphore
 
-from broker.client import BrokerClient
-from broker.frontier.frontier import Frontier
-from schema import faults
-from schema.errors import UnknownCrawl
-from schema.log import logger
-from schema.records import (
+from greencrawl.broker.client import BrokerClient
+from greencrawl.broker.frontier.frontier import Frontier
+from greencrawl.schema import crash_points
+from greencrawl.schema.errors import UnknownCrawl
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import (
     CloseItem,
     CloseRequest,
     Failure,
@@ -30,27 +30,28 @@ from schema.records import (
     Session,
     Task,
 )
-from schema.settings import Settings
-from store import Store, open_store
-from worker import heap, retry
-from worker.alone import Alone
-from worker.auth.basic import load
-from worker.auth.keeper import Keeper, Rooms
-from worker.auth.kinds import make
-from worker.auth.late import marked
-from worker.auth.secrets import Secrets
-from worker.backoff import persist
-from worker.download import Downloader
-from worker.engine import Engine, Limits
-from worker.extract import pool_trees
-from worker.flights import Flights
-from worker.journal import Journal
-from worker.marker import Marker, Suspect
-from worker.outbox import Outbox
-from worker.pipeline import Pipeline
-from worker.sessions import Held, Sessions
-from worker.supervisor import folder
-from worker.writer import Writer
+from greencrawl.schema.settings import Settings
+from greencrawl.store import Store, open_store
+from greencrawl.worker import retry
+from greencrawl.worker.auth.keeper import Keeper, Rooms
+from greencrawl.worker.auth.kinds.basic import load
+from greencrawl.worker.auth.kinds.registry import make
+from greencrawl.worker.auth.state.late_grants import marked
+from greencrawl.worker.auth.state.secrets import Secrets
+from greencrawl.worker.delivery.attempts import Journal
+from greencrawl.worker.delivery.outbox import Outbox
+from greencrawl.worker.delivery.writer import Writer
+from greencrawl.worker.engine import Engine, Limits
+from greencrawl.worker.extract import pool_trees
+from greencrawl.worker.http.client import Downloader
+from greencrawl.worker.pipeline import Pipeline
+from greencrawl.worker.process import heap
+from greencrawl.worker.process.crash_record import Marker, Suspect
+from greencrawl.worker.process.inflight_table import Flights
+from greencrawl.worker.process.quarantine import Alone
+from greencrawl.worker.process.supervisor import folder
+from greencrawl.worker.session.backoff import persist
+from greencrawl.worker.session.held import Held, Sessions
 
 log = logger("worker")
 
@@ -121,8 +122,8 @@ class Worker:
             "finish",
             lambda items: self._broker.finish(FinishRequest(tuple(items))),
             lambda item, status: sessions.settled(item.token, status),
-            before=lambda: faults.point("worker.before_finish"),
-            after=lambda: faults.point("worker.after_finish"),
+            before=lambda: crash_points.point("worker.before_finish"),
+            after=lambda: crash_points.point("worker.after_finish"),
         )
         closing: Outbox[CloseItem] = Outbox(
             "close",
@@ -182,9 +183,9 @@ class Worker:
 
         def open_rooms() -> Rooms:
             # Only for crawls that log in: its libraries take memory, and the vault makes a folder.
-            from worker.auth.errands import Errands
-            from worker.auth.sealing import sealing
-            from worker.auth.vault import open_vault
+            from greencrawl.worker.auth.errands import Errands
+            from greencrawl.worker.auth.state.sealing import sealing
+            from greencrawl.worker.auth.state.vault import open_vault
 
             seal = sealing(settings, "errands")
             return Rooms(
@@ -226,9 +227,9 @@ class Worker:
     def _charge(self) -> None:
         """Charge the page that killed or hung our predecessor, and that page alone.
 
-        Others may have had a part in it, so it is no dead letter yet: from now on the page is
-        read alone (``worker.alone``), and what it does there is the proof. This comes before the
-        first reconcile, which releases the session's other tasks uncharged. If the broker has
+        Others may have had a part in it, so it is no dead letter yet: from now on the page is read
+        alone (``worker.process.quarantine``): what it does there is the proof. This comes before
+        the first reconcile, which releases the session's other tasks uncharged. If the broker has
         reaped the session already, the outcome is stale and the page is merely fetched once more;
         its attempt is in the journal all the same.
         """
@@ -307,8 +308,8 @@ def after_start() -> None:
 
 
 def main(settings: Settings, number: int) -> int:
-    """Body of ``python -m worker --child N``: returns the exit status."""
-    faults.arm(settings.fault)
+    """Body of ``python -m greencrawl.worker --child N``: returns the exit status."""
+    crash_points.arm(settings.fault)
     before_start()
     stopping = Event()
     for signum in (signal.SIGTERM, signal.SIGINT):

@@ -8,20 +8,20 @@ from typing import Protocol
 
 from gevent.lock import BoundedSemaphore
 
-from schema import scope
-from schema.auth import Form, OAuth2, Own
-from schema.clock import Clock, monotonic
-from schema.errors import GreencrawlError, InvalidConfig, Unavailable, UnknownCrawl
-from schema.kept import Kept
-from schema.log import logger
-from schema.records import Crawl, CrawlOptions, Refusal
-from schema.request import ACCEPT_JSON, crawl_headers, shown
-from worker import hooks
-from worker.backoff import persist
-from worker.extract.listing import Listing, listing_of
-from worker.hooks import Hooks
-from worker.links import Checker
-from worker.robots import product_token
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.crawl_cache import Kept
+from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable, UnknownCrawl
+from greencrawl.schema.log import logger
+from greencrawl.schema.net import scope
+from greencrawl.schema.net.request import ACCEPT_JSON, crawl_headers, shown
+from greencrawl.schema.records import Crawl, CrawlOptions, Refusal
+from greencrawl.schema.records.auth import Form, OAuth2, Own
+from greencrawl.worker import hooks
+from greencrawl.worker.extract.listing import Listing, listing_of
+from greencrawl.worker.hooks import Hooks
+from greencrawl.worker.link_checker import Checker
+from greencrawl.worker.robots.parser import product_token
+from greencrawl.worker.session.backoff import persist
 
 log = logger("worker")
 
@@ -60,7 +60,7 @@ class CrawlContext:
 
     @cached_property
     def backtracks(self) -> bool:
-        """Whether its scope must be asked under the marker; see ``schema.scope.Rules``."""
+        """Whether its scope must be asked under the marker; see ``schema.net.scope.Rules``."""
         return self.rules.backtracks
 
     @cached_property

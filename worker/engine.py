@@ -19,10 +19,10 @@ from typing import Any, Protocol
 import gevent
 from gevent.event import Event
 
-from schema.clock import Clock, monotonic
-from schema.errors import Refused, Unavailable
-from schema.log import logger
-from schema.records import (
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.errors import Refused, Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import (
     CloseItem,
     ExtendItem,
     ExtendRequest,
@@ -34,13 +34,13 @@ from schema.records import (
     Refusal,
     Session,
 )
-from worker import heap
-from worker.backoff import delays
-from worker.flights import Flights
-from worker.outbox import Outbox
-from worker.sessions import Held, Sessions
-from worker.share import Share, refusal
-from worker.writer import Writer
+from greencrawl.worker.delivery.outbox import Outbox
+from greencrawl.worker.delivery.writer import Writer
+from greencrawl.worker.process import heap
+from greencrawl.worker.process.inflight_table import Flights
+from greencrawl.worker.session.backoff import delays
+from greencrawl.worker.session.held import Held, Sessions
+from greencrawl.worker.session.slow_hosts import Share, refusal
 
 log = logger("worker")
 
@@ -50,7 +50,7 @@ PAUSE_SECONDS = 0.005
 OWED_SECONDS = 5.0
 """Before what a node that was away has not heard is said again."""
 LOOK_AROUND_SECONDS = 0.25
-"""Between two looks at who crawls (``worker.share``)."""
+"""Between two looks at who crawls (``worker.session.slow_hosts``)."""
 _EXTEND_BATCH = 1000
 LOOK_SECONDS = 1.0
 PARKED_SECONDS = 5.0
@@ -80,7 +80,7 @@ class Runner(Protocol):
 
 
 class Heart(Protocol):
-    """The part of ``worker.marker.Marker`` that is needed here."""
+    """The part of ``worker.process.crash_record.Marker`` that is needed here."""
 
     def beat(self) -> None: ...
 

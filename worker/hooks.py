@@ -11,8 +11,8 @@
 seen-check come afterwards. ``request`` returns the headers to send; what proves who is asking
 (``worker.auth``) is added afterwards, so that it is not seen here. They run between the network
 calls of one page, one page at a time in a process: one that never returns is killed, and the page
-charged. Its page is then tried once more in a process of its own (``worker.alone``), which imports
-the module anew: what a function keeps in memory for others to read is not there.
+charged. Its page is then tried once more in a process of its own (``worker.process.quarantine``),
+which imports the module anew: what a function keeps in memory for others to read is not there.
 
 An error in a function, even an exit, is a :class:`HookError` here; the pipeline journals it with
 the URL, counts it by what it says, and goes on as though the function were not there. What a
@@ -33,9 +33,9 @@ from typing import Any, Protocol
 import gevent
 from msgspec.structs import replace
 
-from schema import wire
-from schema.errors import GreencrawlError, InvalidConfig
-from schema.records import Fetched, Link, Page, Task
+from greencrawl.schema import wire
+from greencrawl.schema.errors import GreencrawlError, InvalidConfig
+from greencrawl.schema.records import Fetched, Link, Page, Task
 
 
 class OnPage(Protocol):
@@ -191,13 +191,13 @@ def load(module: str) -> Hooks:
 
 
 def imported(module: str, field: str) -> ModuleType:
-    """A module of the user's, found also from the current directory.
+    """A module of the user's, found also in the current directory, where no other has its name.
 
     Raises InvalidConfig, which names ``field``, when it cannot be imported.
     """
     here = str(Path.cwd())
     if here not in sys.path:
-        sys.path.insert(0, here)
+        sys.path.append(here)
     importlib.invalidate_caches()  # it may have been put there since we looked
     try:
         return importlib.import_module(module)

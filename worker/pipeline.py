@@ -13,10 +13,12 @@ from typing import Protocol
 
 from gevent.event import Event
 
-from schema.auth import Form, Own
-from schema.errors import UnknownCrawl
-from schema.log import logger
-from schema.records import (
+from greencrawl.schema.errors import UnknownCrawl
+from greencrawl.schema.log import logger
+from greencrawl.schema.net.request import shown
+from greencrawl.schema.net.scope import redirect_root
+from greencrawl.schema.net.urls import canonicalise
+from greencrawl.schema.records import (
     ERRAND,
     ROBOTS_ASKED,
     CloseItem,
@@ -32,28 +34,26 @@ from schema.records import (
     StoredPage,
     Task,
 )
-from schema.request import shown
-from schema.scope import redirect_root
-from schema.urls import canonicalise
-from store.base import Detail
-from store.errors import BodyAway
-from worker import retry
-from worker.alone import DiedAlone, NoProcess
-from worker.auth import Authenticated
-from worker.auth.base import Grant, Kind, Verdict
-from worker.backoff import persist
-from worker.crawls import CrawlContext, Crawls, CrawlSource, Refused
-from worker.download import LeaseExpired
-from worker.extract import is_html
-from worker.gate import RobotsCache, RobotsGate
-from worker.hooks import HookError, stable
-from worker.journal import Journal
-from worker.links import redirect_problem, redirected
-from worker.marker import Marker, Suspect
-from worker.reading import Reading, read
-from worker.sessions import Held
-from worker.visit import Fetcher, Visit, VisitOver
-from worker.writer import Result, Writer
+from greencrawl.schema.records.auth import Form, Own
+from greencrawl.store.base import Detail
+from greencrawl.store.errors import BodyAway
+from greencrawl.worker import retry
+from greencrawl.worker.auth import Authenticated
+from greencrawl.worker.auth.base import Grant, Kind, Verdict
+from greencrawl.worker.crawls import CrawlContext, Crawls, CrawlSource, Refused
+from greencrawl.worker.delivery.attempts import Journal
+from greencrawl.worker.delivery.writer import Result, Writer
+from greencrawl.worker.extract import is_html
+from greencrawl.worker.hooks import HookError, stable
+from greencrawl.worker.http.client import LeaseExpired
+from greencrawl.worker.link_checker import redirect_problem, redirected
+from greencrawl.worker.process.crash_record import Marker, Suspect
+from greencrawl.worker.process.quarantine import DiedAlone, NoProcess
+from greencrawl.worker.reading import Reading, read
+from greencrawl.worker.robots.cache import RobotsCache, RobotsGate
+from greencrawl.worker.session.backoff import persist
+from greencrawl.worker.session.fetcher import Fetcher, Visit, VisitOver
+from greencrawl.worker.session.held import Held
 
 log = logger("worker")
 
@@ -75,7 +75,7 @@ class Fingerprinter(RobotsCache, Protocol):
 
 
 class Reader(Protocol):
-    """The part of ``worker.alone.Alone`` that is needed here."""
+    """The part of ``worker.process.quarantine.Alone`` that is needed here."""
 
     def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading: ...
 

@@ -2,7 +2,7 @@
 list, of which only the link checker is asked.
 
 No I/O and no shared state but that of the user's own module, so that the same function runs in a
-worker's process and in the one where a suspect's page is read alone (``worker.alone``).
+worker's process and in that where a suspect's page is read alone (``worker.process.quarantine``).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from schema.records import Admission, Fetched, Link, Page, Task
-from worker.crawls import CrawlContext
-from worker.extract import add_links, outline
-from worker.extract.links import Resolved
-from worker.extract.listing import Listing, ListingError
-from worker.hooks import HookError
+from greencrawl.schema.records import Admission, Fetched, Link, Page, Task
+from greencrawl.worker.crawls import CrawlContext
+from greencrawl.worker.extract import add_links, outline
+from greencrawl.worker.extract.links import Resolved
+from greencrawl.worker.extract.listing import Listing, ListingError
+from greencrawl.worker.hooks import HookError
 
 
 class Reading(Struct, kw_only=True):

@@ -33,7 +33,7 @@ from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 from typing import Literal
 
-from schema.records import Dead, Done, Failure, FailureKind, Fetched, Outcome, Retry
+from greencrawl.schema.records import Dead, Done, Failure, FailureKind, Fetched, Outcome, Retry
 
 FinalState = Literal["dead", "gone", "excluded"]
 

@@ -18,28 +18,28 @@ from typing import Any, NamedTuple, TypeVar
 import gevent
 import msgspec
 
-from broker.frontier import duties as names
-from broker.frontier import keys, memory
-from broker.frontier import partition as part
-from broker.frontier.debts import Debts
-from broker.frontier.duties import Duties
-from broker.frontier.leasing import TEND_MOST, Leasing
-from broker.frontier.node import UNTIMED, Fenced, Full, Moved, Node, Restarted
-from broker.frontier.partition import Mode
-from broker.frontier.quotas import Quotas, row_of, wanted
-from broker.frontier.recovery import Recovery, mark_clean, settled
-from broker.frontier.ring import assemble
-from broker.frontier.roll import Roll
-from broker.frontier.stirring import ACTIVITY, OVERFLOW, QUOTA, Stirring, message
-from broker.frontier.totals import Scan, total
-from broker.frontier.waking import Waking
-from broker.frontier.word import WORD_SECONDS, Word
-from schema import urls
-from schema.clock import epoch_ms, monotonic
-from schema.errors import DutyLost, GreencrawlError, Unavailable, UnknownCrawl
-from schema.kept import Kept
-from schema.log import logger
-from schema.records import (
+from greencrawl.broker.frontier import partition as part
+from greencrawl.broker.frontier.brokers import duties as names
+from greencrawl.broker.frontier.brokers.duties import Duties
+from greencrawl.broker.frontier.brokers.fence import WORD_SECONDS, Word
+from greencrawl.broker.frontier.brokers.news import ACTIVITY, OVERFLOW, QUOTA, Stirring, message
+from greencrawl.broker.frontier.brokers.quotas import Quotas, row_of, wanted
+from greencrawl.broker.frontier.brokers.wake_ups import Waking
+from greencrawl.broker.frontier.brokers.workers import Roll
+from greencrawl.broker.frontier.leasing import TEND_MOST, Leasing
+from greencrawl.broker.frontier.nodes import keys, memory
+from greencrawl.broker.frontier.nodes.node import UNTIMED, Fenced, Full, Moved, Node, Restarted
+from greencrawl.broker.frontier.nodes.ring import assemble
+from greencrawl.broker.frontier.partition import Mode
+from greencrawl.broker.frontier.recovery.debts import Debts
+from greencrawl.broker.frontier.recovery.opening import Recovery, mark_clean, settled
+from greencrawl.broker.frontier.totals import Scan, total
+from greencrawl.schema.clock import epoch_ms, monotonic
+from greencrawl.schema.crawl_cache import Kept
+from greencrawl.schema.errors import DutyLost, GreencrawlError, Unavailable, UnknownCrawl
+from greencrawl.schema.log import logger
+from greencrawl.schema.net import urls
+from greencrawl.schema.records import (
     Admission,
     CloseItem,
     Crawl,
@@ -63,8 +63,8 @@ from schema.records import (
     Totals,
     UrlState,
 )
-from schema.wire import to_msgpack
-from store.base import Store
+from greencrawl.schema.wire import to_msgpack
+from greencrawl.store.base import Store
 
 log = logger("frontier")
 

@@ -18,13 +18,13 @@ from typing import Any, Protocol
 import gevent
 from gevent.event import Event
 
-from broker.frontier import partition as part
-from schema.clock import monotonic
-from schema.errors import Unavailable
-from schema.kept import Kept
-from schema.log import logger
-from schema.records import Crawl, LeaseReply, LeaseRequest, Session
-from schema.wire import to_msgpack
+from greencrawl.broker.frontier import partition as part
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.crawl_cache import Kept
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import Crawl, LeaseReply, LeaseRequest, Session
+from greencrawl.schema.wire import to_msgpack
 
 log = logger("leasing")
 

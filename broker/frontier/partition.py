@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from schema.records import (
+from greencrawl.schema.net.urls import task_path, task_url
+from greencrawl.schema.records import (
     Admission,
     CloseItem,
     Crawl,
@@ -26,8 +27,7 @@ from schema.records import (
     Session,
     Task,
 )
-from schema.urls import task_path, task_url
-from schema.wire import to_msgpack
+from greencrawl.schema.wire import to_msgpack
 
 LONGEST_BLOCK_SECONDS = 7 * 86_400
 FIRST_BACKOFF_SECONDS = 30

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from broker.frontier import partition as part
-from schema.records import Totals
+from greencrawl.broker.frontier import partition as part
+from greencrawl.schema.records import Totals
 
 _COUNTERS = {
     "adm": "admitted", "wait": "waiting", "leased": "leased", "later": "later", "fin": "finished",

@@ -13,18 +13,19 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 import pymysql
 from msgspec.structs import replace
 
-from schema import faults
-from schema.records import Final, Stamp
-from store import rows as common
-from store.bodies import Place
-from store.mysql import bodies, crawls, debts, hooks, limits, log, overflow, pages, rows
-from store.mysql.bodies import Body
-from store.mysql.connection import Db
-from store.mysql.numbers import Numbers
-from store.mysql.rows import Page, Prepared
-from store.mysql.running import Key, Running, by_crawl, replacing
-from store.mysql.sql import chunks, keys, numbers, raw
-from store.rows import Codec
+from greencrawl.schema import crash_points
+from greencrawl.schema.records import Final, Stamp
+from greencrawl.store import rows as common
+from greencrawl.store.bodies import Place
+from greencrawl.store.mysql import page_limit, rows
+from greencrawl.store.mysql.connection import Db
+from greencrawl.store.mysql.ids import Numbers
+from greencrawl.store.mysql.rows import Page, Prepared
+from greencrawl.store.mysql.statements import chunks, keys, numbers, raw
+from greencrawl.store.mysql.tables import bodies, crawls, debts, hooks, overflow, pages, replay_log
+from greencrawl.store.mysql.tables.bodies import Body
+from greencrawl.store.mysql.transaction import Key, Running, by_crawl, replacing
+from greencrawl.store.rows import Codec
 
 NEVER = -(2**63) - 1
 """Before any time that a record can have."""
@@ -49,7 +50,7 @@ class Write:
 
     def run(self, db: Db, work: Prepared) -> Stamp:
         """Write ``work`` but for records of deleted crawls. Raises Unstorable, MySQLError."""
-        begun = log.begin(db, _crawls(work))
+        begun = replay_log.begin(db, _crawls(work))
         running = Running(
             db, self._codec, self._ids, begun.stamp, begun.most_bytes, begun.connection,
             careful=self._tried,
@@ -60,10 +61,10 @@ class Write:
             if page.crawl in begun.alive:
                 arrived.setdefault(page.key, []).append(page)
         finals = [one for one in work.finals if one.crawl in begun.alive]
-        counts = limits.lock(db, {key[0] for key in arrived} & begun.limits.keys())
+        counts = page_limit.lock(db, {key[0] for key in arrived} & begun.limits.keys())
         settled = sorted({*arrived, *((one.crawl, one.fingerprint) for one in finals)})
         known = pages.lock(running, settled)
-        refused = limits.surplus(db, begun.limits, counts, arrived, known)
+        refused = page_limit.surplus(db, begun.limits, counts, arrived, known)
         if refused:
             arrived = {key: some for key, some in arrived.items() if key not in refused}
             settled = sorted({*arrived, *((one.crawl, one.fingerprint) for one in finals)})
@@ -84,7 +85,7 @@ class Write:
             failed.write(db, begun.most_bytes)
         running.sums.write(db, begun.connection, begun.most_bytes)
         debts.owe(db, work.owes, begun.stamp.clock)
-        faults.point("store.before_commit")
+        crash_points.point("store.before_commit")
         return replace(begun.stamp, refused=refused) if refused else begun.stamp
 
 

@@ -9,8 +9,8 @@ import pymysql
 from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
-from schema.errors import GreencrawlError, InvalidConfig, Unavailable
-from store.mysql.topology import Server, Topology
+from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
+from greencrawl.store.mysql.cluster.topology import Server, Topology
 
 Db = Cursor
 """What work is given: a cursor of a connection, in or outside a transaction."""

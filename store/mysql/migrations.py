@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import schema
-from schema.clock import epoch_ms
-from schema.errors import Unavailable
-from store.migrate import Applied, Migration, Told, load, pending, refusal
-from store.mysql.cluster import Cluster
-from store.mysql.connection import Db
-from store.mysql.topology import Topology
+from greencrawl import schema
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.errors import Unavailable
+from greencrawl.store.migrations import Applied, Migration, Told, load, pending, refusal
+from greencrawl.store.mysql.cluster.routing import Cluster
+from greencrawl.store.mysql.cluster.topology import Topology
+from greencrawl.store.mysql.connection import Db
 
 FOLDER = Path(schema.__file__).parent / "sql" / "mysql"
 LOCK_SECONDS = 20
@@ -138,17 +138,17 @@ def applied(db: Db) -> dict[int, Applied]:
 
 
 class MysqlUpgrade:
-    """:class:`store.migrate.Upgrade` of the database of a cluster."""
+    """:class:`store.migrations.Upgrade` of the database of a cluster."""
 
     def __init__(self, topology: Topology) -> None:
         self._cluster = Cluster(topology)
 
     def pending(self) -> list[Migration]:
-        """See :class:`store.migrate.Upgrade`."""
+        """See :class:`store.migrations.Upgrade`."""
         return pending(load(FOLDER), self._cluster.read(applied))
 
     def apply(self, *, post: bool, told: Told) -> int:
-        """See :class:`store.migrate.Upgrade`."""
+        """See :class:`store.migrations.Upgrade`."""
         return migrate(self._cluster, post=post, told=told)
 
     def close(self) -> None:

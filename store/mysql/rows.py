@@ -9,12 +9,12 @@ from zlib import crc32
 import gevent
 from msgspec import Struct
 
-from schema import wire
-from schema.records import Attempt, Commit, Final, HookRun, StoredPage
-from schema.urls import host_of
-from store import rows
-from store.errors import Unstorable
-from store.rows import Codec, Row
+from greencrawl.schema import wire
+from greencrawl.schema.net.urls import host_of
+from greencrawl.schema.records import Attempt, Commit, Final, HookRun, StoredPage
+from greencrawl.store import rows
+from greencrawl.store.errors import Unstorable
+from greencrawl.store.rows import Codec, Row
 
 CONTENTS = (
     "crawl, place, fingerprint, elapsed_ms, depth, truncated, url, final_url, language, encoding, "

@@ -15,9 +15,9 @@ import pymysql
 from gevent.threadpool import ThreadPool
 from msgspec.structs import replace
 
-from schema import faults, wire
-from schema.clock import epoch_ms
-from schema.records import (
+from greencrawl.schema import crash_points, wire
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.records import (
     Admission,
     Attempt,
     Commit,
@@ -41,34 +41,30 @@ from schema.records import (
     StoredPage,
     Version,
 )
-from store import rows as common
-from store.base import EVERY, MARGIN, NEVER, STEP_ROWS, Detail, Step
-from store.bodies import Bodies, Place
-from store.errors import BodyAway, Unstorable
-from store.mysql import (
+from greencrawl.store import rows as common
+from greencrawl.store.base import EVERY, MARGIN, NEVER, STEP_ROWS, Detail, Step
+from greencrawl.store.bodies import Bodies, Place
+from greencrawl.store.errors import BodyAway, Unstorable
+from greencrawl.store.mysql import commits, migrations, page_limit, rows, streams
+from greencrawl.store.mysql.cluster.routing import Cluster
+from greencrawl.store.mysql.cluster.topology import Topology
+from greencrawl.store.mysql.connection import LONG_SECONDS, Db
+from greencrawl.store.mysql.group_commit import Grouped
+from greencrawl.store.mysql.ids import Numbers
+from greencrawl.store.mysql.tables import (
     bodies,
-    commits,
     crawls,
     debts,
     duties,
     hooks,
-    limits,
-    log,
-    migrations,
-    months,
     overflow,
+    partitions,
     purges,
-    reading,
+    replay_log,
     retention,
-    rows,
 )
-from store.mysql.bodies import Body
-from store.mysql.cluster import Cluster
-from store.mysql.connection import LONG_SECONDS, Db
-from store.mysql.grouped import Grouped
-from store.mysql.numbers import Numbers
-from store.mysql.topology import Topology
-from store.rows import Codec, Row
+from greencrawl.store.mysql.tables.bodies import Body
+from greencrawl.store.rows import Codec, Row
 
 T = TypeVar("T")
 
@@ -127,15 +123,15 @@ class MysqlStore:
 
     def tick(self) -> int:
         """See :class:`store.base.Store`."""
-        return self._cluster.write(log.tick)
+        return self._cluster.write(replay_log.tick)
 
     def clock(self) -> Stamp:
         """See :class:`store.base.Store`."""
-        return self._cluster.read(log.clock)
+        return self._cluster.read(replay_log.clock)
 
     def raise_epoch(self, node: str, known: int, epoch: int) -> bool:
         """See :class:`store.base.Store`."""
-        return self._cluster.write(lambda db: log.raise_epoch(db, node, known, epoch))
+        return self._cluster.write(lambda db: replay_log.raise_epoch(db, node, known, epoch))
 
     # -- debts
 
@@ -143,7 +139,7 @@ class MysqlStore:
         """See :class:`store.base.Store`."""
 
         def note(db: Db) -> int:
-            clock = log.clock(db).clock
+            clock = replay_log.clock(db).clock
             debts.owe(db, nodes, clock if since is None else since)
             return clock
 
@@ -234,7 +230,7 @@ class MysqlStore:
 
     def stored(self, crawl: int) -> int:
         """See :class:`store.base.Store`."""
-        return self._cluster.read(lambda db: limits.stored(db, crawl))
+        return self._cluster.read(lambda db: page_limit.stored(db, crawl))
 
     def count_time(self, crawl: int, now_ms: int, most_ms: int) -> int:
         """See :class:`store.base.Store`."""
@@ -297,11 +293,13 @@ class MysqlStore:
         self, batch: int, tick: int = 0, epochs: Mapping[str, int] | None = None
     ) -> bool:
         """See :class:`store.base.Store`."""
-        return self._seeds.run(lambda db: log.settle_seeds(db, batch, tick - MARGIN, epochs or {}))
+        return self._seeds.run(
+            lambda db: replay_log.settle_seeds(db, batch, tick - MARGIN, epochs or {})
+        )
 
     def restamp_seeds(self, batch: int) -> Stamp:
         """See :class:`store.base.Store`."""
-        return self._cluster.write(lambda db: log.restamp_seeds(db, batch))
+        return self._cluster.write(lambda db: replay_log.restamp_seeds(db, batch))
 
     def pending_seeds(self, limit: int = 100, after: int = 0) -> list[SeedBatch]:
         """See :class:`store.base.Store`."""
@@ -333,10 +331,10 @@ class MysqlStore:
 
     def log_size(self, since: int) -> tuple[int, int, int]:
         """See :class:`store.base.Store`."""
-        return self._cluster.read(lambda db: log.size(db, since), seconds=LONG_SECONDS)
+        return self._cluster.read(lambda db: replay_log.size(db, since), seconds=LONG_SECONDS)
 
     def _stamped(self, table: str, since: int) -> list[int]:
-        return self._cluster.read(lambda db: log.stamped(db, table, since))
+        return self._cluster.read(lambda db: replay_log.stamped(db, table, since))
 
     def log_marks(self, since: int) -> Iterator[list[Mark]]:
         """See :class:`store.base.Store`; crawl by crawl."""
@@ -350,7 +348,7 @@ class MysqlStore:
         for crawl in self._stamped("finals", since):
             at = (-1, 0)
             while found := self._cluster.read(
-                partial(reading.final_marks, crawl=crawl, since=since, after=at)
+                partial(streams.final_marks, crawl=crawl, since=since, after=at)
             ):
                 yield [
                     Mark(crawl, url, common.mark_kind(state.decode()), 0)
@@ -367,14 +365,16 @@ class MysqlStore:
                     yield [(crawl, self._codec.links(blob)) for blob in some]
 
     def _stream(
-        self, crawl: int, sql: str, wanted: PageFilter, detail: Detail, after: reading.At
-    ) -> Iterator[reading.Chunk]:
-        return reading.stream(self._cluster.read, crawl, sql, wanted, detail, after)
+        self, crawl: int, sql: str, wanted: PageFilter, detail: Detail, after: streams.At
+    ) -> Iterator[streams.Chunk]:
+        return streams.stream(self._cluster.read, crawl, sql, wanted, detail, after)
 
     def log_seeds(self, since: int, *, force: bool) -> Iterator[SeedBatch]:
         """See :class:`store.base.Store`."""
         at = (-1, 0)
-        while found := self._cluster.read(partial(log.seeds, forced=force, since=since, after=at)):
+        while found := self._cluster.read(
+            partial(replay_log.seeds, forced=force, since=since, after=at)
+        ):
             for row in found:
                 yield self._batch(*row)
             at = (found[-1][4], found[-1][0])
@@ -382,7 +382,9 @@ class MysqlStore:
     def stamps(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, int]:
         """See :class:`store.base.Store`."""
         latest: dict[int, int] = {}
-        for number, stamp in self._cluster.read(lambda db: log.stamps(db, crawl, fingerprints)):
+        for number, stamp in self._cluster.read(
+            lambda db: replay_log.stamps(db, crawl, fingerprints)
+        ):
             latest[number] = max(stamp, latest.get(number, stamp))
         return latest
 
@@ -412,7 +414,7 @@ class MysqlStore:
         """See :class:`store.base.Store`."""
         after = 0
         while found := self._cluster.read(
-            partial(overflow.page, partition=partition, after=after, limit=reading.CHUNK_ROWS)
+            partial(overflow.page, partition=partition, after=after, limit=streams.CHUNK_ROWS)
         ):
             yield from common.by_crawl(found)
             after = found[-1][1].id
@@ -421,7 +423,7 @@ class MysqlStore:
         """See :class:`store.base.Store`."""
         after = (since, -1)
         while found := self._cluster.read(
-            partial(overflow.begun, partition=partition, after=after, limit=reading.CHUNK_ROWS)
+            partial(overflow.begun, partition=partition, after=after, limit=streams.CHUNK_ROWS)
         ):
             yield from common.by_crawl((crawl, row) for _, crawl, row in found)
             after = (found[-1][0], found[-1][2].id)
@@ -448,7 +450,7 @@ class MysqlStore:
             stamp = self._cluster.write(lambda db: write.run(db, prepared))
         except pymysql.MySQLError as error:
             raise self._unstorable(work, error) from error
-        faults.point("store.after_commit")
+        crash_points.point("store.after_commit")
         return stamp
 
     def _writing(self, work: Commit, prepared: rows.Prepared) -> commits.Write:
@@ -527,7 +529,7 @@ class MysqlStore:
         self, crawl: int, function: str, message: str, *, after: str = "", limit: int = 100
     ) -> list[tuple[str, HookFailure]]:
         """See :class:`store.base.Store`."""
-        at = reading.after_number(after)
+        at = streams.after_number(after)
         first = common.LEAST if at is None else at + 1
         found = self._cluster.read(
             lambda db: hooks.failures(db, crawl, function, message, first, limit)
@@ -661,7 +663,7 @@ class MysqlStore:
 
     def dead(self, crawl: int, limit: int = 100, after: str = "") -> list[tuple[str, Final]]:
         """See :class:`store.base.Store`; ordered by fingerprint."""
-        at = reading.after_number(after)
+        at = streams.after_number(after)
         found = self._cluster.read(lambda db: crawls.dead_rows(db, crawl, limit, at))
         return [(str(row[1]), rows.final(row)) for row in found]
 
@@ -684,7 +686,7 @@ class MysqlStore:
         after: str = "",
     ) -> Iterator[tuple[str, StoredPage]]:
         """See :class:`store.base.Store`; in order of stamps, then of storing."""
-        most = reading.WINDOW
+        most = streams.WINDOW
         for step in self.page_steps(crawl, wanted, detail=detail, after=after, window=most):
             yield from step.pages
 
@@ -698,28 +700,28 @@ class MysqlStore:
         window: int = STEP_ROWS,
     ) -> Iterator[Step]:
         """See :class:`store.base.Store`."""
-        at, sql = reading.after_page(after), rows.READS[detail]
+        at, sql = streams.after_page(after), rows.READS[detail]
         scan = self._cluster.stream()
-        for chunk in reading.stream(scan, crawl, sql, wanted, detail, at, window):
+        for chunk in streams.stream(scan, crawl, sql, wanted, detail, at, window):
             some = self._pages(crawl, chunk, wanted.host)
-            yield Step(some, reading.page_cursor(chunk.at), chunk.looked_at)
+            yield Step(some, streams.page_cursor(chunk.at), chunk.looked_at)
 
     def _pages(
-        self, crawl: int, chunk: reading.Chunk, host: str
+        self, crawl: int, chunk: streams.Chunk, host: str
     ) -> Iterator[tuple[str, StoredPage]]:
         for at, row in chunk.rows:
             page = self._page(crawl, row)
             if not host or rows.host_key(page.url) == host.encode():  # its hash is only a hash
-                yield reading.page_cursor(at), page
+                yield streams.page_cursor(at), page
 
     def finals(
         self, crawl: int, since_ms: int = 0, *, after: str = ""
     ) -> Iterator[tuple[str, Final]]:
         """See :class:`store.base.Store`; ordered by fingerprint."""
-        at = reading.after_number(after)
+        at = streams.after_number(after)
         scan = self._cluster.stream()
         while True:
-            found, at = scan(partial(reading.finals, crawl=crawl, since_ms=since_ms, after=at))
+            found, at = scan(partial(streams.finals, crawl=crawl, since_ms=since_ms, after=at))
             for row in found:
                 yield str(row[1]), rows.final(row)
             if at is None:
@@ -729,11 +731,11 @@ class MysqlStore:
 
     def prepare_months(self, now_ms: int) -> None:
         """See :class:`store.base.Store`."""
-        self._cluster.write(lambda db: months.prepare(db, now_ms), seconds=LONG_SECONDS)
+        self._cluster.write(lambda db: partitions.prepare(db, now_ms), seconds=LONG_SECONDS)
 
     def drop_months(self, before_ms: int) -> Iterator[int]:
         """See :class:`store.base.Store`."""
-        while self._cluster.write(lambda db: months.drop(db, before_ms), seconds=LONG_SECONDS):
+        while self._cluster.write(lambda db: partitions.drop(db, before_ms), seconds=LONG_SECONDS):
             yield 1
 
     # -- retention

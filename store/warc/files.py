@@ -15,16 +15,16 @@ from pathlib import Path
 
 from gevent.monkey import get_original
 
-from schema import faults
-from schema.clock import epoch_ms
-from schema.errors import Unavailable
-from schema.log import logger
-from schema.records import StoredPage
-from store.bodies import Place, has_body
-from store.errors import BodyAway, Closed
-from store.warc import records
-from store.warc.records import Damage, Origin, Record
-from store.warc.segment import OPEN, Segment, Unsynced, repair, sync_folder
+from greencrawl.schema import crash_points
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import StoredPage
+from greencrawl.store.bodies import Place, has_body
+from greencrawl.store.errors import BodyAway, Closed
+from greencrawl.store.warc import records
+from greencrawl.store.warc.records import Damage, Origin, Record
+from greencrawl.store.warc.segment import OPEN, Segment, Unsynced, repair, sync_folder
 
 log = logger("store")
 
@@ -175,9 +175,9 @@ class WarcFiles:
         """Write what is pending. Raises OSError."""
         if self._segment is None or not self._pending:
             return
-        faults.point("warc.before_write")
+        crash_points.point("warc.before_write")
         self._segment.write(b"".join(self._pending))
-        faults.point("warc.after_write")
+        crash_points.point("warc.after_write")
         self._drop_pending()
 
     def _rotate(self) -> None:
@@ -291,8 +291,8 @@ class _Brisk:
     """While it is entered, threads get the GIL back sooner.
 
     Hashing and deflating a page give it up several times, and beside a busy hub each time may cost
-    the switch interval, 5 ms by default; see ``store.commits``. A trial wrote 1.2 to 1.5 times as
-    many pages this way.
+    the switch interval, 5 ms by default; see ``store.sqlite.commits``. A trial wrote 1.2 to 1.5
+    times many pages this way.
     """
 
     SECONDS = 0.0002

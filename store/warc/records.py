@@ -21,11 +21,11 @@ from typing import NamedTuple
 from urllib.parse import quote
 from uuid import UUID
 
-from schema.clock import epoch_ms
-from schema.records import StoredPage
-from schema.request import header_lines, request_head
-from store.bodies import has_body
-from store.export import iso8601
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.net.request import header_lines, request_head
+from greencrawl.schema.records import StoredPage
+from greencrawl.store.bodies import has_body
+from greencrawl.store.export.objects import iso8601
 
 REVISIT = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
 SPECIFICATION = "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"

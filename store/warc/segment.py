@@ -16,8 +16,8 @@ from pathlib import Path
 
 from gevent.monkey import get_original
 
-from schema import faults
-from store.warc.records import HEAD_BYTES, Damage, length_of, verify
+from greencrawl.schema import crash_points
+from greencrawl.store.warc.records import HEAD_BYTES, Damage, length_of, verify
 
 OPEN = ".open"
 
@@ -43,7 +43,7 @@ class Segment:
         self._path = folder / (name + OPEN)
         self._file = self._path.open("x+b", buffering=0)
         try:
-            faults.point("warc.created")
+            crash_points.point("warc.created")
             fcntl.flock(self._file, fcntl.LOCK_EX)
             # Between the two somebody may have taken it for the file of a dead writer.
             if not _is(self._file, self._path):
@@ -68,13 +68,13 @@ class Segment:
         """Make durable what was written. Raises Unsynced."""
         if self.size == self._durable:
             return
-        faults.point("warc.before_sync")
+        crash_points.point("warc.before_sync")
         try:
             os.fdatasync(self._file.fileno())
         except OSError as error:
             raise Unsynced(*error.args) from error
         self._durable = self.size
-        faults.point("warc.after_sync")
+        crash_points.point("warc.after_sync")
 
     def cut(self) -> None:
         """Drop what was written since the last sync. Raises OSError."""
@@ -104,9 +104,9 @@ def _is(file: FileIO, path: Path) -> bool:
 def _conclude(file: FileIO, path: Path, size: int) -> None:
     if size:
         os.fsync(file.fileno())
-        faults.point("warc.before_rename")
+        crash_points.point("warc.before_rename")
         path.rename(path.with_name(path.name.removesuffix(OPEN)))
-        faults.point("warc.after_rename")
+        crash_points.point("warc.after_rename")
     else:
         path.unlink()
     sync_folder(path.parent)

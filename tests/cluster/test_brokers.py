@@ -6,9 +6,9 @@ from pathlib import Path
 
 import gevent
 
-from schema.errors import Unavailable
-from store.mysql.steward import Steward
-from store.steward import steward_of
+from greencrawl.schema.errors import Unavailable
+from greencrawl.store.mysql.cluster.failover import Steward
+from greencrawl.store.steward import steward_of
 from tests.support.mariadb import local_cluster
 from tests.support.redis_server import RedisServer
 from tests.support.system import System, wait_until

@@ -9,9 +9,9 @@ import gevent
 import pymysql
 import pytest
 
-from cli.main import main
-from store.mysql.local import DATABASE, NAMES, LocalCluster, LocalServer, Missing
-from store.steward import steward_of
+from greencrawl.cli.main import main
+from greencrawl.store.mysql.cluster.local import DATABASE, NAMES, LocalCluster, LocalServer, Missing
+from greencrawl.store.steward import steward_of
 from tests.support.mariadb import local_cluster
 from tests.support.system import wait_until
 

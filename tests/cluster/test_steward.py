@@ -13,17 +13,18 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from schema.clock import monotonic
-from schema.errors import InvalidConfig, Unavailable
-from store.migrate import Migration
-from store.mysql import gtid, migrations, topology
-from store.mysql.cluster import Cluster
-from store.mysql.connection import Db, connect
-from store.mysql.local import NAMES
-from store.mysql.observe import Observation
-from store.mysql.register import Reign
-from store.mysql.steward import Report, Steward
-from store.steward import steward_of
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import InvalidConfig, Unavailable
+from greencrawl.store.migrations import Migration
+from greencrawl.store.mysql import migrations
+from greencrawl.store.mysql.cluster import gtid, topology
+from greencrawl.store.mysql.cluster.failover import Report, Steward
+from greencrawl.store.mysql.cluster.local import NAMES
+from greencrawl.store.mysql.cluster.observe import Observation
+from greencrawl.store.mysql.cluster.register import Reign
+from greencrawl.store.mysql.cluster.routing import Cluster
+from greencrawl.store.mysql.connection import Db, connect
+from greencrawl.store.steward import steward_of
 from tests.support.mariadb import local_cluster
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from schema.errors import Unavailable
-from store.mysql.connection import connect
-from store.mysql.topology import Topology, parse
+from greencrawl.schema.errors import Unavailable
+from greencrawl.store.mysql.cluster.topology import Topology, parse
+from greencrawl.store.mysql.connection import connect
 from tests.support.certificates import authority, signed
 from tests.support.mariadb import MariaDb
 

@@ -14,14 +14,14 @@ from hypothesis import HealthCheck, assume, given, settings
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from broker import openapi
-from broker.app import Face
-from broker.client import BrokerClient
-from broker.resources import OPERATIONS, Operation
-from broker.security import Guard
-from broker.service import Service
-from schema.records import Commit, CreateCrawl, StoredPage
-from store import open_store
+from greencrawl.broker.api import openapi
+from greencrawl.broker.api.app import Face
+from greencrawl.broker.api.operations import OPERATIONS, Operation
+from greencrawl.broker.api.security import Guard
+from greencrawl.broker.client import BrokerClient
+from greencrawl.broker.service.service import Service
+from greencrawl.schema.records import Commit, CreateCrawl, StoredPage
+from greencrawl.store import open_store
 from tests.support.broker_process import BrokerProcess
 from tests.support.effort import examples
 from tests.support.queue_double import QueueDouble

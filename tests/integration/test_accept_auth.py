@@ -23,8 +23,8 @@ from pathlib import Path
 import gevent
 import requests
 
-from schema.records import StoredPage
-from store import open_store
+from greencrawl.schema.records import StoredPage
+from greencrawl.store import open_store
 from tests.support import lighttpd
 from tests.support.django_site.rig import EXPIRE, USERNAME, Asked, DjangoSite
 from tests.support.leaks import environment, exported, in_files, in_redis, leaks, told
@@ -375,7 +375,7 @@ def log_in_as_a_person(system: System, site: DjangoSite, entry: Entry, file: Pat
     lines += [f"{name} = {json.dumps(value)}\n" for name, value in entry.items()]
     file.write_text("".join(lines))
     process = subprocess.Popen(
-        [sys.executable, "-u", "-m", "cli", "login", str(entry["name"]), str(file)],
+        [sys.executable, "-u", "-m", "greencrawl.cli", "login", str(entry["name"]), str(file)],
         cwd=ROOT,
         env={**environment(system), "BROWSER": "true"},
         stdout=subprocess.PIPE,

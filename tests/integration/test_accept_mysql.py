@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from store import open_store
+from greencrawl.store import open_store
 from tests.support import oracle
 from tests.support.equality import Rows, differences, rows
 from tests.support.mariadb import MariaDb

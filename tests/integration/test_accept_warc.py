@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.report import Report
 from bench.show_warc import archive_site
-from store import open_store
+from greencrawl.store import open_store
 from tests.support.archive import Archive, check
 from tests.support.redis_server import RedisServer
 from tests.support.site_server import Answer, Request, SiteServer

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from redis.exceptions import OutOfMemoryError
 
-from broker.frontier import Frontier, Mode, keys, memory
-from broker.frontier.leasing import SESSION_LIFE_SECONDS
-from schema.records import (
+from greencrawl.broker.frontier import Frontier, Mode
+from greencrawl.broker.frontier.leasing import SESSION_LIFE_SECONDS
+from greencrawl.broker.frontier.nodes import keys, memory
+from greencrawl.schema.records import (
     Admission,
     CloseItem,
     Crawl,
@@ -24,8 +25,8 @@ from schema.records import (
     LeaseRequest,
     ReconcileRequest,
 )
-from store import open_store
-from store.base import Store
+from greencrawl.store import open_store
+from greencrawl.store.base import Store
 from tests.support.redis_server import RedisServer, binaries
 
 LIMIT = 8 * 1024 * 1024

@@ -18,10 +18,10 @@ from typing import Any
 import gevent
 import pytest
 
-from broker.client import BrokerClient
-from broker.messages import DeadLetter
-from schema.errors import Refused, Unavailable
-from schema.records import (
+from greencrawl.broker.api.messages import DeadLetter
+from greencrawl.broker.client import BrokerClient
+from greencrawl.schema.errors import Refused, Unavailable
+from greencrawl.schema.records import (
     CloseItem,
     CloseRequest,
     Commit,
@@ -42,7 +42,7 @@ from schema.records import (
     SeedRequest,
     Session,
 )
-from store import open_store
+from greencrawl.store import open_store
 from tests.support.broker_process import BrokerProcess
 from tests.support.ports import free_port
 from tests.support.redis_server import RedisServer

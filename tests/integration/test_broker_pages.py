@@ -14,15 +14,15 @@ import falcon.testing
 import gevent
 import pytest
 
-from broker import pages
-from broker.app import Face
-from broker.pages import Reader
-from broker.security import Guard
-from broker.service import Service
-from schema.patterns import Pattern
-from schema.records import Admission, Commit, CrawlOptions, PageFilter, StoredPage
-from store import open_store
-from store.base import Store
+from greencrawl.broker.api.app import Face
+from greencrawl.broker.api.security import Guard
+from greencrawl.broker.service import pages
+from greencrawl.broker.service.pages import Reader
+from greencrawl.broker.service.service import Service
+from greencrawl.schema.records import Admission, Commit, CrawlOptions, PageFilter, StoredPage
+from greencrawl.schema.text.patterns import Pattern
+from greencrawl.store import open_store
+from greencrawl.store.base import Store
 from tests.support.mariadb import MariaDb
 from tests.support.queue_double import QueueDouble
 from tests.support.store_records import digest

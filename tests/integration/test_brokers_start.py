@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from broker.frontier import Frontier, keys
-from broker.frontier.recovery import Recovery, settled
-from schema.errors import Unavailable
-from schema.records import CrawlOptions
-from store import open_store
-from store.base import Store
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.recovery.opening import Recovery, settled
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import CrawlOptions
+from greencrawl.store import open_store
+from greencrawl.store.base import Store
 from tests.integration.test_frontier import Worker, until, urls
 from tests.support.redis_server import RedisServer
 

@@ -18,11 +18,11 @@ import gevent
 import psutil
 import pytest
 
-from broker.client import BrokerClient
-from cli.datafolder import running
-from cli.main import main
-from cli.site_server import Site, serve
-from schema.clock import monotonic
+from greencrawl.broker.client import BrokerClient
+from greencrawl.cli.local.data_folder import running
+from greencrawl.cli.local.site_server import Site, serve
+from greencrawl.cli.main import main
+from greencrawl.schema.clock import monotonic
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,12 +52,12 @@ class Command:
         plain = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
         environ = {
             **plain,
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": str(ROOT / "src"),
             "GREENCRAWL_ALLOW_NETWORKS": "127.0.0.0/8",
             **{f"GREENCRAWL_{name.upper()}": value for name, value in settings.items()},
         }
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "cli", *arguments],
+            [sys.executable, "-P", "-m", "greencrawl.cli", *arguments],
             cwd=self.folder,
             env=environ,
             stdin=subprocess.PIPE,
@@ -199,7 +199,7 @@ def test_killed_broker_is_started_again_and_nothing_is_lost(
 ) -> None:
     process = command.start("crawl", root, *SLOW, "--summary", "s.json")
     until(lambda: len(site.requests) >= 5, "five requests")
-    broker = next(one for one in _family(process) if "broker" in one.cmdline())
+    broker = next(one for one in _family(process) if "greencrawl.broker" in one.cmdline())
     broker.kill()
     code, _, err = end(process)
     assert code == 0, err

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
-from schema.records import Commit, CrawlOptions, FrontierIdentity, HookRun, StoredPage
-from schema.suffixes import SUFFIXES
-from schema.urls import CANONICALISER, fingerprint
-from store import open_store
+from greencrawl.cli.main import main
+from greencrawl.schema.net.suffixes import SUFFIXES
+from greencrawl.schema.net.urls import CANONICALISER, fingerprint
+from greencrawl.schema.records import Commit, CrawlOptions, FrontierIdentity, HookRun, StoredPage
+from greencrawl.store import open_store
 from tests.support.broker_process import BrokerProcess
 from tests.support.system import wait_until
 

@@ -17,11 +17,11 @@ import pytest
 from gevent.os import tp_read
 from rich.cells import cell_len
 
-from cli.main import main
-from schema.records import Commit, CrawlOptions, FrontierIdentity, StoredPage
-from schema.suffixes import SUFFIXES
-from schema.urls import CANONICALISER, fingerprint
-from store import open_store
+from greencrawl.cli.main import main
+from greencrawl.schema.net.suffixes import SUFFIXES
+from greencrawl.schema.net.urls import CANONICALISER, fingerprint
+from greencrawl.schema.records import Commit, CrawlOptions, FrontierIdentity, StoredPage
+from greencrawl.store import open_store
 from tests.support.broker_process import ROOT, BrokerProcess
 
 SECRET = 7
@@ -145,7 +145,7 @@ def test_a_terminal_is_told_that_the_list_is_still_looking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(tmp_path)
-    monkeypatch.setattr("broker.pages.LOOKED_AT", 1)
+    monkeypatch.setattr("greencrawl.broker.service.pages.LOOKED_AT", 1)
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
@@ -163,7 +163,7 @@ def test_a_list_that_ends_at_its_limit_does_not_say_that_there_are_more_unless_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(tmp_path)
-    monkeypatch.setattr("broker.pages.LOOKED_AT", 1)
+    monkeypatch.setattr("greencrawl.broker.service.pages.LOOKED_AT", 1)
     command = ["pages", "--status", "404", "--data", str(tmp_path)]
     assert main([*command, "--limit", "1"]) == 0
     out, error = capsys.readouterr()
@@ -258,7 +258,7 @@ def _in_terminal(folder: Path, *arguments: str, columns: int = 100) -> str:
         if not name.startswith("GREENCRAWL_") and name not in ("COLUMNS", "LINES")
     }  # fmt: skip
     process = subprocess.Popen(
-        [sys.executable, "-m", "cli", *arguments, "--data", str(folder)],
+        [sys.executable, "-m", "greencrawl.cli", *arguments, "--data", str(folder)],
         stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=ROOT, env=kept,
     )  # fmt: skip
     os.close(theirs)

@@ -14,10 +14,10 @@ import psutil
 import pytest
 from gevent.event import Event
 
-from cli import processes
-from cli.processes import Child, Processes, ProcessFailed, environment
-from cli.stopping import on_signals
-from schema.clock import monotonic
+from greencrawl.cli.local import processes
+from greencrawl.cli.local.processes import Child, Processes, ProcessFailed, environment
+from greencrawl.cli.local.stopping import on_signals
+from greencrawl.schema.clock import monotonic
 
 NEVER = Event()
 
@@ -37,9 +37,10 @@ STUBBORN = OBEDIENT.replace("sys.exit(0)", "pass")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder to run in, in which a test puts the modules ``broker`` and ``worker``."""
+    """An empty folder to run in, in which a test puts a broker and a worker of its own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(processes, "HOME", tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "greencrawl").mkdir()
     yield tmp_path
     for child in psutil.Process().children():
         if str(tmp_path) in child.environ().get("PYTHONPATH", ""):
@@ -48,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def module(folder: Path, name: str, text: str) -> None:
-    (folder / f"{name}.py").write_text(text.replace("{name!r}", repr(name)))
+    (folder / "greencrawl" / f"{name}.py").write_text(text.replace("{name!r}", repr(name)))
 
 
 def until(holds: object, seconds: float = 20.0) -> None:
@@ -192,12 +193,12 @@ def test_child_is_stopped_when_its_parent_is_killed(folder: Path) -> None:
             sys.executable,
             "-c",
             "import os, signal; from pathlib import Path\n"
-            "from cli.processes import Child, environment\n"
+            "from greencrawl.cli.local.processes import Child, environment\n"
             "c = Child('worker', environment(os.environ, data='x') | "
             f"{{'PYTHONPATH': {str(folder)!r}}}, Path('w.log')); c.start()\n"
             "signal.pause()",
         ],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")},
     )
     until((folder / "worker.up").exists)
     parent.kill()
@@ -217,14 +218,14 @@ def test_workers_of_a_killed_command_do_not_linger(folder: Path) -> None:
             "-c",
             "import os, signal; from pathlib import Path\n"
             "from gevent.event import Event\n"
-            "from cli.processes import Processes, environment\n"
+            "from greencrawl.cli.local.processes import Processes, environment\n"
             f"environ = environment(os.environ) | {{'PYTHONPATH': {str(folder)!r}}}\n"
             "pair = Processes(environ, Path('logs'), 60.0)\n"
             "pair.start(Path('broker.up').exists, Event())\n"
             "Path('worker.pid').write_text(str(pair.worker.pid))\n"
             "signal.pause()",
         ],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")},
     )
     until((folder / "worker.up").exists)
     until(lambda: (folder / "worker.pid").exists() and (folder / "worker.pid").read_text())

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cli.site_server import Site, serve
+from greencrawl.cli.local.site_server import Site, serve
 
 
 @pytest.fixture

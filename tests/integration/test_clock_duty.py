@@ -12,13 +12,14 @@ import gevent
 import pytest
 from gevent import monkey
 
-from broker.frontier import Frontier, keys
-from broker.frontier import duties as names
-from broker.frontier.node import Node
-from schema.errors import Unavailable
-from schema.records import ExtendItem, Session
-from store import open_store
-from store.base import Store
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier.brokers import duties as names
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.node import Node
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import ExtendItem, Session
+from greencrawl.store import open_store
+from greencrawl.store.base import Store
 from tests.integration.test_frontier import until
 from tests.integration.test_node_clock import broker, leased
 from tests.support.redis_server import RedisServer

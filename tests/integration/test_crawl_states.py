@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from broker import resources, seeding
-from broker.frontier import Frontier
-from broker.problems import HttpProblem
-from broker.service import Service
-from broker.upkeep import Upkeep
-from schema.records import (
+from greencrawl.broker.api import operations
+from greencrawl.broker.api.problems import HttpProblem
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.service import seeding
+from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.upkeep import Upkeep
+from greencrawl.schema.net.urls import host_of
+from greencrawl.schema.records import (
     Admission,
     Commit,
     Crawl,
@@ -25,9 +27,8 @@ from schema.records import (
     LeaseRequest,
     StoredPage,
 )
-from schema.urls import host_of
-from store import open_store
-from store.base import Store
+from greencrawl.store import open_store
+from greencrawl.store.base import Store
 from tests.support.redis_server import RedisServer
 
 PAGE = "http://a.example/"
@@ -198,7 +199,7 @@ def test_links_reopen_neither_a_paused_crawl_nor_one_that_is_done_at_a_limit(
     broker: Broker, store: Store, crawl: Crawl, state: str
 ) -> None:
     if state == "paused":
-        resources.pause_crawl(broker.service, "c")
+        operations.pause_crawl(broker.service, "c")
     else:
         broker.frontier.put_crawl(store.set_state(crawl.id, "done", state))
     known = store.crawl("c")
@@ -207,7 +208,7 @@ def test_links_reopen_neither_a_paused_crawl_nor_one_that_is_done_at_a_limit(
     assert store.crawl("c") == known
     assert _waiting(broker, crawl) == 1
     assert broker.lease() == []
-    resources.resume_crawl(broker.service, "c")
+    operations.resume_crawl(broker.service, "c")
     assert broker.lease() == [LATE]
 
 
@@ -215,7 +216,7 @@ def test_a_tell_that_comes_late_changes_nothing(
     broker: Broker, other: Broker, store: Store, crawl: Crawl
 ) -> None:
     old = store.crawl("c")
-    resources.pause_crawl(broker.service, "c")
+    operations.pause_crawl(broker.service, "c")
     for late in (other.frontier.put_crawl, other.frontier.shut, other.frontier.stop_leasing):
         late(old)
         assert broker.states(crawl) == {"paused"}
@@ -260,7 +261,7 @@ def test_a_pause_that_comes_with_the_end_says_that_there_is_nothing_to_pause(
 
     monkeypatch.setattr(store, "set_state", ended_before)
     with pytest.raises(HttpProblem, match="done"):
-        resources.pause_crawl(broker.service, "c")
+        operations.pause_crawl(broker.service, "c")
     assert store.crawl("c").finished
 
 

@@ -65,14 +65,14 @@ def test_the_login_in_ten_lines_logs_in_and_crawls(tmp_path: Path) -> None:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
     environ = {
         **kept,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(ROOT / "src"),
         "GREENCRAWL_ALLOW_NETWORKS": "127.0.0.0/8",
         "GREENCRAWL_AUTH_MYSITE_USERNAME": NAME,
     }
 
     def command(*arguments: str, password: str = PASSWORD) -> tuple[int, str]:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "cli", *arguments],
+            [sys.executable, "-P", "-m", "greencrawl.cli", *arguments],
             cwd=tmp_path,
             env={**environ, "GREENCRAWL_AUTH_MYSITE_PASSWORD": password},
             capture_output=True,

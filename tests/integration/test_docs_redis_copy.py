@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from broker.frontier import Frontier
-from broker.frontier.embedded import EmbeddedRedis
-from broker.frontier.word import Word
-from store.base import MARGIN
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier.brokers.fence import Word
+from greencrawl.broker.frontier.nodes.embedded import EmbeddedRedis
+from greencrawl.store.base import MARGIN
 from tests.integration.test_frontier import until
 from tests.integration.test_recovery import House
 from tests.support.system import ROOT

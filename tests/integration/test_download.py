@@ -18,13 +18,13 @@ import zstandard
 from gevent import socket
 from gevent.monkey import get_original
 
-from schema.clock import monotonic
-from schema.errors import InvalidUrl
-from schema.records import Failure, FailureKind, Fetched
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import InvalidUrl
+from greencrawl.schema.records import Failure, FailureKind, Fetched
+from greencrawl.worker.http.addresses import Lookup
+from greencrawl.worker.http.client import Downloader, LeaseExpired
 from tests.support.ports import free_port
 from tests.support.raw_server import RawServer, answer, send, send_late, send_then_stall
-from worker.addresses import Lookup
-from worker.download import Downloader, LeaseExpired
 
 gzipped = partial(gzip.compress, mtime=0)  # the same parameters in each process
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))

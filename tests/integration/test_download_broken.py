@@ -18,8 +18,9 @@ import pytest
 import zstandard
 from gevent import socket
 
-from schema.clock import monotonic
-from schema.records import Failure, FailureKind, Fetched
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.records import Failure, FailureKind, Fetched
+from greencrawl.worker.http.client import Downloader
 from tests.support.raw_server import (
     Behaviour,
     RawServer,
@@ -30,7 +31,6 @@ from tests.support.raw_server import (
     send_then_reset,
     send_then_stall,
 )
-from worker.download import Downloader
 
 gzipped = partial(gzip.compress, mtime=0)  # the same parameters in each process
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)

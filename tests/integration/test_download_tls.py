@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from gevent import socket, ssl
 
-from schema.clock import monotonic
-from schema.records import Failure, FailureKind, Fetched
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.records import Failure, FailureKind, Fetched
+from greencrawl.worker.http.client import Downloader
 from tests.support.raw_server import RawServer, answer, send_then_stall
-from worker.download import Downloader
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 

@@ -8,13 +8,15 @@ from pathlib import Path
 import gevent
 import pytest
 
-from broker.frontier import Frontier, duties, keys
-from broker.frontier.duties import Duties
-from schema.errors import DutyLost, Unavailable
-from schema.records import Duty
-from schema.wire import to_msgpack
-from store.base import DUTY_SECONDS
-from store.sqlite import SqliteStore
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier.brokers import duties
+from greencrawl.broker.frontier.brokers.duties import Duties
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.schema.errors import DutyLost, Unavailable
+from greencrawl.schema.records import Duty
+from greencrawl.schema.wire import to_msgpack
+from greencrawl.store.base import DUTY_SECONDS
+from greencrawl.store.sqlite.store import SqliteStore
 from tests.integration.test_frontier import until
 from tests.support.redis_server import RedisServer
 from tests.support.store_contract import shift_duty

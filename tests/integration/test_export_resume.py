@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
-from schema.errors import GreencrawlError
-from schema.records import Commit, CrawlOptions
-from store import exporting, open_store
-from store.base import Store
-from store.errors import BodyAway
-from store.exporting import OptionsDiffer, Position, Resumable, Wanted
-from store.formats import Csv, Format, Jsonl, Warc
+from greencrawl.cli.main import main
+from greencrawl.schema.errors import GreencrawlError
+from greencrawl.schema.records import Commit, CrawlOptions
+from greencrawl.store import open_store
+from greencrawl.store.base import Store
+from greencrawl.store.errors import BodyAway
+from greencrawl.store.export import resumable
+from greencrawl.store.export.formats import Csv, Format, Jsonl, Warc
+from greencrawl.store.export.resumable import OptionsDiffer, Position, Resumable, Wanted
 from tests.support.archive import Archive, check
 from tests.support.store_records import final, page
 from tests.support.system import wait_until
@@ -31,12 +32,12 @@ EXPORT = """
 import os, sys
 from pathlib import Path
 from gevent import monkey; monkey.patch_all()
-from schema import faults
-from cli.main import main
-from store import exporting
-exporting._WRITE_BYTES = 3000
-exporting.CHECKPOINT_SECONDS = float(os.environ.get("EVERY", "0"))
-faults.arm(os.environ.get("FAULT", ""))
+from greencrawl.schema import crash_points
+from greencrawl.cli.main import main
+from greencrawl.store.export import resumable
+resumable._WRITE_BYTES = 3000
+resumable.CHECKPOINT_SECONDS = float(os.environ.get("EVERY", "0"))
+crash_points.arm(os.environ.get("FAULT", ""))
 sys.exit(main(["export", *sys.argv[1:]]))
 """
 
@@ -69,7 +70,7 @@ def store(data: Path) -> Iterator[Store]:
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writes of a few records."""
-    monkeypatch.setattr(exporting, "_WRITE_BYTES", 3000)
+    monkeypatch.setattr(resumable, "_WRITE_BYTES", 3000)
 
 
 def export(
@@ -78,7 +79,7 @@ def export(
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
     return subprocess.run(
         [sys.executable, "-c", EXPORT, "--data", str(data), *map(str, arguments)],
-        env=environment | {"PYTHONPATH": str(ROOT), "FAULT": fault, "EVERY": str(every)},
+        env=environment | {"PYTHONPATH": str(ROOT / "src"), "FAULT": fault, "EVERY": str(every)},
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -125,13 +126,15 @@ def test_a_killed_export_goes_on_and_is_as_if_nothing_had_happened(
 def test_ctrl_c_stops_at_once_and_the_same_command_goes_on(data: Path, tmp_path: Path) -> None:
     out, whole = tmp_path / "out.csv", tmp_path / "whole.csv"
     slow = EXPORT.replace(
-        "faults.arm", "import time; from store import formats; fast = formats.Csv.page\n"
-        "formats.Csv.page = lambda self, page: (time.sleep(0.01), fast(self, page))[1]\nfaults.arm",
+        "crash_points.arm",
+        "import time; from greencrawl.store.export import formats; fast = formats.Csv.page\n"
+        "formats.Csv.page = lambda self, page: (time.sleep(0.01), fast(self, page))[1]\n"
+        "crash_points.arm",
     )  # fmt: skip
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
     process = subprocess.Popen(
         [sys.executable, "-c", slow, "--format", "csv", "-o", str(out), "--data", str(data)],
-        env=environment | {"PYTHONPATH": str(ROOT)},
+        env=environment | {"PYTHONPATH": str(ROOT / "src")},
         cwd=ROOT,
         stderr=subprocess.PIPE,
         text=True,

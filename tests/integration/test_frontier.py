@@ -11,12 +11,12 @@ from unittest.mock import ANY
 import gevent
 import pytest
 
-from broker.frontier import Frontier, Mode, keys
-from broker.frontier.ring import propose
-from broker.frontier.word import Word
-from schema.auth import Basic
-from schema.errors import FrontierMismatch, InvalidConfig, Unavailable, UnknownCrawl
-from schema.records import (
+from greencrawl.broker.frontier import Frontier, Mode
+from greencrawl.broker.frontier.brokers.fence import Word
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.ring import propose
+from greencrawl.schema.errors import FrontierMismatch, InvalidConfig, Unavailable, UnknownCrawl
+from greencrawl.schema.records import (
     ERRAND,
     Admission,
     CloseItem,
@@ -37,8 +37,9 @@ from schema.records import (
     Session,
     StoredPage,
 )
-from store import open_store
-from store.base import Store
+from greencrawl.schema.records.auth import Basic
+from greencrawl.store import open_store
+from greencrawl.store.base import Store
 from tests.support.redis_server import RedisServer, binaries
 
 
@@ -813,7 +814,7 @@ def test_crawl_that_was_deleted_is_not_made_known_again_by_who_has_just_read_it(
 
 
 def test_forced_admission_queues_seen_urls_again(frontier: Frontier, store: Store) -> None:
-    from broker.frontier import Mode
+    from greencrawl.broker.frontier import Mode
 
     crawl = new_crawl(frontier, store, delay=0)
     worker = Worker(frontier)
@@ -1078,7 +1079,7 @@ def _lease_or_nothing(worker: Worker) -> tuple[Session, ...]:
 def test_worker_of_another_program_version_is_refused(
     frontier: Frontier, store: Store, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.frontier.ring.CANONICALISER", 999)
+    monkeypatch.setattr("greencrawl.broker.frontier.nodes.ring.CANONICALISER", 999)
     with pytest.raises(FrontierMismatch, match="canonicaliser"):
         Frontier([redis_server.url], store)
 
@@ -1133,7 +1134,7 @@ def test_session_ends_with_its_absolute_life_however_often_it_is_extended(
 def test_retry_of_a_url_that_was_queued_twice_by_force_keeps_the_accounts(
     frontier: Frontier, store: Store
 ) -> None:
-    from broker.frontier import Mode
+    from greencrawl.broker.frontier import Mode
 
     crawl = new_crawl(frontier, store, delay=0)
     frontier.admit(crawl.id, urls("h.example", 1))
@@ -1163,7 +1164,7 @@ def test_a_host_of_many_crawls_costs_a_close_few_commands(
 def test_forced_batch_that_is_admitted_twice_queues_its_urls_once(
     frontier: Frontier, store: Store
 ) -> None:
-    from broker.frontier import Mode
+    from greencrawl.broker.frontier import Mode
 
     crawl = new_crawl(frontier, store, delay=0)
     frontier.admit(crawl.id, urls("h.example", 2))
@@ -1175,7 +1176,7 @@ def test_forced_batch_that_is_admitted_twice_queues_its_urls_once(
 def test_limit_that_another_broker_raised_is_learnt(
     frontier: Frontier, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.frontier.frontier.KNOWN_SECONDS", 0.2)
+    monkeypatch.setattr("greencrawl.broker.frontier.frontier.KNOWN_SECONDS", 0.2)
     crawl = new_crawl(frontier, store, delay=0, max_pages=2)
     frontier.admit(crawl.id, urls("h.example", 9))
     worker = Worker(frontier)

@@ -10,8 +10,8 @@ from typing import Any
 import gevent
 import pytest
 
-from broker.frontier import Frontier
-from store import open_store
+from greencrawl.broker.frontier import Frontier
+from greencrawl.store import open_store
 from tests.support.redis_server import RedisServer, binaries
 
 NAME = "shop-0123456789ab"

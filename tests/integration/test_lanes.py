@@ -301,7 +301,7 @@ def test_what_nobody_weighed_comes_in_the_middle() -> None:
 def test_no_two_processes_are_given_the_same_port() -> None:
     ours = free_ports(50)
     script = f"""
-from schema.errors import Unavailable
+from greencrawl.schema.errors import Unavailable
 from tests.support import ports
 
 ports.PORTS = {ours}

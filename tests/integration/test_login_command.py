@@ -80,7 +80,7 @@ class Terminal:
         )
 
     def _command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-u", "-m", "cli", "login", *arguments]
+        return [sys.executable, "-u", "-m", "greencrawl.cli", "login", *arguments]
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from schema.errors import InvalidConfig, Unavailable
-from store.mysql.cluster import Cluster
-from store.mysql.topology import Server, Topology
+from greencrawl.schema.errors import InvalidConfig, Unavailable
+from greencrawl.store.mysql.cluster.routing import Cluster
+from greencrawl.store.mysql.cluster.topology import Server, Topology
 from tests.support.mysql_database import rows_of, server, topology
 from tests.support.ports import free_ports
 

@@ -13,18 +13,21 @@ import pytest
 from gevent.event import Event
 from rich.console import Console
 
-from broker import resources, seeding
-from broker.frontier import Frontier, duties
-from broker.frontier.debts import Debts
-from broker.frontier.node import Node
-from broker.frontier.replay import Putter, Replay
-from broker.messages import Health, StatsQuery, UrlQuery
-from broker.service import Service
-from broker.upkeep import Upkeep
-from cli.status import table
-from schema.clock import epoch_ms, monotonic
-from schema.errors import DutyLost, Unavailable, UnknownCrawl
-from schema.records import (
+from greencrawl.broker.api import operations
+from greencrawl.broker.api.messages import Health, StatsQuery, UrlQuery
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier.brokers import duties
+from greencrawl.broker.frontier.nodes.node import Node
+from greencrawl.broker.frontier.recovery.debts import Debts
+from greencrawl.broker.frontier.recovery.replay import Putter, Replay
+from greencrawl.broker.service import seeding
+from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.upkeep import Upkeep
+from greencrawl.cli.commands.status import table
+from greencrawl.schema.clock import epoch_ms, monotonic
+from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
+from greencrawl.schema.net.urls import fingerprint
+from greencrawl.schema.records import (
     Admission,
     CloseItem,
     Crawl,
@@ -41,13 +44,12 @@ from schema.records import (
     Session,
     StoredPage,
 )
-from schema.urls import fingerprint
-from store.base import MARGIN
+from greencrawl.store.base import MARGIN
+from greencrawl.worker.delivery.outbox import Outbox
+from greencrawl.worker.delivery.writer import Result, Writer
+from greencrawl.worker.session.held import Held, Sessions
 from tests.integration.test_frontier import Worker, close, new_crawl, until, urls
 from tests.support.two_nodes import TIMEOUT_SECONDS, TwoNodes, hosts_on
-from worker.outbox import Outbox
-from worker.sessions import Held, Sessions
-from worker.writer import Result, Writer
 
 
 @pytest.fixture
@@ -421,7 +423,7 @@ def test_a_debt_is_paid_once_by_one_broker_however_often_it_is_cut_off(
         links(replay, put)
 
     monkeypatch.setattr(Replay, "links", cut_off)
-    monkeypatch.setattr("broker.frontier.debts.GIVE_UP_SECONDS", 0.0)
+    monkeypatch.setattr("greencrawl.broker.frontier.recovery.debts.GIVE_UP_SECONDS", 0.0)
     until(lambda: not house.store.debts(), 10)
     assert [(tick <= since, void) for tick, void in seen] == [(True, True)] * 3
     assert "debt" not in node.owner()
@@ -715,18 +717,18 @@ def test_a_broker_says_which_node_is_away_and_since_when(
     up, away = frontier.nodes
     seeded(house, frontier, hosts=2, pages=3)
     service = Service(frontier, house.store, duties=frontier.duties)
-    assert resources.get_ready(service) == Health()
+    assert operations.get_ready(service) == Health()
     house.server_of(away).kill()
     now_ms = epoch_ms()
-    stats = resources.get_stats(service, StatsQuery())
+    stats = operations.get_stats(service, StatsQuery())
     assert [one.waiting for one in stats.crawls] == [6], "of the node that answers"
     (one,) = stats.away
     assert (one.node, "away" in one.why) == (away.shown, True)
     assert now_ms - 2000 <= one.since_ms <= epoch_ms()
-    assert resources.get_ready(service) == Health(away=(away.shown,))
+    assert operations.get_ready(service) == Health(away=(away.shown,))
     assert frontier.metrics()["redis_nodes_away"] == 1
     waits, found = (
-        resources.explain_url(service, UrlQuery(url=linked(frontier, node, 1)[0]))[0]
+        operations.explain_url(service, UrlQuery(url=linked(frontier, node, 1)[0]))[0]
         for node in (away, up)
     )
     assert (waits.state, found.state) == ("away", "waiting")
@@ -739,9 +741,9 @@ def test_a_broker_says_which_node_is_away_and_since_when(
     assert "since 20" in shown
     house.server_of(up).kill()
     with pytest.raises(Unavailable):
-        resources.get_ready(service)
+        operations.get_ready(service)
     with pytest.raises(Unavailable):
-        resources.get_stats(service, StatsQuery())
+        operations.get_stats(service, StatsQuery())
 
 
 def test_seeds_are_taken_while_a_node_is_away_and_nothing_is_lost(house: TwoNodes) -> None:

@@ -15,11 +15,12 @@ from pathlib import Path
 import gevent
 import pytest
 
-from broker.frontier import Frontier, keys
-from schema.clock import monotonic
-from schema.records import ExtendItem, LeaseRequest, Session
-from store import open_store
-from store.base import Store
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.records import ExtendItem, LeaseRequest, Session
+from greencrawl.store import open_store
+from greencrawl.store.base import Store
 from tests.integration.test_frontier import Worker, close, finish_all, new_crawl, until, urls
 from tests.support.redis_server import RedisServer
 

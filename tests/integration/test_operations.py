@@ -202,7 +202,8 @@ def test_deletions_wait_for_a_node_that_is_away_and_say_so(
             assert 0 < len(left) < len(hosts), "what waits holds up no other"
             assert {node["node"] for one in left for node in one["away"]} == {away.url}
             command = subprocess.Popen(
-                [sys.executable, "-m", "cli", "delete", "test", "--yes"], cwd=ROOT, text=True,
+                [sys.executable, "-m", "greencrawl.cli", "delete", "test", "--yes"],
+                cwd=ROOT, text=True,
                 env={**os.environ, "GREENCRAWL_BROKER": f"http://127.0.0.1:{system.port}"},
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             )  # fmt: skip
@@ -249,7 +250,7 @@ def test_bad_name_of_a_crawl_is_refused_in_words(tmp_path: Path, redis_server: R
 def greencrawl(system: System, *arguments: str) -> tuple[int, str]:
     environment = {**os.environ, "GREENCRAWL_BROKER": f"http://127.0.0.1:{system.port}"}
     done = subprocess.run(
-        [sys.executable, "-m", "cli", *arguments],
+        [sys.executable, "-m", "greencrawl.cli", *arguments],
         cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr

@@ -9,16 +9,25 @@ from pathlib import Path
 import gevent
 import pytest
 
-from broker.frontier import Frontier, keys
-from broker.frontier.frontier import BATCH
-from broker.purge import Purging
-from broker.refill import Refill
-from broker.service import Service
-from schema.clock import epoch_ms
-from schema.errors import Unavailable
-from schema.records import Admission, Commit, CrawlState, Done, FinishItem, Overflow, StoredPage
-from store import open_store
-from store.base import Store
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier.frontier import BATCH
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.purge import Purging
+from greencrawl.broker.tasks.refill import Refill
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import (
+    Admission,
+    Commit,
+    CrawlState,
+    Done,
+    FinishItem,
+    Overflow,
+    StoredPage,
+)
+from greencrawl.store import open_store
+from greencrawl.store.base import Store
 from tests.integration.test_frontier import Worker, close, finish_all, new_crawl, until
 from tests.support import oracle
 from tests.support.redis_server import RedisServer

@@ -9,12 +9,12 @@ from typing import Any
 import gevent
 import pytest
 
-from broker.frontier import Frontier
-from broker.frontier import duties as names
-from broker.frontier import frontier as frontier_module
-from schema.clock import monotonic
-from schema.errors import Unavailable
-from schema.records import (
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier import frontier as frontier_module
+from greencrawl.broker.frontier.brokers import duties as names
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import (
     Admission,
     CloseItem,
     Crawl,
@@ -30,9 +30,9 @@ from schema.records import (
     Retry,
     Session,
 )
-from schema.wire import to_msgpack
-from store import open_store
-from store.base import Store
+from greencrawl.schema.wire import to_msgpack
+from greencrawl.store import open_store
+from greencrawl.store.base import Store
 from tests.support.redis_server import RedisServer
 from tests.support.system import wait_until
 

@@ -13,16 +13,17 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from broker import seeding
-from broker.frontier import Admitted, Frontier, Mode, keys
-from broker.frontier.node import Fenced
-from broker.frontier.recovery import Behind
-from broker.frontier.word import Word
-from broker.service import Service
-from schema.errors import Unavailable
-from schema.records import Admission, Commit, Final, HostPatch, StoredPage
-from store import open_store
-from store.base import MARGIN, Store
+from greencrawl.broker.frontier import Admitted, Frontier, Mode
+from greencrawl.broker.frontier.brokers.fence import Word
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.node import Fenced
+from greencrawl.broker.frontier.recovery.opening import Behind
+from greencrawl.broker.service import seeding
+from greencrawl.broker.service.service import Service
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import Admission, Commit, Final, HostPatch, StoredPage
+from greencrawl.store import open_store
+from greencrawl.store.base import MARGIN, Store
 from tests.integration.test_frontier import (
     Worker,
     _lease_or_nothing,
@@ -460,7 +461,7 @@ def test_a_crawl_that_a_node_was_not_told_of_yet_is_not_taken_for_deleted(
 def test_a_replay_that_its_broker_left_is_taken_over(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.frontier.recovery.STALLED_MS", 500)
+    monkeypatch.setattr("greencrawl.broker.frontier.recovery.opening.STALLED_MS", 500)
     house.seed("h.example/")
     house.server.client.flushall()
     monkeypatch.setattr(house.store, "log_marks", lambda _: Event().wait())
@@ -525,8 +526,8 @@ def test_an_epoch_that_nobody_claimed_a_node_under_is_claimed_after_a_while(
     assert house.store.raise_epoch(node.id, 1, 2)  # and the broker that did it died
     house.frontier.tick(house.store.clock())
     assert "epoch 2" in str(house.frontier.ready())
-    monkeypatch.setattr("broker.frontier.recovery.FENCED_SECONDS", 0.0)
-    monkeypatch.setattr("broker.frontier.recovery.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("greencrawl.broker.frontier.recovery.opening.FENCED_SECONDS", 0.0)
+    monkeypatch.setattr("greencrawl.broker.frontier.recovery.opening.LOOK_SECONDS", 0.0)
     until(lambda: house.frontier.ready() is None)
     assert node.epoch == "3"
     assert house.refilled().waiting == 1
@@ -606,8 +607,8 @@ def test_repair_all_makes_redis_what_an_older_store_holds(behind: House) -> None
 def test_emptying_that_was_cut_short_is_gone_on_with(
     behind: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.frontier.recovery.STALLED_MS", 300)
-    monkeypatch.setattr("broker.frontier.recovery.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("greencrawl.broker.frontier.recovery.opening.STALLED_MS", 300)
+    monkeypatch.setattr("greencrawl.broker.frontier.recovery.opening.LOOK_SECONDS", 0.1)
     recovery = behind.frontier.recovery
     with monkeypatch.context() as patch:
         patch.setattr(recovery, "_empty", lambda job: Event().wait())
@@ -622,8 +623,10 @@ def test_emptying_that_was_cut_short_is_gone_on_with(
 def test_a_broker_may_start_while_a_node_is_being_emptied(
     behind: House, monkeypatch: pytest.MonkeyPatch, left: bool
 ) -> None:
-    monkeypatch.setattr("broker.frontier.recovery.STALLED_MS", 300 if left else 3000)
-    monkeypatch.setattr("broker.frontier.recovery.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(
+        "greencrawl.broker.frontier.recovery.opening.STALLED_MS", 300 if left else 3000
+    )
+    monkeypatch.setattr("greencrawl.broker.frontier.recovery.opening.LOOK_SECONDS", 0.1)
     recovery = behind.frontier.recovery
     with monkeypatch.context() as patch:
         patch.setattr(recovery, "_empty", lambda job: Event().wait())

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from broker.frontier import Frontier, keys, partition
-from schema.errors import Unavailable
-from schema.records import Admission, Commit, CrawlOptions, StoredPage
-from schema.urls import host_of
-from store import connection, open_store
-from store.base import MARGIN
+from greencrawl.broker.frontier import Frontier, partition
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.net.urls import host_of
+from greencrawl.schema.records import Admission, Commit, CrawlOptions, StoredPage
+from greencrawl.store import open_store
+from greencrawl.store.base import MARGIN
+from greencrawl.store.sqlite import connection
 from tests.integration.test_frontier import Worker, _lease_or_nothing, close, new_crawl, until
 from tests.integration.test_recovery import House
 from tests.support.redis_server import RedisServer

@@ -13,10 +13,10 @@ from pathlib import Path
 import gevent
 import pytest
 
-from broker.client import BrokerClient
-from schema.errors import Refused
-from schema.records import CreateCrawl, Seed, SeedRequest
-from store import open_store
+from greencrawl.broker.client import BrokerClient
+from greencrawl.schema.errors import Refused
+from greencrawl.schema.records import CreateCrawl, Seed, SeedRequest
+from greencrawl.store import open_store
 from tests.integration.test_frontier import until
 from tests.support.broker_process import BrokerProcess
 from tests.support.redis_server import RedisServer
@@ -41,7 +41,7 @@ class Scene:
     def command(self, *options: str) -> subprocess.Popen[str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
         return subprocess.Popen(
-            [sys.executable, "-m", "cli", "repair", *options],
+            [sys.executable, "-m", "greencrawl.cli", "repair", *options],
             cwd=ROOT,
             env={**kept, "GREENCRAWL_BROKER": self.broker.url, "GREENCRAWL_DATA": str(self.folder)},
             stdout=subprocess.PIPE,

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from broker.retention import DAY_SECONDS, FIRST_SECONDS, Limits, Retention
-from broker.service import Service
-from schema.records import Admission, Commit, CrawlOptions, Final, StoredPage
-from store import open_store
-from store.base import MARGIN, Store
-from store.months import month_of, start_ms
-from store.mysql.topology import Topology
-from store.sqlite import SqliteStore
+from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.retention import DAY_SECONDS, FIRST_SECONDS, Limits, Retention
+from greencrawl.schema.records import Admission, Commit, CrawlOptions, Final, StoredPage
+from greencrawl.store import open_store
+from greencrawl.store.base import MARGIN, Store
+from greencrawl.store.calendar import month_of, start_ms
+from greencrawl.store.mysql.cluster.topology import Topology
+from greencrawl.store.sqlite.store import SqliteStore
 from tests.integration.test_recovery import House, no_margin
 from tests.support.mysql_database import rows_of, server, topology
 from tests.support.queue_double import QueueDouble

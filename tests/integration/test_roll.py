@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.frontier import Frontier
-from schema.records import LeaseRequest, ReconcileRequest
-from store import open_store
-from store.base import Store
+from greencrawl.broker.frontier import Frontier
+from greencrawl.schema.records import LeaseRequest, ReconcileRequest
+from greencrawl.store import open_store
+from greencrawl.store.base import Store
 from tests.support.redis_server import RedisServer, binaries
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import requests
 
-from schema.records import StoredPage
-from store import open_store
+from greencrawl.schema.records import StoredPage
+from greencrawl.store import open_store
 from tests.integration.test_cli_crawl import Command, command, end, summary, until
 from tests.support.api import ApiServer, Call, Reply, reply
 from tests.support.twitter import USER, Twitter, too_fast

@@ -11,13 +11,13 @@ import gevent
 import pytest
 from gevent import monkey
 
-from schema.errors import Unavailable
-from schema.records import Commit, CrawlOptions, StoredPage
-from store.base import Detail
-from store.bodies import Place
-from store.contents import Known
-from store.errors import BodyAway
-from store.sqlite import SqliteStore
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import Commit, CrawlOptions, StoredPage
+from greencrawl.store.base import Detail
+from greencrawl.store.bodies import Place
+from greencrawl.store.errors import BodyAway
+from greencrawl.store.sqlite.store import SqliteStore
+from greencrawl.store.sqlite.tables.contents import Known
 from tests.support.store_records import digest, page
 
 DETAILS: tuple[Detail, Detail] = ("text", "body")

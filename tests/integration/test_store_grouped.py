@@ -10,12 +10,12 @@ from pathlib import Path
 import gevent
 import pytest
 
-from schema.errors import Unavailable, UnknownCrawl
-from schema.records import Admission, CrawlOptions
-from store.connection import Lane, connect
-from store.errors import Closed
-from store.grouped import Grouped
-from store.sqlite import SqliteStore
+from greencrawl.schema.errors import Unavailable, UnknownCrawl
+from greencrawl.schema.records import Admission, CrawlOptions
+from greencrawl.store.errors import Closed
+from greencrawl.store.sqlite.connection import Lane, connect
+from greencrawl.store.sqlite.group_commit import Grouped
+from greencrawl.store.sqlite.store import SqliteStore
 
 SEEDS = [Admission("http://example.org/")]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import gevent
 import pytest
 
-from schema.errors import InvalidConfig
-from schema.records import Commit, CrawlOptions, Mark, Stamp
-from store.connection import connect
-from store.migrate import load, statements
-from store.sqlite import SqliteStore
-from store.sqlite_upgrade import FOLDER, migrate
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.records import Commit, CrawlOptions, Mark, Stamp
+from greencrawl.store.migrations import load, statements
+from greencrawl.store.sqlite.connection import connect
+from greencrawl.store.sqlite.migrations import FOLDER, migrate
+from greencrawl.store.sqlite.store import SqliteStore
 from tests.integration.test_store_processes import run
 
 TRIGGER = """-- two tables; one of them sums
@@ -56,7 +56,8 @@ def test_migrations_apply_once_in_order(path: Path, folder: Path) -> None:
 
 def test_processes_that_start_at_once_migrate_once(path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from store.sqlite import SqliteStore\n"
+        "import sys; from pathlib import Path\n"
+        "from greencrawl.store.sqlite.store import SqliteStore\n"
         "print(SqliteStore(Path(sys.argv[1])).tick())"
     )
     starters = [run(code, path) for _ in range(6)]

@@ -15,18 +15,18 @@ import pytest
 from gevent.server import StreamServer
 from msgspec.structs import replace
 
-from schema.errors import InvalidConfig, Unavailable, UnknownCrawl
-from schema.records import Commit, CrawlOptions
-from store.base import EVERY, Store
-from store.errors import BodyAway, Unstorable
-from store.mysql import reading
-from store.mysql.cluster import Cluster
-from store.mysql.connection import connect
-from store.mysql.migrations import FOLDER, MysqlUpgrade, migrate, prepare
-from store.mysql.numbers import BITS, SINCE_MS, Numbers
-from store.mysql.store import MysqlStore
-from store.mysql.topology import Server, Topology, parse
-from store.warc.files import WarcFiles
+from greencrawl.schema.errors import InvalidConfig, Unavailable, UnknownCrawl
+from greencrawl.schema.records import Commit, CrawlOptions
+from greencrawl.store.base import EVERY, Store
+from greencrawl.store.errors import BodyAway, Unstorable
+from greencrawl.store.mysql import streams
+from greencrawl.store.mysql.cluster.routing import Cluster
+from greencrawl.store.mysql.cluster.topology import Server, Topology, parse
+from greencrawl.store.mysql.connection import connect
+from greencrawl.store.mysql.ids import BITS, SINCE_MS, Numbers
+from greencrawl.store.mysql.migrations import FOLDER, MysqlUpgrade, migrate, prepare
+from greencrawl.store.mysql.store import MysqlStore
+from greencrawl.store.warc.files import WarcFiles
 from tests.support.mysql_database import rows_of, server, topology
 from tests.support.ports import free_port
 from tests.support.store_content import month
@@ -399,13 +399,13 @@ def test_bodies_in_files_are_found_by_their_place(
 def test_rare_final_states_are_asked_for_in_bounded_steps(
     store: Store, crawl: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "WINDOW", 50)
+    monkeypatch.setattr(streams, "WINDOW", 50)
     store.commit(Commit(finals=[final(crawl, n, n) for n in range(2000, 3000)]))
     assert isinstance(store, MysqlStore)
     after: int | None = None
     found: list[int] = []
     for _ in range(21):
-        some, after = store._cluster.read(partial(reading.finals, crawl=crawl, since_ms=2990,
+        some, after = store._cluster.read(partial(streams.finals, crawl=crawl, since_ms=2990,
                                                   after=after))  # fmt: skip
         found += [row[1] for row in some]
         if after is None:
@@ -420,8 +420,8 @@ def test_a_stream_reads_as_many_wide_rows_as_fit(store: Store, crawl: int) -> No
     store.commit(Commit([page(crawl, n, body=noise[n * 3_000_000 :][:3_000_000]) for n in (0, 1)]))
     store.commit(Commit([page(crawl, 2, body=noise), page(crawl, 3, text="t"), page(crawl, 4)]))
     assert isinstance(store, MysqlStore)
-    found = store._cluster.read(lambda db: reading.narrow(db, crawl, EVERY, "body", reading.START))
-    parts = [[at[2] for at in part] for part in reading.parts(found)]
+    found = store._cluster.read(lambda db: streams.narrow(db, crawl, EVERY, "body", streams.START))
+    parts = [[at[2] for at in part] for part in streams.parts(found)]
     assert parts == [[0, 1], [2], [3, 4]]
     sizes = dict(zip((0, 1, 2, 3, 4), (size for _, size in found), strict=True))
     assert all(3_000_000 < sizes[n] < 3_010_000 for n in (0, 1))

@@ -12,11 +12,11 @@ from pathlib import Path
 import gevent
 import pytest
 
-from schema.errors import Unavailable
-from schema.records import Commit, CrawlOptions
-from store import open_store
-from store.mysql.store import MysqlStore
-from store.mysql.topology import Topology, parse
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import Commit, CrawlOptions
+from greencrawl.store import open_store
+from greencrawl.store.mysql.cluster.topology import Topology, parse
+from greencrawl.store.mysql.store import MysqlStore
 from tests.support.mariadb import MariaDb
 from tests.support.mysql_database import rows_of, server, topology
 from tests.support.store_records import attempt, page
@@ -28,11 +28,11 @@ ROOT = Path(__file__).resolve().parents[2]
 WRITER = """
 from gevent import monkey; monkey.patch_all()
 import os, sys
-from schema import faults
-from schema.records import Commit
-from store import open_store
+from greencrawl.schema import crash_points
+from greencrawl.schema.records import Commit
+from greencrawl.store import open_store
 from tests.support.store_records import attempt, page
-faults.arm(os.environ.get("GREENCRAWL_FAULT", ""))
+crash_points.arm(os.environ.get("GREENCRAWL_FAULT", ""))
 url, crawl, writer, commits = sys.argv[1], *map(int, sys.argv[2:])
 store = open_store(url)
 for commit in range(commits):
@@ -46,7 +46,7 @@ store.close()
 
 
 def run(*arguments: object, fault: str = "") -> subprocess.Popen[str]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "GREENCRAWL_FAULT": fault}
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "GREENCRAWL_FAULT": fault}
     return subprocess.Popen(
         [sys.executable, "-c", WRITER, *map(str, arguments)],
         stdout=subprocess.PIPE,

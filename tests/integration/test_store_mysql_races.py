@@ -9,17 +9,17 @@ from typing import Any
 import gevent
 import pytest
 
-from schema.errors import Unavailable, UnknownCrawl
-from schema.records import Commit, PageFilter, Stamp
-from store.base import Store
-from store.mysql import reading
-from store.mysql.admin import Admin
-from store.mysql.cluster import Cluster
-from store.mysql.connection import Db, connect
-from store.mysql.observe import observe
-from store.mysql.pages import PAGES
-from store.mysql.store import MysqlStore
-from store.mysql.topology import Topology
+from greencrawl.schema.errors import Unavailable, UnknownCrawl
+from greencrawl.schema.records import Commit, PageFilter, Stamp
+from greencrawl.store.base import Store
+from greencrawl.store.mysql import streams
+from greencrawl.store.mysql.cluster.admin import Admin
+from greencrawl.store.mysql.cluster.observe import observe
+from greencrawl.store.mysql.cluster.routing import Cluster
+from greencrawl.store.mysql.cluster.topology import Topology
+from greencrawl.store.mysql.connection import Db, connect
+from greencrawl.store.mysql.store import MysqlStore
+from greencrawl.store.mysql.tables.pages import PAGES
 from tests.support.mysql_database import held, rows_of, server, topology
 from tests.support.store_contract import Opener, crawl, store
 from tests.support.store_records import attempt, beyond, final, links, page
@@ -358,7 +358,7 @@ def test_a_list_does_not_end_when_the_last_row_of_a_window_moves_while_it_is_sou
     store.tick()
     wanted = PageFilter(status=(404, 404))
     first = next(store.page_steps(crawl, wanted, detail="row", window=1))
-    at = reading.after_page(first.cursor)
+    at = streams.after_page(first.cursor)
     connection = connect(topology, topology.masters[0])
     with connection.cursor() as db:
         execute = db.execute
@@ -370,11 +370,11 @@ def test_a_list_does_not_end_when_the_last_row_of_a_window_moves_while_it_is_sou
 
         moved: list[Stamp] = []
         db.execute = moving  # type: ignore[method-assign]
-        end, looked_at = reading.window(db, crawl, wanted, at, 3)
+        end, looked_at = streams.window(db, crawl, wanted, at, 3)
         assert moved
         assert end is not None, "the list would be through"
         assert looked_at == 3
-        assert [one[2] for one, _ in reading.narrow(db, crawl, wanted, "row", at, end)] == [2, 3, 4]
+        assert [one[2] for one, _ in streams.narrow(db, crawl, wanted, "row", at, end)] == [2, 3, 4]
     connection.close()
 
 

@@ -15,13 +15,13 @@ from pathlib import Path
 import gevent
 import pytest
 
-from schema.clock import monotonic
-from schema.errors import InvalidConfig
-from schema.records import Commit, CrawlOptions
-from store.mysql.cluster import Cluster
-from store.mysql.migrations import FOLDER, migrate, prepare
-from store.mysql.store import MysqlStore
-from store.mysql.topology import Topology
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.records import Commit, CrawlOptions
+from greencrawl.store.mysql.cluster.routing import Cluster
+from greencrawl.store.mysql.cluster.topology import Topology
+from greencrawl.store.mysql.migrations import FOLDER, migrate, prepare
+from greencrawl.store.mysql.store import MysqlStore
 from tests.support.mysql_database import rows_of, server, topology
 from tests.support.store_records import page
 
@@ -36,9 +36,9 @@ POST = "ALTER TABLE blocks DROP COLUMN reason;\n"
 WORKER = """
 from gevent import monkey; monkey.patch_all()
 import sys
-from schema.errors import Unavailable
-from schema.records import Commit
-from store import open_store
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import Commit
+from greencrawl.store import open_store
 from tests.support.store_records import page
 store = open_store(sys.argv[1])
 number = int(sys.argv[2])

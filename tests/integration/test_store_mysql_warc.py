@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from store.base import Store
-from store.mysql.store import MysqlStore
-from store.mysql.topology import Topology
-from store.warc.files import WarcFiles
+from greencrawl.store.base import Store
+from greencrawl.store.mysql.cluster.topology import Topology
+from greencrawl.store.mysql.store import MysqlStore
+from greencrawl.store.warc.files import WarcFiles
 from tests.support.archive import check
 from tests.support.mysql_database import server, topology
 from tests.support.store_contract import Opener, StoreContract, crawl, store

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from schema.records import Commit, CrawlOptions
-from store.sqlite import SqliteStore
+from greencrawl.schema.records import Commit, CrawlOptions
+from greencrawl.store.sqlite.store import SqliteStore
 from tests.support.body_uses import check_uses
 from tests.support.store_contract import page
 
@@ -21,11 +21,11 @@ WRITER = """
 from gevent import monkey; monkey.patch_all()
 import os, sys
 from pathlib import Path
-from schema import faults
-from schema.records import Commit
-from store.sqlite import SqliteStore
+from greencrawl.schema import crash_points
+from greencrawl.schema.records import Commit
+from greencrawl.store.sqlite.store import SqliteStore
 from tests.support.store_contract import attempt, page
-faults.arm(os.environ.get("GREENCRAWL_FAULT", ""))
+crash_points.arm(os.environ.get("GREENCRAWL_FAULT", ""))
 path, crawl, writer, commits = Path(sys.argv[1]), *map(int, sys.argv[2:])
 store = SqliteStore(path)
 for commit in range(commits):
@@ -41,11 +41,11 @@ REFETCHER = """
 from gevent import monkey; monkey.patch_all()
 import os, sys
 from pathlib import Path
-from schema import faults
-from schema.records import Commit
-from store.sqlite import SqliteStore
+from greencrawl.schema import crash_points
+from greencrawl.schema.records import Commit
+from greencrawl.store.sqlite.store import SqliteStore
 from tests.support.store_contract import page
-faults.arm(os.environ.get("GREENCRAWL_FAULT", ""))
+crash_points.arm(os.environ.get("GREENCRAWL_FAULT", ""))
 path, crawl, writer = Path(sys.argv[1]), *map(int, sys.argv[2:])
 store = SqliteStore(path)
 for fetch in range(writer, 40, 2):
@@ -59,14 +59,14 @@ store.close()
 PLAIN = """
 import sys
 from pathlib import Path
-from store.sqlite import SqliteStore
+from greencrawl.store.sqlite.store import SqliteStore
 store = SqliteStore(Path(sys.argv[1]))
 print(store.tick(), len(list(store.pages(1))))
 """
 
 
 def run(code: str, *arguments: object, fault: str = "") -> subprocess.Popen[str]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "GREENCRAWL_FAULT": fault}
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "GREENCRAWL_FAULT": fault}
     return subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -150,8 +150,9 @@ def test_a_process_without_gevents_patches_reads_writes_and_ends(path: Path) -> 
 
 def test_a_store_is_refused_in_a_forked_child(path: Path) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from store.sqlite import SqliteStore\n"
-        "from store.errors import Closed\n"
+        "import os, sys; from pathlib import Path\n"
+        "from greencrawl.store.sqlite.store import SqliteStore\n"
+        "from greencrawl.store.errors import Closed\n"
         "store = SqliteStore(Path(sys.argv[1])); store.tick()\n"
         "child = os.fork()\n"
         "if child == 0:\n"

@@ -12,16 +12,16 @@ from pathlib import Path
 import gevent
 import pytest
 
-from schema import wire
-from schema.errors import InvalidConfig, Unavailable
-from schema.records import Commit, CrawlOptions, PageFilter
-from store import journal, listing, log
-from store import open_store as open_url
-from store.base import Store
-from store.errors import Closed, Damaged, Unstorable
-from store.months import month_of, start_ms
-from store.rows import Row
-from store.sqlite import SqliteStore
+from greencrawl.schema import wire
+from greencrawl.schema.errors import InvalidConfig, Unavailable
+from greencrawl.schema.records import Commit, CrawlOptions, PageFilter
+from greencrawl.store import open_store as open_url
+from greencrawl.store.base import Store
+from greencrawl.store.calendar import month_of, start_ms
+from greencrawl.store.errors import Closed, Damaged, Unstorable
+from greencrawl.store.rows import Row
+from greencrawl.store.sqlite.store import SqliteStore
+from greencrawl.store.sqlite.tables import attempts, lists, replay_log
 from tests.support.store_contract import (
     Opener,
     StoreContract,
@@ -276,18 +276,17 @@ def test_stamps_follow_every_rewrite_of_a_row(store: SqliteStore, crawl: int) ->
     ("sql", "index"),
     [
         ("SELECT id FROM pages WHERE crawl = 1 AND id > 5 ORDER BY id LIMIT 9", "pages_by_crawl"),
-        (log.MARKS["pages"].replace("(?, ?)", "(7, -1)"), "pages_by_stamp"),
-        (log.LINKS.replace("(?, ?)", "(7, -1)"), "pages_by_stamp"),
-        (log.MARKS["finals"].replace("(?, ?)", "(7, -1)"), "finals_by_stamp"),
-        (log.SEEDS.format(forced=0).replace("(?, ?)", "(7, -1)"), "seed_batches_by_stamp"),
+        (replay_log.MARKS["pages"].replace("(?, ?)", "(7, -1)"), "pages_by_stamp"),
+        (replay_log.LINKS.replace("(?, ?)", "(7, -1)"), "pages_by_stamp"),
+        (replay_log.MARKS["finals"].replace("(?, ?)", "(7, -1)"), "finals_by_stamp"),
+        (replay_log.SEEDS.format(forced=0).replace("(?, ?)", "(7, -1)"), "seed_batches_by_stamp"),
         ("SELECT urls FROM seed_batches WHERE pending = 1 ORDER BY id", "seed_batches_pending"),
         (
             "SELECT url FROM finals WHERE crawl = 1 AND state = 'dead' AND id > 5 ORDER BY id",
             "finals_by_state",
         ),
         (
-            f"SELECT url FROM pages WHERE crawl = 1 AND {listing.HOST} = 'a/' AND id > 5 "
-            "ORDER BY id",
+            f"SELECT url FROM pages WHERE crawl = 1 AND {lists.HOST} = 'a/' AND id > 5 ORDER BY id",
             "pages_by_host",
         ),
         ("SELECT id FROM pages WHERE crawl = 1 AND id > 5 AND status = 404", "pages_by_crawl"),
@@ -334,7 +333,7 @@ def test_equal_bodies_take_their_room_once_and_give_it_back(store: SqliteStore, 
 def test_a_filter_that_finds_little_is_asked_in_bounded_steps(
     store: SqliteStore, crawl: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "WINDOW", 50)
+    monkeypatch.setattr(lists, "WINDOW", 50)
     store.commit(
         Commit(
             [page(crawl, n, status=404 if n % 100 == 7 else 200) for n in range(1000)],
@@ -361,8 +360,8 @@ def test_a_filter_that_finds_little_is_asked_in_bounded_steps(
 def test_old_months_go_in_bounded_steps_and_what_came_late_goes_with_the_next(
     store: SqliteStore, crawl: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "STEP", 10)
-    monkeypatch.setattr(journal, "PATIENCE", 60)
+    monkeypatch.setattr(attempts, "STEP", 10)
+    monkeypatch.setattr(attempts, "PATIENCE", 60)
     january, february, march = (start_ms(month_of(0) + 12 * 61 + n) for n in range(3))
     young = range(february, february + 140)
     times = [
@@ -393,7 +392,7 @@ def test_old_months_go_in_bounded_steps_and_what_came_late_goes_with_the_next(
 def test_a_step_deletes_few_rows_of_the_journal_and_others_write_before_the_next(
     store: SqliteStore, crawl: int, monkeypatch: pytest.MonkeyPatch, drop: str
 ) -> None:
-    monkeypatch.setattr(journal, "DELETED", 20)
+    monkeypatch.setattr(attempts, "DELETED", 20)
     january, february = (start_ms(month_of(0) + 12 * 61 + n) for n in range(2))
     kinds = ("ok", "timeout", "ok")  # of which one that is passed over has to be met but once
     tries = [attempt(crawl, n, january + n, kind=kinds[n % 3]) for n in range(90)]

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from schema.records import Commit, CrawlOptions, StoredPage
-from store.base import Detail
-from store.errors import BodyAway
-from store.exporting import Wanted, export
-from store.formats import Jsonl
-from store.sqlite import SqliteStore
+from greencrawl.schema.records import Commit, CrawlOptions, StoredPage
+from greencrawl.store.base import Detail
+from greencrawl.store.errors import BodyAway
+from greencrawl.store.export.formats import Jsonl
+from greencrawl.store.export.resumable import Wanted, export
+from greencrawl.store.sqlite.store import SqliteStore
 from tests.support.body_uses import check_uses
 from tests.support.store_records import attempt, final, links, page
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cli.main import main
-from schema.errors import InvalidConfig
-from schema.records import Admission, Commit, CrawlOptions, PageFilter, Stamp
-from store import listing
-from store.contents import APART
-from store.migrate import Applied, Migration, load, pending
-from store.sqlite import SqliteStore
-from store.sqlite_upgrade import FOLDER, SqliteUpgrade, applied
+from greencrawl.cli.main import main
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.records import Admission, Commit, CrawlOptions, PageFilter, Stamp
+from greencrawl.store.migrations import Applied, Migration, load, pending
+from greencrawl.store.sqlite.migrations import FOLDER, SqliteUpgrade, applied
+from greencrawl.store.sqlite.store import SqliteStore
+from greencrawl.store.sqlite.tables import lists
+from greencrawl.store.sqlite.tables.contents import APART
 from tests.support import old_store
 from tests.support.old_store import OldProcess, create, url
 from tests.support.store_records import attempt, digest, final, page
@@ -223,7 +223,7 @@ def test_old_and_new_processes_write_on_side_by_side_and_read_each_others_rows(
     ]
     assert old.page(crawl, 1)["body"] == b"newer" * 400
 
-    monkeypatch.setattr(listing, "WINDOW", 1)
+    monkeypatch.setattr(lists, "WINDOW", 1)
     for host, found in (("example.org", {1, 2, 3}), ("other.org", set())):
         wanted = PageFilter(host=host)
         assert {one.fingerprint for _, one in new.pages(crawl, wanted)} == found

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from schema.errors import InvalidConfig
-from schema.records import Commit, CrawlOptions
-from store import open_store as open_url
-from store.base import Store
-from store.errors import BodyAway
-from store.sqlite import SqliteStore
-from store.warc.files import WarcFiles
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.records import Commit, CrawlOptions
+from greencrawl.store import open_store as open_url
+from greencrawl.store.base import Store
+from greencrawl.store.errors import BodyAway
+from greencrawl.store.sqlite.store import SqliteStore
+from greencrawl.store.warc.files import WarcFiles
 from tests.support.archive import Archive, check
 from tests.support.store_contract import Opener, StoreContract, crawl, store
 from tests.support.store_records import digest, page
@@ -114,11 +114,11 @@ def test_a_page_without_its_body_takes_none_from_its_equal(tmp_path: Path, folde
 WRITER = """
 import os, sys
 from gevent import monkey; monkey.patch_all()
-from schema import faults
-from schema.records import Commit
-from store import open_store
+from greencrawl.schema import crash_points
+from greencrawl.schema.records import Commit
+from greencrawl.store import open_store
 from tests.support.store_records import page
-faults.arm(os.environ.get("GREENCRAWL_FAULT", ""))
+crash_points.arm(os.environ.get("GREENCRAWL_FAULT", ""))
 store = open_store(sys.argv[1], sys.argv[2])
 for n in range(6):
     store.commit(Commit([page(1, m, body=b"body %d" % m * 99) for m in range(10 * n, 10 * n + 10)]))
@@ -138,7 +138,7 @@ def test_a_kill_between_file_and_sql_leaves_both_right(
     number = opened.put_crawl("a", CrawlOptions(), []).id
     killed = subprocess.run(
         [sys.executable, "-c", WRITER, url, where],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "GREENCRAWL_FAULT": point},
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "GREENCRAWL_FAULT": point},
         cwd=ROOT,
         capture_output=True,
         text=True,

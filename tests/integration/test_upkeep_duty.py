@@ -9,18 +9,27 @@ from typing import Any
 import gevent
 import pytest
 
-from broker.frontier import Frontier, Mode, keys
-from broker.frontier.duties import PURGE, REFILL, UPKEEP
-from broker.frontier.stirring import ACTIVITY, ANY, MOST, Stirring, message
-from broker.purge import Purging
-from broker.refill import Refill
-from broker.service import Service
-from broker.upkeep import Upkeep
-from schema.clock import monotonic
-from schema.errors import DutyLost, UnknownCrawl
-from schema.records import Admission, CloseItem, Crawl, Done, FinishItem, HostReport, Overflow
-from store.base import DUTY_SECONDS
-from store.sqlite import SqliteStore
+from greencrawl.broker.frontier import Frontier, Mode
+from greencrawl.broker.frontier.brokers.duties import PURGE, REFILL, UPKEEP
+from greencrawl.broker.frontier.brokers.news import ACTIVITY, ANY, MOST, Stirring, message
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.purge import Purging
+from greencrawl.broker.tasks.refill import Refill
+from greencrawl.broker.tasks.upkeep import Upkeep
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import DutyLost, UnknownCrawl
+from greencrawl.schema.records import (
+    Admission,
+    CloseItem,
+    Crawl,
+    Done,
+    FinishItem,
+    HostReport,
+    Overflow,
+)
+from greencrawl.store.base import DUTY_SECONDS
+from greencrawl.store.sqlite.store import SqliteStore
 from tests.integration.test_frontier import Worker, new_crawl, until, urls
 from tests.support.proxy import TcpProxy, address_of
 from tests.support.redis_server import RedisServer
@@ -97,7 +106,7 @@ def test_a_crawl_ends_though_the_broker_that_took_its_last_finish_died_at_once(
     redis_server: RedisServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("broker.upkeep.QUIET_SECONDS", 1.0)
+    monkeypatch.setattr("greencrawl.broker.tasks.upkeep.QUIET_SECONDS", 1.0)
     holder, _ = brokers
     dying = Frontier([redis_server.url], store, partitions=8, create=True)  # it announces nothing
     crawl = new_crawl(dying, store, delay=0)
@@ -117,8 +126,8 @@ def test_a_holder_that_is_cut_off_from_redis_alone_leaves_the_duty_to_one_that_i
     redis_server: RedisServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With nothing to do for an idle crawl, nothing but the notes tells it."""
-    monkeypatch.setattr("broker.upkeep.QUIET_SECONDS", 1.0)
-    monkeypatch.setattr("broker.patience.FIRST_SECONDS", 1.0)
+    monkeypatch.setattr("greencrawl.broker.tasks.upkeep.QUIET_SECONDS", 1.0)
+    monkeypatch.setattr("greencrawl.broker.tasks.patience.FIRST_SECONDS", 1.0)
     with TcpProxy(address_of(redis_server.url)) as line:
         first = Broker(f"redis://{line.address}", store).start()
         for node in first.frontier.nodes:

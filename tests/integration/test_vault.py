@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from gevent.event import Event
 
-from broker.frontier.frontier import Frontier
-from schema.errors import Unavailable
-from schema.settings import Settings, load
-from store import open_store
+from greencrawl.broker.frontier.frontier import Frontier
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.settings import Settings, load
+from greencrawl.store import open_store
+from greencrawl.worker import child
+from greencrawl.worker.auth.base import Grant
+from greencrawl.worker.auth.state.vault import Vault, open_vault
 from tests.support.redis_server import RedisServer, binaries
 from tests.support.system import ROOT, wait_until
-from worker import child
-from worker.auth.base import Grant
-from worker.auth.vault import Vault, open_vault
 
 NAME = "shop-0123456789ab"
 KEY = "k" * 40
@@ -29,9 +29,9 @@ SECRET = "a-cookie-of-the-site"
 _WORKER = """
 import sys
 from gevent.fileobject import FileObject
-from schema.errors import Unavailable
-from worker.auth.base import Grant
-from worker.auth.vault import open_vault
+from greencrawl.schema.errors import Unavailable
+from greencrawl.worker.auth.base import Grant
+from greencrawl.worker.auth.state.vault import open_vault
 from tests.integration.test_vault import NAME, joined, settings
 from pathlib import Path
 
@@ -84,7 +84,7 @@ class Worker:
         self.process = subprocess.Popen(
             [sys.executable, "-c", _WORKER, *arguments],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

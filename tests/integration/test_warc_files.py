@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from schema.errors import Unavailable
-from schema.records import StoredPage
-from store.bodies import Place
-from store.errors import BodyAway, Closed
-from store.warc import segment
-from store.warc.files import NOWHERE, WarcFiles
-from store.warc.segment import repair
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import StoredPage
+from greencrawl.store.bodies import Place
+from greencrawl.store.errors import BodyAway, Closed
+from greencrawl.store.warc import segment
+from greencrawl.store.warc.files import NOWHERE, WarcFiles
+from greencrawl.store.warc.segment import repair
 from tests.support.archive import Archive, check, records
 from tests.support.store_records import digest, page
 
@@ -32,10 +32,10 @@ WRITER = """
 import json, os, sys
 from pathlib import Path
 from gevent import monkey; monkey.patch_all()
-from schema import faults
-from store.warc.files import WarcFiles
+from greencrawl.schema import crash_points
+from greencrawl.store.warc.files import WarcFiles
 from tests.support.store_records import page
-faults.arm(os.environ.get("GREENCRAWL_FAULT", ""))
+crash_points.arm(os.environ.get("GREENCRAWL_FAULT", ""))
 folder, writer, appends, size = Path(sys.argv[1]), *map(int, sys.argv[2:])
 files = WarcFiles(folder, segment_bytes=size)
 for n in range(appends):
@@ -47,7 +47,7 @@ files.close()
 
 
 def start(folder: Path, writer: int, appends: int, size: int = 10**9, fault: str = "") -> object:
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "GREENCRAWL_FAULT": fault}
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "GREENCRAWL_FAULT": fault}
     return subprocess.Popen(
         [sys.executable, "-c", WRITER, str(folder), str(writer), str(appends), str(size)],
         stdout=subprocess.PIPE,

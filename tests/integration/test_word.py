@@ -9,13 +9,14 @@ from typing import Any
 import gevent
 import pytest
 
-from broker.frontier import Frontier, keys
-from broker.frontier.clock import TOLERANCE_MS
-from broker.frontier.word import NoWord
-from schema.errors import Unavailable
-from schema.records import ExtendItem, LeaseRequest, Session
-from store import open_store
-from store.base import Store
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier.brokers.fence import NoWord
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.clock import TOLERANCE_MS
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import ExtendItem, LeaseRequest, Session
+from greencrawl.store import open_store
+from greencrawl.store.base import Store
 from tests.integration.test_frontier import close, finish_all, new_crawl, until, urls
 from tests.integration.test_node_clock import extends, uncharged
 from tests.support.cut import CutStore

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from schema.settings import load
+from greencrawl.schema.settings import load
+from greencrawl.worker.process.supervisor import Supervisor
 from tests.support.system import wait_until
 from tests.support.worker_process import BEAT, SupervisorProcess, alive
-from worker.supervisor import Supervisor
 
 DIES_IN_A_PAGE = """
 if first:

@@ -11,8 +11,8 @@ import gevent
 import psutil
 import pytest
 
-from broker.frontier import Admitted
-from schema.records import (
+from greencrawl.broker.frontier import Admitted
+from greencrawl.schema.records import (
     Admission,
     Commit,
     CrawlOptions,
@@ -22,8 +22,11 @@ from schema.records import (
     Stamp,
     StoredPage,
 )
-from store import open_store
-from store.base import Store
+from greencrawl.store import open_store
+from greencrawl.store.base import Store
+from greencrawl.worker.delivery.outbox import Outbox
+from greencrawl.worker.delivery.writer import BACKLOG_BYTES, BATCHES, Result, Writer
+from greencrawl.worker.session.held import Sessions
 from tests.support import oracle
 from tests.support.mariadb import MariaDb
 from tests.support.proxy import TcpProxy
@@ -34,9 +37,6 @@ from tests.support.store_records import digest
 from tests.support.system import System, wait_until
 from tests.support.walk import walk
 from tests.unit.test_worker_writer import session
-from worker.outbox import Outbox
-from worker.sessions import Sessions
-from worker.writer import BACKLOG_BYTES, BATCHES, Result, Writer
 
 BACKLOG = 200_000
 PAGE_BYTES = 4000

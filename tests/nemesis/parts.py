@@ -177,7 +177,7 @@ class Part:
 
 
 class Product(Part):
-    """``python -m broker`` or ``python -m worker`` of the project in ``root``."""
+    """A broker or a worker host of the project in ``root``."""
 
     def __init__(
         self, name: str, module: str, root: Path, folder: Path, settings: Mapping[str, str]

@@ -1,6 +1,6 @@
 """What SQL and Redis hold, read by plain queries and commands: nothing of the product is used.
 
-The layouts are those of ``schema/sql`` and ``broker/frontier/keys.py``.
+The layouts are those of ``schema/sql`` and ``broker/frontier/nodes/keys.py``.
 """
 
 from __future__ import annotations

@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from broker.frontier import Frontier
-from schema.records import Admission, CrawlOptions, Done, FinishItem, LeaseRequest, Retry, Task
-from store import open_store
+from greencrawl.broker.frontier import Frontier
+from greencrawl.schema.records import (
+    Admission,
+    CrawlOptions,
+    Done,
+    FinishItem,
+    LeaseRequest,
+    Retry,
+    Task,
+)
+from greencrawl.store import open_store
 from tests.nemesis import reading, site
 from tests.nemesis.checker import Finding, Hit
 from tests.nemesis.faults import Done as Stroke

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from broker.frontier import Frontier
-from schema.records import Admission, CrawlOptions
-from store import open_store
+from greencrawl.broker.frontier import Frontier
+from greencrawl.schema.records import Admission, CrawlOptions
+from greencrawl.store import open_store
 from tests.nemesis import site, watch
 from tests.nemesis.api import Call
 from tests.nemesis.reading import CrawlRow, Snapshot, waiting

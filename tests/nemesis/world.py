@@ -166,7 +166,7 @@ class World:
             name = f"{client}-sql"
             self._ports[name] = self.links.open(name, sql.server.port)
         done = subprocess.run(
-            [sys.executable, "-m", "cli", "migrate"],
+            [sys.executable, "-m", "greencrawl.cli", "migrate"],
             cwd=self.root,
             env={**os.environ, "GREENCRAWL_STORE": sql.server.url},
             capture_output=True,

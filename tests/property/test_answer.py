@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from greencrawl.worker.http.response import Answer
 from tests.support.effort import examples
-from worker.answer import Answer
 
 
 class Parsed(Answer):

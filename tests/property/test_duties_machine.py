@@ -16,15 +16,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from broker import purge as purge_module
-from broker.frontier import duties as names
-from broker.frontier import keys
-from broker.frontier import ring as ring_module
-from broker.frontier.totals import Scan
-from schema.errors import Unavailable
-from schema.records import Admission, Crawl, CrawlOptions
-from schema.wire import to_msgpack
-from store.base import DUTY_SECONDS, MARGIN
+from greencrawl.broker.frontier.brokers import duties as names
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes import ring as ring_module
+from greencrawl.broker.frontier.totals import Scan
+from greencrawl.broker.tasks import purge as purge_module
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import Admission, Crawl, CrawlOptions
+from greencrawl.schema.wire import to_msgpack
+from greencrawl.store.base import DUTY_SECONDS, MARGIN
 from tests.support.duty_brokers import WRITES
 from tests.support.duty_laws import HOSTS, JOBS, LIMITED, NAMES, PASSING, PLAIN
 from tests.support.duty_world import (

@@ -7,10 +7,10 @@ import string
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schema.urls import canonicalise
+from greencrawl.schema.net.urls import canonicalise
+from greencrawl.worker.extract import extract
+from greencrawl.worker.extract.hostile import flatten, has_attribute_bomb
 from tests.support.effort import examples
-from worker.extract import extract
-from worker.extract.hostile import flatten, has_attribute_bomb
 
 PIECES = st.one_of(
     st.sampled_from(

@@ -8,14 +8,14 @@ from html import escape
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from schema.errors import InvalidUrl
-from schema.records import Admission, Crawl, CrawlOptions, Fetched, Link, Page, Task
-from schema.scope import level_for
-from schema.urls import canonicalise
+from greencrawl.schema.errors import InvalidUrl
+from greencrawl.schema.net.scope import level_for
+from greencrawl.schema.net.urls import canonicalise
+from greencrawl.schema.records import Admission, Crawl, CrawlOptions, Fetched, Link, Page, Task
+from greencrawl.worker.crawls import CrawlContext, context_of
+from greencrawl.worker.extract import extract
+from greencrawl.worker.reading import read
 from tests.support.effort import examples
-from worker.crawls import CrawlContext, context_of
-from worker.extract import extract
-from worker.reading import read
 
 URL = "https://h.example.org/docs/a/page.html?q=1"
 

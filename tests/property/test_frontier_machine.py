@@ -20,11 +20,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from broker.frontier import Frontier, keys
-from broker.frontier import duties as names
-from broker.frontier import partition as part
-from broker.frontier.quotas import Row, row_of
-from schema.records import (
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier import partition as part
+from greencrawl.broker.frontier.brokers import duties as names
+from greencrawl.broker.frontier.brokers.quotas import Row, row_of
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.schema.net.urls import task_path
+from greencrawl.schema.records import (
     Admission,
     CloseItem,
     Crawl,
@@ -42,9 +44,8 @@ from schema.records import (
     Retry,
     Session,
 )
-from schema.urls import task_path
-from schema.wire import to_msgpack
-from store import open_store
+from greencrawl.schema.wire import to_msgpack
+from greencrawl.store import open_store
 from tests.support.effort import examples
 from tests.support.memory import memory_folder
 from tests.support.redis_server import RedisServer

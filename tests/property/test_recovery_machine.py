@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from broker.frontier import keys
-from broker.frontier.recovery import mark_clean
-from schema.errors import Unavailable
-from schema.records import (
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.recovery.opening import mark_clean
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import (
     CloseItem,
     ExtendItem,
     HostReport,

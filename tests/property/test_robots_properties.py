@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from worker.robots import parse
+from greencrawl.worker.robots.parser import parse
 
 BEGINNINGS = st.sampled_from(["", "/", "http:", "http://example.org", "http://example.org/"])
 PIECES = st.one_of(

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schema.records import Admission, Attempt, Commit, CrawlOptions, Final, StoredPage
-from store.sqlite import SqliteStore
+from greencrawl.schema.records import Admission, Attempt, Commit, CrawlOptions, Final, StoredPage
+from greencrawl.store.sqlite.store import SqliteStore
 from tests.support.body_uses import check_uses
 from tests.support.effort import examples
 from tests.support.memory import memory_folder

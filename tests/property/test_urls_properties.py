@@ -5,8 +5,15 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schema.errors import InvalidUrl
-from schema.urls import canonicalise, host_of, origin_of, resolved, task_path, task_url
+from greencrawl.schema.errors import InvalidUrl
+from greencrawl.schema.net.urls import (
+    canonicalise,
+    host_of,
+    origin_of,
+    resolved,
+    task_path,
+    task_url,
+)
 from tests.support.effort import examples
 
 ENCODINGS = st.sampled_from(

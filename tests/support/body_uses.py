@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from store.sqlite import SqliteStore
+from greencrawl.store.sqlite.store import SqliteStore
 
 
 def check_uses(store: SqliteStore, crawl: int) -> None:

@@ -1,4 +1,4 @@
-"""A real ``python -m broker`` on a free port, in a folder of its own, stopped by process id."""
+"""A real ``python -m greencrawl.broker`` on a free port, in a folder of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from broker.client import BrokerClient
+from greencrawl.broker.client import BrokerClient
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +45,7 @@ class BrokerProcess:
         given = {f"GREENCRAWL_{key.upper()}": value for key, value in self.settings.items()}
         with (self.folder / "log").open("a") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "broker"],
+                [sys.executable, "-m", "greencrawl.broker"],
                 cwd=ROOT,
                 env={**kept, **given},
                 stdout=log,

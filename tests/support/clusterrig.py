@@ -22,10 +22,10 @@ import pymysql
 from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
-from schema.errors import GreencrawlError
-from store.mysql.local import DATABASE, MASTERS, NAMES, LocalCluster
-from store.mysql.steward import Report, Steward
-from store.steward import steward_of
+from greencrawl.schema.errors import GreencrawlError
+from greencrawl.store.mysql.cluster.failover import Report, Steward
+from greencrawl.store.mysql.cluster.local import DATABASE, MASTERS, NAMES, LocalCluster
+from greencrawl.store.steward import steward_of
 from tests.support.faultrig import Fault, Result, Rig, Say, run
 from tests.support.mariadb import local_cluster
 from tests.support.system import wait_until

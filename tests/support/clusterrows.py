@@ -13,7 +13,7 @@ from typing import Any
 
 import pymysql
 
-from store import open_store
+from greencrawl.store import open_store
 from tests.support.clusterrig import POINT, ClusterRig, run_on_cluster
 from tests.support.faultrig import Fault, Result, Rig, Row, Say
 from tests.support.proxy import TcpProxy

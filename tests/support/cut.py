@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from schema.errors import Unavailable
+from greencrawl.schema.errors import Unavailable
 
 
 class CutStore:

@@ -8,8 +8,8 @@ import time
 
 import requests
 
-from schema.records import Fetched, Page, Task
-from worker.auth import Login
+from greencrawl.schema.records import Fetched, Page, Task
+from greencrawl.worker.auth import Login
 
 
 class DeadlyLogin(Login):

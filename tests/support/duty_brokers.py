@@ -15,17 +15,19 @@ from typing import Any
 import gevent
 import redis
 
-from broker.frontier import Frontier, debts, keys
-from broker.frontier import duties as names
-from broker.frontier.duties import Duties
-from broker.frontier.node import Node
-from broker.purge import Purging
-from broker.refill import Refill
-from broker.retention import Limits, Retention
-from broker.service import Service
-from broker.upkeep import Upkeep
-from schema.errors import DutyLost, Unavailable, UnknownCrawl
-from schema.records import Duty
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier.brokers import duties as names
+from greencrawl.broker.frontier.brokers.duties import Duties
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.node import Node
+from greencrawl.broker.frontier.recovery import debts
+from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.purge import Purging
+from greencrawl.broker.tasks.refill import Refill
+from greencrawl.broker.tasks.retention import Limits, Retention
+from greencrawl.broker.tasks.upkeep import Upkeep
+from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
+from greencrawl.schema.records import Duty
 from tests.support.paced import Pace, Paced, PacedStore
 from tests.support.redis_dump import dump
 

@@ -8,13 +8,11 @@ from typing import Any
 import redis
 from hypothesis.stateful import invariant
 
-from broker.frontier import Frontier, keys
-from broker.frontier import duties as names
-from broker.frontier import partition as part
-from schema.records import (
-    Admission,
-    Crawl,
-)
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier import partition as part
+from greencrawl.broker.frontier.brokers import duties as names
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.schema.records import Admission, Crawl
 from tests.support.duty_brokers import Broker
 from tests.support.redis_dump import Key, unpacked
 

@@ -19,12 +19,13 @@ import redis
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
-from broker import seeding
-from broker.frontier import Frontier, keys
-from broker.frontier import duties as names
-from broker.frontier import partition as part
-from schema.errors import Unavailable, UnknownCrawl
-from schema.records import (
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier import partition as part
+from greencrawl.broker.frontier.brokers import duties as names
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.service import seeding
+from greencrawl.schema.errors import Unavailable, UnknownCrawl
+from greencrawl.schema.records import (
     Admission,
     CloseItem,
     Commit,
@@ -38,9 +39,9 @@ from schema.records import (
     Session,
     StoredPage,
 )
-from schema.wire import to_msgpack
-from store import open_store
-from store.base import MARGIN
+from greencrawl.schema.wire import to_msgpack
+from greencrawl.store import open_store
+from greencrawl.store.base import MARGIN
 from tests.support.duty_brokers import REQUEST_S, TTL_S, Broker, Fences
 from tests.support.duty_laws import HOSTS, LIMITED, NAMES, Laws, links_of
 from tests.support.paced import Pace, Paced, PacedStore
@@ -278,7 +279,7 @@ class World(Laws, RuleBasedStateMachine):
         return self.work("settle", steps, work, (session, number))
 
     def settle(self, broker: int, session: Session, number: int, page: bool) -> None:
-        """What ``worker.writer`` does with one task."""
+        """What ``worker.delivery.writer`` does with one task."""
         (task,) = (task for task in session.tasks if task.number == number)
         at = self.brokers[broker].frontier
         number_of = self.workers.fingerprint(task.url)

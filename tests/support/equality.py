@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from store.base import Store
+from greencrawl.store.base import Store
 
 VOLATILE = frozenset({"date", "age", "last-modified", "etag", "expires", "set-cookie"})
 """Headers that a server may make anew for each answer."""

@@ -104,7 +104,9 @@ class Lanes:
         ours, theirs = os.pipe()
         claims, log = made / "claims", made / f"{number}.log"
         claims.mkdir(exist_ok=True)
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        path = os.pathsep.join(
+            filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH")])
+        )
         environment = {"PYTHONPATH": path, FOLDER: str(claims), EVENTS: str(theirs)}
         if number == 0:
             environment[TURN] = str(turn)

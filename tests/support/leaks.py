@@ -25,7 +25,7 @@ import psutil
 import redis
 import zstandard
 
-from cli.main import main
+from greencrawl.cli.main import main
 from tests.support.system import System
 
 KEPT = ("logins", "credentials.toml")

@@ -8,8 +8,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from store.mysql.local import DATABASE as DATABASE
-from store.mysql.local import PLAIN, LocalCluster, LocalServer, template
+from greencrawl.store.mysql.cluster.local import DATABASE as DATABASE
+from greencrawl.store.mysql.cluster.local import PLAIN, LocalCluster, LocalServer, template
 from tests.support.ports import free_port
 
 USER, PASSWORD = "greencrawl", "geheim"

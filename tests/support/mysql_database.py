@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from store.mysql.connection import connect
-from store.mysql.topology import Topology, parse
+from greencrawl.store.mysql.cluster.topology import Topology, parse
+from greencrawl.store.mysql.connection import connect
 from tests.support.mariadb import MariaDb
 from tests.support.memory import memory_folder
 

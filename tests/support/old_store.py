@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import zstandard
 
-from schema import wire
-from schema.records import Admission, CrawlOptions, FrontierIdentity
+from greencrawl.schema import wire
+from greencrawl.schema.records import Admission, CrawlOptions, FrontierIdentity
 
 FOLDER = Path(__file__).resolve().parents[2] / "schema" / "sql" / "sqlite"
 

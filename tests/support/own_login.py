@@ -6,7 +6,7 @@ import re
 
 import requests
 
-from worker.auth import Login, LoginRefused
+from greencrawl.worker.auth import Login, LoginRefused
 
 
 class Members(Login):

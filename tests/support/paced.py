@@ -16,10 +16,10 @@ from typing import Any
 import gevent
 from gevent.event import Event
 
-from broker.frontier.node import Node
-from broker.service import Service
-from schema import clock
-from schema.records import Duty
+from greencrawl.broker.frontier.nodes.node import Node
+from greencrawl.broker.service.service import Service
+from greencrawl.schema import clock
+from greencrawl.schema.records import Duty
 
 STUCK_SECONDS = 30.0
 

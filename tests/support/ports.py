@@ -7,7 +7,7 @@ import socket
 from collections import deque
 from contextlib import suppress
 
-from schema.errors import Unavailable
+from greencrawl.schema.errors import Unavailable
 
 PORTS = range(10_000, 32_000)
 """Below the ports that outgoing connections are given: one that is free now stays free."""

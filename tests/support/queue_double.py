@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from broker.frontier.frontier import Admitted, Counts, Room
-from broker.frontier.partition import Mode, state_of
-from broker.frontier.stirring import Stirring
-from broker.service import Service
-from schema.errors import Unavailable, UnknownCrawl
-from schema.records import (
+from greencrawl.broker.frontier.brokers.news import Stirring
+from greencrawl.broker.frontier.frontier import Admitted, Counts, Room
+from greencrawl.broker.frontier.partition import Mode, state_of
+from greencrawl.broker.service.service import Service
+from greencrawl.schema.errors import Unavailable, UnknownCrawl
+from greencrawl.schema.net.urls import fingerprint, partition_of
+from greencrawl.schema.records import (
     Admission,
     Crawl,
     CrawlStats,
@@ -29,8 +30,7 @@ from schema.records import (
     Stamp,
     UrlState,
 )
-from schema.urls import fingerprint, partition_of
-from store import open_store
+from greencrawl.store import open_store
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import Any
 import redis
 from hypothesis.stateful import invariant
 
-from broker.frontier import Frontier, keys
-from broker.frontier import partition as part
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier import partition as part
+from greencrawl.broker.frontier.nodes import keys
 from tests.support.paced import Pace
 from tests.support.redis_dump import Contents, Key, contents, dump
 

@@ -21,13 +21,14 @@ import redis
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
-from broker import seeding
-from broker.frontier import Frontier, keys
-from broker.frontier import partition as part
-from broker.service import Service
-from broker.upkeep import Upkeep
-from schema.errors import Unavailable, UnknownCrawl
-from schema.records import (
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier import partition as part
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.service import seeding
+from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.upkeep import Upkeep
+from greencrawl.schema.errors import Unavailable, UnknownCrawl
+from greencrawl.schema.records import (
     Admission,
     CloseItem,
     Commit,
@@ -43,9 +44,9 @@ from schema.records import (
     Session,
     StoredPage,
 )
-from schema.wire import to_msgpack
-from store import open_store
-from store.base import MARGIN
+from greencrawl.schema.wire import to_msgpack
+from greencrawl.store import open_store
+from greencrawl.store.base import MARGIN
 from tests.support.paced import Pace, Paced, PacedStore
 from tests.support.recovery_laws import DELAYS, SLOTS, Laws
 from tests.support.redis_dump import Copy, Key, dump
@@ -265,7 +266,7 @@ class World(Laws, RuleBasedStateMachine):
         return self.work("settle", steps, work, (held, number))
 
     def through(self, broker: int, held: Held, number: int, outcome: str) -> None:
-        """What ``worker.writer`` does with one task."""
+        """What ``worker.delivery.writer`` does with one task."""
         session = held.session
         task = next(task for task in session.tasks if task.number == number)
         commit, links = self.commit_of(session.crawl, task.url, outcome)

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import redis
 
-from broker.frontier import partition as part
-from schema.urls import task_path
+from greencrawl.broker.frontier import partition as part
+from greencrawl.schema.net.urls import task_path
 
 Key = tuple[int, str]
 """(crawl, URL)."""

@@ -12,8 +12,8 @@ from typing import Any
 import gevent
 import pytest
 
-from schema.records import Commit, CrawlOptions, PageFilter, StoredPage, Version
-from store.base import Store
+from greencrawl.schema.records import Commit, CrawlOptions, PageFilter, StoredPage, Version
+from greencrawl.store.base import Store
 from tests.support.store_records import attempt, digest, final, links, page
 
 Opener = Callable[[], Store]

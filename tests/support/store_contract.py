@@ -14,9 +14,9 @@ import gevent
 import pytest
 from msgspec.structs import replace
 
-from schema.clock import monotonic
-from schema.errors import DutyLost, UnknownCrawl
-from schema.records import (
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import DutyLost, UnknownCrawl
+from greencrawl.schema.records import (
     Admission,
     Commit,
     Crawl,
@@ -25,9 +25,9 @@ from schema.records import (
     FrontierIdentity,
     StoredPage,
 )
-from store.base import DUTY_SECONDS, MARGIN, Store
-from store.mysql.store import MysqlStore
-from store.sqlite import SqliteStore
+from greencrawl.store.base import DUTY_SECONDS, MARGIN, Store
+from greencrawl.store.mysql.store import MysqlStore
+from greencrawl.store.sqlite.store import SqliteStore
 from tests.support.store_content import ContentContract
 from tests.support.store_hooks import HookContract
 from tests.support.store_records import attempt, beyond, final, links, page, urls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from schema.records import (
+from greencrawl.schema.records import (
     Commit,
     CrawlOptions,
     HookCount,
@@ -13,8 +13,8 @@ from schema.records import (
     HookRun,
     Refusal,
 )
-from store.base import Store
-from store.hooks import MESSAGES, OTHER
+from greencrawl.store.base import Store
+from greencrawl.store.sqlite.tables.hooks import MESSAGES, OTHER
 from tests.support.store_records import attempt, page
 
 BROKEN = "KeyError: 'price'"

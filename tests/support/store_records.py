@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from schema.records import Admission, Attempt, Final, Overflow, StoredPage
+from greencrawl.schema.records import Admission, Attempt, Final, Overflow, StoredPage
 
 
 def digest(body: bytes) -> bytes:

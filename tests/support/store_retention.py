@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from schema.errors import DutyLost
-from schema.records import Commit, Duty, Refusal
-from store.base import Store
+from greencrawl.schema.errors import DutyLost
+from greencrawl.schema.records import Commit, Duty, Refusal
+from greencrawl.store.base import Store
 from tests.support.store_content import month
 from tests.support.store_records import attempt, final, links, page
 

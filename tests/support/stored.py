@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from store import open_store
+from greencrawl.store import open_store
 
 
 @dataclass

@@ -174,7 +174,7 @@ class System:
         if fault:
             environment["GREENCRAWL_FAULT"] = fault
         process = subprocess.Popen(
-            [sys.executable, "-m", part],
+            [sys.executable, "-m", f"greencrawl.{part}"],
             cwd=ROOT,
             env=environment,
             stdout=subprocess.DEVNULL,

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from broker.frontier import clock as clock_module
-from broker.frontier import debts as debts_module
-from broker.frontier import duties as duties_module
-from broker.frontier import frontier as frontier_module
-from broker.frontier import node as node_module
-from broker.frontier import recovery as recovery_module
-from broker.frontier import replay as replay_module
-from broker.frontier import word as word_module
-from store import sqlite as sqlite_module
+from greencrawl.broker.frontier import frontier as frontier_module
+from greencrawl.broker.frontier.brokers import duties as duties_module
+from greencrawl.broker.frontier.brokers import fence as word_module
+from greencrawl.broker.frontier.nodes import clock as clock_module
+from greencrawl.broker.frontier.nodes import node as node_module
+from greencrawl.broker.frontier.recovery import debts as debts_module
+from greencrawl.broker.frontier.recovery import opening as recovery_module
+from greencrawl.broker.frontier.recovery import replay as replay_module
+from greencrawl.store.sqlite import store as sqlite_module
 from tests.support.paced import Pace
 
 

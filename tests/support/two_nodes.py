@@ -9,9 +9,9 @@ from types import TracebackType
 
 import pytest
 
-from broker.frontier import Frontier
-from broker.frontier.node import Node
-from store import open_store
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier.nodes.node import Node
+from greencrawl.store import open_store
 from tests.support.redis_server import RedisServer
 
 TIMEOUT_SECONDS = 0.3

@@ -17,9 +17,9 @@ from tests.support.system import ROOT, wait_until
 
 _RUN = """
 import sys
-from schema import log
-from schema.settings import load
-from worker.supervisor import IdInUse, Supervisor
+from greencrawl.schema import log
+from greencrawl.schema.settings import load
+from greencrawl.worker.process.supervisor import IdInUse, Supervisor
 log.configure("worker", "info")
 try:
     sys.exit(Supervisor(load(), command=sys.argv[1:]).run())
@@ -30,9 +30,9 @@ except IdInUse as error:
 CHILD = """
 import os, signal, sys, time
 from pathlib import Path
-from schema.records import FailureKind
-from schema.settings import load
-from worker.marker import Marker, Suspect
+from greencrawl.schema.records import FailureKind
+from greencrawl.schema.settings import load
+from greencrawl.worker.process.crash_record import Marker, Suspect
 settings = load()
 number = sys.argv[-1]
 folder = settings.data / "worker"
@@ -82,7 +82,7 @@ class SupervisorProcess:
         """Start a supervisor, perhaps a second one."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
         environment |= {f"GREENCRAWL_{k}": v for k, v in self._settings.items()}
-        environment["PYTHONPATH"] = str(ROOT)
+        environment["PYTHONPATH"] = str(ROOT / "src")
         return subprocess.Popen(
             [sys.executable, "-c", _RUN, *self._command],
             cwd=ROOT,

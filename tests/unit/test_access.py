@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from schema.auth import Auth, Basic, Bearer, Form, OAuth1, OAuth2, Own, Source
-from schema.records import Crawl, CrawlOptions
-from schema.scope import Rules, check_options, compile
+from greencrawl.schema.net.scope import Rules, check_options, compile
+from greencrawl.schema.records import Crawl, CrawlOptions
+from greencrawl.schema.records.auth import Auth, Basic, Bearer, Form, OAuth1, OAuth2, Own, Source
 
 
 def found(*entries: Auth, sources: tuple[Source, ...] = ()) -> dict[str, str]:

@@ -13,8 +13,8 @@ from gevent.event import Event
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schema.records import Failure, FailureKind
-from worker.addresses import Lookup, Resolver, forbidden, system_lookup
+from greencrawl.schema.records import Failure, FailureKind
+from greencrawl.worker.http.addresses import Lookup, Resolver, forbidden, system_lookup
 
 
 @pytest.mark.parametrize(

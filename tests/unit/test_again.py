@@ -8,15 +8,24 @@ from typing import Any
 
 import pytest
 
-from schema.records import Commit, Crawl, CrawlOptions, Fetched, HookRun, Link, Page, Task
-from store.sqlite import SqliteStore
+from greencrawl.schema.records import (
+    Commit,
+    Crawl,
+    CrawlOptions,
+    Fetched,
+    HookRun,
+    Link,
+    Page,
+    Task,
+)
+from greencrawl.store.sqlite.store import SqliteStore
+from greencrawl.worker import hooks
+from greencrawl.worker.crawls import CrawlContext
+from greencrawl.worker.hook_rerun import TOGETHER_PAGES, Again
+from greencrawl.worker.hooks import Hooks
+from greencrawl.worker.process.quarantine import DiedAlone
+from greencrawl.worker.reading import Reading, read
 from tests.support.store_records import links, page
-from worker import hooks
-from worker.again import TOGETHER_PAGES, Again
-from worker.alone import DiedAlone
-from worker.crawls import CrawlContext
-from worker.hooks import Hooks
-from worker.reading import Reading, read
 
 BODY = b"<title>T</title><a href=/one>1</a><a href=/two>2</a>"
 

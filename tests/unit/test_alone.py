@@ -16,14 +16,14 @@ import psutil
 import pytest
 from gevent.monkey import get_original
 
-from schema.auth import Own
-from schema.records import Crawl, CrawlOptions, FailureKind, Fetched, Task
+from greencrawl.schema.records import Crawl, CrawlOptions, FailureKind, Fetched, Task
+from greencrawl.schema.records.auth import Own
+from greencrawl.worker.auth.base import Grant
+from greencrawl.worker.crawls import CrawlContext, context_of
+from greencrawl.worker.hooks import HookError
+from greencrawl.worker.process.quarantine import Alone, DiedAlone, NoProcess, RaisedAlone
 from tests.support.system import ROOT, wait_until
 from tests.support.worker_process import alive
-from worker.alone import Alone, DiedAlone, NoProcess, RaisedAlone
-from worker.auth.base import Grant
-from worker.crawls import CrawlContext, context_of
-from worker.hooks import HookError
 
 HTML = {"content-type": "text/html"}
 
@@ -199,7 +199,7 @@ import sys
 from gevent import monkey
 monkey.patch_all()
 from tests.unit.test_alone import context, page
-from worker.alone import Alone
+from greencrawl.worker.process.quarantine import Alone
 alone = Alone(60.0)
 alone.read(context(), *page("one"))
 with open(sys.argv[1], "w") as file:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from worker.answer import MAX_HEAD_BYTES, MAX_HEADERS, Answer
+from greencrawl.worker.http.response import MAX_HEAD_BYTES, MAX_HEADERS, Answer
 
 OK = b"HTTP/1.1 200 OK\r\n"
 ANSWERS = {

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from schema.errors import InvalidConfig
-from worker.auth.basic import Basic, load
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.worker.auth.kinds.basic import Basic, load
 
 SECRET = "correct horse"
 

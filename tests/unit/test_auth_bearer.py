@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from schema.auth import Basic, Bearer
-from schema.records import Fetched
-from worker.auth.base import LoginRefused
-from worker.auth.kinds import make
+from greencrawl.schema.records import Fetched
+from greencrawl.schema.records.auth import Basic, Bearer
+from greencrawl.worker.auth.base import LoginRefused
+from greencrawl.worker.auth.kinds.registry import make
 
 TOKEN = "s3cr3t/token+1=&x"
 QUOTED = "s3cr3t%2Ftoken%2B1%3D%26x"

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from requests.cookies import RequestsCookieJar, create_cookie
 
-from schema.clock import epoch_ms
-from schema.origins import Origins
-from schema.records import Fetched
-from worker.auth.base import Cookie, Grant, LoginRefused
-from worker.auth.cookies import (
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.net.origins import Origins
+from greencrawl.schema.records import Fetched
+from greencrawl.worker.auth.base import Cookie, Grant, LoginRefused
+from greencrawl.worker.auth.cookies import (
     MAX_COOKIE,
     MAX_COOKIES,
     Jar,

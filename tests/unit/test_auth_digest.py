@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from schema.auth import Digest
-from schema.records import Fetched
+from greencrawl.schema.records import Fetched
+from greencrawl.schema.records.auth import Digest
+from greencrawl.worker.auth.base import Kind, LoginRefused, Verdict
+from greencrawl.worker.auth.kinds.digest import DigestKind, answer, challenges, strongest
+from greencrawl.worker.auth.kinds.registry import make
 from tests.support.lighttpd import USERNAME, Lighttpd
-from worker.auth.base import Kind, LoginRefused, Verdict
-from worker.auth.digest import DigestKind, answer, challenges, strongest
-from worker.auth.kinds import make
 
 # -- RFC 7616, section 3.9
 

@@ -13,9 +13,9 @@ import pytest
 from cryptography.fernet import Fernet, InvalidToken
 from gevent.event import Event
 
-from broker.frontier import Frontier
-from schema.clock import monotonic
-from schema.records import (
+from greencrawl.broker.frontier import Frontier
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.records import (
     ERRAND,
     Crawl,
     CrawlOptions,
@@ -25,17 +25,17 @@ from schema.records import (
     LeaseRequest,
     Session,
 )
-from store import open_store
+from greencrawl.store import open_store
+from greencrawl.worker.auth import errands
+from greencrawl.worker.auth.errands import ASK_AGAIN_SECONDS, Errands
+from greencrawl.worker.auth.transport import session_over
+from greencrawl.worker.crawls import CrawlContext, context_of
+from greencrawl.worker.http.client import Downloader
+from greencrawl.worker.session.backoff import AWAY_PATIENCE_SECONDS
+from greencrawl.worker.session.fetcher import Visit, VisitOver
+from greencrawl.worker.session.held import Held
 from tests.support.raw_server import RawServer, answer
 from tests.support.redis_server import RedisServer
-from worker.auth import errands
-from worker.auth.errands import ASK_AGAIN_SECONDS, Errands
-from worker.auth.transport import session_over
-from worker.backoff import AWAY_PATIENCE_SECONDS
-from worker.crawls import CrawlContext, context_of
-from worker.download import Downloader
-from worker.sessions import Held
-from worker.visit import Visit, VisitOver
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 KEY = Fernet.generate_key()
@@ -384,7 +384,7 @@ def test_a_login_to_a_host_whose_redis_is_away_is_made_again_later(
 def test_a_session_does_not_hold_its_place_while_its_redis_is_away(
     rig: Rig, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.visit.AWAY_PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("greencrawl.worker.session.fetcher.AWAY_PATIENCE_SECONDS", 0.3)
     with RawServer(answer()) as home:
         redis_server.kill()
         visit, began = rig.visit(home), monotonic()

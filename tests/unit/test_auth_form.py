@@ -10,9 +10,14 @@ import msgspec
 import pytest
 import requests
 
-from schema.auth import Form
-from schema.clock import epoch_ms, monotonic
-from schema.records import Failure, FailureKind, Fetched
+from greencrawl.schema.clock import epoch_ms, monotonic
+from greencrawl.schema.records import Failure, FailureKind, Fetched
+from greencrawl.schema.records.auth import Form
+from greencrawl.worker.auth.base import Cookie, Grant, LoginFailed, LoginRefused
+from greencrawl.worker.auth.kinds.form import FormKind
+from greencrawl.worker.auth.kinds.registry import make
+from greencrawl.worker.auth.transport import session_over
+from greencrawl.worker.http.client import Downloader
 from tests.support.login_site import (
     FORM,
     NAME,
@@ -23,11 +28,6 @@ from tests.support.login_site import (
     html,
     redirect,
 )
-from worker.auth.base import Cookie, Grant, LoginFailed, LoginRefused
-from worker.auth.form import FormKind
-from worker.auth.kinds import make
-from worker.auth.transport import session_over
-from worker.download import Downloader
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 SECRETS = {"username": NAME, "password": PASSWORD}

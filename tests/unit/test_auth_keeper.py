@@ -12,18 +12,25 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from schema import auth
-from schema.clock import epoch_ms
-from schema.errors import InvalidConfig, Unavailable
-from schema.records import Crawl, CrawlOptions, Failure, FailureKind, Fetched, Session
-from worker.auth import keeper as keeping
-from worker.auth.base import Grant, LoginFailed, LoginRefused, Verdict
-from worker.auth.basic import Basic
-from worker.auth.keeper import Keeper, Rooms
-from worker.backoff import AWAY_PATIENCE_SECONDS, AWAY_REST_SECONDS
-from worker.crawls import context_of
-from worker.sessions import Held
-from worker.visit import Visit, VisitOver
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.errors import InvalidConfig, Unavailable
+from greencrawl.schema.records import (
+    Crawl,
+    CrawlOptions,
+    Failure,
+    FailureKind,
+    Fetched,
+    Session,
+    auth,
+)
+from greencrawl.worker.auth import keeper as keeping
+from greencrawl.worker.auth.base import Grant, LoginFailed, LoginRefused, Verdict
+from greencrawl.worker.auth.keeper import Keeper, Rooms
+from greencrawl.worker.auth.kinds.basic import Basic
+from greencrawl.worker.crawls import context_of
+from greencrawl.worker.session.backoff import AWAY_PATIENCE_SECONDS, AWAY_REST_SECONDS
+from greencrawl.worker.session.fetcher import Visit, VisitOver
+from greencrawl.worker.session.held import Held
 
 ENTRY = auth.Form(name="shop", hosts=("http://shop.test",), login_url="http://shop.test/login")
 PAGE = "http://shop.test/p"
@@ -59,7 +66,7 @@ class Claim:
 
 
 class Vault:
-    """Like ``worker.auth.vault.Vault``, for one name."""
+    """Like ``worker.auth.state.vault.Vault``, for one name."""
 
     def __init__(self) -> None:
         self.kept: Grant | None = None

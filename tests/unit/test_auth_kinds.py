@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from schema.auth import Auth, Basic, Form, OAuth2
-from worker.auth.base import LoginRefused
-from worker.auth.kinds import make
+from greencrawl.schema.records.auth import Auth, Basic, Form, OAuth2
+from greencrawl.worker.auth.base import LoginRefused
+from greencrawl.worker.auth.kinds.registry import make
 
 SECRETS = {"username": "ann", "password": "1", "client_id": "c", "client_secret": "s"}
 

@@ -10,15 +10,15 @@ import pytest
 import requests
 from oauthlib.oauth1 import Client
 
-from schema.auth import OAuth1, Source
-from schema.records import Fetched
-from schema.urls import canonicalise
+from greencrawl.schema.net.urls import canonicalise
+from greencrawl.schema.records import Fetched
+from greencrawl.schema.records.auth import OAuth1, Source
+from greencrawl.worker.auth.base import Grant, LoginFailed, LoginRefused
+from greencrawl.worker.auth.kinds import providers
+from greencrawl.worker.auth.kinds.oauth1 import OUT_OF_BAND, OAuth1Kind
+from greencrawl.worker.extract.listing import Listing
 from tests.support.api import Reply, reply
 from tests.support.twitter import PROTECTED, USER, Twitter, entry_secrets
-from worker.auth import providers
-from worker.auth.base import Grant, LoginFailed, LoginRefused
-from worker.auth.oauth1 import OUT_OF_BAND, OAuth1Kind
-from worker.extract.listing import Listing
 
 AGENT = {"user-agent": "t/1"}
 

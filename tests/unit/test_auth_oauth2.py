@@ -11,16 +11,16 @@ import msgspec
 import pytest
 import requests
 
-from schema.auth import OAuth2
-from schema.clock import epoch_ms
-from schema.records import Failure, FailureKind, Fetched
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.records import Failure, FailureKind, Fetched
+from greencrawl.schema.records.auth import OAuth2
+from greencrawl.worker.auth.base import Grant, LoginFailed, LoginRefused
+from greencrawl.worker.auth.kinds import providers
+from greencrawl.worker.auth.kinds.oauth import Asked
+from greencrawl.worker.auth.kinds.oauth2 import OAuth2Kind
 from tests.support.api import Reply, reply
 from tests.support.twitter import USER, Twitter
 from tests.support.weibo import UID, Weibo
-from worker.auth import providers
-from worker.auth.base import Grant, LoginFailed, LoginRefused
-from worker.auth.oauth import Asked
-from worker.auth.oauth2 import OAuth2Kind
 
 BACK = "http://127.0.0.1:9/back"
 SCOPES = ("tweet.read", "users.read", "offline.access")

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from schema.auth import Own
-from schema.records import Failure, FailureKind, Fetched
+from greencrawl.schema.records import Failure, FailureKind, Fetched
+from greencrawl.schema.records.auth import Own
+from greencrawl.worker.auth.base import Grant, LoginFailed, LoginRefused
+from greencrawl.worker.auth.kinds.own import OwnKind
+from greencrawl.worker.auth.kinds.registry import make
+from greencrawl.worker.session.fetcher import VisitOver
 from tests.support.login_site import NAME, PASSWORD, LoginSite
 from tests.unit.test_auth_form import get, session
-from worker.auth.base import Grant, LoginFailed, LoginRefused
-from worker.auth.kinds import make
-from worker.auth.own import OwnKind
-from worker.visit import VisitOver
 
 SECRETS = {"username": NAME, "password": PASSWORD}
 
 GOOD = """
 import re
-from worker.auth import Login
+from greencrawl.worker.auth import Login
 
 class MySite(Login):
     def user_login(self, session, name, password):
@@ -92,7 +92,7 @@ def test_error_in_the_users_class_is_a_refusal_without_secrets(
     site: LoginSite, write: Write, body: str, said: str
 ) -> None:
     text = (
-        "from worker.auth import Login, LoginRefused\n"
+        "from greencrawl.worker.auth import Login, LoginRefused\n"
         "class MySite(Login):\n    def user_login(self, session, name, password):\n"
         f"        {body}\n"
     )
@@ -127,7 +127,7 @@ def test_what_the_session_raises_passes_through_the_users_class(
         ("", "no class"),
         ("def", "SyntaxError"),
         (
-            "from worker.auth import Login\nclass MySite(Login):\n"
+            "from greencrawl.worker.auth import Login\nclass MySite(Login):\n"
             "    def __init__(self): raise ValueError('x')",
             r"__init__ raised ValueError",
         ),

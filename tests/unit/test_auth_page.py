@@ -6,7 +6,15 @@ import signal
 
 import pytest
 
-from worker.auth.page import LoginForm, complaint, filled, login_form, masked, read, shortened
+from greencrawl.worker.auth.kinds.form_page import (
+    LoginForm,
+    complaint,
+    filled,
+    login_form,
+    masked,
+    read,
+    shortened,
+)
 
 URL = "https://a.example/account/login?next=/in"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from schema import settings
-from schema.errors import GreencrawlError
-from worker.auth.sealing import Unsealable, host_key, sealing
+from greencrawl.schema import settings
+from greencrawl.schema.errors import GreencrawlError
+from greencrawl.worker.auth.state.sealing import Unsealable, host_key, sealing
 
 KEY = "k" * 44
 
@@ -52,7 +52,7 @@ def test_without_a_session_key_the_processes_of_a_host_share_one(tmp_path: Path)
 
 def test_many_processes_at_once_make_one_key(tmp_path: Path) -> None:
     program = (
-        "import sys\nfrom pathlib import Path\nfrom worker.auth.sealing import host_key\n"
+        "import sys\nfrom pathlib import Path\nfrom greencrawl.worker.auth.state.sealing import host_key\n"
         "sys.stdin.readline()\nprint(host_key(Path(sys.argv[1])).hex())\n"
     )
     running = [
@@ -61,7 +61,7 @@ def test_many_processes_at_once_make_one_key(tmp_path: Path) -> None:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": "."},
+            env={**os.environ, "PYTHONPATH": "src"},
         )
         for _ in range(6)
     ]

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from schema import auth, settings
-from schema.errors import InvalidConfig
-from worker.auth.basic import load
-from worker.auth.secrets import Secrets, needed
+from greencrawl.schema import settings
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.records import auth
+from greencrawl.worker.auth.kinds.basic import load
+from greencrawl.worker.auth.state.secrets import Secrets, needed
 
 SECRET = "correct horse"
 HOSTS = ("example.org",)

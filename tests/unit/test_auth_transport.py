@@ -12,15 +12,15 @@ import pytest
 import requests
 from gevent.event import Event
 
-from schema.clock import monotonic
-from schema.errors import InvalidUrl
-from schema.records import Failure, FailureKind, Fetched, Session
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import InvalidUrl
+from greencrawl.schema.records import Failure, FailureKind, Fetched, Session
+from greencrawl.worker.auth.base import LoginFailed, LoginRefused
+from greencrawl.worker.auth.transport import MAX_BODY_BYTES, MAX_REDIRECTS, refusals, session_over
+from greencrawl.worker.http.client import Downloader
+from greencrawl.worker.session.fetcher import Visit
+from greencrawl.worker.session.held import Held
 from tests.support.raw_server import RawServer, answer
-from worker.auth.base import LoginFailed, LoginRefused
-from worker.auth.transport import MAX_BODY_BYTES, MAX_REDIRECTS, refusals, session_over
-from worker.download import Downloader
-from worker.sessions import Held
-from worker.visit import Visit
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 HEADERS = {"user-agent": "greencrawl/0.1 (+ops@example.org)", "accept": "text/html"}

@@ -15,12 +15,12 @@ import gevent
 import msgspec
 import pytest
 
-from schema import auth
-from schema.errors import Unavailable
-from worker.auth.base import Cookie, Grant, name_of
-from worker.auth.late import mark
-from worker.auth.sealing import Sealing
-from worker.auth.vault import Alone, Vault
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import auth
+from greencrawl.worker.auth.base import Cookie, Grant, name_of
+from greencrawl.worker.auth.state.late_grants import mark
+from greencrawl.worker.auth.state.sealing import Sealing
+from greencrawl.worker.auth.state.vault import Alone, Vault
 
 SECRET = "c00kie-of-the-session"
 NAME = "shop-0123456789ab"
@@ -359,8 +359,8 @@ def test_a_full_disk_keeps_the_old_file(tmp_path: Path, frontier: Shared) -> Non
     before = host.file.read_bytes()
     ended = _run(
         "import resource, signal, sys\nfrom pathlib import Path\n"
-        "from worker.auth.vault import Alone, Vault\n"
-        "from worker.auth.base import Grant\n"
+        "from greencrawl.worker.auth.state.vault import Alone, Vault\n"
+        "from greencrawl.worker.auth.base import Grant\n"
         f"vault = Vault(Path({str(host.folder)!r}), Alone(), None)\n"
         f"claim = vault.claim({NAME!r})\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
@@ -656,8 +656,8 @@ def test_a_login_without_a_frontier_is_given_to_it_later(tmp_path: Path, frontie
 def test_a_process_killed_while_it_writes_leaves_a_whole_file(tmp_path: Path) -> None:
     folder = tmp_path / "logins"
     program = (
-        "import sys\nfrom pathlib import Path\nfrom worker.auth.vault import Alone, Vault\n"
-        "from worker.auth.base import Grant\n"
+        "import sys\nfrom pathlib import Path\nfrom greencrawl.worker.auth.state.vault import Alone, Vault\n"
+        "from greencrawl.worker.auth.base import Grant\n"
         f"vault = Vault(Path({str(folder)!r}), Alone(), None)\n"
         "number = int(sys.argv[1])\n"
         "while True:\n"
@@ -673,7 +673,7 @@ def test_a_process_killed_while_it_writes_leaves_a_whole_file(tmp_path: Path) ->
             [sys.executable, "-c", program, str(last)],
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": "."},
+            env={**os.environ, "PYTHONPATH": "src"},
         )
         assert writer.stdout is not None
         for _ in range(kill_after):
@@ -692,8 +692,8 @@ def test_a_process_killed_while_it_writes_leaves_a_whole_file(tmp_path: Path) ->
 def test_writers_in_many_processes_end_with_the_newest(tmp_path: Path) -> None:
     folder = tmp_path / "logins"
     program = (
-        "import sys\nfrom pathlib import Path\nfrom worker.auth.vault import Alone, Vault\n"
-        "from worker.auth.base import Grant\n"
+        "import sys\nfrom pathlib import Path\nfrom greencrawl.worker.auth.state.vault import Alone, Vault\n"
+        "from greencrawl.worker.auth.base import Grant\n"
         f"vault = Vault(Path({str(folder)!r}), Alone(), None)\n"
         "me = int(sys.argv[1])\nsys.stdin.readline()\n"
         "for turn in range(40):\n"
@@ -706,7 +706,7 @@ def test_writers_in_many_processes_end_with_the_newest(tmp_path: Path) -> None:
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": "."},
+            env={**os.environ, "PYTHONPATH": "src"},
         )
         for me in range(4)
     ]
@@ -727,7 +727,7 @@ def test_a_lock_held_by_a_stopped_process_holds_up_nobody_for_ever(
 ) -> None:  # fmt: skip
     host = Host(tmp_path / "logins", frontier, shared=False)
     put(host.vault(), grant())
-    monkeypatch.setattr("worker.auth.private.LOCK_SECONDS", 0.2)
+    monkeypatch.setattr("greencrawl.worker.auth.state.private_files.LOCK_SECONDS", 0.2)
     with _lock_held(host.folder):
         assert put(host.vault(), grant(2))
     assert "is locked by another process" in capsys.readouterr().err
@@ -793,5 +793,5 @@ def _run(program: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": "."},
+        env={**os.environ, "PYTHONPATH": "src"},
     )

@@ -20,7 +20,7 @@ from bench.page_store import BATCH, PageStore
 from bench.peers import cheaper, faster
 from bench.peers_rig import FULL, OURS, PLAIN, SCRAPY, Outcome
 from bench.record import PLOTS, Cell, Record, shown, spread, versions
-from store import rows
+from greencrawl.store import rows
 
 
 def hit(path: str, at: float = 0.0, host: str = "a", status: str = "200") -> Hit:

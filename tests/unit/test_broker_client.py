@@ -12,9 +12,9 @@ import gevent
 import pytest
 from gevent.server import StreamServer
 
-from broker.client import BrokerClient
-from schema.errors import InvalidConfig, Refused, Unavailable
-from schema.records import FinishRequest, LeaseRequest
+from greencrawl.broker.client import BrokerClient
+from greencrawl.schema.errors import InvalidConfig, Refused, Unavailable
+from greencrawl.schema.records import FinishRequest, LeaseRequest
 from tests.support.ports import free_port
 
 LEASE = LeaseRequest(worker="w", incarnation=1, sequence=1, wait=0.0)

@@ -13,12 +13,12 @@ import gevent
 import pytest
 from msgspec.structs import replace
 
-from broker import bodies
-from broker.app import Face
-from broker.security import Guard
-from broker.service import Service
-from schema.records import Admission, Commit, Final, StoredPage
-from store import open_store
+from greencrawl.broker.api import bodies
+from greencrawl.broker.api.app import Face
+from greencrawl.broker.api.security import Guard
+from greencrawl.broker.service.service import Service
+from greencrawl.schema.records import Admission, Commit, Final, StoredPage
+from greencrawl.store import open_store
 from tests.support.queue_double import QueueDouble
 
 JSON = {"Content-Type": "application/json"}

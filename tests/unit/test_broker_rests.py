@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from broker import rests
-from broker.purge import Purging
-from broker.rests import rested
-from broker.service import Service
-from schema.records import Commit, CrawlOptions
-from store import crawls, open_store
+from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks import throttle
+from greencrawl.broker.tasks.purge import Purging
+from greencrawl.broker.tasks.throttle import rested
+from greencrawl.schema.records import Commit, CrawlOptions
+from greencrawl.store import open_store
+from greencrawl.store.sqlite.tables import crawls
 from tests.support.queue_double import QueueDouble
 from tests.support.store_records import attempt
 
@@ -32,11 +33,11 @@ def test_each_step_is_handed_on_at_once_and_followed_by_a_rest_as_long_up_to_a_s
             now[0] += took
             yield name
 
-    monkeypatch.setattr("broker.rests.gevent.sleep", sleep)
+    monkeypatch.setattr("greencrawl.broker.tasks.throttle.gevent.sleep", sleep)
     for name in rested(steps(), lambda: now[0]):
         course.append(name)
         now[0] += 10.0  # what the caller does with it is no step
-    assert course == ["a", 0.25, "b", 0.0, "c", rests.MOST_SECONDS]
+    assert course == ["a", 0.25, "b", 0.0, "c", throttle.MOST_SECONDS]
 
 
 def test_a_crawl_that_is_deleted_goes_with_rests_between_the_steps(
@@ -44,7 +45,7 @@ def test_a_crawl_that_is_deleted_goes_with_rests_between_the_steps(
 ) -> None:
     monkeypatch.setitem(crawls.PURGE_ROWS, "attempts", 10)
     slept: list[float] = []
-    monkeypatch.setattr("broker.rests.gevent.sleep", slept.append)
+    monkeypatch.setattr("greencrawl.broker.tasks.throttle.gevent.sleep", slept.append)
     store = open_store(f"sqlite:///{tmp_path / 'content.sqlite'}")
     service = Service(QueueDouble(), store)
     crawl = store.put_crawl("test", CrawlOptions(), [])

@@ -9,13 +9,19 @@ from typing import Any
 import gevent
 import pytest
 
-from broker.frontier.duties import RETENTION
-from broker.retention import DAY_SECONDS, FIRST_SECONDS, HOUR_SECONDS, Limits, Retention
-from broker.service import Service
-from schema.errors import DutyLost, Unavailable
-from schema.records import Admission, Commit, CrawlOptions, Final, StoredPage
-from store import open_store
-from store.months import month_of, start_ms
+from greencrawl.broker.frontier.brokers.duties import RETENTION
+from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.retention import (
+    DAY_SECONDS,
+    FIRST_SECONDS,
+    HOUR_SECONDS,
+    Limits,
+    Retention,
+)
+from greencrawl.schema.errors import DutyLost, Unavailable
+from greencrawl.schema.records import Admission, Commit, CrawlOptions, Final, StoredPage
+from greencrawl.store import open_store
+from greencrawl.store.calendar import month_of, start_ms
 from tests.support.queue_double import QueueDouble
 from tests.support.store_records import attempt
 
@@ -160,7 +166,7 @@ def test_each_step_is_followed_by_a_rest_that_is_as_long(
         monkeypatch.setattr(type(house.store), name, lambda *_, steps=steps: steps)
     if drop == "drop_seeds":
         monkeypatch.setattr(type(house.store), drop, step)
-    monkeypatch.setattr("broker.rests.gevent.sleep", course.append)
+    monkeypatch.setattr("greencrawl.broker.tasks.throttle.gevent.sleep", course.append)
     house.now += FIRST_SECONDS
     retention.look(NOW_MS)
     assert [one for one in course if one] == [-0.25, 0.25] * (1 if drop == "drop_seeds" else 3)
@@ -187,7 +193,7 @@ def test_a_store_that_is_away_is_asked_again(house: House, monkeypatch: pytest.M
 def test_one_broker_does_it_and_what_another_has_taken_is_left(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.frontier.duties.ASK_SECONDS", 0.0)
+    monkeypatch.setattr("greencrawl.broker.frontier.brokers.duties.ASK_SECONDS", 0.0)
     first, second = house.broker(), house.broker()
     house.store_months()
     first.look(NOW_MS)
@@ -240,7 +246,7 @@ def test_its_greenlet_goes_on_after_a_lost_duty(
         raise DutyLost("gone")
 
     monkeypatch.setattr(retention, "look", look)
-    monkeypatch.setattr("broker.retention.LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("greencrawl.broker.tasks.retention.LOOK_SECONDS", 0.001)
     retention.start()
     with gevent.Timeout(5):
         while len(looks) < 3:

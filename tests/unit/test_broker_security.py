@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.security import check_settings, is_loopback
-from schema.errors import InvalidConfig
-from schema.settings import load
+from greencrawl.broker.api.security import check_settings, is_loopback
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.settings import load
 
 BOTH = {"worker_token": "w", "admin_token": "a"}
 

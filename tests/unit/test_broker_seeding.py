@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from broker import bodies
-from broker.purge import Purging
-from broker.upkeep import Upkeep
-from schema.errors import Unavailable
-from schema.records import Commit, Final
+from greencrawl.broker.api import bodies
+from greencrawl.broker.tasks.purge import Purging
+from greencrawl.broker.tasks.upkeep import Upkeep
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import Commit, Final
 from tests.unit.test_broker_http import FORM, JSON, NDJSON, Api, fields
 
 PATH = "/v1/crawls/test/urls"

@@ -10,20 +10,20 @@ from typing import Any
 import gevent
 import pytest
 
-from broker import seeding
-from broker.frontier.duties import ASK_SECONDS, UPKEEP
-from broker.patience import FORGOTTEN_SECONDS, MOST_SECONDS
-from broker.service import Service
-from broker.upkeep import (
+from greencrawl.broker.frontier.brokers.duties import ASK_SECONDS, UPKEEP
+from greencrawl.broker.service import seeding
+from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.patience import FORGOTTEN_SECONDS, MOST_SECONDS
+from greencrawl.broker.tasks.upkeep import (
     BUSY_SECONDS,
     HELD_SECONDS,
     QUIET_SECONDS,
     Upkeep,
     limit_reached,
 )
-from schema.clock import monotonic
-from schema.errors import Unavailable
-from schema.records import Admission, Commit, Crawl, CrawlOptions
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import Admission, Commit, Crawl, CrawlOptions
 from tests.support.queue_double import Parts, Sums
 from tests.support.store_records import page
 
@@ -363,8 +363,8 @@ def given_up(house: House, monkeypatch: pytest.MonkeyPatch) -> list[float]:
         times.append(house.now)
         give_up(name, seconds)
 
-    monkeypatch.setattr("broker.frontier.duties.ASK_SECONDS", 0.0)
-    monkeypatch.setattr("broker.upkeep.CUT_SECONDS", 0.0)
+    monkeypatch.setattr("greencrawl.broker.frontier.brokers.duties.ASK_SECONDS", 0.0)
+    monkeypatch.setattr("greencrawl.broker.tasks.upkeep.CUT_SECONDS", 0.0)
     monkeypatch.setattr(house.service.duties, "give_up", noted)
     return times
 
@@ -393,7 +393,7 @@ def test_a_node_that_nobody_reaches_is_no_reason_to_pass_the_duty_on_all_the_tim
 def test_what_was_met_under_a_duty_that_was_lost_is_none_of_the_next(
     house: House, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr("broker.frontier.duties.ASK_SECONDS", 0.0)
+    monkeypatch.setattr("greencrawl.broker.frontier.brokers.duties.ASK_SECONDS", 0.0)
     crawl = house.crawl()
     house.see(crawl, admitted=1, waiting=1)
     house.queue.away = how == "cut off"
@@ -458,8 +458,8 @@ def test_a_crawl_that_is_being_deleted_is_left_alone(house: House) -> None:
 def test_the_greenlet_survives_outages_and_defects_and_ends_the_crawl(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.upkeep.QUIET_SECONDS", 0.01)
-    monkeypatch.setattr("broker.upkeep.BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("greencrawl.broker.tasks.upkeep.QUIET_SECONDS", 0.01)
+    monkeypatch.setattr("greencrawl.broker.tasks.upkeep.BUSY_SECONDS", 0.01)
     house.crawl()
     failures = [Unavailable("store away"), ZeroDivisionError("a defect")]
     crawls = house.store.crawls

@@ -7,20 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from cli import advice, crawl, reach
-from cli import follow as following
-from cli.main import main
-from cli.stopping import Stop
-from schema.records import (
-    Commit,
-    CrawlOptions,
-    FrontierIdentity,
-    HookRun,
-    StoredPage,
-)
-from schema.suffixes import SUFFIXES
-from schema.urls import CANONICALISER, fingerprint
-from store import open_store
+from greencrawl.cli import reach
+from greencrawl.cli.commands import crawl
+from greencrawl.cli.local.stopping import Stop
+from greencrawl.cli.main import main
+from greencrawl.cli.ui import advice
+from greencrawl.cli.ui import follow as following
+from greencrawl.schema.net.suffixes import SUFFIXES
+from greencrawl.schema.net.urls import CANONICALISER, fingerprint
+from greencrawl.schema.records import Commit, CrawlOptions, FrontierIdentity, HookRun, StoredPage
+from greencrawl.store import open_store
 from tests.support.old_store import create
 from tests.unit.test_cli_follow import WANTED, broker
 

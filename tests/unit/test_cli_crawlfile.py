@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec.inspect import LiteralType
 
-from cli import crawlfile
-from cli.options import fields, unwrap
-from schema.errors import InvalidConfig
-from schema.origins import Origins
+from greencrawl.cli import crawlfile
+from greencrawl.cli.options import fields, unwrap
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.net.origins import Origins
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

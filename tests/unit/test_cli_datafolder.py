@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.datafolder import LOCK, FolderInUse, Running, held, running
-from schema.errors import GreencrawlError
+from greencrawl.cli.local.data_folder import LOCK, FolderInUse, Running, held, running
+from greencrawl.schema.errors import GreencrawlError
 
 
 def test_second_command_is_refused_and_told_who_holds_the_folder(tmp_path: Path) -> None:

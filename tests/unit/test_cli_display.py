@@ -8,8 +8,9 @@ import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
-from cli import display, status
-from schema.records import CrawlStats, HookCount, HookRefusal, HostState, NodeAway, Stats
+from greencrawl.cli.commands import status
+from greencrawl.cli.ui import display
+from greencrawl.schema.records import CrawlStats, HookCount, HookRefusal, HostState, NodeAway, Stats
 
 STATS = CrawlStats(
     crawl="example",

@@ -8,13 +8,20 @@ from typing import Any, cast
 
 import pytest
 
-from broker.client import BrokerClient
-from cli import follow as module
-from cli.follow import ALL_REST, follow, last_look
-from cli.stopping import Stop
-from schema.auth import Form, Source
-from schema.errors import Unavailable
-from schema.records import CrawlStats, CreateCrawl, HookRefusal, HostPatch, HostState, Stats
+from greencrawl.broker.client import BrokerClient
+from greencrawl.cli.local.stopping import Stop
+from greencrawl.cli.ui import follow as module
+from greencrawl.cli.ui.follow import ALL_REST, follow, last_look
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import (
+    CrawlStats,
+    CreateCrawl,
+    HookRefusal,
+    HostPatch,
+    HostState,
+    Stats,
+)
+from greencrawl.schema.records.auth import Form, Source
 
 WANTED = CreateCrawl(name="x", seeds=("https://example.org/",))
 

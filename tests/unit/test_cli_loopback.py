@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import gevent
 import pytest
 
-from cli import loopback
-from cli.loopback import Loopback, is_loopback
-from schema.errors import GreencrawlError
+from greencrawl.cli.local import loopback
+from greencrawl.cli.local.loopback import Loopback, is_loopback
+from greencrawl.schema.errors import GreencrawlError
 from tests.support.ports import free_port
 
 

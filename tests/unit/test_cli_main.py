@@ -17,11 +17,13 @@ import click
 import pytest
 from msgspec.structs import replace
 
-from cli import crawl as crawling
-from cli import reach
-from cli.main import greencrawl, main
-from schema.errors import Refused
-from schema.records import (
+from greencrawl.cli import reach
+from greencrawl.cli.commands import crawl as crawling
+from greencrawl.cli.main import greencrawl, main
+from greencrawl.schema.errors import Refused
+from greencrawl.schema.net.suffixes import SUFFIXES
+from greencrawl.schema.net.urls import CANONICALISER, fingerprint
+from greencrawl.schema.records import (
     Attempt,
     Commit,
     CrawlOptions,
@@ -29,9 +31,7 @@ from schema.records import (
     FrontierIdentity,
     StoredPage,
 )
-from schema.suffixes import SUFFIXES
-from schema.urls import CANONICALISER, fingerprint
-from store import open_store
+from greencrawl.store import open_store
 from tests.support.old_store import create
 
 SECRET = 7
@@ -125,7 +125,7 @@ def test_refused_token_is_answered_with_the_setting(
     def refuse(*_: object, **__: object) -> None:
         raise Refused(401, {"title": "Unauthorized", "detail": "send a token"})
 
-    monkeypatch.setattr("cli.main.greencrawl.main", refuse)
+    monkeypatch.setattr("greencrawl.cli.main.greencrawl.main", refuse)
     assert main(["status"]) == 1
     assert "set GREENCRAWL_ADMIN_TOKEN" in capsys.readouterr().err
 
@@ -403,7 +403,7 @@ def test_a_file_is_not_described_in_json(filled: Path, capsys: pytest.CaptureFix
 def test_a_full_disk_under_the_output_is_one_clear_error(filled: Path, command: list[str]) -> None:
     with open("/dev/full", "wb") as full:
         ended = subprocess.run(
-            [sys.executable, "-m", "cli", *command, "--data", str(filled)],
+            [sys.executable, "-m", "greencrawl.cli", *command, "--data", str(filled)],
             stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment(),
         )  # fmt: skip
     assert ended.returncode == 1
@@ -416,7 +416,7 @@ def test_an_export_into_a_pipe_by_name_leaves_the_pipe_there(filled: Path, tmp_p
     with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:
         try:
             ended = subprocess.run(
-                [sys.executable, "-m", "cli", "export", "-o", pipe, "--data", str(filled)],
+                [sys.executable, "-m", "greencrawl", "export", "-o", pipe, "--data", str(filled)],
                 check=False, env=environment(), timeout=60,
             )  # fmt: skip
             assert reader.communicate(timeout=10)[0].count("\n") == 3
@@ -436,7 +436,7 @@ def test_export_to_a_dash_is_to_standard_output(
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
 
 
 def test_store_status_says_why_a_server_counts_as_away(

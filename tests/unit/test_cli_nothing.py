@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from cli import summary
-from cli.nothing import URLS, why
-from schema.records import CrawlStats, HookRefusal, UrlState
+from greencrawl.cli.ui import summary
+from greencrawl.cli.ui.nothing_stored import URLS, why
+from greencrawl.schema.records import CrawlStats, HookRefusal, UrlState
 
 NOTHING = summary.of_run(CrawlStats(crawl="x", state="done", reason="finished"), (), 1.0, 0)
 

@@ -8,9 +8,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cli.crawl import crawl
-from cli.options import crawl_options, fields, given, unwrap
-from schema.records import CrawlOptions
+from greencrawl.cli.commands.crawl import crawl
+from greencrawl.cli.options import crawl_options, fields, given, unwrap
+from greencrawl.schema.records import CrawlOptions
 
 
 @click.command()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cli.repair import line
-from schema.records import NodeRepair
+from greencrawl.cli.admin.repair import line
+from greencrawl.schema.records import NodeRepair
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from cli import summary
-from schema.errors import GreencrawlError
-from schema.records import (
+from greencrawl.cli.ui import summary
+from greencrawl.schema.errors import GreencrawlError
+from greencrawl.schema.records import (
     Attempt,
     Commit,
     Crawl,
@@ -23,7 +23,7 @@ from schema.records import (
     HostState,
     StoredPage,
 )
-from store import Store, open_store
+from greencrawl.store import Store, open_store
 
 STATS = CrawlStats(
     crawl="example",

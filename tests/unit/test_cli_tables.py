@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli import tables
-from schema.settings import KEYS, load
+from greencrawl.cli import tables
+from greencrawl.schema.settings import KEYS, load
 
 
 @pytest.mark.parametrize("file", [tables.CONFIGURATION, tables.POLITENESS, tables.AUTHENTICATION])

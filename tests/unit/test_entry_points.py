@@ -1,4 +1,4 @@
-"""``python -m broker`` and ``python -m worker``: wrong arguments, and what is not imported."""
+"""The modules that processes start with: wrong arguments, and what is not imported."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ HOME = Path(__file__).resolve().parents[2]
 def test_an_argument_is_answered_with_the_usage(module: str, tmp_path: Path) -> None:
     environment = {"GREENCRAWL_DATA": str(tmp_path), "GREENCRAWL_BIND": "127.0.0.1:0"}
     ended = subprocess.run(
-        [sys.executable, "-m", module, "--help"],
-        cwd=HOME,
+        [sys.executable, "-m", f"greencrawl.{module}", "--help"],
+        cwd=HOME / "src",
         env=environment,
         capture_output=True,
         text=True,
@@ -24,7 +24,7 @@ def test_an_argument_is_answered_with_the_usage(module: str, tmp_path: Path) -> 
         check=False,
     )
     assert ended.returncode == 2
-    assert ended.stderr == f"usage: python -m {module} (settings: GREENCRAWL_*)\n"
+    assert ended.stderr == f"usage: python -m greencrawl.{module} (settings: GREENCRAWL_*)\n"
 
 
 PATCHED = "from gevent import monkey; monkey.patch_all()"
@@ -35,11 +35,17 @@ FOR_PEOPLE = {"rich", "pygments", "click"}
 @pytest.mark.parametrize(
     ("code", "unwanted"),
     [
-        ("import worker.__main__", {*NEVER, *FOR_PEOPLE, "gevent", "lxml", "redis", "falcon"}),
-        (f"{PATCHED}; import worker.child", {*NEVER, *FOR_PEOPLE, "falcon"}),
-        (f"{PATCHED}; import worker.alone", {*NEVER, *FOR_PEOPLE, "redis", "falcon"}),
-        ("import broker.__main__", {*NEVER, *FOR_PEOPLE, "lxml"}),
-        ("import cli.main", {*NEVER, "lxml", "redis"}),
+        (
+            "import greencrawl.worker.__main__",
+            {*NEVER, *FOR_PEOPLE, "gevent", "lxml", "redis", "falcon"},
+        ),
+        (f"{PATCHED}; import greencrawl.worker.child", {*NEVER, *FOR_PEOPLE, "falcon"}),
+        (
+            f"{PATCHED}; import greencrawl.worker.process.quarantine",
+            {*NEVER, *FOR_PEOPLE, "redis", "falcon"},
+        ),
+        ("import greencrawl.broker.__main__", {*NEVER, *FOR_PEOPLE, "lxml"}),
+        ("import greencrawl.cli.main", {*NEVER, "lxml", "redis"}),
     ],
 )
 def test_a_process_imports_only_what_every_run_of_it_needs(code: str, unwanted: set[str]) -> None:

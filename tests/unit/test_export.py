@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from schema.errors import UnknownCrawl
-from schema.records import Commit, CrawlOptions
-from store.export import iso8601
-from store.exporting import Wanted
-from store.exporting import export as export_all
-from store.formats import Jsonl
-from store.sqlite import SqliteStore
+from greencrawl.schema.errors import UnknownCrawl
+from greencrawl.schema.records import Commit, CrawlOptions
+from greencrawl.store.export.formats import Jsonl
+from greencrawl.store.export.objects import iso8601
+from greencrawl.store.export.resumable import Wanted
+from greencrawl.store.export.resumable import export as export_all
+from greencrawl.store.sqlite.store import SqliteStore
 from tests.support.store_contract import final, links, page
 
 
@@ -136,7 +136,7 @@ def test_an_interrupt_leaves_whole_lines(store: SqliteStore, crawl: int) -> None
 def test_a_large_crawl_is_read_in_bounded_chunks(
     store: SqliteStore, crawl: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("store.listing.CHUNK_BYTES", 4000)
+    monkeypatch.setattr("greencrawl.store.sqlite.tables.lists.CHUNK_BYTES", 4000)
     noise = random.Random(1)
     store.commit(Commit([page(crawl, n, body=noise.randbytes(1500)) for n in range(30)]))
     sizes: list[int] = []

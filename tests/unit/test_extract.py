@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from schema.errors import InvalidUrl
-from worker.extract import extract, is_html
-from worker.extract.hostile import has_attribute_bomb
+from greencrawl.schema.errors import InvalidUrl
+from greencrawl.worker.extract import extract, is_html
+from greencrawl.worker.extract.hostile import has_attribute_bomb
 
 URL = "https://example.org/docs/index.html"
 

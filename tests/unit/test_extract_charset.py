@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from worker.extract import extract
-from worker.extract.charset import guess, sniff, to_utf8
+from greencrawl.worker.extract import extract
+from greencrawl.worker.extract.charset import guess, sniff, to_utf8
 
 URL = "https://example.org/"
 

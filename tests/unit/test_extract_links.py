@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from schema.records import Crawl, CrawlOptions, Fetched, Task
-from worker.crawls import context_of
-from worker.extract import extract
-from worker.reading import read
+from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, Task
+from greencrawl.worker.crawls import context_of
+from greencrawl.worker.extract import extract
+from greencrawl.worker.reading import read
 
 URL = "https://example.org/docs/index.html"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from schema.records import Session
-from worker import flights
-from worker.flights import Flights
-from worker.sessions import Sessions
+from greencrawl.schema.records import Session
+from greencrawl.worker.process import inflight_table
+from greencrawl.worker.process.inflight_table import Flights
+from greencrawl.worker.session.held import Sessions
 
 TOKENS = tuple(f"{number:016x}" for number in (1, 2, 2**64 - 1))
 
@@ -71,7 +71,7 @@ def test_reading_alone_is_no_request(path: Path) -> None:
 def test_session_beyond_the_table_is_not_called_idle(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flights, "ROWS", 1)
+    monkeypatch.setattr(inflight_table, "ROWS", 1)
     table = Flights(path)
     table.begin()
     sessions = Sessions(table)

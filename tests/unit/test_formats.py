@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from schema.records import Commit, Crawl, CrawlOptions, PageFilter
-from store import formats
-from store.exporting import Position, Wanted, export
-from store.formats import COLUMNS, Csv, Format, Jsonl, Warc
-from store.sqlite import SqliteStore
+from greencrawl.schema.records import Commit, Crawl, CrawlOptions, PageFilter
+from greencrawl.store.export import formats
+from greencrawl.store.export.formats import COLUMNS, Csv, Format, Jsonl, Warc
+from greencrawl.store.export.resumable import Position, Wanted, export
+from greencrawl.store.sqlite.store import SqliteStore
 from tests.support.archive import Archive, check
 from tests.support.store_records import digest, final, page
 

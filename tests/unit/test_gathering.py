@@ -8,11 +8,11 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from broker import gathering
-from broker.frontier import Admitted
-from broker.gathering import ROUNDS, WORTH, Gathering
-from schema.errors import Unavailable, UnknownCrawl
-from schema.records import Admission
+from greencrawl.broker.frontier import Admitted
+from greencrawl.broker.service import admission_batcher
+from greencrawl.broker.service.admission_batcher import ROUNDS, WORTH, Gathering
+from greencrawl.schema.errors import Unavailable, UnknownCrawl
+from greencrawl.schema.records import Admission
 
 
 def urls(*names: str) -> list[Admission]:
@@ -114,7 +114,7 @@ def test_a_round_has_a_limit_and_a_larger_batch_goes_alone(
 ) -> None:
     gathered = Gathering(frontier.admit)
     jobs = busy(frontier, gathered)
-    monkeypatch.setattr(gathering, "TOGETHER", 3)
+    monkeypatch.setattr(admission_batcher, "TOGETHER", 3)
     for names in ("ab", "cd", "efgh", "i"):
         jobs.append(gevent.spawn(gathered.admit, 1, urls(*names)))
         gevent.sleep(0)

@@ -12,7 +12,7 @@ CAN_TELL = hasattr(ctypes.CDLL(None), "mallinfo2")
 
 FREED = """
 import ctypes, sys
-from worker import heap
+from greencrawl.worker.process import heap
 
 class Info(ctypes.Structure):  # struct mallinfo2
     _fields_ = [
@@ -44,7 +44,7 @@ def test_small_pieces_that_are_freed_are_merged_at_once() -> None:
 THREADS = """
 import ctypes, sys, threading
 from pathlib import Path
-from worker import heap
+from greencrawl.worker.process import heap
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
@@ -73,7 +73,7 @@ def test_threads_share_the_heap_of_the_greenlets() -> None:
 BURST = """
 import ctypes, gevent
 from pathlib import Path
-from worker import heap
+from greencrawl.worker.process import heap
 
 heap.settle()
 heap.TRIM_SECONDS = 0.2

@@ -12,11 +12,11 @@ import gevent
 import pytest
 
 from examples import prices
-from schema.errors import InvalidConfig
-from schema.records import Crawl, CrawlOptions, Fetched, Link, Page, Task
-from worker.crawls import context_of
-from worker.hooks import HookError, Hooks, load
-from worker.reading import read
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, Link, Page, Task
+from greencrawl.worker.crawls import context_of
+from greencrawl.worker.hooks import HookError, Hooks, load
+from greencrawl.worker.reading import read
 
 PAGE = Page(url="http://h/", links=[Link("http://h/a"), Link("http://h/b")])
 FETCHED = Fetched("http://h/", 200, {}, b"")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from schema.kept import Kept
-from schema.records import Crawl, CrawlOptions
-from worker.crawls import MOST, Crawls
+from greencrawl.schema.crawl_cache import Kept
+from greencrawl.schema.records import Crawl, CrawlOptions
+from greencrawl.worker.crawls import MOST, Crawls
 
 
 def test_what_is_not_used_for_long_goes_when_another_is() -> None:

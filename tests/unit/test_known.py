@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from broker.frontier.known import LEAST_SLOTS, SLOTS_A_PAGE, Known
-from schema.records import Admission
-from schema.urls import fingerprint, signed
+from greencrawl.broker.frontier.recovery.sent_filter import LEAST_SLOTS, SLOTS_A_PAGE, Known
+from greencrawl.schema.net.urls import fingerprint, signed
+from greencrawl.schema.records import Admission
 
 SECRET = 2**64 - 3
 

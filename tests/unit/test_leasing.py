@@ -9,10 +9,10 @@ import gevent
 import msgspec
 import pytest
 
-from broker.frontier.leasing import Leasing, _DueTimes
-from schema.clock import monotonic
-from schema.errors import Unavailable
-from schema.records import Crawl, CrawlOptions, LeaseRequest, Refusal, Session
+from greencrawl.broker.frontier.leasing import Leasing, _DueTimes
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import Crawl, CrawlOptions, LeaseRequest, Refusal, Session
 
 CRAWL = Crawl(id=1, name="a", state="active", options=CrawlOptions(delay=0))
 TASK = b"A0h//h.example/"
@@ -240,7 +240,7 @@ def test_notes_that_earlier_ones_outdid_do_not_pile_up() -> None:
 def test_turns_of_crawls_that_ended_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("broker.frontier.leasing.CRAWLS", 20)
+    monkeypatch.setattr("greencrawl.broker.frontier.leasing.CRAWLS", 20)
     house = House()
 
     def once(_: int, args: list[Any]) -> list[Any]:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from schema import scope
-from schema.records import Admission, Crawl, CrawlOptions, Link, Page, Task
-from schema.urls import resolved
-from worker.links import MAX_LINKS, MAX_REDIRECTS, Checker, redirect_problem, redirected
+from greencrawl.schema.net import scope
+from greencrawl.schema.net.urls import resolved
+from greencrawl.schema.records import Admission, Crawl, CrawlOptions, Link, Page, Task
+from greencrawl.worker.link_checker import (
+    MAX_LINKS,
+    MAX_REDIRECTS,
+    Checker,
+    redirect_problem,
+    redirected,
+)
 
 
 def checker(**options: object) -> Checker:
@@ -144,7 +150,7 @@ def test_page_without_follow_or_at_the_last_depth_is_not_followed() -> None:
 
 
 def test_verdicts_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.links._VERDICTS", 5)
+    monkeypatch.setattr("greencrawl.worker.link_checker._VERDICTS", 5)
     ours = checker(exclude=("x$",))
     for i in range(20):
         found = page(*(f"http://h/{i}/{j}" for j in range(3)))

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from schema import expressions
-from schema.auth import Source
-from schema.records import Crawl, CrawlOptions, Fetched, Task
-from schema.scope import check_options, root_of, starts
-from worker.crawls import CrawlContext, context_of
-from worker.extract import listing as module
-from worker.extract.listing import MAX_BYTES, MAX_ITEMS, Listing, ListingError
-from worker.reading import Reading, read
+from greencrawl.schema.net.scope import check_options, root_of, starts
+from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, Task
+from greencrawl.schema.records.auth import Source
+from greencrawl.schema.text import expressions
+from greencrawl.worker.crawls import CrawlContext, context_of
+from greencrawl.worker.extract import listing as module
+from greencrawl.worker.extract.listing import MAX_BYTES, MAX_ITEMS, Listing, ListingError
+from greencrawl.worker.reading import Reading, read
 
 URL = "https://api.example/items?kind=a&max=5"
 

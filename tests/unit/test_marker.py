@@ -10,8 +10,8 @@ import gevent
 import pytest
 from gevent.lock import Semaphore
 
-from schema.records import FailureKind
-from worker.marker import Lock, Marker, Suspect
+from greencrawl.schema.records import FailureKind
+from greencrawl.worker.process.crash_record import Lock, Marker, Suspect
 
 PAGE = Suspect("3/example.org", "00ff00ff00ff00ff", 7, 1, "http://example.org/é", 2, 4, 1)
 

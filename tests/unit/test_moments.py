@@ -6,8 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cli.options import since, status
-from schema.moments import since_ms, status_range
+from greencrawl.cli.options import since, status
+from greencrawl.schema.text.moments import since_ms, status_range
 
 NOW = 1_800_000_000_000
 

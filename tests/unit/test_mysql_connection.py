@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from schema.errors import InvalidConfig
-from store.mysql.connection import connect
-from store.mysql.topology import parse
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.store.mysql.cluster.topology import parse
+from greencrawl.store.mysql.connection import connect
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from schema.origins import Origins, problem, same_page
-from schema.urls import canonicalise
+from greencrawl.schema.net.origins import Origins, problem, same_page
+from greencrawl.schema.net.urls import canonicalise
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,12 @@ import msgspec
 import pytest
 from gevent.event import Event
 
-from broker.frontier import Mode
-from schema import scope
-from schema.auth import Form, Source
-from schema.errors import Unavailable, UnknownCrawl
-from schema.records import (
+from greencrawl.broker.frontier import Mode
+from greencrawl.schema.errors import Unavailable, UnknownCrawl
+from greencrawl.schema.net import scope
+from greencrawl.schema.net.request import crawl_headers
+from greencrawl.schema.net.urls import fingerprint
+from greencrawl.schema.records import (
     ERRAND,
     ROBOTS_ASKED,
     Admission,
@@ -35,26 +36,26 @@ from schema.records import (
     StoredPage,
     Task,
 )
-from schema.request import crawl_headers
-from schema.urls import fingerprint
-from store.base import Detail
-from store.rows import is_page
-from worker import hooks, retry, robots
-from worker.alone import DiedAlone, NoProcess
-from worker.auth import Judge
-from worker.crawls import CrawlContext
-from worker.download import LeaseExpired
-from worker.extract.listing import Listing
-from worker.gate import ASK_AGAIN_SECONDS, RobotsGate
-from worker.hooks import Hooks
-from worker.journal import Journal
-from worker.links import MAX_REDIRECTS
-from worker.marker import Marker, Suspect
-from worker.pipeline import Pipeline
-from worker.reading import Reading, read
-from worker.sessions import Held
-from worker.visit import Visit
-from worker.writer import Result
+from greencrawl.schema.records.auth import Form, Source
+from greencrawl.store.base import Detail
+from greencrawl.store.rows import is_page
+from greencrawl.worker import hooks, retry
+from greencrawl.worker.auth import Judge
+from greencrawl.worker.crawls import CrawlContext
+from greencrawl.worker.delivery.attempts import Journal
+from greencrawl.worker.delivery.writer import Result
+from greencrawl.worker.extract.listing import Listing
+from greencrawl.worker.hooks import Hooks
+from greencrawl.worker.http.client import LeaseExpired
+from greencrawl.worker.link_checker import MAX_REDIRECTS
+from greencrawl.worker.pipeline import Pipeline
+from greencrawl.worker.process.crash_record import Marker, Suspect
+from greencrawl.worker.process.quarantine import DiedAlone, NoProcess
+from greencrawl.worker.reading import Reading, read
+from greencrawl.worker.robots import parser
+from greencrawl.worker.robots.cache import ASK_AGAIN_SECONDS, RobotsGate
+from greencrawl.worker.session.fetcher import Visit
+from greencrawl.worker.session.held import Held
 
 TOKEN = "00000000000000aa"
 Answer = Fetched | Failure | Exception
@@ -448,7 +449,7 @@ def test_robots_redirect_to_another_host_is_asked_of_its_session(world: World) -
 def test_robots_redirect_without_an_answer_disallows_all_for_now(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.gate.ASK_SECONDS", 0.0)
+    monkeypatch.setattr("greencrawl.worker.robots.cache.ASK_SECONDS", 0.0)
     world.site.answers["http://h/robots.txt"] = status(301, location="http://o/robots.txt")
     close = world.run("http://h/a", "http://h/b")
     assert world.site.asked == ["http://h/robots.txt"]
@@ -461,7 +462,7 @@ def test_robots_redirect_without_an_answer_disallows_all_for_now(
 def test_robots_elsewhere_that_cannot_be_asked_for_hold_up_nobody(
     world: World, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
-    monkeypatch.setattr("worker.gate.ASK_SECONDS", 0.0)
+    monkeypatch.setattr("greencrawl.worker.robots.cache.ASK_SECONDS", 0.0)
     world.site.answers["http://h/robots.txt"] = status(301, location="http://o/robots.txt")
     world.stores.refuses = why
     close = world.run("http://h/a", "http://h/b")
@@ -475,7 +476,7 @@ def test_question_whose_answer_cannot_be_kept_goes_back_uncharged(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The Redis node of its host is away: the session does not wait for it as long as it may."""
-    monkeypatch.setattr("worker.visit.AWAY_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("greencrawl.worker.session.fetcher.AWAY_PATIENCE_SECONDS", 0.2)
     world.site.answers["http://o/robots.txt"] = html("User-agent: *\nDisallow: /a")
     world.stores.refuses = "away"
     question = Task(1, "http://o/robots.txt", redirects=ROBOTS_ASKED)
@@ -503,7 +504,7 @@ def test_robots_redirected_over_hosts_too_often_count_as_absent(world: World) ->
     world.site.answers["http://o/robots.txt"] = status(301, location="http://p/robots.txt")
     world.run(Task(1, "http://o/robots.txt", redirects=ROBOTS_ASKED + 5), host="o")
     assert world.stores.asked == []
-    cached = robots.unpack(world.stores.robots["http://o"])
+    cached = parser.unpack(world.stores.robots["http://o"])
     assert cached is not None
     assert cached.rules().allowed("http://o/a", "any")
 
@@ -536,13 +537,13 @@ def test_robots_redirect_without_a_target_is_asked_for_once(world: World, answer
 def test_giant_robots_of_many_origins_are_not_all_kept_in_memory(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.gate._RULES_BYTES", 8_000_000)
+    monkeypatch.setattr("greencrawl.worker.robots.cache._RULES_BYTES", 8_000_000)
     gate = RobotsGate(world.stores)
     giant = b"User-agent: *\nDisallow: /a\nDisallow: /" + b"x" * 400_000
     for number in range(20):
-        world.stores.robots[f"http://h{number}"] = robots.pack("rules", giant, 0)
+        world.stores.robots[f"http://h{number}"] = parser.pack("rules", giant, 0)
         rules = gate.rules(None, f"http://h{number}/a")  # type: ignore[arg-type]
-        assert isinstance(rules, robots.Rules)
+        assert isinstance(rules, parser.Rules)
         assert not rules.allowed(f"http://h{number}/a", "bot")
     assert 8 < len(gate._local) < 11
     assert gate._bytes < 8_000_000
@@ -551,11 +552,11 @@ def test_giant_robots_of_many_origins_are_not_all_kept_in_memory(
 def test_robots_with_long_comments_take_no_room(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.gate._RULES_BYTES", 1_000_000)
+    monkeypatch.setattr("greencrawl.worker.robots.cache._RULES_BYTES", 1_000_000)
     gate = RobotsGate(world.stores)
     wordy = b"User-agent: *\nDisallow: /a\n#" + b"x" * 400_000
     for number in range(20):
-        world.stores.robots[f"http://h{number}"] = robots.pack("rules", wordy, 0)
+        world.stores.robots[f"http://h{number}"] = parser.pack("rules", wordy, 0)
         gate.rules(None, f"http://h{number}/a")  # type: ignore[arg-type]
     assert len(gate._local) == 20
 
@@ -769,7 +770,7 @@ def test_page_behind_a_forbidden_address_is_excluded_at_once(world: World) -> No
 
 
 def test_stopping_worker_finishes_the_page_and_releases_the_rest(world: World) -> None:
-    world.stores.robots["http://h"] = robots.pack("allow", b"", 0)
+    world.stores.robots["http://h"] = parser.pack("allow", b"", 0)
     world.site.meanwhile = lambda _: world.stopping.set()
     close = world.run("http://h/a", "http://h/b", delay=30)
     assert world.site.asked == ["http://h/a"]
@@ -990,7 +991,7 @@ def test_extraction_that_raises_is_charged_to_its_page_alone(
     def outline(*_: Any, **__: Any) -> Any:
         raise RuntimeError("tree")
 
-    monkeypatch.setattr("worker.reading.outline", outline)
+    monkeypatch.setattr("greencrawl.worker.reading.outline", outline)
     world.site.answers["http://h/a"] = html("x")
     world.run("http://h/a", "http://h/b")
     first, second = world.stores.results
@@ -1099,7 +1100,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         while True:
             yield 0.001
 
-    monkeypatch.setattr("worker.backoff.delays", delays)
+    monkeypatch.setattr("greencrawl.worker.session.backoff.delays", delays)
 
 
 def test_store_that_is_away_is_waited_for(world: World) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.extract.compile import compile
+from greencrawl.worker.extract.compile import compile
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
 
@@ -18,8 +18,8 @@ BEGIN = """
 import gc, random, threading
 from pathlib import Path
 from lxml import etree
-from worker.extract import page
-from worker.extract.text import compiled, text_of
+from greencrawl.worker.extract import page
+from greencrawl.worker.extract.text import compiled, text_of
 
 BEGIN
 parse = page._parse
@@ -40,7 +40,7 @@ def compiled_at(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(folder: Path, program: str, begin: str = "assert page.pool_trees()") -> str:
     root = Path(__file__).parents[2]
     command = [sys.executable, "-c", BEGIN.replace("BEGIN", begin) + program]
-    paths = f"{folder}:{root}:{sysconfig.get_path('purelib')}"
+    paths = f"{folder}:{root / 'src'}:{sysconfig.get_path('purelib')}"
     done = subprocess.run(
         command, env={"PYTHONPATH": paths}, capture_output=True, text=True, timeout=60
     )

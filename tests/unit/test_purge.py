@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from broker import resources
-from broker.frontier.duties import PURGE
-from broker.patience import FIRST_SECONDS, MOST_SECONDS
-from broker.purge import Purging
-from schema.records import Crawl, CrawlOptions
+from greencrawl.broker.api import operations
+from greencrawl.broker.frontier.brokers.duties import PURGE
+from greencrawl.broker.tasks.patience import FIRST_SECONDS, MOST_SECONDS
+from greencrawl.broker.tasks.purge import Purging
+from greencrawl.schema.records import Crawl, CrawlOptions
 from tests.support.queue_double import Parts
 
 
@@ -42,8 +42,10 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
         made.given_up.append(made.now)
         give_up(name, seconds)
 
-    monkeypatch.setattr("broker.frontier.duties.ASK_SECONDS", 0.0)
-    monkeypatch.setattr("broker.purge.CUT_SECONDS", 0.0)  # and nobody else takes it
+    monkeypatch.setattr("greencrawl.broker.frontier.brokers.duties.ASK_SECONDS", 0.0)
+    monkeypatch.setattr(
+        "greencrawl.broker.tasks.purge.CUT_SECONDS", 0.0
+    )  # and nobody else takes it
     monkeypatch.setattr(made.service.duties, "give_up", noted)
     yield made
     made.service.duties.stop()
@@ -82,7 +84,7 @@ def test_the_duty_is_kept_meanwhile_and_other_deletions_go_on(house: House) -> N
     assert house.service.duties.get(PURGE)
     house.service.purge(house.crawl("b"))
     house.purging.step()
-    assert [one.host for one in resources.list_purges(house.service)] == ["h.a.example"]
+    assert [one.host for one in operations.list_purges(house.service)] == ["h.a.example"]
 
 
 def test_a_deletion_names_the_nodes_that_it_waits_for(house: House) -> None:
@@ -90,10 +92,10 @@ def test_a_deletion_names_the_nodes_that_it_waits_for(house: House) -> None:
     for host in ("h.a.example", "h.b.example"):
         house.service.purge(crawl, host)
     house.service.purge(house.crawl("b"))
-    assert [one.away for one in resources.list_purges(house.service)] == [(), (), ()]
+    assert [one.away for one in operations.list_purges(house.service)] == [(), (), ()]
     house.queue.lost_node = "away"
     house.queue.lost = {house.queue.partition_of("h.a.example")}
-    first, second, whole = resources.list_purges(house.service)
+    first, second, whole = operations.list_purges(house.service)
     assert [node.node for node in first.away] == ["redis://b"]
     assert second.away == ()
     assert whole.away == first.away

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from schema.auth import Basic
-from schema.records import CrawlOptions, HostReport, kept_options
-from schema.wire import from_json, to_json
+from greencrawl.schema.records import CrawlOptions, HostReport, kept_options
+from greencrawl.schema.records.auth import Basic
+from greencrawl.schema.wire import from_json, to_json
 
 
 def test_options_that_an_earlier_version_does_not_know_are_kept_only_where_used() -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import gevent
 import pytest
 
-from broker.frontier.frontier import Room
-from broker.refill import HOSTS, Refill
-from broker.service import Service
-from schema.errors import Unavailable
-from schema.records import Admission, CrawlOptions, Overflow
-from store import open_store
-from store.base import Store
+from greencrawl.broker.frontier.frontier import Room
+from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.refill import HOSTS, Refill
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import Admission, CrawlOptions, Overflow
+from greencrawl.store import open_store
+from greencrawl.store.base import Store
 from tests.support.queue_double import QueueDouble
 
 
@@ -132,9 +132,13 @@ def test_a_node_that_nobody_reaches_is_no_reason_to_pass_the_duty_on_all_the_tim
 ) -> None:
     put(store, crawl, "a.org")
     queue.away = True
-    for name in ("refill.CUT_SECONDS", "refill.IDLE_SECONDS", "frontier.duties.RENEW_SECONDS"):
-        monkeypatch.setattr(f"broker.{name}", 0.01)
-    monkeypatch.setattr("broker.patience.FIRST_SECONDS", 0.1)
+    for name in (
+        "tasks.refill.CUT_SECONDS",
+        "tasks.refill.IDLE_SECONDS",
+        "frontier.brokers.duties.RENEW_SECONDS",
+    ):
+        monkeypatch.setattr(f"greencrawl.broker.{name}", 0.01)
+    monkeypatch.setattr("greencrawl.broker.tasks.patience.FIRST_SECONDS", 0.1)
     given_up: list[str] = []
     give_up = service.duties.give_up
     monkeypatch.setattr(
@@ -158,8 +162,8 @@ def test_redis_that_is_away_is_waited_for(
 ) -> None:
     put(store, crawl, "a.org")
     queue.away = True
-    monkeypatch.setattr("broker.refill.CUT_SECONDS", 0.05)
-    monkeypatch.setattr("broker.frontier.duties.RENEW_SECONDS", 0.05)
+    monkeypatch.setattr("greencrawl.broker.tasks.refill.CUT_SECONDS", 0.05)
+    monkeypatch.setattr("greencrawl.broker.frontier.brokers.duties.RENEW_SECONDS", 0.05)
     refill = Refill(service)
     service.duties.start()
     refill.start()

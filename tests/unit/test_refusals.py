@@ -10,11 +10,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from broker.refusals import LIFE_SECONDS, Refusals
-from schema.errors import Unavailable, UnknownCrawl
-from schema.records import Crawl, CrawlOptions, CrawlStats, HookRefusal, LeaseRequest, Refusal
-from store.sqlite import SqliteStore
-from worker.crawls import TRY_AGAIN_SECONDS, Crawls, Refused
+from greencrawl.broker.service.hook_refusals import LIFE_SECONDS, Refusals
+from greencrawl.schema.errors import Unavailable, UnknownCrawl
+from greencrawl.schema.records import (
+    Crawl,
+    CrawlOptions,
+    CrawlStats,
+    HookRefusal,
+    LeaseRequest,
+    Refusal,
+)
+from greencrawl.store.sqlite.store import SqliteStore
+from greencrawl.worker.crawls import TRY_AGAIN_SECONDS, Crawls, Refused
 
 
 class Hands:

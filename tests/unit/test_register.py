@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 import gevent
 import pytest
 
-from schema.errors import Unavailable
-from store.mysql.register import NoMajority, Register, Reign, Vote
-from store.mysql.topology import Server
+from greencrawl.schema.errors import Unavailable
+from greencrawl.store.mysql.cluster.register import NoMajority, Register, Reign, Vote
+from greencrawl.store.mysql.cluster.topology import Server
 
 
 class Memory:
-    """A voter without a server: the rules of ``store.mysql.admin.Admin`` on a variable."""
+    """A voter without a server: the rules of ``store.mysql.cluster.admin.Admin`` on a variable."""
 
     def __init__(self, number: int) -> None:
         self.server = Server(f"s{number}", 1)

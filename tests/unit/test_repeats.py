@@ -6,9 +6,9 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from broker.repeats import KEPT_SECONDS, Leases
-from schema.errors import Unavailable
-from schema.records import LeaseReply, LeaseRequest, Session
+from greencrawl.broker.service.lease_dedup import KEPT_SECONDS, Leases
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import LeaseReply, LeaseRequest, Session
 
 
 def _request(sequence: int, incarnation: int = 1, worker: str = "w") -> LeaseRequest:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schema.records import Dead, Done, Failure, FailureKind, Fetched, Retry
-from worker.retry import (
+from greencrawl.schema.records import Dead, Done, Failure, FailureKind, Fetched, Retry
+from greencrawl.worker.retry import (
     MAX_RETRY_AFTER,
     MAX_WAIT,
     PATIENCE,

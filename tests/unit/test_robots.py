@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from worker import robots
-from worker.robots import Kind, Verdict, parse, product_token
+from greencrawl.worker.robots import parser
+from greencrawl.worker.robots.parser import Kind, Verdict, parse, product_token
 
 AGENT = "greencrawl/0.1 (+https://example.org/bot)"
 
@@ -201,9 +201,9 @@ def test_garbage_forbids_nothing(body: bytes) -> None:
 
 def test_only_the_first_500_kib_count_and_no_half_line() -> None:
     head = b"User-agent: *\nDisallow: /first\n"
-    padding = b"#" * (robots.MAX_BODY_BYTES - len(head) - len(b"\nDisallow: /")) + b"\n"
+    padding = b"#" * (parser.MAX_BODY_BYTES - len(head) - len(b"\nDisallow: /")) + b"\n"
     body = head + padding + b"Disallow: /cut\nDisallow: /late\n"
-    assert len(body) > robots.MAX_BODY_BYTES
+    assert len(body) > parser.MAX_BODY_BYTES
     assert not allowed(body, "/first")
     assert allowed(body, "/cut")
     assert allowed(body, "/late")
@@ -219,7 +219,7 @@ def test_wildcards_do_not_blow_up() -> None:
 
 
 def test_file_full_of_agents_and_rules_stays_small_work() -> None:
-    half = robots.MAX_BODY_BYTES // 2
+    half = parser.MAX_BODY_BYTES // 2
     agents = b"".join(b"User-agent: a%d\n" % n for n in range(half // 20))
     lines = b"".join(b"Disallow: /%d\n" % n for n in range(half // 20))
     began = time.process_time()
@@ -278,7 +278,7 @@ def test_deciding_line_is_named() -> None:
     ],
 )  # fmt: skip
 def test_status_decides_by_its_class(status: int, verdict: Verdict) -> None:
-    assert robots.verdict_for(status) == verdict
+    assert parser.verdict_for(status) == verdict
 
 
 def test_product_token_is_what_stands_before_the_version() -> None:
@@ -291,9 +291,9 @@ def test_product_token_is_what_stands_before_the_version() -> None:
 @pytest.mark.parametrize(("kind", "open_"), [("rules", False), ("allow", True), ("deny", False)])
 def test_cached_record_gives_the_same_rules(kind: Kind, open_: bool) -> None:
     body = b"User-agent: *\nDisallow: /x\n" + b"#" * 100_000
-    record = robots.pack(kind, body, 1_700_000_000_123)
+    record = parser.pack(kind, body, 1_700_000_000_123)
     assert len(record) < 1000
-    cached = robots.unpack(record)
+    cached = parser.unpack(record)
     assert cached is not None
     assert (cached.kind, cached.fetched_ms) == (kind, 1_700_000_000_123)
     assert cached.rules().allowed("http://example.org/x", AGENT) is open_
@@ -303,13 +303,13 @@ def test_cached_record_gives_the_same_rules(kind: Kind, open_: bool) -> None:
 
 def test_caching_a_file_too_long_changes_nothing() -> None:
     body = b"User-agent: *\n" + b"Disallow: /abcdef\n" * 40_000 + b"Disallow: /late"
-    cached = robots.unpack(robots.pack("rules", body, 1))
+    cached = parser.unpack(parser.pack("rules", body, 1))
     assert cached is not None
-    assert len(cached.body) <= robots.MAX_BODY_BYTES + 1
+    assert len(cached.body) <= parser.MAX_BODY_BYTES + 1
     assert not cached.rules().allowed("http://example.org/abcdef", AGENT)
     assert cached.rules().allowed("http://example.org/", AGENT)
 
 
-@pytest.mark.parametrize("damage", [b"", b"nonsense", robots.pack("rules", b"x" * 99, 1)[:-3]])
+@pytest.mark.parametrize("damage", [b"", b"nonsense", parser.pack("rules", b"x" * 99, 1)[:-3]])
 def test_damaged_record_is_no_record(damage: bytes) -> None:
-    assert robots.unpack(damage) is None
+    assert parser.unpack(damage) is None

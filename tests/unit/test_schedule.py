@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schema.records import Failure, FailureKind, Fetched
-from worker.schedule import MAX_ADAPTIVE_DELAY, MAX_ROBOTS_DELAY, Pace
+from greencrawl.schema.records import Failure, FailureKind, Fetched
+from greencrawl.worker.session.pace import MAX_ADAPTIVE_DELAY, MAX_ROBOTS_DELAY, Pace
 
 
 class Clock:

@@ -6,8 +6,15 @@ import math
 
 import pytest
 
-from schema.records import LEVELS, Crawl, CrawlOptions, Order, Scope, Task
-from schema.scope import Rules, check_options, compile, level_for, redirect_root, root_of
+from greencrawl.schema.net.scope import (
+    Rules,
+    check_options,
+    compile,
+    level_for,
+    redirect_root,
+    root_of,
+)
+from greencrawl.schema.records import LEVELS, Crawl, CrawlOptions, Order, Scope, Task
 
 
 def rules(scope: Scope, *roots: str, **options: object) -> Rules:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from schema.errors import InvalidConfig
-from schema.settings import KEYS, Settings, load, mask_url, masked
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.settings import KEYS, Settings, load, mask_url, masked
 
 
 def test_defaults_need_no_environment() -> None:
@@ -111,9 +111,10 @@ def test_a_password_that_nobody_encoded_is_hidden_too(password: str) -> None:
 
 def test_a_fault_point_kills_at_its_nth_pass_without_clean_up() -> None:
     ended = _run(
-        "import atexit\nfrom schema import faults\natexit.register(print, 'cleaned up')\n"
-        "faults.arm('there:2')\nfaults.point('elsewhere')\nfaults.point('there')\n"
-        "print('once', flush=True)\nfaults.point('there')\nprint('alive', flush=True)\n"
+        "import atexit\nfrom greencrawl.schema import crash_points\n"
+        "atexit.register(print, 'cleaned up')\n"
+        "crash_points.arm('there:2')\ncrash_points.point('elsewhere')\ncrash_points.point('there')\n"
+        "print('once', flush=True)\ncrash_points.point('there')\nprint('alive', flush=True)\n"
     )
     assert ended.returncode == -signal.SIGKILL
     assert ended.stdout == "once\n"
@@ -122,11 +123,11 @@ def test_a_fault_point_kills_at_its_nth_pass_without_clean_up() -> None:
 def test_passes_of_a_fault_point_count_only_while_its_file_exists(tmp_path: Path) -> None:
     file = tmp_path / "armed"
     ended = _run(
-        "from pathlib import Path\nfrom schema import faults\n"
+        "from pathlib import Path\nfrom greencrawl.schema import crash_points\n"
         f"file = Path({str(file)!r})\n"
-        "faults.arm(f'there:2@{file}')\nfaults.point('there')\nfaults.point('there')\n"
-        "file.touch()\nfaults.point('there')\n"
-        "print('once', flush=True)\nfaults.point('there')\nprint('alive', flush=True)\n"
+        "crash_points.arm(f'there:2@{file}')\ncrash_points.point('there')\ncrash_points.point('there')\n"
+        "file.touch()\ncrash_points.point('there')\n"
+        "print('once', flush=True)\ncrash_points.point('there')\nprint('alive', flush=True)\n"
     )
     assert ended.returncode == -signal.SIGKILL
     assert ended.stdout == "once\n"
@@ -135,10 +136,10 @@ def test_passes_of_a_fault_point_count_only_while_its_file_exists(tmp_path: Path
 def test_what_passes_at_a_point_is_noted_and_kills_nothing(tmp_path: Path) -> None:
     file = tmp_path / "noted"
     ended = _run(
-        "from schema import faults\n"
-        "faults.note('there', ['too soon'])\n"
-        f"faults.arm('there>{file}')\nfaults.point('there')\n"
-        "faults.note('elsewhere', ['no'])\nfaults.note('there', ['one', 'two'])\n"
+        "from greencrawl.schema import crash_points\n"
+        "crash_points.note('there', ['too soon'])\n"
+        f"crash_points.arm('there>{file}')\ncrash_points.point('there')\n"
+        "crash_points.note('elsewhere', ['no'])\ncrash_points.note('there', ['one', 'two'])\n"
     )
     assert ended.returncode == 0
     assert [line.partition("\t")[2] for line in file.read_text().splitlines()] == ["one", "two"]
@@ -150,5 +151,5 @@ def _run(program: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": "."},
+        env={**os.environ, "PYTHONPATH": "src"},
     )

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from worker.extract import links, speedups, text
-from worker.extract.compile import compile, main
-from worker.extract.page import _parse, outline
+from greencrawl.worker.extract import links, speedups, text
+from greencrawl.worker.extract.compile import compile, main
+from greencrawl.worker.extract.page import _parse, outline
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
 

@@ -6,13 +6,13 @@ import gevent
 import pytest
 from msgspec.structs import replace
 
-from schema.errors import Unavailable
-from store.mysql.notes import notes
-from store.mysql.observe import Following, Observation
-from store.mysql.register import NoMajority, Register, Reign, Vote
-from store.mysql.standing import JOINED
-from store.mysql.steward import Report, Steward
-from store.mysql.topology import parse
+from greencrawl.schema.errors import Unavailable
+from greencrawl.store.mysql.cluster.failover import Report, Steward
+from greencrawl.store.mysql.cluster.findings import notes
+from greencrawl.store.mysql.cluster.observe import Following, Observation
+from greencrawl.store.mysql.cluster.register import NoMajority, Register, Reign, Vote
+from greencrawl.store.mysql.cluster.replication import JOINED
+from greencrawl.store.mysql.cluster.topology import parse
 from tests.unit.test_register import Memory, plain
 
 URL = "mysql://u:p@m1,m2/db?replicas=r1"

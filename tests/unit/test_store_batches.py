@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from store.batches import ROWS, STEP, marks, padded, parts, values
+from greencrawl.store.sqlite.batches import ROWS, STEP, marks, padded, parts, values
 
 
 def test_parts_are_all_rows_in_order_in_few_sizes_and_few_parts() -> None:

@@ -9,7 +9,7 @@ import tldextract
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schema import suffixes
+from greencrawl.schema.net import suffixes
 
 _REFERENCE = tldextract.TLDExtract(
     cache_dir=None,

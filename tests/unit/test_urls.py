@@ -6,11 +6,11 @@ from urllib.parse import unquote_to_bytes
 
 import pytest
 
-from schema import urls
-from schema.encodings import decode, encode_query
-from schema.errors import GreencrawlError, InvalidUrl
-from schema.suffixes import SUFFIXES
-from schema.urls import canonicalise, host_of, origin_of, registrable_domain, site_of
+from greencrawl.schema.errors import GreencrawlError, InvalidUrl
+from greencrawl.schema.net import urls
+from greencrawl.schema.net.suffixes import SUFFIXES
+from greencrawl.schema.net.urls import canonicalise, host_of, origin_of, registrable_domain, site_of
+from greencrawl.schema.text.encodings import decode, encode_query
 
 BASE = "https://example.org/docs/guide/index.html?v=1"
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from schema.records import CrawlOptions, StoredPage
-from schema.request import crawl_headers, shown
-from store.warc import records as ours
+from greencrawl.schema.net.request import crawl_headers, shown
+from greencrawl.schema.records import CrawlOptions, StoredPage
+from greencrawl.store.warc import records as ours
 from tests.support.archive import Read, check, records
 from tests.support.store_records import digest
 

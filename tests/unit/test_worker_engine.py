@@ -12,8 +12,8 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from schema.errors import Refused, Unavailable
-from schema.records import (
+from greencrawl.schema.errors import Refused, Unavailable
+from greencrawl.schema.records import (
     CloseItem,
     ExtendRequest,
     HostReport,
@@ -25,11 +25,11 @@ from schema.records import (
     ReconcileRequest,
     Session,
 )
-from worker.child import Worker, next_incarnation
-from worker.engine import Engine, Limits
-from worker.outbox import Outbox
-from worker.sessions import Held, Sessions
-from worker.writer import Writer
+from greencrawl.worker.child import Worker, next_incarnation
+from greencrawl.worker.delivery.outbox import Outbox
+from greencrawl.worker.delivery.writer import Writer
+from greencrawl.worker.engine import Engine, Limits
+from greencrawl.worker.session.held import Held, Sessions
 
 
 def session(number: int, robots_known: bool = True) -> Session:
@@ -200,8 +200,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         while True:
             yield 0.001
 
-    monkeypatch.setattr("worker.engine.delays", delays)
-    monkeypatch.setattr("worker.engine.LOOK_SECONDS", 0.3)
+    monkeypatch.setattr("greencrawl.worker.engine.delays", delays)
+    monkeypatch.setattr("greencrawl.worker.engine.LOOK_SECONDS", 0.3)
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def test_worker_reconciles_before_its_first_lease(rig: Rig) -> None:
 def test_a_node_that_was_away_is_told_later_and_leasing_goes_on(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.engine.OWED_SECONDS", 0.0)
+    monkeypatch.setattr("greencrawl.worker.engine.OWED_SECONDS", 0.0)
     rig.broker.nodes_away = ("redis://b",)
     rig.broker.log.clear()
     rig.broker.add(1)
@@ -249,7 +249,7 @@ def test_a_node_that_was_away_is_told_later_and_leasing_goes_on(
 def test_sessions_that_a_node_may_have_opened_unheard_are_reconciled(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.engine.OWED_SECONDS", 0.0)
+    monkeypatch.setattr("greencrawl.worker.engine.OWED_SECONDS", 0.0)
     rig.until(lambda: rig.broker.calls(LeaseRequest))
     before = len(rig.broker.calls(ReconcileRequest))
     rig.broker.lost = True
@@ -304,7 +304,7 @@ def test_pauses_of_a_superseded_worker_grow_to_some_seconds(
         while True:
             yield 0.001
 
-    monkeypatch.setattr("worker.engine.delays", delays)
+    monkeypatch.setattr("greencrawl.worker.engine.delays", delays)
     rig = Rig()
     rig.broker.superseded = 9
     rig.until(lambda: rig.broker.calls(ReconcileRequest))

@@ -10,10 +10,10 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from broker.frontier import Admitted
-from schema.clock import monotonic
-from schema.errors import Refused, Unavailable, UnknownCrawl
-from schema.records import (
+from greencrawl.broker.frontier import Admitted
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import Refused, Unavailable, UnknownCrawl
+from greencrawl.schema.records import (
     Admission,
     Commit,
     Dead,
@@ -26,13 +26,13 @@ from schema.records import (
     Stamp,
     StoredPage,
 )
-from store.base import MARGIN
-from store.errors import Unstorable
-from worker import outbox as outbox_module
-from worker.outbox import Outbox
-from worker.recent import Recent, Recents
-from worker.sessions import Held, Sessions
-from worker.writer import SURPLUS_SECONDS, Result, Writer
+from greencrawl.store.base import MARGIN
+from greencrawl.store.errors import Unstorable
+from greencrawl.worker.delivery import outbox as outbox_module
+from greencrawl.worker.delivery.outbox import Outbox
+from greencrawl.worker.delivery.recent import Recent, Recents
+from greencrawl.worker.delivery.writer import SURPLUS_SECONDS, Result, Writer
+from greencrawl.worker.session.held import Held, Sessions
 
 TOKEN = "00000000000000aa"
 
@@ -308,8 +308,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         while True:
             yield 0.001
 
-    monkeypatch.setattr("worker.backoff.delays", delays)
-    monkeypatch.setattr("worker.writer.delays", delays)
+    monkeypatch.setattr("greencrawl.worker.session.backoff.delays", delays)
+    monkeypatch.setattr("greencrawl.worker.delivery.writer.delays", delays)
     monkeypatch.setattr(outbox_module, "delays", delays)
 
 
@@ -425,7 +425,7 @@ class Resting:
 
 @pytest.fixture
 def resting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resting]:
-    monkeypatch.setattr("worker.writer.PATIENCE_SECONDS", 3600.0)
+    monkeypatch.setattr("greencrawl.worker.delivery.writer.PATIENCE_SECONDS", 3600.0)
     made = Resting()
     assert made.rig.world.log == []
     yield made
@@ -441,7 +441,7 @@ def test_result_of_a_host_that_rests_leaves_with_one_that_is_urgent(resting: Res
 def test_results_of_hosts_that_rest_leave_when_they_fill_a_batch(
     resting: Resting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.writer.BATCH_PAGES", 2)
+    monkeypatch.setattr("greencrawl.worker.delivery.writer.BATCH_PAGES", 2)
     resting.rig.writer._backlog_bytes = 1_000_000
     resting.rig.put(2, held=resting.held)
     assert resting.settled() == [1, 2]

@@ -21,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from schema.records import Failure, Fetched
-from worker.auth.base import Cookie, Grant, Judge, Login, LoginFailed, LoginRefused
+from greencrawl.schema.records import Failure, Fetched
+from greencrawl.worker.auth.base import Cookie, Grant, Judge, Login, LoginFailed, LoginRefused
 
 if TYPE_CHECKING:
-    from worker.visit import Visit
+    from greencrawl.worker.session.fetcher import Visit
 
 
 class Authenticated(Protocol):

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 from msgspec import Struct, field
 
-from schema.auth import Auth
-from schema.errors import GreencrawlError
-from schema.records import Failure, Fetched
-from worker.retry import REDIRECTS
+from greencrawl.schema.errors import GreencrawlError
+from greencrawl.schema.records import Failure, Fetched
+from greencrawl.schema.records.auth import Auth
+from greencrawl.worker.retry import REDIRECTS
 
 if TYPE_CHECKING:  # a worker without logins does without its memory
     import requests
@@ -162,10 +162,10 @@ class Login:
     def logged_out(self, fetched: Fetched) -> bool:
         """Whether an answer shows that we are no longer in; by default 401, a redirect to
         ``login_url``, or a page with a form that asks for a password and is sent there."""
-        from worker.auth import page  # which reads HTML: not every process needs that
+        from greencrawl.worker.auth.kinds import form_page
 
         if fetched.status == 401:
             return True
         if fetched.status in REDIRECTS:
-            return page.redirects_to(fetched, self.login_url)
-        return page.asks_for_login(fetched, self.login_url, page.Known())
+            return form_page.redirects_to(fetched, self.login_url)
+        return form_page.asks_for_login(fetched, self.login_url, form_page.Known())

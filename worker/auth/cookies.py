@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from requests.cookies import RequestsCookieJar
 
-from schema.clock import epoch_ms
-from schema.origins import Origins
-from schema.records import Fetched
-from schema.suffixes import is_suffix
-from schema.urls import host_of, hostname_of, origin_of
-from worker.auth.base import Cookie, Grant, LoginRefused
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.net.origins import Origins
+from greencrawl.schema.net.suffixes import is_suffix
+from greencrawl.schema.net.urls import host_of, hostname_of, origin_of
+from greencrawl.schema.records import Fetched
+from greencrawl.worker.auth.base import Cookie, Grant, LoginRefused
 
 _ORIGINS = 10_000
 _GRANTS = 4

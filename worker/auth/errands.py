@@ -25,16 +25,16 @@ import gevent
 import msgspec
 from msgspec import Struct
 
-from broker.frontier import Mode
-from schema.clock import Clock, monotonic
-from schema.errors import GreencrawlError, Unavailable
-from schema.log import logger
-from schema.records import ERRAND, Admission, Crawl, Failure, FailureKind, Fetched
-from schema.urls import canonicalise, host_of, origin_of
-from schema.wire import from_msgpack, to_msgpack
-from worker import retry
-from worker.auth.transport import MAX_BODY_BYTES
-from worker.backoff import AWAY_PATIENCE_SECONDS, delays, persist
+from greencrawl.broker.frontier import Mode
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.errors import GreencrawlError, Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.net.urls import canonicalise, host_of, origin_of
+from greencrawl.schema.records import ERRAND, Admission, Crawl, Failure, FailureKind, Fetched
+from greencrawl.schema.wire import from_msgpack, to_msgpack
+from greencrawl.worker import retry
+from greencrawl.worker.auth.transport import MAX_BODY_BYTES
+from greencrawl.worker.session.backoff import AWAY_PATIENCE_SECONDS, delays, persist
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class Context(Protocol):
 
 
 class Visit(Protocol):
-    """The part of ``worker.visit.Visit`` that is needed here."""
+    """The part of ``worker.session.fetcher.Visit`` that is needed here."""
 
     @property
     def context(self) -> Context: ...

@@ -2,7 +2,7 @@
 
 A page of a crawl with ``auth`` is asked for with the proof of the first entry that names its
 origin. Where that takes a login, one worker makes it, under a lease that all workers share
-(``worker.auth.vault``), and the others wait; while they wait they send what logins need of the
+(``worker.auth.state.vault``), and the others wait; meanwhile they send what logins need of the
 hosts that they hold (``worker.auth.errands``), or two hosts could wait for each other.
 
 An answer that says we are no longer in is not the page: the login is made again, by one worker,
@@ -28,23 +28,28 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 import gevent
 from gevent.event import Event
 
-from schema.auth import Auth
-from schema.clock import Clock, epoch_ms, monotonic
-from schema.errors import InvalidConfig, Unavailable
-from schema.kept import Kept
-from schema.log import logger
-from schema.origins import Origins
-from schema.records import Failure, FailureKind, Fetched
-from schema.urls import host_of, origin_of
-from worker.auth.base import Grant, Judge, Kind, LoginFailed, LoginRefused, name_of
-from worker.auth.basic import Basic
-from worker.auth.kinds import trusted
-from worker.backoff import AWAY_PATIENCE_SECONDS, AWAY_REST_SECONDS, delays, persist
-from worker.retry import TABLE
+from greencrawl.schema.clock import Clock, epoch_ms, monotonic
+from greencrawl.schema.crawl_cache import Kept
+from greencrawl.schema.errors import InvalidConfig, Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.net.origins import Origins
+from greencrawl.schema.net.urls import host_of, origin_of
+from greencrawl.schema.records import Failure, FailureKind, Fetched
+from greencrawl.schema.records.auth import Auth
+from greencrawl.worker.auth.base import Grant, Judge, Kind, LoginFailed, LoginRefused, name_of
+from greencrawl.worker.auth.kinds.basic import Basic
+from greencrawl.worker.auth.kinds.registry import trusted
+from greencrawl.worker.retry import TABLE
+from greencrawl.worker.session.backoff import (
+    AWAY_PATIENCE_SECONDS,
+    AWAY_REST_SECONDS,
+    delays,
+    persist,
+)
 
 if TYPE_CHECKING:
-    from worker.crawls import CrawlContext
-    from worker.visit import Visit
+    from greencrawl.worker.crawls import CrawlContext
+    from greencrawl.worker.session.fetcher import Visit
 
 T = TypeVar("T")
 
@@ -94,7 +99,7 @@ _PLAIN_HEADERS = frozenset(
 
 
 class Claim(AbstractContextManager["Claim"], Protocol):
-    """The right to log in, held by one worker of all; see ``worker.auth.vault``."""
+    """The right to log in, held by one worker of all; see ``worker.auth.state.vault``."""
 
     @property
     def count(self) -> int:
@@ -111,7 +116,7 @@ class Claim(AbstractContextManager["Claim"], Protocol):
 
 
 class Keeping(Protocol):
-    """The part of ``worker.auth.vault.Vault`` that is needed here."""
+    """The part of ``worker.auth.state.vault.Vault`` that is needed here."""
 
     def read(self, name: str) -> Grant | None: ...
 
@@ -131,7 +136,7 @@ class Sending(Protocol):
 
 
 class Secrecy(Protocol):
-    """The part of ``worker.auth.secrets.Secrets`` that is needed here."""
+    """The part of ``worker.auth.state.secrets.Secrets`` that is needed here."""
 
     def of(self, entry: Auth) -> Mapping[str, str]:
         """The entry's secrets as they are now. Raises InvalidConfig naming what is missing."""
@@ -451,7 +456,7 @@ class Keeper:
 
     def _log_in(self, visit: Visit, account: _Account, claim: Claim) -> Grant | Failure:
         # requests: only where it is used
-        from worker.auth.transport import refusals, session_over
+        from greencrawl.worker.auth.transport import refusals, session_over
 
         entry, place = account.entry, visit.host
 

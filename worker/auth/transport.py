@@ -23,11 +23,11 @@ from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 from urllib3 import HTTPHeaderDict, HTTPResponse
 
-from schema.errors import GreencrawlError, InvalidUrl
-from schema.records import Failure, FailureKind, Fetched
-from schema.urls import canonicalise, origin_of
-from worker import retry
-from worker.auth.base import LoginFailed, LoginRefused
+from greencrawl.schema.errors import GreencrawlError, InvalidUrl
+from greencrawl.schema.net.urls import canonicalise, origin_of
+from greencrawl.schema.records import Failure, FailureKind, Fetched
+from greencrawl.worker import retry
+from greencrawl.worker.auth.base import LoginFailed, LoginRefused
 
 Send = Callable[[str, str, Mapping[str, str], bytes], Fetched | Failure]
 """One request: method, canonical URL, header fields, body."""

@@ -12,7 +12,7 @@ import codecs
 import re
 from typing import NamedTuple
 
-from schema.encodings import decode, standard_name
+from greencrawl.schema.text.encodings import decode, standard_name
 
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16le"), (b"\xfe\xff", "utf-16be"))
 

@@ -1,4 +1,4 @@
-"""Compiles what is in C: ``python -m worker.extract.compile``, as ``make setup`` does.
+"""Compiles what is in C: ``python -m greencrawl.worker.extract.compile``, as ``make setup`` does.
 
 Without it, or without a compiler, pages are read in the same way, but slower.
 """
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import lxml
 
-from worker.extract import speedups
-from worker.extract.text import BLOCKS, INVISIBLE
+from greencrawl.worker.extract import speedups
+from greencrawl.worker.extract.text import BLOCKS, INVISIBLE
 
 _SECONDS = 120
 

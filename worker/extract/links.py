@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from lxml import etree
 
-from schema.records import Link
-from schema.urls import MAX_URL, canonicalise, resolved
-from worker.extract.text import compiled, squeeze, text_of
+from greencrawl.schema.net.urls import MAX_URL, canonicalise, resolved
+from greencrawl.schema.records import Link
+from greencrawl.worker.extract.text import compiled, squeeze, text_of
 
 READ = ("a", "area", "base", "frame", "iframe", "link", "meta", "title")
 """Elements that extraction reads."""

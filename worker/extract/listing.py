@@ -14,10 +14,10 @@ from urllib.parse import quote, unquote_plus
 
 from msgspec import Struct, field
 
-from schema.auth import Source
-from schema.errors import GreencrawlError, InvalidUrl
-from schema.expressions import Expression
-from schema.urls import canonicalise
+from greencrawl.schema.errors import GreencrawlError, InvalidUrl
+from greencrawl.schema.net.urls import canonicalise
+from greencrawl.schema.records.auth import Source
+from greencrawl.schema.text.expressions import Expression
 
 MAX_BYTES = 8 * 1024 * 1024
 """Of one page of a list; decoded it can take twenty times as much memory."""

@@ -7,14 +7,14 @@ from functools import partial
 
 from lxml import etree
 
-from schema.errors import InvalidUrl
-from schema.records import Page
-from schema.urls import canonicalise, resolved
-from worker.extract.charset import sniff, to_utf8
-from worker.extract.directives import index_and_follow, of_header
-from worker.extract.hostile import flatten, has_attribute_bomb
-from worker.extract.language import tag
-from worker.extract.links import (
+from greencrawl.schema.errors import InvalidUrl
+from greencrawl.schema.net.urls import canonicalise, resolved
+from greencrawl.schema.records import Page
+from greencrawl.worker.extract.charset import sniff, to_utf8
+from greencrawl.worker.extract.directives import index_and_follow, of_header
+from greencrawl.worker.extract.hostile import flatten, has_attribute_bomb
+from greencrawl.worker.extract.language import tag
+from greencrawl.worker.extract.links import (
     FEW,
     READ,
     References,
@@ -23,8 +23,8 @@ from worker.extract.links import (
     references,
     walked,
 )
-from worker.extract.media import is_html
-from worker.extract.text import compiled, squeeze, text_of
+from greencrawl.worker.extract.media import is_html
+from greencrawl.worker.extract.text import compiled, squeeze, text_of
 
 MAX_TITLE = 1000
 """Characters of a title that are kept."""

@@ -139,7 +139,7 @@ static int append(struct text *text, const char *from) {
     return 1;
 }
 
-/* Characters of references that the URL standard leaves as they stand; see schema/urls.py. */
+/* Characters of references that the URL standard leaves as they stand; see schema/net/urls.py. */
 enum { PATH = 1, QUERY = 2, LABEL = 4, FIRST = 8, LOWER = 16 };
 static unsigned char classes[256];
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lxml import etree
 
-from worker.extract import speedups
+from greencrawl.worker.extract import speedups
 
 _WORDS_END = """
     address article aside blockquote br button caption center dd details dialog dir div dl dt

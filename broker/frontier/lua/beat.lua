@@ -3,7 +3,7 @@
 -- args  {tick or 0, vouch (0 or 1)}: tick is a value of the log's clock, read before this call. It is
 --       kept unless the node is owed a replay or a debt (debts.py), and never lowered. Whoever vouches
 --       has the duty of setting the node's clock, and was let through: it agrees with the time
---       (broker/frontier/clock.py).
+--       (broker/frontier/nodes/clock.py).
 -- {'OK', now, wake-ups published, sessions out (0 or 1), tick, owed (0 or 1)}
 local o = redis.call('HMGET', 'gc:owner', 'tick', 'owed', 'parts', 'debt')
 local tick = num(o[1])

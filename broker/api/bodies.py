@@ -1,0 +1,145 @@
+"""Reading request bodies: bounded, sniffed so that plain curl works, decoded into records."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+import falcon
+import gevent
+import msgspec
+
+from greencrawl.broker.api.problems import HttpProblem, invalid
+from greencrawl.schema.records import Seed, SeedRequest
+from greencrawl.schema.records.fields import Url
+from greencrawl.schema.wire import from_json
+
+T = TypeVar("T")
+
+MAX_BODY_BYTES = 16 * 1024 * 1024
+MAX_SEEDS = 50_000
+READ_SECONDS = 60.0
+"""A body that takes longer to arrive is given up (408), or slow senders would pile up."""
+
+JSON_TYPES = frozenset({"application/json", "text/json"})
+LINE_TYPES = frozenset(
+    {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"}
+)
+SNIFFED_TYPES = frozenset(
+    {"", "application/x-www-form-urlencoded", "text/plain", "application/octet-stream"}
+)
+"""What clients send who did not say what they send: curl's ``-d`` is the first of them."""
+
+_SEED_REQUEST = re.compile(rb'\s*\{\s*"(?:urls|force)"\s*:')
+_SEED = msgspec.json.Decoder(Url | Seed)
+
+
+def media_type(request: falcon.Request) -> str:
+    """The request's media type in lower case, without parameters; "" if it has none."""
+    return (request.content_type or "").partition(";")[0].strip().lower()
+
+
+def read(request: falcon.Request) -> bytes:
+    """The whole body. Raises a problem: 413 beyond the limit, 408 too slow, 415 when encoded."""
+    encoding = (request.get_header("Content-Encoding") or "identity").strip().lower()
+    if encoding != "identity":
+        raise HttpProblem(
+            415, f"Content-Encoding {encoding[:40]!r} is not supported; send it plain"
+        )
+    if (request.content_length or 0) > MAX_BODY_BYTES:
+        raise _too_large()
+    stream = request.env["wsgi.input"]
+    with gevent.Timeout(READ_SECONDS, HttpProblem(408, "the body did not arrive in time")):
+        try:
+            body: bytes = stream.read(MAX_BODY_BYTES + 1)
+        except OSError as error:  # cut short, or not the chunks it said
+            raise HttpProblem(400, f"the body broke off: {error}") from error
+    if len(body) > MAX_BODY_BYTES:
+        raise _too_large()
+    return body
+
+
+def _too_large() -> HttpProblem:
+    return HttpProblem(
+        413, f"bodies end at {MAX_BODY_BYTES} bytes; send several", headers={"Connection": "close"}
+    )
+
+
+def record(request: falcon.Request, type_: type[T]) -> T:
+    """Decode a JSON body. Raises a problem: 400 naming the field, 415 for another media type."""
+    kind = media_type(request)
+    if kind not in JSON_TYPES | SNIFFED_TYPES:
+        raise HttpProblem(415, f"send application/json, not {kind[:100]!r}")
+    body = read(request)
+    try:
+        return from_json(body, type_)
+    except UnicodeDecodeError as error:
+        raise HttpProblem(400, "not UTF-8", [("body", str(error))]) from error
+    except msgspec.DecodeError as error:
+        raise invalid(error) from error
+
+
+def seeds(request: falcon.Request) -> SeedRequest:
+    """Decode a batch of seeds: one JSON object, NDJSON, or a URL a line.
+
+    Media types that say nothing are told apart by how the body begins. All lines must be readable
+    or none is taken: a bad one raises a 400 that names its number.
+    """
+    kind = media_type(request)
+    if kind in JSON_TYPES:
+        return record(request, SeedRequest)
+    if kind not in LINE_TYPES | SNIFFED_TYPES:
+        raise HttpProblem(415, f"send application/json or application/x-ndjson, not {kind[:100]!r}")
+    body = read(request)
+    if kind in SNIFFED_TYPES and _SEED_REQUEST.match(body):
+        try:
+            return from_json(body, SeedRequest)
+        except UnicodeDecodeError as error:
+            raise HttpProblem(400, "not UTF-8", [("body", str(error))]) from error
+        except msgspec.DecodeError as error:
+            raise invalid(error) from error
+    return SeedRequest(urls=_lines(body))
+
+
+def _lines(body: bytes) -> tuple[str | Seed, ...]:
+    found: list[str | Seed] = []
+    for number, line in enumerate(body.split(b"\n"), start=1):
+        text = line.strip()
+        if not text:
+            continue
+        if len(found) == MAX_SEEDS:
+            raise HttpProblem(
+                400,
+                f"at most {MAX_SEEDS} URLs a batch",
+                [(f"line {number}", "beyond the batch's limit")],
+            )
+        found.append(_line(text, number))
+        if number % 2000 == 0:
+            gevent.sleep(0)  # a large batch must not stop the leases of others
+    return tuple(found)
+
+
+def _line(text: bytes, number: int) -> str | Seed:
+    prefix = f"line {number}"
+    try:
+        if text[:1] in b'{"[':
+            seed: str | Seed = _SEED.decode(text)
+            return seed
+        return msgspec.convert(text.decode("utf-8"), Url)
+    except UnicodeDecodeError as error:
+        raise HttpProblem(400, f"{prefix}: not UTF-8", [(prefix, "not UTF-8")]) from error
+    except msgspec.DecodeError as error:
+        raise invalid(error, prefix) from error
+
+
+def query(request: falcon.Request, type_: type[T]) -> T:
+    """The parameters after the question mark. Raises a 400 naming the one that is wrong."""
+    given: dict[str, Any] = {}
+    for name, value in request.params.items():
+        if isinstance(value, list):
+            raise HttpProblem(400, f"{name}: given twice", [(name, "given twice")])
+        given[name] = value
+    try:
+        return msgspec.convert(given, type_, strict=False)
+    except msgspec.ValidationError as error:
+        raise invalid(error) from error

@@ -1,0 +1,230 @@
+"""Records that only the broker's HTTP face and its clients exchange: problems, queries, lists.
+
+What other rooms share as well stands in ``schema.records``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from msgspec import Meta, Struct, field
+
+from greencrawl.schema.records import CrawlName, Final, HookCount, HookFailure, NodeRepair
+from greencrawl.schema.records.fields import Url
+from greencrawl.schema.text.moments import SINCE, STATUS
+
+T = TypeVar("T")
+
+
+class FieldError(Struct, frozen=True):
+    """One bad field of a request: its path (``urls[3].depth``, ``line 7``) and what is wrong."""
+
+    field: str
+    detail: str
+
+
+class Problem(Struct, frozen=True, omit_defaults=True):
+    """Problem details (RFC 9457), media type ``application/problem+json``.
+
+    ``type`` always is ``about:blank``: the HTTP status says what kind of problem it is, ``detail``
+    what happened here, and ``errors`` which fields to correct.
+    """
+
+    title: str
+    status: Annotated[int, Meta(ge=400, le=599)]
+    detail: str = ""
+    errors: tuple[FieldError, ...] = ()
+    type: str = "about:blank"
+
+
+class DeadLetter(Struct, frozen=True):
+    """A URL that was given up; ``id`` orders them and is what ``after`` of the next page takes."""
+
+    id: str
+    letter: Final
+
+
+class DeadReply(Struct, frozen=True):
+    """A page of dead letters in the order of their ids; ``next`` is "" on the last page."""
+
+    items: tuple[DeadLetter, ...]
+    next: str = ""
+
+
+PageId = Annotated[str, Meta(pattern=r"^[0-9]{1,18}-[0-9a-f]{16}$", description="Id of a page")]
+
+
+class ListedPage(Struct, frozen=True, kw_only=True):
+    """A stored page as a list shows it. ``target`` is where a redirect leads, else ""."""
+
+    id: str
+    url: str
+    status: int
+    fetched_ms: int
+    body_bytes: int
+    title: str = ""
+    target: str = ""
+
+
+class PagesReply(Struct, frozen=True):
+    """Pages in the order of storing. ``next`` is "" when there are no more.
+
+    A request looks at a bounded number of pages, so that ``next`` may come with few of them or
+    none; ``looked_at`` says how many that were, at least.
+    """
+
+    items: tuple[ListedPage, ...]
+    next: str = ""
+    looked_at: int = 0
+
+
+class PageVersion(Struct, frozen=True, kw_only=True):
+    """One fetch of a page. ``digest`` is half of the body's SHA-256 in hexadecimal."""
+
+    fetched_ms: int
+    status: int
+    changed: bool
+    digest: str = ""
+    body_bytes: int = 0
+
+
+class PageReply(ListedPage, frozen=True, kw_only=True):
+    """All that is stored of a page but its text and its body; the latest version comes first.
+
+    ``fields`` is what the crawl's hook made of it; ``links`` are those that were queued.
+    """
+
+    crawl: str
+    host: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    elapsed_ms: int = 0
+    depth: int = 0
+    truncated: bool = False
+    language: str = ""
+    encoding: str = ""
+    fields: dict[str, Any] | None = None
+    digest: str = ""
+    text_chars: int = 0
+    links: tuple[str, ...] = ()
+    versions: tuple[PageVersion, ...] = ()
+
+
+class HookCounts(Struct, frozen=True):
+    """Failures of a crawl's hook by function and message, the commonest first."""
+
+    counts: tuple[HookCount, ...]
+
+
+class HooksReply(Struct, frozen=True):
+    """Pages on which a function of a crawl's hook failed; ``next`` is "" on the last page."""
+
+    items: tuple[HookFailure, ...]
+    next: str = ""
+
+
+class RequeueRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/dead/requeue``: the crawl whose dead letters are tried again."""
+
+    crawl: CrawlName
+
+
+class RepairRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/repair``. ``all``: everything, not only what Redis may have missed."""
+
+    all: bool = False
+
+
+class RepairReply(Struct, frozen=True):
+    """How far each Redis node is refilled from the store."""
+
+    nodes: tuple[NodeRepair, ...]
+
+
+class Health(Struct, frozen=True):
+    """Answer of ``/healthz`` and ``/readyz`` when all is well.
+
+    ``away`` are Redis nodes that do not answer, while others do.
+    """
+
+    status: Literal["ok"] = "ok"
+    away: tuple[str, ...] = ()
+
+
+class Answer(Struct, Generic[T], frozen=True):
+    """What a handler returns when the status depends on what it did."""
+
+    status: int
+    value: T
+
+
+class Text(Struct, frozen=True):
+    """What a handler returns when its answer is not a record: bytes with their media type."""
+
+    media_type: str
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+# --- queries: parameters after the question mark ------------------------------------------------
+
+
+class SeedQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of seeding. JSON bodies may say ``force`` themselves; NDJSON and text cannot."""
+
+    force: Annotated[bool, Meta(description="Queue URLs again that were already seen")] = False
+
+
+class UrlQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the question where a URL is."""
+
+    url: Annotated[Url, Meta(description="Any spelling of the URL")]
+    crawl: Annotated[CrawlName, Meta(description="One crawl; left out: all")] | None = None
+
+
+Cursor = Annotated[
+    str, Meta(max_length=80, pattern=r"^[A-Za-z0-9.-]*$", description="`next` of the page before")
+]
+
+
+class DeadQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the list of dead letters."""
+
+    crawl: CrawlName
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Dead letters a page")] = 100
+    after: Cursor = ""
+
+
+class HooksQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the list of pages on which a function of a crawl's hook failed."""
+
+    crawl: CrawlName
+    function: Annotated[str, Meta(max_length=64, description="on_page, links or request")]
+    message: Annotated[str, Meta(max_length=1000, description="As it is counted")]
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Pages an answer, at most")] = 100
+    after: Cursor = ""
+
+
+class PagesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the list of pages."""
+
+    crawl: CrawlName
+    host: Annotated[str, Meta(max_length=300, description="Only pages of this host")] = ""
+    status: Annotated[str, Meta(max_length=20, description=f"Only pages with {STATUS}")] = ""
+    since: Annotated[
+        str, Meta(max_length=60, description=f"Only pages fetched then or later: {SINCE}")
+    ] = ""
+    grep: Annotated[
+        str,
+        Meta(
+            max_length=1024,
+            description="Only pages whose URL, title or text this regular expression (RE2) matches",
+        ),
+    ] = ""
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Pages an answer, at most")] = 100
+    after: Cursor = ""
+
+
+class StatsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the counters."""
+
+    crawl: Annotated[CrawlName, Meta(description="One crawl; left out: all")] | None = None

@@ -1,0 +1,116 @@
+"""Who may call what: bearer tokens by role, and what is refused when no token is set.
+
+Without tokens the broker is open, and therefore listens on loopback only. Even there a web page
+in the user's browser could reach it, so requests that carry a foreign ``Origin`` or ``Host`` are
+refused (cross-site request forgery and DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+import falcon
+
+from greencrawl.broker.api.problems import HttpProblem
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.settings import Settings
+
+CHALLENGE = {"WWW-Authenticate": 'Bearer realm="greencrawl"'}
+
+
+class Role(StrEnum):
+    """Who may call an operation: everybody, any token, workers (and admins), admins."""
+
+    OPEN = "open"
+    ANY = "any"
+    WORKER = "worker"
+    ADMIN = "admin"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` (a name or an address, no port) is this machine and nothing else."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_settings(settings: Settings) -> None:
+    """Refuse to start open to the network, or with tokens that do not tell the roles apart.
+
+    Raises :class:`InvalidConfig`.
+    """
+    problems: list[tuple[str, str]] = []
+    tokens = settings.worker_token, settings.admin_token
+    if not is_loopback(settings.bind[0]) and not all(tokens):
+        problems.append(
+            (
+                "GREENCRAWL_BIND",
+                f"{settings.bind[0]} is not loopback: set GREENCRAWL_WORKER_TOKEN and"
+                " GREENCRAWL_ADMIN_TOKEN, or bind to 127.0.0.1",
+            )
+        )
+    elif any(tokens) and not all(tokens):
+        problems.append(
+            ("GREENCRAWL_ADMIN_TOKEN", "set both tokens, GREENCRAWL_WORKER_TOKEN too, or none")
+        )
+    elif any(tokens) and tokens[0] == tokens[1]:
+        problems.append(
+            (
+                "GREENCRAWL_ADMIN_TOKEN",
+                "must differ from GREENCRAWL_WORKER_TOKEN, or every worker is an admin",
+            )
+        )
+    if problems:
+        raise InvalidConfig(problems)
+
+
+class Guard:
+    """Decides whether a request may pass; holds the two tokens, empty when the broker is open."""
+
+    def __init__(self, worker_token: str, admin_token: str) -> None:
+        self._worker = worker_token.encode()
+        self._admin = admin_token.encode()
+
+    @property
+    def open(self) -> bool:
+        """True when no token is set."""
+        return not (self._worker or self._admin)
+
+    def check(self, request: falcon.Request, role: Role) -> None:
+        """Pass, or raise a problem: 401 who are you, 403 not you."""
+        if self.open:
+            _refuse_foreign_pages(request)
+            return
+        if role is Role.OPEN:
+            return
+        held = self._role_of(request.get_header("Authorization") or "")
+        if held is None:
+            raise HttpProblem(401, "send Authorization: Bearer TOKEN", headers=CHALLENGE)
+        if role is Role.ADMIN and held is not Role.ADMIN:
+            raise HttpProblem(403, "this needs the admin token")
+
+    def _role_of(self, header: str) -> Role | None:
+        """The role whose token ``header`` carries. Both are always compared, in constant time."""
+        scheme, _, given = header.partition(" ")
+        token = given.strip().encode("utf-8", "replace")
+        is_worker = hmac.compare_digest(token, self._worker)
+        is_admin = hmac.compare_digest(token, self._admin)
+        if scheme.lower() != "bearer" or not token:
+            return None
+        if is_admin:
+            return Role.ADMIN
+        return Role.WORKER if is_worker else None
+
+
+def _refuse_foreign_pages(request: falcon.Request) -> None:
+    host = urlsplit(f"//{request.get_header('Host') or 'localhost'}").hostname or ""
+    if not is_loopback(host):
+        raise HttpProblem(403, f"without tokens only loopback names are served, not {host[:100]!r}")
+    if request.get_header("Origin") is not None:
+        raise HttpProblem(403, "without tokens no requests from web pages (Origin) are served")

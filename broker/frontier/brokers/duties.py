@@ -1,0 +1,176 @@
+"""What one broker at a time does: which duties this one has.
+
+A duty is a row in the store with a holder, an epoch and an end. One greenlet a broker renews what
+it has and takes what is free, in one short transaction every few seconds. Nothing depends on the
+clocks of two machines: a holder that stood still may believe that it has what another took since,
+but every write under a duty is checked against the epoch, in the store (``Store.under``) and in
+Redis (``lua/common.lua``), and raises DutyLost.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import gevent
+from gevent.event import Event
+
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import Duty
+from greencrawl.store.base import DUTY_SECONDS, Store
+
+log = logger("duties")
+
+RENEW_SECONDS = DUTY_SECONDS / 3
+"""Between two transactions."""
+ASK_SECONDS = 0.25
+"""Between two attempts of :meth:`Duties.take` at what another holds."""
+
+ENDED_SECONDS = 0.25
+"""How late who waits for a duty may see that the wait is over."""
+
+UPKEEP = "upkeep"
+"""The log's clock, pending seeds, scans and the end of crawls."""
+QUOTAS = "quotas"
+"""Sharing out what may be leased under ``max_pages``."""
+REFILL = "refill"
+PURGE = "purge"
+RETENTION = "retention"
+REPLAY = "replay"
+"""What is owed to nodes that were away."""
+
+
+def clock(node: str) -> str:
+    """The duty of setting a node's clock."""
+    return f"clock:{node}"
+
+
+class Duties:
+    """The duties of one broker. ``start()`` it, ``stop()`` it; usable without, by :meth:`take`."""
+
+    def __init__(self, store: Store, holder: str = "") -> None:
+        """``holder`` is a name of this process that no other has; a random one by default."""
+        self.holder = holder or secrets.token_hex(8)
+        self._store = store
+        self._wanted: dict[str, float] = {}
+        """Name → when it may be taken again."""
+        self._held: dict[str, tuple[int, float]] = {}
+        """Name → its epoch, and until when it is held, by our own clock."""
+        self._asked: dict[str, float] = {}
+        self._changed = Event()
+        self._greenlet: gevent.Greenlet[..., Any] | None = None
+
+    # -- what is held
+
+    def want(self, *names: str) -> None:
+        """Take these whenever nobody else has them."""
+        for name in names:
+            self._wanted.setdefault(name, 0.0)
+
+    def get(self, name: str) -> Duty | None:
+        """The duty, if this broker has it as far as it knows."""
+        epoch, until = self._held.get(name, (0, 0.0))
+        return Duty(name, epoch) if monotonic() < until else None
+
+    def take(self, name: str) -> Duty | None:
+        """The duty, taken now if it is free, and wanted from now on; None if another has it.
+
+        The store is asked at most every :data:`ASK_SECONDS`. Raises Unavailable.
+        """
+        found = self.get(name)
+        if found is not None:
+            return found
+        self.want(name)
+        now = monotonic()
+        if now < self._wanted[name] or now < self._asked.get(name, 0.0):
+            return None
+        self._asked[name] = now + ASK_SECONDS
+        self._renew([name])
+        return self.get(name)
+
+    def wait(self, name: str, seconds: float, ended: Callable[[], bool] = lambda: False) -> bool:
+        """Whether this broker has the duty, waiting up to ``seconds`` for it, or until ``ended``.
+
+        :meth:`start` must have been called.
+        """
+        if name not in self._wanted:
+            with suppress(Unavailable):
+                self.take(name)
+        until = monotonic() + seconds
+        while self.get(name) is None and not ended() and (left := until - monotonic()) > 0:
+            self._changed.wait(min(left, ENDED_SECONDS))
+        return self.get(name) is not None
+
+    def lost(self, name: str) -> None:
+        """A write under this duty was refused: another has it.
+
+        Or Redis knows a higher epoch than a store that was put back to an older copy: then it is
+        still ours there. It is given back, so that whoever takes it next has a higher one.
+        """
+        if self._held.pop(name, None) is not None:
+            with suppress(Unavailable):  # then it runs out
+                self._store.release_duties(self.holder, [name])
+
+    def give_up(self, name: str, seconds: float) -> None:
+        """Let another try what cannot be done here: not to be taken again for some seconds."""
+        self._wanted[name] = monotonic() + seconds
+        if self._held.pop(name, None) is not None:
+            log.info("duty_given_up", duty=name, seconds=seconds)
+            with suppress(Unavailable):  # then it runs out
+                self._store.release_duties(self.holder, [name])
+
+    # -- life
+
+    def start(self) -> None:
+        """Begin to take and renew. Idempotent."""
+        if self._greenlet is None:
+            self._greenlet = gevent.spawn(self._run)
+
+    def stop(self) -> None:
+        """Give all back."""
+        if self._greenlet is not None:
+            self._greenlet.kill()
+            self._greenlet = None
+        held, self._held = list(self._held), {}
+        if held:
+            with suppress(Unavailable):  # then they run out
+                self._store.release_duties(self.holder, held)
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self.renew()
+            except Unavailable as error:
+                log.info("duties_not_renewed", reason=str(error))
+            except Exception:  # a defect must not leave the duties to nobody
+                log.exception("duties_failed")
+            gevent.sleep(RENEW_SECONDS)
+
+    def renew(self) -> None:
+        """Renew what this broker has, and take what is free. Raises Unavailable."""
+        now = monotonic()
+        self._renew([name for name, after in self._wanted.items() if after <= now])
+
+    def _renew(self, names: list[str]) -> None:
+        if not names:
+            return
+        before = dict(self._held)
+        until = monotonic() + DUTY_SECONDS  # counted from before the store is asked
+        found = self._store.take_duties(self.holder, names)
+        for name in names:
+            if self._wanted[name] > monotonic():  # given up meanwhile
+                continue
+            held = self._held.get(name, (0, 0.0))
+            if name in found:
+                if held[0] != found[name]:
+                    log.info("duty_taken", duty=name, epoch=found[name])
+                self._held[name] = max(held, (found[name], until))
+            elif name in before and held == before[name]:  # not taken by another greenlet since
+                del self._held[name]
+                log.info("duty_passed_on", duty=name)
+        self._changed.set()
+        self._changed.clear()

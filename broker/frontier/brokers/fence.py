@@ -1,0 +1,98 @@
+"""Whether the store was heard of late: no session is opened or kept without its word.
+
+A broker may be cut off from the store and still reach a Redis that was replaced: the store knows a
+higher epoch of that node, and another broker serves its hosts from the server that took its place.
+So whoever opens or extends must have read the epochs within :data:`WORD_SECONDS`, counted from when
+the question was sent. By as much, and by what a script's expected time may be off, a node that was
+taken over rests longer than the sessions last that were forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gevent
+
+from greencrawl.broker.frontier.nodes.clock import TOLERANCE_MS
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import Stamp
+
+log = logger("frontier")
+
+WORD_SECONDS = 10.0
+RENEW_SHARE = 0.3
+"""Of that time, after which the store is asked again if there is something to do."""
+WAIT_SECONDS = 2.0
+"""How long a call waits for the store's answer."""
+
+
+class NoWord(Unavailable):
+    """Raised when the store was not heard of lately: what needs its word is not done."""
+
+
+class Word:
+    """The epochs as the store told them last. ``told`` is called with each answer."""
+
+    def __init__(
+        self,
+        ask: Callable[[], Stamp],
+        told: Callable[[Stamp], None],
+        seconds: float = WORD_SECONDS,
+    ) -> None:
+        self._ask = ask
+        self._told = told
+        self._seconds = seconds
+        self._sent: float | None = None
+        """When the question was sent that was answered last."""
+        self._epochs: Mapping[str, int] = {}
+        self._asking: gevent.Greenlet[..., Any] | None = None
+
+    @property
+    def margin_ms(self) -> int:
+        """How long after an epoch was raised somebody may open sessions under the one before."""
+        return round(self._seconds * 1000) + TOLERANCE_MS
+
+    def epoch(self, node: str) -> int:
+        """The node's epoch. Raises NoWord if the store does not answer."""
+        self.check()
+        return self._epochs.get(node, 0)
+
+    def check(self) -> None:
+        """Raises NoWord if the store does not answer."""
+        if not self.heard() and self._asking is not None:
+            self._asking.join(WAIT_SECONDS)
+        if self._age() >= self._seconds:
+            raise NoWord("the store does not answer: no session is opened or kept without it")
+
+    def heard(self) -> bool:
+        """Whether the store was heard of lately; asks it in the background if that is a while ago.
+
+        While it was not, nobody may take this broker's calls for signs of life.
+        """
+        age = self._age()
+        due = age >= self._seconds * RENEW_SHARE
+        if due and (self._asking is None or self._asking.ready()):
+            self._asking = gevent.spawn(self._renew)
+        return age < self._seconds
+
+    def _age(self) -> float:
+        return float("inf") if self._sent is None else monotonic() - self._sent
+
+    def _renew(self) -> None:
+        sent = monotonic()
+        try:
+            stamp = self._ask()
+            self._epochs, self._sent = stamp.epochs, sent
+            self._told(stamp)
+        except Unavailable as error:
+            log.info("no_word", reason=str(error))
+        except Exception:  # a defect must not be taken for an outage
+            log.exception("no_word")
+
+    def stop(self) -> None:
+        """Ask no more."""
+        if self._asking is not None:
+            self._asking.kill()

@@ -1,0 +1,276 @@
+"""Under ``max_pages`` each partition has a quota: tasks that it may still lease.
+
+Opening a session takes from it; what is released, fails or is not stored gives it back. So what is
+stored, leased and left in a partition is together the same, whatever happens there, and is changed
+by nobody but who shares quotas out: the sum over all partitions never exceeds the limit.
+
+One broker does, under a duty, and each of its rounds has a higher number, beginning with the epoch
+of the duty. A round reads every partition under its number first, and a partition keeps the highest
+that it has seen: what is given under a lower one, late or by a holder of before, is refused there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import gevent
+from gevent.event import Event
+
+from greencrawl.broker.frontier.brokers import duties as names
+from greencrawl.broker.frontier.brokers.duties import Duties
+from greencrawl.broker.frontier.leasing import Calls
+from greencrawl.broker.frontier.partition import fields
+from greencrawl.schema.errors import Unavailable, UnknownCrawl
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import Crawl, Duty
+from greencrawl.schema.wire import to_msgpack
+from greencrawl.store.base import Store
+
+log = logger("quotas")
+
+SOON_MS = 1000
+"""A partition whose next host is due later than this needs no quota yet."""
+APART_SECONDS = 0.02
+"""Least time between two rounds of a broker."""
+AWAY_SECONDS = 1.0
+"""After a round that failed."""
+ROUNDS = 1 << 24
+"""Numbers of an epoch."""
+
+
+class Row(NamedTuple):
+    """A crawl in a partition. ``due``: a host of it may be opened soon."""
+
+    quota: int
+    waiting: int
+    leased: int
+    stored: int
+    due: bool
+
+    @property
+    def sum(self) -> int:
+        """What only who shares out changes."""
+        return self.quota + self.leased + self.stored
+
+
+def plan(limit: int, rows: Mapping[int, Row], *, half: bool = False) -> dict[int, int]:
+    """Partition → what its quota is to change by.
+
+    Quota goes where tasks wait and are due, in shares by how many wait, from what nobody has yet,
+    and then from those that have more than their share. ``half``: of what is left half is kept,
+    since what waits for a login must leave room for its errands.
+    """
+    left = limit - sum(row.leased + row.stored for row in rows.values())
+    free = left - sum(row.quota for row in rows.values())
+    if free < 0:
+        return _drawn({p: row.quota for p, row in rows.items()}, -free)
+    if half:
+        left -= left // 2
+        free = max(left - sum(row.quota for row in rows.values()), 0)
+    waiting = sum(row.waiting for row in rows.values())
+    share = {p: left * row.waiting // waiting if waiting else 0 for p, row in rows.items()}
+    needs = {
+        p: max(share[p] - row.quota, 1)
+        for p, row in rows.items()
+        if row.due and row.waiting > row.quota and (not row.quota or 2 * row.quota <= share[p])
+    }
+    if not needs:
+        return {}
+    spare = {
+        p: row.quota - max(share[p], int(row.due and row.waiting > 0))
+        for p, row in rows.items()
+        if p not in needs and row.quota > share[p]
+    }
+    gives = _split(needs, free + sum(spare.values()))
+    taken = _drawn(spare, sum(gives.values()) - free)
+    starving = [p for p in needs if not rows[p].quota and not gives.get(p)]
+    if starving:  # what waits elsewhere for longer than a moment can wait for its quota as well
+        idle = {p: row.quota for p, row in rows.items() if not row.due and p not in taken}
+        more = _drawn(idle, len(starving))
+        taken |= more
+        gives |= dict.fromkeys(starving[: -sum(more.values())], 1)
+    return {p: n for p, n in (taken | gives).items() if n}
+
+
+def _drawn(sources: Mapping[int, int], wanted: int) -> dict[int, int]:
+    """Take ``wanted`` of them, if there is so much, the largest first."""
+    drawn: dict[int, int] = {}
+    for p in sorted(sources, key=lambda p: -sources[p]):
+        some = min(sources[p], wanted)
+        if some <= 0:
+            break
+        drawn[p] = -some
+        wanted -= some
+    return drawn
+
+
+def _split(needs: Mapping[int, int], have: int) -> dict[int, int]:
+    """Share out what there is by need; of the rest one to each, the neediest first."""
+    total = sum(needs.values())
+    if have >= total:
+        return dict(needs)
+    gives = {p: have * need // total for p, need in needs.items()}
+    rest = have - sum(gives.values())
+    for p in sorted(needs, key=lambda p: (gives[p], -needs[p]))[:rest]:
+        gives[p] += 1
+    return gives
+
+
+class Quotas:
+    """Shares quotas out for the crawls of which :meth:`want` was told; ``run`` is a greenlet's."""
+
+    def __init__(
+        self, calls: Calls, store: Store, duties: Duties, partitions: Iterable[int]
+    ) -> None:
+        self._calls = calls
+        self._store = store
+        self._duties = duties
+        self._partitions = list(partitions)
+        self._round = (0, 0)
+        """Epoch of the duty, and its rounds."""
+        self._wanting: set[int] = set()
+        self._some = Event()
+        self._later: set[int] = set()
+        """Crawls of which a round is to be repeated."""
+        self._known: dict[int, tuple[int, dict[int, int]]] = {}
+        """Crawl → the epoch under which its quotas were shared out last, and the sum of each
+        partition since then, or more."""
+
+    def want(self, crawl: int) -> None:
+        """Some partition runs out of quota."""
+        self._wanting.add(crawl)
+        self._some.set()
+
+    def _repeat(self, crawl: int) -> None:
+        """Have another round after a while: some partition did not answer."""
+        if crawl not in self._later:
+            self._later.add(crawl)
+            gevent.spawn_later(AWAY_SECONDS, self._want_again, crawl)
+
+    def _want_again(self, crawl: int) -> None:
+        self._later.discard(crawl)
+        self.want(crawl)
+
+    def forget(self, crawl: int) -> None:
+        """The crawl is deleted, or done."""
+        self._known.pop(crawl, None)
+
+    def run(self) -> None:
+        """For ever."""
+        while True:
+            self._some.wait()
+            self._some.clear()
+            wanting, self._wanting = self._wanting, set()
+            for crawl in wanting:
+                try:
+                    duty = self._duties.take(names.QUOTAS)
+                    if duty is not None:  # else its holder has heard of it as well
+                        self.share(self._store.crawl(crawl), duty)
+                except UnknownCrawl:
+                    self.forget(crawl)
+                except Unavailable as error:
+                    log.info("quotas_wait", reason=str(error))
+                    self._duties.give_up(names.QUOTAS, AWAY_SECONDS)  # another may do better
+                    self._repeat(crawl)
+                except Exception:  # a defect must not stop all crawls with a limit
+                    log.exception("quotas_failed")
+            gevent.sleep(APART_SECONDS)
+
+    def share(self, crawl: Crawl, duty: Duty) -> None:
+        """A round. Partitions that are away keep what they have. Raises Unavailable.
+
+        Nothing is done for a crawl without ``max_pages``, or that is not active.
+        """
+        limit = crawl.options.max_pages
+        if not limit or crawl.state != "active":
+            self.forget(crawl.id)
+            return
+        counted = self._calls("count", self._args(crawl.id), partial=True)
+        seen = {p: row_of(reply) for p, reply in counted.items()}
+        if len(seen) == len(self._partitions) and not wanted(crawl, seen):
+            return  # somebody was faster, or there is nothing to share
+        epoch, sums = self._known.get(crawl.id, (0, {}))
+        number = self._next(duty.epoch)
+        rows = self._claim(crawl.id, number)
+        if epoch != duty.epoch:  # somebody else may have shared out since
+            sums = {}
+        away = sum(sums[p] for p in sums.keys() - rows.keys())
+        if set(self._partitions) - rows.keys() - sums.keys():
+            # Nobody knows what those have that are away, but for what they have stored: others are
+            # not to wait for them. At worst too much is fetched; the store takes no page too many.
+            away = max(away, self._store.stored(crawl.id) - sum(r.stored for r in rows.values()))
+        sums |= {p: row.sum for p, row in rows.items()}
+        self._known[crawl.id] = (duty.epoch, sums)  # from now on they are kept as upper bounds
+        deltas = plan(limit - away, rows, half=bool(crawl.options.auth))
+        answered = self._change(crawl.id, number, deltas, sums)
+        starving = any(
+            row.due and row.waiting and row.quota + deltas.get(p, 0) <= 0 for p, row in rows.items()
+        )
+        if not answered or (starving and len(rows) < len(self._partitions)):
+            self._repeat(crawl.id)  # who is away may have what others need
+
+    def _next(self, epoch: int) -> int:
+        known, n = self._round
+        self._round = (epoch, n + 1 if epoch == known else 0)
+        return epoch * ROUNDS + self._round[1]
+
+    def _args(self, crawl: int, *more: int) -> dict[int, bytes]:
+        return dict.fromkeys(self._partitions, to_msgpack([crawl, *more]))
+
+    def _claim(self, crawl: int, number: int) -> dict[int, Row]:
+        """Read the partitions under a number. Raises Unavailable if somebody has a higher one."""
+        replies = self._calls("quota", self._args(crawl, number, 0), partial=True)
+        rows: dict[int, Row] = {}
+        for p, reply in replies.items():
+            if reply[0] == b"GONE":
+                raise Unavailable(f"partition {p} does not know crawl {crawl} yet")
+            now, mine, _, quota, waiting, leased, stored, due = reply
+            if not mine:
+                raise Unavailable("another broker shares quotas out")
+            rows[p] = Row(quota, waiting, leased, stored, 0 < due <= now + SOON_MS)
+        return rows
+
+    def _change(
+        self, crawl: int, number: int, deltas: Mapping[int, int], sums: dict[int, int]
+    ) -> bool:
+        """Take first and give then, no more than was got; ``sums`` is kept, at most, if unsure.
+
+        Returns whether all have answered.
+        """
+        takes = {p: n for p, n in deltas.items() if n < 0}
+        free = sum(deltas.values())
+        taken = self._send(crawl, number, takes)
+        for p, reply in taken.items():
+            sums[p] += reply
+            free -= reply
+        gives: dict[int, int] = {}
+        for p, wanted in deltas.items():
+            if wanted > 0 and free > 0:
+                gives[p] = min(wanted, free)
+                sums[p] += gives[p]
+                free -= gives[p]
+        return len(taken) + len(self._send(crawl, number, gives)) == len(takes) + len(gives)
+
+    def _send(self, crawl: int, number: int, deltas: Mapping[int, int]) -> dict[int, int]:
+        """Change quotas; partition → by what it did change, where it has answered."""
+        if not deltas:
+            return {}
+        calls = {p: to_msgpack([crawl, number, n]) for p, n in deltas.items()}
+        replies = self._calls("quota", calls, partial=True)
+        return {p: reply[2] for p, reply in replies.items() if reply[0] != b"GONE" and reply[1]}
+
+
+def wanted(crawl: Crawl, rows: Mapping[int, Row]) -> bool:
+    """Whether there is something to share out."""
+    limit = crawl.options.max_pages
+    return bool(limit and plan(limit, rows, half=bool(crawl.options.auth)))
+
+
+def row_of(reply: Sequence[Any]) -> Row:
+    """A row from what ``lua/count.lua`` answers."""
+    counters = fields(reply[1])
+    quota, waiting, leased, stored = (
+        int(counters.get(name, 0)) for name in ("quota", "wait", "leased", "stored")
+    )
+    return Row(quota, waiting, leased, stored, 0 < reply[2] <= reply[0] + SOON_MS)

@@ -1,0 +1,218 @@
+"""Wake-ups and signs of life: what became due earlier, what was missed of it, and outages.
+
+Scripts publish when a partition becomes due earlier. Messages can be lost: after a reconnect, and
+every few seconds while someone waits, the number of messages published is compared with those
+heard. While sessions are out a broker calls each node three times within the longest pause that is
+no outage; by that the node knows one (``lua/clock.lua``). With none out nothing has to be said, and
+an idle system costs Redis the cheap looks of those who wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gevent
+
+from greencrawl.broker.frontier.brokers.duties import QUOTAS, Duties, clock
+from greencrawl.broker.frontier.brokers.news import ACTIVITY, QUOTA, Stirring
+from greencrawl.broker.frontier.leasing import Calls, Leasing
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.clock import DOUBT
+from greencrawl.broker.frontier.nodes.node import Node
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import DutyLost, Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import Duty
+from greencrawl.schema.wire import to_msgpack
+from greencrawl.store.base import Store
+
+log = logger("frontier")
+
+LOOK_SECONDS = 5.0
+BEATS = 3
+"""Calls within the longest pause that is no outage."""
+CUT_SECONDS = 5.0
+"""For so long a broker that cannot reach a node leaves its clock to others."""
+OUT_MOST = 1000
+"""Crawls with sessions out that are told apart."""
+UNKNOWN = 0
+"""Stands for the crawls of sessions that were out before this process began."""
+
+Run = Callable[[Node, str, list[tuple[int, bytes]], Duty | None], list[list[Any]]]
+
+
+class Waking:
+    """Tells ``leasing`` what became due. A ``listen`` and a ``beats`` greenlet a node."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        run: Run,
+        leasing: Leasing,
+        store: Store,
+        nodes: Sequence[Node],
+        owed: Callable[[Node], None],
+        hungry: Callable[[int], None],
+        duties: Duties,
+        stirring: Mapping[bytes, Stirring],
+    ) -> None:
+        """``owed`` is told of a node whose replay is not through, ``hungry`` of a crawl that runs
+        out of quota in a partition; ``stirring`` is by messages.
+        """
+        self._hungry = hungry
+        self._duties = duties
+        self._stirring = stirring
+        self._calls = calls
+        self._run = run
+        self._leasing = leasing
+        self._store = store
+        self._nodes = nodes
+        self._owed = owed
+        self._heard: dict[str, int] = {}
+        self._looked: dict[str, float] = {}
+        self._out = {UNKNOWN}
+        """Crawls that may have sessions out."""
+        self._opened = 0
+        self._none_at: dict[str, int] = {}
+        """Node → sessions opened here when it was last seen to have none out."""
+
+    # -- sessions out
+
+    def opened(self, crawl: int) -> None:
+        """A session was opened through this process."""
+        self._out.add(crawl)
+        if len(self._out) > OUT_MOST:
+            self._out = {UNKNOWN}
+        self._opened += 1
+
+    def scanned(self, crawl: int, leased: int) -> None:
+        """A scan found so many tasks of the crawl leased."""
+        (self._out.add if leased else self._out.discard)(crawl)
+
+    def beat(
+        self,
+        node: Node,
+        partition: int,
+        tick: int = 0,
+        *,
+        duty: Duty | None = None,
+        vouch: bool = False,
+    ) -> int:
+        """Be heard by a node and write its tick, if one is given; returns its count of wake-ups.
+
+        ``vouch`` for its time: ``duty`` is that of setting it. Raises Unavailable.
+        """
+        opened = self._opened
+        args = to_msgpack([tick, int(vouch)])
+        replies = self._run(node, "beat", [(partition, args)], duty)
+        ((_, published, out, node.tick, owed),) = replies
+        self._none_at[node.id] = -1 if out else opened
+        if all(self._none_at.get(one.id) == self._opened for one in self._nodes):
+            self._out.clear()
+        node.owed = bool(owed)
+        if owed:
+            self._owed(node)
+        return int(published)
+
+    def beats(self, node: Node, on: list[int]) -> None:
+        """Beat for ever, and look for messages that were lost; a greenlet's body."""
+        while True:
+            try:
+                self._beat_or_look(node, on)
+            except Unavailable as error:
+                log.info("not_heard", node=node.shown, reason=str(error))
+                self._cut_off(node)
+            except Exception:  # a defect must not be taken for an outage
+                log.exception("beat_failed")
+            gevent.sleep(node.gap_seconds / BEATS)
+
+    def _beat_or_look(self, node: Node, on: list[int]) -> None:
+        heard = self._heard.get(node.id, 0)
+        due = monotonic() - self._looked.get(node.id, 0.0) >= LOOK_SECONDS - 0.1
+        if self._out or node.owed:
+            published = self._vouch(node, on)
+        elif self._leasing.waiting and due:
+            published = int(node.command("GET", keys.WAKE) or 0)
+        else:
+            return
+        if not (self._leasing.waiting and due):
+            return
+        self._looked[node.id] = monotonic()
+        gevent.sleep(0.05)  # messages on their way
+        now = self._heard.get(node.id, 0)
+        if published > now or published < heard:  # less: Redis was emptied
+            log.info("wake_ups_missed", node=node.shown, missed=published - now)
+            self._heard[node.id] = published
+            self._look(node, on)
+
+    def _vouch(self, node: Node, on: list[int]) -> int:
+        """A beat that vouches for the node's time, if that is our duty; it may set it first."""
+        duty = self._duties.get(clock(node.id))
+        try:
+            return self.beat(node, on[0] if on else 0, duty=duty, vouch=duty is not None)
+        except DutyLost:
+            self._duties.lost(clock(node.id))
+            raise
+
+    def _cut_off(self, node: Node) -> None:
+        """Leave its clock to a broker that reaches the node; quotas, too, if we reach none."""
+        left = [clock(node.id)]
+        if all(one.breaker.since_ms for one in self._nodes):
+            left.append(QUOTAS)  # nobody would tell us who needs some
+        for name in left:
+            if self._duties.get(name):
+                self._duties.give_up(name, CUT_SECONDS)
+
+    # -- messages
+
+    def _look(self, node: Node, on: list[int]) -> None:
+        """Learn all due times of a node afresh."""
+        for crawl in self._store.crawls():
+            if crawl.state != "active":
+                continue
+            replies = self._calls("count", dict.fromkeys(on, to_msgpack([crawl.id])))
+            for p, (_, _, due, tend, *_) in replies.items():
+                self._leasing.note(p, crawl.id, due)
+                self._leasing.note(p, 0, tend)
+
+    def listen(self, node: Node, on: list[int]) -> None:
+        """Follow a node's wake-ups; after a lost connection look at everything."""
+        pause = 0.1
+        while True:
+            try:
+                for message in node.subscribe(keys.WAKE):
+                    if not message:
+                        self._heard[node.id] = int(node.command("GET", keys.WAKE) or 0)
+                        self._look(node, on)
+                        for stirring in self._stirring.values():
+                            stirring.hear()  # perhaps: nothing was heard of late
+                        pause = 0.1
+                        continue
+                    what, *of = message.split()
+                    if what == QUOTA:
+                        for crawl in of:
+                            self._hungry(int(crawl))
+                        continue
+                    if what in self._stirring:
+                        self._stirring[what].hear(map(int, of))
+                        continue
+                    if message == DOUBT:
+                        if self._duties.get(clock(node.id)):
+                            self._vouch(node, on)
+                        continue
+                    p, crawl, ms = message.split()
+                    self._heard[node.id] = self._heard.get(node.id, 0) + 1
+                    if float(ms):
+                        self._leasing.note(int(p), int(crawl), float(ms))
+                    else:
+                        self._hungry(int(crawl))
+                    if int(crawl):
+                        self._stirring[ACTIVITY].hear((int(crawl),))
+            except Unavailable as error:
+                log.warning("wake_ups_lost", node=node.shown, reason=str(error))
+                self._cut_off(node)
+            except Exception:  # a defect must not leave this broker deaf
+                log.exception("wake_ups_failed")
+            gevent.sleep(pause)
+            pause = min(pause * 2, 5.0)

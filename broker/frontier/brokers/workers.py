@@ -1,0 +1,97 @@
+"""Which worker processes are at work, as all brokers have heard, and which names two claim.
+
+Kept in Redis for a short time only, by the clock of the node: on the first node that answers, so it
+is looked for on all. A worker that waits for something to do asks for a lease every 20 s or so; one
+that has its hands full may ask for none as long as its sessions last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.node import Node
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.errors import Unavailable
+
+NOTE_SECONDS = 10.0
+"""Between two notes of a worker that leases, by one broker."""
+HEARD_SECONDS = 60.0
+"""So long a worker counts as at work after it was heard of."""
+CLAIMED_SECONDS = 20.0
+"""So long a name counts as claimed twice after a worker was refused for it; it asks more often."""
+
+
+_NOTE = f"""
+redis.call('DEL', '{keys.NIL}')
+redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ARGV[3])
+"""
+"""ARGV: logical ms, worker, and the time up to which others are too old. At the memory limit, too:
+what it may hold is bounded by time, and a refusal would cost all idle connections."""
+
+
+class Roll:
+    """One broker's view. What it cannot write is lost, and written the next time."""
+
+    def __init__(self, nodes: Sequence[Node], clock: Clock = monotonic) -> None:
+        self._nodes = nodes
+        self._clock = clock
+        self._noted: dict[tuple[str, int], float] = {}
+        """(Worker, incarnation) → when it was, not long ago."""
+
+    def at_work(self, worker: str, incarnation: int, *, begins: bool = False) -> None:
+        """It leases, or ``begins`` to: then it is noted in any case.
+
+        Its name may have been taken off the roll since, by another broker.
+        """
+        now, who = self._clock(), (worker, incarnation)
+        if not begins and now - self._noted.get(who, -NOTE_SECONDS) < NOTE_SECONDS:
+            return
+        self._noted = {w: at for w, at in self._noted.items() if now - at < NOTE_SECONDS}
+        self._noted[who] = now
+        self._note(keys.WORKERS, worker, HEARD_SECONDS)
+
+    def refused(self, worker: str) -> None:
+        """A process asked under a name that a later one has."""
+        self._note(keys.CLAIMED, worker, CLAIMED_SECONDS)
+
+    def left(self, worker: str, incarnation: int) -> None:
+        """It has said that it leaves."""
+        self._noted.pop((worker, incarnation), None)
+        for node in self._nodes:
+            try:
+                node.command("ZREM", keys.WORKERS, worker)
+            except Unavailable:  # it is forgotten there in time
+                continue
+
+    def workers(self) -> frozenset[str]:
+        """Those at work, as far as nodes answer."""
+        return self._heard(keys.WORKERS, HEARD_SECONDS)
+
+    def claimed_twice(self) -> frozenset[str]:
+        """Names under which a process waits while another works, as far as nodes answer."""
+        return self._heard(keys.CLAIMED, CLAIMED_SECONDS)
+
+    def _note(self, key: str, worker: str, seconds: float) -> None:
+        """Write down when it was, and drop what is too old."""
+        for node in self._nodes:
+            try:
+                now = node.now_ms()
+                old = round(now - 1000 * seconds)
+                node.command("EVAL", _NOTE, 1, key, round(now), worker, old)
+                return
+            except Unavailable:
+                continue
+
+    def _heard(self, key: str, seconds: float) -> frozenset[str]:
+        found: set[str] = set()
+        for node in self._nodes:
+            try:
+                since = round(node.now_ms() - 1000 * seconds)
+                found.update(
+                    name.decode() for name in node.command("ZRANGEBYSCORE", key, since, "+inf")
+                )
+            except Unavailable:
+                continue
+        return frozenset(found)

@@ -1,0 +1,85 @@
+"""Whether a Redis node answers: one that did not is left alone until it does again.
+
+The first call that gets no answer pays for it with its time-out, together with all that are under
+way at that moment. From then on calls fail at once, and one greenlet asks in the background.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+
+import gevent
+
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.log import logger
+
+log = logger("frontier")
+
+FIRST_SECONDS, MOST_SECONDS = 0.05, 1.0
+"""Between two questions to a node that is away: doubling from the first to the last."""
+
+
+class Away(Unavailable):
+    """Raised when a node did not answer of late: nothing was sent to it."""
+
+
+class Breaker:
+    """Of one node. ``answers`` is asked in the background, and raises Unavailable while it is away.
+
+    It must be a bound method: a node that nobody knows any more is not asked for ever.
+    """
+
+    def __init__(self, shown: str, answers: Callable[[], None]) -> None:
+        self._shown = shown
+        self._answers = weakref.WeakMethod(answers)
+        self._asking: gevent.Greenlet[..., None] | None = None
+        self.since_ms = 0
+        """Epoch ms of the first call that failed; 0 while the node answers."""
+        self.why = ""
+
+    def check(self) -> None:
+        """Raises Away while the node is."""
+        if self.since_ms:
+            raise Away(self.why)
+
+    def trip(self, why: str) -> bool:
+        """A call got no answer; False if that was known already."""
+        if self.since_ms:
+            return False
+        self.since_ms, self.why = epoch_ms(), why
+        log.warning("node_away", node=self._shown, reason=why)
+        self._asking = gevent.spawn(_ask_until_back, weakref.ref(self))
+        return True
+
+    def ask(self) -> bool:
+        """Ask the node once; whether it is back."""
+        answers = self._answers()
+        if answers is None:
+            return True
+        try:
+            answers()
+        except Unavailable as error:
+            self.why = str(error)
+            return False
+        seconds = (epoch_ms() - self.since_ms) / 1000
+        self.since_ms, self.why = 0, ""
+        log.info("node_back", node=self._shown, seconds=round(seconds, 1))
+        return True
+
+    def stop(self) -> None:
+        """Ask no more."""
+        if self._asking is not None:
+            self._asking.kill()
+
+
+def _ask_until_back(known: weakref.ref[Breaker]) -> None:
+    pause = FIRST_SECONDS
+    while True:
+        gevent.sleep(pause)
+        pause = min(pause * 2, MOST_SECONDS)
+        breaker = known()
+        if breaker is None or breaker.ask():
+            return
+        del breaker

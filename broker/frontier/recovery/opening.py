@@ -1,0 +1,503 @@
+"""Opening a node: when a frontier is new, after a clean stop, and after Redis came back otherwise.
+
+A server that runs under another run_id than its owner record's may have lost its last writes. Its
+epoch is raised in the store first: whoever commits afterwards knows that an older server of this
+node counts no more, and what was committed before is read in the replay. Then the node is claimed
+under that epoch, and given what the log holds since MARGIN before its *tick*, a value of the log's
+clock that it kept; a node without one is given everything (:mod:`broker.frontier.recovery.replay`).
+
+While it goes on the node is *owed*: admitting and finishing go on, but no session opens, no scan
+counts, and no tick is written, so that a replay which is cut short begins at the same place again.
+Who finds that nobody has been at it for a while goes on with it. Sessions that the node forgot may
+still be fetching: it opens no new one until the longest lease and the longest request are over.
+
+A tick ahead of the log's clock means that the store lost data: it is refused until a person says
+``greencrawl repair --all``, which empties the node and gives it what the store still holds.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import gevent
+
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.node import CLOCK, Fenced, Node
+from greencrawl.broker.frontier.nodes.ring import close_outdated, outdated, settle
+from greencrawl.broker.frontier.recovery import debts
+from greencrawl.broker.frontier.recovery.replay import Replay
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import FrontierMismatch, InvalidConfig, Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import NodeRepair, Stamp
+from greencrawl.store.base import MARGIN, Store
+
+if TYPE_CHECKING:
+    from greencrawl.broker.frontier.frontier import Frontier
+
+log = logger("recovery")
+
+STALLED_MS = 10_000
+"""A replay that put nothing in for so long is taken over."""
+FENCED_SECONDS = 30.0
+"""So long an epoch that was raised may stay without a node that was claimed under it."""
+START_SECONDS = 10.0
+"""So long a broker that begins tries again while others are at its nodes."""
+LOOK_SECONDS = 5.0
+"""Between two looks at a node that is refused, and between two lines about a replay."""
+
+_FIELDS = "'state', 'epoch', 'clean', 'owed', 'offset', 'used', 'gap', 'jumps', 'parts', 'run'"
+_NOW = f"""{CLOCK}
+redis.call('DEL', '{keys.NIL}')
+local o = redis.call('HMGET', KEYS[1], {_FIELDS})
+local now = node_time(o[5], o[6], o[7], o[8], o[9], true)
+"""
+
+_CLAIM = f"""{_NOW}
+local run, epoch, clean, hold, stalled = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+if tonumber(o[2]) >= tonumber(epoch) then return 'moved' end
+local how = 'lost'
+if o[1] == 'emptying' or o[1] == 'new' then how = o[1]
+elseif o[3] == clean and not o[4] then how = 'clean'
+elseif o[1] == 'open' and o[10] == run and o[2] == clean then how = o[4] and 'owed' or 'taken' end
+if how == 'emptying' and o[4] and tonumber(o[4]) > now then return 'busy' end
+redis.call('HSET', KEYS[1], 'run', run, 'epoch', epoch, 'gap', ARGV[6], 'parts', ARGV[7])
+redis.call('HINCRBY', KEYS[1], 'jumps', 1)
+redis.call('HDEL', KEYS[1], 'clean')
+if how ~= 'emptying' then redis.call('HSET', KEYS[1], 'state', 'open') end
+if how == 'lost' or how == 'emptying' then redis.call('HSET', KEYS[1], 'rest', now + hold) end
+if how ~= 'clean' and how ~= 'taken' then redis.call('HSET', KEYS[1], 'owed', now + stalled) end
+return how
+"""
+"""ARGV: run_id, epoch, epoch before it, longest hold ms, ms after which it is taken over, gap ms,
+partitions. Epochs only rise. Nothing was lost if that epoch was stopped in order (clean), or if
+another broker opened the node under it since this one looked (taken; owed: its replay is to be
+gone on with)."""
+
+_HOLD = f"""{_NOW}
+if o[10] ~= ARGV[1] or o[2] ~= ARGV[2] then return 0 end
+if ARGV[3] == 'done' then
+  redis.call('HDEL', KEYS[1], 'owed', 'debt')
+  redis.call('HSET', KEYS[1], 'listed', 1)
+  return 1
+end
+redis.call('HSET', KEYS[1], 'owed', now + ARGV[3])
+if ARGV[4] == 'everything' then redis.call('HSET', KEYS[1], 'tick', 0) end
+return 1
+"""
+"""Go on owing the node a replay for some ms, or be done. ARGV: run_id, epoch, ms or 'done'.
+
+A node that was given all it was owed can name its crawls (``listed``, see ``lua/told.lua``)."""
+
+_EMPTY = f"""{_NOW}
+if tonumber(o[2]) >= tonumber(ARGV[2]) then return 0 end
+redis.call('HSET', KEYS[1], 'state', 'emptying', 'run', ARGV[1], 'epoch', ARGV[2], 'tick', 0,
+           'owed', now + ARGV[3], 'rest', now + ARGV[4])
+redis.call('HDEL', KEYS[1], 'clean')
+for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+  if string.sub(field, 1, 5) == 'duty:' then redis.call('HDEL', KEYS[1], field) end
+end
+return 1
+"""
+"""Close the node to be emptied; a store that lost data may know lower epochs of duties. ARGV:
+run_id, epoch, ms until it is taken over, longest hold ms."""
+
+_EMPTIED = f"""
+redis.call('DEL', '{keys.NIL}')
+local o = redis.call('HMGET', KEYS[1], 'state', 'run', 'epoch')
+if o[1] ~= 'emptying' or o[2] ~= ARGV[1] or o[3] ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], 'state', 'open', 'tick', 0, 'layout', {keys.LAYOUT})
+return 1
+"""
+
+
+_CLEAN = f"""
+redis.call('DEL', '{keys.NIL}')
+return redis.call('HSET', KEYS[1], 'clean', ARGV[1])
+"""
+
+
+def settled(node: Node, call: Callable[[], None]) -> None:
+    """Repeat a call that other brokers, which begin as well, came between.
+
+    Raises Unavailable at once if the node does not answer, after some seconds in any case.
+    """
+    limit = monotonic() + START_SECONDS
+    while True:
+        try:
+            return call()
+        except (Behind, Fenced):
+            raise
+        except Unavailable as error:
+            if node.breaker.since_ms or monotonic() > limit:
+                raise
+            log.info("begins_again", node=node.shown, reason=str(error))
+        gevent.sleep(random.uniform(0.05, 0.2))
+
+
+class Behind(Unavailable):
+    """Raised when the store's log is older than what a node has seen of it: it lost data."""
+
+
+class _Over(Unavailable):
+    """Raised in a replay when its node was restarted, or claimed by another broker."""
+
+
+class _Job:
+    """One replay: what it is about, how far it is, and its greenlet."""
+
+    def __init__(self, node: Node, run: str, *, emptying: bool = False) -> None:
+        self.node = node
+        self.run = run
+        self.epoch = node.epoch
+        self.emptying = emptying
+        self.everything = emptying
+        self.phase: Any = "emptying" if emptying else "marks"
+        self.done = self.total = 0
+        self.began = monotonic()
+        self.seconds = 0.0
+        self.detail = ""
+        self.greenlet: gevent.Greenlet[..., Any] | None = None
+        self._said = self.began
+
+    @property
+    def running(self) -> bool:
+        """Whether it is not through yet; what it does afterwards is no condition of opening."""
+        return self.phase != "done" and self.greenlet is not None and not self.greenlet.ready()
+
+    def hold(self, what: int | str = STALLED_MS) -> None:
+        """Keep the node owed, or say that it no longer is. Raises Unavailable."""
+        script = (_HOLD, 1, keys.OWNER, self.run, self.epoch, what, "")
+        if not self.node.command("EVAL", *script):
+            raise _Over(f"Redis at {self.node.shown} was restarted again, or taken over")
+        self.seconds = monotonic() - self.began
+        if monotonic() - self._said > LOOK_SECONDS:
+            self._said = monotonic()
+            rate = round(self.done / max(self.seconds, 0.001))
+            log.info(
+                "replay", node=self.node.shown, phase=self.phase, done=self.done,
+                total=self.total, per_second=rate,
+            )  # fmt: skip
+
+    def report(self) -> NodeRepair:
+        return NodeRepair(
+            node=self.node.shown, phase=self.phase, everything=self.everything, done=self.done,
+            total=self.total, seconds=self.seconds, detail=self.detail,
+        )  # fmt: skip
+
+
+class Recovery:
+    """The opening and refilling of one broker's nodes."""
+
+    def __init__(self, frontier: Frontier, store: Store) -> None:
+        self._frontier = frontier
+        self._store = store
+        self._jobs: dict[str, _Job] = {}
+        self._opening: set[str] = set()
+        self._fenced: dict[str, float] = {}
+        self._looked = 0.0
+        self.refused: dict[str, str] = {}
+        """Node → why nothing may be asked of it."""
+
+    # -- opening
+
+    def meet(self, node: Node) -> None:
+        """Open a node at the start of a broker, which may have to wait for a person.
+
+        Raises Unavailable; InvalidConfig if the server would evict keys, FrontierMismatch if
+        another one stands at this address now.
+        """
+        try:
+            settled(node, lambda: self._open(node))
+        except (Behind, Fenced) as error:
+            log.warning("node_refused", node=node.shown, reason=str(error))
+
+    def reopen(self, node: Node) -> None:
+        """Open a node that was restarted, or go on with a replay that was cut short.
+
+        Raises Unavailable, also where a person has to mend something first.
+        """
+        try:
+            self._open(node)
+        except (InvalidConfig, FrontierMismatch) as error:
+            raise Unavailable(str(error)) from error
+
+    def check(self, node: Node) -> None:
+        """Raises Unavailable while a node is refused; looks now and then whether it still is."""
+        if node.id in self.refused:
+            if monotonic() - self._looked > LOOK_SECONDS:
+                self._looked = monotonic()
+                self.reopen(node)
+            if node.id in self.refused:
+                raise Unavailable(self.refused[node.id])
+
+    def closed(self, node: Node) -> bool:
+        """Whether nothing can be asked of a node yet: it is refused, or being emptied."""
+        job = self._jobs.get(node.id)
+        return node.id in self.refused or (job is not None and job.running and job.emptying)
+
+    def compare(self, node: Node, stamp: Stamp) -> None:
+        """Look at a node with the log's clock and the epochs just read. Raises Unavailable."""
+        if node.tick > stamp.clock:
+            self._refuse_behind(node, node.owner())  # in the order that counts
+        try:
+            node.follow(stamp.epochs.get(node.id, 0))
+        except Fenced:
+            self.reopen(node)
+
+    @contextmanager
+    def _alone(self, node: Node) -> Iterator[None]:
+        if node.id in self._opening:
+            raise Unavailable(f"Redis at {node.shown} is being opened")
+        self._opening.add(node.id)
+        try:
+            yield
+        finally:
+            self._opening.discard(node.id)
+
+    def _await_turn(self, node: Node) -> None:
+        limit = monotonic() + LOOK_SECONDS
+        while node.id in self._opening and monotonic() < limit:
+            gevent.sleep(0.02)
+
+    def _open(self, node: Node) -> None:
+        with self._alone(node):
+            _refuse_eviction(node)
+            run = node.run_id()
+            owner = self._owner(node)
+            self._refuse_behind(node, owner)
+            epoch = self._store.clock().epochs.get(node.id, 0)
+            if owner["state"] == "open" and owner["run"] == run:
+                if int(owner["epoch"]) >= epoch:
+                    self._take(node)
+                    if node.id not in self._jobs or not self._jobs[node.id].running:
+                        self._go_on(node, owner, run)
+                    return
+                self._refuse_fenced(node, epoch)
+            self._refuse_emptied(node, owner)
+            how = self._claim(node, run, epoch, max(epoch, int(owner["epoch"])) + 1)
+            self._take(node)
+            log.info("node_opened", node=node.shown, after=how, epoch=node.epoch)
+            if how not in ("clean", "taken"):
+                self._start(_Job(node, run, emptying=how == "emptying"))
+
+    def _owner(self, node: Node) -> dict[str, str]:
+        identity = self._frontier.identity
+        owner = node.owner() or settle(node, identity.id, node.id, "lost")
+        if owner.get("frontier") != identity.id or owner.get("id") != node.id:
+            raise FrontierMismatch(f"Redis at {node.shown} is not the node that stood there before")
+        if outdated(owner):  # an upgrade, or a server that was put back to before one
+            log.warning("layout_outdated", node=node.shown, layout=owner.get("layout", "1"))
+            close_outdated(node)
+            owner = node.owner()
+        return owner
+
+    def _take(self, node: Node) -> None:
+        node.adopt(node.owner())
+        self.refused.pop(node.id, None)
+        self._fenced.pop(node.id, None)
+
+    def _refuse_behind(self, node: Node, owner: dict[str, str]) -> None:
+        """The owner record was read before the clock, so its tick cannot be ahead of it."""
+        tick, clock = int(owner["tick"]), self._store.clock().clock
+        if tick > clock:
+            why = (
+                f"the store has lost what Redis at {node.shown} has seen of it (clock {clock}, "
+                f"tick {tick}): was an older copy restored? Give the right store, or go on with "
+                "this one by `greencrawl repair --all`"
+            )
+            self.refused[node.id] = why
+            raise Behind(why)
+
+    def _refuse_emptied(self, node: Node, owner: dict[str, str]) -> None:
+        """Leave a node to whoever is emptying it: its epoch is not to be raised meanwhile."""
+        if owner["state"] == "emptying" and float(owner.get("owed", 0)) > node.now_ms():
+            why = f"another broker is emptying Redis at {node.shown}"
+            self.refused[node.id] = why
+            raise Fenced(why)
+
+    def _refuse_fenced(self, node: Node, epoch: int) -> None:
+        """Leave it to whoever raised the epoch to claim the node, for a while."""
+        if monotonic() - self._fenced.setdefault(node.id, monotonic()) < FENCED_SECONDS:
+            why = f"Redis at {node.shown} is not the one of epoch {epoch} (yet)"
+            self.refused[node.id] = why
+            raise Fenced(why)
+
+    def _claim(self, node: Node, run: str, known: int, epoch: int) -> str:
+        if not self._store.raise_epoch(node.id, known, epoch):
+            raise Unavailable(f"another broker is opening Redis at {node.shown}")
+        frontier = self._frontier
+        claim = (
+            _CLAIM, 1, keys.OWNER, run, epoch, known, frontier.rest_ms, STALLED_MS,
+            frontier.gap_ms, frontier.identity.partitions,
+        )  # fmt: skip
+        how: str = node.command("EVAL", *claim).decode()
+        if how in ("moved", "busy"):
+            raise Unavailable(f"another broker is at Redis at {node.shown}")
+        return how
+
+    def _go_on(self, node: Node, owner: dict[str, str], run: str) -> None:
+        """Take over a replay that nobody has been at for a while."""
+        if "owed" in owner and float(owner["owed"]) <= node.now_ms():
+            self._start(_Job(node, run))
+
+    # -- on demand
+
+    def repair(self, node: Node, everything: bool) -> None:
+        """Begin a replay of the window, or of everything, unless one that does is under way.
+
+        A node that is ahead of the store is emptied first, if everything is asked for. Raises
+        Unavailable, Behind, InvalidConfig, FrontierMismatch.
+        """
+        owner = self._owner(node)
+        stamp = self._store.clock()
+        self._await_turn(node)
+        if int(owner["tick"]) > stamp.clock and everything:
+            with self._alone(node):
+                self._begin_emptying(node, owner, stamp)
+            return
+        self._open(node)
+        job = self._jobs.get(node.id)
+        if job is not None and job.running:
+            if job.everything or not everything:
+                return
+            job.greenlet.kill()  # type: ignore[union-attr]
+        job = _Job(node, node.run_id())
+        what = (job.run, job.epoch, STALLED_MS, "everything" if everything else "")
+        if not node.command("EVAL", _HOLD, 1, keys.OWNER, *what):
+            raise Unavailable(f"Redis at {node.shown} was restarted")
+        self._start(job)
+
+    def _begin_emptying(self, node: Node, owner: dict[str, str], stamp: Stamp) -> None:
+        known, run = stamp.epochs.get(node.id, 0), node.run_id()
+        epoch = max(known, int(owner["epoch"])) + 1
+        if not self._store.raise_epoch(node.id, known, epoch):
+            raise Unavailable(f"another broker is opening Redis at {node.shown}")
+        what = (run, epoch, STALLED_MS, self._frontier.rest_ms)
+        if not node.command("EVAL", _EMPTY, 1, keys.OWNER, *what):
+            raise Unavailable(f"another broker is at Redis at {node.shown}")
+        self._take(node)
+        self._start(_Job(node, run, emptying=True))
+
+    def report(self, node: Node) -> NodeRepair:
+        """How a node stands. Raises nothing."""
+        if node.id in self.refused:
+            return NodeRepair(node=node.shown, phase="none", detail=self.refused[node.id])
+        job = self._jobs.get(node.id)
+        if job is not None and job.phase != "done":
+            return job.report()
+        try:
+            if node.command("HEXISTS", keys.OWNER, "owed"):
+                return NodeRepair(node=node.shown, phase="elsewhere")
+        except Unavailable as error:
+            return NodeRepair(node=node.shown, phase="none", detail=str(error))
+        return job.report() if job is not None else NodeRepair(node=node.shown, phase="none")
+
+    def stop(self) -> None:
+        """End what is under way; the next broker begins it again."""
+        for job in self._jobs.values():
+            running = job.running
+            if job.greenlet is not None:
+                job.greenlet.kill()
+            if running:
+                with suppress(Unavailable):
+                    job.hold(0)
+
+    # -- the replay
+
+    def _start(self, job: _Job) -> None:
+        """Refill in the background, unless there is nothing yet."""
+        self._jobs[job.node.id] = job
+        if not job.emptying and not self._store.crawls():
+            job.hold("done")
+            job.phase = "done"
+            return
+        job.greenlet = gevent.spawn(self._refill, job)
+
+    def _refill(self, job: _Job) -> None:
+        pause = 0.5
+        while True:
+            try:
+                if job.emptying:
+                    self._empty(job)
+                self._replay(job)
+            except _Over as error:
+                job.phase, job.detail = "none", str(error)
+                log.info("replay_over", node=job.node.shown, reason=str(error))
+                return
+            except Unavailable as error:
+                job.detail = str(error)
+                log.warning("replay_waits", node=job.node.shown, reason=str(error))
+            except Exception as error:  # a defect here must not end all hope
+                job.detail = repr(error)
+                log.exception("replay_failed", node=job.node.shown)
+            else:
+                return
+            gevent.sleep(pause)
+            pause = min(pause * 2, STALLED_MS / 2000)
+
+    def _empty(self, job: _Job) -> None:
+        """Delete the frontier's keys in bounded steps, then open the node."""
+        cursor = b"0"
+        while True:
+            cursor, found = job.node.command("SCAN", cursor, "MATCH", "gc:{*", "COUNT", 1000)
+            if found:
+                job.done += job.node.command("UNLINK", *found)
+            job.hold()
+            if cursor == b"0":
+                break
+        if not job.node.command("EVAL", _EMPTIED, 1, keys.OWNER, job.run, job.epoch):
+            raise _Over(f"Redis at {job.node.shown} was restarted again, or taken over")
+        job.emptying = False
+
+    def _replay(self, job: _Job) -> None:
+        node = job.node
+        job.detail = ""
+        job.hold()
+        tick = int(node.command("HGET", keys.OWNER, "tick") or 0)
+        since = max(tick - MARGIN, 0)
+        job.everything = tick == 0
+        self._frontier.watch_memory()  # budgets go with the owner record
+        debt = debts.begin(self._store, node, since)
+        replay = Replay(self._frontier, self._store, node, since, job, everything=job.everything)
+        crawls = replay.run()
+        job.hold("done")
+        if debt is not None:
+            self._store.end_replay(node.id, debt.serial)
+        job.phase, job.done = "done", job.total
+        log.info(
+            "node_refilled", node=node.shown, since=since, rows=job.total,
+            seconds=round(job.seconds, 3),
+        )  # fmt: skip
+        try:
+            self._frontier.tell_node([c for c in crawls if c.state == "active"], node)
+            if not job.everything:
+                replay.respill()
+        except Unavailable as error:  # nobody waits for this: what is due comes up by and by
+            log.info("node_left", node=node.shown, reason=str(error))
+
+
+def mark_clean(node: Node) -> None:
+    """Note that this server is about to be stopped in order, with nothing lost.
+
+    The epoch says which stop it was: opening raises it, so that a server which was put back to
+    before that is not taken for a clean one.
+    """
+    node.command("EVAL", _CLEAN, 1, keys.OWNER, node.epoch)
+
+
+def _refuse_eviction(node: Node) -> None:
+    policy = node.command("CONFIG", "GET", "maxmemory-policy")
+    if policy and policy[1] != b"noeviction":
+        raise InvalidConfig(
+            [
+                (
+                    "GREENCRAWL_REDIS",
+                    f"{node.shown} evicts keys by {policy[1].decode()}: "
+                    "set its maxmemory-policy to noeviction",
+                )
+            ]
+        )

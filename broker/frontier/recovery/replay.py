@@ -1,0 +1,306 @@
+"""Giving a Redis node what the log holds since some value of its clock, or all of it.
+
+The crawls come first, then what was queued from the overflow, marks of what is settled, seeds, the
+links of pages, operators' delays, and blocks. All of it is idempotent: one that was cut off is
+begun again. What a window costs goes by what happened within it, not by what the store or the node
+hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import gevent
+
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.node import Full, Node
+from greencrawl.broker.frontier.partition import Mode
+from greencrawl.broker.frontier.recovery.sent_filter import MOST_BYTES, Known
+from greencrawl.schema.clock import epoch_ms, monotonic
+from greencrawl.schema.errors import UnknownCrawl
+from greencrawl.schema.log import logger
+from greencrawl.schema.net.urls import host_of, signed
+from greencrawl.schema.records import Admission, Crawl, Mark, SeedBatch
+from greencrawl.store.base import Store
+
+if TYPE_CHECKING:
+    from greencrawl.broker.frontier.frontier import Frontier, Grouped
+
+log = logger("recovery")
+
+CHUNK = 2048
+"""Rows put in together: some for each of many partitions, and the work of few milliseconds."""
+HOLD_SECONDS = 1.0
+"""Between two signs of life at the least."""
+BREATH_SECONDS = 0.003
+"""So long at a time nobody else runs, or as long as a page takes."""
+
+
+class Course(Protocol):
+    """Who is told how far a replay is, in rows of the log."""
+
+    phase: Any
+    done: int
+    total: int
+
+    def hold(self) -> None:
+        """Say after some rows that it goes on; what this raises ends it."""
+
+
+class Replay:
+    """One reading of the log into one node: what was stamped ``since`` or later, or everything."""
+
+    def __init__(
+        self, frontier: Frontier, store: Store, node: Node, since: int, course: Course,
+        *, everything: bool = False,
+    ) -> None:  # fmt: skip
+        self._frontier = frontier
+        self._store = store
+        self._node = node
+        self._since = since
+        self._course = course
+        self._everything = everything
+
+    def run(self) -> list[Crawl]:
+        """All that a node has to be given before sessions may open; returns the crawls.
+
+        Raises Unavailable.
+        """
+        course, store, since = self._course, self._store, self._since
+        pages, finals, batches = store.log_size(since)
+        course.done, course.total = 0, 2 * pages + finals + batches
+        crawls = store.crawls()
+        self.tell(crawls)
+        self._free()
+        if self._everything:  # else an empty node would take for new what waits
+            self.respill()
+        put = Putter(self._frontier, self._node, course, {crawl.id for crawl in crawls}, pages)
+        log.info("replay_begins", node=self._node.shown, since=since, rows=course.total)
+        course.phase = "marks"
+        self.marks(put)
+        course.phase, course.done = "seeds", pages + finals
+        self.seeds(put)
+        course.phase, course.done = "links", pages + finals + batches
+        self.links(put)
+        course.phase = "blocks"
+        self.delays()
+        self.blocks()
+        return crawls
+
+    def tell(self, crawls: list[Crawl]) -> None:
+        """Tell the node of its crawls, and delete those that the store no longer has.
+
+        What is done, has no quota that could be an old one, and is known in its present version in
+        each partition, is not told again.
+        """
+        told = self._frontier.told(self._node)
+        news = [
+            crawl for crawl in crawls
+            if crawl.state != "done" or crawl.options.max_pages
+            or any(one.get(crawl.id) != crawl.version for one in told)
+        ]  # fmt: skip
+        self._frontier.tell_node(news, self._node, afresh=True)
+        found = set().union(*told)
+        if not self._everything and not self._node.command("HGET", keys.OWNER, "listed"):
+            found |= self._records()
+        # Asked for last: what the node knew by then was in the store before.
+        for crawl in found - {crawl.id for crawl in self._store.crawls()}:
+            self._frontier.drop_crawl(crawl, self._node, self._course.hold)
+
+    def _records(self) -> set[int]:
+        """Crawls of which the node has records: of one that the version before has written."""
+        cursor = b"0"
+        found: set[int] = set()
+        while True:
+            cursor, names = self._node.command("SCAN", cursor, "MATCH", "gc:{*}:c:*", "COUNT", 1000)
+            ids = (name.rpartition(b":")[2] for name in names)
+            found |= {int(number) for number in ids if number.isdigit()}
+            self._course.hold()
+            if cursor == b"0":
+                return found
+
+    def _free(self) -> None:
+        """Offer again what the node may have forgotten that it had taken from the overflow.
+
+        A row is queued in Redis first and noted as that in SQL afterwards. What a node knows that
+        comes back with its tick at T was written after T was read, so whatever it forgot is noted
+        at T or later: rows noted before are queued there, or were settled since. A row that waits
+        may be anything to the node: spilled, unknown, or queued and known to the seen-set, which
+        refuses it when it is brought again. See decision 24.
+        """
+        for p in self._frontier.partitions_on(self._node):
+            self._store.free_overflow(p, 0 if self._everything else self._since)
+            self._course.hold()
+
+    def respill(self) -> int:
+        """Let the node know what began to wait in the overflow meanwhile; returns how many rows.
+
+        Nothing depends on it but counters and the order of arrival: a row is brought back whether
+        the node knows of it or not. So in a window it comes last, when sessions open already.
+        """
+        count = 0
+        for p in self._frontier.partitions_on(self._node):
+            if self._everything:
+                found = self._store.overflow_of(p)
+            else:
+                found = self._store.overflow_since(p, self._since)
+            for crawl, rows in found:
+                with suppress(UnknownCrawl):
+                    self._frontier.mark_spilled(crawl, rows)
+                count += len(rows)
+                if self._everything:
+                    self._course.hold()
+        return count
+
+    def marks(self, put: Putter) -> None:
+        """Pages and final states, as seen and finished."""
+        for marks in self._store.log_marks(self._since):
+            put.marks(marks)
+            self._course.done += len(marks)
+
+    def seeds(self, put: Putter) -> None:
+        """Batches of seeds, those that are pending too."""
+        for force in (True, False):  # what is forced comes first, and is then queued once
+            for batch in self._store.log_seeds(self._since, force=force):
+                self._batch(put, batch)
+                self._course.done += 1
+            put.flush()
+
+    def links(self, put: Putter) -> None:
+        """The links of pages; leases are served meanwhile."""
+        for chunk in self._store.log_links(self._since):
+            for crawl, links in chunk:
+                put.links(crawl, links)
+            self._course.done += len(chunk)
+            put.breathe()
+        put.flush()
+
+    def delays(self) -> None:
+        """Least delays that operators have set.
+
+        Who changes one tells SQL first, then Redis. So once SQL holds what was given from it, a
+        change that was read too early to be given is told by whoever made it, and later.
+        """
+        given: dict[str, int] = {}
+        while (found := self._store.delays()) != given:
+            news = dict.fromkeys(given.keys() - found, 0)
+            news |= {host: ms for host, ms in found.items() if given.get(host) != ms}
+            self._frontier.delay_again(self._node, news)
+            self._course.hold()
+            given = found
+
+    def blocks(self) -> None:
+        """Blocks of hosts that are still in force."""
+        found = self._store.blocks(epoch_ms())
+        self._frontier.block_again(self._node, [(host, until_ms) for host, until_ms, _ in found])
+
+    def _batch(self, put: Putter, batch: SeedBatch) -> None:
+        """A forced batch queues again what was seen; of the whole past, what was not fetched since.
+
+        A node that has its data knows by the number of the batch what it has queued of it.
+        """
+        urls, forced = list(batch.urls), []
+        if batch.force and self._everything:
+            number = {item.url: self._frontier.fingerprint(item.url) for item in urls}
+            latest = self._store.stamps(batch.crawl, list(number.values()))
+            forced = [item for item in urls if latest.get(number[item.url], 0) <= batch.stamp]
+            owed = {item.url for item in forced}
+            urls = [item for item in urls if item.url not in owed]
+        elif batch.force:
+            urls, forced = forced, urls
+        put.links(batch.crawl, urls)
+        try:
+            put.forced(batch.crawl, forced, batch.id)
+        except Full:  # sessions have to open before there is room: it is pending until then
+            self._store.restamp_seeds(batch.id)
+
+
+class Putter:
+    """Puts rows of the log into one node, as far as they belong there.
+
+    ``pages`` are about those of the log that is read; ``most_bytes`` is what may be taken to leave
+    out links that were put in already.
+    """
+
+    def __init__(
+        self, frontier: Frontier, node: Node, course: Course, crawls: set[int],
+        pages: int = 100_000, most_bytes: int = MOST_BYTES,
+    ) -> None:  # fmt: skip
+        self._frontier = frontier
+        self._course = course
+        self._crawls = crawls
+        self._on = set(frontier.partitions_on(node))
+        self._known = Known(frontier.identity.secret, pages, most_bytes // len(frontier.nodes))
+        self._rows: dict[int, Grouped] = {}
+        self._collected = 0
+        self._held = self._breathed = monotonic()
+
+    def here(self, host: str) -> bool:
+        """Whether the node holds the host's partition."""
+        return self._frontier.partition_of(host) in self._on
+
+    def marks(self, marks: Iterable[Mark]) -> None:
+        """Count as seen and finished."""
+        by_crawl: dict[int, list[Mark]] = {}
+        for mark in marks:
+            if self.here(host_of(mark.url)):
+                by_crawl.setdefault(mark.crawl, []).append(mark)
+        for crawl, some in by_crawl.items():
+            self._put(crawl, partial(self._mark, crawl, some))
+
+    def _mark(self, crawl: int, marks: list[Mark]) -> None:
+        with suppress(Full):  # what is not marked is at worst fetched again
+            self._frontier.mark_settled(crawl, marks)
+            self._known.note(crawl, (mark.url for mark in marks))
+
+    def links(self, crawl: int, links: Iterable[Admission]) -> None:
+        """Queue what is new, now or at the latest at :meth:`flush`."""
+        if crawl not in self._crawls:
+            return
+        rows = self._rows.setdefault(crawl, {})
+        for digest, link in self._known.unknown(crawl, links):
+            host = host_of(link.url)
+            partition = self._frontier.partition_of(host)
+            if partition in self._on:
+                row = (signed(digest), host, link)
+                rows.setdefault(partition, []).append((0, row))
+                self._collected += 1
+        if self._collected >= CHUNK:
+            self.flush()
+
+    def flush(self) -> None:
+        """Put in what was collected."""
+        collected, self._rows, self._collected = self._rows, {}, 0
+        for crawl, rows in collected.items():
+            self._put(crawl, partial(self._frontier.admit_rows, crawl, rows))
+
+    def forced(self, crawl: int, items: list[Admission], batch: int) -> None:
+        """Queue all, with the number of a forced batch. Raises Full."""
+        some = [item for item in items if self.here(host_of(item.url))]
+        admit = partial(self._frontier.admit, mode=Mode.FORCE, batch=batch)
+        for start in range(0, len(some), CHUNK):
+            self._put(crawl, partial(admit, crawl, some[start : start + CHUNK]))
+
+    def _put(self, crawl: int, put: Callable[[], object]) -> None:
+        if crawl in self._crawls:  # else it was deleted, perhaps just now
+            try:
+                put()
+            except UnknownCrawl:
+                self._crawls.discard(crawl)
+            self._hold()
+
+    def _hold(self) -> None:
+        self._course.hold()
+        self._held = self._breathed = monotonic()
+
+    def breathe(self) -> None:
+        """Let others run: what is known already takes no call that would."""
+        now = monotonic()
+        if now - self._held > HOLD_SECONDS:
+            self._hold()
+        elif now - self._breathed > BREATH_SECONDS:
+            gevent.sleep(0)
+            self._breathed = monotonic()

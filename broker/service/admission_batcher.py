@@ -1,0 +1,112 @@
+"""Admissions of requests in flight, sent to the frontier together.
+
+A batch of 256 URLs meets nearly every partition, and each visit costs as much as several URLs.
+While rounds are on their way, the batches that arrive wait; the next round takes all of them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import gevent
+from gevent.event import Event
+
+from greencrawl.broker.frontier import Admitted
+from greencrawl.schema.records import Admission
+
+ROUNDS = 2
+"""Rounds of one crawl at a time: one is prepared here while Redis works on the other."""
+WORTH = 1024
+"""URLs that must wait before another round begins beside one that is on its way."""
+TOGETHER = 2048
+"""URLs of a round, unless a single batch brings more."""
+
+Admit = Callable[[int, Sequence[Admission]], Admitted]
+"""``Frontier.admit``: what is new among a crawl's URLs."""
+
+
+class _Batch:
+    def __init__(self, items: Sequence[Admission]) -> None:
+        self.items = items
+        self.done = Event()
+        self.outcome: Admitted | Exception | None = None
+
+
+class _Crawl:
+    """What waits of one crawl, and its rounds under way."""
+
+    def __init__(self) -> None:
+        self.queue: deque[_Batch] = deque()
+        self.waiting = 0
+        self.rounds = 0
+
+    def put(self, batch: _Batch) -> None:
+        self.queue.append(batch)
+        self.waiting += len(batch.items)
+
+    def take(self) -> list[_Batch]:
+        """The batches of the next round; at least one."""
+        taken = [self.queue.popleft()]
+        size = len(taken[0].items)
+        while self.queue and size + len(self.queue[0].items) <= TOGETHER:
+            size += len(self.queue[0].items)
+            taken.append(self.queue.popleft())
+        self.waiting -= size
+        return taken
+
+
+class Gathering:
+    """Merges the batches of one crawl. Each caller gets the flags of its own batch."""
+
+    def __init__(self, admit: Admit) -> None:
+        self._admit = admit
+        self._crawls: dict[int, _Crawl] = {}
+
+    def admit(self, crawl: int, items: Sequence[Admission]) -> Admitted:
+        """Queue what is new of ``items``, whose rows are in the log; see ``Frontier.admit``, whose
+        errors it raises.
+
+        Of a URL that two batches of a round bring, one is told that it was new; tick and epochs are
+        the round's, which asked at least the nodes of this batch, after its rows were written.
+        What fails, fails for all batches of the round: they are repeated, or found pending, as if
+        each went alone.
+        """
+        batch = _Batch(items)
+        known = self._crawls.setdefault(crawl, _Crawl())
+        known.put(batch)
+        if not known.rounds or (known.rounds < ROUNDS and known.waiting >= WORTH):
+            known.rounds += 1
+            gevent.spawn(self._run, crawl, known)
+        batch.done.wait()
+        assert batch.outcome is not None
+        if isinstance(batch.outcome, Exception):
+            raise batch.outcome
+        return batch.outcome
+
+    def _run(self, crawl: int, known: _Crawl) -> None:
+        """Rounds until nothing of the crawl waits."""
+        try:
+            while known.queue:
+                self._round(crawl, known.take())
+        finally:
+            known.rounds -= 1
+            if not known.rounds:
+                del self._crawls[crawl]
+
+    def _round(self, crawl: int, batches: list[_Batch]) -> None:
+        try:
+            found = self._admit(crawl, [item for batch in batches for item in batch.items])
+        except Exception as error:  # noqa: BLE001 - raised again in each caller
+            for batch in batches:
+                batch.outcome = error
+        else:
+            start = 0
+            for batch in batches:
+                end = start + len(batch.items)
+                missed = {i - start for i in found.missed if start <= i < end}
+                away = found.away if missed else ()
+                batch.outcome = Admitted(found[start:end], found.tick, found.epochs, away, missed)
+                start = end
+        for batch in batches:
+            batch.done.set()

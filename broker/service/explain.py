@@ -1,0 +1,102 @@
+"""Where is this URL, and why is it not fetched yet? One clear sentence for each crawl."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.purge import PURGED
+from greencrawl.schema.errors import InvalidUrl, Unavailable
+from greencrawl.schema.net.scope import compile
+from greencrawl.schema.net.urls import canonicalise, host_of
+from greencrawl.schema.records import Crawl, Final, StoredPage, UrlState
+
+ATTEMPTS = 20
+
+
+def explain(service: Service, given: str, crawl: str | None) -> list[UrlState]:
+    """The URL's state in ``crawl``, or in every crawl. Raises UnknownCrawl and Unavailable."""
+    crawls = [service.store.crawl(crawl)] if crawl else service.store.crawls()
+    try:
+        url = canonicalise(given)
+    except InvalidUrl as error:
+        why = f"not a URL to crawl: {error.reason}"
+        return [UrlState(crawl=c.name, url=given, state="invalid", why=why) for c in crawls]
+    return [_in_crawl(service, one, url) for one in crawls]
+
+
+def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
+    fingerprint = service.frontier.fingerprint(url)
+    attempts = tuple(service.store.attempts(crawl.id, fingerprint, ATTEMPTS))
+    page = service.store.page(crawl.id, fingerprint, detail="row")
+    versions = tuple(service.store.history(crawl.id, fingerprint, ATTEMPTS)) if page else ()
+    final = service.store.final(crawl.id, fingerprint)
+    try:
+        state = service.frontier.where(crawl, url)
+    except Unavailable as error:
+        if not service.frontier.nodes_away():
+            raise
+        state = UrlState(crawl=crawl.name, url=url, state="away", why=_of_away(service, error))
+    if state.state in ("waiting", "leased", "later", "overflow"):
+        why = state.why
+        if crawl.state != "active":
+            why = f"the crawl is {crawl.state}{_because(crawl)}; {why}"
+        state = msgspec.structs.replace(state, why=why)
+    elif page is not None:
+        state = msgspec.structs.replace(state, state="fetched", why=_of_page(crawl, page))
+    elif final is not None:
+        state = msgspec.structs.replace(state, state=final.state, why=_of_final(final))
+    elif state.state == "unseen":
+        state = msgspec.structs.replace(state, why=_of_unseen(crawl, url))
+    return msgspec.structs.replace(
+        state, crawl=crawl.name, url=url, host=host_of(url), attempts=attempts or state.attempts,
+        versions=versions if len(versions) > 1 else (), page=page.id if page else "",
+    )  # fmt: skip
+
+
+def _of_away(service: Service, error: Unavailable) -> str:
+    away = service.frontier.nodes_away().values()
+    since = [one for one in away if one.why == str(error) and one.since_ms]
+    moment = f" since {_moment(since[0].since_ms)}" if since else ""
+    return f"what waits of its host is not known, and nothing of it is fetched{moment}: {error}"
+
+
+def _because(crawl: Crawl) -> str:
+    return f" ({crawl.reason})" if crawl.reason else ""
+
+
+def _moment(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _of_page(crawl: Crawl, page: StoredPage) -> str:
+    where = ""
+    if page.final_url not in ("", page.url):
+        kept_out = compile(crawl).excluded_by(page.final_url, 1)
+        because = f", which the crawl's rules keep out: {kept_out}" if kept_out else ""
+        where = f", redirecting to {page.final_url}{because}"
+    return f"fetched at {_moment(page.fetched_ms)} with status {page.status}{where}"
+
+
+def _of_final(final: Final) -> str:
+    if final.kind == PURGED:
+        return f"dropped unfetched at {_moment(final.at_ms)}, purged: {final.detail}"
+    says = {
+        "dead": "given up",
+        "gone": "settled as gone",
+        "excluded": "not fetched by rule",
+    }[final.state]
+    detail = f" ({final.detail})" if final.detail else ""
+    return f"{says} at {_moment(final.at_ms)}: {final.kind}{detail}"
+
+
+def _of_unseen(crawl: Crawl, url: str) -> str:
+    """The least depth a found link can have is 1, so that is what the rules are asked about."""
+    as_link = compile(crawl).excluded_by(url, 1)
+    if as_link is None:
+        return "never seen: in scope, but no seed and no fetched page led to it"
+    if compile(crawl).excluded_by(url, 0, seed=True) is None:
+        return f"never seen: taken as a seed, but not from a link ({as_link})"
+    return f"kept out by the crawl's rules: {as_link}"

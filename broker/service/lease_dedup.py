@@ -1,0 +1,90 @@
+"""A worker's lease is carried out once, however often its message arrives.
+
+``lease`` is the one call whose repetition would do harm: each copy would open sessions that its
+worker never hears of. A worker has one lease under way at a time and numbers them, so the latest
+number of each is enough to know a copy: one of that number shares the answer, an older one gets
+nothing. Leases that copies of a *reconcile* overtake are refused by the frontier's watermark.
+
+Known to one broker only: what a worker sends to one address is repeated to that address.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+import gevent
+from gevent.event import Event
+
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import LeaseReply, LeaseRequest
+
+KEPT_SECONDS = 60.0
+"""A lease is remembered for so long after it was answered."""
+OLD_SECONDS = 1.0
+"""An older number is answered this late, lest a worker whose number was reset asks without end."""
+
+
+class _Call:
+    """A lease under way or answered."""
+
+    def __init__(self, number: tuple[int, int]) -> None:
+        self.number = number
+        self.over = Event()
+        self.at = 0.0
+        self.answer: LeaseReply | Unavailable = Unavailable("this lease was broken off")
+
+
+class Leases:
+    """The latest lease of each worker process."""
+
+    def __init__(self, clock: Clock = monotonic) -> None:
+        self._clock = clock
+        self._latest: OrderedDict[str, _Call] = OrderedDict()
+
+    def once(
+        self, request: LeaseRequest, lease: Callable[[LeaseRequest], LeaseReply]
+    ) -> LeaseReply:
+        """``lease(request)``, or for a copy what that gave. Raises Unavailable if that did."""
+        number = (request.incarnation, request.sequence)
+        known = self._latest.get(request.worker)
+        if known is not None and number < known.number:
+            gevent.sleep(min(request.wait, OLD_SECONDS))
+            newer = known.number[0] if request.incarnation < known.number[0] else 0
+            return LeaseReply((), 0.0, superseded=newer)
+        if known is not None and number == known.number:
+            return self._shared(known)
+        call = self._latest[request.worker] = _Call(number)
+        self._latest.move_to_end(request.worker)
+        try:
+            call.answer = lease(request)
+            return call.answer
+        except Unavailable as error:
+            call.answer = error
+            raise
+        finally:
+            call.at = self._clock()
+            call.over.set()
+            self._forget()
+
+    def current(self, worker: str, incarnation: int) -> None:
+        """The frontier has taken this one for the worker: a later one, if any, has left."""
+        known = self._latest.get(worker)
+        if known is not None and known.number[0] > incarnation:
+            del self._latest[worker]
+
+    @staticmethod
+    def _shared(call: _Call) -> LeaseReply:
+        call.over.wait()
+        if isinstance(call.answer, Unavailable):
+            raise Unavailable(str(call.answer))
+        return call.answer
+
+    def _forget(self) -> None:
+        """Drop what is remembered no longer, the oldest first."""
+        while self._latest:
+            worker, call = next(iter(self._latest.items()))
+            if not call.over.is_set() or self._clock() - call.at < KEPT_SECONDS:
+                return
+            del self._latest[worker]

@@ -1,0 +1,212 @@
+"""What is stored, for people: lists of pages, one page, its text and its body.
+
+The command asks the same of a store when no broker runs. A list is read through the store's
+streams, which hold up no question and no commit; patterns are searched in a native thread.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+import gevent
+from gevent.lock import BoundedSemaphore
+
+from greencrawl.broker.api.messages import ListedPage, PageReply, PageVersion
+from greencrawl.schema.errors import UnknownPage
+from greencrawl.schema.net.urls import host_of
+from greencrawl.schema.records import PageFilter, StoredPage
+from greencrawl.schema.text.patterns import Pattern
+from greencrawl.store.base import STEP_ROWS, Detail, Step, Store
+
+LOOKED_AT = 100_000
+"""Pages that a list looks at before it answers, whatever it found."""
+SEARCHED = 5000
+"""Pages in which a pattern is searched before it answers."""
+LOOK_SECONDS = 5.0
+"""So long it looks at most before it answers, but for what it has begun."""
+TOGETHER = 64
+TOGETHER_CHARS = 256 * 1024
+"""Pages searched in one go: so many, or so many characters of text."""
+VERSIONS = 100
+"""Of a page's history, the latest."""
+
+
+_ID = re.compile(r"([0-9]{1,18})-([0-9a-f]{16})")
+
+
+class Look(NamedTuple):
+    """What one look found: pages, the cursor to go on from ("": it is through), how many it saw.
+
+    Where it ended amid a step, ``looked_at`` counts of that step only what the filter let through.
+    """
+
+    pages: list[StoredPage]
+    next: str
+    looked_at: int
+
+
+class Reader:
+    """Reads lists of a store. One search at a time; others wait for their turn."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._turn = BoundedSemaphore(1)
+
+    def look(
+        self,
+        crawl: int,
+        wanted: PageFilter,
+        pattern: Pattern | None = None,
+        *,
+        limit: int = 100,
+        after: str = "",
+    ) -> Look:
+        """Up to ``limit`` pages, of which ``pattern`` matches the URL, the title or the text.
+
+        It ends sooner, perhaps with none, at a bound of pages or of time. Raises ValueError for
+        what is no cursor.
+        """
+        if pattern is None:
+            return self._list(crawl, wanted, limit, after)
+        with self._turn:
+            return self._search(crawl, wanted, pattern, limit, after)
+
+    def _list(self, crawl: int, wanted: PageFilter, limit: int, after: str) -> Look:
+        until = time.monotonic() + LOOK_SECONDS
+        found: list[tuple[str, StoredPage]] = []
+        seen, following = 0, ""
+        for step in self._steps(crawl, wanted, "row", after):
+            more = list(islice(step.pages, limit + 1 - len(found)))
+            found += more
+            if len(found) > limit:  # one more says that there are more
+                seen += len(more) - 1
+                following = found[limit - 1][0]
+                break
+            seen += step.looked_at
+            if seen >= LOOKED_AT or time.monotonic() > until:
+                following = step.cursor
+                break
+        return Look([page for _, page in found[:limit]], following, seen)
+
+    def _search(
+        self, crawl: int, wanted: PageFilter, pattern: Pattern, limit: int, after: str
+    ) -> Look:
+        until = time.monotonic() + LOOK_SECONDS
+        found: list[StoredPage] = []
+        seen, searched = 0, 0
+        for step in self._steps(crawl, wanted, "text", after):
+            before = searched
+            for some in _batches(step.pages):
+                matches = gevent.get_hub().threadpool.apply(_matching, (pattern, some))
+                for (cursor, page), matching in zip(some, matches, strict=True):
+                    searched += 1
+                    if matching:
+                        found.append(page)
+                        if len(found) == limit:
+                            return Look(found, cursor, seen + searched - before)
+                if searched >= SEARCHED or time.monotonic() > until:
+                    return Look(found, some[-1][0], seen + searched - before)
+            seen += step.looked_at
+            if seen >= LOOKED_AT or time.monotonic() > until:
+                return Look(found, step.cursor, seen)
+        return Look(found, "", seen)
+
+    def _steps(self, crawl: int, wanted: PageFilter, detail: Detail, after: str) -> Iterator[Step]:
+        window = min(STEP_ROWS, LOOKED_AT)
+        return self._store.page_steps(crawl, wanted, detail=detail, after=after, window=window)
+
+
+def _batches(
+    stream: Iterator[tuple[str, StoredPage]],
+) -> Iterator[list[tuple[str, StoredPage]]]:
+    some: list[tuple[str, StoredPage]] = []
+    chars = 0
+    for cursor, page in stream:
+        some.append((cursor, page))
+        chars += len(page.text)
+        if len(some) == TOGETHER or chars >= TOGETHER_CHARS:
+            yield some
+            some, chars = [], 0
+            gevent.sleep(0)  # unpacking is work for this thread; others have their turn
+    if some:
+        yield some
+
+
+def _matching(pattern: Pattern, some: list[tuple[str, StoredPage]]) -> list[bool]:
+    """In a native thread."""
+    return [any(map(pattern.found_in, (page.url, page.title, page.text))) for _, page in some]
+
+
+def listed(page: StoredPage) -> ListedPage:
+    """A page as lists show it."""
+    return ListedPage(**_shown(page))
+
+
+def reply(store: Store, page_id: str) -> PageReply:
+    """All of a page but text and body. Raises UnknownPage."""
+    page = stored(store, page_id, body=False)
+    versions = store.history(page.crawl, page.fingerprint, VERSIONS)
+    return PageReply(
+        **_shown(page),
+        crawl=store.crawl(page.crawl).name,
+        host=host_of(page.url),
+        headers=page.headers,
+        elapsed_ms=page.elapsed_ms,
+        depth=page.depth,
+        truncated=page.truncated,
+        language=page.language,
+        encoding=page.encoding,
+        fields=page.fields,
+        digest=page.digest.hex(),
+        text_chars=len(page.text),
+        links=tuple(link.url for link in page.links),
+        versions=tuple(
+            PageVersion(
+                fetched_ms=one.fetched_ms,
+                status=one.status,
+                changed=one.changed,
+                digest=one.digest.hex(),
+                body_bytes=one.body_bytes,
+            )
+            for one in versions
+        ),
+    )
+
+
+def stored(store: Store, page_id: str, *, body: bool) -> StoredPage:
+    """The page of an id, with its body or without. Raises UnknownPage, UnknownCrawl, BodyAway."""
+    crawl, fingerprint = _key(page_id)
+    store.crawl(crawl)  # one that is being deleted is unknown, though it has rows left
+    page = store.page(crawl, fingerprint, detail="body" if body else "text")
+    if page is None:
+        raise UnknownPage(f"no page has the id {page_id}")
+    return page
+
+
+def is_id(text: str) -> bool:
+    """Whether ``text`` has the form of a page's id."""
+    return _ID.fullmatch(text) is not None
+
+
+def _key(page_id: str) -> tuple[int, int]:
+    """(crawl, fingerprint) of a page's id. Raises UnknownPage."""
+    found = _ID.fullmatch(page_id)
+    if found is None:
+        raise UnknownPage(f"{page_id[:60]!r} is no page's id")
+    return int(found[1]), int.from_bytes(bytes.fromhex(found[2]), signed=True)
+
+
+def _shown(page: StoredPage) -> dict[str, Any]:
+    return {
+        "id": page.id,
+        "url": page.url,
+        "status": page.status,
+        "fetched_ms": page.fetched_ms,
+        "body_bytes": page.body_bytes,
+        "title": page.title,
+        "target": "" if page.final_url in ("", page.url) else page.final_url,
+    }

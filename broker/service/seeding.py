@@ -1,0 +1,268 @@
+"""Seeds: canonicalise, judge by the crawl's rules, log in the store, admit to the frontier.
+
+The order is the promise: a batch is in the store's log *before* the frontier sees it, and the
+caller is answered only when every partition has admitted it, but for those of a node that is away
+while others answer: what belongs there is answered as pending. Whatever dies in between leaves a
+pending batch, which the upkeep admits again; the seen-set makes that harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import gevent
+import msgspec
+from msgspec import Struct
+
+from greencrawl.broker.api.problems import HttpProblem
+from greencrawl.broker.frontier.brokers.news import NONE
+from greencrawl.broker.frontier.frontier import Admitted
+from greencrawl.broker.frontier.partition import Mode
+from greencrawl.broker.service.service import Service
+from greencrawl.schema import crash_points
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import InvalidConfig, InvalidUrl, Unavailable, UnknownCrawl
+from greencrawl.schema.net.scope import check_options, compile, level_for, root_of, starts
+from greencrawl.schema.net.urls import canonicalise
+from greencrawl.schema.records import (
+    Admission,
+    Crawl,
+    CrawlOptions,
+    CreateCrawl,
+    Seed,
+    SeedBatch,
+    SeedItem,
+    SeedReply,
+)
+
+FULL_RETRY_SECONDS = 5
+"""For a client that was told 429: memory is looked at once a second."""
+BREATH_SECONDS = 0.005
+"""Of judging seeds between two looks at other requests."""
+
+
+class Refusal(Struct, frozen=True):
+    """A given URL that a crawl's rules keep out, and why."""
+
+    url: str
+    reason: str
+
+
+def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
+    """Create or update a crawl; queue its seeds and the first pages of its sources.
+
+    Returns it, and whether it is new.
+
+    Idempotent. Changes nothing if it raises InvalidConfig, or a 400 that names each seed which
+    the crawl's own rules keep out.
+    """
+    options = msgspec.convert(
+        {name: getattr(wanted, name) for name in CrawlOptions.__struct_fields__}, CrawlOptions
+    )
+    problems = list(check_options(options))
+    if problems:
+        raise InvalidConfig(problems)
+    given = starts(options)
+    if given:
+        check_room(service)
+    seeds = [Seed(url) for _, url in given]
+    roots = tuple(dict.fromkeys(root_of(options.scope, canonicalise(s.url)) for s in seeds))
+    draft = Crawl(id=0, name=wanted.name, state="active", options=options, roots=roots)
+    verdicts = judge(draft, seeds)
+    pairs = zip(given, verdicts, strict=True)
+    refused = [(where, v.reason) for (where, _), v in pairs if type(v) is Refusal]
+    if refused:
+        raise HttpProblem(400, "; ".join(f"{f}: {why}" for f, why in refused[:5]), refused)
+    is_new = wanted.name not in {crawl.name for crawl in service.store.crawls()}
+    crawl = service.store.put_crawl(wanted.name, options, roots)
+    service.frontier.put_crawl(crawl)
+    if verdicts:
+        admit(service, crawl, _admissions(verdicts), force=False)
+    return service.store.crawl(crawl.id), is_new
+
+
+def seed(service: Service, name: str, urls: Sequence[str | Seed], force: bool) -> SeedReply:
+    """Queue URLs; one verdict each, in the order given.
+
+    A crawl without roots takes them from these URLs; one that has roots judges the URLs by them.
+    Idempotent: what was seen is a ``duplicate`` (with ``force`` it is queued again). What belongs
+    to a node that is away is ``pending``: it is logged, and queued when the node is back. Raises
+    UnknownCrawl; Unavailable, and then the batch may be logged, and is queued in time.
+    """
+    crawl = service.store.crawl(name)
+    check_room(service)
+    crawl = _with_roots(service, crawl, urls)
+    verdicts = judge(crawl, urls)
+    wanted = _admissions(verdicts)
+    fresh: set[str] = set()
+    pending: set[str] = set()
+    if wanted:
+        admitted = admit(service, crawl, wanted, force=force)
+        fresh = {item.url for item, new in zip(wanted, admitted, strict=True) if new}
+        pending = {wanted[i].url for i in admitted.missed}
+    return _reply(urls, verdicts, fresh, pending)
+
+
+def check_room(service: Service) -> None:
+    """Raises a 429 while a node is near its memory limit; nothing was logged then."""
+    if service.frontier.full:
+        service.frontier.activity.set(NONE)  # look again, though nothing else may be going on
+        raise HttpProblem(
+            429,
+            "Redis is near its memory limit: wait until URLs have been fetched, or give it more",
+            headers={"Retry-After": str(FULL_RETRY_SECONDS)},
+        )
+
+
+def judge(crawl: Crawl, seeds: Sequence[str | Seed]) -> list[Admission | Refusal]:
+    """Canonicalise each seed and ask the crawl's rules (``schema.net.scope``) about it."""
+    excluded_by = compile(crawl).excluded_by
+    order = crawl.options.order
+    verdicts: list[Admission | Refusal] = []
+    depth = level = 0
+    breath = monotonic()
+    for given in seeds:
+        if monotonic() - breath > BREATH_SECONDS:
+            gevent.sleep(0)  # a large batch, or slow patterns, must not stop the leases of others
+            breath = monotonic()
+        if isinstance(given, str):
+            text, depth, level = given, 0, 0
+        else:
+            text, depth, level = given.url, given.depth, given.level
+        try:
+            url = canonicalise(text)
+        except InvalidUrl as error:
+            verdicts.append(Refusal(text, f"invalid: {error.reason}"))
+            continue
+        reason = excluded_by(url, depth, True)
+        if reason:
+            verdicts.append(Refusal(text, reason))
+            continue
+        level = level or level_for(order, depth, None, url)
+        verdicts.append(Admission(url, depth, level))
+    return verdicts
+
+
+def _admissions(verdicts: Sequence[Admission | Refusal]) -> list[Admission]:
+    """What is to be admitted, each URL once, as it came first."""
+    found: dict[str, Admission] = {}
+    for verdict in verdicts:
+        if type(verdict) is Admission and verdict.url not in found:
+            found[verdict.url] = verdict
+    return list(found.values())
+
+
+def admit(
+    service: Service, crawl: Crawl, admissions: Sequence[Admission], *, force: bool
+) -> Admitted:
+    """Log a batch, admit it, settle it. True where a URL was new to the frontier.
+
+    It stays pending for nodes that are away, and is settled when they are back.
+    """
+    claimed: list[int] = []
+
+    def claim(batch: int) -> None:  # before it is there to be found by the upkeep
+        claimed.append(batch)
+        service.admitting.add(batch)
+
+    try:
+        batch = service.store.add_seeds(crawl.id, admissions, force=force, claim=claim)
+        crash_points.point("broker.after_seed_log")
+        if crawl.state == "done":  # the log has made it active again
+            service.frontier.put_crawl(service.store.crawl(crawl.id))
+        if force:  # what it has queued is kept under its own number
+            admitted = service.frontier.admit(
+                crawl.id, admissions, mode=Mode.FORCE, batch=batch, partial=True
+            )
+        else:
+            admitted = service.gathering.admit(crawl.id, admissions)
+        crash_points.point("broker.after_seed_admit")
+        told = admitted.away or service.store.seeds_admitted(batch, admitted.tick, admitted.epochs)
+        if not told:
+            _admit_again(
+                service, SeedBatch(id=batch, crawl=crawl.id, urls=tuple(admissions), force=force)
+            )
+    finally:
+        service.admitting.difference_update(claimed)
+    return admitted
+
+
+def settle(service: Service, batch: SeedBatch) -> Admitted:
+    """Admit a batch that was left pending, and mark it admitted; idempotent.
+
+    It stays pending for nodes that the answer names as away. A batch whose crawl was deleted is
+    dropped. Raises Unavailable.
+    """
+    try:
+        crawl = service.store.crawl(batch.crawl)
+        admitted = _admit_again(service, batch)
+        if admitted.away - service.frontier.nodes_away().keys():  # it was not told of the crawl yet
+            service.frontier.put_crawl(crawl)
+            admitted = _admit_again(service, batch)
+    except UnknownCrawl:
+        service.store.seeds_admitted(batch.id)
+        return Admitted([False] * len(batch.urls), 0, {})
+    return admitted
+
+
+def _admit_again(service: Service, batch: SeedBatch) -> Admitted:
+    """Admit a batch under a new stamp: what it had before may be out of a recovery's window.
+
+    Raises Unavailable, and the batch stays pending.
+    """
+    mode = Mode.FORCE if batch.force else Mode.NEW
+    stamp = service.store.restamp_seeds(batch.id)
+    admitted = service.frontier.admit(
+        batch.crawl, batch.urls, mode=mode, batch=batch.id, stamp=stamp, partial=True
+    )
+    if admitted.away:
+        return admitted
+    if not service.store.seeds_admitted(batch.id, admitted.tick, admitted.epochs):
+        raise Unavailable("the seeds are logged, and will be queued in time")
+    return admitted
+
+
+def _with_roots(service: Service, crawl: Crawl, seeds: Sequence[str | Seed]) -> Crawl:
+    if crawl.roots or crawl.options.scope == "any":
+        return crawl
+    roots: dict[str, None] = {}
+    for given in seeds:
+        text = given if isinstance(given, str) else given.url
+        try:
+            roots[root_of(crawl.options.scope, canonicalise(text))] = None
+        except InvalidUrl:
+            continue  # its own verdict says so
+    if not roots:
+        return crawl
+    widened = service.store.add_roots(crawl.id, tuple(roots))
+    service.frontier.put_crawl(widened)  # workers learn by the revision that rules changed
+    return widened
+
+
+def _reply(
+    urls: Sequence[str | Seed],
+    verdicts: Sequence[Admission | Refusal],
+    fresh: set[str],
+    pending: set[str],
+) -> SeedReply:
+    """An item for each URL given; of one that is new and was given twice the second is known."""
+    items: list[SeedItem] = []
+    added = rejected = waiting = 0
+    for given, verdict in zip(urls, verdicts, strict=True):
+        text = given if isinstance(given, str) else given.url
+        if type(verdict) is Refusal:
+            rejected += 1
+            items.append(SeedItem(text, "rejected", verdict.reason))
+        elif verdict.url in pending:
+            waiting += 1
+            items.append(
+                SeedItem(text, "pending", "its Redis node is away: queued when it is back")
+            )
+        elif verdict.url in fresh:
+            fresh.discard(verdict.url)
+            added += 1
+            items.append(SeedItem(text, "added"))
+        else:
+            items.append(SeedItem(text, "duplicate"))
+    duplicate = len(items) - added - rejected - waiting
+    return SeedReply(added, duplicate, rejected, tuple(items), waiting)

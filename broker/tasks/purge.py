@@ -1,0 +1,184 @@
+"""Deletions in the background: of whole crawls, and of what waits of one host in a crawl.
+
+What is asked for is a row in the store before the caller is answered, and the row goes when nothing
+is left: whatever dies in between, the next broker goes on. A crawl is unknown from the moment its
+deletion is asked for; first it goes from the frontier, then its rows. Of a host, each URL that was
+waiting gets a final state (excluded: purged) before it is let go of; pages that are stored stay,
+and what is leased is finished. One broker does it, under a duty.
+
+What is on a node that is away waits for it, and holds up no other deletion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import gevent
+from gevent import Greenlet
+from gevent.event import Event
+
+from greencrawl.broker.frontier import partition as part
+from greencrawl.broker.frontier.brokers.duties import PURGE
+from greencrawl.broker.frontier.frontier import BATCH
+from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.patience import Patience
+from greencrawl.broker.tasks.throttle import rested
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import ROBOTS_ASKED, Admission, Commit, Final, Purge
+
+log = logger("purge")
+
+PURGED = "purged"
+"""The kind of the final state of what waited of a host."""
+LOOK_SECONDS = 2.0
+"""Between two looks when nothing was asked for here: it may have been at another broker."""
+CUT_SECONDS = 3.0
+"""For so long what cannot be done here is left to other brokers."""
+AWAY_SECONDS = 1.0
+"""Between two looks whether a node that something waits for is back."""
+STOP_SECONDS = 5.0
+
+
+class Purging:
+    """One greenlet a broker. ``start()`` it, ``stop()`` it."""
+
+    def __init__(self, service: Service) -> None:
+        self._own = self._service = service
+        """The latter, while something is deleted, as the holder of the duty."""
+        self._patience = Patience(service.clock)
+        self._waits = ""
+        """Why something waits, as far as the log has it."""
+        self._greenlet: Greenlet[[], None] | None = None
+
+    def start(self) -> None:
+        """Begin with what others left."""
+        self._greenlet = gevent.spawn(self._run)
+
+    def stop(self) -> None:
+        """End now, or after :data:`STOP_SECONDS`: to repeat half a step is harmless."""
+        self._service.stop()
+        if self._greenlet is not None:
+            self._greenlet.join(STOP_SECONDS)
+            self._greenlet.kill()
+
+    @property
+    def _asked(self) -> Event:
+        return self._service.purging
+
+    def _run(self) -> None:
+        while not self._service.stopping.is_set():
+            if not self._own.duties.wait(PURGE, LOOK_SECONDS, self._own.stopping.is_set):
+                continue
+            self._asked.clear()
+            self._asked.wait(self.step())
+
+    def step(self) -> float:
+        """:meth:`work`, and what follows if not all can be done; returns seconds until the next.
+
+        Others are to try what cannot be done here, after a while: they may reach no more.
+        """
+        try:
+            self.work()
+        except DutyLost:
+            self._own.duties.lost(PURGE)
+        except Unavailable as error:
+            if str(error) != self._waits:
+                self._waits = str(error)
+                log.warning("deleting waits", error=self._waits)
+            if self._patience.hindered():
+                self._own.duties.give_up(PURGE, CUT_SECONDS)
+            return AWAY_SECONDS
+        except Exception:
+            log.exception("deleting failed")
+        return LOOK_SECONDS
+
+    def work(self) -> None:
+        """Do all that was asked for, or as much as there is time until the broker stops.
+
+        Nothing, if another broker has the duty. Raises Unavailable after the others, if something
+        has to wait for a node that is away, and DutyLost if another has taken the duty since.
+        """
+        duty = self._own.duties.take(PURGE)
+        if duty is None:
+            return
+        self._patience.hold(duty)
+        self._service = self._own.holding(duty)
+        away: Unavailable | None = None
+        for purge in self._service.store.purges():
+            try:
+                through = self._host(purge) if purge.host else self._crawl(purge)
+            except UnknownCrawl:  # it was deleted as a whole meanwhile
+                continue
+            except DutyLost:
+                raise
+            except Unavailable as error:
+                away = error
+                continue
+            if through:
+                log.info("deleted", crawl=purge.crawl, host=purge.host)
+        if away is not None:
+            raise away
+        self._waits = ""
+        self._patience.helped()
+
+    def _crawl(self, purge: Purge) -> bool:
+        service = self._service
+        if not purge.total:
+            service.store.note_purge(purge.id, 0, service.store.purge_size(purge))
+        service.frontier.drop_crawl(purge.instance)
+        steps = iter(lambda: service.store.purge_step(purge), False)
+        return all(not service.stopping.is_set() for _ in rested(steps, service.clock))
+
+    # -- a host
+
+    def _host(self, purge: Purge) -> bool:
+        """Settle and let go of what waits, until a whole pass finds nothing."""
+        service, crawl, host = self._service, purge.instance, purge.host
+        partition = service.frontier.partition_of(host)
+        if away := service.away_of(purge):  # nothing is settled again and again meanwhile
+            raise Unavailable(away[0].why)
+        gone, at, found = part.Drain(), 0, False
+        while not service.stopping.is_set():
+            under = service.frontier.under(partition)
+            spilled = service.store.overflow(crawl, partition, host, BATCH)
+            self._settle(crawl, [row.item for row in spilled])
+            gone = gone._replace(overflow=[row.fingerprint for row in spilled])
+            reply = service.frontier.drain(crawl, host, gone, at)
+            size = 0
+            if not purge.total:
+                size = reply.removed + reply.left + service.store.purge_size(purge)
+            service.store.note_purge(purge.id, reply.removed, size)
+            gone, at = reply.next, reply.at
+            names = (*gone.waiting, *gone.later)
+            waiting = [part.task_of(0, host, value) for value in names]
+            items = [Admission(t.url, t.depth, t.level, t.redirects) for t in waiting]
+            self._settle(crawl, items)
+            if spilled:  # the node no longer knows them as waiting: they go, and others are next
+                service.store.overflow_taken(spilled, *under)
+            found = found or bool(names or spilled)
+            if names or spilled or at >= 0:
+                continue
+            if not found:
+                break
+            at, found = 0, False
+        else:
+            return False
+        service.frontier.refill(crawl, partition, host)  # there is none: newcomers may stay
+        service.store.end_purge(purge.id)
+        return True
+
+    def _settle(self, crawl: int, items: Iterable[Admission]) -> None:
+        frontier = self._service.frontier
+        finals = [
+            Final(
+                crawl=crawl, fingerprint=frontier.fingerprint(item.url), url=item.url,
+                state="excluded", kind=PURGED, detail="what waited of its host was deleted",
+                depth=item.depth, level=item.level, at_ms=epoch_ms(),
+            )
+            for item in items
+            if item.redirects < ROBOTS_ASKED
+        ]  # fmt: skip
+        if finals:
+            self._service.store.commit(Commit(finals=finals))

@@ -1,0 +1,161 @@
+"""Bringing tasks back from the overflow before a host runs dry, while there is room in memory.
+
+A host that ran low comes first; then, in a partition at half of its budget or less, every host that
+waits in SQL, in turn. Above that it is the turn of crawls that have nothing to lease there: what
+others hold, paused or blocked, must not stop them. One broker does it, under a duty; the others
+tell it of what they put there.
+"""
+
+from __future__ import annotations
+
+import gevent
+from gevent import Greenlet
+
+from greencrawl.broker.frontier.brokers.duties import REFILL
+from greencrawl.broker.frontier.brokers.news import OVERFLOW, Stirring
+from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.patience import Patience
+from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
+from greencrawl.schema.log import logger
+
+log = logger("refill")
+
+BUSY_SECONDS = 0.1
+"""Between two rounds while there is something to bring."""
+IDLE_SECONDS = 1.0
+"""The same while nothing could be brought."""
+LOOK_SECONDS = 10.0
+"""Between two looks into SQL when nothing was heard of any overflow."""
+CUT_SECONDS = 3.0
+"""For so long what cannot be done here is left to other brokers."""
+LOW_SHARE = 0.5
+"""A partition takes on new hosts below this share of its budget."""
+HOSTS = 50
+"""Hosts of a partition that are refilled in one round."""
+
+
+class Refill:
+    """One greenlet a broker. ``start()`` it; it ends when the service stops."""
+
+    def __init__(self, service: Service) -> None:
+        self._own = self._service = service
+        """The latter, within a step, as the holder of the duty."""
+        self._after: dict[tuple[int, int], str] = {}
+        self._patience = Patience(service.clock)
+        self._waits = ""
+        """Why something could not be brought, as far as the log has it."""
+        self._greenlet: Greenlet[[], None] | None = None
+
+    def start(self) -> None:
+        """Begin with a look into SQL."""
+        self._greenlet = gevent.spawn(self._run)
+
+    def stop(self) -> None:
+        """End after the step that is going on; ``service.stopping`` must be set."""
+        if self._greenlet is not None:
+            self._overflowing.set()
+            self._greenlet.join()
+
+    @property
+    def _overflowing(self) -> Stirring:
+        return self._own.frontier.overflowing
+
+    def _run(self) -> None:
+        stopping, duties = self._own.stopping, self._own.duties
+        while not stopping.is_set():
+            if not duties.wait(REFILL, IDLE_SECONDS, stopping.is_set):
+                if own := self._overflowing.take_own():  # the holder cannot know of it
+                    self._own.frontier.announce(OVERFLOW, own)
+                continue
+            wait = LOOK_SECONDS
+            try:
+                self._overflowing.clear()
+                if places := self._own.store.overflow_places():
+                    self._overflowing.set()
+                    wait = BUSY_SECONDS if self.step(places) else IDLE_SECONDS
+            except DutyLost:
+                duties.lost(REFILL)
+            except Unavailable as error:
+                if str(error) != self._waits:
+                    self._waits = str(error)
+                    log.warning("refill waits", error=self._waits)
+                if self._patience.hindered():
+                    duties.give_up(REFILL, CUT_SECONDS)
+                wait = IDLE_SECONDS
+            except Exception:
+                log.exception("refill failed")
+            self._overflowing.take_own()
+            if self._overflowing.is_set():
+                stopping.wait(min(wait, IDLE_SECONDS))
+            else:
+                self._overflowing.wait(wait)
+
+    def step(self, places: list[tuple[int, int]]) -> int:
+        """One round over (crawl, partition) that have rows; returns how many tasks came back.
+
+        Nothing, if another broker has the duty. Nodes that are away are left out. Raises
+        Unavailable if the round ends at that, and DutyLost if another has taken the duty since.
+        """
+        duty = self._own.duties.take(REFILL)
+        if duty is None:
+            return 0
+        self._patience.hold(duty)
+        self._service = self._own.holding(duty)
+        brought = 0
+        self._after = {place: self._after[place] for place in places if place in self._after}
+        away: dict[str, Unavailable] = {}
+        by_partition: dict[int, list[int]] = {}
+        for crawl, partition in places:
+            by_partition.setdefault(partition, []).append(crawl)
+        for partition, crawls in by_partition.items():
+            node, _ = self._service.frontier.under(partition)
+            if node in away:
+                continue
+            try:
+                brought += self._partition(partition, crawls)
+            except DutyLost:
+                raise
+            except Unavailable as error:
+                away[node] = error
+        if away and not brought:
+            raise next(iter(away.values()))
+        if not away:
+            self._waits = ""
+            self._patience.helped()
+        return brought
+
+    def _partition(self, partition: int, crawls: list[int]) -> int:
+        room = self._service.frontier.room(partition, HOSTS, crawls)
+        brought = 0
+        if not room.full and (not room.budget or room.used < room.budget):
+            for crawl, host in room.dry:
+                brought += self._refill(crawl, partition, host)
+        low = not room.full and (not room.budget or room.used < room.budget * LOW_SHARE)
+        for crawl in crawls if low else room.idle:
+            brought += self._walk(crawl, partition, through=low)
+        return brought
+
+    def _walk(self, crawl: int, partition: int, *, through: bool) -> int:
+        """Refill the next few hosts of a crawl in a partition, in the order of their names.
+
+        ``through``: all of them; else until nothing comes back of one, which is then the last in
+        turn, since that tells that there is no room.
+        """
+        key = (crawl, partition)
+        hosts = self._service.store.overflow_hosts(*key, self._after.get(key, ""), HOSTS)
+        brought = 0
+        for host in hosts:
+            self._after[key] = host
+            found = self._refill(crawl, partition, host)
+            brought += found
+            if not found and not through:
+                return brought
+        if len(hosts) < HOSTS:
+            self._after.pop(key, None)
+        return brought
+
+    def _refill(self, crawl: int, partition: int, host: str) -> int:
+        try:
+            return self._service.frontier.refill(crawl, partition, host)
+        except UnknownCrawl:
+            return 0

@@ -1,0 +1,151 @@
+"""What is dropped from the store by itself, so that it does not grow for ever.
+
+Under a duty, so that one broker does it; its writes are checked against the duty's epoch. Hourly:
+the journal's months, and what has expired. Daily: tries that brought a page, earlier fetches, and
+batches of seeds that nobody needs any more. All of it goes in steps of some milliseconds with rests
+as long between them, and may end anywhere: the next pass begins anew and finds less.
+
+A batch of seeds is there to be queued again in a Redis that lost it. Once each of its URLs has a
+page or a final state, those are what a replay marks as settled, and the batch says nothing more:
+whatever makes such a URL wait again (a dead letter that is requeued) logs a batch of its own. Of a
+forced batch each URL must have been settled after it was logged, as a replay of everything asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import gevent
+from gevent import Greenlet
+
+from greencrawl.broker.frontier.brokers.duties import RETENTION
+from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.throttle import rested
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.errors import DutyLost, Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import Crawl, Duty, SeedBatch
+from greencrawl.store import calendar
+from greencrawl.store.base import Store
+
+log = logger("retention")
+
+HOUR_SECONDS = 3600.0
+DAY_SECONDS = 86_400.0
+LOOK_SECONDS = 10.0
+"""Between two looks whether the duty is ours and something is due."""
+FIRST_SECONDS = 30.0
+"""After its start a broker has better things to do."""
+TOGETHER = 500
+"""Fingerprints of seeds that are looked up in one statement."""
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long what is kept: in days, and in whole months beside the present one; 0: for ever."""
+
+    log_months: int = 0
+    log_days: int = 0
+    version_days: int = 0
+
+
+class Retention:
+    """One greenlet a broker. ``start()`` it, ``stop()`` it."""
+
+    def __init__(self, service: Service, limits: Limits) -> None:
+        self._service = service
+        self._limits = limits
+        self._hourly = service.clock()
+        self._daily = service.clock() + FIRST_SECONDS
+        self._greenlet: Greenlet[[], None] | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._service.duties.want(RETENTION)
+        self._greenlet = gevent.spawn(self._run)
+
+    def stop(self) -> None:
+        """End at once: what is under way is undone, what is left is for the next."""
+        if self._greenlet is not None:
+            self._greenlet.kill()
+
+    def _run(self) -> None:
+        stopping = self._service.stopping
+        while not stopping.is_set():
+            try:
+                self.look(epoch_ms())
+            except DutyLost:
+                self._service.duties.lost(RETENTION)
+            except Unavailable as error:
+                log.warning("retention waits", error=str(error))
+            except Exception:
+                log.exception("retention failed")
+            stopping.wait(LOOK_SECONDS)
+
+    def look(self, now_ms: int) -> None:
+        """Do what is due if the duty is ours. ``now_ms`` is epoch milliseconds.
+
+        Raises Unavailable, and DutyLost if another broker has taken it meanwhile.
+        """
+        now = self._service.clock()
+        if now < self._hourly and now < self._daily:
+            return
+        duty = self._service.duties.take(RETENTION)
+        if duty is None:
+            return
+        if now >= self._hourly:
+            self._hour(self._service.store.under(duty), now_ms)
+            self._hourly = now + HOUR_SECONDS
+        if now >= self._daily:
+            self.sweep(duty, now_ms)
+            self._daily = now + DAY_SECONDS
+
+    def _hour(self, store: Store, now_ms: int) -> None:
+        store.prepare_months(now_ms)
+        if self._limits.log_months:
+            oldest = calendar.start_ms(calendar.month_of(now_ms) - self._limits.log_months)
+            oldest = min(oldest, now_ms - self._limits.log_days * DAY_MS)  # months differ in length
+            self._told("months of the journal", self._rested(store.drop_months(oldest)))
+        self._told("what has expired", self._rested(store.drop_expired(now_ms)))
+
+    def sweep(self, duty: Duty, now_ms: int) -> None:
+        """One pass over what is looked through once a day. Raises Unavailable and DutyLost."""
+        store, limits = self._service.store.under(duty), self._limits
+        if limits.log_days:
+            steps = store.drop_successes(now_ms - limits.log_days * DAY_MS)
+            self._told("tries that brought a page", self._rested(steps))
+        if limits.version_days:
+            steps = store.drop_versions(now_ms - limits.version_days * DAY_MS)
+            self._told("earlier fetches", self._rested(steps))
+        self._told("batches of seeds", self._rested(self._seeds(store)))
+
+    def _rested(self, steps: Iterable[int]) -> int:
+        return sum(rested(steps, self._service.clock))
+
+    @staticmethod
+    def _told(what: str, dropped: int) -> None:
+        if dropped:
+            log.info("dropped", what=what, count=dropped)
+
+    # -- batches of seeds
+
+    def _seeds(self, store: Store) -> Iterator[int]:
+        for crawl in store.crawls():
+            for batch in store.seeds(crawl.id):
+                done = self._settled(store, crawl, batch)
+                yield store.drop_seeds([(batch.id, batch.stamp)]) if done else 0
+
+    def _settled(self, store: Store, crawl: Crawl, batch: SeedBatch) -> bool:
+        """Whether each URL of a batch has a page or a final state, of a forced one since then."""
+        for start in range(0, len(batch.urls), TOGETHER):
+            some: Sequence[int] = [
+                self._service.frontier.fingerprint(item.url)
+                for item in batch.urls[start : start + TOGETHER]
+            ]
+            stamps = store.stamps(crawl.id, some)
+            least = batch.stamp + 1 if batch.force else 0
+            if any(stamps.get(number, -1) < least for number in some):
+                return False
+        return True

@@ -1,0 +1,29 @@
+"""Long work in steps, with rests as long between them.
+
+What else is to be written comes in between: on SQLite writers of other processes do not queue, and
+steps without a rest would leave them the lock by luck alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+import gevent
+
+from greencrawl.schema.clock import Clock
+
+T = TypeVar("T")
+
+MOST_SECONDS = 1.0
+"""The longest rest."""
+
+
+def rested(steps: Iterable[T], clock: Clock) -> Iterator[T]:
+    """What each step yields, and then a rest that is as long as the step took."""
+    began = clock()
+    for step in steps:
+        took = clock() - began
+        yield step
+        gevent.sleep(min(took, MOST_SECONDS))
+        began = clock()

@@ -1,0 +1,382 @@
+"""What one broker does by itself: pending seeds, the log's clock, limits, and the end of a crawl.
+
+It has the duty; each of its writes is checked against the duty's epoch, and the others tell it what
+goes on through them, at most every :data:`BUSY_SECONDS`. A crawl is scanned when something was
+heard of it, else seldom. So an idle system costs Redis next to nothing, however many crawls and
+brokers there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import gevent
+from gevent import Greenlet
+
+from greencrawl.broker.frontier.brokers.duties import UPKEEP
+from greencrawl.broker.frontier.brokers.news import ACTIVITY, ANY
+from greencrawl.broker.frontier.frontier import Counts
+from greencrawl.broker.service import seeding
+from greencrawl.broker.service.service import Service, Sums
+from greencrawl.broker.tasks.patience import Patience
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import FINISHED, Crawl, Duty, SeedBatch
+
+log = logger("upkeep")
+
+BUSY_SECONDS = 0.25
+"""Least time between two scans of the crawls, however much is going on."""
+SCANNING_SHARE = 0.1
+"""Of the time that scans may take: with many crawls they come less often."""
+QUIET_SECONDS = 5.0
+"""Time between two looks into the store, or at a crawl, when nothing was heard."""
+SELDOM_SECONDS = 120.0
+"""The same at a crawl with nothing leased. It is heard of before it can end; where the broker that
+took the last finish died before it could say so, Redis has a note of it."""
+NOTED_SLACK_SECONDS = 0.5
+"""A note is taken for older than a scan only if it is so by more than that."""
+CUT_LOOK_SECONDS = 1.0
+"""Between two looks whether such a node answers."""
+CUT_SECONDS = 3.0
+"""For so long the duty is left to others then."""
+TICK_SECONDS = 1.0
+"""Time between two steps of the log's clock while the frontier is in use."""
+TOGETHER = 32
+"""Crawls that are counted in one call: some 0.3 ms of a script."""
+HELD_SECONDS = 60.0
+"""Between two looks at all pending batches while they wait for a node that is away."""
+
+
+@dataclass(frozen=True)
+class _Quiet:
+    """What the last scan of a crawl saw when nothing was left to do in it."""
+
+    admitted: int
+    finished: int
+
+
+class _HeldUp:
+    """Pending batches that wait for nodes which are away, and for nothing else.
+
+    All up to ``after`` do: they are not read and admitted again and again meanwhile.
+    """
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.after = 0
+        self.nodes: frozenset[str] = frozenset()
+        self.crawls: set[int] = set()
+
+    def add(self, batch: SeedBatch, away: frozenset[str]) -> None:
+        self.after = batch.id
+        self.nodes |= away
+        self.crawls.add(batch.crawl)
+
+
+class Upkeep:
+    """One greenlet a broker. ``start()`` it, ``stop()`` it."""
+
+    def __init__(self, service: Service) -> None:
+        self._own = self._service = service
+        """The latter, within a step, as the holder of the duty."""
+        self._next: dict[int, float] = {}
+        """Crawl → when it is looked at again though nothing was heard of it."""
+        self._duty: Duty | None = None
+        self._looked: dict[int, float] = {}
+        """Crawl → when the last look at it began."""
+        self._notes_read = service.clock()
+        self._void_since: float | None = None
+        self._cut_since: float | None = None
+        self._patience = Patience(service.clock)
+        self._quiet: dict[int, _Quiet] = {}
+        self._ticked = -TICK_SECONDS
+        self._held = _HeldUp(service.clock())
+        self._greenlet: Greenlet[[], None] | None = None
+
+    def start(self) -> None:
+        """Begin; what is pending from before is admitted at once."""
+        self._greenlet = gevent.spawn(self._run)
+
+    def stop(self) -> None:
+        """End after the step that is going on."""
+        self._own.stopping.set()
+        self._own.frontier.activity.set()
+        if self._greenlet is not None:
+            self._greenlet.join()
+
+    def _run(self) -> None:
+        own = self._own
+        activity, stopping, wait = own.frontier.activity, own.stopping, 0.0
+        while not stopping.is_set():
+            if not own.duties.wait(UPKEEP, BUSY_SECONDS, stopping.is_set):
+                if crawls := activity.take_own():  # the holder cannot know of it
+                    own.frontier.announce(ACTIVITY, crawls)
+                wait = 0.0
+                continue
+            activity.wait(wait)
+            heard = activity.take()
+            if stopping.is_set():
+                return
+            began = own.clock()
+            try:
+                wait = self.step(heard)
+            except DutyLost as error:
+                log.info("upkeep passed on", reason=str(error))
+                own.duties.lost(UPKEEP)
+            except Unavailable as error:
+                log.warning("upkeep waits", error=str(error))
+                wait = self._again(heard)
+            except Exception:
+                log.exception("upkeep failed")
+                wait = self._again(heard)
+            took = own.clock() - began
+            stopping.wait(max(BUSY_SECONDS, min(took / SCANNING_SHARE, QUIET_SECONDS)))
+
+    def _again(self, heard: Collection[int]) -> float:
+        """What was heard is to be looked at again: the step was cut short."""
+        if ANY in heard:
+            self._next.clear()
+        self._next.update(dict.fromkeys(heard, 0.0))
+        return QUIET_SECONDS
+
+    def step(self, heard: Collection[int] = (ANY,)) -> float:
+        """Do what is due; returns the seconds until the next look if nothing is heard before.
+
+        ``heard`` are the crawls in which something has happened. Nothing is done if another broker
+        has the duty. Raises DutyLost if one has taken it meanwhile.
+        """
+        duty = self._own.duties.take(UPKEEP)
+        if duty is None:
+            return QUIET_SECONDS
+        if duty != self._duty:
+            self._begin(duty)
+        self._service = self._own.holding(duty)
+        self._tick(in_use=bool(heard))
+        pending = self._admit_pending()
+        crawls = self._service.store.crawls()
+        active = [c for c in crawls if c.state == "active"]
+        known = {crawl.id for crawl in active}
+        self._quiet = {id_: seen for id_, seen in self._quiet.items() if id_ in known}
+        self._next = {id_: at for id_, at in self._next.items() if id_ in known}
+        self._looked = {id_: at for id_, at in self._looked.items() if id_ in known}
+        now = self._service.clock()
+        stirring = {*heard, *pending, *(self._unheard(now) if active else ())}
+        due = [
+            crawl for crawl in active
+            if not {ANY, crawl.id}.isdisjoint(stirring) or now >= self._next.get(crawl.id, now)
+        ]  # fmt: skip
+        # Till its scan is through a crawl stays due: the note of its end is told only once.
+        self._next.update((crawl.id, 0.0) for crawl in due)
+        for start in range(0, len(due), TOGETHER):
+            some = due[start : start + TOGETHER]
+            counts = self._service.frontier.count(some) if len(some) > 1 else None
+            for crawl in some:
+                self._looked[crawl.id] = now
+                self._next[crawl.id] = now + self._look_at(crawl, crawl.id in pending, counts)
+        self._give_up_if_cut_off()
+        until = min((at - now for at in self._next.values()), default=QUIET_SECONDS)
+        return min(until, QUIET_SECONDS if self._cut_since is None else CUT_LOOK_SECONDS)
+
+    def _begin(self, duty: Duty) -> None:
+        """Know nothing: whoever had the duty in between has heard and seen what we did not."""
+        now = self._own.clock()
+        self._duty = duty
+        self._next.clear()
+        self._looked.clear()
+        self._quiet.clear()
+        self._held = _HeldUp(now)
+        self._void_since = self._cut_since = None
+        self._patience.hold(duty)
+
+    def _unheard(self, now: float) -> set[int]:
+        """Crawls that may have ended unheard of since they were looked at, by the nodes' notes.
+
+        It is no sign that the frontier is in use: the log's clock is not raised for it.
+        """
+        since = now - self._notes_read
+        often = QUIET_SECONDS if self._cut_since is None else CUT_LOOK_SECONDS
+        if since < often - NOTED_SLACK_SECONDS:
+            return set()
+        notes, answered = self._service.frontier.stilled(since + 2 * NOTED_SLACK_SECONDS)
+        if answered:
+            self._notes_read, self._cut_since = now, None
+        elif self._cut_since is None:
+            self._cut_since = now
+        return {
+            crawl
+            for crawl, ago in notes.items()
+            if now - ago + NOTED_SLACK_SECONDS > self._looked.get(crawl, 0.0)
+        }
+
+    def _give_up_if_cut_off(self) -> None:
+        """Leave the duty to others if nodes give no answer for a while: they may reach more.
+
+        The same if every scan has been void.
+        """
+        since = [at for at in (self._void_since, self._cut_since) if at is not None]
+        if since and self._patience.spent(min(since)):
+            self._own.duties.give_up(UPKEEP, CUT_SECONDS)
+
+    def _tick(self, in_use: bool) -> None:
+        """Write the log's clock to the nodes, then raise it: no later row falls behind a tick."""
+        now = self._service.clock()
+        if in_use and now - self._ticked >= TICK_SECONDS:
+            self._service.frontier.tick(self._service.store.clock())
+            self._service.store.tick()
+            self._service.frontier.watch_memory()
+            self._ticked = now
+
+    def _admit_pending(self) -> set[int]:
+        """Settle batches that a crash or an outage left; returns crawls that still have some."""
+        held, now = self._held, self._service.clock()
+        back = not held.nodes <= self._service.frontier.nodes_away().keys()
+        if back or now - held.since > HELD_SECONDS:
+            held = self._held = _HeldUp(now)
+        waiting, between = set(held.crawls), False
+        for batch in self._pending(held.after):
+            if batch.id in self._service.admitting:  # its caller wants to know what was new
+                waiting.add(batch.crawl)
+                between = True
+                continue
+            try:
+                away = seeding.settle(self._service, batch).away
+            except Unavailable as error:
+                log.warning("a batch of seeds waits", batch=batch.id, error=str(error))
+                waiting.add(batch.crawl)
+                between = True
+                continue
+            if not away:
+                log.info("a pending batch of seeds was admitted", batch=batch.id)
+                continue
+            waiting.add(batch.crawl)
+            if not between:  # else one before it is to be read again
+                held.add(batch, away)
+        return waiting
+
+    def _pending(self, after: int) -> Iterator[SeedBatch]:
+        """Pending batches, oldest first, some at a time: one that waits holds up no other."""
+        while found := self._service.store.pending_seeds(after=after):
+            yield from found
+            after = found[-1].id
+
+    def _look_at(self, crawl: Crawl, pending: bool, counts: Counts | None) -> float:
+        """Scan one crawl; returns the seconds until it is worth another look."""
+        try:
+            return self._scan(crawl, pending, counts)
+        except UnknownCrawl:  # it was deleted meanwhile
+            return QUIET_SECONDS
+
+    def _scan(self, crawl: Crawl, pending: bool, counts: Counts | None) -> float:
+        scan = self._service.frontier.look(crawl, counts)
+        if scan is None:
+            self._quiet.pop(crawl.id, None)
+            if self._void_since is None:
+                self._void_since = self._service.clock()
+            self._stop_at_limit(crawl)
+            return BUSY_SECONDS
+        self._void_since = None
+        self._patience.helped()
+        sums, states = scan
+        if "done" in states:  # who was about to end it died
+            self._service.frontier.put_crawl(self._service.store.reopen(crawl.id, crawl.version))
+            self._quiet.pop(crawl.id, None)
+            return BUSY_SECONDS
+        spent = self._spent_seconds(crawl)
+        stored = self._service.store.stored(crawl.id) if crawl.options.max_pages else 0
+        limit = limit_reached(crawl, sums, spent, stored)
+        if limit:
+            return self._end_at_limit(crawl, sums, states, limit)
+        if states != {"active"}:  # the limit was raised
+            self._service.frontier.put_crawl(crawl)
+            self._quiet.pop(crawl.id, None)
+            return BUSY_SECONDS
+        if sums.open or pending:
+            self._quiet.pop(crawl.id, None)
+            return self._until_limit(crawl, spent, sums)
+        seen, now = self._quiet.get(crawl.id), _seen(sums)
+        self._quiet[crawl.id] = now
+        if seen == now:
+            self._finish(crawl, now)
+        return BUSY_SECONDS
+
+    def _stop_at_limit(self, crawl: Crawl) -> None:
+        """Where not all nodes answer: what those that do have counted is reason enough to stop."""
+        if not (crawl.options.max_bytes or crawl.options.max_seconds):
+            return
+        frontier = self._service.frontier
+        with suppress(Unavailable):
+            if limit_reached(crawl, frontier.stats(crawl), self._spent_seconds(crawl)):
+                frontier.stop_leasing(crawl)
+
+    def _end_at_limit(self, crawl: Crawl, sums: Sums, states: frozenset[str], limit: str) -> float:
+        """Stop leasing, and set it done when nothing is leased: then nothing can be any more."""
+        if states != {"stop"}:
+            log.info("limit reached", crawl=crawl.name, limit=limit)
+            self._service.frontier.stop_leasing(crawl)
+        elif not sums.leased:
+            self._done(crawl, limit)
+        return BUSY_SECONDS
+
+    def _spent_seconds(self, crawl: Crawl) -> float:
+        """Seconds that the crawl was under way, counted only where there is a limit to them."""
+        if not crawl.options.max_seconds:
+            return 0.0
+        most = round(2 * QUIET_SECONDS * 1000)
+        return self._service.store.count_time(crawl.id, epoch_ms(), most) / 1000
+
+    def _until_limit(self, crawl: Crawl, spent: float, sums: Sums) -> float:
+        """Nothing but time itself announces ``max_seconds``."""
+        if not crawl.options.max_seconds:
+            return QUIET_SECONDS if sums.leased else SELDOM_SECONDS
+        return min(QUIET_SECONDS, max(BUSY_SECONDS, crawl.options.max_seconds - spent))
+
+    def _finish(self, crawl: Crawl, quiet: _Quiet) -> None:
+        """Shut the crawl, see that nothing came before it was shut, and set it done.
+
+        Whoever comes with something new meanwhile finds it shut and raises its version in the
+        store, so that it is not set done.
+        """
+        frontier = self._service.frontier
+        frontier.shut(crawl)
+        if not (self._is_still(crawl, quiet) and self._done(crawl, FINISHED)):
+            frontier.put_crawl(self._service.store.reopen(crawl.id, crawl.version))
+
+    def _is_still(self, crawl: Crawl, quiet: _Quiet) -> bool:
+        """Whether every partition has shut the crawl, and saw nothing since ``quiet``."""
+        scan = self._service.frontier.look(crawl)
+        if scan is None:
+            return False
+        sums, states = scan
+        return states == {"done"} and not sums.open and _seen(sums) == quiet
+
+    def _done(self, crawl: Crawl, reason: str) -> bool:
+        """Set it done, unless something changed since it was read, or a batch is pending."""
+        changed = self._service.store.set_state(crawl.id, "done", reason, version=crawl.version)
+        if changed.state != "done":
+            return False
+        self._service.frontier.put_crawl(changed)
+        log.info("crawl done", crawl=crawl.name, reason=changed.reason)
+        return True
+
+
+def _seen(sums: Sums) -> _Quiet:
+    return _Quiet(sums.admitted, sums.finished)
+
+
+def limit_reached(crawl: Crawl, sums: Sums, spent_seconds: float, stored: int = 0) -> str:
+    """The name of the limit that the crawl has reached, or "".
+
+    ``stored``: pages by the store, which takes in no more than the limit, whatever Redis counts.
+    """
+    options = crawl.options
+    if options.max_pages and max(sums.stored, stored) >= options.max_pages:
+        return "max_pages"
+    if options.max_bytes and sums.bytes >= options.max_bytes:
+        return "max_bytes"
+    if options.max_seconds and spent_seconds >= options.max_seconds:
+        return "max_seconds"
+    return ""

@@ -1,0 +1,73 @@
+"""``greencrawl migrate``: bring the store's schema up to date, before or after an upgrade."""
+
+from __future__ import annotations
+
+import click
+
+from greencrawl.cli import reach
+from greencrawl.cli.ui import advice
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.settings import mask_url
+from greencrawl.store import open_upgrade
+from greencrawl.store.migrations import Migration
+
+
+@click.command()
+@click.option("--post", is_flag=True, help="Also what needs that no older process is left.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@reach.data_option
+def migrate(post: bool, dry_run: bool, data: str | None) -> None:
+    """Bring the store up to date.
+
+    The first part goes before processes of the new version, while older ones go on; on SQLite they
+    do it by themselves, and so does everyone who finds a store empty. The second part, --post, is
+    for when all brokers and workers are of the new version; on SQLite the next process that has
+    the file for itself does it, too.
+    """
+    settings = reach.load(data)
+    where = mask_url(settings.store_url)
+    upgrade = open_upgrade(settings.store_url)
+    try:
+        due = upgrade.pending()
+        left = [] if post or _fresh(due) else [one for one in due if one.post]
+        if dry_run:
+            for one in due:
+                verdict = "waits" if one in left else "would be applied"
+                click.echo(f"{one}: {verdict}")
+        else:
+            progress = _Progress()
+            upgrade.apply(post=post, told=progress.begin)
+            progress.end()
+    finally:
+        upgrade.close()
+    if not due:
+        click.echo(f"{where} is up to date")
+    elif left:
+        click.echo(
+            f"{len(left)} left for when no process of an older version runs: "
+            + advice.complete("`greencrawl migrate --post`")
+        )
+    elif not dry_run:
+        click.echo(f"{where} is up to date now")
+
+
+def _fresh(due: list[Migration]) -> bool:
+    """Whether the store is empty: then everything is applied at once."""
+    return bool(due) and due[0].number == 1
+
+
+class _Progress:
+    """A line a migration: its name when it begins, its time when it is over."""
+
+    def __init__(self) -> None:
+        self._began = 0.0
+
+    def begin(self, migration: Migration) -> None:
+        self.end()
+        self._began = monotonic()
+        click.echo(f"{migration} … ", nl=False)
+
+    def end(self) -> None:
+        if self._began:
+            click.echo(f"{monotonic() - self._began:.1f} s")
+        self._began = 0.0

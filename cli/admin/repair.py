@@ -1,0 +1,98 @@
+"""``greencrawl repair``: refill Redis from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from greencrawl.broker.client import BrokerClient
+from greencrawl.cli import reach
+from greencrawl.cli.local.stopping import Stop, on_signals
+from greencrawl.cli.ui import advice
+from greencrawl.cli.ui.display import PLAIN_SECONDS, duration, printable
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import GreencrawlError, Unavailable
+from greencrawl.schema.records import NodeRepair
+from greencrawl.schema.settings import Settings
+
+POLL_SECONDS = 0.5
+AWAY_SECONDS = 60.0
+"""A broker may be silent for so long before it is given up."""
+GOES_ON = "the repair goes on at the broker; `greencrawl repair` joins it again"
+
+
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="All that the store holds.")
+@reach.data_option
+def repair(everything: bool, data: str | None) -> int:
+    """Refill Redis from the store.
+
+    Brokers do this by themselves when they meet a Redis that was restarted, is older or empty.
+    Without --all Redis is given again what it may have missed last, with it everything; where the
+    store itself lost data, Redis is emptied first. Pages are not fetched again for it, but no
+    fetch begins while it lasts. Ctrl-C ends the watching, not the repair.
+    """
+    settings = reach.load(data)
+    broker = _broker(settings)
+    try:
+        broker.repair(everything)
+    except Unavailable as error:
+        raise GreencrawlError(f"not begun: {error}") from error
+    with on_signals() as stop:
+        nodes = _watch(broker, stop)
+    if nodes is None:
+        click.echo(advice.complete(GOES_ON), err=True)
+        return stop.exit_code
+    rows, seconds = sum(node.done for node in nodes), max(node.seconds for node in nodes)
+    click.echo(f"{len(nodes)} Redis node(s) refilled: {rows:,} rows in {duration(seconds)}")
+    return 0
+
+
+def _broker(settings: Settings) -> BrokerClient:
+    """A broker, which need not be ready: it may be waiting for this very command."""
+    at = reach.addresses(settings)
+    if not at:
+        raise reach.NoBroker(settings)
+    return reach.client(settings, *at)
+
+
+def _watch(broker: BrokerClient, stop: Stop) -> Sequence[NodeRepair] | None:
+    """Show how far it is until it is done (the last state) or until a signal (None)."""
+    console = Console(stderr=True)
+    heard = said = monotonic()
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while True:
+            try:
+                nodes = broker.repairs().nodes
+                heard = monotonic()
+            except Unavailable as error:
+                if monotonic() - heard > AWAY_SECONDS:
+                    raise GreencrawlError(f"lost the broker: {error}; {GOES_ON}") from error
+            else:
+                lines = "\n".join(map(line, nodes))
+                if console.is_terminal:
+                    live.update(Text(lines), refresh=True)
+                elif monotonic() - said >= PLAIN_SECONDS:
+                    said = monotonic()
+                    click.echo(lines, err=True)
+                if all(map(_done, nodes)):
+                    return nodes
+            if stop.asked.wait(POLL_SECONDS):
+                return None
+
+
+def _done(node: NodeRepair) -> bool:
+    """Done by this broker, or by another: then nothing is owed here."""
+    return node.phase == "done" or (node.phase == "none" and not node.detail)
+
+
+def line(node: NodeRepair) -> str:
+    """One node: its phase, rows done of all, rows a second, and why it waits."""
+    rate = node.done / node.seconds if node.seconds else 0.0
+    share = f" {node.done / node.total:.0%}" if node.total else ""
+    text = f"{node.node}: {node.phase}{share}, {node.done:,} of {node.total:,} rows, {rate:,.0f}/s"
+    return printable(f"{text}, waits: {node.detail}" if node.detail else text)

@@ -1,0 +1,294 @@
+"""``greencrawl store …``: the servers of the store: how they stand, and what is done by hand."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from greencrawl.cli import reach
+from greencrawl.cli.ui.display import printable, size
+from greencrawl.schema import log
+from greencrawl.schema.errors import GreencrawlError, InvalidConfig
+from greencrawl.schema.settings import Settings, mask_url
+from greencrawl.store.mysql.cluster import topology
+from greencrawl.store.sqlite.connection import translated
+from greencrawl.store.steward import steward_of
+
+if TYPE_CHECKING:
+    from greencrawl.store.mysql.cluster.failover import Report, Steward
+    from greencrawl.store.mysql.cluster.observe import Observation
+    from greencrawl.store.mysql.cluster.register import Reign
+    from greencrawl.store.mysql.connection import Db
+
+
+@click.group()
+def store() -> None:
+    """Look at the servers of the store, and after them.
+
+    Brokers look after a ring of masters by themselves; `form` is needed once, the others after a
+    loss (docs/operations.md).
+    """
+    log.configure("store", "error")
+
+
+@store.command()
+@click.option("--json", "as_json", is_flag=True, help="Print what is known of a ring as JSON.")
+@reach.data_option
+def status(as_json: bool, data: str | None) -> int:
+    """Show who takes writes, who acknowledges them, who lags, and what to do.
+
+    The exit code is 1 if something is to be done.
+    """
+    settings = reach.load(data)
+    path = reach.sqlite_path(settings)
+    steward = steward_of(settings.store_url, settings.store_steward)
+    if as_json and steward is None:
+        raise click.UsageError("--json is for a ring of two masters, and GREENCRAWL_STORE is none")
+    if path is not None:
+        _show_file(path)
+        return 0
+    if steward is None:
+        _show_server(settings)
+        return 0
+    with closing(steward):
+        report = steward.look()
+    if as_json:
+        click.echo(msgspec.json.encode(report).decode())
+    else:
+        _show(steward, report)
+    return 1 if report.notes else 0
+
+
+@store.command()
+def form() -> None:
+    """Make one store of empty servers.
+
+    Each gets a vote; the first master is opened for writing, the second acknowledges it, the
+    replicas follow. All must be up. Running it again changes nothing.
+    """
+    with closing(_steward()) as steward:
+        steward.form()
+        _show(steward, steward.look())
+
+
+@store.command()
+@click.argument("server", required=False, default="")
+@click.option(
+    "--lose",
+    is_flag=True,
+    help="Also if SERVER lacks transactions that were acknowledged: what only the other has is "
+    "given up.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def takeover(server: str, lose: bool, yes: bool) -> None:
+    """Let SERVER (HOST:PORT; by default the other master) take writes from now on.
+
+    In order: running transactions end first, and nothing is lost. Brokers do this by themselves
+    when the writer is lost.
+    """
+    if lose and not yes:
+        click.confirm("Pages that only the present writer has are given up. Go on?", abort=True)
+    with closing(_steward()) as steward:
+        _say(steward.hand_over(server, lose=lose))
+    click.echo("the brokers let the other master follow it")
+
+
+@store.command()
+@click.argument("server")
+def rejoin(server: str) -> None:
+    """Take SERVER (HOST:PORT) in again after it was made anew: empty, or from a copy.
+
+    A server that comes back with its own data needs nothing.
+    """
+    with closing(_steward()) as steward:
+        steward.enrol(server)
+    click.echo(f"{server} has a vote again; the brokers let it follow")
+
+
+@store.command()
+@click.option(
+    "--folder",
+    default="data/cluster",
+    metavar="DIR",
+    show_default=True,
+    help="Where their configuration and data are.",
+)
+@click.option("--stop", is_flag=True, help="Stop the servers; their data stays.")
+def local(folder: str, stop: bool) -> None:
+    """Start two masters and three replicas of MariaDB on loopback, to try a cluster.
+
+    They outlive the command. Running it again starts those that do not run.
+    """
+    from greencrawl.store.mysql.cluster.local import LocalCluster
+
+    cluster = LocalCluster(Path(folder))
+    if stop:
+        cluster.stop()
+        click.echo(f"stopped; the data stays in {folder}")
+        return
+    cluster.start()
+    steward = steward_of(cluster.url(), cluster.steward)
+    assert steward is not None
+    with closing(steward):
+        steward.form()
+        _show(steward, steward.look())
+    click.echo(
+        "\nTo use it:\n"
+        f"  export GREENCRAWL_STORE='{cluster.url()}'\n"
+        f"  export GREENCRAWL_STORE_STEWARD={cluster.steward}\n"
+        "  ./greencrawl crawl https://example.org/ --max-pages 50\n"
+        "  ./greencrawl store status\n"
+        "The second is for brokers and `greencrawl store`. make cluster-stop stops the servers; "
+        f"their data is in {folder}."
+    )
+
+
+def _steward() -> Steward:
+    settings = reach.load()
+    steward = steward_of(settings.store_url, settings.store_steward)
+    if steward is None:
+        raise InvalidConfig([("GREENCRAWL_STORE", "names no ring of two masters")])
+    return steward
+
+
+# -- shown
+
+
+def _show(steward: Steward, report: Report) -> None:
+    """A row for each server, then what is wrong."""
+    rows = Table(box=None, pad_edge=False)
+    for name in ("server", "role", "state", "lag", "follows", "commits"):
+        rows.add_column(name)
+    masters = {str(server) for server in steward.topology.masters}
+    for one in report.servers:
+        cells = (
+            one.name,
+            _role(one, report.reign, master=one.name in masters),
+            _state(one, report.reign),
+            _lag(one),
+            one.following.leader if one.following else "–",
+            _commits(one, report.reign),
+        )
+        rows.add_row(*map(Text, map(printable, cells)))
+    console = Console()
+    console = console if console.is_terminal else Console(width=160)
+    console.print(rows, highlight=False)
+    if report.reign is not None:
+        _say(report.reign)
+    for note in _notes(report):
+        click.echo(f"! {printable(note)}")
+
+
+def _say(reign: Reign) -> None:
+    by = f"acknowledged by {reign.partner}" if reign.partner else "acknowledged by nobody else"
+    click.echo(f"{reign.writer} takes writes since epoch {reign.epoch}, {by}")
+
+
+def _notes(report: Report) -> list[str]:
+    new = [one.up and not one.epoch for one in report.servers]
+    if report.reign is None and all(new):
+        return ["these servers form no store yet: greencrawl store form"]
+    away = [f"{one.name}: {one.error}" for one in report.servers if not one.up and one.error]
+    return [*report.notes, *away]
+
+
+def _role(one: Observation, reign: Reign | None, *, master: bool) -> str:
+    if not master:
+        return "replica"
+    if reign is not None and one.name == reign.writer:
+        return "master, takes writes"
+    return "master, acknowledges" if reign and one.name == reign.partner else "master"
+
+
+def _state(one: Observation, reign: Reign | None) -> str:
+    if not one.up:
+        return "away"
+    if one.following is not None and not one.following.running:
+        return "does not follow"
+    if reign is not None and one.name == reign.writer:
+        return "open" if one.open and not one.read_only else "not open yet"
+    return "read-only" if one.read_only else "NOT read-only"
+
+
+def _lag(one: Observation) -> str:
+    if one.following is None:
+        return "–"
+    seconds = one.following.behind_seconds
+    return "unknown" if seconds is None else f"{seconds:g} s"
+
+
+def _commits(one: Observation, reign: Reign | None) -> str:
+    if not one.up or reign is None or one.name != reign.writer:
+        return "–"
+    if not one.asks_ack:
+        return "alone"
+    waiting = f", {one.hanging} wait" if one.hanging else ""
+    return f"acknowledged{waiting}" if one.clients else f"nobody acknowledges{waiting}"
+
+
+def _show_file(path: Path) -> None:
+    """A SQLite store: its size, and how many rows its tables have."""
+    if not path.exists():
+        raise GreencrawlError(f"nothing has been crawled into {path.parent} yet; see --data")
+    with (
+        translated(path),
+        closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database,
+    ):
+        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'migrations'").fetchone():
+            raise GreencrawlError(f"{path} is no store of Greencrawl's")
+        names = [
+            name
+            for (name,) in database.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' "
+                "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
+            )
+        ]
+        rows = [
+            (name, *database.execute(f'SELECT count(*) FROM "{name}"').fetchone()) for name in names
+        ]
+        migration = database.execute("SELECT max(number) FROM migrations").fetchone()[0]
+    click.echo(f"{path}: {size(path.stat().st_size)}, migration {migration:04d}")
+    _show_counts(rows)
+
+
+def _show_server(settings: Settings) -> None:
+    """One MySQL server; its rows are the server's estimate."""
+    from greencrawl.store.mysql.cluster.routing import Cluster
+
+    def ask(db: Db) -> tuple[str, int, list[tuple[str, int]], int]:
+        db.execute("SELECT VERSION()")
+        version = str((db.fetchone() or ("",))[0])
+        db.execute(
+            "SELECT table_name, COALESCE(table_rows, 0), "
+            "COALESCE(data_length, 0) + COALESCE(index_length, 0) FROM information_schema.tables "
+            "WHERE table_schema = DATABASE() ORDER BY table_name"
+        )
+        found = db.fetchall()
+        has = any(name == "migrations" for name, _, _ in found)
+        db.execute("SELECT max(number) FROM migrations" if has else "SELECT 0")
+        migration = int((db.fetchone() or (0,))[0] or 0)
+        tables = [(name, int(rows)) for name, rows, _ in found]
+        return version, migration, tables, sum(int(length) for _, _, length in found)
+
+    with closing(Cluster(topology.parse(settings.store_url))) as cluster:
+        version, migration, tables, length = cluster.read(ask)
+    click.echo(
+        f"{mask_url(settings.store_url)}: {version}, about {size(length)}, "
+        f"migration {migration:04d}; rows are estimates"
+    )
+    _show_counts(tables)
+
+
+def _show_counts(rows: list[tuple[str, int]]) -> None:
+    wide = max((len(name) for name, _ in rows), default=0)
+    for name, count in rows:
+        click.echo(f"{name:<{wide}} {count:>15,}")

@@ -1,0 +1,304 @@
+"""``greencrawl crawl``: a crawl from its first URL to its closing summary."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import socket
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+
+from greencrawl.cli import crawlfile, reach
+from greencrawl.cli.commands.explain import in_store
+from greencrawl.cli.local.data_folder import LOCK, held
+from greencrawl.cli.local.processes import Processes, environment
+from greencrawl.cli.local.site_server import Site, serve
+from greencrawl.cli.local.stopping import on_signals
+from greencrawl.cli.options import crawl_options, given
+from greencrawl.cli.ui import advice, nothing_stored, summary
+from greencrawl.cli.ui.follow import End, follow, is_finished, known_at, last_look
+from greencrawl.cli.ui.summary import Summary
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.net.origins import Origins
+from greencrawl.schema.net.scope import starts
+from greencrawl.schema.net.urls import canonicalise
+from greencrawl.schema.records import Crawl, CreateCrawl, UrlState
+from greencrawl.schema.settings import Settings, mask_url
+from greencrawl.worker import hooks
+from greencrawl.worker.auth import LoginRefused
+from greencrawl.worker.auth.kinds.registry import make
+from greencrawl.worker.auth.state.secrets import Secrets
+
+NOTHING = 1
+"""Exit code of a crawl that ended and has stored nothing at all."""
+
+DEMO_DELAY_SECONDS = 0.02
+"""The shipped site is our own; its pages need no second each."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the command line asks for."""
+
+    wanted: CreateCrawl
+    settings: Settings
+    fresh: bool = False
+
+
+@click.command()
+@click.argument("targets", nargs=-1, metavar="URL...|FILE.toml")
+@click.option("--crawl", "name", metavar="NAME", help="Name of the crawl.  [default: first host]")
+@reach.data_option
+@click.option(
+    "--processes",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Worker processes.  [default: 1 a core]",
+)
+@click.option(
+    "--summary",
+    "summary_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.json",
+    help="Write the closing summary there, too.",
+)
+@click.option("--fresh", is_flag=True, help="Delete what the crawl has stored and start over.")
+@click.option("--demo", is_flag=True, help="Serve the shipped site on loopback and crawl it.")
+@crawl_options
+def crawl(
+    targets: tuple[str, ...],
+    name: str | None,
+    data: str | None,
+    processes: int | None,
+    summary_file: Path | None,
+    fresh: bool,
+    demo: bool,
+    **options: Any,
+) -> None:
+    """Crawl until nothing is left to fetch.
+
+    Begins at the URLs given, or as FILE.toml says. Starts a broker and workers of its own,
+    shows the progress, and ends with a summary. Ctrl-C stops cleanly; the same command again
+    resumes. With GREENCRAWL_BROKER set, the crawl is given to that broker and only watched from
+    here. The exit code is 1 if nothing at all was stored, and the reason is said.
+
+    FILE.toml holds the options below under the same names (max_pages = 100), with seeds = [...]
+    and, if wanted, name = "..."; an option given here wins over the file.
+    """
+    asked = given(options)
+    settings = reach.load(data, processes=None if processes is None else str(processes))
+    with ExitStack() as site:
+        if demo:
+            if targets:
+                raise click.UsageError("--demo crawls the shipped site: give no URL beside it")
+            targets, name = (site.enter_context(serve(Site())),), name or "demo"
+            asked.setdefault("delay", DEMO_DELAY_SECONDS)
+            settings = _demo_settings(settings)
+        wanted = crawlfile.build(targets, asked, name)
+        if reach.named_broker() and not demo:
+            code, result = _elsewhere(Job(wanted, settings, fresh))
+        else:
+            hooks.load(wanted.hook)
+            _check_logins(wanted, settings)
+            code, result = _here(Job(wanted, settings, fresh), wipe=demo)
+    if result is not None:
+        if demo and os.environ.get("GREENCRAWL_STORE"):
+            result = msgspec.structs.replace(result, export=f"GREENCRAWL_STORE= {result.export}")
+        summary.show(result, Console(width=None if sys.stdout.isatty() else 160))
+        if summary_file is not None:
+            summary.write(result, summary_file)
+        if not result.pages:
+            code = code or NOTHING
+            first = shlex.quote(starts(wanted)[0][1])
+            elsewhere = reach.named_broker() and not demo
+            why = nothing_stored.why(result, _begins(Job(wanted, settings), elsewhere=elsewhere))
+            _say(
+                f"no page is stored: {why or 'nothing was found to fetch'}; "
+                f"`greencrawl explain {first}` says more"
+            )
+    click.get_current_context().exit(code)
+
+
+def _begins(job: Job, *, elsewhere: bool) -> list[UrlState]:
+    """What became of the URLs that the crawl begins at; none where nobody can be asked."""
+    urls = [url for _, url in starts(job.wanted)][: nothing_stored.URLS]
+    name = job.wanted.name
+    if elsewhere:
+        broker = reach.answering(job.settings)
+        return [state for url in urls for state in broker.url(url, name)] if broker else []
+    with reach.store(job.settings) as store:
+        identity, crawl = store.frontier(), store.crawl(name)
+        if identity is None:
+            return []
+        return [in_store(store, crawl, url, identity.secret) for url in urls]
+
+
+def _check_logins(wanted: CreateCrawl, settings: Settings) -> None:
+    """Raises InvalidConfig that names every secret that this host lacks; says which entry is of no
+    use for where the crawl begins."""
+    begins = [canonicalise(url) for _, url in starts(wanted)]
+    secrets = Secrets(settings.credentials_file)
+    problems: list[tuple[str, str]] = []
+    for entry in wanted.auth:
+        try:
+            make(entry, secrets.of(entry))
+        except InvalidConfig as error:
+            problems += error.problems
+        except LoginRefused as error:
+            problems.append((f"auth {entry.name}", str(error)))
+        if not any(map(Origins(entry.hosts).hold, begins)):
+            _say(
+                f"auth {entry.name}: the crawl begins nowhere under its hosts "
+                f"({', '.join(entry.hosts)}); without TLS they are written out: http://…"
+            )
+    if problems:
+        raise InvalidConfig(problems)
+
+
+def _demo_settings(settings: Settings) -> Settings:
+    """A folder of its own inside the data folder, emptied each time, so with its own store; the
+    site's address allowed.
+    """
+    networks = [*map(str, settings.allow_networks), "127.0.0.1/32"]
+    folder = settings.data / "demo"
+    return reach.load(
+        str(folder),
+        store=f"sqlite:///{folder / 'content.sqlite'}",
+        bodies="sql",
+        processes=str(settings.processes),
+        allow_networks=",".join(dict.fromkeys(networks)),
+    )
+
+
+# --- with processes of our own -----------------------------------------------------------------
+
+
+def _here(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
+    """Run the crawl with a broker and workers of this command; (exit code, summary).
+
+    ``wipe`` empties the data folder first.
+    """
+    if not os.environ.get("GREENCRAWL_BIND"):
+        job = replace(job, settings=replace(job.settings, bind=("127.0.0.1", _free_port())))
+    settings = job.settings
+    address = reach.own_address(settings)
+    with on_signals() as stop, held(settings.data, "crawl", address):
+        if wipe:
+            _empty(settings.data)
+        known = _stored(job)
+        if known is not None and not job.fresh and is_finished(known[0], job.wanted):
+            _say(f"crawl {known[0].name} is finished; to crawl it again, add --fresh")
+            return 0, known[1]
+        processes = Processes(
+            _environment(settings, address), settings.data / "logs", settings.request_seconds
+        )
+        broker = reach.client(settings, address)
+        end: End | None = None
+
+        def look() -> None:
+            """Count what was stored while the workers ended."""
+            nonlocal end
+            if end is not None and end.stopped:
+                end = last_look(broker, end)
+
+        try:
+            processes.start(lambda: reach.is_ready(broker), stop.asked)
+            end = follow(broker, job.wanted, stop, processes, fresh=job.fresh)
+        finally:
+            if stop.asked.is_set():
+                _say("stopping: requests under way end first (Ctrl-C again kills)")
+            processes.stop(stop.impatient, look)
+        result = _of_end(job, end)
+    if end is None or end.stopped:
+        _say("stopped; run the same command again to resume")
+        return stop.exit_code, result
+    return 0, result
+
+
+def _of_end(job: Job, end: End | None) -> Summary | None:
+    if end is None:
+        return None
+    made = end.summary()
+    with reach.store(job.settings, upgrade=True) as store:
+        url, export = mask_url(job.settings.store_url), export_hint(made.crawl, job.settings.data)
+        return summary.with_store(made, store, url, export)
+
+
+def _stored(job: Job) -> tuple[Crawl, Summary] | None:
+    """The crawl of that name in the store, and its summary; None if there is none."""
+    path = reach.sqlite_path(job.settings)
+    if path is not None and not path.exists():
+        return None
+    with reach.store(job.settings, upgrade=True) as store:
+        known = [crawl for crawl in store.crawls() if crawl.name == job.wanted.name]
+        if not known:
+            return None
+        hint = export_hint(known[0].name, job.settings.data)
+        return known[0], summary.of_store(store, known[0], mask_url(job.settings.store_url), hint)
+
+
+def export_hint(name: str, data: Path) -> str:
+    """The command that exports the crawl, as it can be typed where this one was."""
+    return f"greencrawl export {name}{advice.data_option(data)} -o {name}.jsonl"
+
+
+def _environment(settings: Settings, address: str) -> dict[str, str]:
+    host, port = settings.bind
+    return environment(
+        os.environ,
+        data=str(settings.data),
+        bind=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        broker=address,
+        store=settings.store_url,
+        bodies=settings.bodies,
+        processes=str(settings.processes),
+        allow_networks=",".join(map(str, settings.allow_networks)),
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _empty(data: Path) -> None:
+    """Delete everything in the demo's own folder but the lock that we hold."""
+    for entry in data.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry.name != LOCK:
+            entry.unlink()
+
+
+# --- with a broker that runs elsewhere ---------------------------------------------------------
+
+
+def _elsewhere(job: Job) -> tuple[int, Summary | None]:
+    """Give the crawl to the broker that the environment names, and watch it."""
+    broker = reach.required(job.settings)
+    known = known_at(broker, job.wanted.name)
+    if known and not job.fresh and is_finished(known, job.wanted):
+        _say(f"crawl {known.name} is finished; to crawl it again, add --fresh")
+        stats = broker.stats(known.name).crawls[0]
+        return 0, summary.of_run(stats, (), 0.0, stats.stored)
+    with on_signals() as stop:
+        end = follow(broker, job.wanted, stop, None, fresh=job.fresh)
+    if end is None or end.stopped:
+        name = job.wanted.name
+        _say(f"the crawl goes on; look again with `greencrawl status {name} --watch`")
+        return stop.exit_code, None
+    return 0, end.summary()
+
+
+def _say(text: str) -> None:
+    click.echo(advice.complete(text), err=True)

@@ -1,0 +1,71 @@
+"""``greencrawl dead``: URLs that were given up, and another chance for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from greencrawl.broker.client import BrokerClient
+from greencrawl.cli import choose, reach
+from greencrawl.cli.ui.display import moment, printable
+from greencrawl.schema.records import Final
+from greencrawl.schema.settings import Settings
+
+PAGE = 1000
+"""Dead letters a request."""
+
+
+@click.command()
+@click.argument("crawl", required=False)
+@click.option("--requeue", is_flag=True, help="Queue all of them again, with their errors at 0.")
+@reach.data_option
+def dead(crawl: str | None, requeue: bool, data: str | None) -> None:
+    """List URLs that were given up.
+
+    CRAWL may be left out when there is only one. One a line, separated by tabs: when, kind of
+    failure, HTTP status, URL, detail. With --requeue they are tried again: by a running broker
+    at once, otherwise when the crawl is run again.
+    """
+    settings = reach.load(data)
+    broker = reach.answering(settings)
+    if requeue:
+        count = _requeue_at(broker, crawl) if broker else _requeue_in_store(settings, crawl)
+        click.echo(f"{count:,} queued again")
+        return
+    for letter in _listed(broker, crawl) if broker else _stored(settings, crawl):
+        fields = (moment(letter.at_ms), letter.kind, letter.code or "-", letter.url, letter.detail)
+        click.echo("\t".join(printable(str(field)) for field in fields))
+
+
+def _listed(broker: BrokerClient, crawl: str | None) -> Iterator[Final]:
+    name, after = choose.one(broker.crawls(), crawl).name, ""
+    while True:
+        reply = broker.dead(name, PAGE, after)
+        yield from (item.letter for item in reply.items)
+        after = reply.next
+        if not after:
+            return
+
+
+def _stored(settings: Settings, crawl: str | None) -> Iterator[Final]:
+    with reach.store(settings) as store:
+        chosen, after = choose.one(store.crawls(), crawl), ""
+        while rows := store.dead(chosen.id, PAGE, after):
+            yield from (letter for _, letter in rows)
+            after = rows[-1][0]
+
+
+def _requeue_at(broker: BrokerClient, crawl: str | None) -> int:
+    reply = broker.requeue(choose.one(broker.crawls(), crawl).name)
+    return reply.added + reply.pending
+
+
+def _requeue_in_store(settings: Settings, crawl: str | None) -> int:
+    """Log the dead letters as seeds: the next broker over this store queues them."""
+    with reach.store(settings, upgrade=True) as store:
+        chosen, count = choose.one(store.crawls(), crawl), 0
+        now = store.tick()  # of letters that die again meanwhile another command takes care
+        while batch := store.requeue_dead(chosen.id, before=now):
+            count += len(batch.urls)
+        return count

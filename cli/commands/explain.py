@@ -1,0 +1,140 @@
+"""``greencrawl explain``: where a URL is, and why it has not been fetched."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from greencrawl.cli import choose, reach
+from greencrawl.cli.crawlfile import with_scheme
+from greencrawl.cli.ui import advice
+from greencrawl.cli.ui.display import moment, printable
+from greencrawl.schema.errors import GreencrawlError, InvalidUrl
+from greencrawl.schema.net.origins import Origins
+from greencrawl.schema.net.scope import compile
+from greencrawl.schema.net.urls import canonicalise, fingerprint, host_of
+from greencrawl.schema.records import Attempt, Crawl, UrlState, Version
+from greencrawl.schema.settings import Settings
+from greencrawl.store.base import Store
+
+
+@click.command()
+@click.argument("url")
+@click.option("--crawl", metavar="NAME", help="Only in this crawl.  [default: in every crawl]")
+@reach.data_option
+def explain(url: str, crawl: str | None, data: str | None) -> None:
+    """Say where a URL is, and why.
+
+    Fetched, waiting, held back, excluded by which rule, given up: one sentence for each crawl,
+    then the tries so far, the latest first, and the versions of a page that was fetched more
+    than once. Asks the running broker; when none answers, the store, which does not know what is
+    waiting.
+    """
+    settings = reach.load(data)
+    broker = reach.answering(settings)
+    url = with_scheme(url)
+    states = broker.url(url, crawl) if broker else _offline(settings, url, crawl)
+    if not states:
+        raise GreencrawlError("there is no crawl yet; start one with `greencrawl crawl URL`")
+    for state in states:
+        said = f"{state.crawl}: {state.state}. {state.why}".rstrip()
+        click.echo(printable(advice.complete(said)))
+        for attempt in state.attempts:
+            click.echo(printable(f"  {attempt_line(attempt)}"))
+        for version in state.versions:
+            click.echo(f"  {version_line(version)}")
+    if broker is None:
+        click.echo("no broker is running: this is what the store knows", err=True)
+
+
+def attempt_line(attempt: Attempt) -> str:
+    """One try on one line: when, status, kind, errors so far, and the wait that followed."""
+    wait = f", tried again after {attempt.wait:g} s" if attempt.wait is not None else ""
+    detail = f": {attempt.detail}" if attempt.detail else ""
+    at = moment(attempt.at_ms)
+    return f"{at}  {attempt.code or '-'} {attempt.kind}{detail}, errors {attempt.errors}{wait}"
+
+
+def version_line(version: Version) -> str:
+    """One fetch of a page on one line: when, status, size, digest, and whether it had changed."""
+    changed = "changed" if version.changed else "unchanged"
+    digest = version.digest.hex()[:12] or "-"
+    return (
+        f"{moment(version.fetched_ms)}  version {digest}, {changed}, "
+        f"status {version.status}, {version.body_bytes} bytes"
+    )
+
+
+def versions(store: Store, crawl: int, number: int) -> tuple[Version, ...]:
+    """A page's history as :class:`UrlState` has it."""
+    found = store.history(crawl, number)
+    return tuple(found) if len(found) > 1 else ()
+
+
+def _offline(settings: Settings, url: str, crawl: str | None) -> list[UrlState]:
+    with reach.store(settings) as store:
+        crawls = store.crawls()
+        chosen = [choose.one(crawls, crawl)] if crawl else crawls
+        identity = store.frontier()
+        if identity is None:
+            return []
+        states = [in_store(store, one, url, identity.secret) for one in chosen]
+    return [_refused(settings, *pair) for pair in zip(chosen, states, strict=True)]
+
+
+def _refused(settings: Settings, crawl: Crawl, state: UrlState) -> UrlState:
+    """``state``, with the login that was refused where that may be why there is no page."""
+    if state.state not in ("unseen", "later"):
+        return state
+    entry = next((e for e in crawl.options.auth if Origins(e.hosts).hold(state.url)), None)
+    if entry is None or compile(crawl).excluded_by(state.url, 0, seed=True) is not None:
+        return state
+    # slow to import, and only wanted here
+    from greencrawl.worker.auth.base import name_of
+    from greencrawl.worker.auth.state.vault import Alone, Vault
+
+    grant = Vault(settings.logins, Alone(), None).read(name_of(entry))
+    if grant is None or not grant.refused:
+        return state
+    command, when = f"`greencrawl login {entry.name}`", moment(grant.made_ms)
+    again = "" if command in grant.refused else f"; {command} tries it again"
+    why = f"Not fetched: the login auth {entry.name} was refused at {when}: {grant.refused}{again}."
+    return msgspec.structs.replace(state, why=why)
+
+
+def in_store(store: Store, crawl: Crawl, given: str, secret: int) -> UrlState:
+    """What the store knows of a URL. ``secret`` seeds the frontier's fingerprints."""
+    try:
+        url = canonicalise(given)
+    except InvalidUrl as error:
+        return UrlState(crawl=crawl.name, url=given, state="invalid", why=f"{error.reason}.")
+    number = fingerprint(url, secret)
+    known = UrlState(
+        crawl=crawl.name,
+        url=url,
+        host=host_of(url),
+        attempts=tuple(store.attempts(crawl.id, number)),
+        versions=versions(store, crawl.id, number),
+    )
+    page, final = store.page(crawl.id, number, detail="row"), store.final(crawl.id, number)
+    rules = compile(crawl)
+    if page is not None:
+        why = f"Stored at {moment(page.fetched_ms)} with status {page.status}"
+        if page.final_url not in ("", page.url):
+            kept_out = rules.excluded_by(page.final_url, 1)
+            because = f", which the crawl's rules keep out: {kept_out}" if kept_out else ""
+            why += f", redirecting to {page.final_url}{because}"
+        why += "."
+        return msgspec.structs.replace(known, state="fetched", why=why, page=page.id)
+    if final is not None:
+        detail = f" ({final.detail})" if final.detail else ""
+        why = f"Settled at {moment(final.at_ms)}: {final.kind}{detail}."
+        return msgspec.structs.replace(known, state=final.state, why=why)
+    rule = rules.excluded_by(url, 1)
+    if rule is not None and not known.attempts:
+        return msgspec.structs.replace(known, why=f"The crawl's rules keep it out: {rule}.")
+    if known.attempts:
+        why = "Tried and not settled; the command that began the crawl tries it again."
+        return msgspec.structs.replace(known, state="later", why=why)
+    why = "Not fetched; only a running broker knows whether it is waiting (`greencrawl up`)."
+    return msgspec.structs.replace(known, why=why)

@@ -1,0 +1,220 @@
+"""``greencrawl export``: what a crawl stored, as JSON Lines, CSV or WARC."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from greencrawl.cli import choose, reach
+from greencrawl.schema.errors import GreencrawlError, InvalidConfig, InvalidUrl
+from greencrawl.schema.net.urls import canonicalise, host_of
+from greencrawl.schema.records import Crawl, PageFilter
+from greencrawl.schema.text.moments import SINCE, STATUS, since_ms, status_range
+from greencrawl.store.base import Store
+from greencrawl.store.export.formats import Csv, Format, Jsonl, Warc
+from greencrawl.store.export.resumable import Position, Resumable, Wanted
+from greencrawl.store.export.resumable import export as export_all
+
+_SHOW_SECONDS = 0.2
+
+
+@click.command()
+@click.argument("crawl", required=False)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["jsonl", "csv", "warc"]),
+    default="jsonl",
+    help="jsonl: one JSON object a line; csv: a table; warc: an archive.  [default: jsonl]",
+)
+@click.option("--crawl", "named", metavar="NAME", help="The crawl; the same as the argument.")
+@click.option(
+    "--since", metavar="TIME", help=f"Only what was fetched then or later: {SINCE}.  [default: all]"
+)
+@click.option("--host", metavar="HOST", help="Only of this host, with its port unless 80 or 443.")
+@click.option("--status", metavar="STATUS", help=f"Only with {STATUS}.  [default: all]")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write there; the same command continues one that was interrupted.  "
+    "[default: standard output, as -]",
+)
+@click.option("--bodies", is_flag=True, help="Include page bodies, base64; WARC always does.")
+@click.option("--pages-only", is_flag=True, help="Leave out the URLs that came to no page.")
+@click.option("--restart", is_flag=True, help="Begin an interrupted export anew.")
+@reach.data_option
+def export(
+    crawl: str | None,
+    format_: str,
+    named: str | None,
+    since: str | None,
+    host: str | None,
+    status: str | None,
+    output: Path | None,
+    bodies: bool,
+    pages_only: bool,
+    restart: bool,
+    data: str | None,
+) -> None:
+    """Write what a crawl stored.
+
+    First its pages, then (not as WARC) the URLs that came to no page, with the reason. CRAWL may be
+    left out when there is only one. Reads the store itself: no broker needs to run, and a crawl may
+    go on meanwhile.
+    """
+    if crawl and named and crawl != named:
+        raise InvalidConfig([("--crawl", f"names {named}, and the argument {crawl}")])
+    typed = {
+        "format": format_,
+        "since": since,
+        "host": host,
+        "status": status,
+        "bodies": bodies or format_ == "warc",
+        "pages_only": pages_only,
+    }
+    wanted = _filter(since, host, status)
+    with reach.store(reach.load(data)) as store:
+        chosen = Wanted(
+            crawl=choose.one(store.crawls(), crawl or named), pages=wanted, pages_only=pages_only
+        )
+        if output is None or output == Path("-"):
+            _to_stdout(store, chosen, typed)
+        elif output.exists() and not output.is_file():
+            with _special(output) as out:
+                _stream(store, chosen, typed, out)
+        else:
+            _to_file(store, chosen, typed, output, restart)
+
+
+def _filter(since: str | None, host: str | None, status: str | None) -> PageFilter:
+    """What is wanted, of what was typed. Raises click.UsageError."""
+    try:
+        return PageFilter(
+            host=_host(host) if host else "",
+            status=status_range(status) if status else PageFilter().status,
+            since_ms=since_ms(since) if since else 0,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _host(text: str) -> str:
+    """A host as the store names it, of ``Example.org`` or ``example.org:8080``."""
+    try:
+        if not any(mark in text for mark in "/?#@\\"):
+            return host_of(canonicalise(f"http://{text.strip()}/"))
+    except InvalidUrl:
+        pass
+    raise ValueError(f"{text[:60]!r} is no host")
+
+
+def _format(typed: Mapping[str, Any], crawl: Crawl, name: str = "") -> Format:
+    if typed["format"] == "warc":
+        return Warc(crawl, name, compress=not name.endswith(".warc"))
+    made = Csv if typed["format"] == "csv" else Jsonl
+    return made(bodies=typed["bodies"])
+
+
+def _to_stdout(store: Store, wanted: Wanted, typed: Mapping[str, Any]) -> None:
+    _stream(store, wanted, typed, sys.stdout.buffer)
+
+
+def _special(output: Path) -> BinaryIO:
+    """A pipe or a device is written to, never replaced by a file."""
+    try:
+        return output.open("wb")
+    except OSError as error:
+        raise GreencrawlError(f"cannot write {output}: {error.strerror}") from error
+
+
+def _stream(store: Store, wanted: Wanted, typed: Mapping[str, Any], out: BinaryIO) -> None:
+    position = export_all(store, wanted, _format(typed, wanted.crawl), out)
+    out.flush()
+    if position.no_body:
+        click.echo(_unkept(position), err=True)
+
+
+def _to_file(
+    store: Store, wanted: Wanted, typed: Mapping[str, Any], output: Path, restart: bool
+) -> None:
+    options = {"crawl": wanted.crawl.id, **typed}
+    with Resumable(output, options, wanted.pages.since_ms, restart=restart) as run:
+        if run.resumed:
+            click.echo(f"continuing after {run.position.rows:,} rows", err=True)
+        pages = PageFilter(
+            host=wanted.pages.host, status=wanted.pages.status, since_ms=run.since_ms
+        )
+        chosen = Wanted(crawl=wanted.crawl, pages=pages, pages_only=wanted.pages_only)
+        progress = _Progress(run.position, _total(store, chosen, typed))
+        try:
+            position = run.run(store, chosen, _format(typed, wanted.crawl, output.name), progress)
+        except KeyboardInterrupt:
+            progress.end()
+            click.echo(
+                f"stopped after {run.position.rows:,} rows: the same command goes on", err=True
+            )
+            raise
+        finally:
+            progress.end()
+    click.echo(_summary(position, typed, output), err=True)
+
+
+def _total(store: Store, wanted: Wanted, typed: Mapping[str, Any]) -> int:
+    """About how many rows there will be; 0 where nobody has counted them."""
+    if wanted.pages != PageFilter() or not sys.stderr.isatty():
+        return 0
+    counts = store.counts(wanted.crawl.id)
+    kinds = ["pages"]
+    if not wanted.pages_only and typed["format"] != "warc":
+        kinds += ["dead", "gone", "excluded"]
+    return sum(counts.get(kind, 0) for kind in kinds)
+
+
+def _summary(position: Position, typed: Mapping[str, Any], output: Path) -> str:
+    parts = [f"{position.pages:,} pages"]
+    if typed["format"] != "warc" and not typed["pages_only"]:
+        parts.append(f"{position.finals:,} URLs without a page")
+    text = f"{', '.join(parts)}: {position.length / 1e6:,.1f} MB in {output}"
+    return f"{text}\n{_unkept(position)}" if position.no_body else text
+
+
+def _unkept(position: Position) -> str:
+    return (
+        f"{position.no_body:,} pages without their body: it was not kept (the crawl's option "
+        f"bodies), or its file cannot be read (is GREENCRAWL_BODIES set as for the workers?)"
+    )
+
+
+class _Progress:
+    """One line on a terminal, written over and over."""
+
+    def __init__(self, begun: Position, total: int) -> None:
+        self._begun = begun.rows
+        self._total = total
+        self._start = self._shown = time.monotonic()
+        self._on = sys.stderr.isatty()
+        self._width = 0
+
+    def __call__(self, position: Position) -> None:
+        now = time.monotonic()
+        if not self._on or now - self._shown < _SHOW_SECONDS:
+            return
+        self._shown = now
+        rows = position.rows
+        rate = (rows - self._begun) / max(now - self._start, 0.001)
+        of = f" of about {self._total:,}" if rows <= self._total else ""
+        line = f"{rows:,}{of} rows, {position.length / 1e6:,.1f} MB, {rate:,.0f} rows/s"
+        click.echo("\r" + line.ljust(self._width), nl=False, err=True)
+        self._width = len(line)
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self._width:
+            click.echo("\r" + " " * self._width + "\r", nl=False, err=True)

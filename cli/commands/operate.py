@@ -1,0 +1,102 @@
+"""``greencrawl pause``, ``resume``, ``delete`` and ``purge``: a crawl, or a host's queue in it."""
+
+from __future__ import annotations
+
+import click
+
+from greencrawl.broker.client import BrokerClient
+from greencrawl.cli import choose, reach
+from greencrawl.cli.local.stopping import on_signals
+from greencrawl.cli.ui.display import moment, printable
+from greencrawl.schema.records import NodeAway
+
+LOOK_SECONDS = 0.5
+"""Between two questions how far a deletion is."""
+
+
+@click.command()
+@click.argument("crawl", required=False)
+@reach.data_option
+def pause(crawl: str | None, data: str | None) -> None:
+    """Stop a crawl for a while.
+
+    No more URLs of it are handed out; what is being fetched is finished. CRAWL may be left out when
+    there is only one.
+    """
+    broker = reach.required(reach.load(data))
+    changed = broker.pause(choose.one(broker.crawls(), crawl).name)
+    click.echo(f"{changed.name}: {changed.state}")
+
+
+@click.command()
+@click.argument("crawl", required=False)
+@reach.data_option
+def resume(crawl: str | None, data: str | None) -> None:
+    """Go on with a crawl that was paused, or that reached a limit which has been raised."""
+    broker = reach.required(reach.load(data))
+    changed = broker.resume(choose.one(broker.crawls(), crawl).name)
+    click.echo(f"{changed.name}: {changed.state}")
+
+
+@click.command()
+@click.argument("crawl")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@reach.data_option
+def delete(crawl: str, yes: bool, data: str | None) -> None:
+    """Delete a crawl with all that is stored of it, but for WARC files (docs/export.md).
+
+    Its name is free at once. Waits until all is gone; the broker goes on if you do not. While a
+    Redis node is away the deletion waits, says so, and goes on by itself when the node is back.
+    """
+    broker = reach.required(reach.load(data))
+    found = choose.one(broker.crawls(), crawl)
+    if not yes:
+        click.confirm(f"Delete crawl {found.name} and all its pages?", abort=True)
+    broker.delete(found.name)
+    _follow(broker, found.id, "")
+
+
+@click.command()
+@click.argument("crawl")
+@click.argument("host")
+@reach.data_option
+def purge(crawl: str, host: str, data: str | None) -> None:
+    """Drop what waits of HOST in a crawl.
+
+    Its URLs count as excluded from then on. Pages that are stored stay. Links to it that are found
+    later are queued as ever: an `exclude` of the crawl keeps them out.
+    """
+    broker = reach.required(reach.load(data))
+    asked = broker.purge_host(choose.one(broker.crawls(), crawl).name, host)
+    _follow(broker, asked.instance, asked.host)
+
+
+def _follow(broker: BrokerClient, instance: int, host: str) -> None:
+    """Show how far a deletion is, whenever that changes, until it is through, or Ctrl-C."""
+    far = waits = ""
+    with on_signals() as stop:
+        while True:
+            found = [p for p in broker.purges() if (p.instance, p.host) == (instance, host)]
+            if not found:
+                click.echo(f"{host}: purged" if host else "deleted")
+                return
+            of = f" of about {found[0].total:,}" if found[0].total else ""
+            before = far, waits
+            far = f"{found[0].removed:,}{of} removed"
+            waits = "; ".join(map(_waits, found[0].away))
+            if far != before[0]:
+                click.echo(far, err=True)
+            if waits != before[1]:
+                click.echo(f"{waits}. {_GOES_ON}" if waits else "it is back: going on", err=True)
+            if stop.asked.wait(LOOK_SECONDS):
+                click.echo("the broker goes on", err=True)
+                return
+
+
+_GOES_ON = "It goes on by itself then, also without this command (Ctrl-C)."
+
+
+def _waits(node: NodeAway) -> str:
+    if not node.since_ms:
+        return f"waits: {printable(node.why)}"
+    return f"waits for Redis at {printable(node.node)}, away since {moment(node.since_ms)}"

@@ -1,0 +1,388 @@
+"""``greencrawl pages`` and ``greencrawl page``: what is stored, for people."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+from rich.cells import cell_len, set_cell_size
+
+from greencrawl.broker.api.messages import ListedPage, PageReply, PagesReply, PageVersion
+from greencrawl.broker.client import BrokerClient
+from greencrawl.broker.service import pages as reading
+from greencrawl.cli import choose, options, reach
+from greencrawl.cli.commands.explain import in_store
+from greencrawl.cli.crawlfile import with_scheme
+from greencrawl.cli.ui.display import moment, printable, size
+from greencrawl.schema.errors import GreencrawlError, InvalidUrl, Refused
+from greencrawl.schema.net.urls import canonicalise, host_of
+from greencrawl.schema.records import Crawl, PageFilter
+from greencrawl.schema.settings import Settings
+from greencrawl.schema.text.patterns import Pattern
+from greencrawl.schema.wire import to_json
+from greencrawl.store.base import Store
+from greencrawl.store.export.objects import iso8601
+
+IN_TERMINAL = 50
+"""Pages that are listed there unless ``--limit`` says otherwise."""
+A_REQUEST = 500
+SECONDS = 60.0
+"""Longest time one answer may take: a search looks at many pages."""
+NARROWEST = 80
+"""Columns that a line takes at least, whatever the terminal has."""
+
+
+class Wanted(NamedTuple):
+    """What a list is asked for; ``pattern`` "" is none."""
+
+    pages: PageFilter
+    pattern: str
+    after: str
+
+
+Ask = Callable[[int, str], PagesReply]
+"""(limit, after) → some pages."""
+
+
+@click.command()
+@click.argument("crawl", required=False)
+@click.option("--host", metavar="HOST", default="", help="Only pages of this host.")
+@options.status
+@options.since
+@click.option(
+    "--grep",
+    metavar="REGEX",
+    default="",
+    help="Only pages whose URL, title or text it matches (RE2; (?i) ignores case).",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    help=f"At most so many.  [default: {IN_TERMINAL} in a terminal, otherwise all]",
+)
+@click.option("--after", metavar="CURSOR", default="", help="Go on after an earlier list.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@reach.data_option
+def pages(
+    crawl: str | None,
+    host: str,
+    status: tuple[int, int],
+    since: int,
+    grep: str,
+    limit: int | None,
+    after: str,
+    as_json: bool,
+    data: str | None,
+) -> None:
+    """List what is stored, in the order of storing; also redirects, which `status` does not count.
+
+    When it was fetched, status, size, URL and title; where the output is no terminal, a page a
+    line, separated by tabs, with its id between size and URL. CRAWL may be left out when there is
+    only one. `greencrawl page` shows one.
+    """
+    wanted = Wanted(PageFilter(host=_host(host), status=status, since_ms=since), grep, after)
+    if grep:
+        _checked(grep)
+    terminal = sys.stdout.isatty()
+    most = limit or (IN_TERMINAL if terminal and not as_json else None)
+    write = _json_line if as_json else _columns() if terminal else _tabs
+    with _listing(reach.load(data), crawl, wanted) as ask:
+        following = _list(ask, after, most, write)
+    if following:
+        click.echo(f"there may be more: add --after {following}", err=True)
+    elif terminal and not as_json:
+        click.echo("that is all", err=True)
+
+
+def _list(ask: Ask, after: str, most: int | None, write: Callable[[ListedPage], str]) -> str:
+    """Write up to ``most`` pages as they are found; returns the cursor of what follows, or "".
+
+    While nothing is found a terminal is told how far it is.
+    """
+    left = most
+    looked_at = 0
+    telling = sys.stderr.isatty()
+    while True:
+        answer = ask(A_REQUEST if left is None else min(A_REQUEST, left), after)
+        if telling and looked_at:
+            click.echo("\r\x1b[K", err=True, nl=False)
+        looked_at += answer.looked_at
+        for page in answer.items:
+            click.echo(write(page))
+        after = answer.next
+        if left is not None:
+            left -= len(answer.items)
+        if not after or left == 0:
+            return after
+        if telling:
+            click.echo(f"\rlooked at {looked_at:,} pages …", err=True, nl=False)
+
+
+@contextmanager
+def _listing(settings: Settings, crawl: str | None, wanted: Wanted) -> Iterator[Ask]:
+    broker = reach.answering(settings)
+    if broker is not None:
+        name, chosen = choose.one(broker.crawls(), crawl).name, wanted.pages
+        low, high = chosen.status
+
+        def ask(limit: int, after: str) -> PagesReply:
+            return broker.pages(
+                name,
+                host=chosen.host,
+                status="" if chosen.status == PageFilter().status else f"{low:03}-{high:03}",
+                since=(iso8601(chosen.since_ms) or "") if chosen.since_ms else "",
+                grep=wanted.pattern,
+                limit=limit,
+                after=after,
+                seconds=SECONDS,
+            )
+
+        yield ask
+        return
+    with reach.store(settings) as store:
+        yield _in_store(store, choose.one(store.crawls(), crawl), wanted)
+
+
+def _in_store(store: Store, crawl: Crawl, wanted: Wanted) -> Ask:
+    reader = reading.Reader(store)
+    pattern = _checked(wanted.pattern) if wanted.pattern else None
+
+    def ask(limit: int, after: str) -> PagesReply:
+        try:
+            look = reader.look(crawl.id, wanted.pages, pattern, limit=limit, after=after)
+        except ValueError as error:
+            raise GreencrawlError(f"--after: {error}") from error
+        return PagesReply(tuple(map(reading.listed, look.pages)), look.next, look.looked_at)
+
+    return ask
+
+
+def _checked(pattern: str) -> Pattern:
+    try:
+        return Pattern(pattern)
+    except ValueError as error:
+        raise click.UsageError(f"--grep: {error}") from error
+
+
+def _host(given: str) -> str:
+    if not given:
+        return ""
+    try:
+        url = canonicalise(with_scheme(given))
+    except InvalidUrl as error:
+        raise click.UsageError(f"--host: {error}") from error
+    if url.split("/", 3)[3]:
+        raise click.UsageError(f"--host: {given[:60]!r} is more than a host")
+    return host_of(url)
+
+
+# -- lines
+
+
+def _json_line(page: ListedPage) -> str:
+    return to_json(page).decode()
+
+
+def _tabs(page: ListedPage) -> str:
+    at = iso8601(page.fetched_ms) or "-"
+    title = f"-> {page.target}" if page.target else page.title
+    fields = (at, page.status, page.body_bytes, page.id, page.url, title)
+    return "\t".join(printable(str(field)) for field in fields)
+
+
+def _columns() -> Callable[[ListedPage], str]:
+    """Aligned columns as wide as the terminal; Chinese characters take two cells."""
+    width = max(NARROWEST, shutil.get_terminal_size().columns) - 1
+    taken = len("2026-03-01 12:00  200  999.9 kB  ")
+    urls = (width - taken - 2) * 3 // 5
+    titles = width - taken - 2 - urls
+
+    def line(page: ListedPage) -> str:
+        at = moment(page.fetched_ms)[:16]
+        about = f"→ {page.target}" if page.target else page.title
+        return (
+            f"{at}  {page.status:3}  {size(page.body_bytes):>8}  "
+            f"{_cells(page.url, urls)}  {_cells(about, titles).rstrip()}".rstrip()
+        )
+
+    return line
+
+
+def _cells(text: str, width: int) -> str:
+    """``text`` in exactly ``width`` cells of the terminal, cut with an ellipsis or padded."""
+    shown = printable(text)
+    if cell_len(shown) <= width:
+        return set_cell_size(shown, width)
+    return set_cell_size(set_cell_size(shown, width - 1).rstrip() + "…", width)
+
+
+# -- one page
+
+
+@click.command()
+@click.argument("page", metavar="ID|URL")
+@click.option("--crawl", metavar="NAME", help="The crawl of a URL that several have.")
+@click.option("--text", "what", flag_value="text", help="Its text.")
+@click.option("--body", "what", flag_value="body", help="Its body, as it was fetched.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write text or body there.  [default: standard output]",
+)
+@reach.data_option
+def page(
+    page: str, crawl: str | None, what: str | None, output: Path | None, data: str | None
+) -> None:
+    """Show one stored page: what is known of it, and when it was fetched and had changed.
+
+    It is named by its URL or by its id, as `greencrawl pages --json` shows it.
+    """
+    if output == Path("-"):
+        output = None
+    elif output is not None and what is None:
+        raise click.UsageError("-o goes with --text or --body")
+    if what == "body" and output is None and sys.stdout.isatty():
+        raise click.UsageError("a body may hold anything: name a file (-o FILE) or use a pipe")
+    settings = reach.load(data)
+    broker = reach.answering(settings)
+    if broker is not None:
+        _show(_AtBroker(broker), page, crawl, what, output)
+        return
+    with reach.store(settings) as store:
+        _show(_InStore(store), page, crawl, what, output)
+
+
+class _AtBroker:
+    """Pages as a broker tells of them."""
+
+    def __init__(self, broker: BrokerClient) -> None:
+        self._broker = broker
+
+    def found(self, url: str, crawl: str | None) -> list[tuple[str, str]]:
+        """(crawl, id) wherever the URL is stored."""
+        return [(s.crawl, s.page) for s in self._broker.url(url, crawl) if s.page]
+
+    def get(self, page_id: str) -> PageReply:
+        try:
+            return self._broker.page(page_id)
+        except Refused as error:
+            if error.status == 404:
+                raise GreencrawlError(str(error.problem.get("detail", error))) from error
+            raise
+
+    def text(self, page_id: str) -> str:
+        return self._broker.page_text(page_id)
+
+    def body(self, page_id: str) -> bytes:
+        return self._broker.page_body(page_id)
+
+
+class _InStore:
+    """Pages as the store has them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def found(self, url: str, crawl: str | None) -> list[tuple[str, str]]:
+        """(crawl, id) wherever the URL is stored."""
+        crawls, identity = self._store.crawls(), self._store.frontier()
+        if identity is None:
+            return []
+        chosen = [choose.one(crawls, crawl)] if crawl else crawls
+        states = [in_store(self._store, one, url, identity.secret) for one in chosen]
+        return [(state.crawl, state.page) for state in states if state.page]
+
+    def get(self, page_id: str) -> PageReply:
+        return reading.reply(self._store, page_id)
+
+    def text(self, page_id: str) -> str:
+        return reading.stored(self._store, page_id, body=False).text
+
+    def body(self, page_id: str) -> bytes:
+        return reading.stored(self._store, page_id, body=True).body
+
+
+def _show(
+    source: _AtBroker | _InStore,
+    given: str,
+    crawl: str | None,
+    what: str | None,
+    output: Path | None,
+) -> None:
+    page_id = given if reading.is_id(given) else _one(source, given, crawl)
+    if what is None:
+        for line in described(source.get(page_id)):
+            click.echo(printable(line))
+        return
+    if what == "text":
+        text = source.text(page_id)
+        if output is None and sys.stdout.isatty():
+            text = "\n".join(map(printable, text.splitlines()))
+        content = f"{text}\n".encode("utf-8", "replace")
+    else:
+        content = source.body(page_id)
+    if output is None:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        output.write_bytes(content)
+    except OSError as error:
+        raise GreencrawlError(f"cannot write {output}: {error.strerror}") from error
+    click.echo(f"{len(content):,} bytes in {output}", err=True)
+
+
+def _one(source: _AtBroker | _InStore, given: str, crawl: str | None) -> str:
+    """The id of the page at a URL. Raises GreencrawlError where there is none, or several."""
+    url = with_scheme(given)
+    found = source.found(url, crawl)
+    if not found:
+        raise GreencrawlError(f"{url} is not stored; `greencrawl explain` says why")
+    if len(found) > 1:
+        names = ", ".join(name for name, _ in found)
+        raise GreencrawlError(f"several crawls have it; say --crawl, one of: {names}")
+    return found[0][1]
+
+
+def described(page: PageReply) -> Iterator[str]:
+    """A page for a person, a line each."""
+    about = (
+        ("crawl", page.crawl),
+        ("id", page.id),
+        ("URL", page.url),
+        ("redirects to", page.target),
+        ("title", page.title),
+        ("fetched", f"{moment(page.fetched_ms)}, in {page.elapsed_ms / 1000:.3f} s"),
+        ("status", page.status),
+        ("body", f"{page.body_bytes:,} bytes{', cut off' if page.truncated else ''}"),
+        ("type", page.headers.get("content-type", "")),
+        ("text", f"{page.text_chars:,} characters" if page.text_chars else ""),
+        ("language", page.language),
+        ("encoding", page.encoding),
+        ("depth", page.depth),
+        ("links", f"{len(page.links):,} queued" if page.links else ""),
+        ("fields", to_json(page.fields).decode() if page.fields else ""),
+    )
+    for name, value in about:
+        if value != "":
+            yield f"{name:<13} {value}"
+    yield f"{'fetches':<13} {len(page.versions):,}, the latest first"
+    for version in page.versions:
+        yield f"  {version_line(version)}"
+
+
+def version_line(version: PageVersion) -> str:
+    """One fetch on one line."""
+    change = "changed" if version.changed else "unchanged"
+    return (
+        f"{moment(version.fetched_ms)}  {version.status}  {size(version.body_bytes):>8}  "
+        f"{change:<9}  {version.digest[:16]}".rstrip()
+    )

@@ -1,0 +1,75 @@
+"""``greencrawl seed``: URLs into a crawl that a broker serves."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import click
+
+from greencrawl.broker.client import BrokerClient
+from greencrawl.cli import reach
+from greencrawl.cli.crawlfile import with_scheme
+from greencrawl.schema.errors import Refused
+from greencrawl.schema.records import SeedReply, SeedRequest
+
+BATCH = 1000
+"""URLs a request."""
+
+TOO_MANY_REQUESTS = 429
+FULL_SECONDS = 5.0
+
+
+@click.command()
+@click.argument("crawl")
+@click.argument("urls", nargs=-1, required=True, metavar="URL...|-")
+@click.option("--force", is_flag=True, help="Queue URLs again that were already seen.")
+@reach.data_option
+def seed(crawl: str, urls: tuple[str, ...], force: bool, data: str | None) -> None:
+    """Add URLs to a crawl.
+
+    A URL of `-` reads them from standard input, one a line. Prints how many were added, were
+    there already, and were rejected; each rejected URL goes to standard error with its reason,
+    and the exit code is then 1. URLs that are pending wait for a Redis node that is away: they are
+    kept, and queued when it is back. Doing it again changes nothing.
+    """
+    broker = reach.required(reach.load(data))
+    counts = {"added": 0, "duplicate": 0, "rejected": 0, "pending": 0}
+    for batch in _batches(map(with_scheme, _given(urls))):
+        reply = _patiently(broker, crawl, SeedRequest(batch, force=force))
+        for item in reply.items:
+            counts[item.status] += 1
+            if item.status == "rejected":
+                click.echo(f"rejected {item.url}: {item.reason}", err=True)
+    if not counts["pending"]:
+        del counts["pending"]
+    click.echo(", ".join(f"{number:,} {status}" for status, number in counts.items()))
+    click.get_current_context().exit(1 if counts["rejected"] else 0)
+
+
+def _patiently(broker: BrokerClient, crawl: str, request: SeedRequest) -> SeedReply:
+    """Seed a batch, waiting while Redis is near its memory limit."""
+    while True:
+        try:
+            return broker.seed(crawl, request)
+        except Refused as error:
+            if error.status != TOO_MANY_REQUESTS:
+                raise
+            click.echo(f"waiting: {error.problem.get('detail')}", err=True)
+            time.sleep(FULL_SECONDS)
+
+
+def _given(urls: Iterable[str]) -> Iterator[str]:
+    for url in urls:
+        if url == "-":
+            yield from (line.strip() for line in sys.stdin if line.strip())
+        else:
+            yield url
+
+
+def _batches(urls: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    rest = iter(urls)
+    while batch := tuple(islice(rest, BATCH)):
+        yield batch

@@ -1,0 +1,137 @@
+"""``greencrawl status``: how crawls stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from greencrawl.broker.client import BrokerClient
+from greencrawl.cli import choose, reach
+from greencrawl.cli.local.stopping import on_signals
+from greencrawl.cli.ui import advice
+from greencrawl.cli.ui.display import (
+    away_text,
+    failures_text,
+    hooks_text,
+    refused_text,
+    rest_text,
+    size,
+    slowest_text,
+    workers_text,
+)
+from greencrawl.schema.records import Crawl, CrawlStats, Stats
+from greencrawl.schema.settings import Settings
+from greencrawl.store.base import Store
+
+WATCH_SECONDS = 1.0
+
+
+@click.command()
+@click.argument("crawl", required=False)
+@click.option("--watch", is_flag=True, help="Look again every second until all is done or Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print the counters as JSON.")
+@reach.data_option
+def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> None:
+    """Show how crawls stand.
+
+    For CRAWL, or every crawl: state, counts, failures by kind, slowest hosts. Asks the running
+    broker. When none answers, what the store in the data folder holds is shown; what is waiting
+    is not known then.
+    """
+    settings = reach.load(data)
+    broker = reach.required(settings) if watch else reach.answering(settings)
+    if broker is None:
+        stats, note = _offline(settings, crawl), "no broker is running: counts are the store's"
+        click.echo(note, err=True)
+    elif watch:
+        _watch(broker, crawl)
+        return
+    else:
+        stats = broker.stats(crawl)
+    if as_json:
+        click.echo(msgspec.json.encode(stats).decode())
+    else:
+        _console().print(table(stats), highlight=False)
+
+
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
+
+
+def table(stats: Stats) -> RenderableType:
+    """A row for each crawl, then the slowest hosts. Numbers that may be more are marked ``>=``."""
+    rows = Table(box=None, pad_edge=False)
+    names = (
+        "crawl",
+        "state",
+        "stored",
+        "waiting",
+        "overflow",
+        "in flight",
+        "later",
+        "dead",
+        "bytes",
+    )
+    for number, name in enumerate(names):
+        rows.add_column(name, justify="left" if number < 2 else "right")
+    rows.add_column("failures")
+    least = ">=" if stats.away else ""  # what a node that is away holds is not counted
+    for one in stats.crawls:
+        state = f"{one.state} ({one.reason})" if one.reason else one.state
+        counts = (one.stored, one.waiting, one.overflow, one.leased, one.later, one.dead)
+        numbers = [least + text for text in (*(f"{n:,}" for n in counts), size(one.bytes))]
+        cells = (one.crawl, state, *numbers, failures_text(one.failures))
+        rows.add_row(*map(Text, cells))
+    hooks = [
+        Text(
+            f"{one.crawl}: hook failed: {hooks_text(one.hooks)}; see "
+            + advice.complete(f"`greencrawl hooks {one.crawl}`")
+        )
+        for one in stats.crawls
+        if one.hooks
+    ]
+    refused = [Text(f"{one.crawl}: {refused_text(one)}") for one in stats.crawls if one.refused]
+    slowest = Text(f"slowest hosts: {slowest_text(stats.slowest)}")
+    rest = [Text(rest_text(stats))] if stats.rest_hosts else []
+    away = [Text(away_text(one)) for one in stats.away]
+    workers = [Text(text)] if (text := workers_text(stats)) else []
+    return Group(rows, slowest, *workers, *hooks, *refused, *rest, *away)
+
+
+def _watch(broker: BrokerClient, crawl: str | None) -> None:
+    with on_signals() as stop, Live(console=_console(), auto_refresh=False) as live:
+        while True:
+            stats = broker.stats(crawl)
+            live.update(table(stats), refresh=True)
+            done = all(one.state == "done" for one in stats.crawls)
+            if done or stop.asked.wait(WATCH_SECONDS):
+                return
+
+
+def _offline(settings: Settings, crawl: str | None) -> Stats:
+    with reach.store(settings) as store:
+        crawls: Sequence[Crawl] = store.crawls()
+        chosen = [choose.one(crawls, crawl)] if crawl else crawls
+        return Stats(tuple(_of_store(store, one) for one in chosen))
+
+
+def _of_store(store: Store, crawl: Crawl) -> CrawlStats:
+    counts = store.counts(crawl.id)
+    final = {kind: counts[kind] for kind in ("gone", "excluded") if counts[kind]}
+    return CrawlStats(
+        crawl=crawl.name,
+        state=crawl.state,
+        reason=crawl.reason,
+        stored=counts["pages"],
+        dead=counts["dead"],
+        bytes=counts["bytes"],
+        failures=final,
+        hooks=tuple(store.hook_counts(crawl.id)),
+    )

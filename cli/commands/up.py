@@ -1,0 +1,59 @@
+"""``greencrawl up``: broker and workers in the foreground."""
+
+from __future__ import annotations
+
+import os
+
+import click
+from gevent.event import Event
+
+from greencrawl.cli import reach
+from greencrawl.cli.local.data_folder import held
+from greencrawl.cli.local.processes import Processes, environment
+from greencrawl.cli.local.stopping import on_signals
+from greencrawl.schema.settings import Settings
+
+LOOK_SECONDS = 1.0
+"""Between two looks at whether the processes live."""
+
+
+@click.command()
+@reach.data_option
+@click.option(
+    "--processes",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Worker processes.  [default: 1 a core]",
+)
+def up(data: str | None, processes: int | None) -> None:
+    """Run a broker and workers until Ctrl-C.
+
+    The broker listens on GREENCRAWL_BIND (127.0.0.1:8765). Add work with `greencrawl crawl`
+    with GREENCRAWL_BROKER set, with `greencrawl seed`, or with curl; look with `greencrawl
+    status`. What the processes log goes to standard error.
+    """
+    settings = reach.load(data, processes=None if processes is None else str(processes))
+    address = reach.own_address(settings)
+    environ = environment(
+        os.environ,
+        data=str(settings.data),
+        broker=address,
+        processes=str(settings.processes),
+    )
+    with on_signals() as stop, held(settings.data, "up", address):
+        pair = Processes(environ, None, settings.request_seconds)
+        try:
+            _serve(pair, settings, address, stop.asked)
+        finally:
+            pair.stop(stop.impatient)
+    click.echo("stopped", err=True)
+
+
+def _serve(pair: Processes, settings: Settings, address: str, asked: Event) -> None:
+    broker = reach.client(settings, address)
+    pair.start(lambda: reach.is_ready(broker), asked)
+    if not asked.is_set():
+        click.echo(f"broker at {address}, data in {settings.data}; Ctrl-C stops", err=True)
+    while not asked.wait(LOOK_SECONDS):
+        for death in pair.revive():
+            click.echo(f"{death}; started again", err=True)

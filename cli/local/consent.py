@@ -1,0 +1,107 @@
+"""A person's consent, where OAuth wants one: the browser goes there, and its answer comes back.
+
+The answer is a redirect to a port of this machine (RFC 8252) where the provider allows that, or the
+address that the browser ends at, pasted by hand – with OAuth 1.0a also the number that the page
+shows (``oob``). Only what belongs to the question that was asked is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import parse_qs, urlsplit
+
+import click
+
+from greencrawl.cli.local.loopback import Loopback, is_loopback
+from greencrawl.schema.errors import GreencrawlError
+from greencrawl.worker.auth.base import Grant
+
+if TYPE_CHECKING:  # both are slow to import, and most commands need neither
+    import requests
+
+    from greencrawl.worker.auth.kinds.oauth import Asked
+
+WAIT_SECONDS = 600.0
+"""For a person to log in at the provider and to say yes."""
+OOB = "oob"
+CALLBACK = "http://127.0.0.1:0/callback"
+
+
+@dataclass(frozen=True)
+class Way:
+    """How the answer comes back: ``redirect_uri`` as the provider knows it, None for a free port;
+    ``paste`` by hand.
+    """
+
+    redirect_uri: str | None = None
+    paste: bool = False
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether a person has to bring it."""
+        return self.paste or not is_loopback(self.redirect_uri or CALLBACK)
+
+
+class Asking(Protocol):
+    """A kind that needs a person: ``worker.auth.kinds.oauth1`` and ``oauth2``."""
+
+    def authorize(self, session: requests.Session, redirect_uri: str) -> Asked: ...
+
+    def exchange(self, session: requests.Session, asked: Asked, answer: str) -> Grant: ...
+
+
+def obtain(kind: Asking, session: requests.Session, way: Way, seconds: float) -> Grant:
+    """Ask the person and wait for the answer, for ``seconds`` where the browser brings it.
+
+    Raises LoginRefused, LoginFailed, and GreencrawlError when no answer comes.
+    """
+    with ExitStack() as stack:
+        uri, listening = way.redirect_uri or CALLBACK, None
+        if not way.by_hand:
+            listening = stack.enter_context(Loopback(uri))
+            uri = listening.uri
+        elif way.redirect_uri is None:
+            uri = CALLBACK.replace(":0", "")  # nobody listens there: the address bar has it
+        asked = kind.authorize(session, uri)
+        click.echo(f"Open this address, and say yes there:\n\n{asked.url}\n")
+        if listening is None:
+            answer = _pasted(uri)
+        else:
+            if _browser(asked.url):
+                click.echo("It is being opened in the browser.")
+            click.echo(f"Waiting for the answer at {uri} (Ctrl-C to stop).")
+            answer = listening.wait(lambda url: _belongs(url, asked.state), seconds) or ""
+            if not answer:
+                minutes = f"{seconds / 60:g} minutes"
+                raise GreencrawlError(f"no answer came within {minutes}; --paste takes it by hand")
+    return kind.exchange(session, asked, answer)
+
+
+def _pasted(uri: str) -> str:
+    sys.stdout.flush()
+    if uri == OOB:
+        return str(click.prompt("The number that the page shows", err=True)).strip()
+    return str(click.prompt("The address that the browser ended at", err=True)).strip()
+
+
+def _belongs(url: str, state: str) -> bool:
+    """Whether an answer is to our question: another program may ask at our port too."""
+    given = parse_qs(urlsplit(url).query)
+    return any(state in given.get(name, ()) for name in ("state", "oauth_token", "denied"))
+
+
+def _browser(url: str) -> bool:
+    """Open a window, where there is a screen; a browser of text would take over the terminal."""
+    if sys.platform != "darwin" and not (
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    ):
+        return False
+    try:
+        return webbrowser.open(url)
+    except webbrowser.Error:
+        return False

@@ -1,0 +1,229 @@
+"""Broker and worker as child processes of a command: started, restarted when they die, stopped.
+
+A child has a session of its own, so that Ctrl-C reaches this process alone and the order of
+stopping is kept: workers first, while the broker still takes back what they hold.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+from gevent.event import Event
+
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.errors import GreencrawlError
+
+START_SECONDS = 60.0
+"""How long the broker may take to be ready; an embedded Redis may replay its log first."""
+
+RESTARTS = 5
+RESTARTS_WITHIN = 60.0
+"""A child that dies more often than ``RESTARTS`` times in so many seconds ends the command."""
+
+BROKER_STOP_SECONDS = 20.0
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+class ProcessFailed(GreencrawlError):
+    """Raised when a child ends at its start, or again and again; names its log."""
+
+
+class Child:
+    """A child process, ``python -m greencrawl.NAME``. ``log`` is its file; None: our own output."""
+
+    def __init__(
+        self,
+        name: str,
+        environ: Mapping[str, str],
+        log: Path | None,
+        orphaned: signal.Signals = signal.SIGTERM,
+    ) -> None:
+        self.name = name
+        self.log = log
+        self._orphaned = orphaned
+        self._environ = dict(environ)
+        self._deaths: list[float] = []
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id of the last start, 0 before the first."""
+        return self._process.pid if self._process else 0
+
+    @property
+    def code(self) -> int | None:
+        """Exit code, negative for a signal; None while it runs or before it was started."""
+        return self._process.poll() if self._process else None
+
+    def start(self) -> None:
+        """Start the process. Should ours die without stopping it, it is sent ``orphaned``."""
+        output: IO[bytes] | None = None
+        if self.log is not None:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            output = self.log.open("ab")
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", f"greencrawl.{self.name}"],
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=self._die_with_parent(),
+            )
+        finally:
+            if output is not None:
+                output.close()
+
+    def revive(self, clock: Clock = monotonic) -> str:
+        """Start it again if it has died; returns how it had, or "" if it lives.
+
+        Raises :class:`ProcessFailed` when that happened too often.
+        """
+        if self.code is None:
+            return ""
+        now = clock()
+        self._deaths = [then for then in self._deaths if now - then < RESTARTS_WITHIN] + [now]
+        if len(self._deaths) > RESTARTS:
+            raise ProcessFailed(self.obituary())
+        death = self.obituary()
+        self.start()
+        return death
+
+    def obituary(self) -> str:
+        """One line on how it ended, and the last line of its log."""
+        code = self.code
+        if code is not None and code < 0:  # killed: its log says nothing about that
+            return f"the {self.name} was ended by {_signal_name(-code)}"
+        text = f"the {self.name} ended with exit code {code}"
+        if self.log is None:
+            return text
+        return f"{text}: {_last_line(self.log)} (log: {self.log})"
+
+    def stop(self, seconds: float, impatient: Event) -> None:
+        """SIGTERM, and SIGKILL to its whole session after ``seconds`` or once impatient."""
+        if self._process is None:
+            return
+        self._signal(signal.SIGTERM)
+        deadline = monotonic() + seconds
+        while self.code is None and not impatient.is_set() and monotonic() < deadline:
+            impatient.wait(0.05)
+        if self.code is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _die_with_parent(self) -> Callable[[], None] | None:
+        """What the child does before exec: have the kernel signal it when its parent dies."""
+        if sys.platform != "linux":
+            return None
+        libc, parent, number = ctypes.CDLL(None), os.getpid(), self._orphaned
+
+        def bind() -> None:
+            libc.prctl(PR_SET_PDEATHSIG, number)
+            if os.getppid() != parent:  # it died before the kernel was told
+                os._exit(1)
+
+        return bind
+
+    def _signal(self, number: int) -> None:
+        if self._process is not None and self.code is None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+
+class Processes:
+    """One broker and one worker host.
+
+    ``logs`` is the folder of their log files; None sends what they say to our own output.
+    ``request_seconds`` is how long a worker may need to let its last requests end.
+    """
+
+    def __init__(
+        self, environ: Mapping[str, str], logs: Path | None, request_seconds: float
+    ) -> None:
+        self.broker = Child("broker", environ, logs and logs / "broker.log")
+        # When we are killed the broker ends at once, though in order. Workers could not hand back
+        # to it what they hold, and would keep the next command out while they tried.
+        self.worker = Child("worker", environ, logs and logs / "worker.log", signal.SIGKILL)
+        self._worker_stop_seconds = request_seconds + 10
+
+    def start(self, ready: Callable[[], bool], stopping: Event) -> None:
+        """Start the broker, wait until it is ready (or ``stopping``), start the worker.
+
+        Raises :class:`ProcessFailed` when the broker ends or is not ready in time.
+        """
+        self.broker.start()
+        deadline = monotonic() + START_SECONDS
+        while not ready():
+            if self.broker.code is not None:
+                raise ProcessFailed(self.broker.obituary())
+            if monotonic() > deadline:
+                log = f" (log: {self.broker.log})" if self.broker.log else ""
+                raise ProcessFailed(f"the broker was not ready in {START_SECONDS:g} s{log}")
+            if stopping.wait(0.05):
+                return
+        self.worker.start()
+
+    def revive(self) -> list[str]:
+        """Start again what has died; returns a line on each. Raises :class:`ProcessFailed`."""
+        return [death for child in (self.broker, self.worker) if (death := child.revive())]
+
+    def stop(self, impatient: Event, between: Callable[[], None] = lambda: None) -> None:
+        """Stop the workers, then the broker; at once when ``impatient`` is or becomes set.
+
+        ``between`` is called while the broker still answers though no worker is left.
+        """
+        self.worker.stop(self._worker_stop_seconds, impatient)
+        try:
+            if self.broker.code is None and self.broker.pid and not impatient.is_set():
+                between()
+        finally:
+            self.broker.stop(BROKER_STOP_SECONDS, impatient)
+
+
+def environment(base: Mapping[str, str], **settings: str) -> dict[str, str]:
+    """``base`` with settings (named like the variables, lower case, without prefix) put in."""
+    return {
+        **base,
+        **{f"GREENCRAWL_{name.upper()}": value for name, value in settings.items()},
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _last_line(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 4096))
+            lines = file.read().decode("utf-8", "replace").split("\n")
+    except OSError as error:
+        return f"its log cannot be read ({error.strerror})"
+    said = [line.strip() for line in lines if line.strip()]
+    return _told(said[-1])[:400] if said else "it logged nothing"
+
+
+def _told(line: str) -> str:
+    """What a line of a log says: of a JSON object its event, with the error if it has one."""
+    try:
+        entry = msgspec.json.decode(line, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return line
+    error = entry.get("error")
+    return f"{entry.get('event', line)}: {error}" if error else str(entry.get("event", line))

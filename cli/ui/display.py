@@ -1,0 +1,221 @@
+"""The live display of a crawl: a panel on a terminal, a plain line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.records import CrawlStats, HookCount, HostState, NodeAway, Stats
+
+PLAIN_SECONDS = 5.0
+"""Between two lines where there is no terminal."""
+
+RATE_SECONDS = 10.0
+"""Pages a second are a mean over this long."""
+
+SLOWEST = 3
+HOOKS = 3
+REFUSED = 3
+
+
+class Rate:
+    """Pages a second over the last ``RATE_SECONDS``, from the counter of pages stored."""
+
+    def __init__(self, clock: Clock = monotonic) -> None:
+        self._clock = clock
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def update(self, stored: int) -> float:
+        """Take note of the counter now; returns the rate, 0 before there are two readings."""
+        now = self._clock()
+        self._seen.append((now, stored))
+        while len(self._seen) > 2 and now - self._seen[0][0] > RATE_SECONDS:
+            self._seen.popleft()
+        began, first = self._seen[0]
+        return max(0.0, (stored - first) / (now - began)) if now > began else 0.0
+
+
+def away_text(node: NodeAway) -> str:
+    """That a Redis node does not answer, and since when."""
+    since = f" since {moment(node.since_ms)}" if node.since_ms else ""
+    return f"{printable(node.why)}; not counted{since}: its hosts wait, all others go on"
+
+
+def moment(ms: int) -> str:
+    """Epoch milliseconds as a date and time in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def printable(text: str) -> str:
+    """``text`` on one line without control characters: some of it comes from foreign servers."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def size(count: float) -> str:
+    """Bytes for people: ``1.5 MB`` (powers of 1000)."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def duration(seconds: float) -> str:
+    """``0:07``, ``12:34`` or ``1:02:03``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def failures_text(failures: dict[str, int]) -> str:
+    """``gone 3, timeout 1``, the commonest first; "none" if there are none."""
+    common = sorted(failures.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{kind} {count:,}" for kind, count in common if count) or "none"
+
+
+def hooks_text(hooks: Sequence[HookCount]) -> str:
+    """``on_page on 3 pages (KeyError: 'price'), …``, the commonest first; "" for none."""
+    shown = [
+        f"{one.function} on {one.pages:,} page{'s' * (one.pages != 1)} ({printable(one.message)})"
+        for one in hooks[:HOOKS]
+    ]
+    more = [f"{len(hooks) - HOOKS:,} other messages"] if len(hooks) > HOOKS else []
+    return ", ".join(shown + more)
+
+
+def refused_text(stats: CrawlStats) -> str:
+    """Which workers cannot import the crawl's hook, and why; "" for none."""
+    shown = [
+        f"worker {one.worker} on host {one.host} cannot import hook {one.hook}: {one.reason}"
+        for one in stats.refused[:REFUSED]
+    ]
+    if len(stats.refused) > REFUSED:
+        shown.append(f"nor can {len(stats.refused) - REFUSED:,} others")
+    if stats.stuck:
+        shown.insert(0, "no worker can take the crawl; it is tried again every 20 s")
+    return printable("; ".join(shown))
+
+
+def slowest_text(hosts: Sequence[HostState]) -> str:
+    """``example.org 1.20 s, …``, hosts without a measured latency left out."""
+    shown = [f"{host.host} {host.latency:.2f} s" for host in hosts if host.latency > 0]
+    return ", ".join(shown[:SLOWEST]) or "none yet"
+
+
+def rest_text(stats: Stats) -> str:
+    """``3 hosts rest for 41 s after a crash``, "" if none does."""
+    count, seconds = stats.rest_hosts, max(round(stats.rest_seconds), 1)
+    hosts = "1 host rests" if count == 1 else f"{count:,} hosts rest"
+    return f"{hosts} for {seconds} s after a crash" if count else ""
+
+
+def workers_text(stats: Stats) -> str:
+    """That something is to be fetched and nobody is at work, or that hosts share an id; else ""."""
+    notes = []
+    open_ = any(one.state == "active" and one.waiting + one.overflow for one in stats.crawls)
+    if stats.workers == 0 and open_ and not any(one.leased for one in stats.crawls):
+        notes.append("no worker is at work: nothing of what waits is fetched")
+    ids = sorted({printable(name.rpartition("-")[0] or name) for name in stats.claimed_twice})
+    if ids:
+        notes.append(
+            f"worker id claimed twice: {', '.join(ids)}; give each worker host a"
+            " GREENCRAWL_WORKER_ID of its own"
+        )
+    return "; ".join(notes)
+
+
+def line(stats: CrawlStats, rate: float, seconds: float) -> str:
+    """The plain line: everything that the panel shows but the slowest hosts."""
+    hooks = f"; hook failed: {hooks_text(stats.hooks)}" if stats.hooks else ""
+    return (
+        f"{duration(seconds)}  {stats.stored:,} pages stored, "
+        f"{stats.waiting + stats.overflow:,} waiting, {stats.leased:,} in flight, "
+        f"{stats.later:,} to retry, {rate:.1f} pages/s, "
+        f"{size(stats.bytes)}, failures: {failures_text(stats.failures)}{hooks}"
+    )
+
+
+def panel(
+    stats: CrawlStats, rate: float, seconds: float, slowest: Sequence[HostState], note: str = ""
+) -> RenderableType:
+    """The live panel: a heading, counts in two columns, failures, slowest hosts, a note."""
+    table = Table.grid(padding=(0, 2))
+    for _ in range(2):
+        table.add_column()
+        table.add_column(justify="right")
+    table.add_row("pages stored", f"{stats.stored:,}", "pages/s", f"{rate:.1f}")
+    table.add_row("waiting", f"{stats.waiting + stats.overflow:,}", "downloaded", size(stats.bytes))
+    table.add_row("in flight", f"{stats.leased:,}", "retries later", f"{stats.later:,}")
+    table.add_row("hosts", f"{stats.hosts:,}", "dead letters", f"{stats.dead:,}")
+    rows: list[RenderableType] = [
+        Text.assemble((f"crawl {stats.crawl}", "bold green"), f"  {duration(seconds)}"),
+        table,
+        Text(f"failures: {failures_text(stats.failures)}"),
+        Text(f"slowest hosts: {slowest_text(slowest)}"),
+    ]
+    if stats.hooks:
+        rows.append(Text(f"hook failed: {hooks_text(stats.hooks)}", style="yellow"))
+    if note:
+        rows.append(Text(note, style="yellow"))
+    return Group(*rows)
+
+
+class Display:
+    """Shows a crawl's progress on ``console`` until the block ends."""
+
+    def __init__(self, console: Console, clock: Clock = monotonic) -> None:
+        self._console = console
+        self._clock = clock
+        self._began = clock()
+        self._rate = Rate(clock)
+        self._printed = float("-inf")
+        self._note = self._key = ""
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+
+    def __enter__(self) -> Display:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    @property
+    def seconds(self) -> float:
+        """Since the display was made."""
+        return self._clock() - self._began
+
+    def show(self, stats: CrawlStats, slowest: Sequence[HostState] = ()) -> None:
+        """Show the crawl as it is now. Cheap to call often; the end is always shown."""
+        rate = self._rate.update(stats.stored)
+        if self._live is not None:
+            self._live.update(panel(stats, rate, self.seconds, slowest, self._note), refresh=True)
+        elif stats.state == "done" or self._clock() - self._printed >= PLAIN_SECONDS:
+            self._printed = self._clock()
+            self._console.print(
+                line(stats, rate, self.seconds), soft_wrap=True, markup=False, highlight=False
+            )
+
+    def note(self, text: str, key: str = "") -> None:
+        """Say something beside the numbers ("" takes it away); printed once elsewhere.
+
+        ``key`` names what is said where only its numbers change.
+        """
+        key = key or text
+        if text and key != self._key and self._live is None:
+            self._console.print(text, soft_wrap=True, markup=False, highlight=False)
+        self._note, self._key = text, key

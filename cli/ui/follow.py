@@ -1,0 +1,221 @@
+"""Following a crawl at a broker: created, shown, until it is done or somebody stops it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from msgspec import convert
+from msgspec.structs import replace as replace_struct
+from rich.console import Console
+
+from greencrawl.broker.client import BrokerClient
+from greencrawl.cli.local.processes import Processes
+from greencrawl.cli.local.stopping import Stop
+from greencrawl.cli.ui import advice, summary
+from greencrawl.cli.ui.display import Display, away_text, refused_text, rest_text
+from greencrawl.cli.ui.summary import Summary
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.errors import Refused, Unavailable
+from greencrawl.schema.net.scope import starts
+from greencrawl.schema.net.urls import canonicalise, host_of
+from greencrawl.schema.records import (
+    Crawl,
+    CrawlOptions,
+    CrawlStats,
+    CreateCrawl,
+    HostPatch,
+    HostState,
+    Stats,
+)
+
+T = TypeVar("T")
+
+POLL_SECONDS = 0.5
+"""Between two looks at the broker's counters."""
+
+QUIET_SECONDS = 5.0
+"""So long may URLs wait with none in flight before the display says why."""
+
+ONLY_RETRIES = (
+    "only retries are left, and none is due yet: `greencrawl explain URL` says why; "
+    "after Ctrl-C the same command resumes"
+)
+
+AUTH = re.compile(r"\bauth (?P<name>[a-z][a-z0-9_]*)")
+"""In the reason of a block that a login led to (``worker.auth.keeper``)."""
+
+HOSTS = 10
+"""So many of the seeds' hosts are asked about."""
+
+ALL_REST = (
+    "the hosts of all URLs that wait have to rest: they asked for it, or a process that died may "
+    "still have a request under way there; it goes on by itself, `greencrawl explain URL` says when"
+)
+
+
+@dataclass(frozen=True)
+class End:
+    """How following a crawl ended: its first and last counters, and the hosts slowest last.
+
+    ``hosts`` is the most that had work at once.
+    """
+
+    first: CrawlStats
+    last: CrawlStats
+    slowest: tuple[HostState, ...]
+    hosts: int
+    seconds: float
+
+    @property
+    def stopped(self) -> bool:
+        """Whether somebody stopped it before the crawl was done."""
+        return self.last.state != "done"
+
+    def summary(self) -> Summary:
+        """What the broker's counters say of this run."""
+        stats = replace_struct(self.last, hosts=self.hosts)
+        return summary.of_run(stats, self.slowest, self.seconds, self.first.stored)
+
+
+def follow(
+    broker: BrokerClient,
+    wanted: CreateCrawl,
+    stop: Stop,
+    processes: Processes | None,
+    *,
+    fresh: bool,
+) -> End | None:
+    """Create or update the crawl and show it until it is done or ``stop`` is asked for.
+
+    With ``fresh`` it is deleted first. A broker that is away is waited for, and our own processes
+    are started again when they die. None when it was stopped before there was anything to count.
+    Raises :class:`schema.errors.Refused` when the broker will not have the crawl, and
+    :class:`cli.local.processes.ProcessFailed` when our processes keep dying.
+    """
+    name = wanted.name
+    with Display(Console(stderr=True)) as display:
+
+        def ask(call: Callable[[], T]) -> T | None:
+            """The answer, however long the broker is away; None once stopped."""
+            while not stop.asked.is_set():
+                for death in processes.revive() if processes else ():
+                    display.note(f"{death}; started again")
+                try:
+                    return call()
+                except Unavailable as error:
+                    display.note(f"waiting for the broker: {error}")
+                    stop.asked.wait(POLL_SECONDS)
+            return None
+
+        if fresh:
+            ask(lambda: _delete(broker, name, stop))
+        created = ask(lambda: broker.put_crawl(wanted))
+        if created is not None and created.state == "paused":
+            ask(lambda: broker.resume(name))
+        if created is not None:
+            ask(lambda: _lift(broker, wanted))
+        end: End | None = None
+        busy = display.seconds
+        while (stats := ask(lambda: broker.stats(name))) is not None:
+            end = _noted(end, stats, display.seconds)
+            display.show(end.last, end.slowest)
+            if end.last.leased or not end.last.waiting:
+                busy = display.seconds
+            resting = display.seconds - busy > QUIET_SECONDS
+            note = ONLY_RETRIES if _only_retries(end.last) else ""
+            if end.last.refused:
+                note = refused_text(end.last)
+            elif stats.rest_hosts:
+                note = rest_text(stats)
+            elif note or resting:
+                note = ask(lambda: _blocked(broker, wanted)) or note or ALL_REST
+            if stats.away:
+                note = away_text(stats.away[0])
+            key = "crash" if note and note == rest_text(stats) else ""
+            display.note(advice.complete(note), key)
+            if not end.stopped or stop.asked.wait(POLL_SECONDS):
+                break
+    return end
+
+
+def _lift(broker: BrokerClient, wanted: CreateCrawl) -> None:
+    """Free the seeds' hosts from the block of a login that was refused: somebody comes again.
+
+    It is tried again only if the secrets have changed; otherwise the workers know that it was
+    refused, and block the hosts anew.
+    """
+    for host in _hosts(wanted):
+        if AUTH.search(broker.host(host).why):
+            broker.patch_host(host, HostPatch(block=0.0))
+
+
+def _blocked(broker: BrokerClient, wanted: CreateCrawl) -> str:
+    """Why a seed's host is blocked, "" if none is for a reason that has words.
+
+    With the moment rather than what is left of it: the display says again what has changed.
+    """
+    for host in _hosts(wanted):
+        state = broker.host(host)
+        if found := AUTH.search(state.why):
+            ends = datetime.fromtimestamp(epoch_ms() / 1000 + state.blocked_in, UTC)
+            command = f"greencrawl login {found['name']}"
+            mend = f"; mend that, and `{command}` or the same command again goes on at once"
+            what = state.why if command in state.why else f"{state.why}{mend}"
+            return f"{host} is blocked until {ends:%H:%M} UTC: {what}"
+    return ""
+
+
+def _hosts(wanted: CreateCrawl) -> list[str]:
+    """The hosts that the crawl begins at, if it logs in somewhere."""
+    if not wanted.auth:
+        return []
+    return list(dict.fromkeys(host_of(canonicalise(url)) for _, url in starts(wanted)))[:HOSTS]
+
+
+def last_look(broker: BrokerClient, end: End) -> End:
+    """``end`` with the counters as they are now, or as it is when no broker answers."""
+    try:
+        return replace(end, last=broker.stats(end.last.crawl).crawls[0])
+    except (Unavailable, Refused):
+        return end
+
+
+def _noted(end: End | None, stats: Stats, seconds: float) -> End:
+    """``end`` with another look at the counters; slowest hosts are kept when there are none."""
+    now = stats.crawls[0]
+    if end is None:
+        return End(now, now, stats.slowest, now.hosts, seconds)
+    slowest, hosts = stats.slowest or end.slowest, max(end.hosts, now.hosts)
+    return replace(end, last=now, slowest=slowest, hosts=hosts, seconds=seconds)
+
+
+def _only_retries(stats: CrawlStats) -> bool:
+    return 0 < stats.later == stats.open
+
+
+def known_at(broker: BrokerClient, name: str) -> Crawl | None:
+    """The crawl of that name, or None if the broker knows none."""
+    try:
+        return broker.crawl(name)
+    except Refused as error:
+        if error.status == 404:
+            return None
+        raise
+
+
+def _delete(broker: BrokerClient, name: str, stop: Stop) -> None:
+    """Delete the crawl and wait until its rows are gone: its name is free only then."""
+    if known_at(broker, name) is not None:
+        broker.delete(name)
+    while known_at(broker, name) is not None and not stop.asked.wait(0.1):
+        continue
+
+
+def is_finished(crawl: Crawl, wanted: CreateCrawl) -> bool:
+    """Whether running ``wanted`` again would change nothing: it is done, with the same options."""
+    fields = {name: getattr(wanted, name) for name in CrawlOptions.__struct_fields__}
+    return crawl.state == "done" and crawl.options == convert(fields, CrawlOptions)

@@ -1,0 +1,47 @@
+"""Why a crawl stored nothing, for whoever is told so at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from greencrawl.cli.ui.display import printable
+from greencrawl.cli.ui.summary import Summary
+from greencrawl.schema.records import UrlState
+
+URLS = 3
+"""Of those that the crawl begins at, so many are told of."""
+
+WORDS = {
+    "robots": "robots.txt forbids it",
+    "scope": "out of the crawl's scope",
+    "dns": "host name not found",
+    "gone": "404 or 410",
+    "address_forbidden": "in a private or loopback network, which is fetched when "
+    "GREENCRAWL_ALLOW_NETWORKS names it",
+    "login": "not let in",
+    "hook": "the crawl's own code failed",
+}
+"""What kinds of failure mean, where their name does not say it."""
+
+
+def why(summary: Summary, begins: Sequence[UrlState]) -> str:
+    """One line: failures by kind, limits, hooks, and what became of where the crawl ``begins``."""
+    return printable("; ".join(_reasons(summary, begins)))
+
+
+def _reasons(summary: Summary, begins: Sequence[UrlState]) -> Iterator[str]:
+    common = sorted(summary.failures.items(), key=lambda item: (-item[1], item[0]))
+    kinds = [f"{kind} {count:,}{_meaning(kind)}" for kind, count in common if count]
+    if kinds:
+        yield f"failures: {', '.join(kinds)}"
+    if summary.reason.startswith("max_"):
+        yield f"the crawl ended at its limit {summary.reason}"
+    for one in summary.refused[:1]:
+        yield f"worker {one.worker} on host {one.host} cannot import hook {one.hook}: {one.reason}"
+    for state in begins[:URLS]:
+        if state.why:
+            yield f"{state.url}: {state.why.rstrip('.')}"
+
+
+def _meaning(kind: str) -> str:
+    return f" ({WORDS[kind]})" if kind in WORDS else ""

@@ -1,0 +1,194 @@
+"""The closing summary of a crawl: from the store, for people as a table, for programs as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from greencrawl.cli.ui.display import duration, failures_text, hooks_text, size
+from greencrawl.schema.errors import GreencrawlError
+from greencrawl.schema.records import Crawl, CrawlStats, HookCount, HookRefusal, HostState
+from greencrawl.store.base import Store
+
+
+class HostTime(msgspec.Struct, frozen=True):
+    """A host, its mean seconds an answer, and of how many answers (0: not counted)."""
+
+    host: str
+    seconds: float
+    answers: int
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a crawl came to. ``seconds`` and ``pages_per_second`` are of this run of the command;
+    everything else is of the crawl as a whole. ``pages`` are those with a status of 2xx.
+
+    ``failures`` counts outcomes by kind; ``gone`` are URLs that do not exist (404, 410), ``dead``
+    those given up after their tries, ``excluded`` those kept out by rule (robots.txt).
+    ``hooks`` counts pages on which the crawl's hook failed, by function and message; ``refused``
+    are workers that could not import it.
+    ``hosts`` were asked for something; at a broker elsewhere, the most that had work at once.
+    """
+
+    crawl: str
+    state: str
+    reason: str
+    pages: int
+    bytes: int
+    seconds: float
+    pages_per_second: float
+    failures: dict[str, int]
+    gone: int
+    dead: int
+    excluded: int
+    waiting: int
+    hosts: int
+    slowest_hosts: tuple[HostTime, ...]
+    store: str
+    export: str
+    hooks: tuple[HookCount, ...] = ()
+    refused: tuple[HookRefusal, ...] = ()
+
+
+SLOWEST = 5
+
+
+def of_run(
+    stats: CrawlStats, slowest: tuple[HostState, ...], seconds: float, pages_before: int
+) -> Summary:
+    """A summary from the broker's counters alone, for a run that took ``seconds``."""
+    pages = max(0, stats.stored - pages_before)
+    return Summary(
+        crawl=stats.crawl,
+        state=stats.state,
+        reason=stats.reason,
+        pages=stats.stored,
+        bytes=stats.bytes,
+        seconds=round(seconds, 3),
+        pages_per_second=round(pages / seconds, 3) if seconds > 0 else 0.0,
+        failures=dict(sorted(stats.failures.items())),
+        gone=stats.failures.get("gone", 0),
+        dead=stats.dead,
+        excluded=stats.failures.get("robots", 0),
+        waiting=stats.open,
+        hosts=stats.hosts,
+        slowest_hosts=tuple(
+            HostTime(host.host, round(host.latency, 3), 0)
+            for host in slowest[:SLOWEST]
+            if host.latency > 0
+        ),
+        store="",
+        export="",
+        hooks=stats.hooks,
+        refused=stats.refused,
+    )
+
+
+def with_store(summary: Summary, store: Store, url: str, export: str) -> Summary:
+    """``summary`` with the pages, final states and hosts that the store counts: it is their truth.
+
+    Nobody goes on with the crawl: one that is not done is "stopped" from here on. ``url`` says
+    where the content is, ``export`` how to get it out.
+    """
+    crawl = store.crawl(summary.crawl)
+    counts = store.counts(crawl.id)
+    return msgspec.structs.replace(
+        summary,
+        state="stopped" if summary.state == "active" else summary.state,
+        pages=counts["pages"],
+        gone=counts["gone"],
+        dead=counts["dead"],
+        excluded=counts["excluded"],
+        hosts=counts["hosts"],
+        slowest_hosts=_slowest(store, crawl),
+        store=url,
+        export=export,
+        hooks=tuple(store.hook_counts(crawl.id)),
+    )
+
+
+def of_store(store: Store, crawl: Crawl, url: str, export: str) -> Summary:
+    """The summary of a crawl that nobody is running, from the store alone.
+
+    ``seconds`` are those from its first start to its end, 0 while it has none. ``failures`` count
+    final states; what is waiting is not known without the frontier (0).
+    """
+    failures = Counter(final.kind for _, final in store.finals(crawl.id))
+    ran = crawl.finished_ms - crawl.started_ms
+    seconds = ran / 1000 if crawl.started_ms and ran > 0 else 0.0
+    counts = store.counts(crawl.id)
+    return Summary(
+        crawl=crawl.name,
+        state=crawl.state,
+        reason=crawl.reason,
+        pages=counts["pages"],
+        bytes=counts["bytes"],
+        seconds=seconds,
+        pages_per_second=round(counts["pages"] / seconds, 3) if seconds else 0.0,
+        failures=dict(sorted(failures.items())),
+        gone=counts["gone"],
+        dead=counts["dead"],
+        excluded=counts["excluded"],
+        waiting=0,
+        hosts=counts["hosts"],
+        slowest_hosts=_slowest(store, crawl),
+        store=url,
+        export=export,
+        hooks=tuple(store.hook_counts(crawl.id)),
+    )
+
+
+def _slowest(store: Store, crawl: Crawl) -> tuple[HostTime, ...]:
+    return tuple(
+        HostTime(host, round(seconds, 3), answers)
+        for host, seconds, answers in store.slowest_hosts(crawl.id, SLOWEST)
+    )
+
+
+def write(summary: Summary, file: Path) -> None:
+    """Write the summary as JSON. Raises :class:`GreencrawlError` when that is impossible."""
+    try:
+        file.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
+    except OSError as error:
+        raise GreencrawlError(f"cannot write the summary to {file}: {error.strerror}") from error
+
+
+def show(summary: Summary, console: Console) -> None:
+    """Print the summary as a table."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    because = f" ({summary.reason})" if summary.reason else ""
+    rows = [
+        ("crawl", summary.crawl),
+        ("state", f"{summary.state}{because}"),
+        ("pages", f"{summary.pages:,}, {size(summary.bytes)}"),
+        ("time", f"{duration(summary.seconds)}, {summary.pages_per_second:.1f} pages/s"),
+        ("not stored", _not_stored(summary)),
+        ("failures", failures_text(summary.failures)),
+        ("slowest hosts", _hosts_text(summary.slowest_hosts)),
+    ]
+    if summary.waiting:
+        rows.insert(3, ("still to do", f"{summary.waiting:,} URLs"))
+    if summary.hooks:
+        rows.append(("hook failed", hooks_text(summary.hooks)))
+    if summary.store:
+        rows.append(("content", summary.store))
+    if summary.export:
+        rows.append(("export", summary.export))
+    for name, text in rows:
+        table.add_row(name, Text(text))
+    console.print(table, highlight=False)
+
+
+def _not_stored(summary: Summary) -> str:
+    return f"{summary.gone:,} gone, {summary.dead:,} dead, {summary.excluded:,} excluded"
+
+
+def _hosts_text(hosts: tuple[HostTime, ...]) -> str:
+    return ", ".join(f"{host.host} {host.seconds:.3f} s" for host in hosts) or "none measured"

@@ -1,0 +1,56 @@
+"""Values that are kept while they are used: what belongs to a crawl goes with it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+from greencrawl.schema.clock import Clock, monotonic
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Kept(Generic[K, V]):
+    """A mapping of which goes what was not used for ``idle_seconds``, when another is used next;
+    and beyond ``most`` what was not used for longest. Who comes back finds it out anew.
+    """
+
+    def __init__(self, most: int, idle_seconds: float, clock: Clock = monotonic) -> None:
+        self._most = most
+        self._idle_seconds = idle_seconds
+        self._clock = clock
+        self._used: OrderedDict[K, tuple[float, V]] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        """The value, which counts as used now; None if there is none."""
+        entry = self._used.get(key)
+        if entry is None:
+            return None
+        self[key] = entry[1]
+        return entry[1]
+
+    def __setitem__(self, key: K, value: V) -> None:
+        now = self._clock()
+        self._used[key] = now, value
+        self._used.move_to_end(key)
+        while True:
+            oldest, (used, _) = next(iter(self._used.items()))
+            if len(self._used) <= self._most and now - used < self._idle_seconds:
+                return
+            del self._used[oldest]
+
+    def drop(self, key: K) -> None:
+        """Forget a value, if there is one."""
+        self._used.pop(key, None)
+
+    def clear(self) -> None:
+        self._used.clear()
+
+    def values(self) -> Iterator[V]:
+        """All values; none counts as used by that."""
+        return (value for _, value in self._used.values())
+
+    def __len__(self) -> int:
+        return len(self._used)

@@ -1,0 +1,61 @@
+"""What a request says: one place for the download that sends it and the archive that shows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from greencrawl.schema.records import CrawlOptions
+
+ACCEPT = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.5"
+ACCEPT_JSON = "application/json,*/*;q=0.5"
+
+ACCEPT_ENCODING = "gzip, deflate, br, zstd"
+"""The codings that ``worker.http.codings`` undoes."""
+
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "te", "upgrade"})
+_SHOWN = frozenset({"user-agent", "accept", "accept-encoding", "accept-language"})
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+"""Methods whose requests say how long their body is, be it empty (RFC 9110, section 8.6)."""
+_DEFAULTS = {
+    "accept": "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n",
+    "accept-encoding": f"Accept-Encoding: {ACCEPT_ENCODING}\r\n",
+}
+
+
+def crawl_headers(options: CrawlOptions) -> dict[str, str]:
+    """The header fields of every request of a crawl, before credentials and hooks add theirs."""
+    agent, contact = options.user_agent, options.contact
+    return {"user-agent": f"{agent} (+{contact})" if contact else agent, "accept": ACCEPT}
+
+
+def shown(headers: Mapping[str, str]) -> dict[str, str]:
+    """The fields that may be kept: those that can hold no credentials, whoever set them."""
+    return {name: value for name, value in headers.items() if name.lower() in _SHOWN}
+
+
+def header_lines(headers: Mapping[str, str]) -> bytes:
+    """Header lines: ``headers``, and the defaults that they do not replace.
+
+    Raises ValueError for what HTTP does not allow, and for fields that are the download's own.
+    """
+    made = dict(_DEFAULTS)
+    for name, value in headers.items():
+        if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value) or name.lower() in _OURS:
+            raise ValueError(f"header {name!r} cannot be sent so")
+        made[name.lower()] = f"{name}: {value}\r\n"
+    return "".join(made.values()).encode("latin-1")
+
+
+def request_head(
+    target: bytes, authority: bytes, fields: bytes, method: str = "GET", length: int = 0
+) -> bytes:
+    """A request as it goes out, but for its body of ``length`` bytes.
+
+    ``fields`` are :func:`header_lines`, ``method`` is one that HTTP knows.
+    """
+    if length or method in _WITH_BODY:
+        fields += b"Content-Length: %d\r\n" % length
+    return b"%b %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (method.encode(), target, authority, fields)

@@ -1,0 +1,196 @@
+"""What belongs to a crawl, and how soon: scope, patterns, depth and priority.
+
+A *root* is what scope is measured from, written without a scheme: ``example.org`` or
+``example.org:8080`` (scope host), ``example.org`` (domain), ``example.org/docs/`` (prefix), ``*``
+(any). http and https of one host are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from greencrawl.schema.errors import InvalidUrl
+from greencrawl.schema.net.access import Skip, check_auth, check_sources, skipped, skips
+from greencrawl.schema.net.urls import canonicalise, host_of, registrable_domain, site_of, task_path
+from greencrawl.schema.records import LEVELS, Crawl, CrawlOptions, Order, Scope, Task
+from greencrawl.schema.text.patterns import Patterns, problem
+
+_ANY = "*"
+
+
+def root_of(scope: Scope, canonical_url: str) -> str:
+    """The root that a seed gives its crawl.
+
+    prefix: what starts with the seed, or with its folder if the seed has a query or its last
+    segment looks like a file (``/docs/index.html`` → ``/docs/``). domain: one label under a
+    public suffix, private suffixes (``github.io``) included.
+    """
+    if scope == "any":
+        return _ANY
+    host = host_of(canonical_url)
+    if scope == "host":
+        return host
+    if scope == "domain":
+        return site_of(host)
+    path, query, _ = task_path(canonical_url)[1:].partition("?")
+    folder, _, last = path.rpartition("/")
+    return host + (f"{folder}/" if query or "." in last else path)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The scope of one revision of a crawl, made by :func:`compile`; cheap to ask."""
+
+    scope: Scope
+    roots: frozenset[str]
+    prefixes: tuple[str, ...]
+    include: Patterns
+    exclude: Patterns
+    depth: int
+    skips: tuple[Skip, ...] = ()
+
+    def excluded_by(self, url: str, depth: int, seed: bool = False) -> str | None:
+        """Why a canonical URL at ``depth`` is not fetched, or None if it is.
+
+        The reason is short and names the rule. A seed need not match an ``include`` pattern; all
+        else holds for it too, the lists of ``auth`` included.
+        """
+        if depth > self.depth:
+            return f"depth {depth} > {self.depth}"
+        if not self._within(url):
+            return f"scope {self.scope}: not one of {_listed(self.roots)}"
+        pattern = self.exclude.first(url) if self.exclude.texts else None
+        if pattern is not None:
+            return f"exclude pattern {pattern!r}"
+        if self.skips:
+            reason = skipped(self.skips, url)
+            if reason is not None:
+                return reason
+        if self.include.texts and not seed and self.include.first(url) is None:
+            return "include: matches none"
+        return None
+
+    @property
+    def backtracks(self) -> bool:
+        """Whether a pattern of a time before RE2 is asked, which may backtrack for ever."""
+        return (
+            self.include.backtrack
+            or self.exclude.backtrack
+            or any(skip.patterns.backtrack for skip in self.skips)
+        )
+
+    def judge(self, task: Task, url: str) -> str | None:
+        """:meth:`excluded_by` for a task's URL, or where it redirects to, which is as exempt."""
+        return self.excluded_by(url, task.depth, seed=task.depth == 0)
+
+    def _within(self, url: str) -> bool:
+        if self.scope == "any":
+            return True
+        host = host_of(url)
+        if self.scope == "host":
+            return host in self.roots
+        if self.scope == "domain":
+            return site_of(host) in self.roots
+        return (host + task_path(url)[1:]).startswith(self.prefixes)
+
+
+def compile(crawl: Crawl) -> Rules:
+    """Compile the scope of a crawl; keep the result for as long as its ``revision`` stays.
+
+    Raises ``re.error`` for an invalid pattern, ValueError for an origin that is none;
+    :func:`check_options` finds those before a crawl is made.
+    """
+    options = crawl.options
+    return Rules(
+        scope=options.scope,
+        roots=frozenset(crawl.roots),
+        # A root without a path is of a time when the crawl had another scope: its whole host.
+        prefixes=tuple(root if "/" in root else f"{root}/" for root in crawl.roots),
+        include=Patterns(options.include),
+        exclude=Patterns(options.exclude),
+        depth=options.depth,
+        skips=skips(options.auth),
+    )
+
+
+def redirect_root(rules: Rules, from_url: str, to_url: str) -> str | None:
+    """The root to add when a seed at ``from_url`` redirects to ``to_url``, or None.
+
+    A seed takes its scope along to another host of its own registrable domain
+    (``example.org`` → ``www.example.org``). With scope prefix the folder goes along where the
+    target lies in it, else the target's own root is taken – unless that is the whole host.
+    """
+    from_host, to_host = host_of(from_url), host_of(to_url)
+    if (
+        rules.scope == "any"
+        or from_host == to_host
+        or registrable_domain(from_host) != registrable_domain(to_host)
+        or site_of(from_host) != site_of(to_host)
+    ):
+        return None
+    root = root_of(rules.scope, to_url)
+    if rules.scope == "prefix":
+        folder = root_of("prefix", from_url).removeprefix(from_host)
+        if task_path(to_url)[1:].startswith(folder):
+            root = to_host + folder
+        elif root == f"{to_host}/":
+            return None
+    return None if root in rules.roots else root
+
+
+def level_for(order: Order, depth: int, score: float | None, url: str) -> int:
+    """The priority level of a URL found at ``depth``; 0 is served first, then arrival decides.
+
+    breadth and depth keep the order of depths exact for the first ``LEVELS``; deeper ones share
+    the last level. best uses ``score`` (0 … 1), and without one prefers what is near to a seed,
+    then short paths without a query, as index pages have them.
+    """
+    if order == "best":
+        if score is None or score != score:  # a hook's NaN says nothing
+            score = _default_score(depth, url)
+        return round((1.0 - min(max(score, 0.0), 1.0)) * (LEVELS - 1))
+    level = min(max(depth, 0), LEVELS - 1)
+    return level if order == "breadth" else LEVELS - 1 - level
+
+
+def _default_score(depth: int, url: str) -> float:
+    path, query, _ = task_path(url).partition("?")
+    segments = path.rstrip("/").count("/")
+    return 1.0 / (1.0 + 0.2 * max(depth, 0) + 0.1 * segments + (0.3 if query else 0.0))
+
+
+def starts(options: CrawlOptions) -> list[tuple[str, str]]:
+    """Where a crawl begins: ``(field, URL)`` of its seeds, then of its sources."""
+    seeds = [(f"seeds[{index}]", seed) for index, seed in enumerate(options.seeds)]
+    sources = enumerate(options.sources)
+    return seeds + [(f"sources[{index}].url", source.url) for index, source in sources]
+
+
+def check_options(options: CrawlOptions) -> list[tuple[str, str]]:
+    """What is wrong with a crawl's options beyond their types: ``(field, problem)`` pairs."""
+    problems: list[tuple[str, str]] = []
+    for index, seed in enumerate(options.seeds):
+        try:
+            canonicalise(seed)
+        except InvalidUrl as error:
+            problems.append((f"seeds[{index}]", str(error)))
+    problems += _check_patterns("include", options.include)
+    problems += _check_patterns("exclude", options.exclude)
+    problems += check_auth(options.auth)
+    problems += check_sources(options.sources)
+    if options.slots > 1 and options.delay > 0:
+        problems.append(("slots", f"more than one needs delay = 0, not {options.delay:g}"))
+    return problems
+
+
+def _check_patterns(field: str, patterns: Sequence[str]) -> list[tuple[str, str]]:
+    found = ((index, problem(pattern)) for index, pattern in enumerate(patterns))
+    return [(f"{field}[{index}]", what) for index, what in found if what is not None]
+
+
+def _listed(roots: frozenset[str]) -> str:
+    """Up to three roots, for a reason that a person reads."""
+    shown = sorted(roots)[:3]
+    more = len(roots) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "") if shown else "none"

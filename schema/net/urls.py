@@ -1,0 +1,211 @@
+"""The identity of a URL: what counts as the same resource, the same host, the same partition.
+
+A *canonical* URL is the serialisation of the WHATWG URL standard (https://url.spec.whatwg.org,
+parsed by ada) without fragment and without credentials. Nothing else is changed: no sorting of
+parameters, no lower-casing of paths, no guesses about index pages.
+
+Credentials (``user:password@``) are dropped rather than refused, so that a link that carries them
+still leads somewhere, while nobody's password is stored or sent; HTTP Basic is configured apart.
+A trailing dot of a host name stays, since servers may tell the two names apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+import ada_url
+import xxhash
+
+from greencrawl.schema.errors import InvalidUrl
+from greencrawl.schema.net.suffixes import under_registry, under_suffix
+from greencrawl.schema.text.encodings import encode_query, standard_name
+
+MAX_URL = 8192
+"""Characters of the longest canonical URL."""
+
+CANONICALISER = 1
+"""Version of the rules in this module; another version would make other fingerprints."""
+
+_MAX_INPUT = 8 * MAX_URL
+
+_C0_AND_SPACE = "".join(map(chr, range(0x21)))
+_NO_TABS = {0x09: None, 0x0A: None, 0x0D: None}
+
+# References that the standard leaves as they stand, but for joining them to the base: no dot
+# segments, no percent signs in the path, no ports, no numeric hosts. By group: absolute, under the
+# base's origin, under its folder, and a query for the base's path.
+_QUERY = r"\?[A-Za-z0-9&=_~.%+-]*"
+_PLAIN = re.compile(
+    rf"(?:(https?://(?:[a-z0-9_-]+\.)+[a-z]{{2,}}/[A-Za-z0-9/_~.-]*(?:{_QUERY})?)"
+    rf"|(/(?!/)[A-Za-z0-9/_~.-]*(?:{_QUERY})?)"
+    rf"|([A-Za-z0-9_~-][A-Za-z0-9/_~.-]*(?:{_QUERY})?)"
+    rf"|({_QUERY}))(?:#.*)?\Z",
+    re.DOTALL,
+).match
+
+
+# Of another scheme, whatever follows: mailto, javascript.
+_FOREIGN = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*:", re.IGNORECASE | re.ASCII).match
+
+# What the standard leaves exactly as it stands: an absolute URL of the plainest kind.
+_CANONICAL = re.compile(
+    rf"https?://(?:[a-z0-9_-]+\.)+[a-z]{{2,}}/[A-Za-z0-9/_~.-]*(?:{_QUERY})?\Z"
+).match
+
+
+def canonicalise(url: str, base: str | None = None, encoding: str = "utf-8") -> str:
+    """The canonical form of ``url``, resolved against ``base`` if one is given.
+
+    Characters beyond ASCII in the query are percent-encoded in ``encoding``, the page's own
+    (a label of the Encoding standard; unknown ones mean UTF-8), elsewhere always in UTF-8.
+    Idempotent. Raises :class:`InvalidUrl` for what is not http(s), cannot be parsed, or is longer
+    than ``MAX_URL``.
+    """
+    if base is None and len(url) <= MAX_URL and "/." not in url and _CANONICAL(url):
+        return url
+    given = url
+    if len(url) > _MAX_INPUT:
+        raise InvalidUrl(given, "too long")
+    if not url.isascii():
+        url = _prepare(url, encoding)
+    try:
+        href = ada_url.normalize_url(url) if base is None else ada_url.join_url(base, url)
+    except ValueError:
+        raise InvalidUrl(given, "cannot be parsed") from None
+    if not href.startswith(("https://", "http://")):
+        raise InvalidUrl(given, "neither http nor https")
+    href = href.partition("#")[0]
+    if "@" in href:
+        href = _without_credentials(href)
+    if len(href) > MAX_URL:
+        raise InvalidUrl(given, "too long")
+    return href
+
+
+def resolved(references: Iterable[str], base: str, encoding: str = "utf-8") -> list[str]:
+    """``canonicalise`` for the many references of a page: the same results, several times faster.
+
+    ``base`` is canonical; "" stands for what is no http(s) URL. The base is looked at once;
+    references of the plainest kind, which are most, are joined to it without a parser.
+    """
+    path = base.partition("?")[0]
+    starts = ("", "", origin_of(base), path.rpartition("/")[0] + "/", path)
+    urls: list[str] = []
+    for reference in references:
+        found = _PLAIN(reference)
+        if found and "/." not in reference:
+            kind = found.lastindex or 0
+            url = starts[kind] + found[kind]
+            urls.append(url if len(url) <= MAX_URL else "")
+        elif reference[:1] == "#":
+            urls.append(base)
+        elif _FOREIGN(reference):
+            urls.append("")
+        else:
+            try:
+                urls.append(canonicalise(reference, base, encoding))
+            except InvalidUrl:
+                urls.append("")
+    return urls
+
+
+def _prepare(url: str, encoding: str) -> str:
+    """Make a URL with characters beyond ASCII ready for ada, which knows only UTF-8."""
+    # A lone surrogate is no character; the standard's strings have U+FFFD in its place.
+    url = url.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if standard_name(encoding) in (None, "utf-8"):
+        return url
+    url = url.strip(_C0_AND_SPACE).translate(_NO_TABS)
+    rest = url.partition("#")[0]  # the fragment goes anyway
+    path, mark, query = rest.partition("?")
+    return path + mark + (query if query.isascii() else encode_query(query, encoding))
+
+
+def _without_credentials(href: str) -> str:
+    scheme, _, rest = href.partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
+
+
+def fingerprint(canonical: str, seed: int = 0) -> int:
+    """Signed 64-bit XXH3 of a canonical URL, under the frontier's secret ``seed``."""
+    return signed(xxhash.xxh3_64_intdigest(canonical.encode(), seed))
+
+
+def signed(digest: int) -> int:
+    """An unsigned number of 64 bits as a fingerprint."""
+    return digest - (1 << 64) if digest >> 63 else digest
+
+
+def origin_of(canonical: str) -> str:
+    """``scheme://host[:port]`` of a canonical URL."""
+    return canonical[: canonical.index("/", 8)]
+
+
+def host_of(canonical: str) -> str:
+    """The unit of politeness: host name, with ``:port`` unless it is 80 or 443."""
+    start = 8 if canonical[4] == "s" else 7
+    host = canonical[start : canonical.index("/", start)]
+    return host.rpartition(":")[0] if host.endswith((":80", ":443")) else host
+
+
+def task_path(canonical: str) -> str:
+    """What a canonical URL has beyond its host: a letter for its origin, then path and query.
+
+    "h" and "s" are http and https on the port that ``host_of`` tells; the odd "H" is http on
+    port 443, "S" https on port 80, which ``host_of`` does not tell apart.
+    """
+    secure = canonical[4] == "s"
+    start = 8 if secure else 7
+    end = canonical.index("/", start)
+    odd = canonical.endswith((":80", ":443"), start, end)
+    letter = ("S" if secure else "H") if odd else ("s" if secure else "h")
+    return letter + canonical[end:]
+
+
+_ORIGINS = {
+    "h": ("http://", ""),
+    "s": ("https://", ""),
+    "H": ("http://", ":443"),
+    "S": ("https://", ":80"),
+}
+
+
+def task_url(host: str, path: str) -> str:
+    """The canonical URL of which ``host_of`` is ``host`` and ``task_path`` is ``path``."""
+    scheme, port = _ORIGINS[path[0]]
+    return f"{scheme}{host}{port}{path[1:]}"
+
+
+def hostname_of(host: str) -> str:
+    """A host, as ``host_of`` writes it, without its port."""
+    name, colon, port = host.rpartition(":")
+    return name if colon and not port.endswith("]") else host
+
+
+@lru_cache(maxsize=65_536)
+def registrable_domain(host: str) -> str:
+    """The registrable domain of a host name, one label under a suffix that a registry runs.
+
+    The port is ignored. Addresses, bare suffixes and names under no known suffix are their own.
+    """
+    name = hostname_of(host)
+    return under_registry(name) or name
+
+
+@lru_cache(maxsize=65_536)
+def site_of(host: str) -> str:
+    """Like :func:`registrable_domain`, but one label under private suffixes (github.io) too.
+
+    What belongs together for a person: ``alice.github.io`` is not ``bob.github.io``.
+    """
+    name = hostname_of(host)
+    return under_suffix(name) or name
+
+
+@lru_cache(maxsize=65_536)
+def partition_of(host: str, partitions: int) -> int:
+    """Which of ``partitions`` holds everything about the registrable domain of ``host``."""
+    return xxhash.xxh3_64_intdigest(registrable_domain(host).encode()) % partitions

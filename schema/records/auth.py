@@ -1,0 +1,185 @@
+"""What a crawl says about authentication, and about JSON APIs that list what to fetch.
+
+No secret stands here. An entry has a name; user names, passwords, keys and tokens are found under
+that name in the environment or in a file with mode 0600 on the worker hosts
+(``worker.auth.state.secrets``), so that neither the broker nor the store ever has them.
+
+*Where credentials go*: each entry lists the origins that it is for. ``example.org`` means https on
+its standard port, ``example.org:8443`` https on that port, ``*.example.org`` every host below (not
+``example.org`` itself), and only what is written out as ``http://…`` is sent without TLS.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from greencrawl.schema.records.fields import Pattern, Url
+
+SKIP: tuple[str, ...] = (
+    r"[^a-z](log|sign)[-_]?(out|off)([^a-z]|$)",
+    r"(log|sign)(in)?(out|off)([^a-z]|$)",
+    r"[/?&=._-](abmelden|ausloggen|deconnexion|salir|logga-ut|tuichu|zhuxiao)([/?&=._-]|$)",
+    r"[/?&=._-](delete|remove|destroy|unsubscribe|unfollow|deactivate|revoke)([/?&=._-]|$)",
+    r"[/?&=._-](?-i:(delete|remove|destroy)[A-Z])",
+    r"[?&](action|act|do|op|mod|task)=(delete|remove|logout|logoff|signout|vote|buy|checkout)",
+    r"[?&](action|act|do|op|mod|task)=del([^a-z]|$)",
+    r"[/?&=._-](add[-_]?to[-_]?cart|checkout|password[-_]?change)([/?&=._-]|$)",
+)
+"""Paths that end a session or change something, when somebody who is logged in asks for them."""
+
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z][a-z0-9_]{0,31}$",
+        description="Name of the entry, under which its secrets are found",
+    ),
+]
+Origin = Annotated[str, Meta(min_length=1, max_length=300)]
+Expression = Annotated[str, Meta(min_length=1, max_length=1024)]
+
+
+class Entry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind"):
+    """What every kind of authentication has."""
+
+    name: Name
+    hosts: Annotated[
+        tuple[Origin, ...],
+        Meta(
+            min_length=1, description="Origins that the credentials are for; never sent to others"
+        ),
+    ]
+    skip: Annotated[
+        tuple[Pattern, ...],
+        Meta(
+            description="Regular expressions, case ignored, over path and query: links there are "
+            "not fetched, since they log out or change something"
+        ),
+    ] = SKIP
+
+
+class Basic(Entry, frozen=True, kw_only=True, tag="basic"):
+    """HTTP Basic (RFC 7617). Secrets: username, password."""
+
+
+class Digest(Entry, frozen=True, kw_only=True, tag="digest"):
+    """HTTP Digest (RFC 7616). Secrets: username, password."""
+
+
+class Bearer(Entry, frozen=True, kw_only=True, tag="bearer"):
+    """A token or an API key that somebody issued. Secrets: token."""
+
+    header: Annotated[str, Meta(max_length=64, description="Header that carries it")] = (
+        "Authorization"
+    )
+    prefix: Annotated[str, Meta(max_length=32, description="What stands before it")] = "Bearer "
+    query: Annotated[
+        str, Meta(max_length=64, description="Query parameter that carries it instead of a header")
+    ] = ""
+
+
+class OAuth1(Entry, frozen=True, kw_only=True, tag="oauth1"):
+    """OAuth 1.0a (RFC 5849): each request is signed. Secrets: client_key, client_secret; and
+    token, token_secret unless ``greencrawl login`` is to get them.
+    """
+
+    provider: Annotated[
+        Literal["", "twitter"], Meta(description="Whose endpoints stand for those not given")
+    ] = ""
+    base: Annotated[str, Meta(max_length=300, description="Origin instead of the provider's")] = ""
+    request_token_url: str = ""
+    authorize_url: str = ""
+    access_token_url: str = ""
+    signature: Literal["HMAC-SHA1", "HMAC-SHA256", "HMAC-SHA512", "PLAINTEXT"] = "HMAC-SHA1"
+
+
+class OAuth2(Entry, frozen=True, kw_only=True, tag="oauth2"):
+    """OAuth 2.0 (RFC 6749, 7636). Secrets: client_id, and client_secret unless it is public.
+
+    With grant ``code`` a person says yes once (``greencrawl login NAME``); afterwards the token is
+    refreshed without one for as long as the provider allows.
+    """
+
+    grant: Literal["client_credentials", "code"] = "client_credentials"
+    provider: Annotated[
+        Literal["", "twitter", "weibo"],
+        Meta(description="Whose endpoints stand for those not given"),
+    ] = ""
+    base: Annotated[str, Meta(max_length=300, description="Origin instead of the provider's")] = ""
+    token_url: str = ""
+    authorize_url: str = ""
+    scopes: tuple[str, ...] = ()
+    client_auth: Annotated[
+        Literal["basic", "body"], Meta(description="How the client proves itself at token_url")
+    ] = "basic"
+    prefix: Annotated[
+        str, Meta(max_length=32, description="What stands before the token in Authorization")
+    ] = "Bearer "
+    expired: Annotated[
+        str,
+        Meta(
+            max_length=1024,
+            description="Regular expression over an answer's body that says the token is no longer "
+            "good, where the provider does not answer 401",
+        ),
+    ] = ""
+
+
+class Form(Entry, frozen=True, kw_only=True, tag="form"):
+    """A login form. Secrets: username, password.
+
+    The page at ``login_url`` is read, its form filled in with everything it holds (hidden fields
+    and CSRF tokens), and sent. Left empty, the fields for name and password are found by their
+    types and names.
+    """
+
+    login_url: Url
+    username_field: str = ""
+    password_field: str = ""
+    fields: Annotated[
+        dict[str, str], Meta(description="Further fields to fill in: a tick at remember-me, say")
+    ] = {}
+    check_url: Annotated[
+        str, Meta(max_length=8192, description="A page that only those who are in can see")
+    ] = ""
+    logged_in: Annotated[
+        str,
+        Meta(max_length=1024, description="Regular expression that pages hold when one is in"),
+    ] = ""
+    logged_out: Annotated[
+        str,
+        Meta(max_length=1024, description="Regular expression that pages hold when one is out"),
+    ] = ""
+
+
+class Own(Entry, frozen=True, kw_only=True, tag="own"):
+    """A class of the user's, a ``worker.auth.Login``. Secrets: username, password."""
+
+    login: Annotated[
+        str,
+        Meta(
+            pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
+            description="module:Class, found from the folder in which the worker runs",
+        ),
+    ]
+    login_url: Annotated[str, Meta(max_length=8192)] = ""
+
+
+Auth = Basic | Digest | Bearer | OAuth1 | OAuth2 | Form | Own
+
+
+class Source(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A JSON API that lists what to fetch, page after page. Expressions are JMESPath.
+
+    ``url`` is its first page and a seed of the crawl. An answer from there, whatever value the
+    parameter ``cursor`` has, is read by the expressions: ``items`` gives the URLs to fetch
+    (relative ones count from the page), ``next`` what leads to the next page – the value of
+    ``cursor``, or a URL where ``cursor`` is empty; nothing, null or "" or 0 ends the list. Next
+    pages are at the same depth.
+    """
+
+    url: Url
+    items: Expression
+    next: Annotated[str, Meta(max_length=1024)] = ""
+    cursor: Annotated[str, Meta(max_length=64)] = ""

@@ -1,0 +1,215 @@
+"""A crawl: what a person asks for, how it stands, and what is to be deleted of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from greencrawl.schema.records.auth import Auth, Source
+from greencrawl.schema.records.fields import Count, CrawlName, Pattern, Seconds, Url
+from greencrawl.schema.records.host import NodeAway
+
+Scope = Literal["host", "domain", "prefix", "any"]
+
+
+Order = Literal["breadth", "depth", "best"]
+
+
+CrawlState = Literal["active", "paused", "done"]
+
+
+LEVELS = 32
+"""Priority levels of a host's waiting queue; 0 is served first."""
+
+
+class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a person may say about a crawl: the same names in TOML, options and the API."""
+
+    seeds: Annotated[tuple[Url, ...], Meta(description="URLs to start from")] = ()
+    scope: Annotated[
+        Scope,
+        Meta(
+            description="Which links are followed: to the seeds' hosts (host), to their "
+            "registrable domains, to what starts like a seed (prefix), or any"
+        ),
+    ] = "host"
+    include: Annotated[
+        tuple[Pattern, ...],
+        Meta(
+            description="Regular expressions; if any are given, a URL must match one "
+            "(seeds are exempt)"
+        ),
+    ] = ()
+    exclude: Annotated[
+        tuple[Pattern, ...],
+        Meta(description="Regular expressions; a URL that matches one is not fetched"),
+    ] = ()
+    depth: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="Links followed from a seed at most, by first discovery; 0: seeds only",
+        ),
+    ] = 50
+    max_pages: Annotated[
+        Count, Meta(description="Stop after this many stored pages; 0: no limit")
+    ] = 0
+    max_bytes: Annotated[
+        Count, Meta(description="Stop after this many downloaded body bytes; 0: no limit")
+    ] = 0
+    max_seconds: Annotated[
+        Count,
+        Meta(
+            description="Stop after so many seconds of crawling, stops and pauses apart; "
+            "0: no limit"
+        ),
+    ] = 0
+    max_body_bytes: Annotated[
+        int,
+        Meta(ge=1024, le=2**30, description="Cut off a page's decoded body after this many bytes"),
+    ] = 10 * 1024 * 1024
+    bodies: Annotated[
+        Literal["text", "all"],
+        Meta(
+            description="Whose bodies are kept: of pages, text, XML and JSON (text), or of every "
+            "type (all); with GREENCRAWL_BODIES=warc:… all are"
+        ),
+    ] = "text"
+    delay: Annotated[
+        Seconds,
+        Meta(
+            description="Least pause in seconds between the end of one request to a host and "
+            "the start of the next; a slow host gets a longer one"
+        ),
+    ] = 1.0
+    slots: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1024,
+            description="Parallel connections to one host; more than one needs delay = 0",
+        ),
+    ] = 1
+    tries: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100,
+            description="Tries of a URL before it becomes a dead letter; "
+            "an upper bound on the rows of the retry table, but for a told wait",
+        ),
+    ] = 5
+    order: Annotated[
+        Order,
+        Meta(
+            description="breadth: nearest to a seed first; depth: farthest first; "
+            "best: highest score first"
+        ),
+    ] = "breadth"
+    user_agent: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=256,
+            pattern=r"^[!#$%&'*+\-.^_`|~0-9A-Za-z]+(/[^\r\n]*)?$",
+            description="User-Agent sent; the part before '/' is matched against robots.txt",
+        ),
+    ] = "greencrawl/0.1"
+    contact: Annotated[
+        str,
+        Meta(
+            max_length=256,
+            pattern=r"^[\x20-\x7e]*$",
+            description="Address or URL that tells a site's operator whom to ask; "
+            "added to User-Agent",
+        ),
+    ] = ""
+    hook: Annotated[
+        str,
+        Meta(
+            max_length=256,
+            description="Python module with your functions (on_page, links, request)",
+        ),
+    ] = ""
+    weight: Annotated[
+        int, Meta(ge=1, le=1000, description="Share of the workers against other crawls")
+    ] = 1
+    auth: Annotated[
+        tuple[Auth, ...],
+        Meta(description="How to log in, by origin; the first entry that names it counts"),
+    ] = ()
+    sources: Annotated[
+        tuple[Source, ...], Meta(description="JSON APIs that list what to fetch")
+    ] = ()
+
+
+def kept_options(options: CrawlOptions) -> bytes:
+    """Options as a store keeps them: JSON without what is later than the first release and empty.
+
+    Workers of an earlier version, which know no such field, then go on with crawls that do not use
+    it while an upgrade is under way.
+    """
+    fields = msgspec.structs.asdict(options)
+    for name in ("auth", "sources"):
+        if not fields[name]:
+            del fields[name]
+    return msgspec.json.encode(fields)
+
+
+class CreateCrawl(CrawlOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Body of ``POST /v1/crawls``: the options and a name. ``seeds`` are queued at once."""
+
+    name: CrawlName
+
+
+FINISHED = "finished"
+"""The reason of a crawl that ended because nothing was left to do."""
+
+
+class Crawl(Struct, frozen=True, kw_only=True):
+    """A crawl as the store keeps it.
+
+    ``id`` also is the crawl's instance: a purged and re-created crawl has another. ``roots`` are
+    what its scope is measured from: hosts, domains or prefixes, as ``schema.net.scope`` has them.
+    ``revision`` rises with every change of options or roots, ``version`` with every change at all:
+    what somebody does with a crawl counts only while its version is the one that he has read.
+    """
+
+    id: int
+    name: str
+    state: CrawlState
+    options: CrawlOptions
+    roots: tuple[str, ...] = ()
+    revision: int = 1
+    version: int = 1
+    created_ms: int = 0
+    started_ms: int = 0
+    finished_ms: int = 0
+    reason: str = ""
+    """Why it is done: ``finished``, or the limit that was reached (``max_pages`` …)."""
+
+    @property
+    def finished(self) -> bool:
+        """Done because nothing was left to do: whatever comes to it makes it active again."""
+        return self.state == "done" and self.reason == FINISHED
+
+
+class Purge(Struct, frozen=True, kw_only=True):
+    """A deletion under way: of a crawl, or of what waits of one host in it.
+
+    ``instance`` is the crawl's id: its name may belong to another by now. ``total`` counts stored
+    rows, or tasks of the host, when it began (0: not counted yet); ``removed`` is how far it is.
+    ``away`` are Redis nodes that it waits for: it goes on by itself when they are back.
+    """
+
+    id: int
+    crawl: str
+    instance: int
+    host: str = ""
+    asked_ms: int = 0
+    total: int = 0
+    removed: int = 0
+    away: tuple[NodeAway, ...] = ()

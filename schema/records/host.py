@@ -1,0 +1,69 @@
+"""A host as the frontier sees it, what is said of it, and a Redis node that is away."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from greencrawl.schema.records.fields import Count, Seconds
+
+
+class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What a session learnt of its host; all optional. ``delay`` and ``latency`` in seconds.
+
+    ``delay`` is the adaptive delay to use next, 0 where the host needs none above the floor;
+    ``robots_delay`` robots.txt's crawl-delay;
+    ``robots`` says that robots were read (or found absent) in this session; ``block`` asks for a
+    block of that many seconds (0 with ``failed``: the host's own back-off, doubling a block).
+    ``block`` without ``failed``: by no fault of the host's it is to rest so long.
+    ``why`` says more than ``failed`` to a person who asks why the host is not fetched from.
+    """
+
+    delay: Seconds = 0.0
+    latency: Seconds = 0.0
+    robots_delay: Seconds = 0.0
+    robots: bool = False
+    failed: Annotated[str, Meta(max_length=40, pattern=r"^[a-z_]*$")] = ""
+    block: Annotated[float, Meta(ge=0, le=7 * 86_400)] = 0.0
+    requests: Count = 0
+    why: Annotated[str, Meta(max_length=300)] = ""
+
+
+class HostState(Struct, frozen=True, kw_only=True):
+    """A host as the frontier knows it; ``*_in`` are seconds from now, 0 when past.
+
+    ``waiting`` is its backlog over all crawls.
+    """
+
+    host: str
+    partition: int
+    delay: float = 0.0
+    sessions: int = 0
+    waiting: int = 0
+    next_in: float = 0.0
+    blocked_in: float = 0.0
+    block_level: int = 0
+    latency: float = 0.0
+    failures: int = 0
+    robots_known: bool = False
+    why: str = ""
+    """What its last session failed by, while it is blocked."""
+
+
+class HostPatch(Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of ``PATCH /v1/hosts/{host}``: seconds of least delay; seconds to block from now."""
+
+    delay: Seconds | None = None
+    block: Annotated[float, Meta(ge=0, le=7 * 86_400)] | None = None
+
+
+class NodeAway(Struct, frozen=True):
+    """A Redis node that does not answer, since when (milliseconds since 1970), and how it failed.
+
+    ``since_ms`` is 0 for one that answers, but is not to be asked: ``why`` says what to do.
+    """
+
+    node: str
+    since_ms: int
+    why: str

@@ -1,0 +1,246 @@
+"""What workers and the frontier exchange: sessions, tasks, and what became of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from greencrawl.schema.records.fields import KIND, Count, Seconds, SessionId, Token, WorkerId
+from greencrawl.schema.records.host import HostReport
+
+ROBOTS_ASKED = 64
+"""From here on ``redirects`` of a task says that it is no page: it asks, for another host that
+redirects its robots.txt there, what stands at this URL; the rest counts the redirects so far."""
+
+
+ERRAND = 128
+"""``redirects`` of a task that is no page, but says that requests for this host wait to be sent by
+whoever holds it: those of a login that leads over several hosts (``worker.auth.errands``)."""
+
+
+SUSPECT_DELIVERIES = 3
+"""A task that was handed out so often without an outcome is a suspect: its page is read alone."""
+
+
+class Admission(Struct, frozen=True, array_like=True, gc=False):
+    """A URL on its way into the frontier; also what a page's log of links holds, in this order."""
+
+    url: str
+    depth: int = 0
+    level: int = 0
+    redirects: int = 0
+
+
+class Task(Struct, frozen=True, gc=False):
+    """A leased URL. ``number`` names it within its session; it is never used twice there."""
+
+    number: int
+    url: str
+    depth: int = 0
+    level: int = 0
+    redirects: int = 0
+    errors: int = 0
+    deliveries: int = 1
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it may be what killed or hung the processes that had it."""
+        return self.deliveries > SUSPECT_DELIVERIES
+
+
+class Session(Struct, frozen=True, kw_only=True):
+    """A lease on one host. ``delay`` in seconds is in force when it opens.
+
+    ``floor`` seconds is the least it may come down to within the session: robots, an operator's
+    setting, and the largest of the crawls that have tasks there.
+    ``failures`` counts the sessions in a row in which the host as a whole failed.
+    ``ttl`` seconds run from when the worker *sent* its request plus ``waited`` of the reply.
+    ``robots_known`` is false when nobody has read this host's robots within a day.
+    """
+
+    session: SessionId
+    token: Token
+    crawl: int
+    revision: int
+    host: str
+    ttl: float
+    delay: float
+    floor: float
+    robots_known: bool
+    failures: int = 0
+    tasks: tuple[Task, ...]
+
+
+class Refusal(Struct, frozen=True, forbid_unknown_fields=True):
+    """A crawl of which a worker takes no session: it cannot import its ``hook``."""
+
+    crawl: Count
+    hook: Annotated[str, Meta(max_length=256)]
+    reason: Annotated[str, Meta(max_length=300)]
+
+
+class HookRefusal(Struct, frozen=True):
+    """``worker``, on the machine ``host``, cannot import a crawl's hook and takes no session."""
+
+    worker: str
+    host: str
+    hook: str
+    reason: str
+
+
+class LeaseRequest(
+    Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
+):
+    """Body of ``POST /v1/lease``. ``sequence`` rises by one with each call of an incarnation.
+
+    ``refuses`` are crawls of which the worker takes nothing now; ``host`` names its machine then.
+    """
+
+    worker: WorkerId
+    incarnation: Count
+    sequence: Count
+    max_sessions: Annotated[int, Meta(ge=1, le=1000)] = 32
+    tasks_per_session: Annotated[int, Meta(ge=1, le=256)] = 32
+    ttl: Annotated[float, Meta(ge=1, le=3600)] = 60.0
+    wait: Annotated[float, Meta(ge=0, le=60)] = 20.0
+    refuses: Annotated[tuple[Refusal, ...], Meta(max_length=100)] = ()
+    host: Annotated[str, Meta(max_length=255)] = ""
+
+
+class LeaseReply(Struct, frozen=True):
+    """``waited`` seconds passed at the broker before the sessions were opened.
+
+    ``lost``: a Redis node gave no answer, and may have opened more: reconcile.
+    ``superseded``: see :class:`ReconcileReply`.
+    """
+
+    sessions: tuple[Session, ...] = ()
+    waited: float = 0.0
+    lost: bool = False
+    superseded: int = 0
+
+
+class ReconcileRequest(
+    Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
+):
+    """ "Up to (incarnation, sequence) I hold these": all else of this worker is released.
+
+    Leases with a lower or equal sequence that are still on their way will open nothing. ``idle``
+    are sessions of older incarnations of which it is known that no request was under way when the
+    process died: only the others' hosts have to rest until one would have ended. ``dead_for`` is
+    how long ago that was, as far as it is known: they have rested for so long already. ``leaving``
+    is the last word of a process: its name is free for an earlier one that waits.
+    """
+
+    worker: WorkerId
+    incarnation: Count
+    sequence: Count
+    holding: Annotated[tuple[Token, ...], Meta(max_length=10_000)] = ()
+    idle: Annotated[tuple[Token, ...], Meta(max_length=10_000)] = ()
+    dead_for: Seconds = 0.0
+    leaving: bool = False
+
+
+class ReconcileReply(Struct, frozen=True):
+    """How many sessions were released, and how many tasks went back to the queues.
+
+    ``away`` names the Redis nodes that did not answer: reconcile again until there are none.
+    ``superseded`` is 0, or a later incarnation of this worker that has reconciled: another process
+    goes by the same name, and this one opens and releases nothing.
+    """
+
+    sessions: int
+    tasks: int
+    away: tuple[str, ...] = ()
+    superseded: int = 0
+
+
+class Done(Struct, frozen=True, tag="done", forbid_unknown_fields=True):
+    """The URL is settled. ``stored`` if a page (2xx with a body) was kept; ``bytes`` downloaded.
+
+    ``kind`` is ``ok`` or the failure kind under which a final state was recorded (``gone`` …).
+    """
+
+    stored: bool = False
+    bytes: Count = 0
+    kind: Annotated[str, Meta(max_length=40, pattern=KIND)] = "ok"
+
+
+class Retry(Struct, frozen=True, tag="retry", forbid_unknown_fields=True):
+    """Try again, not before ``wait`` seconds from now. ``charge`` adds one to the URL's errors."""
+
+    wait: Seconds
+    kind: Annotated[str, Meta(max_length=40, pattern=KIND)]
+    charge: bool = True
+
+
+class Dead(Struct, frozen=True, tag="dead", forbid_unknown_fields=True):
+    """No further try: a dead letter, already committed to the store by the worker."""
+
+    kind: Annotated[str, Meta(max_length=40, pattern=KIND)]
+
+
+Outcome = Done | Retry | Dead
+
+
+class FinishItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``task`` is the task's number within the session."""
+
+    session: SessionId
+    token: Token
+    task: Count
+    outcome: Outcome
+
+
+class CloseItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """End a session's fetching and free its host. Tasks not yet finished stay under the token.
+
+    ``release`` names tasks that were not fetched; they go back to the queue uncharged.
+    """
+
+    session: SessionId
+    token: Token
+    report: HostReport = HostReport()
+    release: Annotated[tuple[Count, ...], Meta(max_length=256)] = ()
+
+
+class ExtendItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    session: SessionId
+    token: Token
+
+
+class ReleaseItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Hand back unfetched tasks uncharged (graceful stop); an empty ``tasks`` means all left."""
+
+    session: SessionId
+    token: Token
+    tasks: Annotated[tuple[Count, ...], Meta(max_length=256)] = ()
+
+
+class FinishRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    items: Annotated[tuple[FinishItem, ...], Meta(max_length=5000)]
+
+
+class CloseRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    items: Annotated[tuple[CloseItem, ...], Meta(max_length=5000)]
+
+
+class ExtendRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    items: Annotated[tuple[ExtendItem, ...], Meta(max_length=5000)]
+    ttl: Annotated[float, Meta(ge=1, le=3600)] = 60.0
+
+
+class ReleaseRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    items: Annotated[tuple[ReleaseItem, ...], Meta(max_length=5000)]
+
+
+ItemStatus = Literal["ok", "stale", "gone", "stop", "away"]
+"""stale: the token or task is not current (409); gone: the crawl was deleted; stop: end soon;
+away: the Redis node of its host does not answer, nothing is known: send it again later."""
+
+
+class ItemsReply(Struct, frozen=True):
+    """One status per item of a batch, in its order."""
+
+    results: tuple[ItemStatus, ...]

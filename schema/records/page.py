@@ -1,0 +1,123 @@
+"""What a fetch brings: an answer, or a failure of some kind; a page and its links."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from urllib.parse import quote
+
+from msgspec import Struct, field
+
+
+class FailureKind(StrEnum):
+    """Every way a fetch can fail; what follows from each stands in ``worker.retry.TABLE``."""
+
+    GONE = "gone"  # 404, 410, 451 …: final
+    FORBIDDEN = "forbidden"  # 401, 403, 407
+    CLIENT_ERROR = "client_error"  # other 4xx
+    REQUEST_TIMEOUT = "request_timeout"  # 408, 425
+    RATE_LIMITED = "rate_limited"  # 429
+    UNAVAILABLE = "unavailable"  # 503
+    SERVER_ERROR = "server_error"  # other 5xx
+    BAD_STATUS = "bad_status"  # 1xx as final, 6xx …
+    DNS_MISSING = "dns_missing"  # the name does not exist
+    DNS_FAILED = "dns_failed"  # the resolver did not answer
+    ADDRESS_FORBIDDEN = "address_forbidden"  # private, loopback, link-local …
+    REFUSED = "refused"
+    UNREACHABLE = "unreachable"
+    CONNECT_TIMEOUT = "connect_timeout"
+    TIMEOUT = "timeout"  # the whole request took too long
+    RESET = "reset"  # connection lost before the end of the answer
+    TLS = "tls"
+    PROTOCOL = "protocol"  # not HTTP, or headers beyond the cap
+    DECODE = "decode"  # content-encoding that does not decode
+    REDIRECT = "redirect"  # too many, to itself, or to no URL
+    ROBOTS = "robots"  # disallowed by robots.txt: final, no request made
+    ROBOTS_UNREACHABLE = "robots_unreachable"
+    PROCESS_DEATH = "process_death"  # the page killed the process that parsed it
+    STALLED = "stalled"  # the page hung the process that parsed it
+    HOOK = "hook"  # the user's own function raised
+    PARSE = "parse"  # extraction raised
+    LOGIN = "login"  # the login was refused, or could not be made
+    LOGGED_OUT = "logged_out"  # the page asks for a login in spite of one just made
+
+
+class Failure(Struct, frozen=True):
+    """A fetch that brought no page. ``code`` is the HTTP status or 0; ``retry_after`` seconds."""
+
+    kind: FailureKind
+    detail: str = ""
+    code: int = 0
+    retry_after: float | None = None
+    requests: int = 1
+    """Requests that left for the host before this failed (0: none did)."""
+
+
+_ASCII = "".join(map(chr, range(0x80)))
+
+
+class Fetched(Struct):
+    """An HTTP answer. ``body`` is after content-encoding, cut at ``max_body_bytes``.
+
+    ``headers`` have lower-case names; repeated ones are joined by ", ". ``elapsed_ms`` runs from
+    the first byte sent to the last byte read; ``wire_bytes`` is the body as transferred.
+    ``request`` are header fields that were sent, those that can hold credentials left out.
+    """
+
+    url: str
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    fetched_ms: int = 0
+    elapsed_ms: int = 0
+    wire_bytes: int = 0
+    truncated: bool = False
+    address: str = ""
+    request: dict[str, str] = field(default_factory=dict)
+    cookies: tuple[str, ...] = ()
+    """Values of the Set-Cookie headers, one by one."""
+
+    @property
+    def content_type(self) -> str:
+        return self.headers.get("content-type", "")
+
+    @property
+    def location(self) -> str:
+        """Where a redirect points, "" without one; bytes beyond ASCII percent-encoded.
+
+        Headers are read as Latin-1, so each character beyond ASCII is a byte of an encoding that
+        nobody named: browsers send such bytes back as they came.
+        """
+        found = self.headers.get("location", "").strip()
+        return found if found.isascii() else quote(found, safe=_ASCII, encoding="latin-1")
+
+
+class Link(Struct):
+    """A link as found in a page: absolute canonical URL, its text, its ``rel`` tokens.
+
+    ``score`` (0 … 1, higher first) orders best-first crawls; None leaves it to the default.
+    """
+
+    url: str
+    anchor: str = ""
+    rel: str = ""
+    score: float | None = None
+
+
+class Page(Struct):
+    """What extraction made of one HTML document. Hooks may read it; ``links`` is all it found.
+
+    ``language`` is a BCP 47 tag or ""; ``canonical`` the page's own idea of its URL; ``index`` and
+    ``follow`` follow meta robots and X-Robots-Tag.
+    """
+
+    url: str
+    title: str = ""
+    text: str = ""
+    language: str = ""
+    links: list[Link] = field(default_factory=list)
+    canonical: str | None = None
+    base: str = ""
+    encoding: str = "utf-8"
+    index: bool = True
+    follow: bool = True
+    invalid_links: int = 0

@@ -1,0 +1,92 @@
+"""What the store keeps for the frontier: its identity, duties, clocks, and what nodes are owed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from greencrawl.schema.records.lease import Admission
+from greencrawl.schema.records.stats import UrlState
+
+
+class Overflow(Struct, frozen=True):
+    """A URL beyond the memory budget, which waits in SQL. ``id`` is in order of arrival."""
+
+    fingerprint: int
+    partition: int
+    item: Admission
+    id: int = 0
+
+
+class Debt(Struct, frozen=True):
+    """What a node that was away is owed: all that is stamped ``since`` or later.
+
+    ``serial`` changes with what is added while it is replayed.
+    """
+
+    since: int
+    serial: int
+
+
+class Stamp(Struct, frozen=True):
+    """What a transaction read of the log: the value of its clock, and node → epoch.
+
+    ``refused`` are pages, as (crawl, fingerprint), that a commit did not store: ``max_pages`` are.
+    """
+
+    clock: int
+    epochs: dict[str, int]
+    refused: frozenset[tuple[int, int]] = frozenset()
+
+
+class Duty(Struct, frozen=True):
+    """What one broker at a time may do, and the epoch under which it does: each holder has one."""
+
+    name: str
+    epoch: int
+
+
+class Mark(Struct, frozen=True):
+    """A settled URL, for a Redis that is told of the past: Stored, Dead, or settled Otherwise."""
+
+    crawl: int
+    url: str
+    kind: Literal["S", "D", "O"]
+    bytes: int = 0
+
+
+class NodeRepair(Struct, frozen=True, kw_only=True):
+    """How far a Redis node is refilled from the store's log.
+
+    ``done`` and ``total`` count rows of the log: pages twice (as marks and for their links), final
+    states and batches of seeds. ``detail`` says why it waits.
+    """
+
+    node: str
+    phase: Literal["none", "elsewhere", "emptying", "marks", "seeds", "links", "blocks", "done"]
+    everything: bool = False
+    done: int = 0
+    total: int = 0
+    seconds: float = 0.0
+    detail: str = ""
+
+
+class FrontierIdentity(Struct, frozen=True, kw_only=True):
+    """Fixed when a frontier is created; a process with other rules refuses to start.
+
+    ``placement[p]`` is the index into ``nodes`` (node ids) of partition ``p``.
+    """
+
+    id: str
+    secret: int
+    partitions: int
+    suffixes: str
+    canonicaliser: int
+    layout: int
+    nodes: tuple[str, ...]
+    placement: tuple[int, ...]
+
+
+msgspec.structs.fields(UrlState)  # resolve the forward reference now, not at the first request

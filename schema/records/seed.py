@@ -1,0 +1,58 @@
+"""Seeds: what is given, what is said of each, and how the store keeps them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from greencrawl.schema.records.crawl import LEVELS
+from greencrawl.schema.records.fields import Url
+from greencrawl.schema.records.lease import Admission
+
+
+class Seed(Struct, frozen=True, forbid_unknown_fields=True):
+    """A URL to queue. ``level`` 0 is served before 31; ``depth`` counts from it."""
+
+    url: Url
+    depth: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    level: Annotated[int, Meta(ge=0, lt=LEVELS)] = 0
+
+
+class SeedRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/crawls/{c}/urls`` as JSON; as NDJSON each line is one of ``urls``.
+
+    ``force`` queues URLs again that were already seen.
+    """
+
+    urls: Annotated[tuple[Url | Seed, ...], Meta(max_length=50_000)]
+    force: bool = False
+
+
+class SeedItem(Struct, frozen=True, omit_defaults=True):
+    url: str
+    status: Literal["added", "duplicate", "rejected", "pending"]
+    reason: str = ""
+
+
+class SeedReply(Struct, frozen=True):
+    """Counts, and one item per URL in the order given.
+
+    ``pending`` are durable, and are queued when the Redis node of their host answers again.
+    """
+
+    added: int
+    duplicate: int
+    rejected: int
+    items: tuple[SeedItem, ...]
+    pending: int = 0
+
+
+class SeedBatch(Struct, frozen=True, kw_only=True):
+    """A logged batch of seeds; pending until every partition admitted it, on nodes away as well."""
+
+    id: int
+    crawl: int
+    urls: tuple[Admission, ...]
+    force: bool = False
+    stamp: int = 0

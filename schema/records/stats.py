@@ -1,0 +1,104 @@
+"""How crawls, nodes and single URLs stand, for people and for programs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from greencrawl.schema.records.crawl import CrawlState
+from greencrawl.schema.records.host import HostState, NodeAway
+from greencrawl.schema.records.lease import HookRefusal
+from greencrawl.schema.records.stored import Attempt, HookCount, Version
+
+
+class Totals(Struct, frozen=True, kw_only=True):
+    """Counters of one crawl over all partitions, from one undisturbed scan.
+
+    ``failures`` counts outcomes by kind; ``later`` are retries not yet due; ``overflow`` waits in
+    SQL, beyond the memory budget; ``hosts`` are those that have tasks waiting.
+    """
+
+    admitted: int = 0
+    waiting: int = 0
+    leased: int = 0
+    later: int = 0
+    overflow: int = 0
+    finished: int = 0
+    stored: int = 0
+    dead: int = 0
+    retries: int = 0
+    bytes: int = 0
+    hosts: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def open(self) -> int:
+        """Tasks still to do."""
+        return self.waiting + self.leased + self.later + self.overflow
+
+
+class CrawlStats(Totals, frozen=True, kw_only=True):
+    """Counters of one crawl, and how it stands. What is still to do is ``waiting +
+    leased + later + overflow``.
+
+    ``hooks`` counts failures of its hook; ``refused`` are workers that cannot import it, and
+    ``stuck`` says that no worker is known which takes the crawl.
+    """
+
+    crawl: str
+    state: CrawlState
+    reason: str = ""
+    hooks: tuple[HookCount, ...] = ()
+    refused: tuple[HookRefusal, ...] = ()
+    stuck: bool = False
+
+
+class Stats(Struct, frozen=True):
+    """``slowest`` holds hosts of recent sessions, the longest latency first.
+
+    ``rest_hosts`` were being fetched from when a worker's process died, and rest for
+    ``rest_seconds`` at most, until no request of it can be under way any more. ``away`` are Redis
+    nodes that do not answer: what they hold is not counted.
+
+    ``workers`` counts the worker processes that were heard of within a minute, None if that is not
+    known; ``claimed_twice`` are names of workers under which an earlier process waits for a later
+    one to leave.
+    """
+
+    crawls: tuple[CrawlStats, ...]
+    slowest: tuple[HostState, ...] = ()
+    rest_hosts: int = 0
+    rest_seconds: float = 0.0
+    away: tuple[NodeAway, ...] = ()
+    workers: int | None = None
+    claimed_twice: tuple[str, ...] = ()
+
+
+class UrlState(Struct, frozen=True, kw_only=True):
+    """Answer to "where is this URL, and why is it not fetched yet?", for one crawl."""
+
+    crawl: str
+    url: str
+    host: str = ""
+    state: Literal[
+        "fetched",
+        "dead",
+        "gone",
+        "excluded",
+        "waiting",
+        "leased",
+        "later",
+        "overflow",
+        "away",
+        "seen",
+        "unseen",
+        "invalid",
+    ] = "unseen"
+    why: str = ""
+    """One sentence for a person, naming the rule, line, wait or worker."""
+    page: str = ""
+    """The id of what is stored of it, for ``/v1/pages/{id}``."""
+    attempts: tuple[Attempt, ...] = ()
+    versions: tuple[Version, ...] = ()
+    """Its fetches, the latest first, if there was more than one."""

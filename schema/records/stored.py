@@ -1,0 +1,154 @@
+"""What the store keeps of fetches: pages, their versions, attempts, final states, runs of hooks."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+from greencrawl.schema.records.lease import Admission
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """One try: source A's triple (url, code, errors), or with ``wait`` seconds its quadruple."""
+
+    crawl: int
+    fingerprint: int
+    url: str
+    code: int
+    kind: str
+    errors: int
+    wait: float | None = None
+    detail: str = ""
+    at_ms: int = 0
+    elapsed_ms: int = 0
+    worker: str = ""
+
+
+class Final(Struct, frozen=True, kw_only=True):
+    """A URL's last word where no page was stored. ``dead`` ones can be requeued."""
+
+    crawl: int
+    fingerprint: int
+    url: str
+    state: Literal["dead", "gone", "excluded"]
+    kind: str
+    detail: str = ""
+    code: int = 0
+    depth: int = 0
+    level: int = 0
+    at_ms: int = 0
+
+
+class StoredPage(Struct, kw_only=True):
+    """A row of ``pages``. Bodies and texts are plain here; the store compresses them.
+
+    ``digest`` tells bodies apart: the first 16 bytes of the SHA-256 of what was fetched, also where
+    the body itself is not kept. ``links`` are those admitted: the log that recovery replays.
+    """
+
+    crawl: int
+    fingerprint: int
+    url: str
+    final_url: str = ""
+    """Where a redirect points; otherwise equal to ``url``."""
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+    fetched_ms: int = 0
+    elapsed_ms: int = 0
+    depth: int = 0
+    body: bytes = b""
+    body_bytes: int = 0
+    """The body's length, also where it is not read along."""
+    truncated: bool = False
+    title: str = ""
+    text: str = ""
+    language: str = ""
+    encoding: str = ""
+    fields: dict[str, Any] | None = None
+    digest: bytes = b""
+    links: list[Admission] = field(default_factory=list)
+    request: dict[str, str] = field(default_factory=dict)
+    """Header fields that were sent, without credentials: for the archive, not kept in SQL."""
+
+    def __post_init__(self) -> None:
+        self.body_bytes = self.body_bytes or len(self.body)
+
+    @property
+    def id(self) -> str:
+        """Names the page in the API and on the command line: crawl, fingerprint in hexadecimal."""
+        return f"{self.crawl}-{self.fingerprint & 0xFFFF_FFFF_FFFF_FFFF:016x}"
+
+
+class Version(Struct, frozen=True, kw_only=True):
+    """One fetch of a page, past or present: when, with what status, and whether it had changed.
+
+    ``digest`` is as in :class:`StoredPage`; the first version of a page is a changed one.
+    """
+
+    fetched_ms: int
+    status: int
+    changed: bool
+    digest: bytes = b""
+    body_bytes: int = 0
+
+
+class PageFilter(Struct, frozen=True, kw_only=True):
+    """Which pages of a crawl are wanted: of a host ("" of all), of a range of statuses (both ends
+    count), fetched at ``since_ms`` (epoch) or later."""
+
+    host: str = ""
+    status: tuple[int, int] = (0, 999)
+    since_ms: int = 0
+
+
+class HookCount(Struct, frozen=True):
+    """Pages on which a function of the crawl's hook failed with the same ``message``."""
+
+    function: str
+    message: str
+    pages: int
+
+
+class HookFailure(Struct, frozen=True, kw_only=True):
+    """A page on which a function of the crawl's hook failed.
+
+    ``message`` is what does not change from page to page; the journal has all of it. ``at_ms`` is
+    when the page was fetched.
+    """
+
+    url: str
+    function: str
+    message: str
+    at_ms: int = 0
+
+
+HOOK_FUNCTIONS = ("on_page", "links", "request")
+
+
+class HookRun(Struct, frozen=True, kw_only=True):
+    """What came of ``functions`` of a crawl's hook on a page: those that failed, and the message.
+
+    It takes the place of what is known of them on that page, unless the page was fetched after
+    ``at_ms``.
+    """
+
+    crawl: int
+    fingerprint: int
+    url: str
+    at_ms: int
+    failures: dict[str, str] = field(default_factory=dict)
+    functions: tuple[str, ...] = HOOK_FUNCTIONS
+
+
+class Commit(Struct):
+    """What one transaction of a worker writes: all of it or nothing.
+
+    ``owes`` are nodes that are away and cannot be told of links of these pages now.
+    """
+
+    pages: list[StoredPage] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    finals: list[Final] = field(default_factory=list)
+    hooks: list[HookRun] = field(default_factory=list)
+    owes: frozenset[str] = frozenset()

@@ -1,0 +1,163 @@
+"""Formats of an export: what each makes of a page and of a final state.
+
+Each call returns whole records, so that an export can be cut and continued between two of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from collections import OrderedDict
+from typing import Protocol
+
+from greencrawl.schema import wire
+from greencrawl.schema.net.request import crawl_headers
+from greencrawl.schema.records import Crawl, Final, StoredPage
+from greencrawl.store.base import Detail
+from greencrawl.store.bodies import has_body
+from greencrawl.store.export.objects import final_object, iso8601, page_object
+from greencrawl.store.warc import records
+from greencrawl.store.warc.records import Origin, Record
+
+ORIGINS = 65_536
+"""Bodies that a WARC export remembers, to refer to them; older ones are written again."""
+
+COLUMNS = (
+    "url", "final_url", "state", "kind", "status", "fetched", "elapsed_ms", "depth",
+    "content_type", "truncated", "language", "encoding", "title", "detail", "fields", "text",
+)  # fmt: skip
+"""Of the CSV, in this order; new ones will come at the end, before ``body``."""
+
+
+class Format(Protocol):
+    """One export's writer of records. ``detail`` is how much of a page it needs."""
+
+    detail: Detail
+    finals: bool
+    """Whether it has a place for URLs without a page."""
+
+    def begin(self) -> bytes:
+        """What stands at the head of a file."""
+
+    def page(self, page: StoredPage) -> bytes: ...
+
+    def final(self, final: Final) -> bytes: ...
+
+
+class Jsonl:
+    """One JSON object a line."""
+
+    finals = True
+
+    def __init__(self, *, bodies: bool = False) -> None:
+        self._bodies = bodies
+        self.detail: Detail = "body" if bodies else "text"
+
+    def begin(self) -> bytes:
+        """Nothing."""
+        return b""
+
+    def page(self, page: StoredPage) -> bytes:
+        """See :func:`store.export.objects.page_object`."""
+        return wire.to_json(page_object(page, bodies=self._bodies)) + b"\n"
+
+    def final(self, final: Final) -> bytes:
+        """See :func:`store.export.objects.final_object`."""
+        return wire.to_json(final_object(final)) + b"\n"
+
+
+class Csv:
+    """RFC 4180 in UTF-8 with a line of names; with ``bodies`` a column of base64 at the end."""
+
+    finals = True
+
+    def __init__(self, *, bodies: bool = False) -> None:
+        self._bodies = bodies
+        self.detail: Detail = "body" if bodies else "text"
+        self._text = io.StringIO(newline="")
+        self._writer = csv.writer(self._text, lineterminator="\r\n")
+
+    def begin(self) -> bytes:
+        """The line of names."""
+        return self._row([*COLUMNS, *(["body"] if self._bodies else [])])
+
+    def page(self, page: StoredPage) -> bytes:
+        """A row with state ``fetched``."""
+        fields = "" if page.fields is None else wire.to_json(page.fields).decode()
+        row: list[object] = [
+            page.url, page.final_url, "fetched", "", page.status, iso8601(page.fetched_ms),
+            page.elapsed_ms, page.depth, page.headers.get("content-type", ""),
+            "true" if page.truncated else "false", page.language, page.encoding, page.title, "",
+            fields, page.text,
+        ]  # fmt: skip
+        if self._bodies:
+            row.append(base64.b64encode(page.body).decode("ascii"))
+        return self._row(row)
+
+    def final(self, final: Final) -> bytes:
+        """A row with the state and the kind of failure."""
+        row: list[object] = [
+            final.url, "", final.state, final.kind, final.code or "", iso8601(final.at_ms),
+            "", final.depth, "", "", "", "", "", final.detail, "", "",
+        ]  # fmt: skip
+        return self._row([*row, *([""] if self._bodies else [])])
+
+    def _row(self, values: list[object] | list[str]) -> bytes:
+        self._writer.writerow(values)
+        made = self._text.getvalue().encode()
+        self._text.seek(0)
+        self._text.truncate()
+        return made
+
+
+class Warc:
+    """WARC 1.1: a response and a request a page, or a revisit for a body that came before.
+
+    The request is what the crawl's options say was sent; what a hook or credentials added is not
+    known any more. ``name`` is the file's, "" without one.
+    """
+
+    detail: Detail = "body"
+    finals = False
+
+    def __init__(self, crawl: Crawl, name: str = "", *, compress: bool = True) -> None:
+        self._crawl = crawl
+        self._name = name
+        self._compress = compress
+        self._headers = crawl_headers(crawl.options)
+        self._origins: OrderedDict[bytes, Origin] = OrderedDict()
+
+    def begin(self) -> bytes:
+        """The warcinfo."""
+        options = self._crawl.options
+        fields = {
+            "isPartOf": self._crawl.name,
+            "http-header-user-agent": self._headers["user-agent"],
+        }
+        if options.contact:
+            fields["operator"] = options.contact
+        return self._bytes(records.warcinfo(self._name, fields))
+
+    def page(self, page: StoredPage) -> bytes:
+        """The records of a page."""
+        origin = self._origins.get(page.digest) if page.body and page.digest else None
+        answer = records.revisit(page, origin) if origin else records.response(page)
+        if page.body and page.digest and not origin:
+            self._origins[page.digest] = records.origin_of(answer, page)
+            if len(self._origins) > ORIGINS:
+                self._origins.popitem(last=False)
+        asked = records.asked(page, answer, page.request or self._headers)
+        return self._bytes(answer) + self._bytes(asked)
+
+    def final(self, final: Final) -> bytes:
+        """Nothing: no answer was stored."""
+        return b""
+
+    def _bytes(self, record: Record) -> bytes:
+        return records.member(record) if self._compress else b"".join(record.parts)
+
+
+def missing(page: StoredPage, format_: Format) -> bool:
+    """Whether the format wants a body that was not kept."""
+    return format_.detail == "body" and not has_body(page)

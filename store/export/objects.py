@@ -1,0 +1,56 @@
+"""What an export says of a page and of a final state."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from typing import Any
+
+from greencrawl.schema.records import Final, StoredPage
+from greencrawl.store.bodies import has_body
+
+
+def page_object(page: StoredPage, *, bodies: bool = False) -> dict[str, Any]:
+    """The JSON object of a page; ``body`` in base64 only with ``bodies``, null if not kept."""
+    shown: dict[str, Any] = {
+        "url": page.url,
+        "final_url": page.final_url,
+        "state": "fetched",
+        "status": page.status,
+        "headers": page.headers,
+        "fetched": iso8601(page.fetched_ms),
+        "elapsed_ms": page.elapsed_ms,
+        "depth": page.depth,
+        "title": page.title,
+        "text": page.text,
+        "language": page.language,
+        "encoding": page.encoding,
+        "truncated": page.truncated,
+        "fields": page.fields,
+        "links": [link.url for link in page.links],
+    }
+    if bodies:
+        shown["body"] = base64.b64encode(page.body).decode("ascii") if has_body(page) else None
+    return shown
+
+
+def final_object(final: Final) -> dict[str, Any]:
+    """The JSON object of a URL without a page: what it came to, and why."""
+    return {
+        "url": final.url,
+        "state": final.state,
+        "kind": final.kind,
+        "detail": final.detail,
+        "status": final.code,
+        "depth": final.depth,
+        "at": iso8601(final.at_ms),
+    }
+
+
+def iso8601(epoch_ms: int) -> str | None:
+    """UTC with milliseconds, as in 2026-03-01T12:00:00.250Z; None for a time no calendar has."""
+    try:
+        moment = datetime.fromtimestamp(epoch_ms // 1000, UTC).replace(tzinfo=None)
+    except (OverflowError, ValueError, OSError):
+        return None
+    return f"{moment.isoformat()}.{epoch_ms % 1000:03d}Z"

@@ -1,0 +1,123 @@
+"""Migrations: numbered SQL files, applied once each, in order; the rules, whatever the database.
+
+A file that was applied must not change afterwards: its checksum is kept beside its number.
+
+* ``NNNN_pre_name.sql`` only adds what processes of the version before can ignore. It is applied
+  when a process of the new version opens the store, while those of the old one go on.
+* ``NNNN_post_name.sql`` needs that none of them is left; until then the new version does without.
+* An empty database gets everything. A version goes on with a later ``pre_`` that it does not know,
+  and refuses a database with a later ``post_``, or with a file of another name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from greencrawl.schema.errors import InvalidConfig
+
+
+class Migration(NamedTuple):
+    """One file ``NNNN_name.sql``; ``checksum`` is the SHA-256 of its text in hexadecimal."""
+
+    number: int
+    name: str
+    sql: str
+    checksum: str
+
+    @property
+    def post(self) -> bool:
+        """Whether it has to wait until no process of an older version is left."""
+        return self.name.startswith("post_")
+
+    def __str__(self) -> str:
+        return f"{self.number:04d}_{self.name}"
+
+
+class Applied(NamedTuple):
+    """What a database remembers of a migration."""
+
+    name: str
+    checksum: str
+
+
+Told = Callable[[Migration], None]
+
+
+class Upgrade(Protocol):
+    """The migrations of one database, as ``greencrawl migrate`` drives them."""
+
+    def pending(self) -> list[Migration]:
+        """What is still to apply, both kinds, in order. Raises InvalidConfig, Unavailable."""
+
+    def apply(self, *, post: bool, told: Told) -> int:
+        """Apply what is pending, ``post_`` files only with ``post`` or to an empty database.
+
+        ``told`` is called before each; returns how many there were. Safe when several processes do
+        it at once. Raises InvalidConfig, Unavailable.
+        """
+
+    def close(self) -> None: ...
+
+
+def load(folder: Path) -> list[Migration]:
+    """The migrations of ``folder`` by number."""
+    found = []
+    for file in sorted(folder.glob("*.sql")):
+        match = re.fullmatch(r"(\d{4})_(\w+)", file.stem)
+        if match:
+            sql = file.read_text(encoding="utf-8")
+            checksum = hashlib.sha256(sql.encode()).hexdigest()
+            found.append(Migration(int(match[1]), match[2], sql, checksum))
+    return found
+
+
+def pending(
+    available: Sequence[Migration], applied: Mapping[int, Applied], *, post: bool = True
+) -> list[Migration]:
+    """Those still to apply; without ``post`` no ``post_`` file unless nothing is applied at all.
+
+    Raises InvalidConfig if a newer version changed the database for good, or if an applied file
+    was edited.
+    """
+    known = {migration.number: migration for migration in available}
+    for number, (name, checksum) in sorted(applied.items(), reverse=True):
+        if number not in known and not name.startswith("pre_"):
+            raise refusal(
+                f"was written by a newer version of Greencrawl (migration {number:04d}_{name}; "
+                f"this one knows up to {max(known, default=0):04d}): upgrade, or use another store"
+            )
+        if number in known and known[number].checksum != checksum:
+            raise refusal(
+                f"migration {known[number]} was edited after it had been applied: restore the "
+                "file, and put changes into a new one"
+            )
+    return [
+        one
+        for one in available
+        if one.number not in applied and (post or not one.post or not applied)
+    ]
+
+
+def statements(sql: str) -> Iterator[str]:
+    """Split a script into statements; a trigger's inner semicolons do not count.
+
+    ``executescript`` would commit the transaction that holds the migrations together.
+    """
+    statement = ""
+    for piece in re.split(r"(?<=;)[ \t]*(?:--[^\n]*)?\n", sql):
+        statement += piece + "\n"
+        if sqlite3.complete_statement(statement):
+            yield statement.strip()
+            statement = ""
+    if re.sub(r"--[^\n]*", "", statement).strip():
+        raise ValueError(f"no semicolon ends: {statement.strip()[:100]!r}")
+
+
+def refusal(what: str) -> InvalidConfig:
+    """The store is not for this version, and why."""
+    return InvalidConfig([("GREENCRAWL_STORE", what)])

@@ -1,0 +1,38 @@
+"""Is a replica near enough? Told by positions, so that no two clocks are compared.
+
+Now and then the writer's position is noted with the time. A replica lags by the age of the newest
+note that it covers, at most.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.store.mysql.cluster import gtid
+from greencrawl.store.mysql.cluster.gtid import Position
+
+NOTES = 120
+
+
+class Notes:
+    """The writer's position over the last minutes."""
+
+    def __init__(self, clock: Clock = monotonic) -> None:
+        self._clock = clock
+        self._notes: deque[tuple[float, Position]] = deque(maxlen=NOTES)
+
+    def add(self, position: Position) -> None:
+        """The writer is at ``position`` now."""
+        self._notes.append((self._clock(), position))
+
+    def lag_seconds(self, position: Position) -> float | None:
+        """How far behind a server at ``position`` is at most; None if that cannot be told."""
+        for since, noted in reversed(self._notes):
+            if gtid.covers(position, noted):
+                return self._clock() - since
+        return None
+
+    def age_seconds(self) -> float:
+        """Since the last note."""
+        return self._clock() - self._notes[-1][0] if self._notes else float("inf")

@@ -1,0 +1,177 @@
+"""What every server of the ring is doing: asked side by side, an answer or the reason for none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import gevent
+from msgspec import Struct, field
+
+from greencrawl.schema.errors import GreencrawlError, InvalidConfig
+from greencrawl.store.mysql.cluster import gtid
+from greencrawl.store.mysql.cluster.admin import Admin
+from greencrawl.store.mysql.cluster.topology import Server
+from greencrawl.store.mysql.connection import is_gone
+
+_VARIABLES = (
+    "server_id", "version", "read_only", "gtid_domain_id", "gtid_binlog_pos", "gtid_slave_pos",
+    "gtid_strict_mode", "log_bin", "rpl_semi_sync_master_enabled", "rpl_semi_sync_slave_enabled",
+    "rpl_semi_sync_master_timeout", "rpl_semi_sync_master_wait_point",
+    "innodb_flush_log_at_trx_commit", "sync_binlog",
+)  # fmt: skip
+
+
+_LACKING = 1236
+
+
+class Following(Struct, frozen=True, kw_only=True):
+    """Whom a server copies: ``fetched`` is as far as it has, its own position as far as applied."""
+
+    leader: str
+    fetching: bool
+    applying: bool
+    stopped: bool = False
+    """Whether a thread of it stands still: not merely trying to connect."""
+    behind_seconds: float | None = None
+    """Seconds, None while not connected."""
+    error: str = ""
+    until: bool = False
+    """Whether it is to stop at some position."""
+    lacking: bool = False
+    """Whether the leader's log lacks what comes next here."""
+    fetched: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def running(self) -> bool:
+        return self.fetching and self.applying
+
+
+class Observation(Struct, frozen=True, kw_only=True):
+    """One server. ``error`` says why it could not be asked; the rest is then as it comes."""
+
+    server: Server
+    error: str = ""
+    refusal: Literal["", "account", "busy"] = ""
+    """Why it answered with an error: it does not let our account in or do what we ask, or it has
+    too many connections, say. "" where no answer came."""
+    server_id: int = 0
+    version: str = ""
+    read_only: bool = True
+    domain: int = 0
+    position: dict[int, int] = field(default_factory=dict)
+    """Of the last transaction of each GTID domain that it has written or applied."""
+    epoch: int = 0
+    """Of its fence."""
+    open: bool = False
+    """Whether its fence lets transactions of ``epoch`` through."""
+    asks_ack: bool = False
+    """Whether commits here wait for an acknowledgement."""
+    gives_ack: bool = False
+    acknowledged: bool = False
+    """Whether that is in force (the server does not say that it fell back)."""
+    clients: int = 0
+    """Acknowledging servers that are connected."""
+    hanging: int = 0
+    """Commits that wait for an acknowledgement."""
+    acks: int = 0
+    """Commits that got one."""
+    ack_timeout_ms: int = 0
+    wait_point: str = ""
+    flush: int = 0
+    strict: bool = False
+    uptime_seconds: int = 0
+    following: Following | None = None
+
+    @property
+    def up(self) -> bool:
+        return not self.error
+
+    @property
+    def name(self) -> str:
+        return str(self.server)
+
+
+def together(calls: Sequence[Callable[[], object]]) -> list[object]:
+    """Run ``calls`` side by side; what one raises comes back as its value."""
+
+    def safely(call: Callable[[], object]) -> object:
+        try:
+            return call()
+        except Exception as error:  # noqa: BLE001 - the caller looks at it
+            return error
+
+    started = [gevent.spawn(safely, call) for call in calls]
+    gevent.joinall(started)
+    return [one.value for one in started]
+
+
+def observe(admins: Sequence[Admin]) -> list[Observation]:
+    """Look at each server; those that do not answer in time carry an ``error``."""
+
+    def look(admin: Admin) -> Observation:
+        try:
+            return _look(admin)
+        except GreencrawlError as error:
+            return Observation(server=admin.server, error=str(error), refusal=_refusal(error))
+
+    found = together([partial(look, admin) for admin in admins])
+    for one in found:
+        if isinstance(one, BaseException):
+            raise one
+    return [one for one in found if isinstance(one, Observation)]
+
+
+def _refusal(error: GreencrawlError) -> Literal["", "account", "busy"]:
+    if isinstance(error, InvalidConfig):
+        return "account"
+    return "" if error.__cause__ is None or is_gone(error.__cause__) else "busy"
+
+
+def _look(admin: Admin) -> Observation:
+    admin.probe()
+    # The fence first: who opens a server sets the domain before it, and read_only after it.
+    epoch, opened = admin.fence()
+    has = admin.variables(*_VARIABLES)
+    semi = admin.status("Rpl_semi_sync_master_%")
+    uptime = admin.status("Uptime")
+    return Observation(
+        server=admin.server,
+        server_id=has["server_id"],
+        version=has["version"],
+        read_only=bool(has["read_only"]),
+        domain=has["gtid_domain_id"],
+        position=gtid.later(gtid.parse(has["gtid_binlog_pos"]), gtid.parse(has["gtid_slave_pos"])),
+        epoch=epoch,
+        open=opened,
+        asks_ack=bool(has["rpl_semi_sync_master_enabled"]),
+        gives_ack=bool(has["rpl_semi_sync_slave_enabled"]),
+        acknowledged=semi.get("rpl_semi_sync_master_status") == "ON",
+        clients=int(semi.get("rpl_semi_sync_master_clients", 0)),
+        hanging=int(semi.get("rpl_semi_sync_master_wait_sessions", 0)),
+        acks=int(semi.get("rpl_semi_sync_master_yes_tx", 0)),
+        ack_timeout_ms=has["rpl_semi_sync_master_timeout"],
+        wait_point=has["rpl_semi_sync_master_wait_point"],
+        flush=has["innodb_flush_log_at_trx_commit"],
+        strict=bool(has["gtid_strict_mode"]) and bool(has["log_bin"]),
+        uptime_seconds=int(uptime.get("uptime", 0)),
+        following=_following(admin.slave()),
+    )
+
+
+def _following(row: Any) -> Following | None:
+    if not row or not row["Master_Host"]:
+        return None
+    behind = row["Seconds_Behind_Master"]
+    return Following(
+        leader=str(Server(row["Master_Host"], row["Master_Port"])),
+        fetching=row["Slave_IO_Running"] == "Yes",
+        applying=row["Slave_SQL_Running"] == "Yes",
+        stopped="No" in (row["Slave_IO_Running"], row["Slave_SQL_Running"]),
+        behind_seconds=None if behind is None else float(behind),
+        error=row["Last_SQL_Error"] or row["Last_IO_Error"],
+        until=row["Until_Condition"] == "Gtid",
+        lacking=row["Last_IO_Errno"] == _LACKING,
+        fetched=gtid.parse(row["Gtid_IO_Pos"]),
+    )

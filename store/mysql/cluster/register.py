@@ -1,0 +1,150 @@
+"""Who takes writes: one small value that the servers keep together, decided by a majority of them.
+
+A register with compare-and-set over all masters and replicas: CASPaxos (D. Rystsov, 2018). Each
+server keeps its vote in a table of its own that is not replicated. A change asks a majority to
+promise a ballot, takes the value accepted under the highest ballot among them, changes it, and asks
+a majority to accept the result; any minority may be dead, slow or cut off. A value that some
+proposer left half accepted is met by the next change, which begins from it or replaces it: so
+whoever acts on a value must have seen its own change accepted.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Protocol, TypeVar, cast
+
+from msgspec import Struct
+
+from greencrawl.schema import wire
+from greencrawl.schema.errors import GreencrawlError, Unavailable
+from greencrawl.store.mysql.cluster.topology import Server
+
+T = TypeVar("T")
+
+TABLE = """CREATE TABLE IF NOT EXISTS votes (
+    server INT UNSIGNED PRIMARY KEY,
+    promised BIGINT NOT NULL,
+    accepted BIGINT NOT NULL,
+    value VARCHAR(1000) CHARACTER SET utf8mb4 NOT NULL
+) ENGINE=InnoDB"""
+
+_RANDOM_BITS = 20
+"""A ballot is a counter above so many random bits."""
+
+
+class Reign(Struct, frozen=True, forbid_unknown_fields=True):
+    """Who takes writes, since which takeover, and who acknowledges each commit.
+
+    ``epoch`` rises with each takeover. ``partner`` is "" while the writer stands alone: then no
+    other server may be taken for complete.
+    """
+
+    epoch: int
+    writer: str
+    partner: str = ""
+
+
+class Vote(Struct, frozen=True):
+    """What one server keeps: the ballot it promised, the value it accepted and under which."""
+
+    promised: int = 0
+    accepted: int = 0
+    reign: Reign | None = None
+
+
+class Voter(Protocol):
+    """One server's vote; each call is atomic there. They raise Unavailable."""
+
+    server: Server
+
+    def vote(self) -> Vote:
+        """What it keeps now."""
+
+    def promise(self, ballot: int) -> Vote | None:
+        """Promise to accept nothing below ``ballot``; what it had, or None if it is too late."""
+
+    def accept(self, ballot: int, reign: Reign) -> bool:
+        """Accept unless a higher ballot was promised."""
+
+
+class NoMajority(Unavailable):
+    """Raised when too few servers answer: nobody may decide who takes writes."""
+
+
+class Register:
+    """The value over ``voters``, all the servers there are, of which any may be away."""
+
+    def __init__(
+        self,
+        voters: Iterable[Voter],
+        *,
+        together: Callable[[Sequence[Callable[[], object]]], list[object]],
+    ) -> None:
+        """``together`` runs calls side by side; an exception comes back as a value."""
+        self._voters = list(voters)
+        self._together = together
+
+    @property
+    def majority(self) -> int:
+        return len(self._voters) // 2 + 1
+
+    def read(self) -> Reign | None:
+        """The value that a majority knows of, perhaps one that is just being replaced.
+
+        Good enough to look at, not to act on. Raises NoMajority.
+        """
+        votes = self._answers([voter.vote for voter in self._voters])
+        self._enough(votes, "answer")
+        return max(votes, key=lambda vote: vote.accepted).reign
+
+    def change(self, change: Callable[[Reign | None], Reign | None]) -> Reign | None:
+        """Replace the value by ``change`` of it, and return what is accepted now.
+
+        None from ``change`` leaves it as it is – and confirms it: what is returned then is what a
+        majority holds. Raises NoMajority, also when another proposer was faster: try again.
+        """
+        votes = self._answers([voter.vote for voter in self._voters])
+        self._enough(votes, "answer")
+        ballot = _above(max(vote.promised for vote in votes))
+        promises = self._answers([partial(voter.promise, ballot) for voter in self._voters])
+        given = [promise for promise in promises if promise is not None]
+        self._enough(given, "promise")
+        present = max(given, key=lambda vote: vote.accepted).reign
+        wanted = change(present)
+        if wanted is None:
+            wanted = present
+        if wanted is None:
+            return None
+        accepted = self._answers([partial(voter.accept, ballot, wanted) for voter in self._voters])
+        self._enough([one for one in accepted if one], "accept")
+        return wanted
+
+    def _answers(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+        found = self._together(calls)
+        for one in found:
+            if isinstance(one, BaseException) and not isinstance(one, GreencrawlError):
+                raise one
+        return [cast(T, one) for one in found if not isinstance(one, BaseException)]
+
+    def _enough(self, answers: Sequence[object], what: str) -> None:
+        if len(answers) < self.majority:
+            raise NoMajority(
+                f"{len(answers)} of {len(self._voters)} servers {what}; {self.majority} must"
+            )
+
+
+def _above(ballot: int) -> int:
+    """A higher ballot that nobody else draws: a counter, and random bits below it."""
+    return ((ballot >> _RANDOM_BITS) + 1 << _RANDOM_BITS) | random.getrandbits(_RANDOM_BITS)
+
+
+def reign_text(reign: Reign) -> str:
+    """JSON."""
+    return wire.to_json(reign).decode()
+
+
+def reign_of(text: str) -> Reign | None:
+    """Undo :func:`reign_text`; None for no value yet."""
+    return wire.from_json(text, Reign) if text else None

@@ -1,0 +1,45 @@
+"""How a server stands to the writer, told by observations of both alone."""
+
+from __future__ import annotations
+
+from greencrawl.store.mysql.cluster import gtid
+from greencrawl.store.mysql.cluster.observe import Observation
+from greencrawl.store.mysql.cluster.register import Reign
+
+NEAR = 1000
+"""Transactions that a server may still lack when it is tried as a partner."""
+JOINED = 3_000_000_000
+"""A partner's GTID domain is its epoch above this since it joined. It writes nothing, and a server
+that was started anew has the domain of its ``my.cnf``: what it had fetched but not applied is gone,
+though it may follow again by itself."""
+
+
+def takes_writes(writer: Observation, reign: Reign) -> bool:
+    """Whether it is open under the reign's epoch."""
+    return writer.open and writer.epoch == reign.epoch and not writer.read_only
+
+
+def copies(other: Observation, writer: Observation) -> bool:
+    """Whether it has copied the writer without a stop: its SQL thread has run all the time."""
+    return (
+        other.following is not None
+        and other.following.leader == writer.name
+        and other.following.applying
+        and not other.following.stopped
+        and other.domain >= JOINED
+    )
+
+
+def near(writer: Observation, other: Observation) -> bool:
+    """Whether it copies, and lacks so little that it may soon acknowledge all there is."""
+    running = other.following is not None and other.following.running
+    return running and gtid.missing(other.position, writer.position) <= NEAR
+
+
+def stray(reign: Reign, writer: Observation, other: Observation) -> int:
+    """Transactions of former reigns, or of none, that ``other`` has and the writer has not.
+
+    Those of the present reign only the writer makes; of them ``other`` may be seen to have more.
+    """
+    past = {domain: last for domain, last in other.position.items() if domain != reign.epoch}
+    return gtid.missing(writer.position, past)

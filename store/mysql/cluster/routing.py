@@ -1,0 +1,415 @@
+"""Where a statement goes: to the server that takes writes, or to a replica that is near enough.
+
+With one master there is nothing to choose. With two, the one whose ``fence`` row is open under the
+highest epoch takes writes, and every transaction reads that row under a shared lock: a takeover in
+order waits for those that run, and whoever still believes in the old writer is refused and looks
+again. Where a takeover could not reach the old writer, its commits get no acknowledgement.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from typing import NamedTuple, TypeVar
+
+import gevent
+import pymysql
+from gevent.lock import BoundedSemaphore
+from pymysql.connections import Connection
+from pymysql.cursors import Cursor
+
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
+from greencrawl.store.errors import Closed
+from greencrawl.store.mysql.cluster import gtid
+from greencrawl.store.mysql.cluster.gtid import Position
+from greencrawl.store.mysql.cluster.lag import Notes
+from greencrawl.store.mysql.cluster.observe import together
+from greencrawl.store.mysql.cluster.topology import Server, Topology
+from greencrawl.store.mysql.connection import (
+    AGAIN,
+    ANSWER_SECONDS,
+    LONG_SECONDS,
+    Db,
+    code_of,
+    connect,
+    is_gone,
+    translate,
+)
+
+T = TypeVar("T")
+
+CONNECTIONS = 8
+"""To one server from one process, at most."""
+IDLE_SECONDS = 30.0
+"""A connection that rested for longer is asked whether it lives before it is used."""
+LOOK_SECONDS = 2.0
+"""A server that is silent for longer is no candidate when the writer is looked for."""
+NEAR_SECONDS = 1.0
+"""For so long a replica that was near is taken to be near."""
+TRIES = 8
+"""Runs of a transaction that meets others' locks."""
+APART_SECONDS = 0.002
+"""Longest rest before the second run, about; it doubles with each."""
+
+_UNKNOWN_VARIABLE = 1193
+_UNFORMED = frozenset({1049, 1146})
+"""No database, no fence."""
+
+_PARTING = frozenset({1053, 1927})
+"""A shutdown, a connection that was killed: the server's last word."""
+
+_FENCE = "SELECT epoch, open, @@global.read_only, @@session.gtid_domain_id FROM fence"
+
+
+class Pool:
+    """Connections to one server, the latest used first; a broken one is closed, not kept."""
+
+    def __init__(
+        self, topology: Topology, server: Server, answer_seconds: float = ANSWER_SECONDS
+    ) -> None:
+        self._topology = topology
+        self._answer_seconds = answer_seconds
+        self.server = server
+        self._places = BoundedSemaphore(CONNECTIONS)
+        self._idle: list[tuple[float, Connection[Cursor]]] = []
+        self._generation = 0
+        self._process = os.getpid()
+        self._closed = False
+
+    @contextmanager
+    def connection(self, seconds: float = ANSWER_SECONDS) -> Iterator[Connection[Cursor]]:
+        """A connection, waiting for one if all are in use. Raises Unavailable, Closed.
+
+        A statement on it may take ``seconds``.
+
+        It is closed, and not used again, if anything but a value comes out of the block.
+        """
+        if self._closed or self._process != os.getpid():
+            raise Closed("the store is closed, or was opened by another process")
+        with self._places:
+            generation = self._generation
+            connection = self._take()
+            connection._read_timeout = seconds  # type: ignore[attr-defined]
+            try:
+                yield connection
+            except BaseException:
+                _drop(connection)
+                raise
+            if self._closed or generation != self._generation:
+                _drop(connection)
+            else:
+                self._idle.append((monotonic(), connection))
+
+    def _take(self) -> Connection[Cursor]:
+        while self._idle:
+            since, connection = self._idle.pop()
+            if monotonic() - since < IDLE_SECONDS:
+                return connection
+            try:
+                connection.ping(reconnect=False)
+            except (pymysql.MySQLError, OSError):
+                _drop(connection)
+            else:
+                return connection
+        return connect(self._topology, self.server, answer_seconds=self._answer_seconds)
+
+    def forget(self) -> None:
+        """Use none of the present connections again: the server was started anew, or changed."""
+        self._generation += 1
+        while self._idle:
+            _drop(self._idle.pop()[1])
+
+    def close(self) -> None:
+        self._closed = True
+        self.forget()
+
+
+def _drop(connection: Connection[Cursor]) -> None:
+    connection._force_close()  # type: ignore[attr-defined]  # close() would wait for the server
+
+
+class Route(NamedTuple):
+    """Who takes writes, and of which epoch; 0 where there is one master and no fence."""
+
+    server: Server
+    epoch: int
+
+
+class _Fenced(Unavailable):
+    """The route is not the one any more."""
+
+
+class Cluster:
+    """The servers of a store. Work is a function of a cursor; it is run again after a deadlock."""
+
+    def __init__(self, topology: Topology, *, answer_seconds: float = ANSWER_SECONDS) -> None:
+        """A server that does not answer a statement for so long counts as away."""
+        self.topology = topology
+        self._pools = {
+            server: Pool(topology, server, answer_seconds) for server in topology.servers
+        }
+        self._found: Route | None = None
+        self._looking = BoundedSemaphore(1)
+        self._turn = count()
+        self._notes = Notes()
+        self._near: dict[Server, tuple[float, Position]] = {}
+        self._first: Callable[[Db], None] | None = None
+
+    def checking(self, check: Callable[[Db], None]) -> Cluster:
+        """This cluster, whose writing transactions call ``check`` first. Not to be closed."""
+        checked = copy.copy(self)
+        checked._first = check
+        return checked
+
+    # -- work
+
+    def write(self, work: Callable[[Db], T], *, seconds: float = ANSWER_SECONDS) -> T:
+        """Run ``work`` in a transaction of the server that takes writes; durable on return.
+
+        ``seconds`` is how long one statement of it may take.
+        Raises what ``work`` raises, after a roll-back, pymysql's errors for what is in a record,
+        and Unavailable – when the commit may have happened all the same.
+        """
+        return self._run(lambda db, _: work(db), seconds)
+
+    def alter(self, work: Callable[[Db, Callable[[], None]], T], *, seconds: float) -> T:
+        """:meth:`write` for statements that commit by themselves, and so let the fence go.
+
+        ``work`` calls the function that it is given before each statement: it begins a transaction
+        that holds the fence anew, and raises Unavailable, upon which ``work`` is run again, if
+        another server takes writes by now. What is left open is the time of one statement: from the
+        commit with which it begins no takeover waits for it, except that a server cannot be closed
+        (``read_only``) before it is through.
+        """
+        return self._run(work, seconds)
+
+    def _run(self, work: Callable[[Db, Callable[[], None]], T], seconds: float) -> T:
+        for left in reversed(range(TRIES)):
+            try:
+                return self._write(self._route(), work, seconds)
+            except _Fenced:
+                if not left:
+                    raise
+            except pymysql.MySQLError as error:
+                if code_of(error) not in AGAIN:
+                    raise
+                if not left:  # nobody's record is to blame: the same work succeeds later
+                    raise Unavailable(f"met others' locks {TRIES} times: {error}") from error
+            # Those that met must not meet again.
+            gevent.sleep(random.uniform(0, APART_SECONDS * 2 ** (TRIES - left)))
+        raise AssertionError("unreachable")
+
+    def _write(
+        self, route: Route, work: Callable[[Db, Callable[[], None]], T], seconds: float
+    ) -> T:
+        with self._checked(route), self._pools[route.server].connection(seconds) as connection:
+            try:
+                with connection.cursor() as db:
+
+                    def begin() -> None:
+                        connection.begin()
+                        self._check(db, route, " LOCK IN SHARE MODE")
+                        if self._first is not None:
+                            self._first(db)
+
+                    begin()
+                    result = work(db, begin)
+                connection.commit()
+            except (pymysql.MySQLError, GreencrawlError, ValueError, LookupError):
+                if connection.open:
+                    connection.rollback()
+                raise
+        return result
+
+    def read(self, work: Callable[[Db], T], *, seconds: float = ANSWER_SECONDS) -> T:
+        """Run ``work``, which changes nothing, on the server that takes writes."""
+        try:
+            return self._read(self._route(), work, seconds)
+        except _Fenced:
+            return self._read(self._route(), work, seconds)
+
+    def scan(self, work: Callable[[Db], T]) -> T:
+        """Run ``work`` on a replica within the lag bound, or else where :meth:`read` does."""
+        return self.stream()(work)
+
+    def stream(self) -> Callable[[Callable[[Db], T]], T]:
+        """:meth:`scan` for the parts of a stream that begins now.
+
+        All come from one replica, which has all that was stored before; where it fails, the rest
+        comes from where :meth:`read` goes. A change of replicas could go back in time, past which a
+        row that moved to the stream's end would be missed.
+        """
+        server = next(self._near_replicas(self._position() or {}), None)
+
+        def scan(work: Callable[[Db], T]) -> T:
+            nonlocal server
+            if server is not None:
+                try:
+                    return self._read(Route(server, 0), work, LONG_SECONDS)
+                except Unavailable:
+                    self._near.pop(server, None)
+                    server = None
+            return self.read(work, seconds=LONG_SECONDS)
+
+        return scan
+
+    def _position(self) -> Position | None:
+        """Where the writer is now; None if there are no replicas to compare."""
+        if not self.topology.replicas:
+            return None
+        try:
+            return self.read(_position_of("gtid_binlog_pos"))
+        except Unavailable as error:
+            if code_of(error.__cause__ or error) == _UNKNOWN_VARIABLE:
+                return None  # MySQL names its positions otherwise: its replicas are not read
+            raise
+
+    def _read(self, route: Route, work: Callable[[Db], T], seconds: float = ANSWER_SECONDS) -> T:
+        with (
+            self._checked(route),
+            self._pools[route.server].connection(seconds) as connection,
+            connection.cursor() as db,
+        ):
+            self._check(db, route, "")
+            return work(db)
+
+    @contextmanager
+    def _checked(self, route: Route) -> Iterator[None]:
+        """Errors in our words; what means that the server is away lets the writer be looked for.
+
+        One that answers, if with an error, is still the one: a lock was held for too long, say.
+        """
+        try:
+            yield
+        except Unavailable as error:
+            if isinstance(error, _Fenced) or _parted(error.__cause__ or error):
+                self._lost(route)
+            raise
+        except (pymysql.MySQLError, OSError) as error:
+            ours = None if code_of(error) in AGAIN else translate(error, route.server)
+            if ours is None:
+                raise
+            if _parted(error):
+                self._lost(route)
+            raise ours from error
+
+    def _lost(self, route: Route) -> None:
+        self._pools[route.server].forget()
+        if self._found == route:
+            self._found = None
+
+    # -- who takes writes
+
+    def _check(self, db: Db, route: Route, lock: str) -> None:
+        """Raises _Fenced if the server does not take writes of the route's epoch any more."""
+        if not route.epoch:
+            return
+        db.execute(_FENCE + lock)
+        row = db.fetchone()
+        if row is None or not row[1] or row[2] or row[0] != route.epoch:
+            raise _Fenced(f"{route.server} takes no writes of epoch {route.epoch} any more")
+        if row[3] != route.epoch:  # a session keeps the domain that was set when it began
+            raise _Fenced(f"a connection to {route.server} is older than epoch {route.epoch}")
+
+    def _route(self) -> Route:
+        """Raises Unavailable if no master takes writes."""
+        if not self.topology.ring:
+            return Route(self.topology.masters[0], 0)
+        with self._looking:
+            if self._found is None:
+                self._found = self._look()
+            return self._found
+
+    def _look(self) -> Route:
+        def ask(server: Server) -> Route:
+            try:
+                connection = connect(self.topology, server, answer_seconds=LOOK_SECONDS)
+                try:
+                    with connection.cursor() as db:
+                        db.execute(_FENCE)
+                        row = db.fetchone()
+                finally:
+                    _drop(connection)
+            except (pymysql.MySQLError, OSError, InvalidConfig) as error:
+                if code_of(error.__cause__ or error) in _UNFORMED:
+                    what = f"{server} is in no store yet: greencrawl store form"
+                    raise InvalidConfig([("GREENCRAWL_STORE", what)]) from error
+                if isinstance(error, InvalidConfig):
+                    raise
+                raise (translate(error, server) or error) from error
+            if row is None or not row[1] or row[2]:
+                raise Unavailable(f"{server} takes no writes")
+            return Route(server, row[0])
+
+        masters = self.topology.masters
+        found = together([partial(ask, one) for one in masters])
+        routes = [one for one in found if isinstance(one, Route)]
+        if routes:
+            route = max(routes, key=lambda one: one.epoch)
+            self._pools[route.server].forget()
+            return route
+        for one in found:
+            if isinstance(one, BaseException) and not isinstance(one, GreencrawlError):
+                raise one
+        mistakes = [one for one in found if isinstance(one, InvalidConfig)]
+        # A master that is being made anew is no mistake of ours while the other is merely away.
+        if len(mistakes) == len(found):
+            raise mistakes[0]
+        raise Unavailable(
+            "; ".join(str(one) for one in found) + " (greencrawl store status says why)"
+        )
+
+    # -- replicas
+
+    def _near_replicas(self, covering: Position) -> Iterator[Server]:
+        """Replicas within the lag bound that have all up to ``covering``, in turn."""
+        replicas = self.topology.replicas
+        start = next(self._turn)
+        for index in range(len(replicas)):
+            server = replicas[(start + index) % len(replicas)]
+            since, here = self._near.get(server, (-NEAR_SECONDS, {}))
+            if monotonic() - since >= NEAR_SECONDS or not gtid.covers(here, covering):
+                try:
+                    found = self._near_position(server)
+                except Unavailable:
+                    continue
+                if found is None or not gtid.covers(found, covering):
+                    continue
+                self._near[server] = (monotonic(), found)
+            yield server
+
+    def _near_position(self, server: Server) -> Position | None:
+        """Where a replica is; None if it is further behind than the bound."""
+        if self._notes.age_seconds() > NEAR_SECONDS / 2:
+            noted = self._position()
+            if noted is None:
+                return None
+            self._notes.add(noted)
+        here = self._read(Route(server, 0), _position_of("gtid_slave_pos"))
+        lag = self._notes.lag_seconds(here)
+        return here if lag is not None and lag <= self.topology.lag_seconds else None
+
+    def close(self) -> None:
+        """Close all connections. Idempotent."""
+        for pool in self._pools.values():
+            pool.close()
+
+
+def _parted(error: BaseException) -> bool:
+    """Whether the connection is no more: the server is away, goes away or has closed it."""
+    return is_gone(error) or code_of(error) in _PARTING
+
+
+def _position_of(variable: str) -> Callable[[Db], Position]:
+    def ask(db: Db) -> Position:
+        db.execute(f"SELECT @@global.{variable}")
+        row = db.fetchone()
+        return gtid.parse(str(row[0])) if row else {}
+
+    return ask

@@ -1,0 +1,93 @@
+"""Small writes of many greenlets in one transaction: a commit's fsync is what they cost."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import gevent
+import pymysql
+from gevent.lock import BoundedSemaphore
+
+from greencrawl.schema.errors import Unavailable
+from greencrawl.store.mysql.cluster.routing import Cluster
+from greencrawl.store.mysql.connection import Db
+
+T = TypeVar("T")
+
+TOGETHER = 256
+"""Writes of one transaction at most."""
+
+
+class _Write:
+    def __init__(self, work: Callable[[Db], Any]) -> None:
+        self.work = work
+        self.tried = False
+        self.dropped = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class Grouped:
+    """Whoever's turn it is writes all that is queued; each caller gets its own outcome.
+
+    A write that raises is undone alone (a savepoint) and fails nobody else; what the server cannot
+    do, or not make durable, fails all that travelled together. After a deadlock all run again.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._turn = BoundedSemaphore(1)
+        self._queue: deque[_Write] = deque()
+
+    def run(self, work: Callable[[Db], T]) -> T:
+        """``work``'s result once it is durable. Raises what it raises; Unavailable."""
+        mine = _Write(work)
+        self._queue.append(mine)
+        try:
+            with self._turn:
+                while not mine.tried:
+                    self._write()
+        finally:
+            mine.dropped = True  # if it was not tried: this greenlet was killed
+        if mine.error is not None:
+            raise mine.error
+        result: T = mine.result
+        return result
+
+    def _write(self) -> None:
+        # Those ready to run come along: a server that answers at once lets none run meanwhile.
+        gevent.sleep(0)
+        group: list[_Write] = []
+        while self._queue and len(group) < TOGETHER:
+            one = self._queue.popleft()
+            if not one.dropped:
+                group.append(one)
+        try:
+            self._cluster.write(lambda db: _attempt(db, group))
+        except Exception as error:  # noqa: BLE001 - raised again in its callers
+            for one in group:
+                one.result, one.error = None, error
+        except BaseException:  # whoever's turn it was is killed: the others try again
+            for one in group:
+                one.result, one.error = None, Unavailable("interrupted")
+            raise
+        finally:
+            for one in group:
+                one.tried = True
+
+
+def _attempt(db: Db, group: Sequence[_Write]) -> None:
+    """Each write under a savepoint. Raises MySQLError, which is not a write's own."""
+    for one in group:
+        one.result = one.error = None
+        db.execute("SAVEPOINT one")
+        try:
+            one.result = one.work(db)
+        except (pymysql.MySQLError, OSError):
+            raise
+        except Exception as error:  # noqa: BLE001 - raised again in its caller
+            one.error = error
+            db.execute("ROLLBACK TO SAVEPOINT one")
+        db.execute("RELEASE SAVEPOINT one")

@@ -1,0 +1,72 @@
+"""``max_pages`` in the transaction of the commit, on MySQL; see :mod:`store.sqlite.page_limit`.
+
+The row of a crawl's limit is locked by each commit that brings pages of it, so that these come one
+after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from greencrawl.store.mysql.connection import Db
+from greencrawl.store.mysql.rows import Page
+from greencrawl.store.mysql.tables.pages import Known
+from greencrawl.store.mysql.transaction import Key
+from greencrawl.store.rows import is_page
+
+
+def stored(db: Db, crawl: int) -> int:
+    """How many the crawl has by its row of limits; 0 before they are counted."""
+    db.execute("SELECT pages FROM limits WHERE crawl = %s", (crawl,))
+    row = db.fetchone()
+    return int(row[0]) if row else 0
+
+
+def follow(db: Db, crawl: int, max_pages: int) -> None:
+    """The crawl, whose row is locked, has this limit now; without one nothing is counted."""
+    if not max_pages:
+        db.execute("DELETE FROM limits WHERE crawl = %s", (crawl,))
+
+
+def lock(db: Db, crawls: Iterable[int]) -> dict[int, int]:
+    """Crawl → its pages so far, counted if nobody has yet; locked until the transaction ends."""
+    counts: dict[int, int] = {}
+    for crawl in sorted(crawls):
+        db.execute("SELECT pages FROM limits WHERE crawl = %s FOR UPDATE", (crawl,))
+        row = db.fetchone()
+        if row is None:
+            sql = "SELECT COALESCE(SUM(pages), 0) FROM sums WHERE crawl = %s LOCK IN SHARE MODE"
+            db.execute(sql, (crawl,))
+            (row,) = db.fetchall()
+            db.execute("INSERT INTO limits (crawl, pages) VALUES (%s, %s)", (crawl, int(row[0])))
+        counts[crawl] = int(row[0])
+    return counts
+
+
+def surplus(
+    db: Db,
+    limits: Mapping[int, int],
+    counts: Mapping[int, int],
+    arrived: Mapping[Key, Sequence[Page]],
+    known: Mapping[Key, Known],
+) -> frozenset[Key]:
+    """Which URLs' pages are not to be stored; the others are counted as if they were by now."""
+    refused: set[Key] = set()
+    now = dict(counts)
+    for key, pages in arrived.items():
+        if key[0] not in counts:
+            continue
+        newest = max(pages, key=lambda page: page.fetched_ms).fetched_ms
+        last = [page for page in pages if page.fetched_ms == newest][-1]
+        old = known.get(key)
+        if old is not None and last.fetched_ms < old.fetched_ms:
+            continue  # a version of before: what is current stays
+        more = is_page(last.status) - (old is not None and is_page(old.status))
+        if more > 0 and now[key[0]] >= limits[key[0]]:
+            refused.add(key)
+        else:
+            now[key[0]] += more
+    for crawl, count in now.items():
+        if count != counts[crawl]:
+            db.execute("UPDATE limits SET pages = %s WHERE crawl = %s", (count, crawl))
+    return frozenset(refused)

@@ -1,0 +1,83 @@
+"""Bodies on MySQL: equal ones once a crawl, here or in a file, for as long as the crawl."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import groupby
+from operator import itemgetter
+
+from greencrawl.store.bodies import Place
+from greencrawl.store.mysql import rows
+from greencrawl.store.mysql.connection import Db
+from greencrawl.store.mysql.rows import Page
+from greencrawl.store.mysql.statements import chunks, literal, numbers, raw
+from greencrawl.store.mysql.transaction import Running
+from greencrawl.store.rows import Row
+
+Body = tuple[int, bytes]
+"""A crawl and a digest."""
+
+
+def known(db: Db, bodies: Iterable[Body]) -> dict[Body, int]:
+    """The places of those that are there."""
+    found: dict[Body, int] = {}
+    for crawl, group in groupby(sorted(bodies), key=itemgetter(0)):
+        for some in chunks([digest for _, digest in group]):
+            names = b",".join(map(literal, some))
+            sql = b"SELECT digest, place FROM digests WHERE crawl = %d AND digest IN (%b)"
+            raw(db, sql % (crawl, names))
+            found.update(((crawl, digest), place) for digest, place in db.fetchall())
+    return found
+
+
+def files(db: Db, bodies: Mapping[Body, int]) -> dict[Body, Place]:
+    """Where those bodies (with their places) are that are in files."""
+    found: dict[Body, Place] = {}
+    for crawl, group in groupby(sorted(bodies), key=itemgetter(0)):
+        for some in chunks([bodies[body] for body in group]):
+            sql = (
+                b"SELECT digest, file, start, length FROM bodies WHERE crawl = %d "
+                b"AND place IN (%b) AND file <> ''"
+            )
+            raw(db, sql % (crawl, numbers(some)))
+            for digest, file, start, length in db.fetchall():
+                if (crawl, digest) in bodies:
+                    found[crawl, digest] = Place(file.decode(), start, length)
+    return found
+
+
+def write(
+    running: Running, pages: Sequence[Page], expected: Set[Body], places: Mapping[Body, Place]
+) -> None:
+    """Write bodies that are not there; ``expected`` ones are, as far as a look before told.
+
+    ``places`` are those that are in files. Raises Unstorable.
+    """
+    wanted = {(page.crawl, page.digest): page for page in pages if page.plain}
+    there = known(running.db, wanted if running.careful else wanted.keys() & expected)
+    new = sorted(body for body in wanted if body not in there)
+    if not new:
+        return
+    rows.pack_bodies(running.codec, [wanted[body] for body in new if body not in places])
+    first = running.ids.take(len(new))
+    digests: list[Row] = []
+    bodies: list[Row] = []
+    for at, (crawl, digest) in enumerate(new, start=first):
+        place = places.get((crawl, digest))
+        blob = wanted[crawl, digest].packed or b""
+        file = place or Place("", 0, len(blob))
+        digests.append((crawl, digest, at, file.length))
+        bodies.append(
+            (
+                crawl,
+                at,
+                digest,
+                file.file.encode(),
+                file.offset,
+                file.length,
+                b"" if place else blob,
+            )
+        )
+    names = [wanted[body].url for body in new]
+    running.insert("digests", "crawl, digest, place, bytes", digests, names)
+    running.insert("bodies", "crawl, place, digest, file, start, length, body", bodies, names)

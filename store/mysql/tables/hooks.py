@@ -1,0 +1,181 @@
+"""Pages whose hook failed, on MySQL, in a caller's transaction.
+
+See :mod:`store.sqlite.tables.hooks`.
+
+Who stores a page has its row locked, so that what is known of its hook changes in order. The sums
+come last but for those of hosts: a crawl whose hook always fails has one row for all to count in.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from greencrawl.schema.records import HookCount, HookFailure, HookRefusal, HookRun, Refusal
+from greencrawl.store import rows
+from greencrawl.store.mysql.connection import Db
+from greencrawl.store.mysql.statements import insert, keys
+from greencrawl.store.mysql.transaction import Key, by_crawl
+from greencrawl.store.rows import Row
+from greencrawl.store.sqlite.tables.hooks import cleaned, shortened, told_apart
+
+_COLUMNS = "crawl, fingerprint, function, at_ms, url, message"
+_Message = tuple[str, str]
+
+
+class Sums:
+    """What a transaction adds to the sums by message; :meth:`write` it at its end."""
+
+    def __init__(self) -> None:
+        self._added: Counter[tuple[int, _Message]] = Counter()
+
+    def add(self, crawl: int, key: _Message, pages: int) -> None:
+        self._added[crawl, key] += pages
+
+    def write(self, db: Db, most_bytes: int) -> None:
+        """Add it."""
+        changed: list[Row] = [
+            (crawl, function.encode(), message.encode(), pages)
+            for (crawl, (function, message)), pages in sorted(self._added.items())
+            if pages
+        ]
+        insert(
+            db, "hook_sums", "crawl, function, message, pages", changed, most_bytes=most_bytes,
+            tail="ON DUPLICATE KEY UPDATE pages = pages + VALUES(pages)",
+        )  # fmt: skip
+
+
+def settle(db: Db, runs: Sequence[HookRun], current: Mapping[Key, int], most_bytes: int) -> Sums:
+    """Note what came of hooks; ``current`` tells of pages in this transaction when they are from.
+
+    Returns what the sums are to be changed by.
+    """
+    sums = Sums()
+    crawls = {run.crawl for run in runs}
+    if not any(run.failures for run in runs) and not _any(db, crawls):
+        return sums
+    latest = {(run.crawl, run.fingerprint): run for run in runs}
+    there = _there(db, sorted(latest))
+    apart = [key for key in sorted(latest) if key not in current]
+    since = dict(current) | _fetched(db, apart)
+    new: list[Row] = []
+    known: dict[int, set[_Message]] = {}
+    for key, run in sorted(latest.items()):
+        if since.get(key, run.at_ms) > rows.bounded(run.at_ms):
+            continue
+        for function, message in there[key]:
+            if function in run.functions:
+                sums.add(run.crawl, (function, message), -1)
+                db.execute(
+                    "DELETE FROM hook_failures "
+                    "WHERE crawl = %s AND fingerprint = %s AND function = %s",
+                    (*key, function.encode()),
+                )
+        for failure in cleaned(run):
+            if run.crawl not in known:
+                known[run.crawl] = _messages(db, run.crawl)
+            function, message = told_apart(failure, known[run.crawl])
+            known[run.crawl].add((function, message))
+            sums.add(run.crawl, (function, message), 1)
+            at_ms = rows.bounded(run.at_ms)
+            text = message.encode()
+            new.append((*key, function.encode(), at_ms, rows.clean(run.url), text))
+    insert(db, "hook_failures", _COLUMNS, new, most_bytes=most_bytes, names=[row[4] for row in new])
+    return sums
+
+
+def _any(db: Db, crawls: Iterable[int]) -> bool:
+    named = ", ".join(f"{crawl:d}" for crawl in crawls) or "0"
+    return bool(db.execute(f"SELECT 1 FROM hook_sums WHERE crawl IN ({named}) LIMIT 1"))
+
+
+def _there(db: Db, wanted: Sequence[Key]) -> defaultdict[Key, list[_Message]]:
+    """What is known of these pages, locked."""
+    found: defaultdict[Key, list[_Message]] = defaultdict(list)
+    sql = "SELECT fingerprint, function, message FROM hook_failures WHERE"
+    for crawl, some in by_crawl(wanted):
+        tail = "ORDER BY fingerprint, function FOR UPDATE"
+        for number, function, message in keys(db, sql, crawl, some, tail):
+            found[crawl, number].append((function.decode(), message.decode()))
+    return found
+
+
+def _fetched(db: Db, wanted: Sequence[Key]) -> dict[Key, int]:
+    sql = "SELECT fingerprint, fetched_ms FROM pages WHERE"
+    return {
+        (crawl, number): fetched_ms
+        for crawl, some in by_crawl(wanted)
+        for number, fetched_ms in keys(db, sql, crawl, some)
+    }
+
+
+def _messages(db: Db, crawl: int) -> set[_Message]:
+    db.execute("SELECT function, message FROM hook_sums WHERE crawl = %s AND pages > 0", (crawl,))
+    return {(function.decode(), message.decode()) for function, message in db.fetchall()}
+
+
+def counts(db: Db, crawl: int) -> list[HookCount]:
+    """See ``Store.hook_counts``."""
+    db.execute(
+        "SELECT function, message, pages FROM hook_sums WHERE crawl = %s AND pages > 0 "
+        "ORDER BY pages DESC, function, message",
+        (crawl,),
+    )
+    return [
+        HookCount(function.decode(), message.decode(), pages)
+        for function, message, pages in db.fetchall()
+    ]
+
+
+def failures(
+    db: Db, crawl: int, function: str, message: str, first: int, limit: int
+) -> list[tuple[int, HookFailure]]:
+    """(fingerprint, failure) by fingerprint, from ``first`` on; see ``Store.hook_failures``."""
+    db.execute(
+        "SELECT fingerprint, url, function, message, at_ms FROM hook_failures "
+        "WHERE crawl = %s AND function = %s AND message = %s AND fingerprint >= %s "
+        "ORDER BY fingerprint LIMIT %s",
+        (crawl, function.encode(), shortened(message).encode(), first, limit),
+    )
+    return [
+        (number, HookFailure(url=url, function=name.decode(), message=text.decode(), at_ms=at_ms))
+        for number, url, name, text, at_ms in db.fetchall()
+    ]
+
+
+def pages(db: Db, crawl: int, functions: Sequence[str], first: int, limit: int) -> list[int]:
+    """See ``Store.hook_pages``."""
+    named = ", ".join(["%s"] * len(functions))
+    db.execute(
+        "SELECT DISTINCT fingerprint FROM hook_failures WHERE crawl = %s AND fingerprint >= %s "
+        f"AND function IN ({named}) ORDER BY fingerprint LIMIT %s",
+        (crawl, first, *(name.encode() for name in functions), limit),
+    )
+    return [row[0] for row in db.fetchall()]
+
+
+def put_refusals(db: Db, worker: str, host: str, refused: Sequence[Refusal], until_ms: int) -> None:
+    """See ``Store.put_refusals``."""
+    db.execute("DELETE FROM refusals WHERE worker = %s", (worker.encode(),))
+    for one in refused:
+        hook, reason = rows.clean(one.hook), rows.clean(one.reason)
+        db.execute(
+            "INSERT INTO refusals (worker, crawl, host, hook, reason, until_ms) "
+            "SELECT %s, id, %s, %s, %s, %s FROM crawls WHERE id = %s AND deleted = 0 "
+            "ON DUPLICATE KEY UPDATE until_ms = VALUES(until_ms)",
+            (worker.encode(), rows.clean(host).encode(), hook.encode(), reason, until_ms,
+             one.crawl),
+        )  # fmt: skip
+
+
+def refusals(db: Db, now_ms: int) -> list[tuple[int, HookRefusal]]:
+    """See ``Store.refusals``."""
+    db.execute(
+        "SELECT crawl, worker, host, hook, reason FROM refusals WHERE until_ms > %s "
+        "ORDER BY worker, crawl",
+        (now_ms,),
+    )
+    return [
+        (crawl, HookRefusal(worker.decode(), host.decode(), hook.decode(), reason))
+        for crawl, worker, host, hook, reason in db.fetchall()
+    ]

@@ -1,0 +1,167 @@
+"""Pages on MySQL: which version is current, and the rows that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from greencrawl.store.mysql import rows
+from greencrawl.store.mysql.rows import Page
+from greencrawl.store.mysql.statements import chunks, keys, literal, raw
+from greencrawl.store.mysql.transaction import Key, Running, by_crawl, replacing
+from greencrawl.store.rows import Row
+
+PAGES = "crawl, fingerprint, stamp, place, fetched_ms, status, body_bytes, digest, host, wide"
+VERSIONS = "crawl, fingerprint, fetched_ms, status, body_bytes, digest"
+
+
+class Known(Struct):
+    """A page as its narrow row has it."""
+
+    stamp: int
+    place: int
+    fetched_ms: int
+    status: int
+    body_bytes: int
+    digest: bytes
+
+
+class Settled(Struct):
+    """What comes of a URL's page and those that arrived."""
+
+    winner: Page | None
+    """The new current version; None if the one there stays."""
+    links: bytes
+    versions: dict[int, Row]
+    """When fetched → (status, bytes, digest) of versions that are not current."""
+
+
+def settle(
+    old: Known | None,
+    arrived: Sequence[Page],
+    links: bytes,
+    merge: Callable[[bytes, bytes], bytes],
+) -> Settled:
+    """Choose the newest version; of equally new ones the last that arrived.
+
+    Versions are told apart by when they were fetched. Links of all of them are admitted.
+    """
+    settled = Settled(None, links, {})
+    at = None if old is None else old.fetched_ms
+    for page in sorted(arrived, key=lambda page: page.fetched_ms):
+        settled.links = merge(settled.links, page.links)
+        if at is not None and page.fetched_ms < at:
+            settled.versions[page.fetched_ms] = _version(page)
+            continue
+        if settled.winner is not None and page.fetched_ms > settled.winner.fetched_ms:
+            settled.versions[settled.winner.fetched_ms] = _version(settled.winner)
+        settled.winner, at = page, page.fetched_ms
+    if old is not None and settled.winner is not None and old.fetched_ms != at:
+        settled.versions[old.fetched_ms] = (old.status, old.body_bytes, old.digest)
+    return settled
+
+
+def _version(page: Page) -> Row:
+    return page.status, len(page.plain), page.digest
+
+
+def lock(running: Running, wanted: Sequence[Key]) -> dict[Key, Known]:
+    """Those of ``wanted`` (in order) that are there, locked."""
+    columns = "fingerprint, stamp, place, fetched_ms, status, body_bytes, digest"
+    sql = f"SELECT {columns} FROM pages WHERE"
+    return {
+        (crawl, number): Known(*rest)
+        for crawl, some in by_crawl(wanted)
+        for number, *rest in keys(running.db, sql, crawl, some, "ORDER BY fingerprint FOR UPDATE")
+    }
+
+
+def write(
+    running: Running, pages: Mapping[Key, Sequence[Page]], known: Mapping[Key, Known]
+) -> dict[Key, int]:
+    """Write each URL's newest page and its versions; returns when each current one is from.
+
+    Raises Unstorable.
+    """
+    old_links = _links(running, {key: known[key] for key in pages if key in known})
+    current = {key: old.fetched_ms for key, old in known.items()}
+    winners: dict[Key, Page] = {}
+    versions: list[tuple[Row, str]] = []
+    for key, arrived in pages.items():
+        links = old_links.get(key, b"")
+        settled = settle(known.get(key), arrived, links, running.codec.merge_links)
+        for fetched_ms, rest in settled.versions.items():
+            versions.append(((*key, fetched_ms, *rest), arrived[0].url))
+        if settled.winner is None:
+            _stays(running, key, known[key], links, settled.links)
+        else:
+            settled.winner.links = settled.links
+            winners[key] = settled.winner
+            current[key] = settled.winner.fetched_ms
+    _write_winners(running, winners, known)
+    versions.sort()
+    tail = replacing(VERSIONS, 3)
+    running.insert("versions", VERSIONS, *_apart(versions), tail=tail)
+    return current
+
+
+def _write_winners(
+    running: Running, winners: Mapping[Key, Page], known: Mapping[Key, Known]
+) -> None:
+    """Each goes to the end of the wide table, in the order in which they came."""
+    first = running.ids.take(len(winners) or 1)
+    narrow: dict[bool, list[tuple[Row, str]]] = {False: [], True: []}
+    wide: list[tuple[Row, str]] = []
+    for place, (key, page) in enumerate(winners.items(), start=first):
+        old = known.get(key)
+        stamp = running.now.clock if old is None else max(old.stamp, running.now.clock)
+        size = len(page.plain)
+        row = (
+            *key, stamp, place, page.fetched_ms, page.status, size, page.digest, page.host,
+            page.wide_bytes,
+        )  # fmt: skip
+        narrow[old is not None].append((row, page.url))
+        wide.append(((key[0], place, key[1], *page.wide, page.links, page.text), page.url))
+        running.sums.page(key[0], 1, page.status, size)
+        if old is not None:
+            running.sums.page(key[0], -1, old.status, old.body_bytes)
+    running.insert("pages", PAGES, *_apart(sorted(narrow[False])))
+    running.insert("pages", PAGES, *_apart(sorted(narrow[True])), tail=replacing(PAGES, 2))
+    for crawl, where in _where({key: known[key] for key in winners if key in known}):
+        raw(running.db, b"DELETE FROM contents WHERE crawl = %d AND (%b)" % (crawl, where))
+    running.insert("contents", rows.CONTENTS, *_apart(wide))
+
+
+def _apart(found: Sequence[tuple[Row, str]]) -> tuple[list[Row], list[str]]:
+    return [row for row, _ in found], [url for _, url in found]
+
+
+def _stays(running: Running, key: Key, old: Known, links: bytes, merged: bytes) -> None:
+    """A page that came late: the log tells of its links, at this stamp."""
+    crawl, number = key
+    if merged != links:
+        sql = b"UPDATE contents SET links = %b WHERE crawl = %d AND place = %d AND fingerprint = %d"
+        raw(running.db, sql % (literal(merged), crawl, old.place, number))
+    sql = b"UPDATE pages SET stamp = %d, wide = wide + %d WHERE crawl = %d AND fingerprint = %d"
+    stamp = max(old.stamp, running.now.clock)
+    raw(running.db, sql % (stamp, len(merged) - len(links), crawl, number))
+
+
+def _links(running: Running, known: Mapping[Key, Known]) -> dict[Key, bytes]:
+    """The links that the log has of these pages."""
+    found: dict[Key, bytes] = {}
+    for crawl, where in _where(known):
+        sql = b"SELECT fingerprint, links FROM contents WHERE crawl = %d AND (%b)"
+        raw(running.db, sql % (crawl, where))
+        found.update(((crawl, number), blob) for number, blob in running.db.fetchall())
+    return found
+
+
+def _where(known: Mapping[Key, Known]) -> Iterator[tuple[int, bytes]]:
+    """(crawl, condition) that names the wide rows of these pages, some at a time."""
+    one = b"place = %d AND fingerprint = %d"
+    for crawl, some in by_crawl(sorted(known)):
+        for part in chunks(some):
+            named = [one % (known[crawl, number].place, number) for number in part]
+            yield crawl, b" OR ".join(named)

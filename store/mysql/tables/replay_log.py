@@ -1,0 +1,179 @@
+"""The log that a Redis node is refilled from, on MySQL; see :mod:`store.sqlite.tables.replay_log`.
+
+A window is read crawl by crawl, in the order (stamp, place, fingerprint) of an index. A row's stamp
+never goes down, so one that is stamped anew while it is being read is met again, not passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from greencrawl.schema.records import FINISHED, Stamp
+from greencrawl.store.mysql.connection import Db
+from greencrawl.store.mysql.statements import keys
+from greencrawl.store.rows import Row
+
+IS_FINISHED = f"crawls.state = 'done' AND crawls.reason = '{FINISHED}'"
+PACKET_MARGIN = 4096
+"""Bytes of a packet that are not the statement's."""
+SEEDS = "id, crawl, forced, urls, stamp"
+SEED_ROWS = 20
+"""Batches read at a time; one may hold some megabytes."""
+
+
+class Begun(NamedTuple):
+    """What a writing transaction knows at its beginning, and keeps from changing."""
+
+    stamp: Stamp
+    alive: frozenset[int]
+    """Those of the crawls asked for that are not deleted."""
+    finished: frozenset[int]
+    """Those of them that are done because nothing was left to do."""
+    limits: dict[int, int]
+    """``max_pages`` of those that have one."""
+    most_bytes: int
+    """Of a statement, by ``max_allowed_packet``."""
+    connection: int
+
+
+def begin(db: Db, crawls: Sequence[int] = ()) -> Begun:
+    """Share locks on the epochs of all nodes and on ``crawls``, and read the clock."""
+    some = ", ".join(f"{crawl:d}" for crawl in crawls) or "0"
+    # Only the epochs and crawls are locked: a clause of the outer statement holds for no inner one.
+    db.execute(
+        "SELECT nodes.id, nodes.epoch, crawls.id, (SELECT value FROM clock), "
+        "@@max_allowed_packet, CONNECTION_ID(), "
+        f"{IS_FINISHED}, JSON_EXTRACT(crawls.options, '$.max_pages') FROM nodes "
+        f"LEFT JOIN crawls ON crawls.id IN ({some}) AND crawls.deleted = 0 LOCK IN SHARE MODE"
+    )
+    found = db.fetchall()
+    _, _, _, value, packet, connection, *_ = found[0]
+    return Begun(
+        stamp=Stamp(value, _epochs([row[:2] for row in found])),
+        alive=frozenset(row[2] for row in found if row[2] is not None),
+        finished=frozenset(row[2] for row in found if row[6]),
+        limits={row[2]: int(row[7]) for row in found if row[7] and int(row[7])},
+        most_bytes=packet - PACKET_MARGIN,
+        connection=connection,
+    )
+
+
+def clock(db: Db) -> Stamp:
+    """The log's clock and the epochs, read together."""
+    db.execute("SELECT value, id, epoch FROM clock JOIN nodes")
+    found = db.fetchall()
+    return Stamp(found[0][0], _epochs([row[1:] for row in found]))
+
+
+def tick(db: Db) -> int:
+    """Raise the clock."""
+    db.execute("UPDATE clock SET value = value + 1")
+    db.execute("SELECT value FROM clock")
+    ((value,),) = db.fetchall()
+    return int(value)
+
+
+def _epochs(found: Sequence[Row]) -> dict[str, int]:
+    return {node.decode(): epoch for node, epoch in found if node}
+
+
+def epochs(db: Db) -> dict[str, int]:
+    """Node → its epoch, which stays until the transaction ends."""
+    return begin(db).stamp.epochs
+
+
+def raise_epoch(db: Db, node: str, known: int, epoch: int) -> bool:
+    """See ``Store.raise_epoch``. Waits for the commits under way."""
+    db.execute("SELECT id FROM nodes WHERE id = '' FOR UPDATE")
+    db.execute("SELECT epoch FROM nodes WHERE id = %s FOR UPDATE", (node.encode(),))
+    found = db.fetchone()
+    if (found[0] if found else 0) != known:
+        return False
+    db.execute(
+        "INSERT INTO nodes (id, epoch) VALUES (%s, %s) "
+        "ON DUPLICATE KEY UPDATE epoch = VALUES(epoch)",
+        (node.encode(), epoch),
+    )
+    return True
+
+
+def settle_seeds(db: Db, batch: int, least: int, under: Mapping[str, int]) -> bool:
+    """Mark a batch as admitted if it is stamped ``least`` or later and no epoch was raised."""
+    known = epochs(db)
+    if any(known.get(node, 0) > epoch for node, epoch in under.items()):
+        return False
+    db.execute("SELECT stamp, pending FROM seed_batches WHERE id = %s FOR UPDATE", (batch,))
+    found = db.fetchone()
+    if found is None:
+        return True
+    if found[0] < least:
+        return False
+    if found[1]:
+        db.execute("UPDATE seed_batches SET pending = 0 WHERE id = %s", (batch,))
+    return True
+
+
+def restamp_seeds(db: Db, batch: int) -> Stamp:
+    """See ``Store.restamp_seeds``."""
+    now = begin(db).stamp
+    db.execute("SELECT crawl FROM seed_batches WHERE id = %s", (batch,))
+    for row in db.fetchall():  # its end must see the batch, or come before
+        db.execute("SELECT id FROM crawls WHERE id = %s LOCK IN SHARE MODE", row)
+    db.execute(
+        "UPDATE seed_batches SET stamp = GREATEST(stamp, %s), pending = 1 WHERE id = %s",
+        (now.clock, batch),
+    )
+    return now
+
+
+def seeds(db: Db, forced: bool, since: int, after: tuple[int, int]) -> list[Row]:
+    """Rows of :data:`SEEDS` stamped ``since`` or later, after (stamp, id)."""
+    found: list[Row] = []
+    sql = f"SELECT {SEEDS} FROM seed_batches FORCE INDEX (seed_batches_by_stamp) WHERE forced = %s"
+    end = f"ORDER BY stamp, id LIMIT {SEED_ROWS}"
+    if after[0] >= since:
+        db.execute(f"{sql} AND stamp = %s AND id > %s {end}", (int(forced), *after))
+        found += db.fetchall()
+        since = after[0] + 1
+    if len(found) < SEED_ROWS:
+        db.execute(f"{sql} AND stamp >= %s {end}", (int(forced), since))
+        found += db.fetchall()
+    return found
+
+
+def stamps(db: Db, crawl: int, fingerprints: Sequence[int]) -> list[Row]:
+    """(fingerprint, stamp) of pages and final states, the latter after the former."""
+    return [
+        row
+        for table in ("pages", "finals")
+        for row in keys(db, f"SELECT fingerprint, stamp FROM {table} WHERE", crawl, fingerprints)
+    ]
+
+
+def stamped(db: Db, table: str, since: int) -> list[int]:
+    """Crawls with rows of a window, one look-up each; ``table`` is pages or finals."""
+    db.execute(
+        "SELECT id FROM crawls WHERE deleted = 0 AND "
+        f"(SELECT 1 FROM {table} FORCE INDEX ({table}_by_stamp) "
+        f"WHERE {table}.crawl = crawls.id AND {table}.stamp >= %s LIMIT 1) = 1 ORDER BY id",
+        (since,),
+    )
+    return [row[0] for row in db.fetchall()]
+
+
+def size(db: Db, since: int) -> tuple[int, int, int]:
+    """Rows of a window: pages, final states, batches of seeds."""
+    sums = {"pages": 0, "finals": 0}
+    for table in sums:
+        for crawl in stamped(db, table, since):
+            db.execute(
+                f"SELECT COUNT(*) FROM {table} FORCE INDEX ({table}_by_stamp) "
+                "WHERE crawl = %s AND stamp >= %s",
+                (crawl, since),
+            )
+            ((count,),) = db.fetchall()
+            sums[table] += count
+    db.execute("SELECT COUNT(*) FROM seed_batches WHERE forced IN (0, 1) AND stamp >= %s", (since,))
+    ((batches,),) = db.fetchall()
+    return sums["pages"], sums["finals"], batches

@@ -1,0 +1,73 @@
+"""What a MySQL store drops by itself, a step at a time; each step runs in a caller's transaction.
+
+Tables are looked through along their primary keys, one crawl after the other. Tries that brought a
+page go from partitions of months that are over as a whole and old enough: so no row is looked at
+that may not be dropped, but up to a month stays longer than was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from greencrawl.store.mysql.connection import Db
+from greencrawl.store.mysql.tables import partitions
+from greencrawl.store.sqlite.tables.retention import DAY_MS
+
+STEP = 1000
+"""Fingerprints of a step; replicas repeat it as one piece."""
+
+
+class Pass(NamedTuple):
+    """One pass over the rows of a crawl in a table; ``old`` is the condition of a row that goes."""
+
+    table: str
+    crawl: int
+    old: str
+
+    def step(self, db: Db, first: int) -> tuple[int, int] | None:
+        """Look at some rows from fingerprint ``first`` on and delete the old ones.
+
+        (how many, where the next step begins), None when it is over.
+        """
+        if first >= 2**63:
+            return None
+        db.execute(
+            f"SELECT fingerprint FROM {self.table} WHERE crawl = %s AND fingerprint >= %s "
+            f"ORDER BY fingerprint LIMIT {STEP}",
+            (self.crawl, first),
+        )
+        found = db.fetchall()
+        if not found:
+            return None
+        last = found[-1][0]
+        dropped = db.execute(
+            f"DELETE FROM {self.table} WHERE crawl = %s AND fingerprint BETWEEN %s AND %s "
+            f"AND {self.old}",
+            (self.crawl, first, last),
+        )
+        return dropped, last + 1
+
+
+def old_months(db: Db, before_ms: int) -> list[str]:
+    """Partitions of the journal with nothing but what is older."""
+    return [name for name, bound in partitions.partitions(db) if bound <= before_ms]
+
+
+def drop_expired(db: Db, now_ms: int) -> int:
+    """Delete some blocks that ended a day ago, refusals of workers that say no more, empty sums."""
+    dropped = db.execute(
+        f"DELETE FROM blocks WHERE until_ms < %s ORDER BY host LIMIT {STEP}", (now_ms - DAY_MS,)
+    )
+    dropped += db.execute(
+        f"DELETE FROM refusals WHERE until_ms < %s ORDER BY worker, crawl LIMIT {STEP}", (now_ms,)
+    )
+    return dropped + db.execute(
+        f"DELETE FROM hook_sums WHERE pages = 0 ORDER BY crawl, function, message LIMIT {STEP}"
+    )
+
+
+def drop_seeds(db: Db, batches: Sequence[tuple[int, int]]) -> int:
+    """See ``Store.drop_seeds``."""
+    sql = "DELETE FROM seed_batches WHERE id = %s AND stamp = %s AND pending = 0"
+    return sum(db.execute(sql, batch) for batch in batches)

@@ -1,0 +1,202 @@
+"""SQLite off the hub: a native thread with a connection of its own, and errors in our words."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
+
+import zstandard
+from gevent.threadpool import ThreadPool
+
+from greencrawl.schema.errors import GreencrawlError, Unavailable
+from greencrawl.store.errors import Closed, Damaged
+
+T = TypeVar("T")
+
+BUSY_SECONDS = 60.0
+"""How long a statement waits for another process's transaction."""
+
+PRAGMAS = (
+    "PRAGMA synchronous = FULL",  # what is acknowledged survives a power cut
+    "PRAGMA secure_delete = OFF",  # Debian's default overwrites what is deleted: a refetch twice
+    "PRAGMA wal_autocheckpoint = 4000",  # pages, 16 MiB: a checkpoint costs two more fsyncs
+    "PRAGMA journal_size_limit = 67108864",
+    # KiB, of each connection. Commits to 400,000 pages took as long with 2,048 as with 16,384: what
+    # is not in it is in the system's cache, which processes share.
+    "PRAGMA cache_size = -2048",
+    "PRAGMA temp_store = MEMORY",
+)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+# What is no int, float or str the module asks for ways to adapt itself, by attributes that are not
+# there: 0.5 µs a value, of which a page has a dozen. An adapter is found at once.
+for _kind in (bytes, type(None), zstandard.BufferSegment):
+    sqlite3.register_adapter(_kind, _itself)
+
+_AWAY = {
+    sqlite3.SQLITE_BUSY: "locked by another process for too long",
+    sqlite3.SQLITE_LOCKED: "locked by another process for too long",
+    sqlite3.SQLITE_FULL: "disk full",
+    sqlite3.SQLITE_IOERR: "disk I/O error",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened",
+    sqlite3.SQLITE_READONLY: "read-only",
+    sqlite3.SQLITE_PERM: "no permission",
+    sqlite3.SQLITE_NOMEM: "out of memory",
+    sqlite3.SQLITE_PROTOCOL: "locking protocol",
+}
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def translate(error: sqlite3.Error, path: Path) -> GreencrawlError | None:
+    """What ``error`` means to a caller: Unavailable, Damaged, or None (a bug or a bad record)."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # extended codes keep the primary one there
+    if code in _AWAY:
+        return Unavailable(f"{_AWAY[code]}: {path} ({error})")
+    if code in _DAMAGED:
+        return Damaged(
+            f"the database {path} is damaged ({error}): move it away and restore a copy, or "
+            f"recover what is readable with the sqlite3 command's .recover"
+        )
+    return None
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Raise what :func:`translate` makes of a sqlite3.Error; others pass."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        ours = translate(error, path)
+        if ours is None:
+            raise
+        raise ours from error
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Write in one transaction; its lock is taken at once, so reading first cannot deadlock."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # SQLite itself rolls back on some errors (full, I/O)
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def opening(path: Path) -> Iterator[None]:
+    """Let one process at a time prepare the database at ``path``.
+
+    SQLite does not wait its busy time when two connections switch an empty file to WAL together.
+    The lock is on the folder: opening and closing the database file itself would drop SQLite's own
+    locks on it (POSIX locks belong to the process, not to the descriptor).
+    """
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        fcntl.flock(folder, fcntl.LOCK_UN)  # gevent's os.close() may come only later
+        os.close(folder)
+
+
+def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
+    """Open ``path`` in autocommit mode. Without ``create`` a missing file is an error.
+
+    A file that vanished under a running process must not come back empty and be taken for truth.
+    """
+    mode = "rwc" if create else "rw"
+    connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode={mode}",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        cached_statements=256,
+    )
+    try:
+        if create:
+            connection.execute("PRAGMA journal_mode = WAL")
+        for pragma in PRAGMAS:
+            connection.execute(pragma)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+class _Failed(NamedTuple):
+    error: Exception
+
+
+class Lane:
+    """A native thread with its own connection; work given to it runs in order of arrival.
+
+    Greenlets wait without blocking the hub. Works in an unpatched process too. The connection is
+    opened at the first use, and again after an error that may have left it unusable.
+    """
+
+    def __init__(
+        self, path: Path, prepare: Callable[[sqlite3.Connection], None] | None = None
+    ) -> None:
+        self._path = path
+        self._prepare = prepare
+        self._pool = ThreadPool(1)
+        self._process = os.getpid()
+        self._connection: sqlite3.Connection | None = None
+        self._closed = False
+
+    def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Call ``work`` with the connection in the lane's thread. Raises what it raises.
+
+        A sqlite3.Error is translated. If the waiting greenlet is killed, the work still happens.
+        """
+        if self._closed or self._process != os.getpid():
+            raise Closed(f"the store {self._path} is closed, or was opened by another process")
+        outcome = self._pool.apply(self._attempt, (work,))
+        if isinstance(outcome, _Failed):
+            raise outcome.error
+        result: T = outcome
+        return result
+
+    def _attempt(self, work: Callable[[sqlite3.Connection], T]) -> T | _Failed:
+        # Errors return as values: gevent would print a traceback for each one raised in its thread.
+        try:
+            with translated(self._path):
+                return work(self._open())
+        except Exception as error:  # noqa: BLE001 - raised again in the caller's greenlet
+            if isinstance(error, Unavailable | Damaged):
+                self._drop()
+            return _Failed(error)
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            connection = connect(self._path)
+            if self._prepare is not None:
+                self._prepare(connection)
+            self._connection = connection
+        return self._connection
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        """Finish what is queued, close the connection and end the thread. Idempotent."""
+        if self._closed or self._process != os.getpid():
+            return
+        self._closed = True
+        self._pool.apply(self._drop)
+        self._pool.kill()

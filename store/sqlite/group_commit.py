@@ -1,0 +1,94 @@
+"""Small writes of many greenlets in one transaction: a commit's fsync is what they cost."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gevent.lock import BoundedSemaphore
+
+from greencrawl.store.sqlite.connection import Lane, transaction, translate
+
+T = TypeVar("T")
+
+TOGETHER = 256
+"""Writes of one transaction at most."""
+
+
+class _Write:
+    def __init__(self, work: Callable[[sqlite3.Connection], Any]) -> None:
+        self.work = work
+        self.tried = False
+        self.dropped = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class Grouped:
+    """Whoever's turn it is writes all that is queued; each caller gets its own outcome.
+
+    A write that raises is undone alone (a savepoint) and fails nobody else; what SQLite itself
+    cannot do, or not make durable, fails all that travelled together.
+    """
+
+    def __init__(self, lane: Lane, path: Path) -> None:
+        self._lane = lane
+        self._path = path
+        self._turn = BoundedSemaphore(1)
+        self._queue: deque[_Write] = deque()
+
+    def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """``work``'s result once it is durable. Raises what it raises; Unavailable, Damaged."""
+        mine = _Write(work)
+        self._queue.append(mine)
+        try:
+            with self._turn:
+                while not mine.tried:
+                    self._lane.run(self._write)
+        finally:
+            mine.dropped = True  # if it was not tried: closed, or this greenlet was killed
+        if mine.error is not None:
+            raise mine.error
+        result: T = mine.result
+        return result
+
+    def _write(self, connection: sqlite3.Connection) -> None:
+        group: list[_Write] = []
+        while self._queue and len(group) < TOGETHER:
+            one = self._queue.popleft()
+            if not one.dropped:
+                group.append(one)
+        if not group:
+            return
+        try:
+            with transaction(connection):
+                for one in group:
+                    _attempt(connection, one)
+        except sqlite3.Error as error:
+            ours = translate(error, self._path)
+            for one in group:
+                one.result, one.error = None, one.error or ours or error
+            raise
+        except BaseException as error:
+            for one in group:
+                one.result, one.error = None, one.error or error
+            raise
+        finally:
+            for one in group:
+                one.tried = True
+
+
+def _attempt(connection: sqlite3.Connection, one: _Write) -> None:
+    """One write under a savepoint. Raises sqlite3.Error, which is not the write's own."""
+    connection.execute("SAVEPOINT one")
+    try:
+        one.result = one.work(connection)
+    except sqlite3.Error:
+        raise
+    except Exception as error:  # noqa: BLE001 - raised again in its caller
+        one.error = error
+        connection.execute("ROLLBACK TO one")
+    connection.execute("RELEASE one")

@@ -1,0 +1,89 @@
+"""``max_pages`` in the transaction of the commit, on SQLite: what would be one page too many.
+
+Pages are those of 200 … 299. They are counted once, when a commit first meets the limit, and from
+then on with each commit.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from greencrawl.store.rows import Row, is_page
+from greencrawl.store.sqlite.tables.contents import FETCHED, STATUS
+
+Key = tuple[int, int]
+"""A crawl and a fingerprint."""
+
+_NAMED = 400
+
+
+def stored(db: sqlite3.Connection, crawl: int) -> int:
+    """How many the crawl has by its row of limits; 0 before they are counted."""
+    row = db.execute("SELECT pages FROM limits WHERE crawl = ?", (crawl,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def follow(db: sqlite3.Connection, crawl: int, max_pages: int) -> None:
+    """The crawl has this limit now; without one its pages are not counted any more."""
+    if not max_pages:
+        db.execute("DELETE FROM limits WHERE crawl = ?", (crawl,))
+
+
+def surplus(db: sqlite3.Connection, pages: Sequence[Row]) -> frozenset[Key]:
+    """Which of ``pages`` are not to be stored; the others are counted as if they were by now."""
+    refused: set[Key] = set()
+    for crawl, most in _limits(db, sorted({row[0] for row in pages})):
+        some = [row for row in pages if row[0] == crawl]
+        known = dict(_known(db, crawl, [row[1] for row in some]))
+        before = count = _count(db, crawl)
+        for row in some:
+            fetched_ms, was_page = known.get(row[1], (row[FETCHED], False))
+            if row[FETCHED] < fetched_ms:
+                continue  # a version of before: what is current stays
+            more = is_page(row[STATUS]) - was_page
+            if more > 0 and count >= most:
+                refused.add(row[:2])
+                continue
+            count += more
+            known[row[1]] = (row[FETCHED], is_page(row[STATUS]))
+        if count != before or not before:
+            sql = "INSERT OR REPLACE INTO limits (crawl, pages) VALUES (?, ?)"
+            db.execute(sql, (crawl, count))
+    return frozenset(refused)
+
+
+def _limits(db: sqlite3.Connection, crawls: Sequence[int]) -> list[tuple[int, int]]:
+    """(crawl, limit) of those that have one."""
+    if not crawls:
+        return []
+    some = ", ".join("?" * len(crawls))
+    sql = f"SELECT id, json_extract(options, '$.max_pages') FROM crawls WHERE id IN ({some})"
+    return [(crawl, most) for crawl, most in db.execute(sql, crawls) if most]
+
+
+def _known(
+    db: sqlite3.Connection, crawl: int, fingerprints: Sequence[int]
+) -> Iterator[tuple[int, tuple[int, bool]]]:
+    """Fingerprint → when it was fetched, and whether it counts, of those that are stored."""
+    for start in range(0, len(fingerprints), _NAMED):
+        some = fingerprints[start : start + _NAMED]
+        found = db.execute(
+            "SELECT fingerprint, fetched_ms, status FROM pages WHERE crawl = ? "
+            f"AND fingerprint IN ({', '.join('?' * len(some))})",
+            list(chain((crawl,), some)),
+        )
+        for number, fetched_ms, status in found:
+            yield number, (fetched_ms, is_page(status))
+
+
+def _count(db: sqlite3.Connection, crawl: int) -> int:
+    row = db.execute("SELECT pages FROM limits WHERE crawl = ?", (crawl,)).fetchone()
+    if row is None:
+        row = db.execute(
+            "SELECT COUNT(*) FROM pages INDEXED BY pages_by_crawl "
+            "WHERE crawl = ? AND status BETWEEN 200 AND 299",
+            (crawl,),
+        ).fetchone()
+    return int(row[0])

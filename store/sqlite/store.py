@@ -1,0 +1,715 @@
+"""The store on one SQLite file (WAL), shared by the processes of one machine.
+
+Three lanes (native threads with a connection each): all writes; questions; and what scans, so that
+an export does not hold up a question. Open one store per process, after any fork.
+"""
+
+from __future__ import annotations
+
+import copy
+import sqlite3
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from gevent import monkey
+from msgspec.structs import replace
+
+from greencrawl.schema import wire
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import (
+    Admission,
+    Attempt,
+    Commit,
+    Crawl,
+    CrawlOptions,
+    CrawlState,
+    Debt,
+    Duty,
+    Final,
+    FrontierIdentity,
+    HookCount,
+    HookFailure,
+    HookRefusal,
+    Mark,
+    Overflow,
+    PageFilter,
+    Purge,
+    Refusal,
+    SeedBatch,
+    Stamp,
+    StoredPage,
+    Version,
+)
+from greencrawl.store import rows
+from greencrawl.store.base import EVERY, MARGIN, NEVER, STEP_ROWS, Detail, Step
+from greencrawl.store.bodies import Bodies, Place
+from greencrawl.store.errors import BodyAway
+from greencrawl.store.rows import Codec, Row
+from greencrawl.store.sqlite import page_limit
+from greencrawl.store.sqlite.commits import Committer
+from greencrawl.store.sqlite.connection import Lane, transaction, translated
+from greencrawl.store.sqlite.group_commit import Grouped
+from greencrawl.store.sqlite.migrations import prepare, refuse_early
+from greencrawl.store.sqlite.tables import (
+    attempts,
+    contents,
+    crawls,
+    debts,
+    duties,
+    hooks,
+    lists,
+    overflow,
+    purges,
+    replay_log,
+    retention,
+)
+from greencrawl.store.sqlite.tables.contents import Known
+from greencrawl.store.sqlite.tables.lists import CHUNK_ROWS
+
+told = logger("store")
+
+T = TypeVar("T")
+
+
+class _InTurn:
+    """Files with bodies, used from the threads of several lanes, one at a time."""
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies = bodies
+        self._turn: threading.Lock = monkey.get_original("threading", "Lock")()
+
+    def append(self, pages: Sequence[StoredPage], known: Mapping[Known, Place]) -> list[Place]:
+        with self._turn:
+            return self._bodies.append(pages, known)
+
+    def read(self, place: Place) -> bytes:
+        with self._turn:
+            return self._bodies.read(place)
+
+    def close(self) -> None:
+        with self._turn:
+            self._bodies.close()
+
+
+class SqliteStore:
+    """:class:`store.base.Store` on the file ``path``, which is created or migrated at opening.
+
+    Without ``upgrade`` its schema is left alone, and a version too early to be read is refused.
+
+    Bodies are kept in the file, or in ``bodies``, which is closed with the store; those that are
+    there already are found in either. Raises InvalidConfig for a file of a newer version or of
+    another program, Unavailable when it cannot be opened, Damaged when it is no database.
+    """
+
+    def __init__(self, path: Path, bodies: Bodies | None = None, *, upgrade: bool = True) -> None:
+        self.path = path.absolute()
+        if upgrade:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        with translated(self.path):
+            if upgrade:
+                prepare(self.path)
+            else:
+                refuse_early(self.path)
+        self._bodies = None if bodies is None else _InTurn(bodies)
+        self._commits = Committer(self.path, self._bodies)
+        self._seeds = Grouped(self._commits.lane, self.path)
+        self._questions = Lane(self.path)
+        self._scans = Lane(self.path)
+        self._codec = Codec()  # of the thread that asks; the lane of writes has its own
+        self._asking = Codec()  # of the lane of questions
+        self._duty: Duty | None = None
+
+    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        def write(connection: sqlite3.Connection) -> T:
+            with transaction(connection):
+                return self._checked(connection, work)
+
+        return self._commits.lane.run(write)
+
+    def _checked(
+        self, connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]
+    ) -> T:
+        """``work``, if the duty under which it is done is still held. Raises DutyLost."""
+        if self._duty is not None:
+            duties.check(connection, self._duty)
+        return work(connection)
+
+    # -- the frontier's identity and the log's clock
+
+    def frontier(self) -> FrontierIdentity | None:
+        """See :class:`store.base.Store`."""
+        found = self._questions.run(
+            lambda db: db.execute("SELECT identity FROM frontier").fetchone()
+        )
+        return wire.from_json(found[0], FrontierIdentity) if found else None
+
+    def create_frontier(self, identity: FrontierIdentity) -> FrontierIdentity:
+        """See :class:`store.base.Store`."""
+
+        def create(db: sqlite3.Connection) -> str:
+            db.execute(
+                "INSERT INTO frontier (only, identity) VALUES (1, ?) ON CONFLICT DO NOTHING",
+                (wire.to_json(identity).decode(),),
+            )
+            text: str = db.execute("SELECT identity FROM frontier").fetchone()[0]
+            return text
+
+        return wire.from_json(self._write(create), FrontierIdentity)
+
+    def put_layout(self, layout: int) -> FrontierIdentity:
+        """See :class:`store.base.Store`."""
+
+        def put(db: sqlite3.Connection) -> FrontierIdentity:
+            text: str = db.execute("SELECT identity FROM frontier").fetchone()[0]
+            identity = replace(wire.from_json(text, FrontierIdentity), layout=layout)
+            db.execute("UPDATE frontier SET identity = ?", (wire.to_json(identity).decode(),))
+            return identity
+
+        return self._write(put)
+
+    def tick(self) -> int:
+        """See :class:`store.base.Store`."""
+        sql = "UPDATE clock SET value = value + 1 RETURNING value"
+        return int(self._write(lambda db: db.execute(sql).fetchall())[0][0])
+
+    def clock(self) -> Stamp:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(lambda db: replay_log.clock(db))
+
+    def raise_epoch(self, node: str, known: int, epoch: int) -> bool:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: replay_log.raise_epoch(db, node, known, epoch))
+
+    # -- debts
+
+    def owe(self, nodes: Collection[str], since: int | None = None) -> int:
+        """See :class:`store.base.Store`."""
+
+        def note(db: sqlite3.Connection) -> int:
+            clock = replay_log.clock(db).clock
+            debts.owe(db, nodes, clock if since is None else since)
+            return clock
+
+        return self._write(note)
+
+    def debts(self) -> dict[str, Debt]:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(debts.every)
+
+    def begin_replay(self, node: str) -> Debt | None:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: debts.begin(db, node))
+
+    def end_replay(self, node: str, serial: int) -> bool:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: debts.end(db, node, serial))
+
+    def addresses(self) -> dict[str, str]:
+        """See :class:`store.base.Store`."""
+        sql = "SELECT node, address FROM addresses"
+        return dict(self._questions.run(lambda db: db.execute(sql).fetchall()))
+
+    def put_addresses(self, addresses: Mapping[str, str]) -> None:
+        """See :class:`store.base.Store`."""
+        rows = sorted(addresses.items())
+
+        def put(db: sqlite3.Connection) -> None:
+            db.executemany("DELETE FROM addresses WHERE address = ?", [row[1:] for row in rows])
+            db.executemany("INSERT OR REPLACE INTO addresses (node, address) VALUES (?, ?)", rows)
+
+        self._write(put)
+
+    # -- duties
+
+    def take_duties(self, holder: str, names: Sequence[str]) -> dict[str, int]:
+        """See :class:`store.base.Store`. What others hold is found without the lock of writers."""
+        known = self._questions.run(lambda db: duties.others(db, holder, names, epoch_ms()))
+        free = [name for name in names if name not in known]
+        if not free:
+            return {}
+        return self._write(lambda db: duties.take(db, holder, free, epoch_ms()))
+
+    def release_duties(self, holder: str, names: Sequence[str]) -> None:
+        """See :class:`store.base.Store`."""
+        self._write(lambda db: duties.release(db, holder, names))
+
+    def under(self, duty: Duty) -> SqliteStore:
+        """See :class:`store.base.Store`."""
+        fenced = copy.copy(self)
+        fenced._duty = duty
+        return fenced
+
+    # -- crawls
+
+    def put_crawl(self, name: str, options: CrawlOptions, roots: Sequence[str]) -> Crawl:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: crawls.put(db, name, options, roots, epoch_ms()))
+
+    def crawls(self) -> list[Crawl]:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(crawls.every)
+
+    def crawl(self, name_or_id: str | int) -> Crawl:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(lambda db: crawls.get(db, name_or_id))
+
+    def add_roots(self, crawl: int, roots: Sequence[str]) -> Crawl:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: crawls.add_roots(db, crawl, roots))
+
+    def set_state(
+        self, crawl: int, state: CrawlState, reason: str = "", *, version: int = 0
+    ) -> Crawl:
+        """See :class:`store.base.Store`."""
+        return self._write(
+            lambda db: crawls.set_state(db, crawl, state, reason, version, epoch_ms())
+        )
+
+    def reopen(self, crawl: int, version: int) -> Crawl:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: crawls.reopen(db, crawl, version))
+
+    def stored(self, crawl: int) -> int:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(lambda db: page_limit.stored(db, crawl))
+
+    def count_time(self, crawl: int, now_ms: int, most_ms: int) -> int:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: crawls.count_time(db, crawl, now_ms, most_ms))
+
+    def delete_crawl(self, crawl: int) -> None:
+        """See :class:`store.base.Store`. The crawl is unknown at once, its rows go in steps."""
+        self._write(lambda db: crawls.mark_deleted(db, crawl))
+        while self._write(lambda db: crawls.purge_step(db, crawl)) is not None:
+            pass
+
+    # -- deletions in the background
+
+    def purges(self) -> list[Purge]:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(purges.every)
+
+    def add_purge(self, crawl: int, host: str = "") -> Purge:
+        """See :class:`store.base.Store`. Raises UnknownCrawl."""
+        return self._write(lambda db: purges.add(db, crawl, host, epoch_ms()))
+
+    def purge_size(self, purge: Purge) -> int:
+        """See :class:`store.base.Store`."""
+        return self._scans.run(lambda db: purges.size(db, purge))
+
+    def note_purge(self, purge: int, removed: int, total: int = 0) -> None:
+        """See :class:`store.base.Store`."""
+        self._write(lambda db: purges.note(db, purge, removed, total))
+
+    def purge_step(self, purge: Purge) -> bool:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: purges.step(db, purge))
+
+    def end_purge(self, purge: int) -> None:
+        """See :class:`store.base.Store`."""
+        self._write(lambda db: purges.end(db, purge))
+
+    # -- the log of seeds
+
+    def add_seeds(
+        self,
+        crawl: int,
+        urls: Sequence[Admission],
+        *,
+        force: bool = False,
+        claim: Callable[[int], None] | None = None,
+    ) -> int:
+        """See :class:`store.base.Store`. Raises UnknownCrawl."""
+        plain = rows.plain_links(urls)
+
+        def add(db: sqlite3.Connection) -> int:
+            batch = crawls.add_seeds(db, crawl, self._commits.codec.pack(plain), force)
+            if claim is not None:
+                claim(batch)
+            return batch
+
+        return self._seeds.run(lambda db: self._checked(db, add))
+
+    def seeds_admitted(
+        self, batch: int, tick: int = 0, epochs: Mapping[str, int] | None = None
+    ) -> bool:
+        """See :class:`store.base.Store`."""
+
+        def settle(db: sqlite3.Connection) -> bool:
+            return replay_log.settle_seeds(db, batch, tick - MARGIN, epochs or {})
+
+        return self._seeds.run(lambda db: self._checked(db, settle))
+
+    def restamp_seeds(self, batch: int) -> Stamp:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: replay_log.restamp_seeds(db, batch))
+
+    def pending_seeds(self, limit: int = 100, after: int = 0) -> list[SeedBatch]:
+        """See :class:`store.base.Store`."""
+        found = self._questions.run(lambda db: crawls.pending_rows(db, limit, after))
+        return [self._batch(*row) for row in found]
+
+    def _batch(self, number: int, crawl: int, forced: int, blob: bytes, stamp: int) -> SeedBatch:
+        urls = tuple(self._codec.links(blob))
+        return SeedBatch(id=number, crawl=crawl, urls=urls, force=bool(forced), stamp=stamp)
+
+    def seeds(self, crawl: int) -> Iterator[SeedBatch]:
+        """See :class:`store.base.Store`."""
+        after = 0
+        while found := self._scans.run(partial(crawls.seed_rows, crawl=crawl, after=after)):
+            for row in found:
+                yield self._batch(*row)
+            after = found[-1][0]
+
+    def requeue_dead(
+        self, crawl: int, limit: int = 10_000, *, before: int = NEVER
+    ) -> SeedBatch | None:
+        """See :class:`store.base.Store`. Raises UnknownCrawl."""
+        codec = self._commits.codec
+        return self._write(lambda db: crawls.requeue_dead(db, codec, crawl, limit, before))
+
+    # -- reading the log
+
+    def log_size(self, since: int) -> tuple[int, int, int]:
+        """See :class:`store.base.Store`."""
+        return self._scans.run(lambda db: replay_log.size(db, since))
+
+    def _window(self, sql: str, since: int) -> Iterator[list[Row]]:
+        """Chunks of rows that begin with (stamp, id)."""
+        at = (since, -1)
+        while found := self._scans.run(partial(lists.chunk, sql=sql, values=at)):
+            yield found
+            at = found[-1][:2]
+
+    def log_marks(self, since: int) -> Iterator[list[Mark]]:
+        """See :class:`store.base.Store`."""
+        for sql in replay_log.MARKS.values():
+            for chunk in self._window(sql, since):
+                yield [
+                    Mark(crawl, url, rows.mark_kind(word), size)
+                    for _, _, crawl, url, word, size in chunk
+                ]
+
+    def log_links(self, since: int) -> Iterator[list[tuple[int, list[Admission]]]]:
+        """See :class:`store.base.Store`."""
+        for chunk in self._window(replay_log.LINKS, since):
+            for some in rows.few(chunk):
+                yield [(crawl, self._codec.links(blob)) for _, _, crawl, blob in some]
+
+    def log_seeds(self, since: int, *, force: bool) -> Iterator[SeedBatch]:
+        """See :class:`store.base.Store`."""
+        for chunk in self._window(replay_log.SEEDS.format(forced=force), since):
+            for stamp, number, crawl, forced, blob in chunk:
+                yield self._batch(number, crawl, forced, blob, stamp)
+
+    def stamps(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, int]:
+        """See :class:`store.base.Store`."""
+        latest: dict[int, int] = {}
+        for start in range(0, len(fingerprints), replay_log.TOGETHER):
+            some = fingerprints[start : start + replay_log.TOGETHER]
+            ask = partial(replay_log.stamps, crawl=crawl, fingerprints=some)
+            for number, stamp in self._scans.run(ask):
+                latest[number] = max(stamp, latest.get(number, stamp))
+        return latest
+
+    # -- the overflow
+
+    def put_overflow(self, crawl: int, items: Sequence[Overflow]) -> None:
+        """See :class:`store.base.Store`."""
+        self._write(lambda db: overflow.put(db, crawl, items))
+
+    def overflow(self, crawl: int, partition: int, host: str, limit: int) -> list[Overflow]:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(lambda db: overflow.best(db, crawl, partition, host, limit))
+
+    def overflow_taken(self, items: Sequence[Overflow], node: str, epoch: int) -> None:
+        """See :class:`store.base.Store`."""
+        self._write(lambda db: overflow.taken(db, items, node, epoch))
+
+    def overflow_hosts(self, crawl: int, partition: int, after: str, limit: int) -> list[str]:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(lambda db: overflow.hosts(db, crawl, partition, after, limit))
+
+    def overflow_places(self) -> list[tuple[int, int]]:
+        """See :class:`store.base.Store`."""
+
+        def places(db: sqlite3.Connection) -> list[tuple[int, int]]:
+            return [
+                (crawl, partition)
+                for crawl in overflow.waiting_crawls(db)
+                for partition in overflow.waiting_partitions(db, crawl)
+            ]
+
+        return self._questions.run(places)
+
+    def overflow_of(self, partition: int) -> Iterator[tuple[int, list[Overflow]]]:
+        """See :class:`store.base.Store`."""
+        after = 0
+        while found := self._scans.run(
+            partial(overflow.page, partition=partition, after=after, limit=CHUNK_ROWS)
+        ):
+            yield from rows.by_crawl(found)
+            after = found[-1][1].id
+
+    def overflow_since(self, partition: int, since: int) -> Iterator[tuple[int, list[Overflow]]]:
+        """See :class:`store.base.Store`."""
+        after = (since, -1)
+        while found := self._scans.run(
+            partial(overflow.begun, partition=partition, after=after, limit=CHUNK_ROWS)
+        ):
+            yield from rows.by_crawl((crawl, row) for _, crawl, row in found)
+            after = (found[-1][0], found[-1][2].id)
+
+    def free_overflow(self, partition: int, since: int = 0) -> None:
+        """See :class:`store.base.Store`. In bounded steps."""
+        while self._write(lambda db: overflow.free(db, partition, since)) == overflow.FREED_ROWS:
+            pass
+
+    # -- the worker's commit
+
+    def commit(self, work: Commit) -> Stamp:
+        """See :class:`store.base.Store`; "newer" also holds between a page and a final state.
+
+        Commits of several greenlets share a transaction. Records of a deleted crawl are left out.
+        Raises Unstorable for a record that no second try would store, naming its URL.
+        """
+        return self._commits.commit(work, self._duty)
+
+    # -- pages whose hook failed
+
+    def hook_counts(self, crawl: int) -> list[HookCount]:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(lambda db: hooks.counts(db, crawl))
+
+    def hook_failures(
+        self, crawl: int, function: str, message: str, *, after: str = "", limit: int = 100
+    ) -> list[tuple[str, HookFailure]]:
+        """See :class:`store.base.Store`."""
+        first = lists.beyond(after, rows.LEAST)
+        if first > lists.LAST:
+            return []
+        found = self._questions.run(
+            lambda db: hooks.failures(db, crawl, function, message, first, limit)
+        )
+        return [(str(number), failure) for number, failure in found]
+
+    def hook_pages(
+        self, crawl: int, functions: Sequence[str], *, after: int | None = None, limit: int = 100
+    ) -> list[int]:
+        """See :class:`store.base.Store`."""
+        first = rows.LEAST if after is None else after + 1
+        if first > lists.LAST:
+            return []
+        return self._questions.run(lambda db: hooks.pages(db, crawl, functions, first, limit))
+
+    # -- workers that cannot import a crawl's hook
+
+    def put_refusals(
+        self, worker: str, host: str, refusals: Sequence[Refusal], until_ms: int
+    ) -> None:
+        """See :class:`store.base.Store`."""
+        self._write(lambda db: hooks.put_refusals(db, worker, host, refusals, until_ms))
+
+    def refusals(self, now_ms: int) -> list[tuple[int, HookRefusal]]:
+        """See :class:`store.base.Store`."""
+        return self._questions.run(lambda db: hooks.refusals(db, now_ms))
+
+    # -- blocks of hosts
+
+    def put_block(self, host: str, until_ms: int, reason: str) -> None:
+        """See :class:`store.base.Store`."""
+        row = (rows.clean(host), rows.bounded(until_ms), rows.clean(reason))
+        sql = (
+            "INSERT INTO blocks (host, until_ms, reason) VALUES (?, ?, ?) "
+            "ON CONFLICT (host) DO UPDATE SET until_ms = excluded.until_ms, "
+            "reason = excluded.reason WHERE excluded.until_ms > until_ms"
+        )
+        self._write(lambda db: db.execute(sql, row).rowcount)
+
+    def lift_block(self, host: str) -> None:
+        """See :class:`store.base.Store`."""
+        sql = "DELETE FROM blocks WHERE host = ?"
+        self._write(lambda db: db.execute(sql, (rows.clean(host),)).rowcount)
+
+    def blocks(self, now_ms: int) -> list[tuple[str, int, str]]:
+        """See :class:`store.base.Store`."""
+        sql = "SELECT host, until_ms, reason FROM blocks WHERE until_ms > ? ORDER BY host"
+        return self._questions.run(lambda db: db.execute(sql, (now_ms,)).fetchall())
+
+    # -- operators' delays of hosts
+
+    def put_delay(self, host: str, delay_ms: int) -> None:
+        """See :class:`store.base.Store`."""
+        row = (rows.clean(host), rows.bounded(delay_ms))
+        if delay_ms:
+            sql = "INSERT OR REPLACE INTO delays (host, delay_ms) VALUES (?, ?)"
+            self._write(lambda db: db.execute(sql, row).rowcount)
+        else:
+            sql = "DELETE FROM delays WHERE host = ?"
+            self._write(lambda db: db.execute(sql, row[:1]).rowcount)
+
+    def delay(self, host: str) -> int:
+        """See :class:`store.base.Store`."""
+        sql, key = "SELECT delay_ms FROM delays WHERE host = ?", (rows.clean(host),)
+        found = self._questions.run(lambda db: db.execute(sql, key).fetchone())
+        return found[0] if found else 0
+
+    def delays(self) -> dict[str, int]:
+        """See :class:`store.base.Store`."""
+        sql = "SELECT host, delay_ms FROM delays"
+        return dict(self._questions.run(lambda db: db.execute(sql).fetchall()))
+
+    # -- questions
+
+    def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
+        """See :class:`store.base.Store`."""
+        sql = f"{lists.page_sql(detail)} WHERE pages.crawl = ? AND pages.fingerprint = ?"
+        row = self._questions.run(lambda db: db.execute(sql, (crawl, fingerprint)).fetchone())
+        return self._page(row, detail, self._questions) if row else None
+
+    def _page(self, row: Row, detail: Detail, lane: Lane) -> StoredPage:
+        """The page of a row of ``listing.page_sql``. Raises BodyAway."""
+        if detail == "row":
+            return self._codec.page(row, body=False)
+        if detail == "text":
+            *columns, content = row
+            page = self._codec.page(columns, content, body=False)
+            if isinstance(columns[-1], int) and not page.text:
+                told.warning("text lost", url=page.url, reason="frame missing or damaged")
+            return page
+        *columns, size, inline, content, file, offset, length = row
+        page = self._codec.page(columns, inline or content, body=True)
+        if file is not None:
+            if self._bodies is None:
+                raise BodyAway(file, "GREENCRAWL_BODIES names no folder of files")
+            place, read = Place(file, offset, length), self._bodies.read
+            page.body = lane.run(lambda _: read(place))
+        elif size and not page.body:
+            raise BodyAway(page.url, "the store does not have it, or damaged")
+        return page
+
+    def history(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Version]:
+        """See :class:`store.base.Store`."""
+        codec = self._asking
+        return self._questions.run(
+            lambda db: contents.history(db, codec, crawl, fingerprint, limit)
+        )
+
+    def final(self, crawl: int, fingerprint: int) -> Final | None:
+        """The final state of a URL, or None."""
+        sql = f"SELECT {rows.FINAL_READ} FROM finals WHERE crawl = ? AND fingerprint = ?"
+        row = self._questions.run(lambda db: db.execute(sql, (crawl, fingerprint)).fetchone())
+        return rows.final(row) if row else None
+
+    def attempts(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Attempt]:
+        """See :class:`store.base.Store`."""
+        sql = (
+            f"SELECT {rows.ATTEMPT} FROM attempts WHERE crawl = ? AND fingerprint = ? "
+            "ORDER BY at_ms DESC LIMIT ?"
+        )
+        found = self._questions.run(
+            lambda db: db.execute(sql, (crawl, fingerprint, limit)).fetchall()
+        )
+        return [rows.attempt(row) for row in found]
+
+    def dead(self, crawl: int, limit: int = 100, after: str = "") -> list[tuple[str, Final]]:
+        """See :class:`store.base.Store`."""
+        first = lists.beyond(after)
+        if first > lists.LAST:
+            return []
+        found = self._questions.run(lambda db: crawls.dead_rows(db, crawl, limit, first))
+        return [(str(row[0]), rows.final(row)) for row in found]
+
+    def counts(self, crawl: int) -> dict[str, int]:
+        """See :class:`store.base.Store`. Reads indexes and sums, not the rows."""
+        return self._scans.run(lambda db: crawls.counts(db, crawl))
+
+    def slowest_hosts(self, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
+        """See :class:`store.base.Store`; an answer is an attempt with a status code."""
+        sql = (
+            "SELECT host, elapsed_ms / (1000.0 * answers) AS mean, answers FROM hosts "
+            "WHERE crawl = ? AND answers > 0 ORDER BY mean DESC, host LIMIT ?"
+        )
+        return self._scans.run(lambda db: db.execute(sql, (crawl, limit)).fetchall())
+
+    def pages(
+        self,
+        crawl: int,
+        wanted: PageFilter = EVERY,
+        *,
+        detail: Detail = "text",
+        after: str = "",
+    ) -> Iterator[tuple[str, StoredPage]]:
+        """See :class:`store.base.Store`. No transaction stays open between two chunks."""
+        most = lists.WINDOW
+        for step in self.page_steps(crawl, wanted, detail=detail, after=after, window=most):
+            yield from step.pages
+
+    def page_steps(
+        self,
+        crawl: int,
+        wanted: PageFilter = EVERY,
+        *,
+        detail: Detail = "text",
+        after: str = "",
+        window: int = STEP_ROWS,
+    ) -> Iterator[Step]:
+        """See :class:`store.base.Store`."""
+        first = lists.beyond(after)
+        run = self._scans.run
+        indexed = bool(wanted.host) and run(contents.layout) >= contents.APART
+        for found in lists.pages(run, crawl, wanted, detail, first, window, indexed=indexed):
+            some = ((str(row[0]), self._page(row, detail, self._scans)) for row in found.rows)
+            yield Step(some, str(found.last), found.looked_at)
+
+    def finals(
+        self, crawl: int, since_ms: int = 0, *, after: str = ""
+    ) -> Iterator[tuple[str, Final]]:
+        """See :class:`store.base.Store`; ordered by fingerprint."""
+        first = lists.beyond(after, -(2**63))
+        for found in lists.finals(self._scans.run, crawl, since_ms, first):
+            for row in found.rows:
+                yield str(row[2]), rows.final(row)
+
+    # -- the journal by months
+
+    def prepare_months(self, now_ms: int) -> None:
+        """Nothing to do: one table holds all months."""
+
+    # -- retention
+
+    def drop_months(self, before_ms: int) -> Iterator[int]:
+        """See :class:`store.base.Store`."""
+        return self._steps(attempts.Months(before_ms).step)
+
+    def drop_successes(self, before_ms: int) -> Iterator[int]:
+        """See :class:`store.base.Store`."""
+        return self._steps(retention.Successes(before_ms).step)
+
+    def drop_versions(self, before_ms: int) -> Iterator[int]:
+        """See :class:`store.base.Store`."""
+        return self._steps(retention.Versions(before_ms).step)
+
+    def _steps(self, step: Callable[[sqlite3.Connection], int | None]) -> Iterator[int]:
+        while (dropped := self._write(step)) is not None:
+            yield dropped
+
+    def drop_expired(self, now_ms: int) -> Iterator[int]:
+        """See :class:`store.base.Store`."""
+        while dropped := self._write(lambda db: retention.drop_expired(db, now_ms)):
+            yield dropped
+
+    def drop_seeds(self, batches: Sequence[tuple[int, int]]) -> int:
+        """See :class:`store.base.Store`."""
+        return self._write(lambda db: retention.drop_seeds(db, batches))
+
+    def close(self) -> None:
+        """Finish what is under way and free threads and files. Idempotent."""
+        for lane in (self._commits.lane, self._questions, self._scans):
+            lane.close()
+        if self._bodies is not None:
+            self._bodies.close()

@@ -1,0 +1,74 @@
+"""Old rows of the journal on SQLite.
+
+They are deleted some rows at a time. A table a month would be no quicker: SQLite visits every page
+of a table that it drops, in one transaction, with the write lock held; and it would have to be
+looked up in as many tables what a URL's last tries were. Nor is there an index on the time, which
+every commit would pay for: rows come nearly in its order, so the oldest are the first ones.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from greencrawl.store import calendar
+
+STEP = 2000
+"""Rows that one step looks at."""
+
+DELETED = 400
+"""Rows that one step deletes at most: some milliseconds, as each has its place in an index."""
+
+PATIENCE = 50_000
+"""Rows in succession that are young enough, after which no older one is looked for. One that came
+so late goes with the next month, or the next day."""
+
+
+class Sweep:
+    """One pass over the journal from its beginning; call :meth:`step` until it is None.
+
+    It deletes what is older than ``before_ms`` and of which the SQL condition ``only`` holds.
+    """
+
+    def __init__(self, before_ms: int, only: str = "TRUE") -> None:
+        self._before_ms = before_ms
+        self._only = only
+        self._after = -(2**63)
+        self._young = 0
+
+    def step(self, db: sqlite3.Connection) -> list[int] | None:
+        """Look at some rows and delete old ones; when those were (ms), None when it is over."""
+        if self._young >= PATIENCE:
+            return None
+        found = db.execute(
+            f"SELECT id, at_ms, {self._only} FROM attempts WHERE id > ? ORDER BY id LIMIT ?",
+            (self._after, STEP),
+        ).fetchall()
+        if not found:
+            return None
+        old = [at_ms for _, at_ms, _ in found if at_ms < self._before_ms]
+        goes = [row for row in found if row[1] < self._before_ms and row[2]][:DELETED]
+        self._after = goes[-1][0] if len(goes) == DELETED else found[-1][0]
+        self._young = 0 if old else self._young + len(found)
+        if goes:
+            db.execute(
+                f"DELETE FROM attempts WHERE id BETWEEN ? AND ? AND at_ms < ? AND {self._only}",
+                (goes[0][0], goes[-1][0], self._before_ms),
+            )
+        return [at_ms for _, at_ms, _ in goes]
+
+
+class Months:
+    """One pass over the journal for whole months; :meth:`step` until it is None."""
+
+    def __init__(self, before_ms: int) -> None:
+        self._sweep = Sweep(calendar.start_ms(calendar.month_of(before_ms)))
+        self._met: set[int] = set()
+
+    def step(self, db: sqlite3.Connection) -> int | None:
+        """Look at some rows and delete the old ones; how many months were met first, or None."""
+        dropped = self._sweep.step(db)
+        if dropped is None:
+            return None
+        found = {calendar.month_of(at_ms) for at_ms in dropped} - self._met
+        self._met |= found
+        return len(found)

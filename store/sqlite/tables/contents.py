@@ -1,0 +1,315 @@
+"""Bodies and versions on SQLite; each function runs in a caller's transaction.
+
+A body that is some page's present one is kept once a crawl, by its digest, and goes when no page
+has it any more: ``uses`` counts. It is in ``contents``, or at a place in a file. What a fetch
+replaced, or what came too late, is a version: when, which status, which body by its digest.
+
+Before the migration :data:`APART` each body stays in its page's row, and so do those from then: a
+row whose ``body`` is not empty has it there, whatever else there is.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import lru_cache
+from itertools import chain, groupby
+from operator import itemgetter
+
+import msgspec
+import zstandard
+
+from greencrawl.schema.records import Version
+from greencrawl.store.bodies import Place
+from greencrawl.store.rows import Codec, Row, digest_of, hash_body
+from greencrawl.store.sqlite.batches import marks, padded, parts, values
+
+APART = 6
+"""Number of the migration from which bodies are kept apart from pages."""
+TOGETHER = 7
+"""Number of the migration from which a text is kept in one frame with its body."""
+
+Key = tuple[int, int]
+"""A page: crawl, fingerprint."""
+Known = tuple[int, bytes]
+"""A body: crawl, digest."""
+Blob = bytes | Place
+"""A compressed body, perhaps with a text before it, or where its file has it."""
+
+CRAWL, FINGERPRINT, FETCHED, STATUS, SIZE, CONTENT, LINKS, TEXT, BODY = 0, 1, 2, 4, 6, 8, 16, 17, 18
+"""Columns of ``rows.PAGE`` by their place."""
+
+WHERE = (
+    "LEFT JOIN bodies ON pages.body_bytes > 0 AND length(pages.body) = 0 "
+    "AND bodies.crawl = pages.crawl AND bodies.digest = pages.content "
+    "LEFT JOIN contents ON contents.id = bodies.content"
+)
+PLACE = "pages.body_bytes, pages.body, contents.body, bodies.file, bodies.offset, bodies.length"
+"""What :data:`WHERE` tells of a body."""
+BESIDE = (
+    "LEFT JOIN bodies ON typeof(pages.text) = 'integer' "
+    "AND bodies.crawl = pages.crawl AND bodies.digest = pages.content "
+    "LEFT JOIN contents ON contents.id = bodies.content"
+)
+"""Where the text is, as ``contents.body``, of a row that tells only its length."""
+
+_VERSIONS = (
+    "SELECT fetched_ms, status, body_bytes, content AS digest, "
+    "iif(typeof(content) = 'blob', x'', body) AS body "
+    "FROM pages WHERE crawl = :crawl AND fingerprint = :number UNION ALL "
+    "SELECT fetched_ms, status, body_bytes, digest, x'' FROM versions "
+    "WHERE crawl = :crawl AND fingerprint = :number ORDER BY fetched_ms DESC LIMIT :limit"
+)
+
+
+def layout(db: sqlite3.Connection) -> int:
+    """How bodies are kept by now: the last of :data:`APART`, :data:`TOGETHER`, or 0."""
+    sql = "SELECT max(number) FROM migrations WHERE number IN (?, ?)"
+    return int(db.execute(sql, (APART, TOGETHER)).fetchone()[0] or 0)
+
+
+class Settled(msgspec.Struct):
+    """What rows of pages come to beside those that are there. ``uses`` is a change to counts."""
+
+    newer: list[Row] = []
+    late: list[Row] = []
+    versions: list[Row] = []
+    uses: dict[Known, int] = {}
+
+
+def settle(db: sqlite3.Connection, codec: Codec, pages: Sequence[Row], *, rest: bool) -> Settled:
+    """Tell what replaces what; ``rest`` when bodies are kept apart. A few dozen pages at most."""
+    there = _states(db, pages)
+    if not there and len({row[:2] for row in pages}) == len(pages):  # all are new
+        found = Counter((row[CRAWL], row[CONTENT]) for row in pages if row[SIZE] and rest)
+        return Settled(newer=list(pages), uses=found)
+    result = Settled()
+    now: dict[Key, Row] = dict(there)
+    for row in pages:
+        key = row[:2]
+        state: Row = (*row[:2], row[FETCHED], row[STATUS], row[SIZE], row[CONTENT], 0)
+        known = now.get(key)
+        if known is not None and known[2] > row[FETCHED]:
+            result.late.append(row)
+            result.versions.append(_version(db, codec, state))
+            continue
+        if known is not None and known[2] < row[FETCHED]:
+            result.versions.append(_version(db, codec, known))
+        result.newer.append(row)
+        now[key] = state
+    if rest:
+        result.uses = _changed(there, now)
+    return result
+
+
+def _changed(there: Mapping[Key, Row], now: Mapping[Key, Row]) -> dict[Known, int]:
+    uses: Counter[Known] = Counter()
+    for key, state in now.items():
+        before = there.get(key)
+        if before is state:
+            continue
+        if before is not None and before[4] and not before[6]:
+            uses[before[0], before[5]] -= 1
+        if state[4]:
+            uses[state[0], state[5]] += 1
+    return {body: change for body, change in uses.items() if change}
+
+
+def _states(db: sqlite3.Connection, pages: Sequence[Row]) -> dict[Key, Row]:
+    """Of the pages that are there: what ``rows.PAGE`` has of them, and the bytes in the row."""
+    found: dict[Key, Row] = {}
+    for crawl, some in groupby(pages, key=itemgetter(CRAWL)):
+        numbers = padded([row[FINGERPRINT] for row in some])
+        sql = (
+            "SELECT crawl, fingerprint, fetched_ms, status, body_bytes, content, length(body) "
+            f"FROM pages WHERE crawl = ? AND fingerprint IN ({marks(len(numbers))})"
+        )
+        for row in db.execute(sql, (crawl, *numbers)).fetchall():
+            found[row[:2]] = row
+    return found
+
+
+def _version(db: sqlite3.Connection, codec: Codec, state: Row) -> Row:
+    crawl, fingerprint, fetched_ms, status, size, content, inline = state
+    digest = digest_of(content)
+    if not digest and inline:
+        sql = "SELECT body FROM pages WHERE crawl = ? AND fingerprint = ?"
+        digest = hash_body(codec.unpack(db.execute(sql, (crawl, fingerprint)).fetchone()[0]))
+    return crawl, fingerprint, fetched_ms, status, size, digest
+
+
+def put_versions(db: sqlite3.Connection, versions: Sequence[Row]) -> None:
+    """Keep versions; those that are there stay as they are."""
+    columns = "crawl, fingerprint, fetched_ms, status, body_bytes, digest"
+    for some in parts(versions):
+        db.execute(
+            f"INSERT INTO versions ({columns}) VALUES {values(columns, len(some))} "
+            "ON CONFLICT DO NOTHING",
+            list(chain.from_iterable(some)),
+        )
+
+
+def history(
+    db: sqlite3.Connection, codec: Codec, crawl: int, fingerprint: int, limit: int
+) -> list[Version]:
+    """See ``Store.history``. A body of which no digest was noted is looked at itself."""
+    values = {"crawl": crawl, "number": fingerprint, "limit": limit + 1}
+    found = [
+        (fetched_ms, status, size, digest_of(content) or hash_body(codec.unpack(body)))
+        for fetched_ms, status, size, content, body in db.execute(_VERSIONS, values).fetchall()
+    ]
+    return [
+        Version(
+            fetched_ms=fetched_ms, status=status, digest=digest, body_bytes=size,
+            changed=place + 1 == len(found) or not digest or found[place + 1][3] != digest,
+        )
+        for place, (fetched_ms, status, size, digest) in enumerate(found[:limit])
+    ]  # fmt: skip
+
+
+class Vanished(Exception):
+    """Raised when a body that was there when the transaction was prepared has gone since."""
+
+
+def places(db: sqlite3.Connection, bodies: Iterable[Known]) -> dict[Known, Place]:
+    """Those of ``bodies`` that are in files, and where."""
+    return {body: Place(*place) for body, _, *place in _rows(db, bodies) if place[0] is not None}
+
+
+def _rows(db: sqlite3.Connection, bodies: Iterable[Known]) -> Iterator[Row]:
+    """(body, row of its content, file, offset, length) of those that are kept."""
+    for crawl, group in groupby(sorted(bodies), key=itemgetter(0)):
+        digests = [digest for _, digest in group]
+        for start in range(0, len(digests), 512):
+            some = padded(digests[start : start + 512])
+            sql = (
+                "SELECT digest, content, file, offset, length FROM bodies "
+                f"WHERE crawl = ? AND digest IN ({marks(len(some))})"
+            )
+            for digest, *place in db.execute(sql, (crawl, *some)).fetchall():
+                yield ((crawl, digest), *place)
+
+
+def count(
+    db: sqlite3.Connection, uses: Mapping[Known, int], blobs: Mapping[Known, Blob]
+) -> set[Known]:
+    """Change how many pages have each body; the first brings it along, the last takes it away.
+
+    Returns those that were brought. Raises Vanished if a new body is not among ``blobs``.
+    """
+    kept = {row[0] for row in _rows(db, uses)}
+    new = [(body, change) for body, change in uses.items() if body not in kept and change > 0]
+    if new:
+        _insert(db, new, blobs)
+    for crawl, group in groupby(sorted(kept), key=itemgetter(0)):
+        digests = [digest for _, digest in group]
+        for some in parts(digests):
+            changes = chain.from_iterable((digest, uses[crawl, digest]) for digest in some)
+            db.execute(_uses_sql(len(some)), [*changes, crawl])
+        _drop(db, crawl, [digest for digest in digests if uses[crawl, digest] < 0])
+    return {body for body, _ in new}
+
+
+def without_bodies(
+    db: sqlite3.Connection,
+    codec: Codec,
+    pages: Sequence[Row],
+    blobs: Mapping[Known, Blob],
+    brought: Set[Known],
+) -> list[Row]:
+    """Rows without the last column, for the bodies are there by now: ``brought`` out of ``blobs``.
+
+    A body that was there, or that several of the pages have, has the text of one of them in its
+    frame: where another page's text is not the same (another character set or hook), it gets a
+    frame of its own.
+    """
+    kept = {body: blobs[body] for body in brought}
+    found = {(row[CRAWL], row[CONTENT]) for row in pages if isinstance(row[TEXT], int)} - brought
+    for crawl, group in groupby(sorted(found), key=itemgetter(0)):
+        digests = padded([digest for _, digest in group])
+        sql = (
+            "SELECT digest, contents.body FROM bodies JOIN contents ON contents.id = content "
+            f"WHERE crawl = ? AND digest IN ({marks(len(digests))})"
+        )
+        for digest, blob in db.execute(sql, (crawl, *digests)).fetchall():
+            kept[crawl, digest] = blob
+    result = []
+    for row in pages:
+        text, mine = row[TEXT], row[BODY]
+        if isinstance(text, int):
+            theirs = kept.get((row[CRAWL], row[CONTENT]))
+            if theirs is not mine and not _same(codec, theirs, mine):
+                text = codec.pack(codec.unpack(mine)[:text])
+        result.append((*row[:TEXT], text))
+    return result
+
+
+def _same(codec: Codec, theirs: Blob | None, mine: bytes) -> bool:
+    """Whether the frame that is kept, if it is kept here, holds the same as a page's own."""
+    if theirs is None or isinstance(theirs, Place):
+        return False
+    if bytes(theirs) == bytes(mine):
+        return True
+    try:
+        return codec.unpack(theirs) == codec.unpack(mine)
+    except zstandard.ZstdError:  # theirs is damaged: no reason to refuse what travels with mine
+        return False
+
+
+@lru_cache
+def _uses_sql(count: int) -> str:
+    return (
+        f"WITH change (digest, number) AS (VALUES {values('digest, number', count)}) "
+        "UPDATE bodies SET uses = uses + change.number FROM change "
+        "WHERE bodies.crawl = ? AND bodies.digest = change.digest"
+    )
+
+
+def _insert(
+    db: sqlite3.Connection, new: Sequence[tuple[Known, int]], blobs: Mapping[Known, Blob]
+) -> None:
+    (last,) = db.execute("SELECT max(id) FROM contents").fetchone()
+    number = last or 0
+    contents: list[Row] = []
+    here: list[Row] = []
+    in_files: list[Row] = []
+    for body, uses in new:
+        blob = blobs.get(body)
+        if blob is None:
+            raise Vanished
+        if isinstance(blob, Place):
+            in_files.append((*body, uses, *blob))
+        else:
+            number += 1
+            contents.append((number, blob))
+            here.append((*body, uses, number))
+    for table, columns, found in (
+        ("contents", "id, body", contents),
+        ("bodies", "crawl, digest, uses, content", here),
+        ("bodies", "crawl, digest, uses, file, offset, length", in_files),
+    ):
+        for some in parts(found):
+            sql = f"INSERT INTO {table} ({columns}) VALUES {values(columns, len(some))}"
+            db.execute(sql, list(chain.from_iterable(some)))
+
+
+def _drop(db: sqlite3.Connection, crawl: int, digests: list[bytes]) -> None:
+    """Remove those of a crawl's bodies that no page has any more."""
+    if digests:
+        digests = padded(digests)
+        some = f"FROM bodies WHERE crawl = ? AND digest IN ({marks(len(digests))}) AND uses <= 0"
+        db.execute(f"DELETE FROM contents WHERE id IN (SELECT content {some})", (crawl, *digests))
+        db.execute(f"DELETE {some}", (crawl, *digests))
+
+
+def purge(db: sqlite3.Connection, crawl: int, rows: int) -> int:
+    """Delete some bodies of a crawl; returns how many."""
+    found = db.execute(
+        "SELECT crawl, digest, content FROM bodies WHERE crawl = ? LIMIT ?", (crawl, rows)
+    ).fetchall()
+    db.executemany(
+        "DELETE FROM contents WHERE id = ?", [row[2:] for row in found if row[2] is not None]
+    )
+    db.executemany("DELETE FROM bodies WHERE crawl = ? AND digest = ?", [row[:2] for row in found])
+    return len(found)

@@ -1,0 +1,175 @@
+"""Lists of pages and final states on SQLite: which rows, from which cursor, in bounded steps.
+
+A statement reads a chunk and ends, so that no transaction stays open between two; one that looks
+for few rows among many looks at :data:`WINDOW` of them at most.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from greencrawl.schema.records import PageFilter
+from greencrawl.store import rows
+from greencrawl.store.base import STEP_ROWS, Detail
+from greencrawl.store.rows import Row
+from greencrawl.store.sqlite.tables import contents
+
+CHUNK_ROWS = 500
+CHUNK_BYTES = 8 * 1024 * 1024
+"""A streamed chunk ends at so many rows or so many (compressed) bytes, whichever comes first."""
+
+WINDOW = STEP_ROWS
+"""Rows that a filtered step looks at."""
+
+LAST = 2**63 - 1
+
+HOST = (
+    "replace(replace(substr(url, instr(url, '://') + 3, "
+    "instr(substr(url, instr(url, '://') + 3), '/')), ':80/', '/'), ':443/', '/')"
+)
+"""The host of a row with a "/" behind it: the expression of the index ``pages_by_host``."""
+
+Run = Callable[[Callable[[sqlite3.Connection], list[Row]]], list[Row]]
+
+
+def beyond(cursor: str, least: int = 0) -> int:
+    """The first number beyond a cursor; ``least`` is the first of all. Raises ValueError."""
+    if not cursor:
+        return least
+    if len(cursor) > 20 or not re.fullmatch(r"-?[0-9]+", cursor):
+        raise ValueError(f"no cursor: {cursor[:40]!r}")
+    found = int(cursor)
+    if not least <= found <= LAST:
+        raise ValueError(f"no cursor: {cursor!r}")
+    return found + 1
+
+
+def chunk(db: sqlite3.Connection, sql: str, values: tuple[object, ...]) -> list[Row]:
+    """The next rows, up to the limits of a chunk: memory does not grow with the crawl."""
+    found: list[Row] = []
+    size = 0
+    cursor = db.execute(sql + " LIMIT ?", (*values, CHUNK_ROWS))
+    for row in cursor:
+        found.append(row)
+        size += sum(len(value) for value in chain(row) if isinstance(value, bytes | str))
+        if size >= CHUNK_BYTES:
+            break
+    cursor.close()
+    return found
+
+
+def page_sql(detail: Detail) -> str:
+    """The beginning of a statement that reads pages.
+
+    After their columns follow ``contents.PLACE`` with bodies, and with texts ``contents.body``.
+    """
+    columns = rows.PAGE_ROW if detail == "row" else rows.PAGE_READ
+    named = re.sub(r"\b(?=[a-z_]+(?:,|$))", "pages.", columns)
+    if detail == "body":
+        return f"SELECT {named}, {contents.PLACE} FROM pages {contents.WHERE}"
+    if detail == "text":
+        return f"SELECT {named}, contents.body FROM pages {contents.BESIDE}"
+    return f"SELECT {named} FROM pages"
+
+
+class Found(NamedTuple):
+    """Rows of a step, the number that it came to, and how many rows it looked at."""
+
+    rows: list[Row]
+    last: int
+    looked_at: int
+
+
+def pages(
+    run: Run,
+    crawl: int,
+    wanted: PageFilter,
+    detail: Detail,
+    first: int,
+    window: int,
+    *,
+    indexed: bool,
+) -> Iterator[Found]:
+    """Rows of :func:`page_sql` in the order of storing, from row ``first`` on.
+
+    ``window`` is how many rows a step looks at; ``indexed``: whether there is an index by host.
+    """
+    some = "pages.crawl = ?"
+    more = ""
+    given: list[object] = [crawl]
+    least: list[object] = []
+    if wanted.host and indexed:
+        some += f" AND {HOST} = ?"
+        given.append(rows.clean(wanted.host) + "/")
+    elif wanted.host:
+        more = f"AND {HOST} = ? "
+        least.append(rows.clean(wanted.host) + "/")
+    low, high = wanted.status
+    if wanted.since_ms > 0 or low > 0 or high < 999:
+        more += "AND status BETWEEN ? AND ? AND fetched_ms >= ?"
+        least += [rows.bounded(low), rows.bounded(high), rows.bounded(wanted.since_ms)]
+    numbers = f"SELECT pages.id AS n FROM pages WHERE {some} AND pages.id >= ? ORDER BY pages.id"
+    sql = f"{page_sql(detail)} WHERE {some} AND pages.id BETWEEN ? AND ? {more} ORDER BY pages.id"
+    return _windows(run, (numbers if more else "", window), sql, (given, least), first, 0)
+
+
+def finals(run: Run, crawl: int, since_ms: int, first: int) -> Iterator[Found]:
+    """Rows of ``rows.FINAL_READ`` by fingerprint, from ``first`` on."""
+    numbers = more = ""
+    least: list[object] = []
+    if since_ms > 0:
+        numbers = (
+            "SELECT fingerprint AS n FROM finals WHERE crawl = ? AND fingerprint >= ? "
+            "ORDER BY fingerprint"
+        )
+        more, least = "AND at_ms >= ?", [rows.bounded(since_ms)]
+    sql = (
+        f"SELECT {rows.FINAL_READ} FROM finals WHERE crawl = ? AND fingerprint BETWEEN ? AND ? "
+        f"{more} ORDER BY fingerprint"
+    )
+    return _windows(run, (numbers, WINDOW), sql, ([crawl], least), first, 2)
+
+
+def _windows(
+    run: Run,
+    bound: tuple[str, int],
+    sql: str,
+    given: tuple[Sequence[object], Sequence[object]],
+    first: int,
+    column: int,
+) -> Iterator[Found]:
+    """Rows of ``sql`` from the number ``first`` on; the number is in ``column``.
+
+    ``sql`` takes the first of ``given``, the two ends of a window, and the second. Where it is to
+    look at so many rows at most ``bound`` is a statement, for the numbers of all of them, and how
+    many; it takes the first of ``given`` and a beginning.
+    """
+    numbers, most = bound
+    sought = f"SELECT coalesce(max(n), 0), count(*) FROM ({numbers} LIMIT ?)"
+    last, left = LAST, 0
+
+    def window(db: sqlite3.Connection) -> list[Row]:
+        nonlocal last, left
+        if numbers:
+            last, left = db.execute(sought, (*given[0], first, most)).fetchone()
+        return read(db)
+
+    def read(db: sqlite3.Connection) -> list[Row]:
+        return chunk(db, sql, (*given[0], first, last, *given[1]))
+
+    while first <= LAST:
+        found = run(window)
+        if numbers and not left:
+            return
+        while found:
+            first = found[-1][column] + 1
+            yield Found(found, first - 1, len(found))
+            left -= len(found)
+            found = run(read) if first <= last else []
+        if left > 0:
+            yield Found([], last, left)
+        first = last + 1

@@ -1,0 +1,75 @@
+"""What a SQLite store drops by itself, a step at a time; each step runs in a caller's transaction.
+
+As with the journal's months (:mod:`store.sqlite.tables.attempts`) there is no index on times, which
+every commit would pay for: attempts come nearly in the order of time, and other tables are looked
+through.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from greencrawl.store.rows import Row
+from greencrawl.store.sqlite.tables import attempts
+from greencrawl.store.sqlite.tables.attempts import STEP
+
+DAY_MS = 86_400_000
+
+
+class Successes:
+    """One pass over the journal for tries that brought a page; :meth:`step` until it is None."""
+
+    def __init__(self, before_ms: int) -> None:
+        self._sweep = attempts.Sweep(before_ms, "kind = 'ok'")
+
+    def step(self, db: sqlite3.Connection) -> int | None:
+        """Look at some rows and delete the old ones; how many, None when it is over."""
+        dropped = self._sweep.step(db)
+        return None if dropped is None else len(dropped)
+
+
+class Versions:
+    """One pass over the histories of pages; :meth:`step` until it is None."""
+
+    def __init__(self, before_ms: int) -> None:
+        self._before_ms = before_ms
+        self._after: Row = (-1, 0, 0)
+
+    def step(self, db: sqlite3.Connection) -> int | None:
+        """See :meth:`Successes.step`."""
+        key = "(crawl, fingerprint, fetched_ms)"
+        found = db.execute(
+            f"SELECT {key.strip('()')} FROM versions WHERE {key} > (?, ?, ?) ORDER BY {key[1:-1]} "
+            "LIMIT ?",
+            (*self._after, STEP),
+        ).fetchall()
+        if not found:
+            return None
+        first, self._after = self._after, found[-1]
+        if all(row[2] >= self._before_ms for row in found):
+            return 0
+        return db.execute(
+            f"DELETE FROM versions WHERE {key} > (?, ?, ?) AND {key} <= (?, ?, ?) "
+            "AND fetched_ms < ?",
+            (*first, *self._after, self._before_ms),
+        ).rowcount
+
+
+def drop_expired(db: sqlite3.Connection, now_ms: int) -> int:
+    """Delete some blocks that ended a day ago, and refusals of workers that say no more."""
+    dropped = 0
+    for table, key, before_ms in (
+        ("blocks", "host", now_ms - DAY_MS),
+        ("refusals", "worker, crawl", now_ms),
+    ):
+        some = f"SELECT {key} FROM {table} WHERE until_ms < ? LIMIT {STEP}"
+        sql = f"DELETE FROM {table} WHERE ({key}) IN ({some})"
+        dropped += db.execute(sql, (before_ms,)).rowcount
+    return dropped
+
+
+def drop_seeds(db: sqlite3.Connection, batches: Sequence[tuple[int, int]]) -> int:
+    """See ``Store.drop_seeds``."""
+    sql = "DELETE FROM seed_batches WHERE id = ? AND stamp = ? AND pending = 0"
+    return sum(db.execute(sql, batch).rowcount for batch in batches)

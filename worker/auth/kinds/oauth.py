@@ -1,0 +1,148 @@
+"""What both versions of OAuth share: a person's consent, token endpoints, and what may be said.
+
+Consent takes a browser. A kind's ``authorize`` makes an :class:`Asked`; the person follows its
+``url`` and says yes; what the browser is sent back with goes into the kind's ``exchange``, which
+returns a grant. ``greencrawl login`` leads a person through that.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import re
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
+
+import requests
+from msgspec import Struct
+
+from greencrawl.schema.errors import InvalidUrl
+from greencrawl.schema.net.origins import Origins
+from greencrawl.schema.net.urls import canonicalise, origin_of
+from greencrawl.schema.records import Failure, FailureKind, Fetched
+from greencrawl.worker.auth.base import LoginFailed, LoginRefused
+from greencrawl.worker.retry import classify
+
+for _name in ("oauthlib", "requests_oauthlib"):
+    # At level debug they write tokens and what is signed.
+    logging.getLogger(_name).setLevel(logging.WARNING)
+
+_LATER = frozenset(
+    {
+        FailureKind.RATE_LIMITED,
+        FailureKind.UNAVAILABLE,
+        FailureKind.SERVER_ERROR,
+        FailureKind.REQUEST_TIMEOUT,
+        FailureKind.BAD_STATUS,
+    }
+)
+_SAID = 200
+"""Characters of what a provider says of an error."""
+_READ = 65_536
+_TOKEN = re.compile(r"[\x21-\x7e]{1,8192}")
+
+
+class Asked(Struct, frozen=True):
+    """A consent that a person was asked for at ``url``. All of it but ``url`` is to be kept secret
+    until the answer has come.
+
+    ``state`` is what the answer must carry: OAuth 2.0's state, OAuth 1.0a's request token.
+    ``secret`` is PKCE's verifier (RFC 7636), or the request token's secret. ``redirect_uri`` is
+    where the answer goes.
+    """
+
+    url: str
+    redirect_uri: str
+    state: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return "Asked(...)"
+
+
+def answered(answer: str) -> dict[str, str]:
+    """The parameters with which the browser came back: of a URL, or of its query alone.
+
+    Raises LoginRefused when it says that the person, or the provider, did not agree.
+    """
+    query = urlsplit(answer.strip()).query or answer.strip().lstrip("?")
+    found = dict(parse_qsl(query, max_num_fields=50)) if "=" in query else {}
+    if "error" in found or "denied" in found:
+        why = shown(found.get("error_description") or found.get("error") or "denied")
+        raise LoginRefused(f"consent was not given ({why})")
+    return found
+
+
+def same(given: str, expected: str) -> bool:
+    """Whether two secrets are equal; takes as long if they are not."""
+    return hmac.compare_digest(given.encode(), expected.encode())
+
+
+def endpoint(url: str, hosts: Sequence[str], field: str) -> str:
+    """The canonical URL of an endpoint that gets secrets.
+
+    Raises LoginRefused where there is none, and for http:// unless ``hosts`` writes out that
+    origin so.
+    """
+    if not url:
+        raise LoginRefused(f"{field} is missing in the crawl's options")
+    try:
+        found = canonicalise(url)
+    except InvalidUrl as error:
+        raise LoginRefused(f"{field}: {error.reason}") from None
+    if found.startswith("http:") and not Origins(hosts).hold(found):
+        origin = origin_of(found)
+        raise LoginRefused(
+            f'{field} would get secrets without TLS: use https, or write "{origin}" into hosts'
+        )
+    return found
+
+
+def settled(response: requests.Response, field: str) -> None:
+    """Raises LoginFailed for an answer that may be another one later, LoginRefused for a redirect.
+
+    A token endpoint that has moved is not followed: the client's secret would go along.
+    """
+    headers = {key.lower(): value for key, value in response.headers.items()}
+    failure = classify(Fetched(response.url, response.status_code, headers, b""))
+    if failure is not None and failure.kind in _LATER:
+        detail = f"{field} answered {failure.detail}"
+        raise LoginFailed(Failure(failure.kind, detail, failure.code, failure.retry_after))
+    if 300 <= response.status_code < 400:
+        place = _origin(headers.get("location", ""), response.url)
+        raise LoginRefused(f"{field} redirects to {place}: write the new URL there")
+
+
+def _origin(location: str, base: str) -> str:
+    try:
+        return origin_of(canonicalise(location, base))
+    except InvalidUrl:
+        return "nowhere"
+
+
+def json_object(response: requests.Response) -> dict[str, Any]:
+    """The JSON object that an answer holds, whatever type it names; {} if it holds none."""
+    try:
+        found = json.loads(response.content)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def token_text(value: object) -> str:
+    """A token as it may stand in a header. Raises LoginRefused for anything else."""
+    if isinstance(value, str) and _TOKEN.fullmatch(value):
+        return value
+    raise LoginRefused("what the provider gave is no token that a header can carry")
+
+
+def shown(text: object, secrets: Sequence[str] = ()) -> str:
+    """What a provider says, short, on one line, and without ``secrets``: for a person to read."""
+    said = " ".join(str(text)[:_READ].split())
+    for secret in secrets:
+        for form in (secret, quote(secret, safe=""), quote_plus(secret)):
+            said = said.replace(form, "***") if len(form) > 3 else said
+    said = "".join(char if char.isprintable() else "?" for char in said)
+    return said if len(said) <= _SAID else f"{said[:_SAID]}…"

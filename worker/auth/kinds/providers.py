@@ -1,0 +1,140 @@
+"""Providers whose endpoints are built in, as their documentation names them, and their quirks.
+
+Twitter, now X: https://docs.x.com, "OAuth 1.0a", "OAuth 2.0 Authorization Code Flow with PKCE",
+"App-only". Its app-only tokens do not expire and come from another endpoint than those of users,
+which last two hours and are refreshed only with the scope ``offline.access``.
+
+Sina Weibo: https://open.weibo.com/wiki, "OAuth2/authorize", "OAuth2/access_token", "Error code".
+The client proves itself in the body; scopes are separated by commas; a token goes as
+``Authorization: OAuth2 TOKEN``; there is no token type, no PKCE, and for most clients no refresh;
+a token that is no longer good, and a rate limit that is reached (of so many requests an hour), are
+told of by a number in a body, under several statuses.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from greencrawl.schema.records.auth import OAuth1, OAuth2
+
+
+class Endpoints1(Struct, frozen=True):
+    """The three legs of OAuth 1.0a. ``denied`` is a pattern over the body of a 401 that concerns
+    what was asked for, not who asked."""
+
+    request_token_url: str = ""
+    authorize_url: str = ""
+    access_token_url: str = ""
+    denied: str = ""
+
+
+class Endpoints2(Struct, frozen=True):
+    """What an OAuth 2.0 client needs to know of its provider.
+
+    ``expired`` is a pattern over the body of an answer of at most ``ERROR_BYTES`` that says that
+    the token is no longer good; ``too_fast`` is one that a rate limit is reached, where no 429 says
+    so, and ``wait_seconds`` when to ask again then; ``separator`` stands between scopes.
+    """
+
+    token_url: str = ""
+    authorize_url: str = ""
+    client_auth: Literal["basic", "body"] = "basic"
+    prefix: str = "Bearer "
+    expired: str = ""
+    denied: str = ""
+    too_fast: str = ""
+    wait_seconds: float = 0.0
+    pkce: bool = True
+    separator: str = " "
+
+
+ERROR_BYTES = 8192
+
+_TWITTER_API = "https://api.x.com"
+_TWITTER_DENIED = r'"error"\s*:\s*"Not authorized\.?"'
+"""Somebody's protected tweets, in version 1.1: 401 without an error code."""
+
+_OAUTH1 = {
+    "": Endpoints1(),
+    "twitter": Endpoints1(
+        request_token_url=f"{_TWITTER_API}/oauth/request_token",
+        authorize_url=f"{_TWITTER_API}/oauth/authorize",
+        access_token_url=f"{_TWITTER_API}/oauth/access_token",
+        denied=_TWITTER_DENIED,
+    ),
+}
+
+_OAUTH2 = {
+    ("", "client_credentials"): Endpoints2(),
+    ("", "code"): Endpoints2(),
+    ("twitter", "client_credentials"): Endpoints2(
+        token_url=f"{_TWITTER_API}/oauth2/token", denied=_TWITTER_DENIED
+    ),
+    ("twitter", "code"): Endpoints2(
+        token_url=f"{_TWITTER_API}/2/oauth2/token",
+        authorize_url="https://x.com/i/oauth2/authorize",
+        denied=_TWITTER_DENIED,
+    ),
+    ("weibo", "code"): Endpoints2(
+        token_url="https://api.weibo.com/oauth2/access_token",
+        authorize_url="https://api.weibo.com/oauth2/authorize",
+        client_auth="body",
+        prefix="OAuth2 ",
+        # 21314 used up, 21315 expired, 21316 and 21317 rejected, 21319 revoked, 21327 expired,
+        # 21332 invalid.
+        expired=r'"error_code"\s*:\s*"?213(1[4-79]|27|32)\b',
+        # 10022 of this address, 10023 of the user, 10024 of the user for this interface: 403.
+        too_fast=r'"error_code"\s*:\s*"?1002[2-4]\b',
+        wait_seconds=900.0,
+        pkce=False,
+        separator=",",
+    ),
+}
+
+
+def oauth1(entry: OAuth1) -> Endpoints1:
+    """The endpoints of an entry: its own, else its provider's, on ``base`` if that is given."""
+    known = _OAUTH1[entry.provider]
+    return replace(
+        known,
+        request_token_url=entry.request_token_url or _moved(known.request_token_url, entry.base),
+        authorize_url=entry.authorize_url or _moved(known.authorize_url, entry.base),
+        access_token_url=entry.access_token_url or _moved(known.access_token_url, entry.base),
+    )
+
+
+def oauth2(entry: OAuth2) -> Endpoints2:
+    """Like :func:`oauth1`. Where a provider differs from the standard, it is what counts, but for
+    what the entry says otherwise.
+
+    A grant that the provider does not have has no endpoints.
+    """
+    known = _OAUTH2.get((entry.provider, entry.grant), Endpoints2())
+    return replace(
+        known,
+        token_url=entry.token_url or _moved(known.token_url, entry.base),
+        authorize_url=entry.authorize_url or _moved(known.authorize_url, entry.base),
+        client_auth=_chosen(entry.client_auth, known.client_auth),
+        prefix=entry.prefix if entry.prefix != "Bearer " else known.prefix,
+        expired=entry.expired or known.expired,
+    )
+
+
+def _chosen(
+    given: Literal["basic", "body"], known: Literal["basic", "body"]
+) -> Literal["basic", "body"]:
+    """``basic`` is what an entry has that says nothing."""
+    return "body" if "body" in (given, known) else "basic"
+
+
+def _moved(url: str, base: str) -> str:
+    """``url`` on another origin."""
+    if not url or not base:
+        return url
+    origin = base if re.match(r"https?://", base) else f"https://{base}"
+    return urlunsplit((*urlsplit(origin.rstrip("/"))[:2], *urlsplit(url)[2:]))

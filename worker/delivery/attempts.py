@@ -1,0 +1,101 @@
+"""The journal: what is written down about tries that brought no page.
+
+Source A's tuples: the triple (url, code, errors) where it ends there, the quadruple with the wait
+where it will be tried again. Last words (dead letters, gone, excluded) are finals. Tries that
+brought a page are in the page's own row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.records import Attempt, Failure, Fetched, Final, Task
+
+_DETAIL = 1000
+
+FinalState = Literal["dead", "gone", "excluded"]
+
+
+class Journal:
+    """Makes rows for one worker process. ``worker`` is its name; ``clock`` gives epoch ms."""
+
+    def __init__(self, worker: str, clock: Callable[[], int] = epoch_ms) -> None:
+        self._worker = worker
+        self._clock = clock
+        self._last_ms = 0
+
+    def _now(self) -> int:
+        """Epoch ms, never the same twice: attempts of a URL are told apart by it."""
+        self._last_ms = max(self._clock(), self._last_ms + 1)
+        return self._last_ms
+
+    def attempt(
+        self,
+        crawl: int,
+        fingerprint: int,
+        task: Task,
+        failure: Failure,
+        *,
+        errors: int,
+        wait: float | None = None,
+        elapsed_ms: int = 0,
+    ) -> Attempt:
+        """The triple, or with ``wait`` seconds the quadruple; ``errors`` is the count after it.
+
+        Something to be known about a URL that is no failed try (an error in a hook) is a triple
+        whose count is the one before.
+        """
+        return Attempt(
+            crawl=crawl,
+            fingerprint=fingerprint,
+            url=task.url,
+            code=failure.code,
+            kind=str(failure.kind),
+            errors=errors,
+            wait=wait,
+            detail=failure.detail[:_DETAIL],
+            at_ms=self._now(),
+            elapsed_ms=elapsed_ms,
+            worker=self._worker,
+        )
+
+    def success(self, crawl: int, fingerprint: int, task: Task, fetched: Fetched) -> Attempt:
+        """The record of a try that brought an answer: the triple, with kind ``ok``."""
+        return Attempt(
+            crawl=crawl,
+            fingerprint=fingerprint,
+            url=task.url,
+            code=fetched.status,
+            kind="ok",
+            errors=task.errors,
+            at_ms=fetched.fetched_ms,
+            elapsed_ms=fetched.elapsed_ms,
+            worker=self._worker,
+        )
+
+    def final(
+        self,
+        crawl: int,
+        fingerprint: int,
+        task: Task,
+        state: FinalState,
+        kind: str,
+        *,
+        detail: str = "",
+        code: int = 0,
+    ) -> Final:
+        """The last word on a URL of which no page is stored."""
+        return Final(
+            crawl=crawl,
+            fingerprint=fingerprint,
+            url=task.url,
+            state=state,
+            kind=kind,
+            detail=detail[:_DETAIL],
+            code=code,
+            depth=task.depth,
+            level=task.level,
+            at_ms=self._now(),
+        )

@@ -1,0 +1,159 @@
+"""What goes to the broker in batches: outcomes of tasks, and the ends of sessions.
+
+An item stays in the outbox until a broker has answered it, however long brokers are away; nothing
+is dropped but what a broker refuses as malformed, which is an error of ours and is logged. Items
+whose Redis node is away are parked and sent again later, while others pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+import gevent
+from gevent.event import Event
+
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import Refused
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import ItemsReply, ItemStatus
+from greencrawl.worker.session.backoff import delays, persist
+
+T = TypeVar("T")
+
+log = logger("worker")
+
+BATCH = 256
+LINGER_SECONDS = 0.01
+_MALFORMED = (400, 413, 422)
+
+
+class Outbox(Generic[T]):
+    """A queue with one sender greenlet; order is kept among what is not parked.
+
+    ``send`` posts a batch; ``settle`` is told each item's status ("stale" for what was refused).
+    ``before`` and ``after`` run around each post that succeeds: named fault points.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        send: Callable[[Sequence[T]], ItemsReply],
+        settle: Callable[[T, ItemStatus], None],
+        *,
+        before: Callable[[], None] = lambda: None,
+        after: Callable[[], None] = lambda: None,
+        linger: float = LINGER_SECONDS,
+    ) -> None:
+        self._what = what
+        self._send = send
+        self._settle = settle
+        self._before = before
+        self._after = after
+        self._linger = linger
+        self._items: list[T] = []
+        self._some = Event()
+        self._empty = Event()
+        self._empty.set()
+        self._parked: list[T] = []
+        self._pauses = delays()
+        self._try_at = math.inf
+        """When what is parked is sent again."""
+        self._none_parked = Event()
+        self._none_parked.set()
+
+    def put(self, item: T) -> None:
+        """Queue an item; never blocks. What bounds the outbox is the number of leased tasks."""
+        self._items.append(item)
+        self._some.set()
+        self._empty.clear()
+
+    def join(self, timeout: float | None = None, *, parked_seconds: float = 0.0) -> bool:
+        """Wait until all is answered; False when ``timeout`` seconds were not enough.
+
+        For what is parked it waits ``parked_seconds`` after that: nobody knows how long it will be.
+        """
+        if not self._empty.wait(timeout):
+            return False
+        return bool(self._none_parked.wait(parked_seconds)) if self._parked else True
+
+    def run(self) -> None:
+        """Send for ever; a greenlet's body."""
+        while True:
+            left = max(self._try_at - monotonic(), 0) if self._parked else None
+            if self._some.wait(left):
+                if len(self._items) < BATCH:
+                    gevent.sleep(self._linger)
+                self.flush()
+            if self._parked and monotonic() >= self._try_at:
+                self._try_parked()
+
+    def flush(self) -> None:
+        """Send one batch of what there is; returns when it is answered."""
+        batch = self._items[:BATCH]
+        if batch:
+            self._before()
+            self._park(self._post(batch))
+            self._after()
+            del self._items[: len(batch)]
+        if not self._items:
+            self._some.clear()
+            self._empty.set()
+
+    def _park(self, away: list[T]) -> None:
+        if not away:
+            return
+        if not self._parked:
+            self._pauses = delays()
+            self._try_at = monotonic() + next(self._pauses)
+            self._none_parked.clear()
+        self._parked += away
+
+    def _try_parked(self) -> None:
+        """Send a batch of what is parked, and the others as long as none of it is away.
+
+        What still is goes behind them: another node may be back.
+        """
+        while self._parked:
+            batch = self._parked[:BATCH]
+            self._before()
+            away = self._post(batch)
+            self._after()
+            self._parked = self._parked[len(batch) :] + away
+            if len(away) < len(batch):
+                self._pauses = delays()
+            if away:
+                self._try_at = monotonic() + next(self._pauses)
+                return
+        self._none_parked.set()
+
+    def _post(self, batch: Sequence[T]) -> list[T]:
+        """Send a batch; returns those whose node is away."""
+        for delay in delays():
+            try:
+                reply = persist(lambda: self._send(batch), self._what)
+            except Refused as error:
+                if error.status in _MALFORMED:
+                    return self._split(batch, error)
+                # Wrong token, a proxy in between …: a person can mend that, so the items wait.
+                log.warning("refused", what=self._what, reason=str(error))
+                gevent.sleep(delay)
+                continue
+            away = []
+            for item, status in zip(batch, reply.results, strict=True):
+                if status == "away":
+                    away.append(item)
+                else:
+                    self._settle(item, status)
+            return away
+        raise AssertionError("delays never end")
+
+    def _split(self, batch: Sequence[T], error: Refused) -> list[T]:
+        """Find the item that is at fault, so that it does not take the others with it."""
+        if len(batch) == 1:
+            log.error("dropped what the broker refuses", what=self._what, reason=str(error))
+            self._settle(batch[0], "stale")
+            return []
+        middle = len(batch) // 2
+        return self._post(batch[:middle]) + self._post(batch[middle:])

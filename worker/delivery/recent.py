@@ -1,0 +1,89 @@
+"""What was admitted of late, by crawl, so that a site's menu is not sent with each of its pages.
+
+What stands here is not asked of the frontier, so it has to be known there for certain: once a node
+was opened anew, which its higher epoch tells, it may have forgotten it, and the store that refills
+it may have lost it too. Then all of it is forgotten here as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.crawl_cache import Kept
+from greencrawl.schema.records import Admission
+
+SIZE = 20_000
+"""URLs of a crawl, in each of two generations: some 8 MB in all."""
+TOGETHER = 80_000
+"""Of all crawls, which then have the less each."""
+CRAWLS = 40
+IDLE_SECONDS = 300.0
+"""A crawl that brought no page for so long is over, or waits: its URLs are forgotten."""
+_LONG = 500
+"""Characters of a URL that is not remembered: a trap's long URLs would take hundreds of MB."""
+
+
+class Recent:
+    """URLs of one crawl. Two generations: when the younger is full, the older is forgotten."""
+
+    def __init__(self, size: int = SIZE) -> None:
+        self.size = size
+        self._young: set[str] = set()
+        self._old: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._young) + len(self._old)
+
+    def fresh(self, links: Iterable[Admission]) -> list[Admission]:
+        """Those that are not known, each URL once."""
+        young, old = self._young, self._old
+        new = {link.url: link for link in links if link.url not in young and link.url not in old}
+        return list(new.values())
+
+    def add(self, links: Iterable[Admission]) -> None:
+        self._young.update(link.url for link in links if len(link.url) <= _LONG)
+        if len(self._young) > self.size:
+            self._old, self._young = self._young, set()
+
+    def fit(self, size: int) -> None:
+        """Keep about ``size`` URLs in a generation from now on; one with more is forgotten."""
+        self.size = size
+        self._old = self._old if len(self._old) <= size else set()
+        self._young = self._young if len(self._young) <= size else set()
+
+
+class Recents:
+    """Those of all crawls of a process."""
+
+    def __init__(self, clock: Clock = monotonic) -> None:
+        self._crawls: Kept[int, Recent] = Kept(CRAWLS, IDLE_SECONDS, clock)
+        self._sharing = 0
+        self._epochs: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        """Crawls of which something is kept."""
+        return len(self._crawls)
+
+    def urls(self) -> int:
+        """URLs that are kept."""
+        return sum(map(len, self._crawls.values()))
+
+    def of(self, crawl: int, epochs: Mapping[str, int]) -> Recent:
+        """Those of a crawl, as far as they hold under the nodes' ``epochs`` (of a stamp)."""
+        for node, epoch in epochs.items():
+            if epoch != self._epochs.setdefault(node, epoch):  # lower: an older copy of the store
+                self._epochs[node] = epoch
+                self._crawls.clear()
+        recent = self._crawls.get(crawl)
+        if recent is None:
+            recent = self._crawls[crawl] = Recent(min(SIZE, TOGETHER // CRAWLS))
+        if len(self._crawls) != self._sharing:
+            self._sharing = len(self._crawls)
+            for one in self._crawls.values():
+                one.fit(min(SIZE, TOGETHER // self._sharing))
+        return recent
+
+    def forget(self, crawl: int) -> None:
+        """The crawl was deleted."""
+        self._crawls.drop(crawl)

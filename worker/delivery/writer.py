@@ -1,0 +1,397 @@
+"""From finished pages to settled tasks: store the page → admit its links → finish the task.
+
+Pages go in batches, several batches at once, so that a worker is not held up by one commit. The
+order of the three steps within a batch is the invariant that a crash anywhere costs a refetch and
+never a URL; each is repeated until it succeeds, however long the store or Redis are away. What
+waits here is bounded in bytes: beyond that no page is asked for (:meth:`Writer.wait_for_room`), and
+the greenlets whose answers come all the same wait with them in :meth:`Writer.put`.
+
+Only links to a Redis node that is away while others answer are not waited for: the node is owed
+them in the store, and a broker offers them from the log once it is back.
+
+A batch leaves when it is full, or when the most urgent of its results is due. Whatever a result's
+host leads to on itself cannot be asked for before the host's delay is over, so of that time a
+little may pass until others come along: a commit, a call of Redis and one of a broker cost some
+2 ms of CPU, whether they are for one page or for many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Protocol
+
+import gevent
+from gevent.event import Event
+from gevent.lock import BoundedSemaphore
+from msgspec import Struct, field
+
+from greencrawl.broker.frontier.frontier import Admitted
+from greencrawl.schema import crash_points
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.errors import UnknownCrawl
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import (
+    Admission,
+    Attempt,
+    Commit,
+    Dead,
+    FailureKind,
+    Final,
+    FinishItem,
+    HookRun,
+    Outcome,
+    Retry,
+    Stamp,
+    StoredPage,
+)
+from greencrawl.store.base import MARGIN
+from greencrawl.store.errors import Unstorable
+from greencrawl.worker.delivery.outbox import Outbox
+from greencrawl.worker.delivery.recent import Recents
+from greencrawl.worker.session.backoff import delays, persist
+from greencrawl.worker.session.held import Held, Sessions
+
+log = logger("worker")
+
+BATCH_PAGES = 64
+BATCH_BYTES = 4 * 1024 * 1024
+BATCHES = 4
+LINGER_SECONDS = 0.02
+"""How long a result waits for others at least."""
+PATIENCE = 0.1
+"""As much of its host's delay a result waits for others."""
+PATIENCE_SECONDS = 0.2
+"""But no longer than this: the host's pages may lead to other hosts."""
+SURPLUS_SECONDS = 60.0
+"""How long a task waits whose page was one too many; by then the crawl is done at its limit."""
+BACKLOG_BYTES = 16 * 1024 * 1024
+OWE_TRIES = 4
+"""Before a node that answers, but takes nothing, is owed the links."""
+_TASK_BYTES = 2048
+
+
+class Result(Struct, kw_only=True):
+    """All that came of one task: rows to store, and the outcome to report afterwards."""
+
+    held: Held
+    task: int
+    outcome: Outcome
+    page: StoredPage | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    finals: list[Final] = field(default_factory=list)
+    hooks: HookRun | None = None
+    weight: int = 0
+    """Its ``bytes`` when it was handed over: it is looked at three times on its way."""
+
+    @property
+    def bytes(self) -> int:
+        """About what it takes of memory."""
+        if self.page is None:
+            return _TASK_BYTES
+        page = self.page
+        links = sum([100 + len(link.url) for link in page.links])
+        return _TASK_BYTES + len(page.body) + len(page.text) + links
+
+    def bury(self, error: Unstorable) -> bool:
+        """Make a dead letter of it if it is what the store refused; False if it is not."""
+        page = self.page
+        if page is None or page.url != error.url:
+            return False
+        self.page, self.attempts, self.hooks = None, [], None
+        final = Final(
+            crawl=page.crawl,
+            fingerprint=page.fingerprint,
+            url=page.url,
+            state="dead",
+            kind=str(FailureKind.PARSE),
+            detail=str(error),
+            code=page.status,
+            depth=page.depth,
+            at_ms=page.fetched_ms,
+        )
+        self.finals = [final]
+        self.outcome = Dead(kind=final.kind)
+        return True
+
+    def give_back(self, refused: Collection[tuple[int, int]]) -> None:
+        """Make no result of it if its page is one too many: the task waits, uncharged."""
+        page = self.page
+        if page is not None and (page.crawl, page.fingerprint) in refused:
+            self.page, self.hooks, self.finals = None, None, []
+            self.outcome = Retry(wait=SURPLUS_SECONDS, kind="surplus", charge=False)
+
+
+class Committer(Protocol):
+    """The part of a store that is needed here; see ``store.base.Store``."""
+
+    def commit(self, work: Commit) -> Stamp: ...
+
+    def owe(self, nodes: Collection[str], since: int | None = None) -> int: ...
+
+
+class Admitter(Protocol):
+    """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
+
+    def admit(
+        self, crawl_id: int, items: Sequence[Admission], *, stamp: Stamp | None, partial: bool
+    ) -> Admitted: ...
+
+    def away_of(self, items: Iterable[Admission]) -> frozenset[str]: ...
+
+    def nodes_of(self, items: Iterable[Admission]) -> frozenset[str]: ...
+
+
+class Writer:
+    """Batches of results on their way to store, frontier and outbox."""
+
+    def __init__(
+        self,
+        store: Committer,
+        frontier: Admitter,
+        finishing: Outbox[FinishItem],
+        sessions: Sessions,
+        *,
+        spawn: Callable[..., object] = gevent.spawn,
+        backlog_bytes: int = BACKLOG_BYTES,
+        linger: float = LINGER_SECONDS,
+        clock: Clock = monotonic,
+    ) -> None:
+        """``spawn`` starts the greenlet of a batch, and watches it: it is not to fail."""
+        self._spawn = spawn
+        self._store = store
+        self._frontier = frontier
+        self._finishing = finishing
+        self._sessions = sessions
+        self._backlog_bytes = backlog_bytes
+        self._linger = linger
+        self._clock = clock
+        self._waiting: list[Result] = []
+        self._bytes = 0
+        self._due = math.inf
+        """When the next batch leaves."""
+        self._some = Event()
+        self._sooner = Event()
+        """Set when it leaves sooner than was thought."""
+        self._room = Event()
+        self._idle = Event()
+        self._idle.set()
+        self._batches = BoundedSemaphore(BATCHES)
+        self._recent = Recents(clock)
+
+    def wait_for_room(self) -> None:
+        """Block while more than the backlog is waiting."""
+        while self._bytes >= self._backlog_bytes:
+            if self._waiting:
+                self._leave_at(0.0)
+            self._room.clear()
+            self._room.wait()
+
+    def put(self, result: Result) -> None:
+        """Hand over a result; blocks like :meth:`wait_for_room`, which should come first."""
+        self._sessions.submitted(result.held)
+        self.wait_for_room()
+        result.weight = result.bytes
+        self._bytes += result.weight
+        self._waiting.append(result)
+        self._idle.clear()
+        self._some.set()
+        if len(self._waiting) >= BATCH_PAGES:
+            self._leave_at(0.0)
+        else:
+            rest = min(result.held.session.delay * PATIENCE, PATIENCE_SECONDS)
+            self._leave_at(self._clock() + max(rest, self._linger))
+
+    def _leave_at(self, due: float) -> None:
+        if due < self._due:
+            self._due = due
+            self._sooner.set()
+
+    def settle_now(self, result: Result) -> None:
+        """Take one result through all steps at once, without :meth:`run`."""
+        self._batches.acquire()
+        result.weight = result.bytes
+        self._bytes += result.weight
+        self._sessions.submitted(result.held)
+        self._write([result])
+
+    def recall(self, page: StoredPage) -> None:
+        """Admit the links of a page that was stored before, under a stamp of now."""
+        for delay in delays():
+            work = Commit(pages=[page])
+            stamp = self._carry_out(work)
+            if self._admit([page], stamp, work.owes):
+                return
+            gevent.sleep(delay)
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is under way; False when ``timeout`` seconds were not enough."""
+        return bool(self._idle.wait(timeout))
+
+    def run(self) -> None:
+        """Form batches for ever; a greenlet's body."""
+        while True:
+            self._some.wait()
+            while (left := self._due - self._clock()) > 0:
+                self._sooner.clear()
+                self._sooner.wait(left)
+            self._batches.acquire()
+            batch = self._take()
+            self._spawn(self._write, batch)
+
+    def _take(self) -> list[Result]:
+        count = size = 0
+        for result in self._waiting[:BATCH_PAGES]:
+            size += result.weight
+            if count and size > BATCH_BYTES:
+                break
+            count += 1
+        batch = self._waiting[:count]
+        del self._waiting[:count]
+        if not self._waiting:
+            self._due = math.inf
+            self._some.clear()
+        else:
+            full = len(self._waiting) >= BATCH_PAGES
+            self._due = 0.0 if full else self._clock() + self._linger
+        return batch
+
+    def _write(self, batch: list[Result]) -> None:
+        size = sum([result.weight for result in batch])
+        for delay in delays():
+            stamp, owed = self._commit(batch)
+            crash_points.point("worker.after_store")
+            if stamp is not None and stamp.refused:
+                for result in batch:
+                    result.give_back(stamp.refused)
+            pages = [result.page for result in batch if result.page is not None]
+            if stamp is None or self._admit(pages, stamp, owed):
+                break
+            log.info("committed again", pages=len(pages), stamp=stamp.clock)
+            gevent.sleep(delay)
+        crash_points.point("worker.after_admit")
+        for result in batch:
+            session = result.held.session
+            self._finishing.put(
+                FinishItem(
+                    session=session.session,
+                    token=session.token,
+                    task=result.task,
+                    outcome=result.outcome,
+                )
+            )
+        self._bytes -= size
+        self._room.set()
+        self._batches.release()
+        if not self._bytes:
+            self._idle.set()
+
+    def _away(self, pages: Iterable[StoredPage]) -> frozenset[str]:
+        """Nodes that are away, and that links of these pages belong to."""
+        return self._frontier.away_of(link for page in pages for link in page.links)
+
+    def _late(self, batch: Sequence[Result]) -> frozenset[str]:
+        """Nodes that links belong to of those results whose lease is over.
+
+        Others may have done their tasks, and crawls may be over: should this process die before it
+        admits the links, nobody would come to them again.
+        """
+        now = self._clock()
+        late = [r for r in batch if r.held.deadline <= now or r.held.lost]
+        if not late:
+            return frozenset()
+        return self._frontier.nodes_of(
+            link for result in late if result.page is not None for link in result.page.links
+        )
+
+    def _carry_out(self, work: Commit, batch: Sequence[Result] = ()) -> Stamp:
+        """Commit until that succeeds, and that nodes are owed links: see ``work.owes`` afterwards.
+
+        What is owed is judged anew for each try: while the store is away, nodes go and come, and
+        leases of ``batch`` end.
+        """
+
+        def commit() -> Stamp:
+            work.owes = self._away(work.pages) | self._late(batch)
+            return self._store.commit(work)
+
+        return persist(commit, "store")
+
+    def _commit(self, batch: Sequence[Result]) -> tuple[Stamp | None, frozenset[str]]:
+        """Make the batch durable, and that nodes are owed its links.
+
+        What cannot be stored becomes a dead letter. Returns the stamp of its rows, None if it has
+        none, and the nodes that are owed its links.
+        """
+        while True:
+            work = Commit()
+            for result in batch:
+                if result.page is not None:
+                    work.pages.append(result.page)
+                work.attempts += result.attempts
+                work.finals += result.finals
+                if result.hooks is not None:
+                    work.hooks.append(result.hooks)
+            if not (work.pages or work.attempts or work.finals):
+                return None, work.owes
+            try:
+                stamp = self._carry_out(work, batch)
+                crash_points.note("worker.committed", _urls(work))
+                return stamp, work.owes
+            except Unstorable as error:
+                log.warning("cannot be stored", url=error.url, reason=error.reason)
+                if not any(result.bury(error) for result in batch):
+                    raise
+
+    def _admit(self, pages: Sequence[StoredPage], stamp: Stamp, owed: frozenset[str]) -> bool:
+        """Admit the links of pages whose rows carry ``stamp``; False if it is too old for that.
+
+        Nodes in ``owed`` need not take them.
+
+        It is when a node's tick has passed it by the margin, or may have before the node was owed
+        the links: a recovery of that node would not read these rows.
+        """
+        links: dict[int, list[Admission]] = {}
+        for page in pages:
+            if page.links:
+                links.setdefault(page.crawl, []).extend(page.links)
+        for crawl, found in links.items():
+            recent = self._recent.of(crawl, stamp.epochs)
+            fresh = recent.fresh(found)
+            if not fresh:
+                continue
+            try:
+                admitted = self._offer(crawl, fresh, stamp, owed)
+            except UnknownCrawl:
+                log.info("crawl was deleted: its links are dropped", crawl=crawl)
+                self._recent.forget(crawl)
+                continue
+            if admitted.tick - stamp.clock > MARGIN:
+                return False
+            recent.add(fresh)
+        return True
+
+    def _offer(
+        self, crawl: int, links: Sequence[Admission], stamp: Stamp, owed: frozenset[str]
+    ) -> Admitted:
+        """Admit links, or have it on record that their nodes are owed them. Raises UnknownCrawl."""
+        call = partial(self._frontier.admit, crawl, links, stamp=stamp, partial=True)
+        for delay in islice(delays(), OWE_TRIES):
+            admitted = persist(call, "frontier")
+            left = admitted.away - owed
+            if left <= self._frontier.away_of(links):
+                break
+            gevent.sleep(delay)
+        if left:
+            log.info("links are owed", nodes=len(left), stamp=stamp.clock)
+            clock = persist(partial(self._store.owe, left, stamp.clock), "store")
+            admitted.tick = max(admitted.tick, clock)  # till then theirs may have followed it
+        return admitted
+
+
+def _urls(work: Commit) -> Iterator[str]:
+    """What a commit settles."""
+    yield from (page.url for page in work.pages)
+    yield from (final.url for final in work.finals)

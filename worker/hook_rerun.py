@@ -1,0 +1,182 @@
+"""Running a crawl's hook again on pages on which it failed, from what is stored.
+
+A page's body is extracted anew, ``on_page`` and ``links`` see it as they would have then, and what
+they return is stored with the page: fields, and links that were not among those followed before,
+which are logged as a batch of seeds first. So whatever dies in between, a link is at worst logged
+twice, and no broker need run: the next that does queues the batch. A page whose hook has run is not
+met again; one on which it fails again stays as it is. Each page is read in a process of its own
+(``worker.process.quarantine``), which is bounded in time.
+
+``fetched`` has what the store kept of the answer: no cookies, no address of the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from greencrawl.schema.records import (
+    Admission,
+    Commit,
+    Crawl,
+    Fetched,
+    HookRun,
+    Stamp,
+    StoredPage,
+    Task,
+)
+from greencrawl.store.base import Detail
+from greencrawl.store.errors import BodyAway
+from greencrawl.worker.crawls import CrawlContext, context_of
+from greencrawl.worker.delivery.recent import Recent
+from greencrawl.worker.hooks import OF_PAGES, stable
+from greencrawl.worker.process.quarantine import DiedAlone, RaisedAlone
+from greencrawl.worker.reading import Reading
+
+TOGETHER_PAGES = 50
+TOGETHER_BYTES = 4 * 1024 * 1024
+"""Of pages that are written in one transaction, unless a single one has more."""
+
+
+class Kept(Protocol):
+    """The part of a store that is needed here; see ``store.base.Store``."""
+
+    def hook_pages(
+        self, crawl: int, functions: Sequence[str], *, after: int | None = None, limit: int = 100
+    ) -> list[int]: ...
+
+    def page(
+        self, crawl: int, fingerprint: int, *, detail: Detail = "body"
+    ) -> StoredPage | None: ...
+
+    def add_seeds(self, crawl: int, urls: Sequence[Admission]) -> int: ...
+
+    def commit(self, work: Commit) -> Stamp: ...
+
+
+class Reader(Protocol):
+    """The part of ``worker.process.quarantine.Alone`` that is needed here."""
+
+    def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading: ...
+
+
+class Count(Struct):
+    """How far it is, in pages, and how many ``links`` were logged, new to their pages.
+
+    ``unread``: pages whose body is not kept, or whose file cannot be read.
+    """
+
+    mended: int = 0
+    failed: int = 0
+    unread: int = 0
+    links: int = 0
+
+    @property
+    def pages(self) -> int:
+        """All that were looked at."""
+        return self.mended + self.failed + self.unread
+
+
+class Again:
+    """One run over a crawl. ``unread`` is told the URL of each page that has no body."""
+
+    def __init__(
+        self, store: Kept, crawl: Crawl, reader: Reader, unread: Callable[[str], object]
+    ) -> None:
+        self._store = store
+        self._context = context_of(crawl)
+        self._reader = reader
+        self._unread = unread
+        self._recent = Recent()
+        self.count = Count()
+
+    def run(self, going: Callable[[Count], bool]) -> None:
+        """Go through the pages; ``going`` is asked after each whether to go on.
+
+        Ended early, everything up to there is stored. Raises NoProcess, and what stores raise.
+        """
+        work, links, size = Commit(), list[Admission](), 0
+        for number in self._numbers():
+            page = self._page(number)
+            if page is not None:
+                links += self._read(page, number, work)
+                size += len(page.body) + len(page.text)
+            if len(work.hooks) >= TOGETHER_PAGES or size >= TOGETHER_BYTES:
+                self._write(work, links)
+                work, links, size = Commit(), [], 0
+            if not going(self.count):
+                break
+        self._write(work, links)
+
+    def _numbers(self) -> Iterator[int]:
+        crawl, after = self._context.crawl.id, None
+        while found := self._store.hook_pages(crawl, OF_PAGES, after=after):
+            yield from found
+            after = found[-1]
+
+    def _page(self, number: int) -> StoredPage | None:
+        """A page with its body, or None where there is none to read."""
+        crawl = self._context.crawl.id
+        try:
+            page = self._store.page(crawl, number)
+        except BodyAway:
+            page = self._store.page(crawl, number, detail="row")
+        if page is not None and page.body:
+            return page
+        self.count.unread += 1
+        if page is not None:
+            self._unread(page.url)
+        return None
+
+    def _read(self, page: StoredPage, number: int, work: Commit) -> list[Admission]:
+        """Run the hook on one page and add to ``work`` what came of it; returns links to log."""
+        fetched = Fetched(
+            url=page.url,
+            status=page.status,
+            headers=page.headers,
+            body=page.body,
+            fetched_ms=page.fetched_ms,
+            elapsed_ms=page.elapsed_ms,
+            wire_bytes=page.body_bytes,
+            truncated=page.truncated,
+            request=page.request,
+        )
+        before, known = page.fields, {link.url for link in page.links}
+        page.links = []  # those that are logged stay in the log
+        try:
+            reading = self._reader.read(self._context, Task(0, page.url, page.depth), fetched)
+            problems = reading.problems
+        except (DiedAlone, RaisedAlone) as error:
+            function = "on_page" if self._context.hooks.on_page else "links"
+            problems, reading = {function: str(error)}, None
+        if reading is not None and "on_page" not in problems:
+            page.fields = reading.fields
+        if reading is not None and "links" not in problems:
+            page.links = [link for link in reading.links if link.url not in known]
+        if page.links or page.fields != before:
+            work.pages.append(page)
+        work.hooks.append(
+            HookRun(
+                crawl=page.crawl,
+                fingerprint=number,
+                url=page.url,
+                at_ms=page.fetched_ms,
+                failures={name: stable(what, page.url) for name, what in problems.items()},
+                functions=OF_PAGES,
+            )
+        )
+        if problems:
+            self.count.failed += 1
+        else:
+            self.count.mended += 1
+        return page.links
+
+    def _write(self, work: Commit, links: Sequence[Admission]) -> None:
+        if fresh := self._recent.fresh(links):
+            self._store.add_seeds(self._context.crawl.id, fresh)
+            self._recent.add(fresh)
+            self.count.links += len(fresh)
+        if work.hooks:
+            self._store.commit(work)

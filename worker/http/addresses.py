@@ -1,0 +1,249 @@
+"""Which addresses may be connected to, and what a host name resolves to.
+
+Every answer of DNS is judged before anything connects to it, so that a page cannot make the
+crawler speak to the networks behind it (server-side request forgery, DNS rebinding). What is not
+global unicast is forbidden unless an operator's allow-list holds it. ``ipaddress.is_global`` is
+not used: it says True for multicast, for IPv4-compatible, NAT64 and 6to4 forms of private
+addresses, and for 192.0.0.192.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import gevent
+from gevent import monkey
+from gevent.threadpool import ThreadPool
+
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.records import Failure, FailureKind
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+Lookup = Callable[[str], Sequence[str]]
+"""Host name → addresses as text, best first. Raises ``socket.gaierror``; may block its thread."""
+
+ANSWER_SECONDS = 300.0
+NO_ANSWER_SECONDS = 30.0
+MAX_NAMES = 10_000
+MAX_ADDRESSES = 8
+LOOKUP_THREADS = 16
+
+# fmt: off
+BAD_PORTS = frozenset((
+    0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101,
+    102, 103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427,
+    465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990,
+    993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667,
+    6668, 6669, 6679, 6697, 10080,
+))
+# fmt: on
+"""Ports of other protocols, to which no page may send us (Fetch Standard, "bad port")."""
+
+_NO_SUCH_NAME = (socket.EAI_NONAME, socket.EAI_NODATA, socket.EAI_ADDRFAMILY)
+
+_FORBIDDEN_V4 = tuple(
+    (ipaddress.IPv4Network(network), reason)
+    for network, reason in (
+        ("0.0.0.0/8", "this network"),
+        ("10.0.0.0/8", "private"),
+        ("100.64.0.0/10", "carrier-grade NAT"),
+        ("127.0.0.0/8", "loopback"),
+        ("169.254.0.0/16", "link-local"),
+        ("172.16.0.0/12", "private"),
+        ("192.0.0.0/24", "protocol assignments"),
+        ("192.0.2.0/24", "documentation"),
+        ("192.88.99.0/24", "6to4 relays"),
+        ("192.168.0.0/16", "private"),
+        ("198.18.0.0/15", "benchmarking"),
+        ("198.51.100.0/24", "documentation"),
+        ("203.0.113.0/24", "documentation"),
+        ("224.0.0.0/4", "multicast"),
+        ("255.255.255.255/32", "broadcast"),
+        ("240.0.0.0/4", "reserved"),
+    )
+)
+"""IANA's IPv4 special-purpose registry (RFC 6890 and its successors) and multicast."""
+
+_FORBIDDEN_V6 = tuple(
+    (ipaddress.IPv6Network(network), reason)
+    for network, reason in (
+        ("::/128", "unspecified"),
+        ("::1/128", "loopback"),
+        ("::/96", "IPv4-compatible"),
+        ("64:ff9b:1::/48", "local NAT64"),
+        ("100::/64", "discard"),
+        ("2001::/23", "protocol assignments (Teredo, ORCHID …)"),
+        ("2001:db8::/32", "documentation"),
+        ("3fff::/20", "documentation"),
+        ("fc00::/7", "unique local"),
+        ("fe80::/10", "link-local"),
+        ("fec0::/10", "site-local"),
+        ("ff00::/8", "multicast"),
+    )
+)
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_6TO4 = ipaddress.IPv6Network("2002::/16")
+_ISATAP_INTERFACES = (0x00005EFE, 0x02005EFE)
+
+
+def _embedded(address: ipaddress.IPv6Address) -> tuple[ipaddress.IPv4Address, str] | None:
+    """The IPv4 address that packets to ``address`` would in the end reach, and the form's name."""
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped, "IPv4-mapped"
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF), "NAT64"
+    if address in _6TO4:
+        return ipaddress.IPv4Address(int(address) >> 80 & 0xFFFFFFFF), "6to4"
+    if int(address) >> 32 & 0xFFFFFFFF in _ISATAP_INTERFACES:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF), "ISATAP"
+    return None
+
+
+def _reason(address: Address) -> str | None:
+    if isinstance(address, ipaddress.IPv4Address):
+        return next((why for network, why in _FORBIDDEN_V4 if address in network), None)
+    named = next((why for network, why in _FORBIDDEN_V6 if address in network), None)
+    return named or (None if address in _GLOBAL_UNICAST else "not global unicast")
+
+
+def forbidden(address: str, allow: Sequence[Network] = ()) -> str | None:
+    """Why ``address`` (an IP literal) may not be connected to, or None if it may.
+
+    Global unicast may; the rest only inside a network of ``allow``. An IPv6 address that carries
+    an IPv4 one (mapped, NAT64, 6to4, ISATAP) is judged by what it carries. Raises ``ValueError``
+    when ``address`` is not an IP address.
+    """
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    if any(parsed.version == network.version and parsed in network for network in allow):
+        return None
+    carried = _embedded(parsed) if isinstance(parsed, ipaddress.IPv6Address) else None
+    if carried is None:
+        return _reason(parsed)
+    inner, form = carried
+    why = forbidden(str(inner), allow)
+    if why is not None:
+        return f"{form} of {inner}: {why}"
+    return _reason(parsed) if form == "ISATAP" else None
+
+
+def system_lookup(name: str) -> list[str]:
+    """Addresses of ``name`` by the system's resolver, in RFC 6724 order. Blocks its thread."""
+    # The unpatched function: this runs in a thread of its own, where gevent's would start a hub.
+    # Bytes, because text would go through Python's IDNA 2003 codec first.
+    answers = monkey.get_original("socket", "getaddrinfo")(
+        name.encode("ascii"), None, type=socket.SOCK_STREAM
+    )
+    return [sockaddr[0] for *_, sockaddr in answers]
+
+
+class _Entry(NamedTuple):
+    answer: tuple[str, ...] | Failure
+    expires: float
+
+
+class Resolver:
+    """Resolves host names off the hub and judges every answer. One for a process.
+
+    Answers are kept for five minutes, failures for half a minute, in a bounded table (least
+    recently used go first); at most one look-up per name is under way. TTLs of DNS are not seen:
+    ``getaddrinfo`` does not tell them.
+    """
+
+    def __init__(
+        self,
+        allow_networks: Sequence[Network] = (),
+        lookup: Lookup = system_lookup,
+        *,
+        max_names: int = MAX_NAMES,
+        clock: Clock = monotonic,
+    ) -> None:
+        self._allow = tuple(allow_networks)
+        self._lookup = lookup
+        self._max_names = max_names
+        self._clock = clock
+        self._known: OrderedDict[str, _Entry] = OrderedDict()
+        self._under_way: dict[str, gevent.Greenlet[[str], tuple[str, ...] | Failure]] = {}
+        # Its own threads: a resolver that hangs must not hold up the store's.
+        self._threads = ThreadPool(LOOKUP_THREADS)
+
+    def resolve(self, name: str, timeout: float) -> tuple[str, ...] | Failure:
+        """Judged addresses of ``name`` (a host name or an IP literal), best first.
+
+        Waits at most ``timeout`` seconds. Forbidden addresses are left out; when no other is
+        left, the answer is ADDRESS_FORBIDDEN. Never raises for what DNS says.
+        """
+        entry = self._known.get(name)
+        if entry is not None and entry.expires > self._clock():
+            self._known.move_to_end(name)
+            return entry.answer
+        asking = self._under_way.get(name)
+        if asking is None:
+            # In a greenlet of its own, so that those who wait can be killed one by one.
+            asking = self._under_way[name] = gevent.spawn(self._ask, name)
+        asking.join(timeout)
+        if not asking.ready():
+            detail = f"no answer for {name} within {timeout:.1f} s"
+            return Failure(FailureKind.DNS_FAILED, detail, requests=0)
+        return asking.get()
+
+    def close(self) -> None:
+        """Let the threads end, each after the look-up it is in, which cannot be interrupted."""
+        gevent.spawn(self._threads.kill)
+
+    def _ask(self, name: str) -> tuple[str, ...] | Failure:
+        try:
+            answer = self._judge(name, self._addresses(name))
+        finally:
+            del self._under_way[name]
+        kept = NO_ANSWER_SECONDS if isinstance(answer, Failure) else ANSWER_SECONDS
+        self._known[name] = _Entry(answer, self._clock() + kept)
+        self._known.move_to_end(name)
+        while len(self._known) > self._max_names:
+            self._known.popitem(last=False)
+        return answer
+
+    def _addresses(self, name: str) -> Sequence[str] | Failure:
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            pass  # a name, then: ask for it
+        else:
+            return [name]
+        found = self._threads.apply(_look_up, (self._lookup, name))
+        if isinstance(found, UnicodeError):
+            return _missing(name, str(found))
+        if isinstance(found, OSError):
+            detail = found.strerror or str(found)
+            if isinstance(found, socket.gaierror) and found.errno in _NO_SUCH_NAME:
+                return _missing(name, detail)
+            return Failure(FailureKind.DNS_FAILED, f"{name}: {detail}", requests=0)
+        return found or _missing(name, "no address")
+
+    def _judge(self, name: str, answers: Sequence[str] | Failure) -> tuple[str, ...] | Failure:
+        if isinstance(answers, Failure):
+            return answers
+        refused = {address: forbidden(address, self._allow) for address in answers}
+        good = tuple(address for address, why in refused.items() if why is None)
+        if good:
+            return good[:MAX_ADDRESSES]
+        told = ", ".join(f"{address} ({why})" for address, why in refused.items())
+        return Failure(FailureKind.ADDRESS_FORBIDDEN, f"{name} is {told}", requests=0)
+
+
+def _look_up(lookup: Lookup, name: str) -> Sequence[str] | OSError | UnicodeError:
+    """Runs in a thread. An error is handed back: raised, the pool would print it."""
+    try:
+        return lookup(name)
+    except (OSError, UnicodeError) as error:
+        return error
+
+
+def _missing(name: str, why: str) -> Failure:
+    return Failure(FailureKind.DNS_MISSING, f"{name}: {why}", requests=0)

@@ -1,0 +1,268 @@
+"""Downloads: one call is one request on the wire, and one answer or one failure.
+
+Redirects are not followed and nothing is tried again here: a request that politeness does not
+know of must not exist. The host's name is resolved and judged (``worker.http.addresses``), and the
+connection goes to that very address, while the Host header, SNI and the certificate's check keep
+the name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import gevent
+from gevent import ssl
+
+from greencrawl.schema.clock import Clock, epoch_ms, monotonic
+from greencrawl.schema.errors import GreencrawlError, InvalidUrl
+from greencrawl.schema.net.request import header_lines, request_head
+from greencrawl.schema.records import Failure, FailureKind, Fetched
+from greencrawl.worker.http.addresses import BAD_PORTS, Lookup, Network, Resolver, system_lookup
+from greencrawl.worker.http.codings import decode, encoded_cap
+from greencrawl.worker.http.connections import (
+    CONNECT_SECONDS,
+    IDLE_SECONDS,
+    Connection,
+    Connections,
+    Origin,
+    tls_context,
+)
+from greencrawl.worker.http.response import Answer
+
+LOOKUP_SECONDS = 20.0
+MAX_IDLE = 600
+
+_READS_BETWEEN_YIELDS = 4
+_YIELD_SECONDS = 0.0001
+_PORTS = {"http": 80, "https": 443}
+_ORIGIN = re.compile(
+    r"(https?)://(?:[^/?#@\s]*@)?(\[[0-9a-fA-F:.]+\]|[^/?#@:\[\]\s]+)(?::(\d{1,5}))?"
+)
+
+
+class LeaseExpired(GreencrawlError):
+    """Raised when a lease's deadline passed before the request's bytes left: nothing was sent."""
+
+
+class _Request(NamedTuple):
+    """What one exchange needs; ``until`` is a value of the monotonic clock."""
+
+    url: str
+    message: bytes
+    max_body_bytes: int
+    until: float
+    deadline: float
+
+
+class Downloader:
+    """Fetches URLs over kept-alive connections. One for a process; safe for many greenlets.
+
+    ``request_seconds`` bounds a whole request – look-up, connecting, sending, headers and body,
+    however slowly they drip – and ``connect_seconds`` its connecting alone. At
+    most ``max_idle`` connections are kept, each for ``idle_seconds``. ``resolver`` turns
+    a name into addresses, in a thread; ``tls`` is the one context of all https connections. What
+    is not bounded: the time before a greenlet that has become ready is run again.
+    """
+
+    def __init__(
+        self,
+        allow_networks: Sequence[Network] = (),
+        request_seconds: float = 60.0,
+        *,
+        connect_seconds: float = CONNECT_SECONDS,
+        max_idle: int = MAX_IDLE,
+        idle_seconds: float = IDLE_SECONDS,
+        resolver: Lookup = system_lookup,
+        tls: ssl.SSLContext | None = None,
+        clock: Clock = monotonic,
+    ) -> None:
+        self._request_seconds = request_seconds
+        self._clock = clock
+        self._resolver = Resolver(allow_networks, resolver, clock=clock)
+        self._connections = Connections(
+            max_idle=max_idle,
+            tls=tls or tls_context(),
+            connect_seconds=connect_seconds,
+            idle_seconds=idle_seconds,
+            clock=clock,
+        )
+
+    def fetch(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        max_body_bytes: int,
+        deadline: float,
+        method: str = "GET",
+        body: bytes = b"",
+    ) -> Fetched | Failure:
+        """Request a canonical ``url``: whatever the server answered, or why it did not.
+
+        Any status comes back as ``Fetched``; ``worker.retry.classify`` judges it. Once the head
+        of an answer other than 2xx is there, its status is the answer: a body that then breaks
+        off is kept as far as it came, marked as truncated. ``headers`` are sent besides Host,
+        Accept-Encoding and, with a ``body``, Content-Length. ``deadline`` is a value of the
+        monotonic clock. Raises LeaseExpired when it has passed, InvalidUrl when ``url`` is not
+        canonical http(s).
+        """
+        origin, target = _split(url)
+        if origin.port in BAD_PORTS:
+            detail = f"port {origin.port} of {origin.host} belongs to another protocol"
+            return Failure(FailureKind.ADDRESS_FORBIDDEN, detail, requests=0)
+        fields = _render(tuple(headers.items()))
+        if isinstance(fields, Failure):
+            return fields
+        started = self._clock()
+        addresses = self._resolver.resolve(origin.host, min(LOOKUP_SECONDS, self._request_seconds))
+        if isinstance(addresses, Failure):
+            return addresses
+        until = started + self._request_seconds
+        connection = self._connections.take(origin, addresses) or self._connections.open(
+            origin, addresses, until - self._clock()
+        )
+        if isinstance(connection, Failure):
+            return connection
+        message = request_head(target, origin.authority, fields, method, len(body)) + body
+        request = _Request(url, message, max_body_bytes, until, deadline)
+        answer = Answer(bodiless=method == "HEAD")
+        sent_ms, sent = epoch_ms(), self._clock()
+        failure = self._exchange(connection, request, answer)
+        if failure is None or _status_is_the_answer(answer):
+            took_ms = round((self._clock() - sent) * 1000)
+            return _fetched(request, answer, connection.address, sent_ms, took_ms)
+        return failure
+
+    @property
+    def idle_connections(self) -> int:
+        """Connections kept for a next request, at most ``max_idle``."""
+        return len(self._connections)
+
+    def close(self) -> None:
+        """Close idle connections; those in use close when their request ends."""
+        self._connections.close()
+        self._resolver.close()
+
+    def _exchange(
+        self, connection: Connection, request: _Request, answer: Answer
+    ) -> Failure | None:
+        """Send and read on an open connection; keep it if the answer ended cleanly."""
+        reusable = False
+        try:
+            if self._clock() >= request.deadline:
+                raise LeaseExpired(f"the lease ended before {request.url} was asked for")
+            connection.ask(request.message, request.until)
+            failure = self._read(connection, request, answer)
+            reusable = failure is None and answer.reusable
+            return failure
+        except TimeoutError:
+            detail = f"no complete answer within {self._request_seconds:g} s"
+            return Failure(FailureKind.TIMEOUT, detail, code=answer.status)
+        except ssl.SSLError as error:
+            return Failure(FailureKind.TLS, error.reason or str(error), code=answer.status)
+        except OSError as error:
+            return Failure(FailureKind.RESET, error.strerror or str(error), code=answer.status)
+        finally:
+            if reusable:
+                self._connections.give(connection)
+            else:
+                connection.close()
+
+    def _read(self, connection: Connection, request: _Request, answer: Answer) -> Failure | None:
+        """Read until the answer is complete, its cap is reached, or it breaks.
+
+        Raises TimeoutError when the request's time is over, OSError when the connection is lost.
+        """
+        reads = 0
+        while self._clock() < connection.until:
+            data = connection.receive(connection.until)
+            answer.take(data)
+            if answer.violation:
+                return Failure(FailureKind.PROTOCOL, answer.violation, code=answer.status)
+            if answer.complete:
+                return None
+            if not data:
+                detail = f"closed after {answer.received} bytes, before the end of the answer"
+                return Failure(FailureKind.RESET, detail, code=answer.status)
+            if answer.head_done and _beyond_cap(answer, request.max_body_bytes):
+                return None
+            reads += 1
+            if reads % _READS_BETWEEN_YIELDS == 0:
+                # To receive does not switch while data is there: a fast peer without an end
+                # would keep the whole process to itself. sleep(0) would let other greenlets run,
+                # but no timer and no socket become ready.
+                gevent.sleep(_YIELD_SECONDS)
+        raise TimeoutError
+
+
+def _beyond_cap(answer: Answer, max_body_bytes: int) -> bool:
+    cap = max_body_bytes
+    if "content-encoding" in answer.headers:
+        cap = encoded_cap(cap)
+    # The second limit is for framing that outweighs what it carries: chunks of one byte, trailers.
+    return len(answer.body) > cap or answer.received > 2 * cap + 2**20
+
+
+def _status_is_the_answer(answer: Answer) -> bool:
+    return answer.head_done and not 200 <= answer.status < 300
+
+
+def _fetched(
+    request: _Request, answer: Answer, address: str, sent_ms: int, took_ms: int
+) -> Fetched | Failure:
+    """The record of what arrived, its content-encoding undone."""
+    decoded = decode(
+        bytes(answer.body),
+        answer.headers.get("content-encoding", ""),
+        request.max_body_bytes,
+        complete=answer.complete,
+    )
+    if decoded.error and not _status_is_the_answer(answer):
+        return Failure(FailureKind.DECODE, decoded.error, code=answer.status)
+    return Fetched(
+        url=request.url,
+        status=answer.status,
+        headers=answer.headers,
+        body=decoded.body,
+        fetched_ms=sent_ms,
+        elapsed_ms=took_ms,
+        wire_bytes=len(answer.body),
+        truncated=decoded.truncated or bool(decoded.error),
+        address=address,
+        cookies=answer.cookies,
+    )
+
+
+def _split(url: str) -> tuple[Origin, bytes]:
+    """Origin and request target of a canonical URL. Raises InvalidUrl for any other."""
+    path = url.find("/", url.find("://") + 3)
+    if path < 0 or not url.isascii() or not url.isprintable() or " " in url:
+        raise InvalidUrl(url, "not canonical")
+    target, _, _ = url[path:].partition("#")
+    return _origin(url[:path]), target.encode("ascii")
+
+
+@lru_cache(maxsize=4096)
+def _origin(text: str) -> Origin:
+    found = _ORIGIN.fullmatch(text)
+    if found is None or int(found[3] or 0) > 65535:
+        raise InvalidUrl(text, "not an http(s) origin")
+    scheme, host, port = found[1], found[2].lower(), found[3]
+    authority = host if port is None or int(port) == _PORTS[scheme] else f"{host}:{int(port)}"
+    number = _PORTS[scheme] if port is None else int(port)
+    return Origin(scheme, host.strip("[]"), number, authority.encode("ascii"))
+
+
+@lru_cache(maxsize=256)
+def _render(headers: tuple[tuple[str, str], ...]) -> bytes | Failure:
+    """Header lines; a Failure for what HTTP does not allow.
+
+    Beside the configuration only a user's hook makes headers, so the failure is the hook's.
+    """
+    try:
+        return header_lines(dict(headers))
+    except ValueError as error:
+        return Failure(FailureKind.HOOK, str(error), requests=0)

@@ -1,0 +1,362 @@
+"""Connections to judged addresses: opened, kept while idle, and dropped once they are stale."""
+
+from __future__ import annotations
+
+import errno
+import math
+import select
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import certifi
+import gevent
+from gevent import getcurrent, monkey, socket, ssl
+
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.records import Failure, FailureKind
+
+if TYPE_CHECKING:
+    from greenlet import greenlet
+
+STOOD_SECONDS, EXCUSED_SECONDS = 0.5, 1.0
+"""A timer that rings so much late tells that the process was frozen, or busy with one thing. What
+the peer sent meanwhile may be read, for so long; for what it has not sent nobody waits longer.
+"""
+IDLE_SECONDS = 15.0
+CONNECT_SECONDS = 10.0
+
+# Of all connections, and so at hand in the processor's cache: memory of its own for each answer,
+# and a copy from it, would cost a page 5 µs.
+_received = memoryview(bytearray(64 * 1024))
+_READ, _WRITE = 1, 2
+_poll = monkey.get_original("select", "poll")
+_bare_socket = monkey.get_original("socket", "socket")
+_LOCAL_SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Origin(NamedTuple):
+    """What a connection belongs to. ``host`` is without brackets, ``authority`` a Host header."""
+
+    scheme: str
+    host: str
+    port: int
+    authority: bytes
+
+
+class Connection:
+    """A connected socket (inside TLS for https), bound to one origin and one judged address.
+
+    :meth:`ask` and :meth:`receive` wait for the peer, but not beyond ``until``, a value of
+    ``clock``. The socket itself does not block: gevent's methods would set up a time-out for every
+    single wait. Here one timer outlives the waits, and only when it rings is it asked whether the
+    wait under way has more time. For one greenlet at a time.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_excused",
+        "_hub",
+        "_poller",
+        "_readable",
+        "_receive",
+        "_rings",
+        "_send",
+        "_timer",
+        "_waiting",
+        "_writable",
+        "address",
+        "idle_since",
+        "place",
+        "socket",
+        "until",
+    )
+
+    def __init__(
+        self, origin: Origin, address: str, sock: socket.socket, clock: Clock = monotonic
+    ) -> None:
+        self.place = (origin, address)
+        self.address = address
+        self.idle_since = 0.0
+        self._clock = clock
+        if isinstance(sock, ssl.SSLSocket):
+            self.socket = sock
+            self._send = sock.write  # its ``send`` does not say what it would wait for
+        else:
+            self.socket = _bare_socket(sock.family, sock.type, sock.proto, sock.detach())
+            self._send = self.socket.send
+        self.socket.settimeout(0.0)
+        self._receive = self.socket.recv_into
+        descriptor = self.socket.fileno()
+        self._poller = _poll()
+        self._poller.register(descriptor, select.POLLIN)
+        self._hub = gevent.get_hub()
+        self._readable = self._hub.loop.io(descriptor, _READ)
+        self._writable = self._hub.loop.io(descriptor, _WRITE)
+        self._timer: Any = None
+        self._rings = math.inf  # when the timer does; without one, never
+        self._excused = False
+        self.until = 0.0
+        """Until when the request may wait; later, once, if the process stood still."""
+        self._waiting: greenlet | None = None
+
+    def stale(self) -> bool:
+        """True when the peer has closed, or sent what nobody asked for. Never blocks.
+
+        An answer to the next request can only come after it, so a socket that is readable while
+        idle is of no use.
+        """
+        return bool(self._poller.poll(0))
+
+    def ask(self, data: bytes, until: float) -> None:
+        """Send all of ``data`` and wait until there is something to receive.
+
+        Raises TimeoutError, or OSError when the connection is lost.
+        """
+        self.until, self._excused = until, False
+        left: bytes | memoryview = data
+        while True:
+            try:
+                sent = self._send(left)
+            except (BlockingIOError, ssl.SSLWantWriteError):
+                self._wait(self._writable, until)
+            except ssl.SSLWantReadError:
+                self._wait(self._readable, until)
+            else:
+                if sent == len(left):
+                    break
+                left = memoryview(left)[sent:]
+        self._wait(self._readable, until)  # to try first would cost a system call and an error
+
+    def receive(self, until: float) -> memoryview:
+        """At most 64 KiB of what has come, once there is any; nothing when the peer has closed.
+
+        It is good until this greenlet lets another one run, which may receive, too. Raises
+        TimeoutError, or OSError when the connection is lost.
+        """
+        while True:
+            try:
+                return _received[: self._receive(_received)]
+            except (BlockingIOError, ssl.SSLWantReadError):
+                self._wait(self._readable, until)
+            except ssl.SSLWantWriteError:
+                self._wait(self._writable, until)
+
+    def close(self) -> None:
+        """Close at once; errors of the peer no longer matter."""
+        self._stop_timer()
+        self._readable.close()
+        self._writable.close()
+        self.socket.close()
+
+    def _wait(self, watcher: Any, until: float) -> None:
+        if until < self._rings:
+            self._set_timer(until)
+        self.until, self._waiting = until, getcurrent()
+        try:
+            self._hub.wait(watcher)
+        finally:
+            self._waiting = None
+
+    def _set_timer(self, until: float) -> None:
+        self._stop_timer()
+        # Without ``ref``: a loop with nothing else to wait for must not wait for idle connections.
+        self._timer = self._hub.loop.timer(max(0.0, until - self._clock()), ref=False)
+        self._timer.start(self._ring, update=True)
+        self._rings = until
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.close()
+            self._timer, self._rings = None, math.inf
+
+    def _ring(self) -> None:
+        """Called by the loop. The wait under way may have begun after the one that set the timer;
+        without any, the next will set it again.
+        """
+        self._stop_timer()
+        if self._waiting is None:
+            return
+        late = self._clock() - self.until
+        if late > STOOD_SECONDS and not self._excused and self._poller.poll(0):
+            self._excused = True
+            self.until += late + EXCUSED_SECONDS
+        if self._clock() < self.until:
+            self._set_timer(self.until)
+        else:
+            self._waiting.throw(TimeoutError())
+
+
+class Connections:
+    """Keep-alive connections by origin and address, bounded in number and in idle time.
+
+    Over ``max_idle`` the longest idle one is closed. A connection taken from here has been looked
+    at just before (:meth:`Connection.stale`), because a request on a dead one would have to be
+    sent a second time, which politeness would not know of.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_idle: int,
+        tls: ssl.SSLContext,
+        idle_seconds: float = IDLE_SECONDS,
+        connect_seconds: float = CONNECT_SECONDS,
+        clock: Clock = monotonic,
+    ) -> None:
+        self._max_idle = max_idle
+        self._tls = tls
+        self._idle_seconds = idle_seconds
+        self._connect_seconds = connect_seconds
+        self._clock = clock
+        self._by_place: dict[tuple[Origin, str], list[Connection]] = {}
+        self._by_age: OrderedDict[Connection, None] = OrderedDict()  # longest idle first
+        self._sweeper: gevent.Greenlet[[], None] | None = None
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._by_age)
+
+    def take(self, origin: Origin, addresses: Sequence[str]) -> Connection | None:
+        """An idle connection to ``origin`` at one of ``addresses`` that is still good, or None."""
+        for address in addresses:
+            waiting = self._by_place.get((origin, address))
+            while waiting:
+                connection = waiting.pop()  # the one used last is the least likely to be dead
+                if not waiting:
+                    del self._by_place[connection.place]
+                del self._by_age[connection]
+                too_old = self._clock() - connection.idle_since > self._idle_seconds
+                if not too_old and not connection.stale():
+                    return connection
+                connection.close()
+        return None
+
+    def give(self, connection: Connection) -> None:
+        """Keep a connection whose last answer was read to its end."""
+        if self._closed:
+            connection.close()
+            return
+        connection.idle_since = self._clock()
+        self._by_place.setdefault(connection.place, []).append(connection)
+        self._by_age[connection] = None
+        if len(self._by_age) > self._max_idle:
+            self._drop(next(iter(self._by_age)))
+        if self._sweeper is None:
+            self._sweeper = gevent.spawn(self._sweep)
+
+    def open(
+        self, origin: Origin, addresses: Sequence[str], timeout: float
+    ) -> Connection | Failure:
+        """Connect to the first of ``addresses`` that accepts, within ``timeout`` seconds at most.
+
+        Each address gets an equal share of the time that is left. Certificates are checked
+        against the origin's name, whatever the address. On failure no byte of a request has left
+        (``requests`` is 0) and the last address's error gives the kind.
+        """
+        budget = min(timeout, self._connect_seconds)
+        until = self._clock() + budget
+        told: list[str] = []
+        failure = Failure(FailureKind.UNREACHABLE, "no address", requests=0)
+        for index, address in enumerate(addresses):
+            left = until - self._clock()
+            if left <= 0:
+                break
+            found = self._connect(origin, address, left / (len(addresses) - index))
+            if isinstance(found, Connection):
+                return found
+            told.append(f"{address}: {found.detail}")
+            failure = Failure(found.kind, "; ".join(told), requests=0)
+            if found.kind is FailureKind.TLS:
+                break  # a wrong certificate is an answer; other addresses would only repeat it
+        return failure
+
+    def close(self) -> None:
+        """Close what is idle, and from now on whatever is given back."""
+        self._closed = True
+        self._drop_all()
+        if self._sweeper is not None:
+            self._sweeper.kill()
+
+    def _connect(self, origin: Origin, address: str, timeout: float) -> Connection | Failure:
+        """One try at one address: TCP, then TLS where the scheme asks for it."""
+        until = self._clock() + timeout
+        sock: socket.socket | None = None
+        try:
+            sock = self._socket(address)
+            sock.settimeout(timeout)
+            sock.connect((address, origin.port))
+            if origin.scheme == "https":
+                sock.settimeout(max(0.001, until - self._clock()))
+                sock = self._tls.wrap_socket(sock, server_hostname=origin.host.rstrip("."))
+            connection = Connection(origin, address, sock, self._clock)
+            sock = None
+            return connection
+        except TimeoutError:
+            return Failure(FailureKind.CONNECT_TIMEOUT, f"no connection within {timeout:.1f} s")
+        except OSError as error:
+            return connect_failure(error)
+        finally:
+            if sock is not None:
+                sock.close()
+
+    def _socket(self, address: str) -> socket.socket:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        try:
+            return socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            if error.errno not in _LOCAL_SHORTAGE or not self._by_age:
+                raise
+            self._drop_all()  # idle connections are the first to go when descriptors run out
+            return socket.socket(family, socket.SOCK_STREAM)
+
+    def _drop(self, connection: Connection) -> None:
+        waiting = self._by_place[connection.place]
+        waiting.remove(connection)
+        if not waiting:
+            del self._by_place[connection.place]
+        del self._by_age[connection]
+        connection.close()
+
+    def _drop_all(self) -> None:
+        while self._by_age:
+            self._drop(next(iter(self._by_age)))
+
+    def _sweep(self) -> None:
+        """Close what has been idle for too long; ends when nothing is left to watch."""
+        while self._by_age:
+            oldest = next(iter(self._by_age))
+            left = oldest.idle_since + self._idle_seconds - self._clock()
+            if left > 0:
+                gevent.sleep(left)
+            else:
+                self._drop(oldest)
+        self._sweeper = None
+
+
+def connect_failure(error: OSError) -> Failure:
+    """The failure that an error of ``connect`` or of the TLS handshake stands for."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Failure(FailureKind.TLS, error.verify_message)
+    if isinstance(error, ssl.SSLError):
+        return Failure(FailureKind.TLS, error.reason or str(error))
+    detail = error.strerror or str(error)
+    if isinstance(error, ConnectionRefusedError):
+        return Failure(FailureKind.REFUSED, detail)
+    if isinstance(error, ConnectionResetError | BrokenPipeError):
+        return Failure(FailureKind.RESET, detail)
+    if error.errno == errno.ETIMEDOUT:
+        return Failure(FailureKind.CONNECT_TIMEOUT, detail)
+    return Failure(FailureKind.UNREACHABLE, detail)
+
+
+def tls_context() -> ssl.SSLContext:
+    """Verify against the system's certificate authorities, or certifi's where it has none."""
+    context = ssl.create_default_context()
+    paths = ssl.get_default_verify_paths()
+    folder = Path(paths.capath) if paths.capath else None
+    if paths.cafile is None and not (folder and folder.is_dir() and any(folder.iterdir())):
+        context.load_verify_locations(certifi.where())
+    context.set_alpn_protocols(["http/1.1"])
+    return context

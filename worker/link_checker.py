@@ -1,0 +1,150 @@
+"""The link checker: which of a page's links are valid and in scope, and how soon they come.
+
+Whether a link was *seen* already is asked of the frontier, for the links of many pages at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
+
+from greencrawl.schema.errors import InvalidUrl
+from greencrawl.schema.net.scope import Rules, level_for
+from greencrawl.schema.net.urls import canonicalise, origin_of
+from greencrawl.schema.records import Admission, Crawl, Link, Page, Task
+
+MAX_LINKS = 10_000
+"""Links of one page that are followed; a page with more is a trap or a dump."""
+
+MAX_REDIRECTS = 10
+"""Redirects in a row, as browsers' 20 halved; more than RFC 9110's historical five."""
+
+_VERDICTS = 20_000
+_LONG = 500
+"""Characters of a URL or reference that is not worth remembering: traps are full of them."""
+
+_NO_SCORES: Mapping[str, float | None] = {}
+
+
+class Checker:
+    """Scope for one revision of a crawl, remembering its verdicts on the URLs of late.
+
+    A verdict holds for all depths, since the depth is the same for all links of a page and is
+    asked first. Sites repeat their menu on every page: most links cost one look-up.
+    """
+
+    def __init__(self, crawl: Crawl, rules: Rules) -> None:
+        self._order = crawl.options.order
+        self._depth = crawl.options.depth
+        self._rules = rules
+        self._verdicts: dict[str, bool] = {}
+        # Most crawls; then a page's host answers for nearly all of its links.
+        self._by_host = rules.scope != "prefix" and not (
+            rules.include.texts or rules.exclude.texts or rules.skips
+        )
+
+    def check(self, page: Page, links: Sequence[Link], depth: int) -> list[Admission]:
+        """What to admit of ``links``, found in ``page`` at ``depth``: each URL once.
+
+        In the page's order, and at most ``MAX_LINKS``. ``rel=nofollow`` and the page's own
+        nofollow are honoured. URLs that extraction did not make (a hook's) are made canonical,
+        and dropped if they are none.
+        """
+        below = depth + 1
+        if not page.follow or below > self._depth:
+            return []
+        trusted = links is page.links
+        wanted: dict[str, float | None] = {}
+        for link in links:
+            if link.rel and _says_nofollow(link.rel):
+                continue
+            url: str | None = link.url
+            if not trusted:
+                url = _canonical(link.url, page)
+            if url is None or url in wanted:
+                continue
+            if self._accepts(url, below):
+                wanted[url] = link.score
+                if len(wanted) >= MAX_LINKS:
+                    break
+        return self._admissions(wanted, below, wanted)
+
+    def follow(
+        self, page: Page, urls: Sequence[str], rels: Sequence[str | None], depth: int
+    ) -> list[Admission]:
+        """:meth:`check` for a page whose links nobody else wants to see: the same, but faster.
+
+        ``urls`` is where its references lead, fewer than ``MAX_LINKS``; "" is no URL. ``rels`` is
+        what stands beside each.
+        """
+        below = depth + 1
+        if not page.follow or below > self._depth:
+            return []
+        if any(rels):
+            pairs = list(zip(urls, rels, strict=True))
+            barred = {url for url, rel in pairs if rel and _says_nofollow(rel)}
+            if barred:  # of several links to one URL each has to say so
+                barred -= {url for url, rel in pairs if not (rel and _says_nofollow(rel))}
+                urls = [url for url in urls if url not in barred]
+        wanted: dict[str, None] = dict.fromkeys(urls)
+        wanted.pop("", None)
+        accepts = self._accepts
+        if not self._by_host:
+            return self._admissions([url for url in wanted if accepts(url, below)], below)
+        home = origin_of(page.base) + "/"
+        ours = self._rules.excluded_by(home, below) is None
+        return self._admissions(
+            [url for url in wanted if (ours if url.startswith(home) else accepts(url, below))],
+            below,
+        )
+
+    def _accepts(self, url: str, depth: int) -> bool:
+        """Whether a canonical URL is in scope, by its verdict of before if there is one."""
+        verdict = self._verdicts.get(url)
+        if verdict is None:
+            verdict = self._rules.excluded_by(url, depth) is None
+            if len(url) <= _LONG:
+                if len(self._verdicts) > _VERDICTS:
+                    self._verdicts.clear()
+                self._verdicts[url] = verdict
+        return verdict
+
+    def _admissions(
+        self, urls: Iterable[str], depth: int, scores: Mapping[str, float | None] = _NO_SCORES
+    ) -> list[Admission]:
+        order = self._order
+        if order != "best":
+            level = level_for(order, depth, None, "")
+            return list(map(Admission, urls, repeat(depth), repeat(level)))
+        return [
+            Admission(url, depth, level_for("best", depth, scores.get(url), url)) for url in urls
+        ]
+
+
+def _says_nofollow(rel: str) -> bool:
+    return "nofollow" in rel.lower().split()
+
+
+def redirected(task: Task, target: str) -> Admission:
+    """What to admit when ``task`` redirects to ``target`` (canonical, in scope), at its depth."""
+    return Admission(target, task.depth, task.level, task.redirects + 1)
+
+
+def redirect_problem(task: Task, location: str) -> str:
+    """Why a redirect of ``task`` to ``location`` (as sent) leads nowhere, or "" if it leads on."""
+    if not location:
+        return "no Location"
+    if task.redirects >= MAX_REDIRECTS:
+        return f"more than {MAX_REDIRECTS} in a row"
+    try:
+        target = canonicalise(location, task.url)
+    except InvalidUrl as error:
+        return error.reason if "@" in location else str(error)  # it may hold a password
+    return "to itself" if target == task.url else ""
+
+
+def _canonical(url: str, page: Page) -> str | None:
+    try:
+        return canonicalise(url, page.base or page.url, page.encoding)
+    except InvalidUrl:
+        return None

@@ -1,0 +1,197 @@
+"""A page of memory that a worker process shares with its supervisor, and that outlives both.
+
+The child writes its heartbeat and, while a page is being parsed, *which* page that is. When the
+child dies or hangs, the supervisor reads there whom to charge. The file is a plain ``mmap``: what
+was written is seen by other processes at once and survives SIGKILL, though not a power cut, which
+needs no culprit.
+
+Layout (little-endian): beats u64 · ready u8 · cause u8 · set u8 · pad u8 · length u32 · payload; at
+the end: the moment f64 at which the last process was found dead.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import threading
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from greencrawl.schema.records import FailureKind
+
+SIZE = 16_384
+_HEAD = struct.Struct("<QBBBxI")
+_BEATS = struct.Struct("<Q")
+_LENGTH = struct.Struct("<I")
+_DIED = struct.Struct("<d")
+_DIED_AT = SIZE - _DIED.size
+_READY, _CAUSE, _SET, _LENGTH_AT = 8, 9, 10, 12
+_CAUSES: tuple[FailureKind | None, ...] = (None, FailureKind.PROCESS_DEATH, FailureKind.STALLED)
+
+
+class Suspect(Struct, frozen=True, array_like=True):
+    """The task whose page is being parsed, with all that is needed to charge it."""
+
+    session: str
+    token: str
+    task: int
+    crawl: int
+    url: str
+    depth: int
+    level: int
+    errors: int
+
+
+class Lock(Protocol):
+    """What keeps pages that are parsed apart: a lock of threads, or gevent's own."""
+
+    def acquire(self) -> object: ...
+
+    def release(self) -> object: ...
+
+
+class Marker:
+    """One child's shared page; the child writes, the supervisor reads.
+
+    Raises OSError when the file cannot be made.
+    """
+
+    def __init__(self, path: Path, alone: Lock | None = None) -> None:
+        """``alone`` is the lock under which pages are parsed; by default one of threads, which is
+        slower where gevent has patched it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, SIZE)  # a hole on a full disk would be SIGBUS
+            self._map = mmap.mmap(descriptor, SIZE)
+        finally:
+            os.close(descriptor)
+        self._beats = 0
+        self._parses = 0
+        self._page = 0  # number of the one being parsed, 0 between pages
+        self._beaten_page = 0
+        self._alone = threading.Lock() if alone is None else alone
+        self._encode = msgspec.msgpack.Encoder().encode
+
+    # -- the child
+
+    def beat(self) -> None:
+        """Show that the process gets on: the hub is turning, and no page is parsed for ever.
+
+        While one page is being parsed, only the first call beats. A user's hook that waits
+        (``time.sleep``, a request without an answer) lets the hub turn, and yet no other page
+        could be parsed.
+        """
+        if self._page and self._page == self._beaten_page:
+            return
+        self._beaten_page = self._page
+        self._beats += 1
+        _BEATS.pack_into(self._map, 0, self._beats)
+
+    def set_ready(self) -> None:
+        """Show that the child came up: dying from now on is no failure to start."""
+        self._map[_READY] = 1
+
+    def parsing(self, suspect: Suspect) -> Parsing:
+        """Name ``suspect`` for as long as the body runs; one body at a time in a process.
+
+        Bodies are serial because a user's hook may yield to the hub: with two under way nobody
+        could say which of them killed the process.
+        """
+        return Parsing(self, suspect)
+
+    def _begin(self, suspect: Suspect) -> None:
+        encoded = self._encode(suspect)  # which may raise, so before the lock
+        payload = _LENGTH.pack(len(encoded)) + encoded
+        end = _LENGTH_AT + len(payload)
+        self._alone.acquire()
+        self._parses += 1
+        self._page = self._parses
+        if end <= _DIED_AT:  # else (a URL beyond every limit) the page is parsed unnamed
+            self._map[_LENGTH_AT:end] = payload
+            self._map[_SET] = 1
+
+    def _end(self) -> None:
+        self._map[_SET] = 0
+        self._page = 0
+        self._alone.release()
+
+    # -- the supervisor, and the next child
+
+    @property
+    def beats(self) -> int:
+        """Heartbeats so far; a number that stands still for long means a stalled hub."""
+        return int(_BEATS.unpack_from(self._map)[0])
+
+    @property
+    def ready(self) -> bool:
+        return bool(self._map[_READY])
+
+    def suspect(self) -> Suspect | None:
+        """The task being parsed now (or when the process died); None between pages."""
+        _, _, _, marked, length = _HEAD.unpack_from(self._map)
+        if not marked:
+            return None
+        payload = self._map[_HEAD.size : _HEAD.size + length]
+        return msgspec.msgpack.decode(payload, type=Suspect)
+
+    def convict(self, cause: FailureKind) -> Suspect | None:
+        """Write down why the child is gone, for its successor; returns the suspect, if any.
+
+        Without a suspect nothing is written: nobody will be charged.
+        """
+        suspect = self.suspect()
+        self._map[_CAUSE] = _CAUSES.index(cause) if suspect else 0
+        return suspect
+
+    def verdict(self) -> tuple[FailureKind, Suspect] | None:
+        """What :meth:`convict` wrote, until :meth:`clear`."""
+        cause, suspect = _CAUSES[self._map[_CAUSE]], self.suspect()
+        return (cause, suspect) if cause and suspect else None
+
+    @property
+    def died(self) -> float:
+        """When the process before this one was found dead, by ``time.monotonic``; 0: not known."""
+        return float(_DIED.unpack_from(self._map, _DIED_AT)[0])
+
+    def rearm(self, died: float = 0.0) -> None:
+        """Before a child starts: heartbeat and readiness begin anew, a verdict stays.
+
+        ``died``: when the child before it was found dead, by ``time.monotonic``; 0: not known.
+
+        A suspect without a verdict is forgotten: its process died together with the supervisor,
+        of something that the page did not do.
+        """
+        _BEATS.pack_into(self._map, 0, 0)
+        _DIED.pack_into(self._map, _DIED_AT, died)
+        self._map[_READY] = 0
+        if self.verdict() is None:
+            self.clear()
+
+    def clear(self) -> None:
+        """Forget suspect and verdict."""
+        self._map[_SET] = 0
+        self._map[_CAUSE] = 0
+
+    def close(self) -> None:
+        self._map.close()
+
+
+class Parsing:
+    """A body of :meth:`Marker.parsing`: a class, since each page pays for it."""
+
+    __slots__ = ("_marker", "_suspect")
+
+    def __init__(self, marker: Marker, suspect: Suspect) -> None:
+        self._marker = marker
+        self._suspect = suspect
+
+    def __enter__(self) -> None:
+        self._marker._begin(self._suspect)
+
+    def __exit__(self, *_: object) -> None:
+        self._marker._end()

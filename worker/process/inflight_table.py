@@ -1,0 +1,72 @@
+"""Which sessions have a request under way, in memory that outlives the process.
+
+When a worker's process dies, a server may still be busy with its last requests, so that their hosts
+must rest until those have surely ended. All other hosts need not: the next process reads here which
+they are, and says so when it reconciles. Like the marker (``worker.process.crash_record``) this is
+a plain ``mmap`` of a file; unlike it, it is not believed after a reboot, when the file may be older
+than the process's end.
+
+Layout (little-endian): boot id 16 bytes, then a row a session: token u64 · state u8 · pad 7.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from pathlib import Path
+
+ROWS = 4096
+"""Sessions that are told apart; those beyond count as having a request under way."""
+
+_ROW = struct.Struct("<QB7x")
+_HEAD = 16
+_FREE, _IDLE, _BUSY = 0, 1, 2
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Flights:
+    """One process's table. Raises OSError when the file cannot be made."""
+
+    def __init__(self, path: Path, *, boot: str | None = None) -> None:
+        """``boot`` names the boot of the machine; by default the kernel is asked."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        size = _HEAD + ROWS * _ROW.size
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, size)  # a hole on a full disk would be SIGBUS
+            self._map = mmap.mmap(descriptor, size)
+        finally:
+            os.close(descriptor)
+        known = _BOOT.read_text() if boot is None and _BOOT.exists() else boot or ""
+        self._boot = known.replace("-", "").encode()[:_HEAD].ljust(_HEAD, b"\0")
+        self._unused: list[int] = []
+
+    def left(self) -> tuple[str, ...]:
+        """Tokens of sessions that the last process held, and that had no request under way."""
+        if self._map[:_HEAD] != self._boot or not any(self._boot):
+            return ()
+        rows = _ROW.iter_unpack(self._map[_HEAD:])
+        return tuple(f"{token:016x}" for token, state in rows if state == _IDLE)
+
+    def begin(self) -> None:
+        """Forget the last process: the table is this one's from now on."""
+        self._map[:] = self._boot.ljust(len(self._map), b"\0")
+        self._unused = list(range(_HEAD, len(self._map), _ROW.size))
+
+    def take(self, token: str) -> int | None:
+        """A row for a session without a request; None when there is none, or not begun yet."""
+        if not self._unused:
+            return None
+        row = self._unused.pop()
+        _ROW.pack_into(self._map, row, int(token, 16), _IDLE)
+        return row
+
+    def set_busy(self, row: int, busy: bool) -> None:
+        """Note that a request is about to leave, or that the last one has ended."""
+        self._map[row + 8] = _BUSY if busy else _IDLE
+
+    def free(self, row: int) -> None:
+        """The session is over."""
+        self._map[row + 8] = _FREE
+        self._unused.append(row)

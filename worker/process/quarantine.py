@@ -1,0 +1,378 @@
+"""A process of its own for suspects: pages that may kill or hang whoever reads them.
+
+A task is a suspect once its page was being read when a process died or stood still, or when it was
+handed out several times without an outcome. From then on its page is read here, and here the
+crawl's patterns are asked of its URL and the user's module for its request's headers: if this
+process dies or stands still, that task alone is charged, by the worker, which goes on. A page that
+is harmless costs a process for a minute.
+
+The worker starts the process at the first suspect and ends it when it has had none for a while; it
+serves one suspect at a time, at a lower priority than the crawl's. Requests and answers are msgpack
+with a length before, over a socket pair, so that what a user's function prints goes where it always
+does. The kernel kills it with its worker (PR_SET_PDEATHSIG).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+import gevent
+import msgspec
+from gevent.lock import BoundedSemaphore
+from msgspec import Struct
+
+from greencrawl.schema.errors import GreencrawlError
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import Crawl, Failure, FailureKind, Fetched, Task
+from greencrawl.schema.settings import load
+from greencrawl.worker.auth.base import Grant, Verdict
+from greencrawl.worker.auth.kinds.registry import make
+from greencrawl.worker.auth.state.secrets import Secrets
+from greencrawl.worker.crawls import CrawlContext, context_of
+from greencrawl.worker.hooks import HookError
+from greencrawl.worker.reading import Reading, read
+
+IDLE_SECONDS = 60.0
+START_SECONDS = 120.0
+STEPS = 8
+"""In which the time is counted that a page may take."""
+NICENESS = 10
+"""A page that spins must not take half of a core from the crawl."""
+
+_LENGTH = struct.Struct("<Q")
+_PR_SET_PDEATHSIG = 1
+
+log = logger("alone")
+
+
+class DiedAlone(GreencrawlError):
+    """Raised when a task killed or hung the process that had nothing else to do."""
+
+    def __init__(self, kind: FailureKind, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+
+
+class NoProcess(GreencrawlError):
+    """Raised when the process does not come up: no task is to blame."""
+
+
+class RaisedAlone(GreencrawlError):
+    """Raised when reading raised there what nobody foresaw; the message is the error's own."""
+
+
+class ReadRequest(Struct, frozen=True, tag="read"):
+    """Read a page."""
+
+    crawl: Crawl
+    task: Task
+    fetched: Fetched
+
+
+class HeadersRequest(Struct, frozen=True, tag="headers"):
+    """Ask the user's ``request`` for headers."""
+
+    crawl: Crawl
+    task: Task
+    headers: dict[str, str]
+
+
+class JudgeRequest(Struct, frozen=True, tag="judge"):
+    """Ask the crawl's patterns whether ``url``, the task's or where it redirects to, is fetched."""
+
+    crawl: Crawl
+    task: Task
+    url: str
+
+
+class VerdictRequest(Struct, frozen=True, tag="verdict"):
+    """Ask an entry of the crawl's ``auth`` whether an answer shows that we are in."""
+
+    crawl: Crawl
+    task: Task
+    entry: str
+    fetched: Fetched
+    grant: Grant | None
+
+
+class ReadAnswer(Struct, frozen=True, tag="read"):
+    reading: Reading
+
+
+class HeadersAnswer(Struct, frozen=True, tag="headers"):
+    """``problem`` is the user's function's error, or ""."""
+
+    headers: dict[str, str]
+    problem: str = ""
+
+
+class JudgeAnswer(Struct, frozen=True, tag="judge"):
+    reason: str | None
+
+
+class VerdictAnswer(Struct, frozen=True, tag="verdict"):
+    """One of the two."""
+
+    verdict: Verdict | None = None
+    failure: Failure | None = None
+
+
+class Raised(Struct, frozen=True, tag="raised"):
+    what: str
+
+
+Request = ReadRequest | HeadersRequest | JudgeRequest | VerdictRequest
+Answer = ReadAnswer | HeadersAnswer | JudgeAnswer | VerdictAnswer | Raised
+_REQUEST: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
+_ANSWER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+
+
+class Alone:
+    """The worker's side. Safe for many greenlets: they take turns.
+
+    A request may take ``stall_seconds`` there, like a page in the worker itself. ``environ`` is the
+    process's environment, ours if it is left out.
+    """
+
+    def __init__(
+        self,
+        stall_seconds: float,
+        *,
+        idle_seconds: float = IDLE_SECONDS,
+        command: Sequence[str] = (sys.executable, "-P", "-m", "greencrawl.worker", "--alone"),
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._stall_seconds = stall_seconds
+        self._idle_seconds = idle_seconds
+        self._command = tuple(command)
+        self._environ = environ
+        self._turn = BoundedSemaphore(1)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._ending: gevent.Greenlet[[], None] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process that is there now, if any."""
+        return self._process.pid if self._process else None
+
+    def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
+        """:func:`worker.reading.read` there. Raises DiedAlone, NoProcess and RaisedAlone."""
+        answer = self._ask(ReadRequest(context.crawl, task, fetched))
+        assert isinstance(answer, ReadAnswer)
+        return answer.reading
+
+    def request_headers(
+        self, context: CrawlContext, task: Task, headers: dict[str, str]
+    ) -> dict[str, str]:
+        """``Hooks.request_headers`` there. Raises HookError, DiedAlone, NoProcess, RaisedAlone."""
+        answer = self._ask(HeadersRequest(context.crawl, task, headers))
+        assert isinstance(answer, HeadersAnswer)
+        if answer.problem:
+            raise HookError("request", answer.problem)
+        return answer.headers
+
+    def excluded_by(self, context: CrawlContext, task: Task, url: str) -> str | None:
+        """``Rules.excluded_by`` there. Raises DiedAlone, NoProcess, RaisedAlone."""
+        answer = self._ask(JudgeRequest(context.crawl, task, url))
+        assert isinstance(answer, JudgeAnswer)
+        return answer.reason
+
+    def verdict(
+        self, context: CrawlContext, task: Task, entry: str, fetched: Fetched, grant: Grant | None
+    ) -> Verdict | Failure:
+        """``Kind.judge`` of an entry there. Raises DiedAlone, NoProcess, RaisedAlone."""
+        answer = self._ask(VerdictRequest(context.crawl, task, entry, fetched, grant))
+        assert isinstance(answer, VerdictAnswer)
+        said = answer.verdict or answer.failure
+        assert said is not None
+        return said
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        if self._ending is not None:
+            self._ending.kill(block=False)
+            self._ending = None
+        self._end()
+
+    def _ask(self, request: Request) -> Answer:
+        with self._turn:
+            if self._ending is not None:
+                self._ending.kill(block=False)
+                self._ending = None
+            sock = self._peer()
+            try:
+                answer = self._exchange(sock, request)
+            except BaseException:  # whatever it was, nobody knows what would be read next
+                self._end()
+                raise
+            self._ending = gevent.spawn_later(self._idle_seconds, self._idle)
+        if isinstance(answer, Raised):
+            raise RaisedAlone(answer.what)
+        return answer
+
+    def _exchange(self, sock: socket.socket, request: Request) -> Answer:
+        try:
+            sock.settimeout(self._stall_seconds)
+            _send(sock, msgspec.msgpack.encode(request))
+            self._await(sock)
+            data = _receive(sock)
+        except TimeoutError:
+            detail = f"read alone, it did not end within {self._stall_seconds:g} s"
+            raise DiedAlone(FailureKind.STALLED, detail) from None
+        except OSError:
+            data = None
+        if data is None:
+            raise DiedAlone(FailureKind.PROCESS_DEATH, f"read alone, it ended with {self._last()}")
+        return _ANSWER.decode(data)
+
+    def _await(self, sock: socket.socket) -> None:
+        """Until the answer begins. Raises TimeoutError.
+
+        The time is counted in steps: one for which we stood still ourselves counts for no more than
+        another, since whatever froze us may have frozen the process as well.
+        """
+        sock.settimeout(self._stall_seconds / STEPS)
+        for step in range(STEPS):
+            try:
+                sock.recv(1, socket.MSG_PEEK)
+                break
+            except TimeoutError:
+                if step == STEPS - 1:
+                    raise
+        sock.settimeout(self._stall_seconds)
+
+    def _last(self) -> str:
+        """How the process ended that has just closed its end of the socket."""
+        assert self._process
+        try:
+            status = self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            return "nothing said"
+        return signal.Signals(-status).name if status < 0 else f"status {status}"
+
+    def _peer(self) -> socket.socket:
+        """A socket whose other end is ready. One that died while idle is nobody's fault."""
+        if self._socket is not None and self._process and self._process.poll() is None:
+            return self._socket
+        self._end()
+        ours, theirs = socket.socketpair()
+        arguments = (str(theirs.fileno()), str(os.getpid()))
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    [*self._command, *arguments],
+                    stdin=subprocess.DEVNULL,
+                    env=self._environ,
+                    pass_fds=(theirs.fileno(),),
+                )
+            self._socket = ours
+            ours.settimeout(START_SECONDS)
+            if _receive(ours) is not None:
+                log.info("reading alone", pid=self._process.pid)
+                return ours
+        except OSError as error:
+            ours.close()
+            self._end()
+            raise NoProcess(f"cannot be started: {error}") from error
+        except BaseException:
+            ours.close()
+            self._end()
+            raise
+        self._end()
+        raise NoProcess("did not come up")
+
+    def _idle(self) -> None:
+        with self._turn:
+            self._ending = None
+            self._end()
+
+    def _end(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+def _send(sock: socket.socket, data: bytes) -> None:
+    sock.sendall(_LENGTH.pack(len(data)))
+    sock.sendall(data)
+
+
+def _receive(sock: socket.socket) -> bytes | None:
+    """The next message, or None when the other end has gone."""
+    head = _exactly(sock, _LENGTH.size)
+    return None if head is None else _exactly(sock, _LENGTH.unpack(head)[0])
+
+
+def _exactly(sock: socket.socket, size: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < size:
+        some = sock.recv(min(size - len(data), 1 << 20))
+        if not some:
+            return None
+        data += some
+    return bytes(data)
+
+
+# -- the process itself
+
+
+def main(descriptor: int, parent: int) -> int:
+    """Body of ``greencrawl.worker --alone DESCRIPTOR PARENT``: serve until the worker hangs up."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before the kernel was told
+        return 1
+    os.nice(NICENESS)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker says when it is over
+    contexts: dict[int, CrawlContext] = {}
+    with socket.socket(fileno=descriptor) as sock:
+        _send(sock, b"")
+        while (data := _receive(sock)) is not None:
+            _send(sock, _encoded(_serve(contexts, _REQUEST.decode(data))))
+    return 0
+
+
+def _serve(contexts: dict[int, CrawlContext], request: Request) -> Answer:
+    try:
+        crawl = request.crawl
+        context = contexts.get(crawl.id)
+        if context is None or context.crawl != crawl:
+            context = contexts[crawl.id] = context_of(crawl)
+        if isinstance(request, ReadRequest):
+            return ReadAnswer(read(context, request.task, request.fetched))
+        if isinstance(request, JudgeRequest):
+            return JudgeAnswer(context.rules.judge(request.task, request.url))
+        if isinstance(request, VerdictRequest):
+            return _verdict(request)
+        try:
+            return HeadersAnswer(context.hooks.request_headers(request.task, request.headers))
+        except HookError as error:
+            return HeadersAnswer({}, error.what)
+    except Exception as error:
+        log.exception("page failed", url=request.task.url)
+        return Raised(f"{type(error).__name__}: {error}")
+
+
+def _verdict(request: VerdictRequest) -> VerdictAnswer:
+    entry = next(one for one in request.crawl.options.auth if one.name == request.entry)
+    kind = make(entry, Secrets(load().credentials_file).of(entry))
+    said = kind.judge(request.fetched, request.grant)
+    return VerdictAnswer(failure=said) if isinstance(said, Failure) else VerdictAnswer(said)
+
+
+def _encoded(answer: Answer) -> bytes:
+    try:
+        return msgspec.msgpack.encode(answer)
+    except (TypeError, ValueError, OverflowError) as error:
+        return msgspec.msgpack.encode(Raised(f"{type(error).__name__}: {error}"))

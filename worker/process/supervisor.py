@@ -1,0 +1,280 @@
+"""The parent of a worker host's processes: it starts them, watches them, and never crawls itself.
+
+Life of a child: started → ready (it has reconciled with a broker) → gone. If the page that it was
+reading is known from the shared marker, it is started again at once, and charges that page alone;
+else after a back-off. A child whose hub stood still for ``stall_seconds`` is killed and treated
+likewise. Time for which the supervisor itself stood still counts for nothing: what froze it – a
+signal to all, a container's freezer – may have frozen them all. Children that die again and again
+before they are ready are given up, with the reason on the last line of the log. A child cannot
+outlive its parent: the kernel kills it (PR_SET_PDEATHSIG).
+
+Nothing here is a greenlet: one thread, which sleeps in ``sigtimedwait``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+
+from greencrawl.schema.errors import GreencrawlError
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import FailureKind
+from greencrawl.schema.settings import Settings
+from greencrawl.worker.process.crash_record import Marker
+
+EX_CONFIG = 78
+"""Exit status of a child that must not be started again: its settings or hooks are wrong."""
+
+MAX_FALSE_STARTS = 5
+"""Deaths in a row before ready, after which the supervisor gives up."""
+
+_BACKOFF_SECONDS = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0)
+_LOCK_SECONDS = 3.0
+_START_SECONDS = 120.0
+_PR_SET_PDEATHSIG = 1
+_WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
+
+log = logger("supervisor")
+
+
+class IdInUse(GreencrawlError):
+    """Raised at start when another supervisor on this data folder has the same worker id."""
+
+
+def folder(settings: Settings) -> Path:
+    """Where a worker host keeps locks, incarnations and shared pages."""
+    return settings.data / "worker"
+
+
+def lock_id(settings: Settings, patience_seconds: float = _LOCK_SECONDS) -> int:
+    """Take the lock on this worker's id; returns the descriptor that holds it.
+
+    Children inherit it, so that the id is free only when the last of them is gone; a moment's
+    patience lets the children of a killed supervisor die. Raises IdInUse.
+    """
+    path = folder(settings) / f"{settings.worker_id}.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    until = time.monotonic() + patience_seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() < until:
+                signal.sigtimedwait([], 0.05)
+                continue
+            os.close(descriptor)
+            raise IdInUse(
+                f"another worker with id {settings.worker_id!r} uses {settings.data};"
+                " set GREENCRAWL_WORKER_ID or GREENCRAWL_DATA"
+            ) from None
+        return descriptor
+
+
+@dataclass
+class Child:
+    """One worker process, over all its lives. Times are ``time.monotonic()`` seconds."""
+
+    number: int
+    marker: Marker
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    beats: int = 0
+    beaten: float = 0.0
+    false_starts: int = 0
+    deaths: int = 0
+    died: float = 0.0
+    """When the last process was found dead; 0: there was none yet."""
+    start_at: float = 0.0
+    cause: FailureKind = field(default=FailureKind.PROCESS_DEATH)
+
+
+class Supervisor:
+    """Runs ``processes`` children until it is told to stop. See the module's text."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        command: Sequence[str] = (sys.executable, "-P", "-m", "greencrawl.worker", "--child"),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._command = tuple(command)
+        self._clock = clock
+        self._grace = settings.request_seconds + 15.0
+        self._look = min(1.0, settings.stall_seconds / 4)
+        self._looked_at = clock()
+        self._lock = -1
+        self._children: list[Child] = []
+        self._stopping_since: float | None = None
+        self._status = 0
+
+    def run(self) -> int:
+        """Supervise until SIGTERM or SIGINT; returns the exit status. Raises IdInUse.
+
+        The first signal lets children finish the pages in flight, for at most the longest request
+        and some; a second one, or the end of that grace, kills them.
+        """
+        self._lock = lock_id(self._settings)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+        try:
+            for number in range(self._settings.processes or len(os.sched_getaffinity(0))):
+                path = folder(self._settings) / f"{self._settings.worker_id}-{number}.marker"
+                child = Child(number, Marker(path))
+                self._children.append(child)
+                self._start(child)
+            while any(child.process for child in self._children) or self._stopping_since is None:
+                self._wait()
+                self._look_after()
+        finally:
+            self._kill_all()
+            os.close(self._lock)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
+        if self._status:
+            log.error("giving up: a child does not come up; the lines above say why")
+        return self._status
+
+    # -- signals
+
+    def _wait(self) -> None:
+        absent = [child.start_at for child in self._children if child.process is None]
+        until_start = min(absent, default=inf) - self._clock()
+        received = signal.sigtimedwait(_WATCHED, max(0.0, min(self._look, until_start)))
+        # Thawed after longer than it was to wait, CPython returns a record that nobody filled in.
+        if received is None or received.si_signo not in (signal.SIGTERM, signal.SIGINT):
+            return
+        if self._stopping_since is None:
+            log.info("stopping", grace_seconds=self._grace)
+            self._stop(0)
+        elif self._clock() - self._stopping_since > 0.5:  # Ctrl-C reaches a terminal's group twice
+            log.warning("killing children: asked a second time")
+            self._kill_all()
+
+    def _stop(self, status: int) -> None:
+        self._stopping_since = self._clock()
+        self._status = status
+        for child in self._children:
+            child.start_at = inf
+            if child.process:
+                child.process.send_signal(signal.SIGTERM)
+
+    def _kill_all(self) -> None:
+        for child in self._children:
+            if child.process:
+                child.process.kill()
+                child.process.wait()
+                child.process = None
+
+    # -- children
+
+    def _look_after(self) -> None:
+        now = self._clock()
+        self._excuse(now - self._looked_at - self._look)
+        self._looked_at = now
+        for child in self._children:
+            if child.process is None:
+                if now >= child.start_at and self._stopping_since is None:
+                    self._start(child)
+            elif child.process.poll() is not None:
+                self._bury(child)
+            else:
+                self._check_pulse(child, now)
+        if self._stopping_since is not None and now - self._stopping_since > self._grace:
+            log.warning("killing children: grace is over", grace_seconds=self._grace)
+            self._kill_all()
+
+    def _excuse(self, late_seconds: float) -> None:
+        """Add so much patience: we come later than we meant to, and the children may as well."""
+        if late_seconds <= self._look:
+            return
+        for child in self._children:
+            child.beaten += late_seconds
+        if self._stopping_since is not None:
+            self._stopping_since += late_seconds
+
+    def _start(self, child: Child) -> None:
+        child.marker.rearm(child.died)
+        parent = os.getpid()
+        child.process = subprocess.Popen(
+            [*self._command, str(child.number)],
+            stdin=subprocess.DEVNULL,
+            pass_fds=(self._lock,),
+            preexec_fn=lambda: _bind_to_parent(parent),  # safe: there are no threads
+            start_new_session=True,  # a terminal's Ctrl-C goes to the supervisor alone
+        )
+        child.cause = FailureKind.PROCESS_DEATH
+        child.started = child.beaten = self._clock()
+        child.beats = 0
+        log.info("child started", child=child.number, pid=child.process.pid)
+
+    def _check_pulse(self, child: Child, now: float) -> None:
+        """Kill a child whose hub stands still; one that is still importing has more time."""
+        assert child.process
+        beats = child.marker.beats
+        if beats != child.beats:
+            child.beats, child.beaten = beats, now
+            return
+        patience = self._settings.stall_seconds if beats else _START_SECONDS
+        if now - child.beaten <= patience:
+            return
+        suspect = child.marker.suspect()
+        log.error(
+            "child stalled: killing it",
+            child=child.number,
+            pid=child.process.pid,
+            seconds=round(now - child.beaten, 1),
+            url=suspect.url if suspect else "",
+        )
+        child.cause = FailureKind.STALLED
+        child.beaten = now
+        child.process.kill()
+
+    def _bury(self, child: Child) -> None:
+        """Take leave of a child that is gone, and arrange for its successor."""
+        assert child.process
+        status, child.process = child.process.returncode, None
+        child.died = self._clock()
+        if self._stopping_since is not None:
+            if status:
+                log.warning("child did not stop cleanly", child=child.number, status=status)
+            return
+        suspect = child.marker.convict(child.cause)
+        explained = suspect is not None  # the same page will not do it again: it is read alone
+        long_ago = self._clock() - child.started > 60
+        child.deaths = 0 if long_ago or explained else child.deaths + 1
+        child.false_starts = 0 if child.marker.ready else child.false_starts + 1
+        log.error(
+            "child died",
+            child=child.number,
+            status=_status(status),
+            cause=str(child.cause),
+            charged=suspect.url if suspect else "",
+        )
+        if status == EX_CONFIG or child.false_starts >= MAX_FALSE_STARTS:
+            log.error("child is given up", child=child.number, starts=child.false_starts)
+            self._stop(1)
+            return
+        wait = _BACKOFF_SECONDS[min(max(child.deaths, 1), len(_BACKOFF_SECONDS)) - 1]
+        child.start_at = self._clock() + (0.0 if explained else wait)
+
+
+def _bind_to_parent(parent: int) -> None:
+    """In the child before exec: die with the parent, and take signals again."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before the kernel was told
+        os._exit(1)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
+
+
+def _status(status: int) -> str:
+    return signal.Signals(-status).name if status < 0 else str(status)

@@ -1,0 +1,239 @@
+"""robots.txt of each origin: known, fetched, or unreachable (RFC 9309).
+
+The answer is looked for in this process, then in Redis, and fetched at last by the session at hand
+as an ordinary paced and counted request.
+
+What counts as what (section 2.3.1): 2xx is parsed, up to 500 KiB; up to five redirects are
+followed; 4xx but 429 means that there are no rules; 429, 5xx and network errors mean complete
+disallow, for now. A redirect to another *host* needs that host's own session: the question goes
+through the queue, as a task that is no page (``schema.records.ROBOTS_ASKED``), and whoever holds
+the host answers it into the shared cache. Meanwhile our session waits, sending nothing; without an
+answer in time the file counts as unreachable for now.
+
+The shared cache may refuse a file, near Redis' memory limit say; this process then goes by the
+rules that it keeps itself, and others fetch the file once each.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+
+from gevent.lock import BoundedSemaphore
+
+from greencrawl.broker.frontier import Mode
+from greencrawl.schema.clock import Clock, epoch_ms, monotonic
+from greencrawl.schema.errors import InvalidUrl, Unavailable
+from greencrawl.schema.net.urls import canonicalise, host_of, origin_of
+from greencrawl.schema.records import ROBOTS_ASKED, Admission, Failure, FailureKind, Fetched, Task
+from greencrawl.worker import retry
+from greencrawl.worker.robots import parser
+from greencrawl.worker.session.fetcher import Visit
+
+MAX_REDIRECTS = 5
+SHARED_SECONDS = 23 * 3600
+LOCAL_SECONDS = 3600
+"""Together the 24 hours beyond which RFC 9309 (2.4) wants no copy used."""
+ASK_SECONDS = 10.0
+"""How long a session waits for an answer from another host's session."""
+ASK_AGAIN_SECONDS = 30.0
+_LOOK_SECONDS = 0.05
+_AT_ONCE = 16
+"""Sessions that ask the shared cache at the same time. Each needs a connection to Redis, and a
+thousand that begin together had some 300 opened, for one question each and 20 KB."""
+_ORIGINS = 2000
+_RULES_BYTES = 64 * 1024 * 1024
+"""About what the rules that are kept in a process may take of its memory."""
+_KIND = FailureKind.ROBOTS_UNREACHABLE
+
+
+class RobotsCache(Protocol):
+    """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
+
+    def admit(
+        self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW
+    ) -> list[bool]: ...
+
+    def robots_get(self, origin: str) -> bytes | None: ...
+
+    def robots_put(
+        self, origin: str, value: bytes, seconds: int, *, needed: bool = False
+    ) -> bool: ...
+
+
+class _Kept(NamedTuple):
+    """Rules in use until a monotonic time; ``size`` is about what they take, in bytes."""
+
+    until: float
+    rules: parser.Rules
+    size: int
+
+
+class RobotsGate:
+    """Rules by origin, for one process."""
+
+    def __init__(self, shared: RobotsCache, clock: Clock = monotonic) -> None:
+        self._shared = shared
+        self._clock = clock
+        self._turns = BoundedSemaphore(_AT_ONCE)
+        self._local: OrderedDict[str, _Kept] = OrderedDict()
+        self._bytes = 0
+
+    def rules(self, visit: Visit, url: str) -> parser.Rules | Failure:
+        """The rules that hold for ``url``, or why they cannot be known now.
+
+        Raises VisitOver and LeaseExpired like :meth:`Visit.get`.
+        """
+        origin = origin_of(url)
+        known = self._known(origin)
+        if known is not None:
+            return known
+        found = self._fetch(visit, f"{origin}/robots.txt", 0)
+        if isinstance(found, Failure):
+            return found
+        record, seconds = found
+        with suppress(Unavailable):  # a cache: what it does not take is known here all the same
+            self._put(origin, record, seconds)
+        return self._keep(origin, record) or parser.ALLOW_ALL
+
+    def answer(self, visit: Visit, task: Task) -> Failure | None:
+        """Read, for the session of another host, the rules that stand at the task's URL.
+
+        What only this process knows is read again: who asks looks into the shared cache. Raises
+        VisitOver and LeaseExpired like :meth:`Visit.get`.
+        """
+        key = _key(task.url)
+        if visit.persist(lambda: self._get(key)) is not None:
+            return None
+        found = self._fetch(visit, task.url, task.redirects - ROBOTS_ASKED)
+        if isinstance(found, Failure):
+            return found
+        record, seconds = found
+        visit.persist(lambda: self._put(key, record, seconds, needed=True))
+        return None
+
+    def _known(self, origin: str) -> parser.Rules | None:
+        entry = self._local.get(origin)
+        if entry is not None and entry.until > self._clock():
+            self._local.move_to_end(origin)
+            return entry.rules
+        try:
+            record = self._get(origin)
+        except Unavailable:  # a cache: what cannot be looked up is fetched
+            return None
+        return None if record is None else self._keep(origin, record)
+
+    def _get(self, origin: str) -> bytes | None:
+        with self._turns:
+            return self._shared.robots_get(origin)
+
+    def _put(self, key: str, record: bytes, seconds: int, *, needed: bool = False) -> None:
+        with self._turns:
+            self._shared.robots_put(key, record, seconds, needed=needed)
+
+    def _keep(self, origin: str, record: bytes) -> parser.Rules | None:
+        cached = parser.unpack(record)
+        if cached is None:
+            return None
+        rules = cached.rules()
+        self._forget(origin)
+        kept = self._local[origin] = _Kept(self._clock() + LOCAL_SECONDS, rules, rules.bytes)
+        self._bytes += kept.size
+        while len(self._local) > _ORIGINS or self._bytes > _RULES_BYTES:
+            self._forget(next(iter(self._local)))
+        return rules
+
+    def _forget(self, origin: str) -> None:
+        kept = self._local.pop(origin, None)
+        if kept is not None:
+            self._bytes -= kept.size
+
+    def _fetch(self, visit: Visit, url: str, hops: int) -> tuple[bytes, int] | Failure:
+        """(record for the cache, seconds it may be kept), or why nothing may be fetched now.
+
+        ``hops`` are the redirects before ``url``.
+        """
+        for hop in range(hops, MAX_REDIRECTS + 1):
+            answer = visit.get(url, visit.context.headers, parser.MAX_BODY_BYTES + 1)
+            if isinstance(answer, Failure):
+                return _unreachable(answer)
+            verdict = parser.verdict_for(answer.status)
+            if verdict == "parse":
+                return parser.pack("rules", answer.body, answer.fetched_ms), SHARED_SECONDS
+            if verdict == "disallow_all_for_now":
+                return _unreachable(retry.classify(answer) or Failure(_KIND, code=answer.status))
+            target = _target(url, answer)
+            if target is None:
+                break
+            if host_of(target) != visit.host:
+                return self._elsewhere(visit, target, hop + 1)
+            url = target
+        return parser.pack("allow", b"", epoch_ms()), SHARED_SECONDS
+
+    def _elsewhere(self, visit: Visit, target: str, hops: int) -> tuple[bytes, int] | Failure:
+        """What the other host's robots.txt says, asked of its session; see the module's text."""
+        if hops > MAX_REDIRECTS:
+            return parser.pack("allow", b"", epoch_ms()), SHARED_SECONDS
+        key, asked = _key(target), False
+        away: Unavailable | None = None
+        limit = self._clock() + ASK_SECONDS
+        while True:
+            try:
+                found = self._cached(key)
+                if found is not None:
+                    return found
+                if not asked:
+                    question = Admission(target, 0, 0, ROBOTS_ASKED + hops)
+                    self._shared.admit(visit.context.crawl.id, [question], mode=Mode.FORCE)
+                away, asked = None, True
+            except Unavailable as error:  # its node is away, or full
+                away = error
+            if self._clock() >= limit:
+                detail = f"robots.txt is redirected to {target}, which"
+                if away is not None:  # that is no fault of the hosts'
+                    visit.put_off(ASK_AGAIN_SECONDS, f"{detail} cannot be asked: {away}")
+                detail = f"{detail} did not answer yet"
+                return Failure(_KIND, detail, retry_after=ASK_AGAIN_SECONDS)
+            visit.rest(_LOOK_SECONDS)
+
+    def _cached(self, key: str) -> tuple[bytes, int] | None:
+        """(record, seconds it may be kept) of the shared cache, by the age of what it holds.
+
+        Raises Unavailable.
+        """
+        record = self._get(key)
+        cached = None if record is None else parser.unpack(record)
+        if record is None or cached is None:
+            return None
+        age_seconds = (epoch_ms() - cached.fetched_ms) // 1000
+        return record, max(SHARED_SECONDS - age_seconds, 1)
+
+
+def _key(url: str) -> str:
+    """Under what the shared cache keeps the rules at ``url``: their origin, where that names it."""
+    origin = origin_of(url)
+    return origin if url == f"{origin}/robots.txt" else url
+
+
+def _target(url: str, answer: Fetched) -> str | None:
+    """Where an answer to ``url`` redirects to, None if nowhere."""
+    if answer.status not in retry.REDIRECTS or not answer.location:
+        return None
+    try:
+        return canonicalise(answer.location, url)
+    except InvalidUrl:
+        return None
+
+
+def _unreachable(cause: Failure) -> Failure:
+    """The failure of every page of the origin, with what is known of the cause.
+
+    Where no page could be fetched either – the address is forbidden, the name does not exist,
+    nothing listens – that is the failure, and the table says what follows from it.
+    """
+    if not cause.requests:
+        return cause
+    detail = f"robots.txt: {cause.kind} {cause.detail}".rstrip()
+    return Failure(_KIND, detail, cause.code, cause.retry_after, cause.requests)

@@ -1,0 +1,61 @@
+"""Waiting for a part of our own that is away: with patience, and not all at the same moment."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from math import inf
+from typing import TypeVar
+
+import gevent
+
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.log import logger
+
+T = TypeVar("T")
+
+log = logger("worker")
+
+AWAY_PATIENCE_SECONDS = 5.0
+"""How long a session waits for a Redis node that is away: its place is of use to others."""
+AWAY_REST_SECONDS = 15.0
+"""How long its host rests after that, where it has another node."""
+
+
+def delays(first: float = 0.1, most: float = 2.0) -> Iterator[float]:
+    """Seconds to wait before try after try: doubling from ``first`` up to ``most``, full jitter
+    in the upper half, so that workers do not come back together."""
+    ceiling = first
+    while True:
+        yield random.uniform(ceiling / 2, ceiling)
+        ceiling = min(most, ceiling * 2)
+
+
+def persist(
+    action: Callable[[], T],
+    what: str,
+    *,
+    wait: Callable[[float], object] = gevent.sleep,
+    most: float = inf,
+) -> T:
+    """Call ``action`` until it is not answered by Unavailable, for as long as that takes.
+
+    After ``most`` seconds that is raised. ``what`` names it in the log, once when the trouble
+    begins and once when it is over. Every other exception passes.
+    """
+    limit = monotonic() + most
+    for count, delay in enumerate(delays()):
+        try:
+            result = action()
+        except Unavailable as error:
+            if monotonic() >= limit:
+                raise
+            if count == 0:
+                log.warning("waiting", what=what, reason=str(error))
+            wait(delay)
+            continue
+        if count:
+            log.info("back again", what=what, tries=count + 1)
+        return result
+    raise AssertionError("delays never end")

@@ -1,0 +1,157 @@
+"""A visit: the use of one host session, and what it learns of the host.
+
+Every request of a session – robots.txt, pages, logins – goes through :meth:`Visit.send`, which
+waits for the host's pace, checks that the session still is ours, and counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NoReturn, Protocol, TypeVar
+
+from gevent.event import Event
+
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import GreencrawlError, Unavailable
+from greencrawl.schema.records import Failure, Fetched, HostReport
+from greencrawl.worker.crawls import CrawlContext
+from greencrawl.worker.session.backoff import AWAY_PATIENCE_SECONDS, delays
+from greencrawl.worker.session.held import Held
+from greencrawl.worker.session.pace import Pace
+
+T = TypeVar("T")
+
+
+class Fetcher(Protocol):
+    """The part of ``worker.http.client.Downloader`` that is needed here."""
+
+    def fetch(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        max_body_bytes: int,
+        deadline: float,
+        method: str = "GET",
+        body: bytes = b"",
+    ) -> Fetched | Failure: ...
+
+
+class VisitOver(GreencrawlError):
+    """Raised instead of sending a request when the session must end, or the worker stops."""
+
+
+class Visit:
+    """One session under way. ``stopping`` is set when the worker is to end."""
+
+    def __init__(
+        self, held: Held, context: CrawlContext, fetcher: Fetcher, stopping: Event
+    ) -> None:
+        self.held = held
+        self.context = context
+        self._fetcher = fetcher
+        self._stopping = stopping
+        self._pace = Pace(held.session.delay, held.session.floor)
+        self._requests = 0
+        self._failed = ""
+        self._why = ""
+        self._block = 0.0
+        self._robots_read = False
+
+    @property
+    def host(self) -> str:
+        return self.held.session.host
+
+    @property
+    def failed(self) -> bool:
+        """True when the host as a whole failed: nothing more is asked of it in this session."""
+        return bool(self._failed)
+
+    @property
+    def failure(self) -> str:
+        """The kind of the host's failure, or "" if it did not fail."""
+        return self._failed
+
+    @property
+    def why(self) -> str:
+        """More of the host's failure than its kind, "" if there is no more."""
+        return self._why
+
+    def get(self, url: str, headers: Mapping[str, str], max_body_bytes: int) -> Fetched | Failure:
+        """A GET by :meth:`send`."""
+        return self.send("GET", url, headers, b"", max_body_bytes)
+
+    def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, max_body_bytes: int
+    ) -> Fetched | Failure:
+        """One paced and counted request to the session's host.
+
+        Raises VisitOver, and LeaseExpired (of the downloader) when the lease ran out meanwhile.
+        """
+        self.rest(self._pace.wait_seconds())
+        with self.held.waiting(request=True):
+            answer = self._fetcher.fetch(
+                url,
+                headers,
+                max_body_bytes=max_body_bytes,
+                deadline=self.held.deadline,
+                method=method,
+                body=body,
+            )
+        self._requests += 1 if isinstance(answer, Fetched) else answer.requests
+        self._pace.note(answer)
+        return answer
+
+    def rest(self, seconds: float) -> None:
+        """Send nothing for so long. Raises VisitOver when the session must end, or has failed."""
+        if self._failed:
+            raise VisitOver(self._failed)
+        if seconds > 0:
+            self._stopping.wait(seconds)
+        if self.held.ended or self._stopping.is_set():
+            raise VisitOver(self.held.ended or "stopping")
+
+    def persist(self, action: Callable[[], T]) -> T:
+        """Call ``action`` until it is not answered by Unavailable, while the lease lasts.
+
+        Raises VisitOver after :data:`AWAY_PATIENCE_SECONDS`: its Redis node may be away for long.
+        """
+        limit = min(monotonic() + AWAY_PATIENCE_SECONDS, self.held.deadline)
+        for delay in delays():
+            try:
+                return action()
+            except Unavailable as error:
+                if monotonic() >= limit:
+                    raise VisitOver(str(error)) from error
+            self.rest(delay)
+        raise AssertionError("delays never end")
+
+    def put_off(self, seconds: float, why: str) -> NoReturn:
+        """End the visit by no fault of its host's, which is to rest so long: raises VisitOver.
+
+        Its tasks go back uncharged, and the host is not counted as failing.
+        """
+        self._block = seconds
+        raise VisitOver(why)
+
+    def learn_robots(self, crawl_delay: float | None) -> None:
+        """robots.txt is known now; from here on its crawl-delay is kept."""
+        self._robots_read = True
+        if crawl_delay is not None:
+            self._pace.learn_robots_delay(crawl_delay)
+
+    def fail(self, kind: str, block: float, why: str = "") -> None:
+        """The host failed; ``block`` seconds were asked for by it (0: its own back-off)."""
+        self._failed = kind
+        self._block = block
+        self._why = why[:300]
+
+    def report(self) -> HostReport:
+        """What the broker is told when the session closes; only requests that left are counted."""
+        return self._pace.report(
+            robots=self._robots_read,
+            failed=self._failed,
+            block=self._block,
+            requests=self._requests,
+            why=self._why,
+        )

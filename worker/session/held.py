@@ -1,0 +1,154 @@
+"""The host sessions that this process holds, from lease to the last acknowledged result.
+
+A session is *fetching* while its greenlet may send requests; after that it is still *held* until
+its close and all its tasks' outcomes are acknowledged: a reconcile must name it till then, or the
+broker would hand its finished tasks out again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.records import ItemStatus, Session
+from greencrawl.worker.process.inflight_table import Flights
+
+End = Literal["", "stop", "stale"]
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """One session. ``deadline`` is on ``schema.clock.monotonic``: no request may leave after it.
+
+    ``ended`` says that it is to end: "stop" soon and properly; "stale" at once and
+    without a word, since its tasks are not ours any more. ``since`` is when that began which it
+    waits for – a request, or a suspect that is read alone – or None; ``row`` is its in ``flights``.
+    """
+
+    session: Session
+    deadline: float
+    fetching: bool = True
+    closing: bool = False
+    unsettled: int = 0
+    ended: End = ""
+    since: float | None = None
+    flights: Flights | None = None
+    row: int | None = None
+
+    def waiting(self, *, request: bool) -> Waiting:
+        """Note for as long as the body runs that it waits; ``request``: for its host."""
+        return Waiting(self, self.flights if request and self.row is not None else None)
+
+    @property
+    def lost(self) -> bool:
+        """True when another may hold the host: nothing more is asked of it or said about it."""
+        return self.ended == "stale"
+
+
+class Waiting:
+    """What :meth:`Held.waiting` returns: a class, as a generator would cost a page 6 µs more."""
+
+    __slots__ = ("_before", "_flights", "_held")
+
+    def __init__(self, held: Held, flights: Flights | None) -> None:
+        self._held = held
+        self._flights = flights
+
+    def __enter__(self) -> None:
+        held = self._held
+        if self._flights is not None and held.row is not None:
+            self._flights.set_busy(held.row, True)
+        self._before = held.since
+        if held.since is None:
+            held.since = monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        held = self._held
+        held.since = self._before
+        if self._flights is not None and held.row is not None:
+            self._flights.set_busy(held.row, False)
+
+
+class Sessions:
+    """All of this process. Not locked: its methods never yield to the hub."""
+
+    def __init__(self, flights: Flights | None = None) -> None:
+        self._flights = flights
+        self._held: dict[str, Held] = {}
+        self._fetching = 0
+
+    @property
+    def fetching(self) -> int:
+        """How many are fetching."""
+        return self._fetching
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def hold(self, session: Session, deadline: float) -> Held | None:
+        """Take a leased session; None if it is held already (an answer that came twice)."""
+        if session.token in self._held:
+            return None
+        held = Held(session, deadline)
+        if self._flights is not None:
+            held.flights, held.row = self._flights, self._flights.take(session.token)
+        self._held[session.token] = held
+        self._fetching += 1
+        return held
+
+    def holding(self) -> list[Held]:
+        return list(self._held.values())
+
+    def submitted(self, held: Held) -> None:
+        """A task's outcome is on its way to store and broker."""
+        held.unsettled += 1
+
+    def settled(self, token: str, status: ItemStatus) -> None:
+        """The broker answered a task's outcome.
+
+        "stale" says nothing about the session: an outcome whose answer was lost is sent twice, and
+        the second time its task is not current. Whether the session is, extend tells. "gone" does:
+        its crawl was deleted, and its host is to be closed, so that it is free for others.
+        """
+        held = self._held.get(token)
+        if held is not None:
+            held.unsettled -= 1
+            self._note(held, "ok" if status == "stale" else status)
+
+    def fetched(self, held: Held, *, closing: bool) -> None:
+        """The greenlet is through; ``closing`` if a close is on its way to the broker."""
+        held.fetching = False
+        held.closing = closing
+        self._fetching -= 1
+        self._drop_if_over(held)
+
+    def closed(self, token: str) -> None:
+        """The broker answered the close."""
+        held = self._held.get(token)
+        if held is not None:
+            held.closing = False
+            self._drop_if_over(held)
+
+    def extended(self, held: Held, status: ItemStatus, deadline: float) -> None:
+        """The broker answered an extend that was sent ``ttl`` before ``deadline``.
+
+        "away" leaves the deadline as it is: the session ends there unless the node is back by then.
+        """
+        if status == "away":
+            return
+        if status in ("ok", "stop"):
+            held.deadline = max(held.deadline, deadline)
+        self._note(held, status)
+
+    def _note(self, held: Held, status: ItemStatus) -> None:
+        if status != "ok" and status != "away" and not held.lost:
+            held.ended = "stop" if status == "gone" else status
+        self._drop_if_over(held)
+
+    def _drop_if_over(self, held: Held) -> None:
+        if not (held.fetching or held.closing or held.unsettled):
+            self._held.pop(held.session.token, None)
+            if self._flights is not None and held.row is not None:
+                self._flights.free(held.row)
+                held.row = None
