@@ -52,7 +52,8 @@ def test_without_a_session_key_the_processes_of_a_host_share_one(tmp_path: Path)
 
 def test_many_processes_at_once_make_one_key(tmp_path: Path) -> None:
     program = (
-        "import sys\nfrom pathlib import Path\nfrom greencrawl.worker.auth.state.sealing import host_key\n"
+        "import sys\nfrom pathlib import Path\n"
+        "from greencrawl.worker.auth.state.sealing import host_key\n"
         "sys.stdin.readline()\nprint(host_key(Path(sys.argv[1])).hex())\n"
     )
     running = [

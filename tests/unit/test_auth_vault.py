@@ -656,7 +656,8 @@ def test_a_login_without_a_frontier_is_given_to_it_later(tmp_path: Path, frontie
 def test_a_process_killed_while_it_writes_leaves_a_whole_file(tmp_path: Path) -> None:
     folder = tmp_path / "logins"
     program = (
-        "import sys\nfrom pathlib import Path\nfrom greencrawl.worker.auth.state.vault import Alone, Vault\n"
+        "import sys\nfrom pathlib import Path\n"
+        "from greencrawl.worker.auth.state.vault import Alone, Vault\n"
         "from greencrawl.worker.auth.base import Grant\n"
         f"vault = Vault(Path({str(folder)!r}), Alone(), None)\n"
         "number = int(sys.argv[1])\n"
@@ -692,7 +693,8 @@ def test_a_process_killed_while_it_writes_leaves_a_whole_file(tmp_path: Path) ->
 def test_writers_in_many_processes_end_with_the_newest(tmp_path: Path) -> None:
     folder = tmp_path / "logins"
     program = (
-        "import sys\nfrom pathlib import Path\nfrom greencrawl.worker.auth.state.vault import Alone, Vault\n"
+        "import sys\nfrom pathlib import Path\n"
+        "from greencrawl.worker.auth.state.vault import Alone, Vault\n"
         "from greencrawl.worker.auth.base import Grant\n"
         f"vault = Vault(Path({str(folder)!r}), Alone(), None)\n"
         "me = int(sys.argv[1])\nsys.stdin.readline()\n"
