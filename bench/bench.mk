@@ -15,7 +15,7 @@ bench: setup-bench packages  ## A short form of all of docs/benchmarks.md, in un
 bench-full: setup-bench packages  ## Their full forms, and the benchmarks of the parts: hours
 	@$(PYTHON) -m bench.all $(ARGS)
 	@$(MAKE) bench-lasting show-5 show-mysql bench-frontier bench-replay bench-pages
-	@$(PYTHON) -m bench.scaling  # it also shows figures of the parts
+	@$(PYTHON) -m bench.scale.scaling  # it also shows figures of the parts
 
 bench-lasting: setup-bench packages  ## A node away, idle crawls, recovery, memory, growth; ARGS=--short
 	@$(PYTHON) -m bench.all --lasting $(ARGS)
@@ -26,16 +26,16 @@ $(SHOWS): show-%: setup-dev packages
 	@$(PYTHON) -m bench $*
 
 bench-frontier: setup-dev  ## Memory, ingest, lease + finish and admission of the frontier
-	@$(PYTHON) -m bench.frontier
+	@$(PYTHON) -m bench.frontier.speed
 
 bench-replay: setup-dev  ## Links a second of a full replay into an empty Redis
-	@$(PYTHON) -m bench.replay $(ARGS)
+	@$(PYTHON) -m bench.frontier.replay $(ARGS)
 
 faults: setup-dev packages  ## Kill, cut off, empty and fill everything under a crawl; ROWS="1 5"
-	@$(PYTHON) -m bench.faults $(ROWS)
+	@$(PYTHON) -m bench.faults.table $(ROWS)
 
 bench-pages: setup-dev packages  ## A million pages: lists and export in constant memory; both stores
-	@$(PYTHON) -m bench.million
+	@$(PYTHON) -m bench.store.million
 
 cluster-faults: setup-dev packages  ## The same for a cluster of five MariaDB servers; ROWS="1 5"
-	@$(PYTHON) -m bench.cluster_faults $(ROWS)
+	@$(PYTHON) -m bench.faults.cluster $(ROWS)

@@ -1,7 +1,7 @@
 """Draw ``docs/benchmarks.md`` from the files in ``bench/results/``: ``python -m bench.document``.
 
 Nothing is measured or counted here. A benchmark without a file, and a figure that its file lacks,
-is shown as not run; tables, plots and notes stand as :class:`bench.record.Record` kept them.
+is shown as not run; tables, plots and notes stand as :class:`bench.rig.record.Record` kept them.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.record import PLOTS, shown
-from bench.report import RESULTS
+from bench.rig.record import PLOTS, shown
+from bench.rig.report import RESULTS
 
 DOCUMENT = PLOTS.parent / "benchmarks.md"
 NOT_RUN = "not run"
 
 BENCHMARKS = {
-    "peers": ("bench.peers", "Beside other crawlers, with the same duties"),
+    "peers": ("bench.peers.compare", "Beside other crawlers, with the same duties"),
     "greenlets-vs-threads": (
-        "bench.greenlets_vs_threads",
+        "bench.models.greenlets_vs_threads",
         "Greenlets and threads under the same crawler",
     ),
-    "wide": ("bench.wide", "The web as it is: many hosts, slow, dead and polite"),
-    "scale": ("bench.scale", "More processes, and what comes beyond them"),
-    "away": ("bench.away", "One of two Redis nodes is away"),
-    "standing": ("bench.standing", "What a hundred idle crawls cost"),
-    "recovery": ("bench.recovery", "A restart of Redis, by what waits in SQL"),
-    "crawls": ("bench.crawls", "Memory over two hundred crawls"),
-    "growth": ("bench.growth", "Whether SQL only grows"),
+    "wide": ("bench.scale.wide", "The web as it is: many hosts, slow, dead and polite"),
+    "scale": ("bench.scale.processes", "More processes, and what comes beyond them"),
+    "away": ("bench.faults.away", "One of two Redis nodes is away"),
+    "standing": ("bench.frontier.standing", "What a hundred idle crawls cost"),
+    "recovery": ("bench.frontier.recovery", "A restart of Redis, by what waits in SQL"),
+    "crawls": ("bench.store.crawls", "Memory over two hundred crawls"),
+    "growth": ("bench.store.growth", "Whether SQL only grows"),
 }
 """By the name of its file: a benchmark's module and title, in the order they run and are shown."""
 

@@ -10,10 +10,10 @@ from urllib.request import urlopen
 
 import pytest
 
-from bench.peers_rig import FULL, SCRAPY, crawl_with, ground
-from bench.report import Report
-from bench.sampling import busiest
-from bench.sites import LINKS, PAGE_BYTES, SYNTHETIC, write_pages
+from bench.peers.crawls import FULL, SCRAPY, crawl_with, ground
+from bench.rig.report import Report
+from bench.rig.sampling import busiest
+from bench.rig.sites import LINKS, PAGE_BYTES, SYNTHETIC, write_pages
 from tests.support.sites import direct, folder_site
 from tests.support.walk import links, walk
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from bench.report import Report
-from bench.show_warc import archive_site
+from bench.rig.report import Report
+from bench.shows.warc import archive_site
 from greencrawl.store import open_store
 from tests.support.archive import Archive, check
 from tests.support.redis_server import RedisServer

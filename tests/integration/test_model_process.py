@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bench.greenlets_vs_threads import MODELS, Rig, page_of, results
-from bench.web import Spec
+from bench.models.greenlets_vs_threads import MODELS, Rig, page_of, results
+from bench.rig.web import Spec
 
 HOSTS = 5
 

@@ -14,12 +14,15 @@ import pytest
 import zstandard
 
 from bench import all as all_of_them
-from bench import document, namespace, page_store, scaling
-from bench.nginx import Hit, rate, shirked
-from bench.page_store import BATCH, PageStore
-from bench.peers import cheaper, faster
-from bench.peers_rig import FULL, OURS, PLAIN, SCRAPY, Outcome
-from bench.record import PLOTS, Cell, Record, shown, spread, versions
+from bench import document
+from bench.peers import page_store
+from bench.peers.compare import cheaper, faster
+from bench.peers.crawls import FULL, OURS, PLAIN, SCRAPY, Outcome
+from bench.peers.page_store import BATCH, PageStore
+from bench.rig import namespace
+from bench.rig.nginx import Hit, rate, shirked
+from bench.rig.record import PLOTS, Cell, Record, shown, spread, versions
+from bench.scale import scaling
 from greencrawl.store import rows
 
 
@@ -161,7 +164,7 @@ def test_tables_and_plots_stand_as_they_were_kept() -> None:
     page = document.draw({"peers": _record({}, short=True) | {"tables": tables, "plots": plots}})
     assert "### T\n\n| a | n |\n| --- | ---: |\n| x\\|y | 1 |\n| z | -2 (-3–1) |\n" in page
     assert "![What it shows](benchmarks/peers-t.svg)" in page
-    assert "`python -m bench.peers --short`, 2026-01-02, 60 s, on 2 cores (P), 8 GB" in page
+    assert "`python -m bench.peers.compare --short`, 2026-01-02, 60 s, on 2 cores (P), 8 GB" in page
 
 
 def _record(figures: dict[str, float], *, short: bool = False) -> dict[str, Any]:
@@ -239,7 +242,7 @@ def test_the_page_about_scaling_is_drawn_from_the_kept_results(tmp_path: Path) -
     scaling.write(document=tmp_path / "scaling.md")
     said = scaling.DOCUMENT.read_text(encoding="utf-8")
     assert said == (tmp_path / "scaling.md").read_text(encoding="utf-8"), (
-        "stale: run `python -m bench.scaling`"
+        "stale: run `python -m bench.scale.scaling`"
     )
 
 

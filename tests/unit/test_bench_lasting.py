@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from bench import away, crawls, document, growth, resident
-from bench.away import Row, Times
-from bench.web import Spec, Web
-from bench.web_pages import Pages
+from bench import document
+from bench.faults import away
+from bench.faults.away import Row, Times
+from bench.rig import resident
+from bench.rig.web import Spec, Web
+from bench.rig.web_pages import Pages
+from bench.store import crawls, growth
 
 TIMES = Times(began=0, away=20, back=40, paid=50, ended=60)
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from bench import cost_model, scaling
-from bench.cost_model import Costs, Part, Sample
-from bench.greenlets_vs_threads import beside_the_source, parting, share_of_link
-from bench.scale import efficiencies
-from bench.web import Spec, host, polite_rate
-from bench.web_pages import Pages
-from bench.wide import by_second, closest
-from bench.window import Patience
+from bench.models.greenlets_vs_threads import beside_the_source, parting, share_of_link
+from bench.rig.web import Spec, host, polite_rate
+from bench.rig.web_pages import Pages
+from bench.rig.window import Patience
+from bench.scale import cost_model, scaling
+from bench.scale.cost_model import Costs, Part, Sample
+from bench.scale.processes import efficiencies
+from bench.scale.wide import by_second, closest
 
 COSTS = Costs(
     {"worker": Part(0.01, 0.002, 0.0008), "broker": Part(0.005, 0.001, 0.00002)},
@@ -271,7 +271,7 @@ def test_the_sources_findings_are_compared_in_words(
 
 def test_scaling_without_results_says_not_run() -> None:
     page = scaling.draw({}, {}, {}, {})
-    assert "`python -m bench.scale`: not run" in page
+    assert "`python -m bench.scale.processes`: not run" in page
     assert "| writer of the MySQL cluster | the benchmark's, one core | not run | not run |" in page
     assert "scale-line.svg" not in page
     assert "Share of what the CPU allows: not run." in page

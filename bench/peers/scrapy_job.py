@@ -1,0 +1,126 @@
+"""Scrapy and scrapy-redis under ``bench.peers.compare``: ``-m bench.peers.scrapy_job JOB``.
+
+A spider that obeys robots.txt, follows all links of its hosts and leaves out what it has seen. With
+``store`` in the job it also takes title and text, and an item pipeline stores the pages. What
+Scrapy's documentation advises for broad crawls is set: no cookies, no telnet console, quiet logs.
+With ``redis`` in the job, queue and duplicate filter are scrapy-redis' own; of its queues the FIFO
+is used, which costs least.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+import scrapy
+from scrapy.crawler import Crawler, CrawlerProcess
+from scrapy.http import HtmlResponse, Response
+
+from bench.peers.page_store import PageStore, text_of
+
+LINKS = '//a[@href and not(starts-with(@href, "mailto:"))]'
+"""``follow_all`` raises on what is no http(s) URL, and the rest of the page would be lost."""
+
+
+def settings(job: dict[str, Any]) -> dict[str, Any]:
+    """Scrapy's settings for a job."""
+    found: dict[str, Any] = {
+        "ROBOTSTXT_OBEY": True,
+        "USER_AGENT": "peer-bench/1.0",
+        "CONCURRENT_REQUESTS": job["connections"],
+        "CONCURRENT_REQUESTS_PER_DOMAIN": job["connections"] // len(job["seeds"]),
+        "DOWNLOAD_DELAY": 0,
+        "COOKIES_ENABLED": False,
+        "TELNETCONSOLE_ENABLED": False,
+        "LOG_LEVEL": "ERROR",
+        "LOGSTATS_INTERVAL": 0,
+    }
+    if job["store"]:
+        found |= {"ITEM_PIPELINES": {Storing: 300}}
+    if job["redis"]:
+        found |= {
+            "REDIS_URL": job["redis"],
+            "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+            "SCHEDULER_QUEUE_CLASS": "scrapy_redis.queue.FifoQueue",
+            "SCHEDULER_PERSIST": True,
+            "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
+        }
+    return found
+
+
+class PeerSpider(scrapy.Spider):
+    """Follows all links; writes what it did to the job's ``result`` when it is closed."""
+
+    name = "peer"
+
+    def __init__(self, job: dict[str, Any], **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.job = job
+        self.allowed_domains = [str(urlsplit(seed).hostname) for seed in job["seeds"]]
+        self.ended = 0.0
+        self.cpu = time.process_time()
+
+    async def start(self) -> AsyncIterator[scrapy.Request]:
+        """The seeds, which are filtered as all others are: each is fetched once."""
+        for seed in self.job["seeds"]:
+            yield scrapy.Request(seed)
+
+    def parse(self, response: Response, **_: Any) -> Iterator[scrapy.Request | dict[str, Any]]:
+        if not isinstance(response, HtmlResponse):
+            return
+        found = list(response.follow_all(xpath=LINKS))
+        yield from found
+        if self.job["store"]:
+            yield {
+                "url": response.url,
+                "status": response.status,
+                "headers": response.headers.to_unicode_dict(),
+                "title": response.css("title::text").get(default=""),
+                "text": text_of(response.selector.root),
+                "links": [request.url for request in found],
+                "body": response.body,
+            }
+        self.ended = time.time()
+
+    def closed(self, reason: str) -> None:
+        """Called when queue, pipeline and downloader are closed."""
+        figures = {
+            "ended": self.ended,
+            "cpu": time.process_time() - self.cpu,
+            "memory": psutil.Process().memory_full_info().pss,
+        }
+        Path(self.job["result"]).write_text(json.dumps(figures))
+
+
+class Storing:
+    """The item pipeline."""
+
+    def __init__(self, path: str) -> None:
+        self._store = PageStore(path)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Storing:
+        return cls(crawler.settings["PEER_STORE"])
+
+    def process_item(self, item: dict[str, Any]) -> dict[str, Any]:
+        self._store.add(**item)
+        return item
+
+    def close_spider(self) -> None:
+        self._store.close()
+
+
+def main(job: dict[str, Any]) -> None:
+    process = CrawlerProcess({**settings(job), "PEER_STORE": job["store"]})
+    process.crawl(PeerSpider, job=job)
+    process.start()
+
+
+if __name__ == "__main__":
+    main(json.loads(Path(sys.argv[1]).read_text()))

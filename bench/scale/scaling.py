@@ -1,0 +1,319 @@
+"""``docs/scaling.md``, drawn from ``bench/results/scale.json`` and the parts' own benchmarks.
+
+Nothing is measured here. What a part carries is computed from its cost a page; where a benchmark
+was not run, the cell says so.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.rig.record import PLOTS, shown
+from bench.rig.report import RESULTS
+
+DOCUMENT = PLOTS.parent / "scaling.md"
+NOT_RUN = "not run"
+WORKERS = 100
+URLS = 1_000_000_000
+PAGE_BYTES = 20_000
+STORED_BYTES = 9_600
+"""A page in the store, by the table in docs/operations.md."""
+LINE_BITS = 10_000_000_000
+BUSY = 0.7
+"""Of a core, what a server may be asked for lastingly: beyond it queues grow."""
+
+HEAD = """# Scaling
+
+What saturates first when workers are added, and what to add then. Drawn by `python -m
+bench.scale.scaling` from `bench/results/scale.json` (`python -m bench.scale.processes`) and the
+benchmarks of the store and of the frontier; a cell says "not run" where one is missing.
+
+A *worker* here is one worker process with a core of its own, that never waits: pages of 20 KB with
+40 links, two of them new, and enough hosts. Most crawls are bounded by politeness instead: at a
+delay of one second and answers after 0.3 s, a host gives 0.77 pages a second, whatever is added.
+"""
+
+MODEL = """## The model
+
+Rates depend on whatever else a machine does; CPU seconds hardly do. So the model counts CPU. Each
+part – worker, broker, Redis – spends
+
+* a little *at rest*, as long as a crawl goes on;
+* something for each *batch*. A worker stores what it has gathered in one commit, has the links of
+  these pages admitted, and posts their outcomes together. It gathers for a fiftieth of a second, or
+  up to a fifth where hosts rest between requests: a nearly idle worker thus finds a page or two in
+  a batch, a busy one dozens, up to 256. That is why a page costs an idle worker several times as
+  much, and why it does not matter: it has time;
+* something for each *page*, its share of a session of 32 pages included, and some more for each
+  link that nobody knew, since it is queued;
+* something for each *host* that is met: its robots.txt, a connection, a session of its own. Here it
+  has an address and no name; looking that up and TLS come on top.
+
+These are fitted by least squares on runs of one process with few sessions, in which pages and
+batches are counted. From them follow two bounds: a worker can use one interpreter, and all parts
+together the cores of the machine. Below the bounds, sessions wait for their hosts; near them, they
+queue for CPU, which is computed as a closed queueing network (`bench/scale/cost_model.py`).
+It foretells larger runs that it has not seen; [benchmarks.md](benchmarks.md) has each of them.
+"""
+
+TWO = """## Two processes on two cores
+
+Two workers, a broker, Redis and the benchmark's web server share two cores, so two workers cannot
+be twice as fast as one. What the CPU allows is computed from the CPU seconds that a page costs all
+processes – with one worker or with two, whichever is less –, into two cores. What two workers reach
+of that falls short by what stays idle, because they wait for one another, and by what a page costs
+more than with one, because they share caches and one database. It can also cost less: then what
+stays idle counts alone, and the share is not above 1.
+"""
+
+ADVICE = (
+    (
+        "a worker's core",
+        "its process at 100 %; hosts are due and nobody takes them",
+        "a worker host; nothing else has to be told",
+    ),
+    (
+        "a broker",
+        "its process at 100 %; leases are answered late",
+        "a broker; they keep no state, and workers take a list of addresses",
+    ),
+    (
+        "a Redis node",
+        "its process at 100 %, or its memory at 80 % of the limit: URLs overflow to the store",
+        "more nodes; their number is fixed when the frontier is made, so choose it for the size to"
+        " come",
+    ),
+    (
+        "SQLite",
+        "workers wait for commits",
+        "MySQL: SQLite is one file on one machine",
+    ),
+    (
+        "the writer of the MySQL cluster",
+        "commits take long, workers wait with full backlogs",
+        "there is one writer, and no second can be added. Take bodies out of it"
+        " (`GREENCRAWL_BODIES=warc:…`), give it memory for `pages` and `digests`, and faster disks;"
+        " beyond that split the crawl by domains over several installations, each with a frontier"
+        " and a store of its own",
+    ),
+    ("the network", "the line's rate", "worker hosts on other lines"),
+    (
+        "politeness",
+        "workers idle while every host rests",
+        "more hosts, or the operators' leave for a shorter delay",
+    ),
+)
+"""What is full, how it shows, what to add."""
+
+
+_PARTS = (
+    ("worker", "worker"),
+    ("broker", "broker"),
+    ("redis", "Redis"),
+    ("server", "the benchmark's web server"),
+)
+
+
+class Capacity(NamedTuple):
+    """What one of a part carries, in pages a second; None where that was not measured."""
+
+    part: str
+    one: str
+    pages_s: float | None
+
+
+def capacities(
+    scale: Mapping[str, Any], store: Mapping[str, Any], lease: Mapping[str, Any]
+) -> list[Capacity]:
+    """Of each part, from the figures of the benchmarks; an empty mapping was not run."""
+    figures = scale.get("figures", {})
+
+    def core(part: str) -> float | None:
+        cost = figures.get(f"cpu_ms_{part}")
+        return None if not cost else BUSY * 1000 / cost
+
+    writer = store.get("figures", {}).get("store x4", {}).get("pages_a_second")
+    rows = [
+        Capacity("writer of the MySQL cluster", "the benchmark's, one core", writer),
+        Capacity("network", f"{BUSY:.0%} of 10 Gbit/s", BUSY * LINE_BITS / 8 / PAGE_BYTES),
+        Capacity("broker", f"a process at {BUSY:.0%} of a core", core("broker")),
+        Capacity("Redis", f"a node at {BUSY:.0%} of a core", core("redis")),
+        Capacity("Redis, all links new", f"a node at {BUSY:.0%} of a core", _all_new(figures)),
+    ]
+    tasks = [row["tasks/s"] for row in lease.get("figures", {}).values() if _has_tasks(row)]
+    alone = min(tasks, default=None)
+    rows.append(Capacity("Redis, its queue alone", "the frontier's benchmark", alone))
+    return sorted(rows, key=lambda row: row.pages_s or float("inf"))
+
+
+def _all_new(figures: Mapping[str, float]) -> float | None:
+    """Pages a second of a Redis node, at the beginning of a crawl, when nothing is known yet."""
+    if "cpu_us_new_link_redis" not in figures:
+        return None
+    more = figures["all_links"] - figures["new_links"]
+    return BUSY * 1000 / (figures["cpu_ms_redis"] + more * figures["cpu_us_new_link_redis"] / 1000)
+
+
+def _has_tasks(row: object) -> bool:
+    return isinstance(row, dict) and "tasks/s" in row
+
+
+def draw(
+    scale: Mapping[str, Any],
+    store: Mapping[str, Any],
+    lease: Mapping[str, Any],
+    seen: Mapping[str, Any],
+) -> str:
+    """The page, from the records of four benchmarks."""
+    figures = scale.get("figures", {})
+    cost = figures.get("cpu_ms_worker")
+    rate = 1000 / cost if cost else None
+    parts = [HEAD, _origin(scale), "## What saturates first\n"]
+    found = capacities(scale, store, lease)
+    rows = [_carried(one, rate) for one in found]
+    columns = ("part", "one of it", "carries pages/s", "that is workers", f"for {WORKERS} workers")
+    parts += [
+        _table(columns, rows),
+        _order(found, rate),
+        _hundred(rate, seen),
+        MODEL,
+        _model(figures),
+        TWO,
+    ]
+    parts.append(_two(figures))
+    parts += ["## Source B's line\n", _line(figures), "## What to add\n"]
+    parts.append(_table(("what is full", "how it shows", "what to add"), ADVICE))
+    return "\n".join(parts)
+
+
+def _origin(scale: Mapping[str, Any]) -> str:
+    if not scale:
+        return f"`python -m bench.scale.processes`: {NOT_RUN}.\n"
+    machine = scale["machine"]
+    short = ", a short run, which tells that it works rather than how fast it is" * scale["short"]
+    return (
+        f"Measured {scale['when'][:10]} on {machine['cores']} cores ({machine['processor']}),"
+        f" Python {scale['versions']['python']}{short}.\n"
+    )
+
+
+def _carried(one: Capacity, rate: float | None) -> tuple[str, ...]:
+    if one.pages_s is None:
+        return (one.part, one.one, NOT_RUN, NOT_RUN, NOT_RUN)
+    carried = (one.part, one.one, shown(round(one.pages_s)))
+    if rate is None:
+        return (*carried, NOT_RUN, NOT_RUN)
+    return (*carried, shown(one.pages_s / rate), shown(WORKERS * rate / one.pages_s))
+
+
+def _order(found: Sequence[Capacity], rate: float | None) -> str:
+    """The table in a sentence."""
+    known = [one for one in found if one.pages_s is not None]
+    if rate is None or len(known) < 2:
+        return ""
+    ends = [f"{one.part} at {shown((one.pages_s or 0.0) / rate)}" for one in known]
+    return (
+        f"One of each is full first, counted in workers: {'; '.join(ends)}. Of all but the writer"
+        " there may be as many as are wanted; the last section says what to add.\n"
+    )
+
+
+def _hundred(rate: float | None, seen: Mapping[str, Any]) -> str:
+    """A hundred workers and a billion URLs."""
+    figures = seen.get("figures", {})
+    url = figures.get("seen 10,000,000 URLs", {}).get("bytes_a_URL")
+    waits = figures.get("10,000,000 URLs waiting at 100,000 hosts", {}).get("bytes_a_URL")
+    total = None if rate is None else WORKERS * rate
+
+    def of(value: float | None, factor: float, unit: str) -> str:
+        return NOT_RUN if value is None else f"{shown(value * factor)} {unit}".rstrip()
+
+    hours = None if total is None else URLS / total / 3600
+    rows = [
+        ("pages a second of all workers", of(total, 1, "")),
+        ("time for all pages", of(hours, 1, "h")),
+        ("hosts at once, at a delay of 1 s and answers after 0.3 s", of(total, 1.3, "")),
+        ("network", of(total, PAGE_BYTES * 8 / 1e9, "Gbit/s")),
+        ("bytes into the store", of(total, STORED_BYTES / 1e6, "MB/s")),
+        ("room in the store, by docs/operations.md", of(float(URLS), STORED_BYTES / 1e12, "TB")),
+        ("Redis: all URLs seen", of(url, URLS / 1e9, "GB")),
+        ("Redis: a tenth of them waiting", of(waits, URLS / 10 / 1e9, "GB")),
+    ]
+    title = (
+        f"## {WORKERS} workers and {URLS:,} URLs\n\n"
+        "What so many workers would do and need if nothing above were full. One MySQL"
+        " cluster is, long before.\n\n"
+    )
+    return title + _table(("what", "how much"), rows)
+
+
+def _model(figures: Mapping[str, float]) -> str:
+    def of(key: str, unit: str) -> str:
+        value = figures.get(key)
+        return NOT_RUN if value is None else f"{shown(value)} {unit}"
+
+    rows = [
+        (
+            name,
+            of(f"rest_ms_{part}", "ms/s"),
+            of(f"cpu_ms_batch_{part}", "ms"),
+            of(f"cpu_ms_{part}", "ms"),
+            of(f"cpu_us_new_link_{part}", "µs"),
+            of(f"cpu_ms_host_{part}", "ms"),
+        )
+        for part, name in _PARTS
+    ]
+    columns = ("CPU of", "at rest", "a batch", "a page, batches full", "a new link", "a host")
+    off, cpu = figures.get("prediction_off"), figures.get("prediction_off_cpu")
+    text = _table(columns, rows) + "\nLarger runs than it was fitted on: "
+    if off is None or cpu is None:
+        return text + f"{NOT_RUN}.\n"
+    return text + (
+        f"{off:.0%} off at worst in pages/s, {cpu:.0%} in CPU a page.\n\n"
+        "![The model](benchmarks/scale-model.svg)\n"
+    )
+
+
+def _two(figures: Mapping[str, float]) -> str:
+    if "two_processes" not in figures:
+        return f"Share of what the CPU allows: {NOT_RUN}.\n"
+    return (
+        f"Share of what the CPU allows: {shown(figures['two_processes'])}; left idle:"
+        f" {figures['two_processes_idle']:.1%} of the cores; CPU of a page, times that with one"
+        f" worker: {shown(figures['two_processes_dearer'])}.\n"
+    )
+
+
+def _line(figures: Mapping[str, float]) -> str:
+    if "line_slope" not in figures:
+        return f"Pages a second against nodes that bring their own sessions: {NOT_RUN}.\n"
+    return (
+        f"Nodes that bring their own sessions, as long as nothing above is full:"
+        f" {figures['line_slope']:.1f} pages/s a node, R² = {figures['line_r2']:.4f}.\n\n"
+        "![Pages a second against nodes](benchmarks/scale-line.svg)\n"
+    )
+
+
+def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [columns, tuple("---" for _ in columns), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _read(name: str, results: Path) -> dict[str, Any]:
+    path = results / f"{name}.json"
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def write(results: Path = RESULTS, document: Path = DOCUMENT) -> None:
+    """Draw the page again."""
+    names = ("scale", "store-mysql", "frontier-lease", "frontier-seen-waiting")
+    document.write_text(draw(*(_read(name, results) for name in names)))
+
+
+if __name__ == "__main__":
+    sys.exit(write())
