@@ -16,7 +16,7 @@ from gevent.event import Event
 from gevent.lock import Semaphore
 
 from greencrawl.broker.client import BrokerClient
-from greencrawl.broker.frontier.frontier import Frontier
+from greencrawl.broker.frontier import Frontier
 from greencrawl.schema import crash_points
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.log import logger

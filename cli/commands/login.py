@@ -145,7 +145,7 @@ def _leases(settings: Settings) -> Iterator[Leases]:
     What is kept then is given to the frontier by the first worker that reads it. Raises
     Unavailable when Redis should answer and does not.
     """
-    from greencrawl.broker.frontier.frontier import Frontier
+    from greencrawl.broker.frontier import Frontier
 
     path = reach.sqlite_path(settings)
     if path is not None and not path.exists():  # nothing has been crawled yet

@@ -28,7 +28,7 @@ from gevent.event import Event
 from gevent.lock import BoundedSemaphore
 from msgspec import Struct, field
 
-from greencrawl.broker.frontier.frontier import Admitted
+from greencrawl.broker.frontier import Admitted
 from greencrawl.schema import crash_points
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import UnknownCrawl
