@@ -16,11 +16,13 @@ from greencrawl.schema.net.urls import canonicalise, host_of
 from greencrawl.schema.records import Crawl, PageFilter
 from greencrawl.schema.text.moments import SINCE, STATUS, since_ms, status_range
 from greencrawl.store.base import Store
-from greencrawl.store.export.formats import Csv, Format, Jsonl, Warc
+from greencrawl.store.export.formats import FORMATS, Format
 from greencrawl.store.export.resumable import Position, Resumable, Wanted
 from greencrawl.store.export.resumable import export as export_all
 
 _SHOW_SECONDS = 0.2
+_DEFAULT = next(iter(FORMATS))
+_MEANINGS = "; ".join(f"{name}: {choice.meaning}" for name, choice in FORMATS.items())
 
 
 @click.command()
@@ -28,9 +30,9 @@ _SHOW_SECONDS = 0.2
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["jsonl", "csv", "warc"]),
-    default="jsonl",
-    help="jsonl: one JSON object a line; csv: a table; warc: an archive.  [default: jsonl]",
+    type=click.Choice(list(FORMATS)),
+    default=_DEFAULT,
+    help=f"{_MEANINGS}.  [default: {_DEFAULT}]",
 )
 @click.option("--crawl", "named", metavar="NAME", help="The crawl; the same as the argument.")
 @click.option(
@@ -76,7 +78,7 @@ def export(
         "since": since,
         "host": host,
         "status": status,
-        "bodies": bodies or format_ == "warc",
+        "bodies": bodies or FORMATS[format_].always_bodies,
         "pages_only": pages_only,
     }
     wanted = _filter(since, host, status)
@@ -116,10 +118,7 @@ def _host(text: str) -> str:
 
 
 def _format(typed: Mapping[str, Any], crawl: Crawl, name: str = "") -> Format:
-    if typed["format"] == "warc":
-        return Warc(crawl, name, compress=not name.endswith(".warc"))
-    made = Csv if typed["format"] == "csv" else Jsonl
-    return made(bodies=typed["bodies"])
+    return FORMATS[typed["format"]].make(crawl, name, typed["bodies"])
 
 
 def _to_stdout(store: Store, wanted: Wanted, typed: Mapping[str, Any]) -> None:
@@ -152,9 +151,10 @@ def _to_file(
             host=wanted.pages.host, status=wanted.pages.status, since_ms=run.since_ms
         )
         chosen = Wanted(crawl=wanted.crawl, pages=pages, pages_only=wanted.pages_only)
-        progress = _Progress(run.position, _total(store, chosen, typed))
+        format_ = _format(typed, wanted.crawl, output.name)
+        progress = _Progress(run.position, _total(store, chosen, format_))
         try:
-            position = run.run(store, chosen, _format(typed, wanted.crawl, output.name), progress)
+            position = run.run(store, chosen, format_, progress)
         except KeyboardInterrupt:
             progress.end()
             click.echo(
@@ -163,23 +163,24 @@ def _to_file(
             raise
         finally:
             progress.end()
-    click.echo(_summary(position, typed, output), err=True)
+    finals = format_.finals and not wanted.pages_only
+    click.echo(_summary(position, output, finals=finals), err=True)
 
 
-def _total(store: Store, wanted: Wanted, typed: Mapping[str, Any]) -> int:
+def _total(store: Store, wanted: Wanted, format_: Format) -> int:
     """About how many rows there will be; 0 where nobody has counted them."""
     if wanted.pages != PageFilter() or not sys.stderr.isatty():
         return 0
     counts = store.counts(wanted.crawl.id)
     kinds = ["pages"]
-    if not wanted.pages_only and typed["format"] != "warc":
+    if format_.finals and not wanted.pages_only:
         kinds += ["dead", "gone", "excluded"]
     return sum(counts.get(kind, 0) for kind in kinds)
 
 
-def _summary(position: Position, typed: Mapping[str, Any], output: Path) -> str:
+def _summary(position: Position, output: Path, *, finals: bool) -> str:
     parts = [f"{position.pages:,} pages"]
-    if typed["format"] != "warc" and not typed["pages_only"]:
+    if finals:
         parts.append(f"{position.finals:,} URLs without a page")
     text = f"{', '.join(parts)}: {position.length / 1e6:,.1f} MB in {output}"
     return f"{text}\n{_unkept(position)}" if position.no_body else text

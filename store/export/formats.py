@@ -1,6 +1,7 @@
 """Formats of an export: what each makes of a page and of a final state.
 
 Each call returns whole records, so that an export can be cut and continued between two of them.
+A new format is a class here and a row of :data:`FORMATS`, from which the command is made.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import base64
 import csv
 import io
 from collections import OrderedDict
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 from greencrawl.schema import wire
 from greencrawl.schema.net.request import crawl_headers
@@ -156,6 +159,31 @@ class Warc:
 
     def _bytes(self, record: Record) -> bytes:
         return records.member(record) if self._compress else b"".join(record.parts)
+
+
+class Choice(NamedTuple):
+    """How ``greencrawl export`` offers a format, under the name that it has in :data:`FORMATS`."""
+
+    meaning: str
+    """For the help of ``--format``."""
+    make: Callable[[Crawl, str, bool], Format]
+    """From the crawl, the file's name ("" without one), and whether bodies are wanted."""
+    always_bodies: bool = False
+    """Whether bodies are in it unasked."""
+
+
+FORMATS: Mapping[str, Choice] = MappingProxyType(
+    {
+        "jsonl": Choice("one JSON object a line", lambda _, __, bodies: Jsonl(bodies=bodies)),
+        "csv": Choice("a table", lambda _, __, bodies: Csv(bodies=bodies)),
+        "warc": Choice(
+            "an archive",
+            lambda crawl, name, _: Warc(crawl, name, compress=not name.endswith(".warc")),
+            always_bodies=True,
+        ),
+    }
+)
+"""What ``--format`` may say; the first is the default."""
 
 
 def missing(page: StoredPage, format_: Format) -> bool:

@@ -10,9 +10,19 @@ import pymysql
 import pytest
 
 from greencrawl.cli.main import main
-from greencrawl.store.mysql.cluster.local import DATABASE, NAMES, LocalCluster, LocalServer, Missing
+from greencrawl.store.mysql.cluster.local import (
+    DATABASE,
+    NAMES,
+    PLAIN,
+    LocalCluster,
+    LocalServer,
+    Missing,
+    program,
+    template,
+)
 from greencrawl.store.steward import steward_of
 from tests.support.mariadb import local_cluster
+from tests.support.ports import free_ports
 from tests.support.system import wait_until
 
 
@@ -136,6 +146,37 @@ def test_what_is_missing_is_named_with_the_package(
         local_cluster(tmp_path / "c").start()
     assert main(["store", "local", "--folder", str(tmp_path / "c")]) == 1
     assert "apt-get install mariadb-server" in capsys.readouterr().err
+
+
+def test_a_part_that_is_missing_is_named_with_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script itself, as on a machine that has the server's core and not the clients'."""
+    installer = tmp_path / "bin" / "mariadb-install-db"
+    installer.parent.mkdir()
+    text = Path(program("mariadb-install-db")).read_text()
+    assert "/usr/bin/my_print_defaults" in text
+    installer.write_text(text.replace("/usr/bin/my_print_defaults", f"{tmp_path}/nothing"))
+    installer.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{installer.parent}:/usr/bin:/bin")
+    with pytest.raises(Missing, match=r"nothing is not installed: apt-get install mariadb-server"):
+        template(tmp_path / "c")
+    assert not list((tmp_path / "c").iterdir())
+
+
+def test_whoever_starts_a_server_as_root_needs_no_name_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the environment calls the user may be an account that this machine does not have."""
+    monkeypatch.setenv("LOGNAME", "nobody-of-this-name")
+    server = LocalServer(tmp_path / "one", free_ports(1)[0], PLAIN)
+    try:
+        assert server.start()
+        with server.root() as connection, connection.cursor() as db:
+            db.execute("SELECT 1")
+            assert db.fetchone() == (1,)
+    finally:
+        server.stop()
 
 
 def test_the_command_starts_shows_hands_over_and_stops(

@@ -19,7 +19,7 @@ from greencrawl.store import open_store
 from greencrawl.store.base import Store
 from greencrawl.store.errors import BodyAway
 from greencrawl.store.export import resumable
-from greencrawl.store.export.formats import Csv, Format, Jsonl, Warc
+from greencrawl.store.export.formats import FORMATS, Csv, Format, Jsonl, Warc
 from greencrawl.store.export.resumable import OptionsDiffer, Position, Resumable, Wanted
 from tests.support.archive import Archive, check
 from tests.support.store_records import final, page
@@ -96,7 +96,7 @@ FAULTS = ["export.written:5", "export.checkpoint:5", "export.before_rename"]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("kind", ["jsonl", "csv", "warc"])
+@pytest.mark.parametrize("kind", FORMATS)
 def test_a_killed_export_goes_on_and_is_as_if_nothing_had_happened(
     data: Path, tmp_path: Path, kind: str, fault: str
 ) -> None:

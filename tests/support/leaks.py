@@ -26,6 +26,7 @@ import redis
 import zstandard
 
 from greencrawl.cli.main import main
+from greencrawl.store.export.formats import FORMATS
 from tests.support.system import System
 
 KEPT = ("logins", "credentials.toml")
@@ -87,7 +88,7 @@ def told(system: System, crawl: str, urls: Sequence[str]) -> Iterator[Place]:
 
 def exported(system: System, crawl: str, folder: Path) -> Iterator[Place]:
     """The crawl in each format of export."""
-    for format_ in ("jsonl", "csv", "warc"):
+    for format_ in FORMATS:
         path = folder / f"leaks.{format_}"
         wanted = ["--bodies"] if format_ == "jsonl" else []
         command(system, "export", crawl, "--format", format_, *wanted, "-o", str(path))

@@ -135,3 +135,16 @@ def test_packages_without_root_are_named_on_one_line(checkout: Path, tools: Path
     assert "redis-server" in done.stderr
     assert ("nginx-light" in done.stderr) == (known is None)
     assert done.stderr.count("\n") == 1
+
+
+def test_a_part_of_mariadb_is_not_taken_for_all_of_it(checkout: Path, tools: Path) -> None:
+    parts = ("mariadbd", "mariadb-install-db", "my_print_defaults", "mariadb", "mariadb-dump")
+    for part in parts:
+        script(tools / part, "exit 0")
+    done = run("sh", ".ci/packages", cwd=checkout, path=tools)
+    assert "redis-server" in done.stderr
+    assert "mariadb-server" not in done.stderr
+    (tools / "my_print_defaults").unlink()  # it is in a package of its own
+    done = run("sh", ".ci/packages", cwd=checkout, path=tools)
+    assert done.returncode == 1
+    assert "mariadb-server" in done.stderr

@@ -7,9 +7,9 @@ pid file. Nothing here decides who takes writes: see :mod:`store.mysql.cluster.f
 
 from __future__ import annotations
 
-import getpass
 import os
 import random
+import re
 import secrets
 import shutil
 import signal
@@ -36,6 +36,9 @@ SOCKET_PATH_BYTES = 107
 """A Unix socket's path may be no longer."""
 PORTS = range(20_000, 32_000)
 """Below the ports that outgoing connections are given: one that is free now stays free."""
+
+_NOT_FOUND = re.compile(r"^FATAL ERROR: Could not find (.*)$", re.MULTILINE)
+"""What mariadb-install-db says without a program or a file that it needs."""
 
 Options = Mapping[str, str]
 
@@ -90,17 +93,20 @@ for, to keep its own rows out of the log, to open a server, to end others' conne
 
 
 class Missing(GreencrawlError):
-    """Raised when MariaDB is not installed here."""
+    """Raised when MariaDB, or a part of it, is not installed here; says how to install it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} is not installed: apt-get install mariadb-server (10.6 or later), or "
+            "brew install mariadb; no service of it needs to run"
+        )
 
 
 def program(name: str) -> str:
     """Path of a program of MariaDB's. Raises Missing."""
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if not found:
-        raise Missing(
-            f"{name} is not installed: apt-get install mariadb-server (10.6 or later), or "
-            "brew install mariadb; no service of it needs to run"
-        )
+        raise Missing(name)
     return found
 
 
@@ -116,6 +122,11 @@ def free_ports(count: int) -> list[int]:
     raise Unavailable("no free ports on loopback")
 
 
+def _as_root() -> Options:
+    """What root has to say so that the server runs as root; it needs no account of its own."""
+    return {"user": "root"} if os.getuid() == 0 else {}
+
+
 def template(folder: Path) -> Path:
     """An empty data folder, made once as ``folder/template``; copy it. Raises Missing."""
     data = folder / "template"
@@ -129,11 +140,14 @@ def template(folder: Path) -> Path:
         subprocess.run(
             [program("mariadb-install-db"), "--no-defaults", f"--datadir={made}", "--skip-test-db",
              f"--tmpdir={scratch}",
-             "--auth-root-authentication-method=normal", f"--user={getpass.getuser()}"],
+             "--auth-root-authentication-method=normal",
+             *(f"--{name}={value}" for name, value in _as_root().items())],
             check=True, capture_output=True, text=True,
         )  # fmt: skip
     except subprocess.CalledProcessError as error:
         shutil.rmtree(made, ignore_errors=True)
+        if part := _NOT_FOUND.search(error.stdout):  # of a package beside the server's own
+            raise Missing(part[1]) from error
         raise Unavailable(f"mariadb-install-db: {(error.stderr or error.stdout)[-500:]}") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -213,9 +227,8 @@ class LocalServer:
             "pid-file": str(self.folder / "pid"),
             "port": str(self.port),
             **self.options,
+            **_as_root(),
         }
-        if os.getuid() == 0:
-            lines["user"] = getpass.getuser()
         text = "".join(f"{name} = {value}\n" for name, value in lines.items())
         (self.folder / "my.cnf").write_text("[mariadbd]\n" + text)
 
