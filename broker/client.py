@@ -8,8 +8,8 @@ caller's knowledge, not ours.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -61,18 +61,30 @@ POOL = 16
 IDEMPOTENT = frozenset({"GET", "DELETE"})
 
 
-class _Lost(msgspec.Struct, frozen=True):
+class Lost(msgspec.Struct, frozen=True):
     """An address that gave no answer; ``sent`` if it may have processed the request."""
 
     why: str
     sent: bool
 
 
-class _Reply(msgspec.Struct, frozen=True):
+class Reply(msgspec.Struct, frozen=True):
     """An HTTP answer, read to its end."""
 
     status: int
     body: bytes
+
+
+class Transport(Protocol):
+    """How one broker is asked; ``url`` is its address."""
+
+    url: str
+
+    def send(self, method: str, path: str, body: bytes, token: str, seconds: float) -> Reply | Lost:
+        """Send one request, once; ``seconds`` bounds each read and write."""
+
+    def close(self) -> None:
+        """Close idle connections."""
 
 
 class BrokerClient:
@@ -81,14 +93,22 @@ class BrokerClient:
     Every method raises Unavailable when no broker answers (or one answers 5xx), and Refused when
     one answers 4xx. ``ca`` is a PEM file against which ``https`` brokers are verified; ``timeout``
     in seconds bounds each read and write, but for leases, whose bound is their wait + 10 s.
+    ``transport`` makes of an address and ``ca`` what asks there; None: greenlets' connections.
     """
 
     def __init__(
-        self, addresses: Sequence[str], token: str = "", *, ca: str = "", timeout: float = 30.0
+        self,
+        addresses: Sequence[str],
+        token: str = "",
+        *,
+        ca: str = "",
+        timeout: float = 30.0,
+        transport: Callable[[str, str], Transport] | None = None,
     ) -> None:
         if not addresses:
             raise InvalidConfig([("GREENCRAWL_BROKER", "names no broker")])
-        self._addresses = [_Address(address, ca) for address in addresses]
+        made = transport or _Address
+        self._addresses = [made(address, ca) for address in addresses]
         self._token = token
         self._timeout = timeout
         self._current = 0
@@ -96,7 +116,7 @@ class BrokerClient:
     def disconnect(self) -> None:
         """Close idle connections; the next call opens new ones."""
         for address in self._addresses:
-            address.pool.close()
+            address.close()
 
     def _turn_if_away(self, away: bool) -> None:
         """Ask the next broker first: the one that answered does not reach all Redis nodes."""
@@ -257,18 +277,18 @@ class BrokerClient:
 
     def _send(
         self, method: str, path: str, body: Any = None, seconds: float | None = None
-    ) -> _Reply:
+    ) -> Reply:
         payload = b"" if body is None else to_json(body)
         failures: list[str] = []
         for step in range(len(self._addresses)):
             index = (self._current + step) % len(self._addresses)
             address = self._addresses[index]
             answer = address.send(method, path, payload, self._token, seconds or self._timeout)
-            if isinstance(answer, _Reply) and answer.status < 500:
+            if isinstance(answer, Reply) and answer.status < 500:
                 self._current = index
                 return answer
             failures.append(f"{address.url}: {_why(answer)}")
-            sent = not isinstance(answer, _Lost) or answer.sent
+            sent = not isinstance(answer, Lost) or answer.sent
             if sent and method not in IDEMPOTENT:
                 self._current = (index + 1) % len(self._addresses)
                 break
@@ -297,29 +317,31 @@ class _Address:
         else:
             self.pool = ConnectionPool(host, port, host, port, **common)
 
-    def send(
-        self, method: str, path: str, body: bytes, token: str, seconds: float
-    ) -> _Reply | _Lost:
+    def send(self, method: str, path: str, body: bytes, token: str, seconds: float) -> Reply | Lost:
         """Send one request, once. Idle connections that the broker closed are passed over."""
         head = self._head(method, path, len(body), token)
         try:
             connection = self.pool.get_socket()
         except OSError as error:
-            return _Lost(f"cannot connect: {error}", sent=False)
+            return Lost(f"cannot connect: {error}", sent=False)
         try:
             connection.settimeout(seconds)
             connection.sendall(head + body)
         except OSError as error:
             self.pool.release_socket(connection)
-            return _Lost(f"broke off while sending: {error}", sent=True)
+            return Lost(f"broke off while sending: {error}", sent=True)
         except BaseException:  # the greenlet is being killed: do not leak the pool's slot
             self.pool.release_socket(connection)
             raise
         try:  # from here on the response gives the connection back, or closes it
             response = HTTPSocketPoolResponse(connection, self.pool, method=method)
-            return _Reply(response.get_code(), response.read())
+            return Reply(response.get_code(), response.read())
         except (OSError, HTTPParseError) as error:
-            return _Lost(f"no answer: {error or type(error).__name__}", sent=True)
+            return Lost(f"no answer: {error or type(error).__name__}", sent=True)
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self.pool.close()
 
     def _head(self, method: str, path: str, length: int, token: str) -> bytes:
         lines = [f"{method} {self._prefix}{path} HTTP/1.1", f"Host: {self._host}"]
@@ -335,13 +357,13 @@ def _query(**parameters: str | int | None) -> str:
     return "?" + urlencode(given) if given else ""
 
 
-def _why(answer: _Reply | _Lost) -> str:
-    if isinstance(answer, _Lost):
+def _why(answer: Reply | Lost) -> str:
+    if isinstance(answer, Lost):
         return answer.why
     return f"{answer.status} {_problem(answer).get('detail', '')}".strip()
 
 
-def _problem(answer: _Reply) -> dict[str, object]:
+def _problem(answer: Reply) -> dict[str, object]:
     try:
         return from_json(answer.body, dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -351,13 +373,13 @@ def _problem(answer: _Reply) -> dict[str, object]:
         }
 
 
-def _content(answer: _Reply) -> bytes:
+def _content(answer: Reply) -> bytes:
     if answer.status >= 400:
         raise Refused(answer.status, _problem(answer))
     return answer.body
 
 
-def _decode(answer: _Reply, reply: type[T]) -> T:
+def _decode(answer: Reply, reply: type[T]) -> T:
     try:
         return from_json(_content(answer), reply)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -2,4 +2,35 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 __version__ = "0.1.0"
+
+__all__ = ["Client", "canonicalise", "extract", "fingerprint", "parse_robots"]
+
+if TYPE_CHECKING:
+    from greencrawl.broker.library import Client
+    from greencrawl.schema.net.urls import canonicalise, fingerprint
+    from greencrawl.worker.extract.page import extract
+    from greencrawl.worker.robots.parser import parse as parse_robots
+else:
+    _PROMISED = {
+        "Client": ("greencrawl.broker.library", "Client"),
+        "canonicalise": ("greencrawl.schema.net.urls", "canonicalise"),
+        "extract": ("greencrawl.worker.extract.page", "extract"),
+        "fingerprint": ("greencrawl.schema.net.urls", "fingerprint"),
+        "parse_robots": ("greencrawl.worker.robots.parser", "parse"),
+    }
+
+    def __getattr__(name: str) -> object:
+        """Import what a program asks for, and no more: our own processes ask for nothing."""
+        if name not in _PROMISED:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        module, attribute = _PROMISED[name]
+        found = globals()[name] = getattr(import_module(module), attribute)
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

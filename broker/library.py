@@ -1,0 +1,250 @@
+"""What programs use of a broker: ``from greencrawl import Client``, told in docs/library.md.
+
+It needs no greenlets and patches nothing: each request has a plain connection of its own, so that
+threads may share a client, and a process that forked may go on with it.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable, Iterator, Sequence
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from itertools import islice
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from greencrawl.broker.api.messages import ListedPage, PageReply
+from greencrawl.broker.client import CONNECT_SECONDS, BrokerClient, Lost, Reply
+from greencrawl.schema.errors import InvalidConfig, Refused
+from greencrawl.schema.records import (
+    Admission,
+    Crawl,
+    CreateCrawl,
+    Seed,
+    SeedItem,
+    SeedReply,
+    SeedRequest,
+    Stats,
+    StoredPage,
+)
+
+SEEDS = 1000
+"""URLs a request."""
+PAGES = 500
+"""Pages a request, at most."""
+LIST_SECONDS = 60.0
+"""Longest time a list may take to be answered: a search looks at many pages."""
+NOT_FOUND = 404
+
+
+class Client:
+    """Speaks to the broker at ``address`` (``http://host:port``), or to the first of several that
+    answers.
+
+    ``token`` is the broker's GREENCRAWL_ADMIN_TOKEN, where it has one; ``ca`` a PEM file against
+    which ``https`` brokers are verified, "" the system's; ``timeout`` in seconds bounds each read
+    and write. Every method raises Unavailable when no broker answers, and Refused, with the HTTP
+    status, when one answers 4xx: 401 and 403 for the token, 404 for what is not there, 429 for
+    seeds that Redis has no room for now.
+    """
+
+    def __init__(
+        self,
+        address: str | Sequence[str],
+        token: str | None = None,
+        *,
+        ca: str = "",
+        timeout: float = 30.0,
+    ) -> None:
+        """Raises InvalidConfig for what is no address; nothing is sent."""
+        addresses = (address,) if isinstance(address, str) else tuple(address)
+        self._broker = BrokerClient(
+            addresses, token or "", ca=ca, timeout=timeout, transport=_Plain
+        )
+
+    # -- crawls
+
+    def crawls(self) -> list[Crawl]:
+        """All crawls."""
+        return self._broker.crawls()
+
+    def crawl(self, name: str) -> Crawl:
+        """One crawl."""
+        return self._broker.crawl(name)
+
+    def create(self, name: str, seeds: Iterable[str] = (), **options: Any) -> Crawl:
+        """Make a crawl, or give one that is there these options; ``seeds`` are queued at once.
+
+        The options are those of docs/configuration.md. Raises InvalidConfig for one that there is
+        not, or that has the wrong type.
+        """
+        try:
+            wanted = msgspec.convert({**options, "name": name, "seeds": list(seeds)}, CreateCrawl)
+        except msgspec.ValidationError as error:
+            raise InvalidConfig([("crawl", str(error))]) from error
+        return self._broker.put_crawl(wanted)
+
+    def pause(self, name: str) -> Crawl:
+        """Hold a crawl."""
+        return self._broker.pause(name)
+
+    def resume(self, name: str) -> Crawl:
+        """Let a crawl go on."""
+        return self._broker.resume(name)
+
+    def delete(self, name: str) -> Crawl:
+        """Delete a crawl with its pages, in the background."""
+        return self._broker.delete(name)
+
+    def seed(self, name: str, urls: Iterable[str | Seed], *, force: bool = False) -> SeedReply:
+        """Add URLs to a crawl, a thousand a request; ``force`` queues again what was seen.
+
+        The answer has the counts and an item for each URL. What was answered is durable. When it
+        raises, some of the URLs may be queued: to do it again is harmless.
+        """
+        added = duplicate = rejected = pending = 0
+        items: list[SeedItem] = []
+        rest = iter(urls)
+        while batch := tuple(islice(rest, SEEDS)):
+            reply = self._broker.seed(name, SeedRequest(batch, force=force))
+            added += reply.added
+            duplicate += reply.duplicate
+            rejected += reply.rejected
+            pending += reply.pending
+            items += reply.items
+        return SeedReply(added, duplicate, rejected, tuple(items), pending)
+
+    def status(self, name: str | None = None) -> Stats:
+        """How a crawl stands, or each: ``status("example").crawls[0].state``."""
+        return self._broker.stats(name)
+
+    # -- pages
+
+    def pages(
+        self, name: str, *, host: str = "", status: str = "", since: str = "", grep: str = ""
+    ) -> Iterator[ListedPage]:
+        """The stored pages in the order of storing, redirects among them, as they are asked for.
+
+        Only of ``host``; with a ``status`` like ``200``, ``4xx`` or ``200-299``; fetched ``since``
+        a date or a time ago (``2h``); whose URL, title or text the pattern ``grep`` (RE2) matches.
+        """
+        after = ""
+        while True:
+            some = self._broker.pages(
+                name,
+                host=host,
+                status=status,
+                since=since,
+                grep=grep,
+                limit=PAGES,
+                after=after,
+                seconds=LIST_SECONDS,
+            )
+            yield from some.items
+            after = some.next
+            if not after:
+                return
+
+    def page(self, page_id: str) -> PageReply:
+        """What is stored of a page, but for its text and its body; and its history."""
+        return self._broker.page(page_id)
+
+    def text(self, page_id: str) -> str:
+        """A page's text."""
+        return self._broker.page_text(page_id)
+
+    def body(self, page_id: str) -> bytes:
+        """A page's body as it was fetched; empty where it was not kept."""
+        return self._broker.page_body(page_id)
+
+    def export(
+        self, name: str, *, host: str = "", status: str = "", since: str = "", bodies: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        """The stored pages as ``greencrawl export --pages-only`` has them, an object a page.
+
+        ``bodies`` adds ``body``: base64, None where it was not kept. Each page takes two requests,
+        with its body three: many are exported faster by the command, beside the store. A page that
+        is deleted meanwhile is left out.
+        """
+        for listed in self.pages(name, host=host, status=status, since=since):
+            try:
+                yield self._exported(listed.id, bodies)
+            except Refused as error:
+                if error.status != NOT_FOUND:
+                    raise
+
+    def _exported(self, page_id: str, bodies: bool) -> dict[str, Any]:
+        # What a program needs that exports, and no other.
+        from greencrawl.store.export.objects import page_object
+
+        page = self.page(page_id)
+        stored = StoredPage(
+            crawl=0,
+            fingerprint=0,
+            url=page.url,
+            final_url=page.target or page.url,
+            status=page.status,
+            headers=page.headers,
+            fetched_ms=page.fetched_ms,
+            elapsed_ms=page.elapsed_ms,
+            depth=page.depth,
+            body=self.body(page_id) if bodies else b"",
+            truncated=page.truncated,
+            title=page.title,
+            text=self.text(page_id) if page.text_chars else "",
+            language=page.language,
+            encoding=page.encoding,
+            fields=page.fields,
+            digest=bytes.fromhex(page.digest),
+            links=[Admission(url) for url in page.links],
+        )
+        return page_object(stored, bodies=bodies)
+
+
+class _Plain:
+    """One broker, asked over a connection of its own each time."""
+
+    def __init__(self, url: str, ca: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidConfig([("address", f"must be http://HOST:PORT, not {url[:200]!r}")])
+        self.url = url
+        self._host, self._port = parts.hostname, parts.port
+        self._prefix = parts.path.rstrip("/")
+        self._tls: ssl.SSLContext | None = None
+        if parts.scheme == "https":
+            try:
+                self._tls = ssl.create_default_context(cafile=ca or None)
+            except OSError as error:
+                raise InvalidConfig([("ca", f"{ca}: {error}")]) from error
+
+    def send(self, method: str, path: str, body: bytes, token: str, seconds: float) -> Reply | Lost:
+        """Send one request, once."""
+        connection = self._connection()
+        try:
+            try:
+                connection.connect()
+            except OSError as error:
+                return Lost(f"cannot connect: {error}", sent=False)
+            connection.sock.settimeout(seconds)
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            if body:
+                headers["Content-Type"] = "application/json"
+            try:
+                connection.request(method, self._prefix + path, body or None, headers)
+                answer = connection.getresponse()
+                return Reply(answer.status, answer.read())
+            except (OSError, HTTPException) as error:
+                return Lost(f"no answer: {error or type(error).__name__}", sent=True)
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+    def _connection(self) -> HTTPConnection:
+        if self._tls is None:
+            return HTTPConnection(self._host, self._port, timeout=CONNECT_SECONDS)
+        return HTTPSConnection(self._host, self._port, timeout=CONNECT_SECONDS, context=self._tls)
