@@ -22,7 +22,7 @@ def checkout(tmp_path: Path) -> Path:
         shutil.copy(ROOT / ".ci" / name, folder / ".ci")
     (folder / "requirements.txt").write_text("click==1\n")
     (folder / "worker" / "extract").mkdir(parents=True)
-    for name in ("speedups.c", "compile.py", "text.py"):
+    for name in ("speedups.c", "compile.py", "speedups.py", "text.py"):
         shutil.copy(ROOT / "worker" / "extract" / name, folder / "worker" / "extract")
     return folder
 

@@ -36,7 +36,7 @@ PIECES = [
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     folder = tmp_path_factory.mktemp("compiled")
-    assert compile(folder) == ""
+    assert compile(folder, "-Wall", "-Wextra", "-Werror") == ""
     name = speedups.name_of(text.BLOCKS, text.INVISIBLE)
     before = sys.modules.pop(name, None)
     sys.path.insert(0, str(folder))
@@ -189,6 +189,36 @@ def test_it_takes_elements_only(compiled: ModuleType) -> None:
 def test_only_what_was_made_of_the_same_is_used(compiled: ModuleType) -> None:
     assert speedups.load(text.BLOCKS, text.INVISIBLE) is compiled
     assert speedups.load((*text.BLOCKS, "marquee"), text.INVISIBLE) is None
+
+
+def test_what_was_made_for_another_libxml2_has_another_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = speedups.name_of(text.BLOCKS, text.INVISIBLE)
+    for version in ("LIBXML_VERSION", "LIBXML_COMPILED_VERSION"):
+        with monkeypatch.context() as patch:
+            patch.setattr(etree, version, (2, 9, 14))
+            assert speedups.name_of(text.BLOCKS, text.INVISIBLE) != name
+
+
+@needs_compiler
+def test_headers_of_another_libxml2_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(etree, "LIBXML_VERSION", (2, 9, 14))
+    assert "another libxml2" in compile(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_compiler
+def test_a_warning_of_the_compiler_keeps_nobody_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned = tmp_path / "warned.c"
+    warned.write_text("static int unused(void) { return 0; }\n")
+    monkeypatch.setattr(speedups, "SOURCES", (*speedups.SOURCES, warned))
+    assert "unused" in compile(tmp_path, "-Wall", "-Werror")
+    assert compile(tmp_path, "-Wall") == ""
 
 
 def test_without_a_compiler_it_says_what_to_do(

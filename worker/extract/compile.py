@@ -1,6 +1,7 @@
 """Compiles what is in C: ``python -m greencrawl.worker.extract.compile``, as ``make setup`` does.
 
-Without it, or without a compiler, pages are read in the same way, but slower.
+It is made where it is used, not when the package is built: it reads structures of the lxml that is
+installed there. Without it, or without a compiler, pages are read in the same way, but slower.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import lxml
+from lxml import etree
 
 from greencrawl.worker.extract import speedups
 from greencrawl.worker.extract.text import BLOCKS, INVISIBLE
@@ -21,19 +23,20 @@ from greencrawl.worker.extract.text import BLOCKS, INVISIBLE
 _SECONDS = 120
 
 
-def compile(folder: Path) -> str:
+def compile(folder: Path, *flags: str) -> str:
     """Compile into ``folder``; "" or why that failed. What other sources made there stays: other
-    checkouts may share the environment."""
+    checkouts may share the environment. ``flags`` are further ones of the compiler."""
     name = speedups.name_of(BLOCKS, INVISIBLE)
     target = folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
     headers = Path(str(lxml.__file__)).parent
     command = [
         *(os.environ.get("CC") or "cc").split(),
-        *("-O2", "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"),
+        *("-O2", "-std=c11", "-shared", "-fPIC", *flags),
         f"-I{sysconfig.get_path('include')}",
         *(f"-I{path}" for path in (headers, headers / "includes")),
         f'-DMODULE="{name}"',
         f"-DINIT=PyInit_{name}",
+        f"-DMADE_FOR={_number(etree.LIBXML_VERSION)}",
         f"-DBLOCKS={_strings(BLOCKS)}",
         f"-DINVISIBLE={_strings(INVISIBLE)}",
     ]
@@ -56,6 +59,12 @@ def _first_error(said: str) -> str:
     return next((line for line in lines if "error" in line), lines[0] if lines else "")
 
 
+def _number(release: tuple[int, int, int]) -> int:
+    """A release of libxml2 as its headers have it: 2.14.5 is 21405."""
+    major, minor, patch = release
+    return major * 10_000 + minor * 100 + patch
+
+
 def _strings(names: Sequence[str]) -> str:
     return ",".join(f'"{name}"' for name in names)
 
@@ -67,7 +76,8 @@ def main() -> int:
         print(
             f"the part in C was not compiled ({problem}): all works without it, slower; "
             "for it, install a compiler and Python's headers (apt-get install gcc python3-dev) "
-            "and run: make setup",
+            "and run: make setup, or in an environment that has greencrawl installed: "
+            "python -m greencrawl.worker.extract.compile",
             file=sys.stderr,
         )
     return 1 if problem else 0

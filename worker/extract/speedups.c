@@ -8,11 +8,16 @@
 #include <Python.h>
 #include <dlfcn.h>
 #include <libxml/tree.h>
+#include <libxml/xmlversion.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "etree_api.h"
 #include "pool.h"
+
+#if LIBXML_VERSION != MADE_FOR
+#error "the headers are of another libxml2 than the one that lxml runs on"
+#endif
 
 enum kind { INLINE, BLOCK, HIDDEN, NOSCRIPT };
 enum role { UNREAD, ANCHOR, AREA, BASE, FRAME, LINK, META, TITLE };

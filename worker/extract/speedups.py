@@ -1,8 +1,8 @@
 """What ``worker.extract.compile`` made of ``speedups.c`` and ``pool.c``, if it did.
 
 It lies in the environment of the Python that compiled it and is used where it fits: the sources,
-the lists it was given and the release of lxml, whose structures it reads. It is named after a
-digest of these, so that one made of others is not even looked at.
+the lists it was given, and the releases of lxml and of libxml2, whose structures it reads. It is
+named after a digest of these, so that one made of others is not even looked at.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ PREFIX = "greencrawl_speedups_"
 
 
 def name_of(blocks: Sequence[str], hidden: Sequence[str]) -> str:
-    """Name of the module that is made of the sources, these lists and this lxml."""
+    """Name of the module that is made of the sources, these lists, this lxml and its libxml2.
+
+    lxml of one release comes with several of libxml2: the one it was compiled for and the one that
+    it runs on both count.
+    """
     made_of = [
         *(source.read_text() for source in SOURCES),
         *blocks,
@@ -28,6 +32,7 @@ def name_of(blocks: Sequence[str], hidden: Sequence[str]) -> str:
         *hidden,
         "",
         etree.__version__,
+        *map(str, (*etree.LIBXML_COMPILED_VERSION, *etree.LIBXML_VERSION)),
     ]
     digest = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:12]
     return PREFIX + digest
