@@ -190,6 +190,10 @@ def load(module: str) -> Hooks:
     return Hooks(**found)
 
 
+_ROOMS = ("schema", "store", "broker", "worker", "cli")
+"""What hooks of earlier versions imported without ``greencrawl.``."""
+
+
 def imported(module: str, field: str) -> ModuleType:
     """A module of the user's, found also in the current directory, where no other has its name.
 
@@ -202,7 +206,15 @@ def imported(module: str, field: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except RAISED as error:
-        raise InvalidConfig([(field, f"cannot import {module!r}: {_described(error)}")]) from error
+        what = f"cannot import {module!r}: {_described(error)}{_renamed(error)}"
+        raise InvalidConfig([(field, what)]) from error
+
+
+def _renamed(error: BaseException) -> str:
+    """What to say of a module that is not there, or not as it was, since ours have a new name."""
+    missing = error.name or "" if isinstance(error, ImportError) else ""
+    first = missing.partition(".")[0]
+    return f"; Greencrawl's `{first}` is called `greencrawl.{first}` now" if first in _ROOMS else ""
 
 
 def _problem(function: object, count: int) -> str:

@@ -18,6 +18,7 @@ from greencrawl.worker.crawls import context_of
 from greencrawl.worker.hooks import HookError, Hooks, load
 from greencrawl.worker.reading import read
 
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = Page(url="http://h/", links=[Link("http://h/a"), Link("http://h/b")])
 FETCHED = Fetched("http://h/", 200, {}, b"")
 TASK = Task(1, "http://h/")
@@ -75,6 +76,44 @@ def test_bad_module_is_refused_at_start(folder: Path, source: str, said: str) ->
 def test_missing_module_is_refused_at_start() -> None:
     with pytest.raises(InvalidConfig, match=r"cannot import 'no\.such'"):
         load("no.such")
+
+
+OLD_IMPORTS = [
+    ("import worker", "worker"),
+    ("from worker.auth import Login", "worker"),
+    ("from schema.records import Page", "schema"),
+    ("import store", "store"),
+    ("import broker.client", "broker"),
+    ("import cli", "cli"),
+]
+
+
+@pytest.mark.parametrize(("source", "name"), OLD_IMPORTS)
+@pytest.mark.parametrize("where", ["checkout", "installed"])
+def test_an_import_by_an_old_name_is_told_the_new_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, where: str, source: str, name: str
+) -> None:
+    """In a checkout the folder of that name is found, elsewhere nothing is."""
+    others = [path for path in sys.path if Path(path or ".").resolve() not in (ROOT, folder)]
+    monkeypatch.setattr(sys, "path", [*others, str(ROOT)] if where == "checkout" else others)
+    (folder / "older.py").write_text(f"{source}\ndef on_page(page, fetched): ...\n")
+    with pytest.raises(InvalidConfig) as caught:
+        load("older")
+    kind = "ImportError" if where == "checkout" else "ModuleNotFoundError"
+    assert f"cannot import 'older': {kind}: " in str(caught.value)
+    assert f"`{name}` is called `greencrawl.{name}` now" in str(caught.value)
+
+
+def test_another_distribution_of_an_old_name_is_the_hooks_to_use(folder: Path) -> None:
+    (folder / "other").mkdir()
+    (folder / "other" / "schema.py").write_text("NAME = 'theirs'\n")
+    sys.path.insert(0, str(folder / "other"))
+    source = "def on_page(page, fetched): return {'schema': schema.NAME}\n"
+    (folder / "theirs.py").write_text(f"import schema\n{source}")
+    assert load("theirs").page_fields(PAGE, FETCHED) == {"schema": "theirs"}
+    (folder / "ours.py").write_text(f"from schema.records import Page\n{source}")
+    with pytest.raises(InvalidConfig, match=r"`schema` is called `greencrawl\.schema` now"):
+        load("ours")
 
 
 def raising(*_: Any) -> Any:
