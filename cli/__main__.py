@@ -5,13 +5,17 @@ from gevent import monkey
 monkey.patch_all()
 
 import sys
+from pathlib import Path
 
 from greencrawl.cli.main import main
 
 
-def run() -> int:
-    """What the console script calls. Returns the exit code."""
-    return main()
+def run(*more: Path) -> int:
+    """What the console script calls. Returns the exit code.
+
+    ``.env`` in the current folder is read first, then ``more`` such files.
+    """
+    return main(env_files=(Path(".env"), *more))
 
 
 if __name__ == "__main__":

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Sequence
 from contextvars import copy_context
+from pathlib import Path
 
 import click
 
+from greencrawl import __version__
+from greencrawl.cli import env_file
 from greencrawl.cli.admin.migrate import migrate
 from greencrawl.cli.admin.repair import repair
 from greencrawl.cli.admin.store import store
@@ -31,11 +35,12 @@ _TOKEN = "; set GREENCRAWL_ADMIN_TOKEN to the broker's"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="%(prog)s %(version)s")
 def greencrawl() -> None:
     """A distributed web crawler: `greencrawl crawl URL` to begin.
 
-    Settings of the processes (addresses, tokens, folders) are GREENCRAWL_* environment variables;
-    docs/configuration.md lists them.
+    Settings of the processes (addresses, tokens, folders) are GREENCRAWL_* environment variables,
+    which may stand in a file .env in the current folder; docs/configuration.md lists them.
     """
 
 
@@ -47,13 +52,18 @@ for _command in _COMMANDS:
     greencrawl.add_command(_command)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code: 1 for a failure, 2 for wrong use."""
-    return copy_context().run(_main, arguments)  # what is advised of one ends with it
+def main(arguments: Sequence[str] | None = None, env_files: Sequence[Path] = ()) -> int:
+    """Run the command; returns the exit code: 1 for a failure, 2 for wrong use.
+
+    Variables that ``env_files`` have are put into the environment, but where they are set.
+    """
+    # What is advised of one command ends with it.
+    return copy_context().run(_main, arguments, env_files)
 
 
-def _main(arguments: Sequence[str] | None) -> int:
+def _main(arguments: Sequence[str] | None, env_files: Sequence[Path]) -> int:
     try:
+        env_file.take(env_files, os.environ)
         code = greencrawl.main(arguments, prog_name="greencrawl", standalone_mode=False)
     except click.Abort:
         return 130

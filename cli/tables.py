@@ -60,8 +60,8 @@ def skip_list() -> str:
 def env_example() -> str:
     """Every setting with its meaning and default, all commented out."""
     lines = [
-        "# Settings of the processes; copy to .env, which honcho reads, and remove the # before",
-        "# what you change. docs/configuration.md says more. Made by `make docs`.",
+        "# Settings of the processes; copy to .env, which honcho and greencrawl read, and remove",
+        "# the # before what you change. docs/configuration.md says more. Made by `make docs`.",
     ]
     for key, (default, _, meaning) in KEYS.items():
         if key not in HIDDEN:

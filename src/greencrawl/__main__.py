@@ -1,7 +1,13 @@
-"""``python -m greencrawl``: the command ``greencrawl``."""
+"""``python -m greencrawl``: the command ``greencrawl``.
+
+Of a checkout, whose executable runs this, the file ``.env`` beside the Procfile is read, too.
+"""
 
 import sys
+from pathlib import Path
 
 from greencrawl.cli.__main__ import run
 
-sys.exit(run())
+_HOME = Path(__file__).resolve().parents[2]
+
+sys.exit(run(*([_HOME / ".env"] if (_HOME / "Procfile").is_file() else [])))
