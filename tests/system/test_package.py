@@ -1,0 +1,347 @@
+"""The package as its users get it: built, installed into an empty environment, and at work there.
+
+Nothing is downloaded: the environment borrows the libraries of the one that the tests run in, but
+for Greencrawl itself and its compiled part.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+import greencrawl
+from greencrawl.cli.local.site_server import Site, serve
+from greencrawl.schema.errors import Unavailable
+from tests.support.mariadb import MariaDb
+from tests.support.ports import free_port
+from tests.support.system import ROOT, wait_until
+
+SECONDS = 120
+ROOMS = ("broker", "cli", "schema", "store", "worker")
+OWN = ("greencrawl.pth", "greencrawl_speedups_*", "__pycache__")
+"""What of our own environment the new one does not get."""
+
+STAND_IN = """
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+[project]
+name = "schema"
+version = "0.7"
+[tool.setuptools]
+py-modules = ["schema"]
+"""
+
+HOOK = """
+import schema
+from greencrawl.worker.auth import Login
+
+def on_page(page, fetched):
+    return {"schema": schema.ORIGIN, "login": Login.__module__.partition(".")[0]}
+"""
+
+
+@dataclass
+class Installed:
+    """An environment with the wheel, and what was built."""
+
+    venv: Path
+    sdist: Path
+    wheel: Path
+
+    @property
+    def python(self) -> str:
+        return str(self.venv / "bin" / "python")
+
+    def environ(self, **settings: str) -> dict[str, str]:
+        """Of a user: nothing leads to the checkout."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("GREENCRAWL_", "PYTHON"))}
+        return kept | {f"GREENCRAWL_{name.upper()}": value for name, value in settings.items()}
+
+    def run(
+        self, *command: str, cwd: Path, environ: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """A command of the environment."""
+        program, *arguments = command
+        return subprocess.run(
+            [str(self.venv / "bin" / program), *arguments],
+            cwd=cwd,
+            env=environ or self.environ(),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+    def said(self, *command: str, cwd: Path, **settings: str) -> str:
+        """What a command prints that succeeds."""
+        done = self.run(*command, cwd=cwd, environ=self.environ(**settings))
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    @contextmanager
+    def process(
+        self, part: str, folder: Path, **settings: str
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """``python -m greencrawl.PART``, which has to end well when it is told to."""
+        log = folder / f"{part}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [self.python, "-m", f"greencrawl.{part}"],
+                cwd=folder,
+                env=self.environ(**settings),
+                stdout=output,
+                stderr=output,
+            )
+        try:
+            yield process
+            assert process.poll() is None, log.read_text()
+            process.terminate()
+            assert process.wait(30) == 0, log.read_text()
+        finally:
+            process.kill()
+            process.wait()
+
+
+def build(source: Path, target: Path, *options: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", *options, "-o", str(target), str(source)],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def install(python: str, wheel: Path) -> None:
+    command = [sys.executable, "-m", "pip", "--python", python, "install", "--no-index"]
+    done = subprocess.run(
+        [*command, "--no-deps", "--disable-pip-version-check", str(wheel)],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def libraries(folder: Path) -> Path:
+    """A folder with links to all that is installed beside these tests, but what is our own."""
+    folder.mkdir()
+    hidden = {found for name in OWN for place in sites() for found in place.glob(name)}
+    for place in sites():
+        for found in place.iterdir():
+            if found not in hidden and not (folder / found.name).exists():
+                (folder / found.name).symlink_to(found)
+    return folder
+
+
+def sites() -> list[Path]:
+    """The folders of installed packages."""
+    return [Path(path) for path in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    folder = tmp_path_factory.mktemp("package")
+    checkout, dist, venv = folder / "checkout", folder / "dist", folder / "venv"
+    checkout.mkdir()
+    for name in ("src", "site", *ROOMS):
+        unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        shutil.copytree(ROOT / name, checkout / name, symlinks=True, ignore=unwanted)
+    for pattern in ("pyproject.toml", "README.md", "LICENSE*", "NOTICE*", "MANIFEST.in"):
+        for file in ROOT.glob(pattern):
+            shutil.copy(file, checkout)
+    build(checkout, dist)  # the wheel is made of the sdist
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    (packages,) = venv.glob("lib/python3*/site-packages")
+    (packages / "borrowed.pth").write_text(f"{libraries(folder / 'libraries')}\n")
+    (sdist,), (wheel,) = dist.glob("*.tar.gz"), dist.glob("*.whl")
+    made = Installed(venv, sdist, wheel)
+    install(made.python, wheel)
+    return made
+
+
+def shipped() -> set[str]:
+    """Every file of the package in the checkout, as ``greencrawl/…``."""
+    home = ROOT / "src" / "greencrawl"
+    return {
+        str((Path(top) / name).relative_to(home.parent))
+        for top, _, names in os.walk(home, followlinks=True)
+        for name in names
+        if "__pycache__" not in top
+    }
+
+
+def test_wheel_and_sdist_hold_the_whole_package_and_no_more(installed: Installed) -> None:
+    with zipfile.ZipFile(installed.wheel) as wheel:
+        names = [name for name in wheel.namelist() if ".dist-info/" not in name]
+    assert set(names) == shipped()
+    assert len(names) == len(set(names))
+    top = f"greencrawl-{greencrawl.__version__}"
+    with tarfile.open(installed.sdist) as sdist:
+        members = {member.name: member for member in sdist.getmembers()}
+    inside = f"{top}/src/"
+    files = {name for name, member in members.items() if not member.isdir()}
+    assert {
+        name.removeprefix(inside) for name in files if name.startswith(f"{inside}greencrawl/")
+    } == shipped()
+    assert f"{top}/pyproject.toml" in files
+    assert not [name for name in files if name.startswith((f"{top}/tests", f"{top}/bench"))]
+    wanted = {"zh/茶.html", "robots.txt"}
+    assert {f"greencrawl/site/{name}" for name in wanted} < set(names)
+    kinds = {Path(name).suffix for name in names}
+    assert {".lua", ".sql", ".c", ".h", ".typed"} <= kinds
+
+
+def test_the_pinned_set_is_within_what_the_package_asks_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {one.name: one for one in map(Requirement, project["dependencies"])}
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    pinned = {
+        one.name: next(iter(one.specifier)).version
+        for one in (Requirement(line) for line in lines if line and not line.startswith("#"))
+    }
+    assert pinned.keys() - wanted.keys() == {"honcho", "warcio"}
+    assert wanted.keys() <= pinned.keys()
+    for name, one in wanted.items():
+        (bound,) = one.specifier
+        assert bound.operator == ">="
+        assert f"{pinned[name]}.".startswith(f"{bound.version}."), name
+
+
+def test_the_command_tells_the_version_of_the_package(installed: Installed, tmp_path: Path) -> None:
+    version = f"greencrawl {greencrawl.__version__}\n"
+    assert installed.said("greencrawl", "--version", cwd=tmp_path) == version
+    assert installed.said("python", "-m", "greencrawl", "--version", cwd=tmp_path) == version
+    code = "from importlib.metadata import version; print('greencrawl', version('greencrawl'))"
+    assert installed.said("python", "-c", code, cwd=tmp_path) == version
+
+
+WHAT_READS = """
+import greencrawl, sys
+from greencrawl.worker.extract.text import compiled
+from greencrawl import extract
+page = extract(b"<p>a<p>b <a href=c>", "http://h/", "text/html")
+print(greencrawl.__file__.startswith(sys.prefix), page.text, [link.url for link in page.links])
+print(compiled and compiled.__file__.startswith(sys.prefix))
+"""
+
+
+def test_the_part_in_c_is_compiled_when_it_is_asked_for(
+    installed: Installed, tmp_path: Path
+) -> None:
+    read = ("python", "-c", WHAT_READS)
+    text = "True a b ['http://h/c']\n"
+    assert installed.said(*read, cwd=tmp_path) == f"{text}None\n"
+    compiling = ("python", "-m", "greencrawl.worker.extract.compile")
+    without = installed.run(*compiling, cwd=tmp_path, environ=installed.environ() | {"CC": "false"})
+    assert without.returncode == 1
+    assert "all works without it, slower" in without.stderr
+    assert installed.said(*read, cwd=tmp_path) == f"{text}None\n"
+    if shutil.which("cc") is None:
+        pytest.skip("there is no compiler")
+    assert installed.said(*compiling, cwd=tmp_path) == ""
+    assert installed.said(*read, cwd=tmp_path) == f"{text}True\n"
+
+
+def test_the_demo_runs_from_an_empty_folder(installed: Installed, tmp_path: Path) -> None:
+    done = installed.run("greencrawl", "crawl", "--demo", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    data = tmp_path / "data" / "demo"
+    out = installed.said("greencrawl", "export", "--data", str(data), cwd=tmp_path)
+    titles = {json.loads(line).get("title") for line in out.splitlines()}
+    assert len(titles) > 15, titles
+
+
+def test_a_hook_of_the_current_folder_may_import_a_distribution_named_schema(
+    installed: Installed, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "pyproject.toml").write_text(STAND_IN)
+    (source / "schema.py").write_text("ORIGIN = 'not ours'\n")
+    build(source, tmp_path / "dist", "--wheel")
+    (wheel,) = (tmp_path / "dist").glob("schema-*.whl")
+    install(installed.python, wheel)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "own.py").write_text(HOOK)
+    done = installed.run("greencrawl", "crawl", "--demo", "--hook", "own", cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    data = folder / "data" / "demo"
+    out = installed.said("greencrawl", "export", "--pages-only", "--data", str(data), cwd=folder)
+    found = [json.loads(line)["fields"] for line in out.splitlines()]
+    assert {"schema": "not ours", "login": "greencrawl"} in found
+
+
+@pytest.mark.parametrize("name", ["worker.auth", "schema.records"])
+def test_a_hook_with_an_old_import_is_told_the_new_name(
+    installed: Installed, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "own.py").write_text(f"import {name}\ndef on_page(page, fetched): ...\n")
+    done = installed.run("greencrawl", "crawl", "--demo", "--hook", "own", cwd=tmp_path)
+    first = name.partition(".")[0]
+    assert done.returncode == 2
+    assert f"`{first}` is called `greencrawl.{first}` now" in done.stderr
+
+
+def test_broker_and_worker_of_the_package_crawl_into_mysql(
+    installed: Installed, tmp_path: Path
+) -> None:
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    mariadb = MariaDb(tmp_path / "mariadb").start()
+    settings = {
+        "bind": f"127.0.0.1:{port}",
+        "broker": address,
+        "store": mariadb.url,
+        "allow_networks": "127.0.0.0/8",
+        "processes": "1",
+        "worker_token": "a-token-of-workers",
+        "admin_token": "a-token-of-the-test",
+    }
+    client = greencrawl.Client(address, "a-token-of-the-test")
+    try:
+        with (
+            serve(Site()) as site,
+            installed.process("broker", tmp_path, **settings) as broker,
+            installed.process("worker", tmp_path, **settings),
+        ):
+            wait_until(lambda: broker.poll() is not None or serving(client), 60, "it serves")
+            assert broker.poll() is None, (tmp_path / "broker.log").read_text()
+            client.create("site", [site], delay=0)
+            wait_until(lambda: client.status("site").crawls[0].state == "done", 60, "all is done")
+            listed = installed.said(
+                "greencrawl", "pages", "site", "--json", cwd=tmp_path, **settings
+            )
+            told = [page.url for page in client.pages("site")]
+        out = installed.said("greencrawl", "export", "--pages-only", cwd=tmp_path, **settings)
+    finally:
+        mariadb.stop()
+    stored = [json.loads(line)["url"] for line in out.splitlines()]
+    assert [json.loads(line)["url"] for line in listed.splitlines()] == told == stored
+    assert len(stored) > 15
+
+
+def serving(client: greencrawl.Client) -> bool:
+    try:
+        client.crawls()
+    except Unavailable:
+        return False
+    return True
