@@ -1,9 +1,9 @@
 """``.env``: variables for the command and what it starts, as honcho reads them for a Procfile.
 
 A line is ``NAME=VALUE``: blanks go unless they are quoted, ``#`` begins a comment unless it is
-quoted, and ``\\n`` and ``\\t`` in quotes are a line break and a tab. Other lines say nothing. In one
-point the command is not like honcho, which puts the file above the environment: a variable that is
-set stays.
+quoted, and ``\\n`` and ``\\t`` in quotes are a line break and a tab. Other lines say nothing. In
+one point the command is not like honcho, which puts the file above the environment: a variable that
+is set stays.
 """
 
 from __future__ import annotations
