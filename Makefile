@@ -8,7 +8,7 @@ REPLAY ?=
 export PYTHON3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev packages crawl cluster cluster-stop test nightly test-weights test-cluster nemesis guards lint docs clean
+.PHONY: help setup setup-dev packages crawl cluster cluster-stop test nightly test-weights test-cluster nemesis guards lint docs package clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 14
@@ -62,6 +62,9 @@ lint: setup-dev  ## ruff, mypy --strict, import-linter
 
 docs: setup  ## Write the generated tables of the docs and .env.example again
 	@$(PYTHON) -m greencrawl.cli.tables
+
+package: setup-dev  ## Build the sdist and the wheel into dist/
+	@$(PYTHON) -m build --no-isolation
 
 clean:  ## Remove caches and the demo's data; .venv and your data stay
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache data/demo

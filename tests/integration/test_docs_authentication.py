@@ -53,7 +53,7 @@ def block(language: str, beginning: str) -> str:
 
 
 def test_the_login_in_ten_lines_logs_in_and_crawls(tmp_path: Path) -> None:
-    python, toml = block("python", "from worker.auth"), block("toml", "seeds")
+    python, toml = block("python", "from greencrawl.worker.auth"), block("toml", "seeds")
     assert len([line for line in python.splitlines() if line]) <= 10
     site = Members()
     server = WSGIServer(("127.0.0.1", 0), site, log=None)
