@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from greencrawl.store.mysql.cluster import topology
 
 if TYPE_CHECKING:
-    from greencrawl.store.mysql.cluster.failover import Steward
+    from greencrawl.store.mysql.cluster.steward.steward import Steward
 
 
 def steward_of(url: str, account: str = "") -> Steward | None:
@@ -21,7 +21,7 @@ def steward_of(url: str, account: str = "") -> Steward | None:
     servers = topology.parse(url)
     if not servers.ring:
         return None
-    from greencrawl.store.mysql.cluster.failover import Steward
+    from greencrawl.store.mysql.cluster.steward.steward import Steward
 
     user, _, password = account.partition(":")
     return Steward(replace(servers, user=user, password=password) if user else servers)

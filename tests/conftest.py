@@ -11,7 +11,7 @@ from pathlib import Path  # noqa: E402
 import pytest  # noqa: E402
 
 from greencrawl.schema import log  # noqa: E402
-from greencrawl.store.mysql.cluster import local  # noqa: E402
+from greencrawl.store.mysql.cluster.local import cluster  # noqa: E402
 from tests.support import ports  # noqa: E402
 from tests.support.redis_server import RedisServer  # noqa: E402
 
@@ -22,7 +22,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [SRC, os.environ.get("PY
 # A command that a test runs in this process would set the level of all its loggers for good.
 log.configure = lambda *_: None
 # Nor may tests that run beside each other choose the same port for a cluster's server.
-local.free_ports = ports.free_ports
+cluster.free_ports = ports.free_ports
 
 
 @pytest.fixture

@@ -24,9 +24,10 @@ from greencrawl.store.sqlite.connection import translated
 from greencrawl.store.steward import steward_of
 
 if TYPE_CHECKING:
-    from greencrawl.store.mysql.cluster.failover import Report, Steward
     from greencrawl.store.mysql.cluster.observe import Observation
     from greencrawl.store.mysql.cluster.register import Reign
+    from greencrawl.store.mysql.cluster.steward.servers import Report
+    from greencrawl.store.mysql.cluster.steward.steward import Steward
     from greencrawl.store.mysql.connection import Db
 
 
@@ -75,8 +76,10 @@ def form() -> None:
     Each gets a vote; the first master is opened for writing, the second acknowledges it, the
     replicas follow. All must be up. Running it again changes nothing.
     """
+    from greencrawl.store.mysql.cluster.steward import by_hand
+
     with closing(_steward()) as steward:
-        steward.form()
+        by_hand.form(steward)
         _show(steward, steward.look())
 
 
@@ -95,10 +98,12 @@ def takeover(server: str, lose: bool, yes: bool) -> None:
     In order: running transactions end first, and nothing is lost. Brokers do this by themselves
     when the writer is lost.
     """
+    from greencrawl.store.mysql.cluster.steward import by_hand
+
     if lose and not yes:
         click.confirm("Pages that only the present writer has are given up. Go on?", abort=True)
     with closing(_steward()) as steward:
-        _say(steward.hand_over(server, lose=lose))
+        _say(by_hand.hand_over(steward, server, lose=lose))
     click.echo("the brokers let the other master follow it")
 
 
@@ -109,8 +114,10 @@ def rejoin(server: str) -> None:
 
     A server that comes back with its own data needs nothing.
     """
+    from greencrawl.store.mysql.cluster.steward import by_hand
+
     with closing(_steward()) as steward:
-        steward.enrol(server)
+        by_hand.enrol(steward, server)
     click.echo(f"{server} has a vote again; the brokers let it follow")
 
 
@@ -128,7 +135,8 @@ def local(folder: str, stop: bool) -> None:
 
     They outlive the command. Running it again starts those that do not run.
     """
-    from greencrawl.store.mysql.cluster.local import LocalCluster
+    from greencrawl.store.mysql.cluster.local.cluster import LocalCluster
+    from greencrawl.store.mysql.cluster.steward import by_hand
 
     cluster = LocalCluster(Path(folder))
     if stop:
@@ -139,7 +147,7 @@ def local(folder: str, stop: bool) -> None:
     steward = steward_of(cluster.url(), cluster.steward)
     assert steward is not None
     with closing(steward):
-        steward.form()
+        by_hand.form(steward)
         _show(steward, steward.look())
     click.echo(
         "\nTo use it:\n"

@@ -7,7 +7,8 @@ from pathlib import Path
 import gevent
 
 from greencrawl.schema.errors import Unavailable
-from greencrawl.store.mysql.cluster.failover import Steward
+from greencrawl.store.mysql.cluster.steward import by_hand
+from greencrawl.store.mysql.cluster.steward.steward import Steward
 from greencrawl.store.steward import steward_of
 from tests.support.mariadb import local_cluster
 from tests.support.redis_server import RedisServer
@@ -22,7 +23,7 @@ def test_a_broker_that_starts_before_the_masters_waits_and_opens_one(
         cluster.start()
         steward = steward_of(cluster.url(), cluster.steward)
         assert steward is not None
-        steward.form()
+        by_hand.form(steward)
         for name in ("m1", "m2"):
             cluster.servers[name].kill()
         starting = gevent.spawn_later(4.0, cluster.start, ["m1", "m2"])

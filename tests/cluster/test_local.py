@@ -10,16 +10,10 @@ import pymysql
 import pytest
 
 from greencrawl.cli.main import main
-from greencrawl.store.mysql.cluster.local import (
-    DATABASE,
-    NAMES,
-    PLAIN,
-    LocalCluster,
-    LocalServer,
-    Missing,
-    program,
-    template,
-)
+from greencrawl.store.mysql.cluster.local.cluster import DATABASE, NAMES, LocalCluster
+from greencrawl.store.mysql.cluster.local.options import PLAIN
+from greencrawl.store.mysql.cluster.local.server import LocalServer, Missing, program, template
+from greencrawl.store.mysql.cluster.steward import by_hand
 from greencrawl.store.steward import steward_of
 from tests.support.mariadb import local_cluster
 from tests.support.ports import free_ports
@@ -34,7 +28,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
         made.start()
         steward = steward_of(made.url(), made.steward)
         assert steward is not None
-        steward.form()
+        by_hand.form(steward)
         steward.close()
         yield made
     finally:

@@ -18,11 +18,14 @@ from greencrawl.schema.errors import InvalidConfig, Unavailable
 from greencrawl.store.migrations import Migration
 from greencrawl.store.mysql import migrations
 from greencrawl.store.mysql.cluster import gtid, topology
-from greencrawl.store.mysql.cluster.failover import Report, Steward
-from greencrawl.store.mysql.cluster.local import NAMES
+from greencrawl.store.mysql.cluster.local.cluster import NAMES
 from greencrawl.store.mysql.cluster.observe import Observation
 from greencrawl.store.mysql.cluster.register import Reign
 from greencrawl.store.mysql.cluster.routing import Cluster
+from greencrawl.store.mysql.cluster.steward import by_hand
+from greencrawl.store.mysql.cluster.steward.servers import Report
+from greencrawl.store.mysql.cluster.steward.steward import Steward
+from greencrawl.store.mysql.cluster.steward.succession import Succession
 from greencrawl.store.mysql.connection import Db, connect
 from greencrawl.store.steward import steward_of
 from tests.support.mariadb import local_cluster
@@ -35,7 +38,7 @@ class Ring:
         self.local = local_cluster(folder)
         self.local.start()
         self.steward = self.new_steward()
-        self.steward.form()
+        by_hand.form(self.steward)
         self.cluster = Cluster(topology.parse(self.local.url()))
         self.cluster.write(
             lambda db: db.execute("CREATE TABLE IF NOT EXISTS t (a BIGINT PRIMARY KEY)")
@@ -52,7 +55,7 @@ class Ring:
     def new_steward(self) -> Steward:
         made = steward_of(self.local.url(), self.local.steward)
         assert made is not None
-        made._down_seconds, made._patience = 1.5, 4.0
+        made.succession.down_seconds, made.succession.patience_seconds = 1.5, 4.0
         return made
 
     def _write(self) -> None:
@@ -260,17 +263,17 @@ def test_nobody_decides_without_a_majority(ring: Ring) -> None:
 def test_hand_over_loses_nothing_and_is_refused_to_who_may_lack_something(ring: Ring) -> None:
     epoch, writer, partner = ring.reign()
     steward = ring.new_steward()
-    assert ring.name(steward.hand_over().writer) == partner
+    assert ring.name(by_hand.hand_over(steward).writer) == partner
     ring.becomes((epoch + 1, partner, writer))
     ring.local.servers[writer].kill()
     ring.until(lambda report: bool(report.reign and not report.reign.partner))
     gevent.killall(ring.looking)  # nobody takes it as a partner again meanwhile
     ring.local.servers[writer].start()
     with pytest.raises(Unavailable, match="may lack"):
-        steward.hand_over()
+        by_hand.hand_over(steward)
     ring.looking = ring.look_after()
     with pytest.raises(InvalidConfig, match="no master"):
-        steward.hand_over("127.0.0.1:1")
+        by_hand.hand_over(steward, "127.0.0.1:1")
     steward.close()
 
 
@@ -294,7 +297,7 @@ def test_a_migration_goes_on_where_writes_are_taken_after_a_hand_over_between_tw
             gevent.killall(ring.looking)  # two hand-overs, and nothing else
             with gevent.Timeout(90):
                 for _ in range(2):  # to the same server again, of a later epoch
-                    steward.hand_over()
+                    by_hand.hand_over(steward)
                     while not ((reign := steward.round().reign) and reign.partner):
                         gevent.sleep(0.1)
             ended.update(ring.position(writer))
@@ -335,18 +338,17 @@ def test_stray_transactions_of_a_returning_master_are_reported_and_not_copied(ri
     make_anew(ring, partner)
 
 
-class Stalled(Steward):
-    """It looks, and stops for as long as ``go`` is not set before it does what is due."""
+class Stalled(Succession):
+    """Its steward has looked, and stops for as long as ``go`` is not set before it does a thing."""
 
     def __init__(self, ring: Ring) -> None:
-        made = ring.new_steward()
-        self.__dict__.update(made.__dict__)
+        super().__init__(ring.steward.topology, down_seconds=1.5, patience_seconds=4.0)
         self.looked, self.go = Event(), Event()
 
-    def _due(self, reign: Reign, seen: dict[str, Observation]) -> Reign:
+    def due(self, reign: Reign, seen: dict[str, Observation]) -> Reign:
         self.looked.set()
         self.go.wait()
-        return super()._due(reign, seen)
+        return super().due(reign, seen)
 
 
 def test_a_steward_that_stalled_does_nothing_to_who_took_over_meanwhile(ring: Ring) -> None:
@@ -356,8 +358,9 @@ def test_a_steward_that_stalled_does_nothing_to_who_took_over_meanwhile(ring: Ri
     gevent.killall(ring.looking)
     ring.local.servers[partner].start()
     ring.ask(partner, "RESET SLAVE ALL")
-    stalled = Stalled(ring)
-    acting = gevent.spawn(stalled.round)
+    steward = ring.new_steward()
+    steward.succession = stalled = Stalled(ring)
+    acting = gevent.spawn(steward.round)
     stalled.looked.wait()  # the partner is to follow the writer
     ring.looking = ring.look_after()
     ring.becomes((epoch, writer, partner))
@@ -373,7 +376,7 @@ def test_a_steward_that_stalled_does_nothing_to_who_took_over_meanwhile(ring: Ri
     asks = "SELECT @@global.rpl_semi_sync_master_enabled, @@global.read_only"
     assert ring.ask(partner, asks) == [(1, 0)]
     assert ring.ask(partner, "SHOW SLAVE STATUS") == []
-    stalled.close()
+    steward.close()
     ring.looking = ring.look_after()
     ring.writers = [gevent.spawn(ring._write) for _ in range(4)]
 
@@ -454,20 +457,20 @@ def make_anew(ring: Ring, name: str) -> None:
          "--init-command=SET sql_log_bin = 0"],
         check=True, input=dump,
     )  # fmt: skip
-    ring.steward.enrol(f"127.0.0.1:{ring.local.ports[name]}")
+    by_hand.enrol(ring.steward, f"127.0.0.1:{ring.local.ports[name]}")
 
 
 def test_server_without_a_vote_does_not_count_until_it_is_enrolled(ring: Ring) -> None:
     with ring.local.root("r3") as connection, connection.cursor() as db:
         db.execute("SET sql_log_bin = 0")
         db.execute(f"DELETE FROM {ring.local_database}.votes")
-    admins = ring.steward._admins
+    admins = ring.steward.servers.admins
     r3 = f"127.0.0.1:{ring.local.ports['r3']}"
     with pytest.raises(Unavailable, match="no vote"):
         admins[r3].vote()
     with pytest.raises(InvalidConfig, match="rejoin"):
-        ring.steward.form()
-    ring.steward.enrol(r3)
+        by_hand.form(ring.steward)
+    by_hand.enrol(ring.steward, r3)
     vote = admins[r3].vote()
     assert isinstance(vote.reign, Reign)
     assert vote.reign == ring.report().reign

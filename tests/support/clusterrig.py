@@ -23,8 +23,10 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
 from greencrawl.schema.errors import GreencrawlError
-from greencrawl.store.mysql.cluster.failover import Report, Steward
-from greencrawl.store.mysql.cluster.local import DATABASE, MASTERS, NAMES, LocalCluster
+from greencrawl.store.mysql.cluster.local.cluster import DATABASE, MASTERS, NAMES, LocalCluster
+from greencrawl.store.mysql.cluster.steward import by_hand
+from greencrawl.store.mysql.cluster.steward.servers import Report
+from greencrawl.store.mysql.cluster.steward.steward import Steward
 from greencrawl.store.steward import steward_of
 from tests.support.faultrig import Fault, Result, Rig, Say, run
 from tests.support.mariadb import local_cluster
@@ -61,7 +63,7 @@ class ClusterRig(Rig):
         """Start the servers, and make one store of them."""
         self.stack.callback(self.cluster.stop)
         self.cluster.start()
-        self.steward.form()
+        by_hand.form(self.steward)
 
     def use(self, url: str) -> None:
         """What Greencrawl and our own questions use."""

@@ -8,8 +8,10 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from greencrawl.store.mysql.cluster.local import DATABASE as DATABASE
-from greencrawl.store.mysql.cluster.local import PLAIN, LocalCluster, LocalServer, template
+from greencrawl.store.mysql.cluster.local.cluster import DATABASE as DATABASE
+from greencrawl.store.mysql.cluster.local.cluster import LocalCluster
+from greencrawl.store.mysql.cluster.local.options import PLAIN
+from greencrawl.store.mysql.cluster.local.server import LocalServer, template
 from tests.support.ports import free_port
 
 USER, PASSWORD = "greencrawl", "geheim"

@@ -7,11 +7,14 @@ import pytest
 from msgspec.structs import replace
 
 from greencrawl.schema.errors import Unavailable
-from greencrawl.store.mysql.cluster.failover import Report, Steward
-from greencrawl.store.mysql.cluster.findings import notes
 from greencrawl.store.mysql.cluster.observe import Following, Observation
 from greencrawl.store.mysql.cluster.register import NoMajority, Register, Reign, Vote
-from greencrawl.store.mysql.cluster.replication import JOINED
+from greencrawl.store.mysql.cluster.steward import by_hand
+from greencrawl.store.mysql.cluster.steward.findings import notes
+from greencrawl.store.mysql.cluster.steward.replication import JOINED
+from greencrawl.store.mysql.cluster.steward.servers import Report
+from greencrawl.store.mysql.cluster.steward.steward import Steward
+from greencrawl.store.mysql.cluster.steward.succession import Succession
 from greencrawl.store.mysql.cluster.topology import parse
 from tests.unit.test_register import Memory, plain
 
@@ -39,19 +42,19 @@ def gone(one: Observation) -> Observation:
 
 
 class Watch:
-    """A steward that is shown observations, at times of a clock that is turned by hand."""
+    """A succession that is shown observations, at times of a clock that is turned by hand."""
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.steward = Steward(parse(URL), clock=lambda: self.now)
+        self.succession = Succession(parse(URL), clock=lambda: self.now)
 
     def due(self, reign: Reign, writer: Observation, other: Observation, after: float = 0) -> Reign:
         """What is due when it has been so for ``after`` seconds."""
         seen = {one.name: one for one in (writer, other)}
-        found = self.steward._due(reign, seen)
+        found = self.succession.due(reign, seen)
         for _ in range(round(after)):
             self.now += 1
-            found = self.steward._due(reign, seen)
+            found = self.succession.due(reign, seen)
         return found
 
 
@@ -174,44 +177,44 @@ class Rivalled(Memory):
 
 def handing(kept: Reign, kind: type[Memory] = Memory) -> Steward:
     """A steward over a register that holds ``kept``."""
-    steward = Watch().steward
+    steward = Steward(parse(URL), clock=lambda: 0.0)
     voters = [kind(number) for number in range(3)]
     for voter in voters:
         voter.kept = Vote(1, 1, kept)
-    steward.register = Register(voters, together=plain)
+    steward.servers.register = Register(voters, together=plain)
     return steward
 
 
 def test_hand_over_that_meets_another_proposer_tries_again() -> None:
     steward = handing(RING, Rivalled)
     with pytest.raises(NoMajority):
-        steward._change(RING, Reign(4, B))
+        steward.servers.change(RING, Reign(4, B))
     steward = handing(RING, Rivalled)
-    assert steward._succeed(RING, B) == steward.register.read() == Reign(4, B)
+    assert by_hand._succeed(steward, RING, B) == steward.servers.register.read() == Reign(4, B)
 
 
 def test_hand_over_that_a_steward_has_finished_is_done() -> None:
-    assert handing(Reign(4, B, A))._succeed(RING, B) == Reign(4, B)
-    assert handing(Reign(5, B))._succeed(RING, B) == Reign(5, B)
+    assert by_hand._succeed(handing(Reign(4, B, A)), RING, B) == Reign(4, B)
+    assert by_hand._succeed(handing(Reign(5, B)), RING, B) == Reign(5, B)
     for other in (Reign(4, A), ALONE):
         with pytest.raises(Unavailable, match="look again"):
-            handing(other)._succeed(RING, B)
+            by_hand._succeed(handing(other), RING, B)
 
 
 def test_hand_over_is_through_when_its_writer_is_open_under_a_later_reign(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    steward = Watch().steward
+    steward = Steward(parse(URL), clock=lambda: 0.0)
     opened = replace(WRITER, server=M2, epoch=5)
     for now in (Reign(5, B, A), Reign(5, B)):
         report = Report(now, (gone(PARTNER), gone(WRITER), opened))
         monkeypatch.setattr(steward, "round", lambda report=report: report)
         with gevent.Timeout(5):
-            assert steward._until_joined(Reign(4, B)).epoch == 5
+            assert by_hand._until_joined(steward, Reign(4, B)).epoch == 5
     elsewhere = Report(Reign(5, A), (WRITER, PARTNER))
     monkeypatch.setattr(steward, "round", lambda: elsewhere)
     with gevent.Timeout(5), pytest.raises(Unavailable, match=f"{A} has taken over"):
-        steward._until_joined(Reign(4, B))
+        by_hand._until_joined(steward, Reign(4, B))
 
 
 def test_new_writer_that_was_not_opened_yet_keeps_its_reign() -> None:

@@ -18,7 +18,7 @@ from pymysql.cursors import Cursor, DictCursor
 
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
-from greencrawl.store.mysql.cluster import register
+from greencrawl.store.mysql.cluster import gtid, register
 from greencrawl.store.mysql.cluster.register import Reign, Vote
 from greencrawl.store.mysql.cluster.topology import Server, Topology
 from greencrawl.store.mysql.connection import Db, connect, is_gone, translate
@@ -46,6 +46,7 @@ FENCE = """CREATE TABLE IF NOT EXISTS fence (
     open TINYINT NOT NULL
 ) ENGINE=InnoDB"""
 
+_POSITIONS = "gtid_binlog_pos", "gtid_slave_pos"
 _CHANNEL_SAFE = re.compile(r"[^\x20-\x7e]|['\\]")
 
 
@@ -292,6 +293,18 @@ class Admin:
                 return row or {}
 
         return self.run(ask)
+
+    def fetched(self) -> dict[int, int]:
+        """As far as this server has fetched, applied or not: domain → sequence number."""
+        return gtid.parse(self.slave().get("Gtid_IO_Pos", ""))
+
+    def applied(self) -> dict[int, int]:
+        """As far as it has applied or written itself: domain → sequence number."""
+        return gtid.later(*map(gtid.parse, self.variables(*_POSITIONS).values()))
+
+    def written(self) -> dict[int, int]:
+        """As far as its binary log goes: domain → sequence number."""
+        return gtid.parse(self.variables("gtid_binlog_pos")["gtid_binlog_pos"])
 
     def follow(self, leader: Server, *, until: str = "") -> None:
         """Fetch from ``leader`` from now on, beginning where this server is.

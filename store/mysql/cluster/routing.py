@@ -9,7 +9,6 @@ again. Where a takeover could not reach the old writer, its commits get no ackno
 from __future__ import annotations
 
 import copy
-import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,16 +19,14 @@ from typing import NamedTuple, TypeVar
 import gevent
 import pymysql
 from gevent.lock import BoundedSemaphore
-from pymysql.connections import Connection
-from pymysql.cursors import Cursor
 
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
-from greencrawl.store.errors import Closed
 from greencrawl.store.mysql.cluster import gtid
 from greencrawl.store.mysql.cluster.gtid import Position
 from greencrawl.store.mysql.cluster.lag import Notes
 from greencrawl.store.mysql.cluster.observe import together
+from greencrawl.store.mysql.cluster.pool import Pool, drop
 from greencrawl.store.mysql.cluster.topology import Server, Topology
 from greencrawl.store.mysql.connection import (
     AGAIN,
@@ -44,10 +41,6 @@ from greencrawl.store.mysql.connection import (
 
 T = TypeVar("T")
 
-CONNECTIONS = 8
-"""To one server from one process, at most."""
-IDLE_SECONDS = 30.0
-"""A connection that rested for longer is asked whether it lives before it is used."""
 LOOK_SECONDS = 2.0
 """A server that is silent for longer is no candidate when the writer is looked for."""
 NEAR_SECONDS = 1.0
@@ -65,73 +58,6 @@ _PARTING = frozenset({1053, 1927})
 """A shutdown, a connection that was killed: the server's last word."""
 
 _FENCE = "SELECT epoch, open, @@global.read_only, @@session.gtid_domain_id FROM fence"
-
-
-class Pool:
-    """Connections to one server, the latest used first; a broken one is closed, not kept."""
-
-    def __init__(
-        self, topology: Topology, server: Server, answer_seconds: float = ANSWER_SECONDS
-    ) -> None:
-        self._topology = topology
-        self._answer_seconds = answer_seconds
-        self.server = server
-        self._places = BoundedSemaphore(CONNECTIONS)
-        self._idle: list[tuple[float, Connection[Cursor]]] = []
-        self._generation = 0
-        self._process = os.getpid()
-        self._closed = False
-
-    @contextmanager
-    def connection(self, seconds: float = ANSWER_SECONDS) -> Iterator[Connection[Cursor]]:
-        """A connection, waiting for one if all are in use. Raises Unavailable, Closed.
-
-        A statement on it may take ``seconds``.
-
-        It is closed, and not used again, if anything but a value comes out of the block.
-        """
-        if self._closed or self._process != os.getpid():
-            raise Closed("the store is closed, or was opened by another process")
-        with self._places:
-            generation = self._generation
-            connection = self._take()
-            connection._read_timeout = seconds  # type: ignore[attr-defined]
-            try:
-                yield connection
-            except BaseException:
-                _drop(connection)
-                raise
-            if self._closed or generation != self._generation:
-                _drop(connection)
-            else:
-                self._idle.append((monotonic(), connection))
-
-    def _take(self) -> Connection[Cursor]:
-        while self._idle:
-            since, connection = self._idle.pop()
-            if monotonic() - since < IDLE_SECONDS:
-                return connection
-            try:
-                connection.ping(reconnect=False)
-            except (pymysql.MySQLError, OSError):
-                _drop(connection)
-            else:
-                return connection
-        return connect(self._topology, self.server, answer_seconds=self._answer_seconds)
-
-    def forget(self) -> None:
-        """Use none of the present connections again: the server was started anew, or changed."""
-        self._generation += 1
-        while self._idle:
-            _drop(self._idle.pop()[1])
-
-    def close(self) -> None:
-        self._closed = True
-        self.forget()
-
-
-def _drop(connection: Connection[Cursor]) -> None:
-    connection._force_close()  # type: ignore[attr-defined]  # close() would wait for the server
 
 
 class Route(NamedTuple):
@@ -335,7 +261,7 @@ class Cluster:
                         db.execute(_FENCE)
                         row = db.fetchone()
                 finally:
-                    _drop(connection)
+                    drop(connection)
             except (pymysql.MySQLError, OSError, InvalidConfig) as error:
                 if code_of(error.__cause__ or error) in _UNFORMED:
                     what = f"{server} is in no store yet: greencrawl store form"

@@ -55,6 +55,11 @@ class Topology:
         """Votes that decide."""
         return len(self.servers) // 2 + 1
 
+    def other(self, name: str) -> str:
+        """Name of the other of two masters. Raises ValueError where there is not just one other."""
+        [other] = [str(one) for one in self.masters if str(one) != name]
+        return other
+
 
 def parse(url: str) -> Topology:
     """``mysql://USER:PASSWORD@MASTER[,MASTER]/DATABASE[?replicas=HOST,…&ca=FILE&lag=SECONDS]``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from greencrawl.store.mysql.cluster import gtid
 from greencrawl.store.mysql.cluster.observe import Observation
 from greencrawl.store.mysql.cluster.register import Reign
-from greencrawl.store.mysql.cluster.replication import NEAR, copies, stray, takes_writes
+from greencrawl.store.mysql.cluster.steward.replication import NEAR, copies, stray, takes_writes
 from greencrawl.store.mysql.cluster.topology import Topology
 
 

@@ -1,0 +1,1 @@
+"""Real MariaDB servers on loopback, for ``make cluster`` and tests."""

@@ -1,0 +1,160 @@
+"""What a person asks of a steward: to form a store, to hand over, to take a server in again."""
+
+from __future__ import annotations
+
+import random
+
+import gevent
+
+from greencrawl.schema.errors import InvalidConfig, Unavailable
+from greencrawl.store.mysql.cluster import gtid
+from greencrawl.store.mysql.cluster.observe import together
+from greencrawl.store.mysql.cluster.register import NoMajority, Reign, Vote
+from greencrawl.store.mysql.cluster.steward.masters import DRAIN_SECONDS, JOIN_SECONDS
+from greencrawl.store.mysql.cluster.steward.replication import NEAR, copies, takes_writes
+from greencrawl.store.mysql.cluster.steward.servers import Report
+from greencrawl.store.mysql.cluster.steward.steward import Steward
+
+
+def form(steward: Steward) -> Report:
+    """Make one store of empty servers: votes on all, the first master opened. Idempotent.
+
+    Raises Unavailable if a server is away or does not follow in time: all must take part.
+    InvalidConfig if only some have a vote: a new server joins by :func:`enrol`.
+    """
+    admins = list(steward.servers.admins.values())
+    for admin in admins:
+        admin.probe()
+        admin.prepare()
+    votes = together([admin.vote for admin in admins])
+    new = [admin for admin, vote in zip(admins, votes, strict=True) if isinstance(vote, Exception)]
+    if new and any(isinstance(vote, Vote) and vote.reign for vote in votes):
+        names = ", ".join(str(admin.server) for admin in new)
+        raise InvalidConfig(
+            [("GREENCRAWL_STORE", f"has been formed, without {names}: greencrawl store rejoin")]
+        )
+    for admin in new:
+        admin.enrol(Vote())
+    first = Reign(1, str(steward.topology.masters[0]))
+    steward.servers.register.change(lambda now: first if now is None else None)
+    end = steward.clock() + DRAIN_SECONDS
+    while True:
+        report = steward.round()
+        reign, seen = report.reign, report.servers
+        if reign and reign.partner and all(
+            one.up and (one.name == reign.writer or (one.following and one.following.running))
+            for one in seen
+        ):  # fmt: skip
+            return report
+        if steward.clock() > end:
+            raise Unavailable("; ".join(report.notes) or "the servers do not follow yet")
+        gevent.sleep(0.2)
+
+
+def hand_over(steward: Steward, to: str = "", *, lose: bool = False) -> Reign:
+    """Let the other master take writes from now on, in order and without a loss.
+
+    With ``lose`` also one that may lack transactions: those stay behind on the old writer.
+    Raises Unavailable, InvalidConfig.
+    """
+    report = steward.look()
+    if report.reign is None:
+        raise Unavailable("; ".join(report.notes))
+    reign, seen = report.reign, {one.name: one for one in report.servers}
+    to = to or steward.topology.other(reign.writer)
+    if to not in map(str, steward.topology.masters):
+        raise InvalidConfig([("server", f"{to} is no master of GREENCRAWL_STORE")])
+    if to == reign.writer:
+        return reign
+    if reign.partner != to and not lose:
+        raise Unavailable(f"{to} does not acknowledge {reign.writer}: it may lack transactions")
+    if not seen[to].up:
+        raise Unavailable(seen[to].error)
+    if seen[reign.writer].up:
+        _end(steward, reign, to, lose=lose)
+    elif not lose and not copies(seen[to], seen[reign.writer]):
+        raise Unavailable(f"{to} was started anew: it may lack transactions")
+    return _until_joined(steward, _succeed(steward, reign, to))
+
+
+def _succeed(steward: Steward, reign: Reign, to: str) -> Reign:
+    """Let ``to`` follow; a steward that saw the reign end may do the same. Raises Unavailable.
+
+    Of two that propose at the same time none may get its majority: they try again, apart.
+    """
+    end = steward.clock() + JOIN_SECONDS
+    while True:
+        try:
+            if steward.servers.change(reign, Reign(reign.epoch + 1, to)):
+                return Reign(reign.epoch + 1, to)
+            now = steward.servers.register.read()
+        except NoMajority:
+            if steward.clock() > end:
+                raise
+            gevent.sleep(random.uniform(0.02, 0.2))
+            continue
+        if now is None or now.writer != to or now.epoch <= reign.epoch:
+            raise Unavailable("somebody else changed who takes writes: look again")
+        return Reign(now.epoch, to)
+
+
+def _until_joined(steward: Steward, wanted: Reign) -> Reign:
+    """Rounds until the new writer is open, and has a partner if the other master is up.
+
+    Other stewards may do the same meanwhile, or begin another reign of the same writer: that
+    one is returned. Raises Unavailable if it is not open in time, or writes go elsewhere.
+    """
+    end = steward.clock() + DRAIN_SECONDS
+    while True:
+        report = steward.round()
+        seen = {one.name: one for one in report.servers}
+        reign, other = report.reign, seen[steward.topology.other(wanted.writer)]
+        if reign is not None and reign.epoch > wanted.epoch:
+            if reign.writer != wanted.writer:
+                raise Unavailable(f"{reign.writer} has taken over since: look again")
+            wanted = Reign(reign.epoch, reign.writer)
+        opened = takes_writes(seen[wanted.writer], wanted)
+        if opened and (reign is None or reign != wanted or not other.up):
+            return wanted
+        late = steward.clock() - end
+        if late > 0 or (opened and late > 5 * JOIN_SECONDS - DRAIN_SECONDS):
+            if opened:
+                return wanted
+            raise Unavailable(f"{wanted.writer} is not open yet: {'; '.join(report.notes)}")
+        gevent.sleep(0.1)
+
+
+def _end(steward: Steward, reign: Reign, to: str, *, lose: bool) -> None:
+    """End a reign in order: no transaction runs, and ``to`` has fetched them all."""
+    old, new = steward.servers.admins[reign.writer], steward.servers.admins[to]
+    end = steward.clock() + (JOIN_SECONDS if lose else DRAIN_SECONDS)
+    while gtid.missing(new.applied(), old.written()) > NEAR and steward.clock() < end:
+        gevent.sleep(0.2)
+    old.set_fence(reign.epoch + 1, open_=False)
+    target = old.written()
+    while not gtid.covers(new.fetched(), target):
+        if steward.clock() > end:
+            if lose:
+                return
+            raise Unavailable(
+                f"{to} does not catch up with {reign.writer}: brokers will open either again"
+            )
+        gevent.sleep(0.02)
+
+
+def enrol(steward: Steward, name: str) -> None:
+    """Give a server that was made anew (empty, or a copy of another) its vote.
+
+    The value is first confirmed by a majority of the others, under a ballot above all that the
+    server may have promised before it was lost. Raises NoMajority, InvalidConfig.
+    """
+    admin = steward.servers.admins.get(name)
+    if admin is None:
+        raise InvalidConfig([("server", f"{name} is no server of GREENCRAWL_STORE")])
+    admin.probe()
+    admin.prepare()
+    admin.expel()
+    steward.servers.register.change(lambda _: None)
+    others = [one.vote for one in steward.servers.admins.values() if one is not admin]
+    votes = [vote for vote in together(others) if isinstance(vote, Vote)]
+    admin.enrol(max(votes, key=lambda vote: vote.accepted))

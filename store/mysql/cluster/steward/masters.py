@@ -1,0 +1,185 @@
+"""A reign is put into force on the two masters: one is opened, the other follows and acknowledges.
+
+What another steward could undo is done under a lock of the server, after a majority has confirmed
+the reign. Every step can be done again by whoever comes next.
+"""
+
+from __future__ import annotations
+
+import gevent
+
+from greencrawl.schema.clock import Clock
+from greencrawl.schema.errors import GreencrawlError, Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.store.mysql.cluster import gtid
+from greencrawl.store.mysql.cluster.admin import ENDLESS_MS, Admin
+from greencrawl.store.mysql.cluster.observe import Observation
+from greencrawl.store.mysql.cluster.register import Reign
+from greencrawl.store.mysql.cluster.steward.replication import JOINED, near, stray, takes_writes
+from greencrawl.store.mysql.cluster.steward.servers import Servers
+
+log = logger("store")
+
+DRAIN_SECONDS = 60.0
+"""How long a round waits for a server to apply what it has fetched."""
+QUIET_SECONDS = 0.5
+"""A server that has read all that it fetched, and applies nothing for so long, is through."""
+JOIN_SECONDS = 2.0
+"""How long a new partner may take to acknowledge: commits wait as long."""
+FLUSHED = 3
+"""``innodb_flush_log_at_trx_commit``: durable in the engine too before the client hears of it. A
+server that starts again rolls back what only its binary log has (``init-rpl-role=SLAVE``)."""
+
+
+class Masters:
+    """The two masters of ``servers``; time-outs are told by ``clock``."""
+
+    def __init__(self, servers: Servers, clock: Clock) -> None:
+        self._servers = servers
+        self._clock = clock
+
+    def settle(self, reign: Reign, writer: Observation, other: Observation) -> None:
+        """One round's share of it; ``writer`` is up. Raises NoMajority, Unavailable."""
+        if not takes_writes(writer, reign):
+            # What was started anew rules under an epoch of its own; a hand-over ends its reign.
+            if not reign.partner and writer.epoch <= reign.epoch:
+                self._open(reign)
+            return
+        self._acknowledgement(reign, writer)
+        if other.up:
+            self._other(reign, writer, other)
+
+    def _open(self, reign: Reign) -> None:
+        """Let the writer of ``reign`` take writes, as soon as it has applied what it fetched."""
+        with self._servers.admins[reign.writer].alone() as admin:
+            if not self._servers.confirmed(reign):
+                return
+            self._drain(admin)
+            self._make_durable(admin)
+            admin.set_global(gtid_domain_id=reign.epoch)
+            admin.execute(
+                f"SET GLOBAL rpl_semi_sync_master_enabled = {'ON' if reign.partner else 'OFF'}"
+            )
+            admin.set_fence(reign.epoch, open_=True)
+            if admin.fence() != (reign.epoch, True):
+                raise Unavailable(f"{admin.server} was closed since by another steward")
+            admin.execute("SET GLOBAL read_only = OFF")
+        log.warning("opened for writing", server=reign.writer, epoch=reign.epoch)
+
+    def _make_durable(self, admin: Admin) -> None:
+        wanted = {
+            "innodb_flush_log_at_trx_commit": FLUSHED,  # needs SUPER, unless my.cnf says so
+            "sync_binlog": 1,
+            "rpl_semi_sync_master_timeout": ENDLESS_MS,
+        }
+        has = admin.variables(*wanted)
+        admin.set_global(**{name: to for name, to in wanted.items() if has[name] != to})
+
+    def _drain(self, admin: Admin) -> None:
+        """Fetch no more, apply what was fetched, follow nobody."""
+        if not admin.slave():
+            return
+        admin.stop_fetching()
+        end = self._clock() + DRAIN_SECONDS
+        last: dict[int, int] = {}
+        since = self._clock()
+        while True:
+            row = admin.slave()
+            if row["Slave_SQL_Running"] != "Yes":
+                if row["Last_SQL_Errno"]:
+                    raise Unavailable(f"{admin.server} cannot apply: {row['Last_SQL_Error']}")
+                break  # it was started anew: there is nothing fetched that is not applied
+            applied = admin.applied()
+            if applied != last:
+                last, since = applied, self._clock()
+            if gtid.covers(applied, gtid.parse(row["Gtid_IO_Pos"])):
+                break
+            # The last transaction may have come in part: nobody acknowledged it, nor ever will.
+            idle = (row["Slave_SQL_Running_State"] or "").startswith("Slave has read all relay log")
+            if idle and self._clock() - since >= QUIET_SECONDS and not admin.applies():
+                break
+            if self._clock() > end:
+                raise Unavailable(f"{admin.server} still applies what it fetched")
+            gevent.sleep(0.02)
+        admin.stop_following()
+
+    def _acknowledgement(self, reign: Reign, writer: Observation) -> None:
+        """Commits wait for the partner if there is one, and for nobody otherwise."""
+        admin = self._servers.admins[reign.writer]
+        if reign.partner and (not writer.asks_ack or writer.ack_timeout_ms != ENDLESS_MS):
+            admin.set_global(rpl_semi_sync_master_timeout=ENDLESS_MS)
+            admin.execute("SET GLOBAL rpl_semi_sync_master_enabled = ON")
+        elif not reign.partner and writer.asks_ack:
+            with admin.alone() as held:
+                if self._servers.confirmed(reign):
+                    held.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+                    log.warning("commits are not acknowledged any more", server=reign.writer)
+
+    def _other(self, reign: Reign, writer: Observation, other: Observation) -> None:
+        """Keep it closed, let it follow; take it as partner when it acknowledges all there is.
+
+        While it is the partner it is never started again: what it fetched but had not applied when
+        it stopped is gone, so it must become a partner anew.
+        """
+        following = other.following
+        closed = other.read_only and not other.open and other.epoch == reign.epoch
+        follows = following is not None and following.leader == writer.name
+        if closed and (reign.partner or (follows and following and not following.stopped)):
+            if not reign.partner and near(writer, other) and not stray(reign, writer, other):
+                self._join(reign, other)
+            return
+        with self._servers.admins[other.name].alone() as admin:
+            if not self._servers.confirmed(reign):  # it may have taken over since we looked
+                return
+            if other.open or other.epoch != reign.epoch:
+                admin.set_fence(reign.epoch, open_=False)  # in vain while a commit hangs there
+            if not other.read_only:
+                admin.execute("SET GLOBAL read_only = ON")
+            if reign.partner:
+                return
+            if follows:
+                if following and following.stopped:
+                    admin.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+                    admin.execute("SET GLOBAL rpl_semi_sync_slave_enabled = ON")
+                    admin.start_following()
+            elif not self._surplus(reign, other):
+                admin.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+                admin.execute("SET GLOBAL rpl_semi_sync_slave_enabled = ON")
+                self._make_durable(admin)
+                admin.follow(writer.server)
+                log.info("follows", server=other.name, leader=writer.name)
+
+    def _surplus(self, reign: Reign, other: Observation) -> int:
+        """Transactions that ``other`` has and the writer has not; the writer is asked last."""
+        has = self._servers.admins[other.name].applied()
+        return gtid.missing(self._servers.admins[reign.writer].applied(), has)
+
+    def _join(self, reign: Reign, other: Observation) -> None:
+        """Make ``other`` the partner, if it acknowledges at once."""
+        admin = self._servers.admins[other.name]
+        with self._servers.admins[reign.writer].alone() as writer:
+            if not self._servers.confirmed(reign):
+                return
+            writer.set_global(rpl_semi_sync_master_timeout=ENDLESS_MS)
+            writer.execute("SET GLOBAL rpl_semi_sync_master_enabled = ON")
+            try:
+                self._await_acknowledgement(admin, writer)
+                admin.set_global(gtid_domain_id=JOINED + reign.epoch)
+                self._servers.change(reign, Reign(reign.epoch, reign.writer, other.name))
+            except GreencrawlError:
+                # The proposal may stand half accepted: the confirmation finishes or ends it.
+                if self._servers.confirmed(reign):
+                    writer.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+                raise
+
+    def _await_acknowledgement(self, admin: Admin, writer: Admin) -> None:
+        """Until all that was committed before now is there, and all to come is acknowledged."""
+        end = self._clock() + JOIN_SECONDS
+        target: dict[int, int] | None = None
+        while target is None or not gtid.covers(admin.fetched(), target):
+            if self._clock() > end:
+                raise Unavailable(f"{admin.server} does not acknowledge {writer.server} yet")
+            [clients] = writer.status("Rpl_semi_sync_master_clients").values()
+            if target is None and int(clients):
+                target = writer.written()
+            gevent.sleep(0.02)

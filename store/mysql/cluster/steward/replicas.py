@@ -1,0 +1,43 @@
+"""A replica is told whom to follow, so that it never has what the writer has not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from greencrawl.schema.log import logger
+from greencrawl.store.mysql.cluster.admin import Admin
+from greencrawl.store.mysql.cluster.observe import Observation
+from greencrawl.store.mysql.cluster.register import Reign
+
+log = logger("store")
+
+
+def settle(admins: Mapping[str, Admin], reign: Reign, replica: Observation) -> None:
+    """Replicas copy the partner: a writer that is killed may undo what it has not answered.
+
+    While there is no partner they stand where they are, and are not read when they lag.
+    Raises Unavailable, InvalidConfig.
+    """
+    leader, admin = reign.partner, admins[replica.name]
+    if not replica.up:
+        return
+    if not replica.read_only:
+        admin.execute("SET GLOBAL read_only = ON")
+    following = replica.following
+    if not leader:
+        # Nor do they copy a partner that comes back: it may have what the writer has not.
+        if following and not following.stopped:
+            admin.stop_fetching()
+    elif following and following.leader == reign.writer and following.until:
+        if following.stopped:  # it is as far as the partner's log goes back
+            admin.follow(admins[leader].server)
+    elif following is None or following.leader != leader:
+        admin.follow(admins[leader].server)
+        log.info("follows", server=replica.name, leader=leader)
+    elif following.lacking:
+        # The partner was made anew, and its log begins later. What it has cannot be undone.
+        until = admins[leader].variables("gtid_binlog_pos")["gtid_binlog_pos"]
+        admin.follow(admins[reign.writer].server, until=until)
+        log.info("catches up", server=replica.name, leader=reign.writer)
+    elif following.stopped:
+        admin.start_following()

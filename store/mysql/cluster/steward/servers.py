@@ -1,0 +1,67 @@
+"""The servers of a ring as a steward has them: a connection to each, and the register over them."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.log import logger
+from greencrawl.store.mysql.cluster.admin import Admin
+from greencrawl.store.mysql.cluster.observe import Observation, observe, together
+from greencrawl.store.mysql.cluster.register import NoMajority, Register, Reign
+from greencrawl.store.mysql.cluster.steward.findings import notes
+from greencrawl.store.mysql.cluster.topology import Topology
+
+log = logger("store")
+
+
+class Report(Struct, frozen=True):
+    """What is so. ``notes`` are for people: what is wrong, and what to do."""
+
+    reign: Reign | None
+    servers: tuple[Observation, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Servers:
+    """All servers of ``topology``, which carries an account that may do what a steward does.
+
+    ``admins`` are by the servers' names. Raises InvalidConfig unless there are two masters.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        if not topology.ring:
+            raise InvalidConfig([("GREENCRAWL_STORE", "only two masters have a steward")])
+        self.topology = topology
+        self.admins = {str(server): Admin(topology, server) for server in topology.servers}
+        self.register = Register(list(self.admins.values()), together=together)
+
+    def look(self) -> Report:
+        """What is so now; changes nothing."""
+        seen = {one.name: one for one in observe(list(self.admins.values()))}
+        try:
+            reign = self.register.read()
+        except NoMajority as error:
+            return Report(None, tuple(seen.values()), (f"nobody may decide: {error}",))
+        return Report(reign, tuple(seen.values()), tuple(notes(self.topology, reign, seen)))
+
+    def change(self, known: Reign, wanted: Reign) -> bool:
+        """Replace the reign if it still is ``known``. Raises NoMajority."""
+        changed = self.register.change(lambda now: wanted if now == known else None) == wanted
+        if changed:
+            log.warning(
+                "who takes writes",
+                epoch=wanted.epoch,
+                writer=wanted.writer,
+                acknowledged_by=wanted.partner or "nobody",
+            )
+        return changed
+
+    def confirmed(self, reign: Reign) -> bool:
+        """Whether a majority holds ``reign``: only that is acted on. Raises NoMajority."""
+        return self.register.change(lambda _: None) == reign
+
+    def close(self) -> None:
+        """Close all connections."""
+        for admin in self.admins.values():
+            admin.close()

@@ -1,0 +1,119 @@
+"""The steward: sees to it that exactly one master takes writes, and that the other acknowledges.
+
+It runs in every broker and does one round a second; any number of them may run side by side.
+
+What is in force stands in the register (:mod:`store.mysql.cluster.register`): the writer, its epoch
+and its partner. Each change is accepted there by a majority of all servers before anything is done,
+and what follows from it can be done again by whoever comes next:
+
+* **Partner lost, or started anew** → (epoch, writer, alone) → commits stop waiting for it. From the
+  first moment on nobody takes the partner for complete.
+* **Writer lost, or started anew** → (epoch + 1, partner, alone) → the partner fetches no more, so
+  that the old writer, should it live, gets no acknowledgement and its commits hang; the partner
+  applies all that it has fetched, and is opened. A writer that stood alone has no successor; it is
+  opened again when it is back, under the next epoch.
+* **A master comes back** → it is closed, must hold no transaction that the writer lacks, catches
+  up, acknowledges, and only then is it (epoch, writer, partner).
+
+A server is closed when it starts (``read_only``) and opened by the steward, under a ``fence`` row
+that every transaction reads. The GTID domain of a writer is its epoch, so that transactions of one
+reign are never taken for those of another.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import gevent
+
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.errors import GreencrawlError, InvalidConfig
+from greencrawl.schema.log import logger
+from greencrawl.store.mysql.cluster.observe import together
+from greencrawl.store.mysql.cluster.steward import replicas
+from greencrawl.store.mysql.cluster.steward.masters import Masters
+from greencrawl.store.mysql.cluster.steward.servers import Report, Servers
+from greencrawl.store.mysql.cluster.steward.succession import (
+    DOWN_SECONDS,
+    PATIENCE_SECONDS,
+    Succession,
+)
+from greencrawl.store.mysql.cluster.topology import Topology
+
+log = logger("store")
+
+ROUND_SECONDS = 1.0
+
+
+class Steward:
+    """See the module's text. ``topology`` carries an account that may do all this."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        clock: Clock = monotonic,
+        down_seconds: float = DOWN_SECONDS,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        """Seconds are as in :class:`Succession`. Raises InvalidConfig."""
+        self.topology = topology
+        self.clock = clock
+        self.servers = Servers(topology)
+        self.succession = Succession(
+            topology, clock=clock, down_seconds=down_seconds, patience_seconds=patience_seconds
+        )
+        self._masters = Masters(self.servers, clock)
+        self._said: dict[str, float] = {}
+
+    def run(self) -> None:
+        """Rounds for ever; a greenlet's body."""
+        while True:
+            try:
+                self.round()
+            except GreencrawlError as error:
+                self._say("the cluster was not looked after", error)
+            except Exception:
+                log.exception("the cluster was not looked after")
+            gevent.sleep(ROUND_SECONDS)
+
+    def look(self) -> Report:
+        """What is so now; changes nothing."""
+        return self.servers.look()
+
+    def round(self) -> Report:
+        """Look, and do what is due. Raises NoMajority, InvalidConfig."""
+        report = self.look()
+        if report.reign is None:
+            return report
+        if report.reign.writer not in map(str, self.topology.masters):
+            raise InvalidConfig([("GREENCRAWL_STORE", report.notes[0])])
+        seen = {one.name: one for one in report.servers}
+        reign = self.succession.due(report.reign, seen)
+        if reign != report.reign and not self.servers.change(report.reign, reign):
+            return report
+        steps = [
+            partial(replicas.settle, self.servers.admins, reign, seen[str(one)])
+            for one in self.topology.replicas
+        ]
+        if seen[reign.writer].up:
+            other = seen[self.topology.other(reign.writer)]
+            steps.append(partial(self._masters.settle, reign, seen[reign.writer], other))
+        for failure in together(steps):
+            if isinstance(failure, GreencrawlError):
+                self._say("a step is to be done again", failure)
+            elif isinstance(failure, BaseException):
+                raise failure
+        return report
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.servers.close()
+
+    def _say(self, event: str, error: BaseException) -> None:
+        """Log what repeats once a minute."""
+        key = f"{event} {error}"
+        if self.clock() - self._said.get(key, -60.0) >= 60.0:
+            self._said = {key: self.clock()} if len(self._said) > 100 else self._said
+            self._said[key] = self.clock()
+            log.warning(event, error=str(error))

@@ -1,0 +1,115 @@
+"""Which reign follows from what a steward sees, and from how long it has been so.
+
+* **Partner lost, or started anew**: (epoch, writer, alone).
+* **Writer lost, or started anew**: (epoch + 1, partner, alone), or the writer itself anew where
+  nobody may succeed it.
+
+Nothing is asked of a server here, and nothing done.
+"""
+
+from __future__ import annotations
+
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.store.mysql.cluster import gtid
+from greencrawl.store.mysql.cluster.observe import Observation
+from greencrawl.store.mysql.cluster.register import Reign
+from greencrawl.store.mysql.cluster.steward.replication import copies, stray, takes_writes
+from greencrawl.store.mysql.cluster.topology import Topology
+
+DOWN_SECONDS = 5.0
+"""A server that was away for so long counts as lost."""
+PATIENCE_SECONDS = 20.0
+"""A writer that was started anew is opened again without its partner only after so long."""
+HANDING_SECONDS = 5.0
+"""A writer that a hand-over has closed is opened again after so long: who closed it may be dead."""
+
+
+class Succession:
+    """What one steward has seen in its rounds so far; times are seconds of ``clock``."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        clock: Clock = monotonic,
+        down_seconds: float = DOWN_SECONDS,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        """``down_seconds``: of absence, until a server counts as lost; ``patience_seconds``: until
+        a writer that was started anew is opened without its partner.
+        """
+        self._topology = topology
+        self._clock = clock
+        self.down_seconds = down_seconds
+        self.patience_seconds = patience_seconds
+        self._since: dict[str, float] = {}
+        self._acks: tuple[str, int] = ("", -1)
+        self._arrived: dict[int, int] = {}
+
+    def due(self, reign: Reign, seen: dict[str, Observation]) -> Reign:
+        """The reign that follows from what was seen; the one in force if nothing does."""
+        writer, other = seen[reign.writer], seen[self._topology.other(reign.writer)]
+        lost = self._lasts(f"{writer.name} lost", not writer.up and not self._serves(writer, other))
+        gone = not other.up and other.refusal != "account"
+        other_lost = self._lasts(f"{other.name} lost", gone)
+        stuck = self._lasts(f"{writer.name} stuck", self._stuck(reign, writer))
+        # A hand-over closes it under the next epoch, and names the next writer only then.
+        handed = writer.up and writer.epoch > reign.epoch
+        handed_for = self._lasts(f"{writer.name} handed", handed)
+        handing = handed and handed_for < HANDING_SECONDS
+        if not reign.partner:
+            opening = writer.open and writer.domain == reign.epoch  # by another steward, just now
+            ended = writer.epoch >= reign.epoch and not takes_writes(writer, reign)
+            again = writer.up and ended and not opening and not handing
+            return Reign(writer.epoch + 1, writer.name) if again else reign
+        taken_over = Reign(reign.epoch + 1, other.name)
+        if not writer.up:
+            # What it still sends to its partner it may still acknowledge: only we are cut off then.
+            silent = other.following is not None and not other.following.fetching
+            ready = other.up and copies(other, writer) and (silent or writer.refusal == "busy")
+            return taken_over if ready and lost >= self.down_seconds else reign
+        if not takes_writes(writer, reign):
+            if other.up:
+                fetched = other.following.fetched if other.following else {}
+                if gtid.covers(other.position, writer.position) or (
+                    copies(other, writer) and gtid.covers(fetched, writer.position)
+                ):
+                    return taken_over
+                if handing:  # our look at the other may be older than the one at the writer
+                    return reign
+            elif other_lost < self.patience_seconds:
+                return reign
+            return Reign(reign.epoch + 1, writer.name)
+        if (
+            max(other_lost, stuck) >= self.down_seconds
+            or (other.up and (not copies(other, writer) or stray(reign, writer, other)))
+        ):  # fmt: skip
+            return Reign(reign.epoch, writer.name)
+        return reign
+
+    def _stuck(self, reign: Reign, writer: Observation) -> bool:
+        """Whether commits get no acknowledgement, though the partner may be up."""
+        before, self._acks = self._acks, (writer.name, writer.acks)
+        if not writer.up or not reign.partner or not writer.asks_ack:
+            return False
+        if writer.clients == 0 or not writer.acknowledged:
+            return True
+        return writer.hanging > 0 and before == self._acks
+
+    def _serves(self, writer: Observation, other: Observation) -> bool:
+        """Whether a writer that refuses us is at work: what it writes goes on arriving.
+
+        One that has no connection left for us may have too many workers, or a full disk on which
+        all of them wait.
+        """
+        following = other.following
+        fetched = following.fetched if following and following.leader == writer.name else {}
+        before, self._arrived = self._arrived, fetched
+        return writer.refusal == "account" or (writer.refusal == "busy" and fetched != before)
+
+    def _lasts(self, what: str, holds: bool) -> float:
+        """Seconds for which ``what`` has held in every round."""
+        if not holds:
+            self._since.pop(what, None)
+            return 0.0
+        return self._clock() - self._since.setdefault(what, self._clock())
