@@ -1,0 +1,88 @@
+"""Crawls: made, changed, seeded, deleted."""
+
+from __future__ import annotations
+
+from greencrawl.broker.api.handlers.parameters import host_name
+from greencrawl.broker.api.messages import Answer, SeedQuery
+from greencrawl.broker.api.problems import HttpProblem
+from greencrawl.broker.service import seeding
+from greencrawl.broker.service.service import Service
+from greencrawl.schema.records import Crawl, CreateCrawl, Purge, SeedReply, SeedRequest
+
+
+def create_crawl(service: Service, body: CreateCrawl) -> Answer[Crawl]:
+    """Create a crawl, or update the options of the one with this name, and queue its seeds.
+
+    Idempotent. The seeds' hosts (or domains, or prefixes) become the roots of its scope. Roots
+    are only ever added. A crawl that was done becomes active again if seeds are given. Seeds for a
+    Redis node that is away are kept, and queued when it is back.
+    """
+    crawl, is_new = seeding.create(service, body)
+    return Answer(201 if is_new else 200, crawl)
+
+
+def list_crawls(service: Service) -> list[Crawl]:
+    """All crawls, oldest first."""
+    return service.store.crawls()
+
+
+def get_crawl(service: Service, crawl: str) -> Crawl:
+    """One crawl with its options, roots and state."""
+    return service.store.crawl(crawl)
+
+
+def delete_crawl(service: Service, crawl: str) -> Crawl:
+    """Delete a crawl with all its content, in the background.
+
+    It is unknown from now on, and its name free. ``/v1/purges`` says how far the deletion is; a
+    broker that dies leaves the rest to the next.
+    """
+    found = service.store.crawl(crawl)
+    service.purge(found)
+    return found
+
+
+def purge_host(service: Service, crawl: str, host: str) -> Purge:
+    """Drop what waits of a host in a crawl, in the background. Idempotent.
+
+    Each URL becomes excluded, by the kind ``purged``. Pages that are stored stay; what is leased is
+    finished; URLs found later are queued as ever.
+    """
+    return service.purge(service.store.crawl(crawl), host_name(host))
+
+
+def list_purges(service: Service) -> list[Purge]:
+    """Deletions under way, oldest first, how far they are, and for which Redis nodes they wait.
+
+    One that waits goes on by itself when these are back.
+    """
+    return service.purges()
+
+
+def pause_crawl(service: Service, crawl: str) -> Crawl:
+    """Lease no more URLs of this crawl; what is leased is finished. Idempotent."""
+    while True:
+        found = service.store.crawl(crawl)
+        if found.state == "done":
+            why = f"crawl {crawl} is done ({found.reason}); there is nothing to pause"
+            raise HttpProblem(409, why)
+        changed = service.store.set_state(found.id, "paused", version=found.version)
+        if changed.state == "paused":  # else it was changed meanwhile: it may be done
+            service.frontier.put_crawl(changed)
+            return changed
+
+
+def resume_crawl(service: Service, crawl: str) -> Crawl:
+    """Lease URLs of this crawl again, also after a limit was raised. Idempotent."""
+    changed = service.store.set_state(service.store.crawl(crawl).id, "active")
+    service.frontier.put_crawl(changed)
+    return changed
+
+
+def seed_urls(service: Service, crawl: str, body: SeedRequest, query: SeedQuery) -> SeedReply:
+    """Queue URLs of a crawl: JSON, NDJSON (a URL or a seed a line), or plain lines of URLs.
+
+    Answered when all are durable, and queued but for what is ``pending``: that waits for a Redis
+    node that is away. Idempotent: a URL that was seen is a duplicate.
+    """
+    return seeding.seed(service, crawl, body.urls, body.force or query.force)

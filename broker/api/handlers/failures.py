@@ -1,0 +1,60 @@
+"""What failed: URLs that were given up, and pages on which a hook raised an error."""
+
+from __future__ import annotations
+
+from greencrawl.broker.api.handlers.parameters import cursor
+from greencrawl.broker.api.messages import (
+    DeadLetter,
+    DeadQuery,
+    DeadReply,
+    HookCounts,
+    HooksQuery,
+    HooksReply,
+    RequeueRequest,
+)
+from greencrawl.broker.service import seeding
+from greencrawl.broker.service.service import Service
+from greencrawl.schema.records import SeedReply
+
+
+def list_dead(service: Service, query: DeadQuery) -> DeadReply:
+    """Dead letters of a crawl: URLs that were given up, and why. A page at a time."""
+    crawl = service.store.crawl(query.crawl)
+    with cursor():
+        rows = service.store.dead(crawl.id, query.limit, query.after)
+    full = len(rows) == query.limit
+    return DeadReply(
+        tuple(DeadLetter(id=number, letter=final) for number, final in rows),
+        next=rows[-1][0] if full else "",
+    )
+
+
+def requeue_dead(service: Service, body: RequeueRequest) -> SeedReply:
+    """Try all dead letters of a crawl again, with their errors forgotten. ``items`` is empty.
+
+    Those that are there now: one that is given up again meanwhile stays a dead letter.
+    """
+    crawl = service.store.crawl(body.crawl)
+    now, added, pending = service.store.tick(), 0, 0
+    while (batch := service.store.requeue_dead(crawl.id, before=now)) is not None:
+        missed = len(seeding.settle(service, batch).missed)
+        added += len(batch.urls) - missed
+        pending += missed
+    return SeedReply(added=added, duplicate=0, rejected=0, items=(), pending=pending)
+
+
+def count_hook_failures(service: Service, crawl: str) -> HookCounts:
+    """On how many pages which function of the crawl's hook failed with which message."""
+    found = service.store.crawl(crawl)
+    return HookCounts(tuple(service.store.hook_counts(found.id)))
+
+
+def list_hook_failures(service: Service, query: HooksQuery) -> HooksReply:
+    """Pages on which a function of a crawl's hook failed with a message. Some at a time."""
+    crawl = service.store.crawl(query.crawl)
+    with cursor():
+        found = service.store.hook_failures(
+            crawl.id, query.function, query.message, after=query.after, limit=query.limit
+        )
+    full = len(found) == query.limit
+    return HooksReply(tuple(failure for _, failure in found), next=found[-1][0] if full else "")

@@ -1,0 +1,78 @@
+"""Stored pages: a list of them, one of them, its text and its body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from greencrawl.broker.api.handlers.parameters import cursor, host_name
+from greencrawl.broker.api.messages import PageReply, PagesQuery, PagesReply, Text
+from greencrawl.broker.service import pages
+from greencrawl.broker.service.service import Service
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.records import PageFilter
+from greencrawl.schema.text.moments import since_ms, status_range
+from greencrawl.schema.text.patterns import Pattern
+
+
+def list_pages(service: Service, query: PagesQuery) -> PagesReply:
+    """Stored pages of a crawl, in the order of storing. Some at a time.
+
+    A request looks at a bounded number of pages: ``next`` may come with few of them, or none.
+    """
+    crawl = service.store.crawl(query.crawl)
+    wanted, pattern = _wanted(query)
+    with cursor():
+        look = service.reader.look(crawl.id, wanted, pattern, limit=query.limit, after=query.after)
+    return PagesReply(tuple(map(pages.listed, look.pages)), look.next, look.looked_at)
+
+
+def _wanted(query: PagesQuery) -> tuple[PageFilter, Pattern | None]:
+    """What a query asks for. Raises InvalidConfig that names every parameter which is wrong."""
+    problems: list[tuple[str, str]] = []
+
+    def read(name: str, parse: Callable[[str], Any], nothing: Any) -> Any:
+        given = getattr(query, name)
+        try:
+            return parse(given) if given else nothing
+        except ValueError as error:
+            problems.append((name, str(error)))
+
+    wanted = PageFilter(
+        host=read("host", host_name, ""),
+        status=read("status", status_range, PageFilter().status),
+        since_ms=read("since", since_ms, 0),
+    )
+    pattern = read("grep", Pattern, None)
+    if problems:
+        raise InvalidConfig(problems)
+    return wanted, pattern
+
+
+def get_page(service: Service, id: str) -> PageReply:
+    """What is stored of a page, and the history of its fetches, the latest first."""
+    return pages.reply(service.store, id)
+
+
+def get_page_text(service: Service, id: str) -> Text:
+    """The text that was found in a page."""
+    page = pages.stored(service.store, id, body=False)
+    return Text("text/plain; charset=utf-8", page.text.encode("utf-8", "replace"), _INERT)
+
+
+def get_page_body(service: Service, id: str) -> Text:
+    """A page's body as it was fetched, as a file to download and never as a page to show.
+
+    What it is, its own headers say: see the page.
+    """
+    page = pages.stored(service.store, id, body=True)
+    attachment = {"Content-Disposition": f'attachment; filename="{page.id}.bin"'}
+    return Text("application/octet-stream", page.body, {**_INERT, **attachment})
+
+
+_INERT = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "sandbox; default-src 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""With what strangers' content leaves: no browser runs it under the broker's name."""

@@ -1,0 +1,79 @@
+"""How URLs, hosts, Redis nodes and the broker stand; hosts are slowed and nodes repaired here."""
+
+from __future__ import annotations
+
+from greencrawl.broker.api.handlers.parameters import host_name
+from greencrawl.broker.api.messages import Health, RepairReply, RepairRequest, StatsQuery, UrlQuery
+from greencrawl.broker.service import explain
+from greencrawl.broker.service.service import Service
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import HostPatch, HostState, Stats, UrlState
+
+
+def explain_url(service: Service, query: UrlQuery) -> list[UrlState]:
+    """Where is this URL, and why is it not fetched yet? One answer for each crawl."""
+    return explain.explain(service, query.url, query.crawl)
+
+
+def get_host(service: Service, host: str) -> HostState:
+    """Delay, slots, blocks and backlog of a host (``example.org``, ``example.org:8080``)."""
+    return service.frontier.host(host_name(host))
+
+
+def patch_host(service: Service, host: str, body: HostPatch) -> HostState:
+    """Set a host's least delay, or block it for some seconds; 0 lifts either.
+
+    Both outlive the loss of Redis. Sessions that are open follow when they are extended next:
+    within a third of a lease, 20 s by default. Answered 503, a delay may be in the store and not
+    yet in force: send it again.
+    """
+    return service.frontier.patch_host(host_name(host), body)
+
+
+def repair(service: Service, body: RepairRequest) -> RepairReply:
+    """Give Redis again what the store's log holds since its last tick, or ``all`` of it.
+
+    Goes on in the background; ask by GET how far it is. Idempotent: what is under way is joined.
+    Admitting and finishing go on, and no session opens meanwhile. Where the store lost data only
+    ``all`` is possible, and empties Redis first.
+    """
+    service.frontier.repair(body.all)
+    return get_repair(service)
+
+
+def get_repair(service: Service) -> RepairReply:
+    """How far each Redis node is refilled, by this broker or as the last that it did."""
+    return RepairReply(tuple(service.frontier.repairs()))
+
+
+def get_stats(service: Service, query: StatsQuery) -> Stats:
+    """Counters of one crawl or of all, the slowest hosts, resting hosts, and who works.
+
+    Counters only: nothing is scanned. Of a Redis node that does not answer nothing is counted;
+    ``away`` names it.
+    """
+    store = service.store
+    crawls = store.crawls() if query.crawl is None else [store.crawl(query.crawl)]
+    counters = tuple(map(service.stats, crawls))
+    slowest = tuple(service.frontier.slowest())
+    rest = service.frontier.resting()
+    away = tuple(service.frontier.nodes_away().values())
+    workers, twice = service.frontier.workers()
+    return Stats(counters, slowest, *rest, away, workers, twice)
+
+
+def get_health(service: Service) -> Health:
+    """Whether this process answers at all; asks nothing of Redis or the store."""
+    return Health()
+
+
+def get_ready(service: Service) -> Health:
+    """Whether this broker can serve: the store and a Redis node answer.
+
+    ``away`` names the nodes that do not.
+    """
+    why_not = service.frontier.ready()
+    if why_not is not None:
+        raise Unavailable(why_not)
+    service.store.frontier()
+    return Health(away=tuple(node.node for node in service.frontier.nodes_away().values()))
