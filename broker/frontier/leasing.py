@@ -8,17 +8,16 @@ tasks / weight, and the one furthest behind is asked first (stride scheduling, W
 
 from __future__ import annotations
 
-import heapq
 import secrets
 from collections import deque
 from collections.abc import Callable
-from math import inf
 from typing import Any, Protocol
 
 import gevent
 from gevent.event import Event
 
 from greencrawl.broker.frontier import partition as part
+from greencrawl.broker.frontier.due_times import DueTimes, Key
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.crawl_cache import Kept
 from greencrawl.schema.errors import Unavailable
@@ -41,11 +40,6 @@ REFUSED_RECHECK_SECONDS = 0.5
 
 CRAWLS, IDLE_SECONDS = 1000, 300.0
 """Crawls whose turns are kept, and how long; one that was away longer comes back level."""
-_SPARE = 64
-"""Entries that are no longer of use, before it is worth to look for them."""
-
-Key = tuple[int, int]
-"""(partition, crawl); crawl 0 is the partition's own upkeep."""
 
 
 class Calls(Protocol):
@@ -57,44 +51,6 @@ class Calls(Protocol):
     def __call__(
         self, script: str, calls: dict[int, bytes], *, partial: bool = False
     ) -> dict[int, list[Any]]: ...
-
-
-class _DueTimes:
-    """Keys by the moment (monotonic seconds) at which they are due; the earliest note of each."""
-
-    def __init__(self) -> None:
-        self._at: dict[Key, float] = {}
-        self._heap: list[tuple[float, Key]] = []
-
-    def note(self, key: Key, at: float) -> bool:
-        """Keep the earlier of ``at`` and what is known; True if the key now is the first of all."""
-        if at >= self._at.get(key, inf):
-            return False
-        self._at[key] = at
-        heapq.heappush(self._heap, (at, key))
-        if len(self._heap) > 2 * len(self._at) + _SPARE:  # notes that an earlier one outdid
-            self._heap = [(when, noted) for noted, when in self._at.items()]
-            heapq.heapify(self._heap)
-        return self._heap[0][1] == key
-
-    def __len__(self) -> int:
-        """Notes that are kept, outdated ones included."""
-        return len(self._heap)
-
-    def first(self) -> float | None:
-        """The earliest moment, or None."""
-        while self._heap and self._at.get(self._heap[0][1]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
-
-    def take(self) -> list[Key]:
-        """Remove and return the keys that are due now, the earliest first."""
-        now, found = monotonic(), []
-        while (first := self.first()) is not None and first <= now:
-            key = heapq.heappop(self._heap)[1]
-            del self._at[key]
-            found.append(key)
-        return found
 
 
 class _Waiter:
@@ -136,8 +92,8 @@ class Leasing:
         self._opened = opened
         self._left_out = left_out
         self._longest_ms = round(longest_request_seconds * 1000)
-        self._hosts = _DueTimes()
-        self._upkeep = _DueTimes()
+        self._hosts = DueTimes()
+        self._upkeep = DueTimes()
         self._waiters: deque[_Waiter] = deque()
         self._changed = Event()
         self._virtual: Kept[int, float] = Kept(CRAWLS, IDLE_SECONDS)

@@ -9,7 +9,8 @@ import gevent
 import msgspec
 import pytest
 
-from greencrawl.broker.frontier.leasing import Leasing, _DueTimes
+from greencrawl.broker.frontier.due_times import DueTimes
+from greencrawl.broker.frontier.leasing import Leasing
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Crawl, CrawlOptions, LeaseRequest, Refusal, Session
@@ -227,7 +228,7 @@ def test_of_two_crawls_the_one_that_is_refused_stays_due(house: House) -> None:
 
 def test_notes_that_earlier_ones_outdid_do_not_pile_up() -> None:
     """A host that is blocked for days is noted anew with each look at its partition."""
-    due, days = _DueTimes(), monotonic() + 1e6
+    due, days = DueTimes(), monotonic() + 1e6
     for number in range(10_000):
         due.note((1, 1), days + number)
         due.note((1, 1), 0.0)
