@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench.models.greenlets_vs_threads import MODELS, Rig, page_of, results
+from bench.models.model_rig import MODELS, Rig, page_of, results
 from bench.rig.web import Spec
 
 HOSTS = 5

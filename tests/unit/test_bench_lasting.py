@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bench import document
-from bench.faults import away
-from bench.faults.away import Row, Times
+from bench.faults import away_figures
+from bench.faults.away_figures import Row, Times
 from bench.rig import resident
 from bench.rig.web import Spec, Web
 from bench.rig.web_pages import Pages
@@ -30,7 +30,7 @@ def test_the_rate_of_hosts_that_stay_is_held_against_the_one_before() -> None:
     rows = pages("stays", 0, 20, 10) + pages("stays", 20, 40, 8) + pages("goes", 0, 20, 5)
     rows += pages("goes", 50, 60, 4)
     rows += [(0.1, 0.1, "stays", "/robots.txt", 200)] * 100
-    found = away.figures(rows, {"goes"}, TIMES)
+    found = away_figures.figures(rows, {"goes"}, TIMES)
     assert (found["before"], found["away"], found["ratio"]) == (10, 8, 0.8)
     assert found["ratio_all"] == pytest.approx(8 / 15)
     assert (found["gone_before"], found["gone_after"]) == (5, 4)
@@ -38,17 +38,17 @@ def test_the_rate_of_hosts_that_stay_is_held_against_the_one_before() -> None:
 
 def test_a_step_in_which_hosts_stood_still_shows() -> None:
     rows = pages("stays", 0, 20, 10) + pages("stays", 25, 40, 12)
-    found = away.figures(rows, {"goes"}, TIMES)
+    found = away_figures.figures(rows, {"goes"}, TIMES)
     assert found["worst"] == 0
     assert found["ratio"] == pytest.approx(0.9)
-    steps = away.by_step(rows, {"goes"}, 0, 60)
+    steps = away_figures.by_step(rows, {"goes"}, 0, 60)
     assert steps["stays"] == [10, 10, 10, 10, 0, 12, 12, 12, 0, 0, 0, 0]
     assert steps["goes"] == [0] * 12
 
 
 def test_cpu_is_told_by_page_and_time() -> None:
     one = {"times": TIMES._asdict(), "cpu_seconds": [2.0, 1.0], "before_all": 50, "away_all": 20}
-    assert away.cpu_ms(one) == (2.0, 2.5)
+    assert away_figures.cpu_ms(one) == (2.0, 2.5)
 
 
 def test_growth_is_between_the_first_and_the_last_tenth_of_a_time() -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from bench.models.greenlets_vs_threads import beside_the_source, parting, share_of_link
+from bench.models.findings import beside_the_source, parting, share_of_link
 from bench.rig.web import Spec, host, polite_rate
 from bench.rig.web_pages import Pages
 from bench.rig.window import Patience
 from bench.scale import cost_model, scaling
 from bench.scale.cost_model import Costs, Part, Sample
-from bench.scale.processes import efficiencies
+from bench.scale.process_tables import efficiencies
 from bench.scale.wide import by_second, closest
 
 COSTS = Costs(
