@@ -138,41 +138,55 @@ class BrokerClient:
         return reply
 
     def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
+        """Say what a worker holds; the rest up to its sequence is released. Idempotent."""
         reply = self._call("POST", "/v1/reconcile", request, ReconcileReply)
         self._turn_if_away(bool(reply.away))
         return reply
 
     def extend(self, request: ExtendRequest) -> ItemsReply:
+        """Move the deadlines of sessions to ``request.ttl`` seconds from when this was sent.
+
+        A status for each. Idempotent.
+        """
         return self._items("/v1/sessions/extend", request)
 
     def close(self, request: CloseRequest) -> ItemsReply:
+        """Free the hosts of sessions: a status for each, ``stale`` for one that is closed."""
         return self._items("/v1/sessions/close", request)
 
     def finish(self, request: FinishRequest) -> ItemsReply:
+        """Settle tasks: a status for each, ``stale`` for one that is finished or another's."""
         return self._items("/v1/finish", request)
 
     def release(self, request: ReleaseRequest) -> ItemsReply:
+        """Hand back tasks that were not fetched, a status for each session. Idempotent."""
         return self._items("/v1/release", request)
 
     # -- administrators
 
     def put_crawl(self, wanted: CreateCrawl) -> Crawl:
+        """Create a crawl or update the one of this name, and queue its seeds. Idempotent."""
         return self._call("POST", "/v1/crawls", wanted, Crawl, SEED_SECONDS)
 
     def crawls(self) -> list[Crawl]:
+        """All crawls, oldest first."""
         return self._call("GET", "/v1/crawls", None, list[Crawl])
 
     def crawl(self, name: str) -> Crawl:
+        """The crawl of this name. Refused if there is none."""
         return self._call("GET", f"/v1/crawls/{quote(name, safe='')}", None, Crawl)
 
     def seed(self, name: str, request: SeedRequest) -> SeedReply:
+        """Queue URLs of a crawl; the answer, an item for each, comes when all are durable."""
         path = f"/v1/crawls/{quote(name, safe='')}/urls"
         return self._call("POST", path, request, SeedReply, SEED_SECONDS)
 
     def pause(self, name: str) -> Crawl:
+        """Lease no more of a crawl. Idempotent; Refused for one that is done."""
         return self._call("POST", f"/v1/crawls/{quote(name, safe='')}/pause", None, Crawl)
 
     def resume(self, name: str) -> Crawl:
+        """Lease of a crawl again. Idempotent."""
         return self._call("POST", f"/v1/crawls/{quote(name, safe='')}/resume", None, Crawl)
 
     def delete(self, name: str) -> Crawl:
@@ -189,18 +203,23 @@ class BrokerClient:
         return self._call("GET", "/v1/purges", None, list[Purge])
 
     def stats(self, crawl: str | None = None) -> Stats:
+        """Counters of one crawl, or of all, and who works."""
         return self._call("GET", "/v1/stats" + _query(crawl=crawl), None, Stats)
 
     def url(self, url: str, crawl: str | None = None) -> list[UrlState]:
+        """Where a URL stands: an answer for each crawl, or for the one that is named."""
         return self._call("GET", "/v1/urls" + _query(url=url, crawl=crawl), None, list[UrlState])
 
     def host(self, host: str) -> HostState:
+        """Delay, slots, blocks and backlog of ``host[:port]``."""
         return self._call("GET", f"/v1/hosts/{quote(host, safe='')}", None, HostState)
 
     def patch_host(self, host: str, patch: HostPatch) -> HostState:
+        """Set a host's least delay, or block it, in seconds; 0 lifts either. Idempotent."""
         return self._call("PATCH", f"/v1/hosts/{quote(host, safe='')}", patch, HostState)
 
     def dead(self, crawl: str, limit: int = 100, after: str = "") -> DeadReply:
+        """Up to ``limit`` dead letters of a crawl, beginning after the cursor ``after``."""
         path = "/v1/dead" + _query(crawl=crawl, limit=limit, after=after)
         return self._call("GET", path, None, DeadReply)
 
@@ -258,6 +277,7 @@ class BrokerClient:
         return self._call("POST", "/v1/repair", RepairRequest(everything), RepairReply)
 
     def repairs(self) -> RepairReply:
+        """How far each Redis node is refilled."""
         return self._call("GET", "/v1/repair", None, RepairReply)
 
     def ready(self) -> bool:

@@ -46,6 +46,7 @@ class Kept(Generic[K, V]):
         self._used.pop(key, None)
 
     def clear(self) -> None:
+        """Forget all values."""
         self._used.clear()
 
     def values(self) -> Iterator[V]:

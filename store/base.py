@@ -367,7 +367,8 @@ class Store(Protocol):
     def history(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Version]:
         """A page's fetches, the latest first; none for a URL without a page."""
 
-    def final(self, crawl: int, fingerprint: int) -> Final | None: ...
+    def final(self, crawl: int, fingerprint: int) -> Final | None:
+        """The final state of a URL, or None as long as it has none."""
 
     def attempts(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Attempt]:
         """Latest first."""
@@ -456,4 +457,5 @@ class Store(Protocol):
     def drop_seeds(self, batches: Sequence[tuple[int, int]]) -> int:
         """Drop batches, by (id, stamp), that are not pending and were not stamped anew since."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Free connections and files. Idempotent; every other call raises Closed from then on."""

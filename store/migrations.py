@@ -61,7 +61,8 @@ class Upgrade(Protocol):
         it at once. Raises InvalidConfig, Unavailable.
         """
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the connections to the database."""
 
 
 def load(folder: Path) -> list[Migration]:

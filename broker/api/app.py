@@ -208,10 +208,12 @@ class ConnectionLog:
     """Where pywsgi writes what goes wrong below the application: broken requests, lost peers."""
 
     def write(self, text: str) -> None:
+        """Log it, unless it is blank."""
         if text.strip():
             log.warning("connection", text=text.strip())
 
     def writelines(self, texts: Iterable[str]) -> None:
+        """:meth:`write` of all of them as one text."""
         self.write("".join(texts))
 
     def flush(self) -> None:

@@ -54,17 +54,28 @@ class Sums(Protocol):
     """Totals of a crawl over all partitions, read in one scan; ``open`` tasks are still to do."""
 
     @property
-    def open(self) -> int: ...
+    def open(self) -> int:
+        """Tasks still to do: waiting, leased, due later or in the overflow."""
+
     @property
-    def leased(self) -> int: ...
+    def leased(self) -> int:
+        """Tasks that some session holds."""
+
     @property
-    def admitted(self) -> int: ...
+    def admitted(self) -> int:
+        """URLs that were ever queued."""
+
     @property
-    def finished(self) -> int: ...
+    def finished(self) -> int:
+        """Tasks that came to an end: stored, dead or excluded."""
+
     @property
-    def stored(self) -> int: ...
+    def stored(self) -> int:
+        """Pages in the store."""
+
     @property
-    def bytes(self) -> int: ...
+    def bytes(self) -> int:
+        """Bytes of the bodies that were stored."""
 
 
 class Queue(Protocol):
@@ -76,10 +87,18 @@ class Queue(Protocol):
     overflowing: Stirring
     """Set when something waits in the overflow, as far as this process knows."""
 
-    def holding(self, duty: Duty) -> Queue: ...
-    def announce(self, what: bytes, crawls: Collection[int]) -> None: ...
-    def fingerprint(self, url: str) -> int: ...
-    def partition_of(self, host: str) -> int: ...
+    def holding(self, duty: Duty) -> Queue:
+        """This queue for the holder of a duty: its calls raise DutyLost once that passed on."""
+
+    def announce(self, what: bytes, crawls: Collection[int]) -> None:
+        """Tell the other brokers ``what`` goes on in crawls; see ``news``. Raises nothing."""
+
+    def fingerprint(self, url: str) -> int:
+        """Signed 64-bit fingerprint of a canonical URL."""
+
+    def partition_of(self, host: str) -> int:
+        """Number of the partition that a host belongs to."""
+
     def admit(
         self,
         crawl: int,
@@ -89,42 +108,119 @@ class Queue(Protocol):
         batch: int = 0,
         stamp: Stamp | None = None,
         partial: bool = False,
-    ) -> Admitted: ...
-    def nodes_away(self) -> Mapping[str, NodeAway]: ...
-    def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> Room: ...
-    def under(self, partition: int) -> tuple[str, int]: ...
-    def refill(self, crawl: int, partition: int, host: str) -> int: ...
-    def watch_memory(self) -> None: ...
+    ) -> Admitted:
+        """Queue what is new of ``items``: True for each URL that was not seen before.
+
+        Idempotent; with ``Mode.FORCE`` only for a ``batch``, its number in the log of seeds.
+
+        ``partial`` leaves out what belongs to nodes that are away, and names it in the answer.
+        Raises UnknownCrawl.
+        """
+
+    def nodes_away(self) -> Mapping[str, NodeAway]:
+        """Node id → since when and why, of Redis nodes that do not answer."""
+
+    def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> Room:
+        """Bytes that a partition has room for, and up to ``most`` hosts that need some."""
+
+    def under(self, partition: int) -> tuple[str, int]:
+        """(node id, epoch) under which a partition is asked now."""
+
+    def refill(self, crawl: int, partition: int, host: str) -> int:
+        """Bring tasks of a host back from the overflow; how many came. Idempotent."""
+
+    def watch_memory(self) -> None:
+        """Note at each node its budget in bytes, and whether it is near its limit."""
+
     @property
-    def full(self) -> bool: ...
-    def put_crawl(self, crawl: Crawl) -> None: ...
-    def drop_crawl(self, crawl: int) -> None: ...
-    def drain(self, crawl: int, host: str, gone: Drain, at: int) -> Drained: ...
-    def stop_leasing(self, crawl: Crawl) -> None: ...
-    def shut(self, crawl: Crawl) -> None: ...
-    def count(self, crawls: Sequence[Crawl]) -> Counts | None: ...
+    def full(self) -> bool:
+        """Whether some node is near its memory limit: no seeds are taken meanwhile."""
+
+    def put_crawl(self, crawl: Crawl) -> None:
+        """Tell every partition of a crawl; nodes that are away are owed it."""
+
+    def drop_crawl(self, crawl: int) -> None:
+        """Delete all that Redis has of a crawl, in bounded steps."""
+
+    def drain(self, crawl: int, host: str, gone: Drain, at: int) -> Drained:
+        """Let go of tasks of a host that were settled, and name the next. Raises UnknownCrawl."""
+
+    def stop_leasing(self, crawl: Crawl) -> None:
+        """No further session for a crawl, at any broker."""
+
+    def shut(self, crawl: Crawl) -> None:
+        """Take nothing in for a crawl any more; something new reopens it in the store."""
+
+    def count(self, crawls: Sequence[Crawl]) -> Counts | None:
+        """Counters of some dozens of crawls, for :meth:`look`; None if not every node answered."""
+
     def look(
         self, crawl: Crawl, counts: Counts | None = None
-    ) -> tuple[Sums, frozenset[str]] | None: ...
-    def stilled(self, within: float) -> tuple[Mapping[int, float], bool]: ...
-    def lease(self, request: LeaseRequest) -> LeaseReply: ...
-    def reconcile(self, request: ReconcileRequest) -> ReconcileReply: ...
-    def extend(self, items: Sequence[ExtendItem], ttl: float) -> list[ItemStatus]: ...
-    def close_sessions(self, items: Sequence[CloseItem]) -> list[ItemStatus]: ...
-    def finish(self, items: Sequence[FinishItem]) -> list[ItemStatus]: ...
-    def release(self, items: Sequence[ReleaseItem]) -> list[ItemStatus]: ...
-    def stats(self, crawl: Crawl) -> CrawlStats: ...
-    def host(self, host: str) -> HostState: ...
-    def patch_host(self, host: str, patch: HostPatch) -> HostState: ...
-    def slowest(self, limit: int = 5) -> list[HostState]: ...
-    def resting(self) -> tuple[int, float]: ...
-    def workers(self) -> tuple[int, tuple[str, ...]]: ...
-    def where(self, crawl: Crawl, url: str) -> UrlState: ...
-    def tick(self, stamp: Stamp) -> None: ...
-    def repair(self, everything: bool) -> None: ...
-    def repairs(self) -> list[NodeRepair]: ...
-    def ready(self) -> str | None: ...
-    def metrics(self) -> dict[str, float]: ...
+    ) -> tuple[Sums, frozenset[str]] | None:
+        """Totals of a crawl, and the states that partitions have it in; None if that is void.
+
+        It is void while a node does not answer or is owed something, and when a partition has the
+        crawl at another version. ``counts`` are those that :meth:`count` has just found.
+        """
+
+    def stilled(self, within: float) -> tuple[Mapping[int, float], bool]:
+        """Crawl → seconds since its last lease somewhere ended, if ``within`` so many; whether all
+        nodes answered.
+        """
+
+    def lease(self, request: LeaseRequest) -> LeaseReply:
+        """Open sessions, waiting up to ``request.wait`` seconds for the first."""
+
+    def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
+        """Release what a worker does not hold; the answer names nodes that could not be asked."""
+
+    def extend(self, items: Sequence[ExtendItem], ttl: float) -> list[ItemStatus]:
+        """Keep sessions for another ``ttl`` seconds; a status for each."""
+
+    def close_sessions(self, items: Sequence[CloseItem]) -> list[ItemStatus]:
+        """Free hosts, and keep what was learnt of them; a status for each session."""
+
+    def finish(self, items: Sequence[FinishItem]) -> list[ItemStatus]:
+        """Settle tasks under their session's token; a status for each."""
+
+    def release(self, items: Sequence[ReleaseItem]) -> list[ItemStatus]:
+        """Hand back tasks that were not fetched, uncharged; a status for each session."""
+
+    def stats(self, crawl: Crawl) -> CrawlStats:
+        """Counters of a crawl, as far as nodes answer."""
+
+    def host(self, host: str) -> HostState:
+        """What is known of a host, by its canonical name."""
+
+    def patch_host(self, host: str, patch: HostPatch) -> HostState:
+        """Set a host's least delay, or block it, in seconds; 0 lifts either."""
+
+    def slowest(self, limit: int = 5) -> list[HostState]:
+        """Hosts of recent sessions at this broker, the longest latency first."""
+
+    def resting(self) -> tuple[int, float]:
+        """(hosts that rest since a worker's process died, seconds until the last may go on)."""
+
+    def workers(self) -> tuple[int, tuple[str, ...]]:
+        """(worker processes at work, names that two of them claim)."""
+
+    def where(self, crawl: Crawl, url: str) -> UrlState:
+        """Where a canonical URL stands in Redis."""
+
+    def tick(self, stamp: Stamp) -> None:
+        """Write the log's clock to every node that answers. Raises DutyLost."""
+
+    def repair(self, everything: bool) -> None:
+        """Begin to give nodes what the store's log holds since their ticks, or all of it."""
+
+    def repairs(self) -> list[NodeRepair]:
+        """How far each node is refilled by this process."""
+
+    def ready(self) -> str | None:
+        """Why nothing can be served now, or None. Raises nothing."""
+
+    def metrics(self) -> dict[str, float]:
+        """Name → value, of the gauges of this process. Raises nothing."""
 
 
 class Service:

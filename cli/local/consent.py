@@ -50,9 +50,17 @@ class Way:
 class Asking(Protocol):
     """A kind that needs a person: ``worker.auth.kinds.oauth1`` and ``oauth2``."""
 
-    def authorize(self, session: requests.Session, redirect_uri: str) -> Asked: ...
+    def authorize(self, session: requests.Session, redirect_uri: str) -> Asked:
+        """What the person is to open. ``redirect_uri`` is where the provider sends them back to.
 
-    def exchange(self, session: requests.Session, asked: Asked, answer: str) -> Grant: ...
+        Raises LoginRefused, LoginFailed.
+        """
+
+    def exchange(self, session: requests.Session, asked: Asked, answer: str) -> Grant:
+        """The grant for an answer: the URL that the browser was sent to, or a code.
+
+        Raises LoginRefused, LoginFailed.
+        """
 
 
 def obtain(kind: Asking, session: requests.Session, way: Way, seconds: float) -> Grant:

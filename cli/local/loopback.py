@@ -73,6 +73,7 @@ class Loopback:
         return None
 
     def close(self) -> None:
+        """Listen no more."""
         self._socket.close()
 
     def __enter__(self) -> Loopback:

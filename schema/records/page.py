@@ -78,6 +78,7 @@ class Fetched(Struct):
 
     @property
     def content_type(self) -> str:
+        """The Content-Type header as it came, "" without one."""
         return self.headers.get("content-type", "")
 
     @property

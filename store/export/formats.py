@@ -43,9 +43,11 @@ class Format(Protocol):
     def begin(self) -> bytes:
         """What stands at the head of a file."""
 
-    def page(self, page: StoredPage) -> bytes: ...
+    def page(self, page: StoredPage) -> bytes:
+        """The bytes of a page's record."""
 
-    def final(self, final: Final) -> bytes: ...
+    def final(self, final: Final) -> bytes:
+        """The bytes of a URL without a page; none where the format has no place for it."""
 
 
 class Jsonl:

@@ -67,6 +67,7 @@ class Position(Struct):
 
     @property
     def rows(self) -> int:
+        """Records so far: pages and final states."""
         return self.pages + self.finals
 
 

@@ -71,6 +71,7 @@ class Page(Struct):
 
     @property
     def key(self) -> tuple[int, int]:
+        """(crawl, fingerprint)."""
         return self.crawl, self.fingerprint
 
     @property

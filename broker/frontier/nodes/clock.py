@@ -81,6 +81,7 @@ class Reading(NamedTuple):
 
     @property
     def says_something(self) -> bool:
+        """Whether its call was fast enough: answered within :data:`SLOW_SECONDS`."""
         return self.error_ms <= SLOW_SECONDS * 500
 
 

@@ -45,6 +45,7 @@ class Following(Struct, frozen=True, kw_only=True):
 
     @property
     def running(self) -> bool:
+        """Whether it is connected to its leader, and applies what it fetches."""
         return self.fetching and self.applying
 
 
@@ -86,10 +87,12 @@ class Observation(Struct, frozen=True, kw_only=True):
 
     @property
     def up(self) -> bool:
+        """Whether it could be asked."""
         return not self.error
 
     @property
     def name(self) -> str:
+        """``host:port``, as everywhere."""
         return str(self.server)
 
 

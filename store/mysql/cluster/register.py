@@ -88,6 +88,7 @@ class Register:
 
     @property
     def majority(self) -> int:
+        """Votes that decide: more than half of all there are."""
         return len(self._voters) // 2 + 1
 
     def read(self) -> Reign | None:

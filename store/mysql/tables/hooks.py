@@ -30,6 +30,7 @@ class Sums:
         self._added: Counter[tuple[int, _Message]] = Counter()
 
     def add(self, crawl: int, key: _Message, pages: int) -> None:
+        """``pages`` more (or fewer, below 0) of a crawl have this (function, message)."""
         self._added[crawl, key] += pages
 
     def write(self, db: Db, most_bytes: int) -> None:
