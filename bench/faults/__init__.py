@@ -1,0 +1,1 @@
+"""Faults made on purpose – of machines, networks, pages, nodes –, and what came of the crawl."""

@@ -1,0 +1,1 @@
+"""The frontier alone: admission, leases, standing queues, recovery."""

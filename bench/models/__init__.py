@@ -1,0 +1,1 @@
+"""Greenlets and threads under the same crawler, after source A."""

@@ -1,0 +1,1 @@
+"""What comes with more processes, hosts and nodes, and the model that foretells it."""

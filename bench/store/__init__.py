@@ -1,0 +1,1 @@
+"""The store alone: commits a second, growth over years and crawls, a million pages."""

@@ -1,0 +1,1 @@
+"""What handlers of the API work with, beneath HTTP: seeding, batching, pages, hook refusals."""

@@ -1,0 +1,1 @@
+"""Commands for who crawls, a module each (``pause`` and its like are in ``operate``)."""

@@ -1,0 +1,1 @@
+"""What a person sees: progress, summaries, advice, text made safe for a terminal."""

@@ -1,0 +1,1 @@
+"""URLs, origins, public suffixes, scope, and the addresses that may be reached."""

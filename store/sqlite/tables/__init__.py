@@ -1,0 +1,1 @@
+"""Statements on the tables of a SQLite store, a subject a module."""
