@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from greencrawl.broker.api.messages import ListedPage, PageReply
-from greencrawl.broker.client import CONNECT_SECONDS, BrokerClient, Lost, Reply
+from greencrawl.broker.client import BrokerClient
+from greencrawl.broker.transport import CONNECT_SECONDS, Lost, Reply
 from greencrawl.schema.errors import InvalidConfig, Refused
 from greencrawl.schema.records import (
     Admission,
