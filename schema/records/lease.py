@@ -206,6 +206,8 @@ class CloseItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class ExtendItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A session whose deadline is to move."""
+
     session: SessionId
     token: Token
 
@@ -219,19 +221,27 @@ class ReleaseItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class FinishRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/finish``."""
+
     items: Annotated[tuple[FinishItem, ...], Meta(max_length=5000)]
 
 
 class CloseRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/sessions/close``."""
+
     items: Annotated[tuple[CloseItem, ...], Meta(max_length=5000)]
 
 
 class ExtendRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/sessions/extend``; ``ttl`` in seconds from when it was sent."""
+
     items: Annotated[tuple[ExtendItem, ...], Meta(max_length=5000)]
     ttl: Annotated[float, Meta(ge=1, le=3600)] = 60.0
 
 
 class ReleaseRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/release``."""
+
     items: Annotated[tuple[ReleaseItem, ...], Meta(max_length=5000)]
 
 

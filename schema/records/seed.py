@@ -30,6 +30,8 @@ class SeedRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SeedItem(Struct, frozen=True, omit_defaults=True):
+    """What became of a URL; ``reason`` says why one was rejected."""
+
     url: str
     status: Literal["added", "duplicate", "rejected", "pending"]
     reason: str = ""
