@@ -33,9 +33,10 @@ from greencrawl.schema.records import (
 from greencrawl.schema.settings import Settings
 from greencrawl.store import Store, open_store
 from greencrawl.worker import retry
-from greencrawl.worker.auth.keeper import Keeper, Rooms
+from greencrawl.worker.auth.keeper import Keeper
 from greencrawl.worker.auth.kinds.basic import load
 from greencrawl.worker.auth.kinds.registry import make
+from greencrawl.worker.auth.logins import Rooms
 from greencrawl.worker.auth.state.late_grants import marked
 from greencrawl.worker.auth.state.secrets import Secrets
 from greencrawl.worker.delivery.attempts import Journal
