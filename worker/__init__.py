@@ -1,4 +1,18 @@
-"""The worker: fetches, reads and stores pages."""
+"""The worker: fetches, reads and stores pages.
+
+============  =====================================================================================
+``process``   processes that may die: supervisor, crash record, and a process of suspects' own
+``session``   host sessions: which are held, the visit that uses one, its pace
+``http``      requests and answers on the wire
+``robots``    robots.txt
+``auth``      what a request carries to prove who is asking
+``extract``   from the bytes of a page to title, text, language and links
+``delivery``  results on their way to store, frontier and broker
+============  =====================================================================================
+
+What knows several of them stands beside them: ``child`` builds the parts of a process, ``engine``
+leases sessions, ``pipeline`` brings each task through the stages.
+"""
 
 if __name__ != "greencrawl.worker":
     raise ImportError("`worker` is called `greencrawl.worker` now: import that")

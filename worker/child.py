@@ -33,13 +33,15 @@ from greencrawl.schema.records import (
 from greencrawl.schema.settings import Settings
 from greencrawl.store import Store, open_store
 from greencrawl.worker import retry
-from greencrawl.worker.auth.keeper import Keeper, Rooms
+from greencrawl.worker.auth.keeper import Keeper
 from greencrawl.worker.auth.kinds.basic import load
 from greencrawl.worker.auth.kinds.registry import make
+from greencrawl.worker.auth.logins import Rooms
 from greencrawl.worker.auth.state.late_grants import marked
 from greencrawl.worker.auth.state.secrets import Secrets
 from greencrawl.worker.delivery.attempts import Journal
 from greencrawl.worker.delivery.outbox import Outbox
+from greencrawl.worker.delivery.results import Results
 from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.engine import Engine, Limits
 from greencrawl.worker.extract import pool_trees
@@ -47,6 +49,7 @@ from greencrawl.worker.http.client import Downloader
 from greencrawl.worker.pipeline import Pipeline
 from greencrawl.worker.process import heap
 from greencrawl.worker.process.crash_record import Marker, Suspect
+from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.inflight_table import Flights
 from greencrawl.worker.process.quarantine import Alone
 from greencrawl.worker.process.supervisor import folder
@@ -111,7 +114,7 @@ class Worker:
         )
         self._flights = Flights(base / f"{name}.flights")
         self._sessions = Sessions(self._flights)
-        self._journal = Journal(name)
+        self._results = Results(Journal(name), self._frontier.fingerprint)
         self._downloader = Downloader(settings.allow_networks, settings.request_seconds)
         self._alone = Alone(settings.stall_seconds)
         self._build(name, next_incarnation(base / f"{name}.incarnation"))
@@ -144,9 +147,8 @@ class Worker:
             fetcher=self._downloader,
             auth=self._keeper(),
             writer=self._writer,
-            journal=self._journal,
-            marker=self._marker,
-            alone=self._alone,
+            results=self._results,
+            guarded=Guarded(self._marker, self._alone),
             stopping=self._stopping,
             keep_all=settings.bodies != "sql",
         )
@@ -253,7 +255,7 @@ class Worker:
         failure = Failure(cause, f"{_DID[cause]} the process that read it; next it is read alone")
         decision = retry.decide(failure, suspect.errors, crawl.options.tries, proven=False)
         held = Held(_session_of(suspect), 0.0)
-        result = self._pipeline.failed(held, suspect.crawl, task, failure, decision)
+        result = self._results.failed(held, suspect.crawl, task, failure, decision)
         log.warning(
             "page charged", url=suspect.url, cause=str(cause), outcome=str(decision.outcome)
         )

@@ -34,7 +34,8 @@ REFUSALS = 100
 class CrawlSource(Protocol):
     """The part of a store that is needed here; see ``store.base.Store``."""
 
-    def crawl(self, name_or_id: str | int) -> Crawl: ...
+    def crawl(self, name_or_id: str | int) -> Crawl:
+        """The crawl as it is now. Raises UnknownCrawl, Unavailable."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class CrawlContext:
 
     @property
     def options(self) -> CrawlOptions:
+        """Those of the crawl."""
         return self.crawl.options
 
     @cached_property

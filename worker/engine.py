@@ -1,10 +1,11 @@
 """One worker process: a greenlet for each host session, and a few that keep them going.
 
-The lease loop asks for as many sessions as greenlets are free and starts them; the extend loop
-keeps all of them alive; outboxes and the writer carry results away; the heartbeat tells the
-supervisor that the hub is turning. Brokers that are away are waited for; after any lost answer the
-worker reconciles before it leases again, so that nothing waits out a lease nobody knows of. A
-worker that is told of a later incarnation of itself leases nothing: another host goes by its name.
+The lease loop asks for as many sessions as greenlets are free and starts them; an extender
+(``worker.session.extending``) keeps all of them alive; outboxes and the writer carry results away;
+the heartbeat tells the supervisor that the hub is turning. Brokers that are away are waited for;
+after any lost answer the worker reconciles before it leases again, so that nothing waits out a
+lease nobody knows of. A worker that is told of a later incarnation of itself leases nothing:
+another host goes by its name.
 """
 
 from __future__ import annotations
@@ -24,9 +25,6 @@ from greencrawl.schema.errors import Refused, Unavailable
 from greencrawl.schema.log import logger
 from greencrawl.schema.records import (
     CloseItem,
-    ExtendItem,
-    ExtendRequest,
-    ItemsReply,
     LeaseReply,
     LeaseRequest,
     ReconcileReply,
@@ -39,6 +37,7 @@ from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.process import heap
 from greencrawl.worker.process.inflight_table import Flights
 from greencrawl.worker.session.backoff import delays
+from greencrawl.worker.session.extending import Extender, Leaseholder
 from greencrawl.worker.session.held import Held, Sessions
 from greencrawl.worker.session.slow_hosts import Share, refusal
 
@@ -51,7 +50,6 @@ OWED_SECONDS = 5.0
 """Before what a node that was away has not heard is said again."""
 LOOK_AROUND_SECONDS = 0.25
 """Between two looks at who crawls (``worker.session.slow_hosts``)."""
-_EXTEND_BATCH = 1000
 LOOK_SECONDS = 1.0
 PARKED_SECONDS = 5.0
 """So long a worker that stops waits for the Redis node of what it has still to tell."""
@@ -61,30 +59,34 @@ AWAY_LOOKS = 3
 """Looks in a row that find no broker ready, after which a stopping worker no longer waits."""
 
 
-class Broker(Protocol):
+class Broker(Leaseholder, Protocol):
     """The part of ``broker.client.BrokerClient`` that is needed here."""
 
-    def lease(self, request: LeaseRequest) -> LeaseReply: ...
+    def lease(self, request: LeaseRequest) -> LeaseReply:
+        """Sessions, or none after ``request.wait`` seconds. Raises Unavailable."""
 
-    def reconcile(self, request: ReconcileRequest) -> ReconcileReply: ...
+    def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
+        """Say which sessions are held; the broker releases the others. Raises Unavailable."""
 
-    def extend(self, request: ExtendRequest) -> ItemsReply: ...
-
-    def ready(self) -> bool: ...
+    def ready(self) -> bool:
+        """Whether some broker is ready: it reaches Redis and the store."""
 
 
 class Runner(Protocol):
     """The part of ``worker.pipeline.Pipeline`` that is needed here."""
 
-    def run(self, held: Held) -> CloseItem | None: ...
+    def run(self, held: Held) -> CloseItem | None:
+        """Fetch a session's tasks; returns how to close it, None if it is not ours any more."""
 
 
 class Heart(Protocol):
     """The part of ``worker.process.crash_record.Marker`` that is needed here."""
 
-    def beat(self) -> None: ...
+    def beat(self) -> None:
+        """Show that the process gets on."""
 
-    def set_ready(self) -> None: ...
+    def set_ready(self) -> None:
+        """Show that the process came up."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,7 @@ class Engine:
         """Those of a process before this one that such a node is still to hear of."""
         self._freed = Event()
         self._share = Share(limits.greenlets)
+        self._extender = Extender(broker, sessions, limits.lease_seconds, clock)
         self._failed = False
         self._superseded = False
         """Whether another process has this worker's id, as the broker has said last."""
@@ -165,7 +168,7 @@ class Engine:
         services = [self.spawn(self._beat), self.spawn(self._writer.run)]
         services += [self.spawn(outbox.run) for outbox in self._outboxes]
         leasing = self.spawn(self._lease_loop)
-        services += [self.spawn(self._extend_loop), self.spawn(self._look_around)]
+        services += [self.spawn(self._extender.run), self.spawn(self._look_around)]
         services.append(self.spawn(heap.keep_small))
         self._stopping.wait()
         leasing.kill()
@@ -345,52 +348,6 @@ class Engine:
         if close is not None:
             self._closing.put(close)
         self._freed.set()
-
-    def _extend_loop(self) -> None:
-        """Extend what is held every third of a lease; deadlines guard whom this does not reach.
-
-        Sessions whose node was away are tried again sooner, and alone.
-        """
-        backoff = delays()
-        third = wait = self._limits.lease_seconds / 3
-        all_at = self._clock() + third
-        silent = False
-        missed: list[Held] = []
-        while True:
-            gevent.sleep(wait)
-            everything = self._clock() >= all_at or not missed
-            try:
-                missed = self._extend(self._sessions.holding() if everything else missed)
-            except (Unavailable, Refused) as error:
-                if not silent:
-                    log.warning("cannot extend", reason=str(error))
-                silent, all_at, wait = True, 0.0, min(next(backoff), third)
-                continue
-            silent = False
-            if everything:
-                all_at = self._clock() + third
-            if missed:
-                wait = min(next(backoff), third)
-            else:
-                backoff, wait = delays(), max(all_at - self._clock(), 0.0)
-
-    def _extend(self, some: Sequence[Held]) -> list[Held]:
-        """Returns those whose node is away."""
-        all_held = [held for held in some if not held.lost]
-        missed: list[Held] = []
-        for start in range(0, len(all_held), _EXTEND_BATCH):
-            batch = all_held[start : start + _EXTEND_BATCH]
-            items = tuple(
-                ExtendItem(session=held.session.session, token=held.session.token) for held in batch
-            )
-            sent = self._clock()
-            reply = self._broker.extend(ExtendRequest(items, self._limits.lease_seconds))
-            deadline = sent + self._limits.lease_seconds
-            for held, status in zip(batch, reply.results, strict=True):
-                self._sessions.extended(held, status, deadline)
-                if status == "away":
-                    missed.append(held)
-        return missed
 
     def _beat(self) -> None:
         while True:

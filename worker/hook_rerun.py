@@ -45,21 +45,24 @@ class Kept(Protocol):
 
     def hook_pages(
         self, crawl: int, functions: Sequence[str], *, after: int | None = None, limit: int = 100
-    ) -> list[int]: ...
+    ) -> list[int]:
+        """Fingerprints of pages on which one of ``functions`` failed, rising, after ``after``."""
 
-    def page(
-        self, crawl: int, fingerprint: int, *, detail: Detail = "body"
-    ) -> StoredPage | None: ...
+    def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
+        """The latest version of a page, or None. Raises BodyAway."""
 
-    def add_seeds(self, crawl: int, urls: Sequence[Admission]) -> int: ...
+    def add_seeds(self, crawl: int, urls: Sequence[Admission]) -> int:
+        """Log canonical URLs as one pending batch; returns its id."""
 
-    def commit(self, work: Commit) -> Stamp: ...
+    def commit(self, work: Commit) -> Stamp:
+        """Write pages in one transaction; returns its stamp."""
 
 
 class Reader(Protocol):
     """The part of ``worker.process.quarantine.Alone`` that is needed here."""
 
-    def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading: ...
+    def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
+        """Read a page there. Raises DiedAlone, NoProcess and RaisedAlone."""
 
 
 class Count(Struct):

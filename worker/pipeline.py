@@ -3,12 +3,13 @@
 robots → hook ``request`` → authentication, download → verdict on the status → reading (extraction
 → hooks ``on_page`` and ``links`` → link checker) → journal → writer. A session's tasks go through
 it one after the other; the writer stores and settles them behind our back, in batches. What runs
-the user's code and libxml is done under the marker, or, for a suspect, in a process of its own.
+the user's code and libxml is guarded (``worker.process.guarded``); what a task's end leaves for the
+writer is made in ``worker.delivery.results``.
 """
 
 from __future__ import annotations
 
-import hashlib
+from functools import partial
 from typing import Protocol
 
 from gevent.event import Event
@@ -27,29 +28,25 @@ from greencrawl.schema.records import (
     Failure,
     FailureKind,
     Fetched,
-    HookRun,
     HostReport,
     Refusal,
     Session,
     StoredPage,
     Task,
 )
-from greencrawl.schema.records.auth import Form, Own
 from greencrawl.store.base import Detail
 from greencrawl.store.errors import BodyAway
 from greencrawl.worker import retry
 from greencrawl.worker.auth import Authenticated
-from greencrawl.worker.auth.base import Grant, Kind, Verdict
-from greencrawl.worker.crawls import CrawlContext, Crawls, CrawlSource, Refused
-from greencrawl.worker.delivery.attempts import Journal
-from greencrawl.worker.delivery.writer import Result, Writer
+from greencrawl.worker.crawls import Crawls, CrawlSource, Refused
+from greencrawl.worker.delivery.results import Result, Results
+from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.extract import is_html
-from greencrawl.worker.hooks import HookError, stable
+from greencrawl.worker.hooks import HookError
 from greencrawl.worker.http.client import LeaseExpired
 from greencrawl.worker.link_checker import redirect_problem, redirected
-from greencrawl.worker.process.crash_record import Marker, Suspect
+from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedAlone, NoProcess
-from greencrawl.worker.reading import Reading, read
 from greencrawl.worker.robots.cache import RobotsCache, RobotsGate
 from greencrawl.worker.session.backoff import persist
 from greencrawl.worker.session.fetcher import Fetcher, Visit, VisitOver
@@ -61,33 +58,18 @@ log = logger("worker")
 class Widener(CrawlSource, Protocol):
     """The part of a store that is needed here; see ``store.base.Store``."""
 
-    def add_roots(self, crawl: int, roots: list[str]) -> Crawl: ...
+    def add_roots(self, crawl: int, roots: list[str]) -> Crawl:
+        """Widen a crawl's scope; returns the crawl as it is then. Raises Unavailable."""
 
-    def page(
-        self, crawl: int, fingerprint: int, *, detail: Detail = "body"
-    ) -> StoredPage | None: ...
+    def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
+        """The latest version of a page, or None. Raises BodyAway, Unavailable."""
 
 
 class Fingerprinter(RobotsCache, Protocol):
     """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
 
-    def fingerprint(self, url: str) -> int: ...
-
-
-class Reader(Protocol):
-    """The part of ``worker.process.quarantine.Alone`` that is needed here."""
-
-    def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading: ...
-
-    def request_headers(
-        self, context: CrawlContext, task: Task, headers: dict[str, str]
-    ) -> dict[str, str]: ...
-
-    def excluded_by(self, context: CrawlContext, task: Task, url: str) -> str | None: ...
-
-    def verdict(
-        self, context: CrawlContext, task: Task, entry: str, fetched: Fetched, grant: Grant | None
-    ) -> Verdict | Failure: ...
+    def fingerprint(self, url: str) -> int:
+        """Signed 64-bit fingerprint of a canonical URL."""
 
 
 class Pipeline:
@@ -101,9 +83,8 @@ class Pipeline:
         fetcher: Fetcher,
         auth: Authenticated,
         writer: Writer,
-        journal: Journal,
-        marker: Marker,
-        alone: Reader,
+        results: Results,
+        guarded: Guarded,
         stopping: Event,
         keep_all: bool = False,
     ) -> None:
@@ -114,9 +95,8 @@ class Pipeline:
         self._fetcher = fetcher
         self._auth = auth
         self._writer = writer
-        self._journal = journal
-        self._marker = marker
-        self._alone = alone
+        self._results = results
+        self._guarded = guarded
         self._stopping = stopping
         self._crawls = Crawls(store)
         self._gate = RobotsGate(frontier)
@@ -178,7 +158,7 @@ class Pipeline:
                 detail = f"{detail}; {visit.why}"
             failure = Failure(FailureKind(kind), detail, requests=0)
             crawl = visit.context.crawl.id
-            self._writer.put(self.failed(visit.held, crawl, task, failure, decision))
+            self._writer.put(self._results.failed(visit.held, crawl, task, failure, decision))
         return ()
 
     # -- one task
@@ -211,7 +191,7 @@ class Pipeline:
         if task.deliveries > 1:
             self._recall(visit, task)
         context = visit.context
-        reason = self._excluded_by(visit, task, task.url)
+        reason = self._guarded.excluded_by(visit, task, task.url)
         if reason is not None:  # the crawl's options have changed since it was admitted
             self._exclude(visit, task, "scope", reason)
             return
@@ -240,21 +220,6 @@ class Pipeline:
         elif isinstance(answer, Fetched):
             self._page(visit, task, answer, problems)
 
-    def _excluded_by(self, visit: Visit, task: Task, url: str) -> str | None:
-        """What the crawl's rules say of the task's URL, or of where it redirects to.
-
-        An old crawl's pattern that backtracks for ever hangs the process: as much a charge as a
-        hook's.
-        """
-        rules = visit.context.rules
-        if not visit.context.backtracks:
-            return rules.judge(task, url)
-        if task.suspect:
-            with visit.held.waiting(request=False):
-                return self._alone.excluded_by(visit.context, task, url)
-        with self._marker.parsing(_suspect(visit, task)):
-            return rules.judge(task, url)
-
     def _recall(self, visit: Visit, task: Task) -> None:
         """Admit what an earlier delivery of a task may have logged, but not admitted any more.
 
@@ -274,31 +239,15 @@ class Pipeline:
         headers = context.headers_for(task.url)
         if context.hooks.request is not None:
             try:
-                headers = self._asked_headers(visit, task, headers)
+                headers = self._guarded.request_headers(visit, task, headers)
             except HookError as error:
                 problems[error.function] = error.what
 
-        def judge(kind: Kind, fetched: Fetched, grant: Grant | None) -> Verdict | Failure:
-            if not isinstance(kind.entry, Form | Own):  # they alone read pages, or run user's code
-                return kind.judge(fetched, grant)
-            if task.suspect:
-                with visit.held.waiting(request=False):
-                    return self._alone.verdict(context, task, kind.entry.name, fetched, grant)
-            with self._marker.parsing(_suspect(visit, task)):
-                return kind.judge(fetched, grant)
-
+        judge = partial(self._guarded.verdict, visit, task)
         answer = self._auth.get(visit, task.url, headers, judge)
         if isinstance(answer, Fetched):
             answer.request = context.shown if headers is context.headers else shown(headers)
         return answer
-
-    def _asked_headers(self, visit: Visit, task: Task, headers: dict[str, str]) -> dict[str, str]:
-        """Headers by the user's own function. Raises HookError; DiedAlone of a suspect."""
-        if task.suspect:
-            with visit.held.waiting(request=False):
-                return self._alone.request_headers(visit.context, task, headers)
-        with self._marker.parsing(_suspect(visit, task)):
-            return visit.context.hooks.request_headers(task, headers)
 
     def _answer_robots(self, visit: Visit, task: Task) -> None:
         """Another host's robots.txt leads to this one. No row is written: it is no page."""
@@ -313,10 +262,7 @@ class Pipeline:
 
     def _exclude(self, visit: Visit, task: Task, kind: str, detail: str) -> None:
         crawl = visit.context.crawl.id
-        fingerprint = self._frontier.fingerprint(task.url)
-        final = self._journal.final(crawl, fingerprint, task, "excluded", kind, detail=detail)
-        result = Result(held=visit.held, task=task.number, outcome=Done(kind=kind), finals=[final])
-        self._writer.put(result)
+        self._writer.put(self._results.excluded(visit.held, crawl, task, kind, detail))
 
     def _fail(
         self,
@@ -332,44 +278,10 @@ class Pipeline:
         if decision.block is not None:
             visit.fail(str(failure.kind), decision.block)
         crawl = visit.context.crawl.id
-        result = self.failed(visit.held, crawl, task, failure, decision, elapsed_ms)
+        result = self._results.failed(visit.held, crawl, task, failure, decision, elapsed_ms)
         if problems:
-            self._note_hooks(visit, task, result, problems, result.attempts[0].at_ms)
+            self._results.note_hooks(crawl, task, result, problems, result.attempts[0].at_ms)
         self._writer.put(result)
-
-    def failed(
-        self,
-        held: Held,
-        crawl: int,
-        task: Task,
-        failure: Failure,
-        decision: retry.Decision,
-        elapsed_ms: int = 0,
-    ) -> Result:
-        """The rows of a failed try: its attempt, and its last word if there is no further one."""
-        fingerprint = self._frontier.fingerprint(task.url)
-        attempt = self._journal.attempt(
-            crawl,
-            fingerprint,
-            task,
-            failure,
-            errors=decision.errors,
-            wait=decision.wait,
-            elapsed_ms=elapsed_ms,
-        )
-        result = Result(held=held, task=task.number, outcome=decision.outcome, attempts=[attempt])
-        if decision.final is not None:
-            final = self._journal.final(
-                crawl,
-                fingerprint,
-                task,
-                decision.final,
-                str(failure.kind),
-                detail=failure.detail,
-                code=failure.code,
-            )
-            result.finals.append(final)
-        return result
 
     def _redirect(
         self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str]
@@ -395,19 +307,19 @@ class Pipeline:
                 crawl = context.crawl.id
                 widened = persist(lambda: self._store.add_roots(crawl, [root]), "store")
                 visit.context = self._crawls.put(widened)
-        reason = self._excluded_by(visit, task, target)
-        page = self._row(visit, task, fetched)
+        reason = self._guarded.excluded_by(visit, task, target)
+        page = self._results.page(context.crawl.id, task, fetched)
         page.final_url = target
         page.links = [] if reason else [redirected(task, target)]
         self._store_page(visit, task, fetched, page, problems)
 
     def _page(self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str]) -> None:
-        row = self._row(visit, task, fetched)
+        row = self._results.page(visit.context.crawl.id, task, fetched)
         options = visit.context.options
         listed = fetched.status != 204 and visit.context.listing(task.url) is not None
         if listed or is_html(fetched.content_type, fetched.body[:1024]):
             self._writer.wait_for_room()  # with its text and links a page is twice as large
-            reading = self._read(visit, task, fetched)
+            reading = self._guarded.read(visit, task, fetched)
             if reading.failure:
                 failure = Failure(FailureKind.PARSE, reading.failure, fetched.status)
                 self._fail(visit, task, failure, fetched.elapsed_ms, problems)
@@ -415,17 +327,9 @@ class Pipeline:
             row.title, row.text, row.language = reading.title, reading.text, reading.language
             row.encoding, row.fields, row.links = reading.encoding, reading.fields, reading.links
             problems = problems | reading.problems
-        elif not self._keep_all and options.bodies == "text" and not is_text(fetched):
+        elif not self._keep_all and options.bodies == "text" and not _is_text(fetched):
             row.body = b""
         self._store_page(visit, task, fetched, row, problems)
-
-    def _read(self, visit: Visit, task: Task, fetched: Fetched) -> Reading:
-        """Read a page here, under the marker, or alone. Raises DiedAlone of a suspect."""
-        if task.suspect:
-            with visit.held.waiting(request=False):
-                return self._alone.read(visit.context, task, fetched)
-        with self._marker.parsing(_suspect(visit, task)):
-            return read(visit.context, task, fetched)
 
     def _store_page(
         self,
@@ -435,68 +339,11 @@ class Pipeline:
         row: StoredPage,
         problems: dict[str, str],
     ) -> None:
-        """Hand it to the writer. It counts as stored by the store's own measure, a body or none."""
-        result = Result(
-            held=visit.held,
-            task=task.number,
-            outcome=Done(stored=row.status // 100 == 2, bytes=fetched.wire_bytes),
-            page=row,
-            attempts=[self._journal.success(row.crawl, row.fingerprint, task, fetched)],
-        )
+        """Hand it to the writer."""
+        result = self._results.stored(visit.held, task, fetched, row)
         if visit.context.hooks.any:
-            self._note_hooks(visit, task, result, problems, row.fetched_ms)
+            self._results.note_hooks(row.crawl, task, result, problems, row.fetched_ms)
         self._writer.put(result)
-
-    # -- rows
-
-    def _row(self, visit: Visit, task: Task, fetched: Fetched) -> StoredPage:
-        """The page but for what is read in it, without headers that hold secrets.
-
-        Those are cookies, and a target that may hold a password: where a redirect leads is in
-        ``final_url`` all the same.
-        """
-        headers = dict(fetched.headers)
-        headers.pop("set-cookie", None)
-        if "@" in headers.get("location", ""):
-            del headers["location"]
-        return StoredPage(
-            crawl=visit.context.crawl.id,
-            fingerprint=self._frontier.fingerprint(task.url),
-            url=task.url,
-            final_url=task.url,
-            status=fetched.status,
-            headers=headers,
-            fetched_ms=fetched.fetched_ms,
-            elapsed_ms=fetched.elapsed_ms,
-            depth=task.depth,
-            body=fetched.body,
-            truncated=fetched.truncated,
-            digest=hashlib.sha256(fetched.body).digest()[:16],
-            request=fetched.request,
-        )
-
-    def _note_hooks(
-        self, visit: Visit, task: Task, result: Result, problems: dict[str, str], at_ms: int
-    ) -> None:
-        """Journal what the user's functions raised, and count it as of the fetch ``at_ms``."""
-        crawl, fingerprint = visit.context.crawl.id, self._frontier.fingerprint(task.url)
-        result.attempts[:0] = [
-            self._journal.attempt(
-                crawl,
-                fingerprint,
-                task,
-                Failure(FailureKind.HOOK, f"{function}: {what}"),
-                errors=task.errors,
-            )
-            for function, what in problems.items()
-        ]
-        result.hooks = HookRun(
-            crawl=crawl,
-            fingerprint=fingerprint,
-            url=task.url,
-            at_ms=at_ms,
-            failures={name: stable(what, task.url) for name, what in problems.items()},
-        )
 
 
 def _unused(session: Session) -> CloseItem:
@@ -507,21 +354,7 @@ def _unused(session: Session) -> CloseItem:
     return CloseItem(session=session.session, token=session.token, report=report, release=release)
 
 
-def _suspect(visit: Visit, task: Task) -> Suspect:
-    session = visit.held.session
-    return Suspect(
-        session.session,
-        session.token,
-        task.number,
-        session.crawl,
-        task.url,
-        task.depth,
-        task.level,
-        task.errors,
-    )
-
-
-def is_text(fetched: Fetched) -> bool:
+def _is_text(fetched: Fetched) -> bool:
     """Whether the body is kept, though not parsed: text, XML and JSON; not images or archives."""
     kind = fetched.content_type.partition(";")[0].strip().lower()
     return kind.startswith("text/") or kind.endswith(("/xml", "+xml", "/json", "+json"))

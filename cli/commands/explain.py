@@ -91,7 +91,8 @@ def _refused(settings: Settings, crawl: Crawl, state: UrlState) -> UrlState:
         return state
     # slow to import, and only wanted here
     from greencrawl.worker.auth.base import name_of
-    from greencrawl.worker.auth.state.vault import Alone, Vault
+    from greencrawl.worker.auth.state.leases import Alone
+    from greencrawl.worker.auth.state.vault import Vault
 
     grant = Vault(settings.logins, Alone(), None).read(name_of(entry))
     if grant is None or not grant.refused:

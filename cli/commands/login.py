@@ -25,8 +25,9 @@ from greencrawl.schema.records import CrawlOptions, Failure, FailureKind, Fetche
 from greencrawl.schema.records.auth import Auth, Form, OAuth1, OAuth2
 from greencrawl.schema.settings import Settings
 from greencrawl.worker.auth.base import Grant, Kind, LoginFailed, LoginRefused, Verdict, name_of
+from greencrawl.worker.auth.state.leases import Alone, Leases
 from greencrawl.worker.auth.state.secrets import EntrySecrets, Secrets
-from greencrawl.worker.auth.state.vault import Alone, Claim, Leases, Vault, open_vault
+from greencrawl.worker.auth.state.vault import Claim, Vault, open_vault
 from greencrawl.worker.http.client import Downloader
 
 MAX_BODY_BYTES = 2 * 1024 * 1024

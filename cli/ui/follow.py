@@ -46,7 +46,7 @@ ONLY_RETRIES = (
 )
 
 AUTH = re.compile(r"\bauth (?P<name>[a-z][a-z0-9_]*)")
-"""In the reason of a block that a login led to (``worker.auth.keeper``)."""
+"""In the reason of a block that a login led to (``worker.auth.account``)."""
 
 HOSTS = 10
 """So many of the seeds' hosts are asked about."""

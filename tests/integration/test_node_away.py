@@ -46,7 +46,8 @@ from greencrawl.schema.records import (
 )
 from greencrawl.store.base import MARGIN
 from greencrawl.worker.delivery.outbox import Outbox
-from greencrawl.worker.delivery.writer import Result, Writer
+from greencrawl.worker.delivery.results import Result
+from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.session.held import Held, Sessions
 from tests.integration.test_frontier import Worker, close, new_crawl, until, urls
 from tests.support.two_nodes import TIMEOUT_SECONDS, TwoNodes, hosts_on

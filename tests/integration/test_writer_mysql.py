@@ -25,7 +25,8 @@ from greencrawl.schema.records import (
 from greencrawl.store import open_store
 from greencrawl.store.base import Store
 from greencrawl.worker.delivery.outbox import Outbox
-from greencrawl.worker.delivery.writer import BACKLOG_BYTES, BATCHES, Result, Writer
+from greencrawl.worker.delivery.results import Result
+from greencrawl.worker.delivery.writer import BACKLOG_BYTES, BATCHES, Writer
 from greencrawl.worker.session.held import Sessions
 from tests.support import oracle
 from tests.support.mariadb import MariaDb

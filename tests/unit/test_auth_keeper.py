@@ -23,10 +23,11 @@ from greencrawl.schema.records import (
     Session,
     auth,
 )
-from greencrawl.worker.auth import keeper as keeping
+from greencrawl.worker.auth import account, logins
 from greencrawl.worker.auth.base import Grant, LoginFailed, LoginRefused, Verdict
-from greencrawl.worker.auth.keeper import Keeper, Rooms
+from greencrawl.worker.auth.keeper import Keeper
 from greencrawl.worker.auth.kinds.basic import Basic
+from greencrawl.worker.auth.logins import Rooms
 from greencrawl.worker.crawls import context_of
 from greencrawl.worker.session.backoff import AWAY_PATIENCE_SECONDS, AWAY_REST_SECONDS
 from greencrawl.worker.session.fetcher import Visit, VisitOver
@@ -289,7 +290,7 @@ def test_a_site_that_ends_each_session_after_a_page_is_not_logged_in_to_for_each
     for i in range(100):
         answers.append(get(keeper, world.visit(), f"{PAGE}{i}", {}))
         world.site.token = "ended"
-    assert 1 < len(world.site.logins) <= keeping.SHORT_LIVES + 1
+    assert 1 < len(world.site.logins) <= account.SHORT_LIVES + 1
     kinds = {answer.kind for answer in answers if isinstance(answer, Failure)}
     assert kinds == {FailureKind.LOGGED_OUT}
     assert not any(isinstance(one, Fetched) and one.body != b"inside" for one in answers)
@@ -316,10 +317,10 @@ def test_a_page_that_asks_for_a_login_all_the_same_fails_alone(world: World) -> 
         assert isinstance(failure, Failure)
         assert isinstance(get(keeper, world.visit(), PAGE, {}), Fetched)
     assert len(world.site.logins) == 2, "they do not make it log in again and again"
-    world.now += keeping.PATIENCE_SECONDS
+    world.now += account.PATIENCE_SECONDS
     get(keeper, world.visit(), f"{PAGE}1", {})
     assert len(world.site.logins) == 3
-    world.now += keeping.PATIENCE_SECONDS
+    world.now += account.PATIENCE_SECONDS
     get(keeper, world.visit(), f"{PAGE}1", {})
     assert len(world.site.logins) == 3, "the wait doubles"
 
@@ -329,14 +330,14 @@ def test_many_in_a_row_are_believed_whatever_was_in_vain(world: World) -> None:
     world.site.closed = {f"{PAGE}0"}
     for _ in range(8):  # the wait for a single page is long by now
         get(keeper, world.visit(), f"{PAGE}0", {})
-        world.now += keeping.PATIENCE_MOST_SECONDS
+        world.now += account.PATIENCE_MOST_SECONDS
     get(keeper, world.visit(), f"{PAGE}0", {})
-    world.now += keeping.PATIENCE_SECONDS * 10
+    world.now += account.PATIENCE_SECONDS * 10
     assert isinstance(get(keeper, world.visit(), PAGE, {}), Fetched)
     made = len(world.site.logins)
     world.site.token = "killed"
     answers = [
-        get(keeper, world.visit(), f"{PAGE}{i}", {}) for i in range(1, keeping.OUTS_IN_A_ROW + 1)
+        get(keeper, world.visit(), f"{PAGE}{i}", {}) for i in range(1, account.OUTS_IN_A_ROW + 1)
     ]
     assert [isinstance(answer, Failure) for answer in answers[:-1]] == [True] * (len(answers) - 1)
     assert isinstance(answers[-1], Fetched)
@@ -397,11 +398,11 @@ class PlainKind(TokenKind):
 def test_a_host_that_accepts_the_secrets_for_no_page_is_parked(world: World) -> None:
     world.kind = PlainKind
     keeper = world.keeper()
-    answers = [get(keeper, world.visit(), f"{PAGE}{i}", {}) for i in range(keeping.REJECTIONS)]
+    answers = [get(keeper, world.visit(), f"{PAGE}{i}", {}) for i in range(account.REJECTIONS)]
     assert [isinstance(answer, Fetched) for answer in answers[:-1]] == [True] * (len(answers) - 1)
     parked = answers[-1]
     assert isinstance(parked, Failure)
-    assert (parked.kind, parked.retry_after) == (FailureKind.LOGIN, keeping.REFUSED_SECONDS)
+    assert (parked.kind, parked.retry_after) == (FailureKind.LOGIN, account.REFUSED_SECONDS)
     assert "http://shop.test accepts none of it" in parked.detail
 
 
@@ -514,7 +515,7 @@ def test_what_requests_raises_is_a_refusal_that_shows_no_url(world: World) -> No
     world.kind = Astray
     failure = get(world.keeper(), world.visit(), PAGE, {})
     assert isinstance(failure, Failure)
-    assert (failure.kind, failure.retry_after) == (FailureKind.LOGIN, keeping.REFUSED_SECONDS)
+    assert (failure.kind, failure.retry_after) == (FailureKind.LOGIN, account.REFUSED_SECONDS)
     assert failure.detail == "auth shop: the login: InvalidSchema"
 
 
@@ -547,7 +548,7 @@ def test_a_login_whose_claim_was_lost_puts_nothing(world: World) -> None:
 
 
 def test_a_login_that_kills_its_process_every_time_is_given_up(world: World) -> None:
-    world.vault.claims = keeping.DEATHS
+    world.vault.claims = logins.DEATHS
     failure = get(world.keeper(), world.visit(), PAGE, {})
     assert isinstance(failure, Failure)
     assert "died" in failure.detail
@@ -636,7 +637,7 @@ def test_an_outage_in_which_a_visit_ended_counts_for_nothing_later(
 def test_a_login_that_the_vault_cannot_keep_now_serves_this_process(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "AWAY_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(logins, "AWAY_PATIENCE_SECONDS", 0.2)
     keeper = world.keeper()
 
     def leave() -> None:

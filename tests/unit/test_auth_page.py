@@ -6,15 +6,10 @@ import signal
 
 import pytest
 
-from greencrawl.worker.auth.kinds.form_page import (
-    LoginForm,
-    complaint,
-    filled,
-    login_form,
-    masked,
-    read,
-    shortened,
-)
+from greencrawl.worker.auth.kinds.form_page import read
+from greencrawl.worker.auth.kinds.form_page.complaint import complaint, masked, shortened
+from greencrawl.worker.auth.kinds.form_page.filling import filled
+from greencrawl.worker.auth.kinds.form_page.login_form import LoginForm, login_form
 
 URL = "https://a.example/account/login?next=/in"
 

@@ -19,8 +19,9 @@ from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import auth
 from greencrawl.worker.auth.base import Cookie, Grant, name_of
 from greencrawl.worker.auth.state.late_grants import mark
+from greencrawl.worker.auth.state.leases import Alone
 from greencrawl.worker.auth.state.sealing import Sealing
-from greencrawl.worker.auth.state.vault import Alone, Vault
+from greencrawl.worker.auth.state.vault import Vault
 
 SECRET = "c00kie-of-the-session"
 NAME = "shop-0123456789ab"
@@ -229,9 +230,9 @@ def test_a_grant_is_in_the_file_before_redis_is_back(host: Host, frontier: Share
 def test_a_file_is_not_replaced_by_an_older_grant(host: Host) -> None:
     """Frozen between the frontier, which took its grant, and the file."""
     vault = host.vault()
-    vault._save(NAME, grant(5, "newer"))
-    vault._save(NAME, grant(4, "older"))
-    vault._save(NAME, grant(5, "as old"))
+    vault._files.save(NAME, grant(5, "newer"))
+    vault._files.save(NAME, grant(4, "older"))
+    vault._files.save(NAME, grant(5, "as old"))
     kept = vault.read(NAME)
     assert kept is not None
     assert kept.token["access_token"] == "newer"
@@ -359,7 +360,8 @@ def test_a_full_disk_keeps_the_old_file(tmp_path: Path, frontier: Shared) -> Non
     before = host.file.read_bytes()
     ended = _run(
         "import resource, signal, sys\nfrom pathlib import Path\n"
-        "from greencrawl.worker.auth.state.vault import Alone, Vault\n"
+        "from greencrawl.worker.auth.state.leases import Alone\n"
+        "from greencrawl.worker.auth.state.vault import Vault\n"
         "from greencrawl.worker.auth.base import Grant\n"
         f"vault = Vault(Path({str(host.folder)!r}), Alone(), None)\n"
         f"claim = vault.claim({NAME!r})\n"
@@ -436,7 +438,7 @@ def test_nothing_is_put_back_while_somebody_logs_in(
     assert claim is not None
     assert a.vault().read(NAME) == grant()
     assert not frontier.kept
-    vault._save(NAME, grant())
+    vault._files.save(NAME, grant())
     assert vault.read(NAME) == grant()
     assert a.vault().claim(NAME) is None, "reading does not give our own claim away"
 
@@ -657,7 +659,8 @@ def test_a_process_killed_while_it_writes_leaves_a_whole_file(tmp_path: Path) ->
     folder = tmp_path / "logins"
     program = (
         "import sys\nfrom pathlib import Path\n"
-        "from greencrawl.worker.auth.state.vault import Alone, Vault\n"
+        "from greencrawl.worker.auth.state.leases import Alone\n"
+        "from greencrawl.worker.auth.state.vault import Vault\n"
         "from greencrawl.worker.auth.base import Grant\n"
         f"vault = Vault(Path({str(folder)!r}), Alone(), None)\n"
         "number = int(sys.argv[1])\n"
@@ -694,13 +697,14 @@ def test_writers_in_many_processes_end_with_the_newest(tmp_path: Path) -> None:
     folder = tmp_path / "logins"
     program = (
         "import sys\nfrom pathlib import Path\n"
-        "from greencrawl.worker.auth.state.vault import Alone, Vault\n"
+        "from greencrawl.worker.auth.state.leases import Alone\n"
+        "from greencrawl.worker.auth.state.vault import Vault\n"
         "from greencrawl.worker.auth.base import Grant\n"
         f"vault = Vault(Path({str(folder)!r}), Alone(), None)\n"
         "me = int(sys.argv[1])\nsys.stdin.readline()\n"
         "for turn in range(40):\n"
         "    grant = Grant(account=str(me), generation=1 + turn * 4 + me, made_ms=1)\n"
-        f"    vault._save({NAME!r}, grant)\n"
+        f"    vault._files.save({NAME!r}, grant)\n"
     )
     writers = [
         subprocess.Popen(

@@ -43,13 +43,14 @@ from greencrawl.worker import hooks, retry
 from greencrawl.worker.auth import Judge
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.delivery.attempts import Journal
-from greencrawl.worker.delivery.writer import Result
+from greencrawl.worker.delivery.results import Result, Results
 from greencrawl.worker.extract.listing import Listing
 from greencrawl.worker.hooks import Hooks
 from greencrawl.worker.http.client import LeaseExpired
 from greencrawl.worker.link_checker import MAX_REDIRECTS
 from greencrawl.worker.pipeline import Pipeline
 from greencrawl.worker.process.crash_record import Marker, Suspect
+from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedAlone, NoProcess
 from greencrawl.worker.reading import Reading, read
 from greencrawl.worker.robots import parser
@@ -262,9 +263,8 @@ class World:
             fetcher=self.site,
             auth=self.errands,
             writer=self.stores,  # type: ignore[arg-type]
-            journal=Journal("w-0", clock=lambda: 1000),
-            marker=self.marker,
-            alone=self.alone,
+            results=Results(Journal("w-0", clock=lambda: 1000), self.stores.fingerprint),
+            guarded=Guarded(self.marker, self.alone),
             stopping=self.stopping,
             keep_all=self.keep_all,
         )

@@ -201,6 +201,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
             yield 0.001
 
     monkeypatch.setattr("greencrawl.worker.engine.delays", delays)
+    monkeypatch.setattr("greencrawl.worker.session.extending.delays", delays)
     monkeypatch.setattr("greencrawl.worker.engine.LOOK_SECONDS", 0.3)
 
 

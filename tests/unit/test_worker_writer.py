@@ -31,7 +31,8 @@ from greencrawl.store.errors import Unstorable
 from greencrawl.worker.delivery import outbox as outbox_module
 from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.recent import Recent, Recents
-from greencrawl.worker.delivery.writer import SURPLUS_SECONDS, Result, Writer
+from greencrawl.worker.delivery.results import SURPLUS_SECONDS, Result
+from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.session.held import Held, Sessions
 
 TOKEN = "00000000000000aa"

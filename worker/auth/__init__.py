@@ -4,16 +4,17 @@ Credentials belong to origins (scheme, host and port) and go to no other: neithe
 host a page links to, nor to the same one without TLS, nor after a redirect elsewhere – because
 what is sent is asked for anew for every URL that is fetched.
 
-======================  ===========================================================================
-``base``                the words: kind, grant, a user's own :class:`Login`
-``keeper``              when to log in, and what an answer says about it
-``kinds``               from an entry to one of ``basic digest bearer form own oauth1 oauth2``
-``secrets``             passwords and keys, from the environment or a file of mode 0600
-``vault``, ``sealing``  what logins leave behind, shared by all workers
-``late``                of these, what the frontier could not be given at once
-``transport``           ``requests`` over the paced requests of a host session
-``errands``             requests to other hosts, sent by whoever holds those
-======================  ===========================================================================
+=============  ====================================================================================
+``base``       the words: kind, grant, a user's own :class:`Login`
+``keeper``     which proof a page is asked for with
+``account``    one entry in use, and what the answers to its pages have said
+``logins``     making a login, or taking another worker's
+``cookies``    cookies of a login: read, sent, and lost
+``transport``  ``requests`` over the paced requests of a host session
+``errands``    requests to other hosts, sent by whoever holds those
+``kinds``      from an entry to one of ``basic digest bearer form own oauth1 oauth2``
+``state``      secrets, and what logins leave behind, shared by all workers
+=============  ====================================================================================
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ class Authenticated(Protocol):
 
     def get(
         self, visit: Visit, url: str, headers: Mapping[str, str], judge: Judge
-    ) -> Fetched | Failure: ...
+    ) -> Fetched | Failure:
+        """Ask for a page with whatever proves that we may have it: see ``Keeper.get``.
+
+        Raises VisitOver and LeaseExpired, and what ``judge`` raises.
+        """
 
     def serve(self, visit: Visit) -> int:
         """Send what logins of others need of the visit's host; returns how many requests."""

@@ -2,7 +2,7 @@
 
 A *kind* is one way to prove who is asking (Basic, OAuth 2.0, a login form …), made of a crawl's
 entry and its secrets. Kinds that log in leave a *grant*: cookies, headers or a token, which all
-workers share until it expires or the site no longer accepts it. ``worker.auth.keeper`` decides
+workers share until it expires or the site no longer accepts it. ``worker.auth.logins`` decides
 when to log in; kinds only know how.
 """
 
@@ -102,7 +102,8 @@ class Kind(Protocol):
     """One way to prove who is asking. Its methods do no I/O, ``log_in`` apart."""
 
     @property
-    def entry(self) -> Auth: ...
+    def entry(self) -> Auth:
+        """The entry of the crawl's ``auth`` that it was made of."""
 
     @property
     def logs_in(self) -> bool:

@@ -53,53 +53,67 @@ log = logger("worker")
 class Shared(Protocol):
     """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
 
-    def admit(
-        self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW
-    ) -> list[bool]: ...
+    def admit(self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW) -> list[bool]:
+        """Queue tasks by canonical URL; ``mode`` FORCE: known ones, too. Raises Unavailable."""
 
-    def errand_put(self, host: str, errand_id: str, sealed: bytes, seconds: float) -> None: ...
+    def errand_put(self, host: str, errand_id: str, sealed: bytes, seconds: float) -> None:
+        """Leave a request for whoever holds ``host``, who may take it within ``seconds``."""
 
-    def errand_take(self, host: str) -> tuple[str, bytes] | None: ...
+    def errand_take(self, host: str) -> tuple[str, bytes] | None:
+        """Id and sealed request of what has waited longest for ``host``, or None. Taken once."""
 
-    def errand_answer(self, host: str, errand_id: str, sealed: bytes, seconds: float) -> None: ...
+    def errand_answer(self, host: str, errand_id: str, sealed: bytes, seconds: float) -> None:
+        """Keep the answer to a request that was taken, for ``seconds``."""
 
-    def errand_answered(self, host: str, errand_id: str) -> bytes | None: ...
+    def errand_answered(self, host: str, errand_id: str) -> bytes | None:
+        """The sealed answer, or None as long as there is none."""
 
-    def errand_withdraw(self, host: str, errand_id: str) -> bool: ...
+    def errand_withdraw(self, host: str, errand_id: str) -> bool:
+        """Withdraw a request; False if it was taken, and its answer may be on its way."""
 
-    def errand_drop(self, host: str, errand_id: str) -> None: ...
+    def errand_drop(self, host: str, errand_id: str) -> None:
+        """Withdraw a request, unless it was taken, and forget its answer."""
 
 
 class Context(Protocol):
     """The part of ``worker.crawls.CrawlContext`` that is needed here."""
 
     @property
-    def crawl(self) -> Crawl: ...
+    def crawl(self) -> Crawl:
+        """The crawl, in the revision that the session names."""
 
 
 class Visit(Protocol):
     """The part of ``worker.session.fetcher.Visit`` that is needed here."""
 
     @property
-    def context(self) -> Context: ...
+    def context(self) -> Context:
+        """The crawl of the session."""
 
     @property
-    def host(self) -> str: ...
+    def host(self) -> str:
+        """The session's host: its name, with its port unless that is 80 or 443."""
 
     @property
-    def failed(self) -> bool: ...
+    def failed(self) -> bool:
+        """True when the host as a whole failed: nothing more is asked of it."""
 
     def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, max_body_bytes: int
-    ) -> Fetched | Failure: ...
+    ) -> Fetched | Failure:
+        """One paced and counted request to the host. Raises VisitOver, LeaseExpired."""
 
-    def rest(self, seconds: float) -> None: ...
+    def rest(self, seconds: float) -> None:
+        """Send nothing for so many seconds. Raises VisitOver when the session must end."""
 
-    def persist(self, action: Callable[[], T]) -> T: ...
+    def persist(self, action: Callable[[], T]) -> T:
+        """Call ``action`` until it is not answered by Unavailable. Raises VisitOver."""
 
-    def put_off(self, seconds: float, why: str) -> NoReturn: ...
+    def put_off(self, seconds: float, why: str) -> NoReturn:
+        """End the visit by no fault of its host's, which rests so long: raises VisitOver."""
 
-    def fail(self, kind: str, block: float) -> None: ...
+    def fail(self, kind: str, block: float) -> None:
+        """The host failed; ``block``: seconds that it asked for, 0 for its own back-off."""
 
 
 class _Request(Struct, frozen=True):

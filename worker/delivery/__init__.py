@@ -1,0 +1,1 @@
+"""What leaves a worker: rows for the store, links for the frontier, outcomes for the broker."""

@@ -42,6 +42,7 @@ class Recent:
         return list(new.values())
 
     def add(self, links: Iterable[Admission]) -> None:
+        """Remember links that were admitted, but for those with a very long URL."""
         self._young.update(link.url for link in links if len(link.url) <= _LONG)
         if len(self._young) > self.size:
             self._old, self._young = self._young, set()

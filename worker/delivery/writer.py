@@ -26,7 +26,6 @@ from typing import Protocol
 import gevent
 from gevent.event import Event
 from gevent.lock import BoundedSemaphore
-from msgspec import Struct, field
 
 from greencrawl.broker.frontier import Admitted
 from greencrawl.schema import crash_points
@@ -35,15 +34,8 @@ from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.log import logger
 from greencrawl.schema.records import (
     Admission,
-    Attempt,
     Commit,
-    Dead,
-    FailureKind,
-    Final,
     FinishItem,
-    HookRun,
-    Outcome,
-    Retry,
     Stamp,
     StoredPage,
 )
@@ -51,8 +43,9 @@ from greencrawl.store.base import MARGIN
 from greencrawl.store.errors import Unstorable
 from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.recent import Recents
+from greencrawl.worker.delivery.results import Result
 from greencrawl.worker.session.backoff import delays, persist
-from greencrawl.worker.session.held import Held, Sessions
+from greencrawl.worker.session.held import Sessions
 
 log = logger("worker")
 
@@ -65,71 +58,22 @@ PATIENCE = 0.1
 """As much of its host's delay a result waits for others."""
 PATIENCE_SECONDS = 0.2
 """But no longer than this: the host's pages may lead to other hosts."""
-SURPLUS_SECONDS = 60.0
-"""How long a task waits whose page was one too many; by then the crawl is done at its limit."""
 BACKLOG_BYTES = 16 * 1024 * 1024
 OWE_TRIES = 4
 """Before a node that answers, but takes nothing, is owed the links."""
-_TASK_BYTES = 2048
-
-
-class Result(Struct, kw_only=True):
-    """All that came of one task: rows to store, and the outcome to report afterwards."""
-
-    held: Held
-    task: int
-    outcome: Outcome
-    page: StoredPage | None = None
-    attempts: list[Attempt] = field(default_factory=list)
-    finals: list[Final] = field(default_factory=list)
-    hooks: HookRun | None = None
-    weight: int = 0
-    """Its ``bytes`` when it was handed over: it is looked at three times on its way."""
-
-    @property
-    def bytes(self) -> int:
-        """About what it takes of memory."""
-        if self.page is None:
-            return _TASK_BYTES
-        page = self.page
-        links = sum([100 + len(link.url) for link in page.links])
-        return _TASK_BYTES + len(page.body) + len(page.text) + links
-
-    def bury(self, error: Unstorable) -> bool:
-        """Make a dead letter of it if it is what the store refused; False if it is not."""
-        page = self.page
-        if page is None or page.url != error.url:
-            return False
-        self.page, self.attempts, self.hooks = None, [], None
-        final = Final(
-            crawl=page.crawl,
-            fingerprint=page.fingerprint,
-            url=page.url,
-            state="dead",
-            kind=str(FailureKind.PARSE),
-            detail=str(error),
-            code=page.status,
-            depth=page.depth,
-            at_ms=page.fetched_ms,
-        )
-        self.finals = [final]
-        self.outcome = Dead(kind=final.kind)
-        return True
-
-    def give_back(self, refused: Collection[tuple[int, int]]) -> None:
-        """Make no result of it if its page is one too many: the task waits, uncharged."""
-        page = self.page
-        if page is not None and (page.crawl, page.fingerprint) in refused:
-            self.page, self.hooks, self.finals = None, None, []
-            self.outcome = Retry(wait=SURPLUS_SECONDS, kind="surplus", charge=False)
 
 
 class Committer(Protocol):
     """The part of a store that is needed here; see ``store.base.Store``."""
 
-    def commit(self, work: Commit) -> Stamp: ...
+    def commit(self, work: Commit) -> Stamp:
+        """Write all of ``work`` in one transaction. Raises Unavailable, Unstorable."""
 
-    def owe(self, nodes: Collection[str], since: int | None = None) -> int: ...
+    def owe(self, nodes: Collection[str], since: int | None = None) -> int:
+        """Note that nodes may miss what is stamped ``since`` or later; returns the log's clock.
+
+        Raises Unavailable.
+        """
 
 
 class Admitter(Protocol):
@@ -137,11 +81,17 @@ class Admitter(Protocol):
 
     def admit(
         self, crawl_id: int, items: Sequence[Admission], *, stamp: Stamp | None, partial: bool
-    ) -> Admitted: ...
+    ) -> Admitted:
+        """Queue what is new of ``items`` (canonical URLs). Raises Unavailable, UnknownCrawl.
 
-    def away_of(self, items: Iterable[Admission]) -> frozenset[str]: ...
+        ``stamp`` is that of their rows. ``partial``: nodes that are away are named, not waited for.
+        """
 
-    def nodes_of(self, items: Iterable[Admission]) -> frozenset[str]: ...
+    def away_of(self, items: Iterable[Admission]) -> frozenset[str]:
+        """Nodes (ids) which ``items`` belong to and which do not answer, while others do."""
+
+    def nodes_of(self, items: Iterable[Admission]) -> frozenset[str]:
+        """Ids of the nodes which ``items`` belong to."""
 
 
 class Writer:

@@ -1,0 +1,1 @@
+"""HTTP on the wire: names and addresses, connections, requests, answers and their codings."""

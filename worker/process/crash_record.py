@@ -49,9 +49,11 @@ class Suspect(Struct, frozen=True, array_like=True):
 class Lock(Protocol):
     """What keeps pages that are parsed apart: a lock of threads, or gevent's own."""
 
-    def acquire(self) -> object: ...
+    def acquire(self) -> object:
+        """Wait until it is free, and hold it."""
 
-    def release(self) -> object: ...
+    def release(self) -> object:
+        """Give it back."""
 
 
 class Marker:
@@ -129,6 +131,7 @@ class Marker:
 
     @property
     def ready(self) -> bool:
+        """Whether the child came up: see :meth:`set_ready`."""
         return bool(self._map[_READY])
 
     def suspect(self) -> Suspect | None:
@@ -178,6 +181,7 @@ class Marker:
         self._map[_CAUSE] = 0
 
     def close(self) -> None:
+        """Unmap the page; the file stays."""
         self._map.close()
 
 

@@ -103,6 +103,8 @@ class VerdictRequest(Struct, frozen=True, tag="verdict"):
 
 
 class ReadAnswer(Struct, frozen=True, tag="read"):
+    """What came of a :class:`ReadRequest`."""
+
     reading: Reading
 
 
@@ -114,6 +116,8 @@ class HeadersAnswer(Struct, frozen=True, tag="headers"):
 
 
 class JudgeAnswer(Struct, frozen=True, tag="judge"):
+    """Why ``url`` is excluded; None if it is fetched."""
+
     reason: str | None
 
 
@@ -125,6 +129,8 @@ class VerdictAnswer(Struct, frozen=True, tag="verdict"):
 
 
 class Raised(Struct, frozen=True, tag="raised"):
+    """What nobody foresaw: the error's type and message."""
+
     what: str
 
 

@@ -1,0 +1,1 @@
+"""robots.txt: its parser, and the rules of each origin, shared by all workers."""

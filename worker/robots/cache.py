@@ -52,15 +52,17 @@ _KIND = FailureKind.ROBOTS_UNREACHABLE
 class RobotsCache(Protocol):
     """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
 
-    def admit(
-        self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW
-    ) -> list[bool]: ...
+    def admit(self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW) -> list[bool]:
+        """Queue tasks by canonical URL; ``mode`` FORCE: known ones, too. Raises Unavailable."""
 
-    def robots_get(self, origin: str) -> bytes | None: ...
+    def robots_get(self, origin: str) -> bytes | None:
+        """What :meth:`robots_put` kept for an origin, or None. Raises Unavailable."""
 
-    def robots_put(
-        self, origin: str, value: bytes, seconds: int, *, needed: bool = False
-    ) -> bool: ...
+    def robots_put(self, origin: str, value: bytes, seconds: int, *, needed: bool = False) -> bool:
+        """Keep an origin's file for all workers, for ``seconds`` at most.
+
+        False where there is no room, unless it is ``needed``. Raises Unavailable.
+        """
 
 
 class _Kept(NamedTuple):

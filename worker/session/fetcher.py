@@ -34,7 +34,11 @@ class Fetcher(Protocol):
         deadline: float,
         method: str = "GET",
         body: bytes = b"",
-    ) -> Fetched | Failure: ...
+    ) -> Fetched | Failure:
+        """One request of a canonical URL: what the server answered, or why it did not.
+
+        ``deadline`` on ``schema.clock.monotonic``, in seconds. Raises LeaseExpired after it.
+        """
 
 
 class VisitOver(GreencrawlError):
@@ -60,6 +64,7 @@ class Visit:
 
     @property
     def host(self) -> str:
+        """The session's host: its name, with its port unless that is 80 or 443."""
         return self.held.session.host
 
     @property

@@ -98,6 +98,7 @@ class Sessions:
         return held
 
     def holding(self) -> list[Held]:
+        """Those that are held now, the longest held first."""
         return list(self._held.values())
 
     def submitted(self, held: Held) -> None:

@@ -19,7 +19,11 @@ from greencrawl.schema.text.patterns import Pattern
 from greencrawl.worker.auth.base import Grant, LoginFailed, LoginRefused, Verdict
 from greencrawl.worker.auth.cookies import Signs, Wallet, collected
 from greencrawl.worker.auth.kinds import form_page
-from greencrawl.worker.auth.kinds.form_page import Known, LoginForm
+from greencrawl.worker.auth.kinds.form_page import Known
+from greencrawl.worker.auth.kinds.form_page.complaint import complaint, shortened
+from greencrawl.worker.auth.kinds.form_page.document import Document
+from greencrawl.worker.auth.kinds.form_page.filling import filled
+from greencrawl.worker.auth.kinds.form_page.login_form import LoginForm, field_names, login_form
 from greencrawl.worker.auth.transport import refusals
 from greencrawl.worker.extract.media import is_html
 from greencrawl.worker.retry import REDIRECTS, classify
@@ -32,7 +36,7 @@ class FormKind:
     """A login by a form, and what shows later that one is out.
 
     Secrets: username, password. Raises ValueError for an entry that
-    ``schema.net.scope.check_options``     would have refused.
+    ``schema.net.scope.check_options`` would have refused.
     """
 
     logs_in = True
@@ -139,7 +143,7 @@ class FormKind:
         document = form_page.read(fetched.body, fetched.url, fetched.content_type)
         form = None
         if document is not None:
-            form = form_page.login_form(document, entry.username_field, entry.password_field)
+            form = login_form(document, entry.username_field, entry.password_field)
         if document is None or form is None:
             raise LoginRefused(f"{entry.login_url}: {self._without_form(document)}")
         if form.method != "post":
@@ -154,10 +158,10 @@ class FormKind:
             )
         return form, fetched.url
 
-    def _without_form(self, document: form_page.Document | None) -> str:
+    def _without_form(self, document: Document | None) -> str:
         if document is None:
             return "is no HTML page"
-        names = ", ".join(map(repr, form_page.field_names(document)[:10])) or "none"
+        names = ", ".join(map(repr, field_names(document)[:10])) or "none"
         if self.entry.username_field or self.entry.password_field:
             wanted = [self.entry.username_field, self.entry.password_field]
             given = " and ".join(repr(name) for name in wanted if name)
@@ -171,7 +175,7 @@ class FormKind:
         values = {**self.entry.fields, form.password: self._password}
         if form.username:
             values[form.username] = self.account
-        kind, body = form_page.filled(form, values)
+        kind, body = filled(form, values)
         origin = origin_of(came_from)
         same = origin == origin_of(form.action)
         headers = {
@@ -235,7 +239,7 @@ class FormKind:
         if led_away or failure is not None or self._out(checked, None, known):
             what = f"leads to {target}" if led_away else f"is answered with HTTP {checked.status}"
             raise LoginRefused(
-                f"{entry.login_url}: after the login, {entry.check_url} {form_page.shortened(what)}"
+                f"{entry.login_url}: after the login, {entry.check_url} {shortened(what)}"
                 f"{self._complaint(answer)}"
             )
 
@@ -250,7 +254,7 @@ class FormKind:
 
     def _complaint(self, answer: Fetched) -> str:
         document = form_page.read(answer.body, answer.url, answer.content_type)
-        said = form_page.complaint(document, (self.account, self._password))
+        said = complaint(document, (self.account, self._password))
         return f"; the page says: {said}" if said else ""
 
     def _expect_page(self, fetched: Fetched, what: str) -> None:

@@ -14,7 +14,7 @@ from greencrawl.schema.records import Fetched
 from greencrawl.schema.records.auth import Own
 from greencrawl.worker.auth.base import Grant, Login, LoginFailed, LoginRefused, Verdict
 from greencrawl.worker.auth.cookies import Wallet, collected
-from greencrawl.worker.auth.kinds.form_page import masked, shortened
+from greencrawl.worker.auth.kinds.form_page.complaint import masked, shortened
 from greencrawl.worker.hooks import RAISED, imported
 
 if TYPE_CHECKING:

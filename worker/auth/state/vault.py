@@ -11,38 +11,28 @@ has lost – it forgets with its Redis – is put back from a file. What it coul
 its Redis node was away, it is given later (``worker.auth.state.late_grants``); the claim is held
 until then.
 
-A file that is damaged, not ours, was open to others or belongs to another entry is not used: the
-log says so, once, and what to do; the next login replaces it.
+The files are in ``worker.auth.state.grant_files``, the leases in ``worker.auth.state.leases``.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
-
-import msgspec
-from msgspec import Struct
 
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.log import logger
 from greencrawl.schema.settings import Settings
 from greencrawl.worker.auth.base import Grant
-from greencrawl.worker.auth.state.late_grants import Late, mark, marked
-from greencrawl.worker.auth.state.private_files import (
-    Unfit,
-    locked,
-    private_folder,
-    read_private,
-    write_private,
-)
+from greencrawl.worker.auth.state.grant_files import UNUSED, GrantFiles, decoded, encoded
+from greencrawl.worker.auth.state.late_grants import Late, marked
+from greencrawl.worker.auth.state.leases import Leases
+from greencrawl.worker.auth.state.private_files import Unfit
 from greencrawl.worker.auth.state.sealing import Unsealable, sealing
 
 log = logger("worker")
 
-MAX_BYTES = 1024 * 1024
 CLAIM_SECONDS = 90.0
 SPARE_SECONDS = 30.0
 """A claim is renewed before each request, and lasts for so long after the longest one."""
@@ -50,41 +40,21 @@ PURPOSE = "logins"
 KEEP_SECONDS = 90 * 24 * 3600
 """How long the frontier keeps a grant; files keep it for longer, and put it back."""
 
-_VERSION = 1
+_ALIKE = "set GREENCRAWL_SESSION_KEY alike on all hosts"
 _APART = b"local:"
 """In the frontier in place of a grant that stays on its host; a token follows."""
 _FORGOTTEN = b""
 """In the frontier in place of a grant that somebody dropped."""
 
 
-class Leases(Protocol):
-    """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
-
-    def login_get(self, name: str) -> tuple[int, bytes] | None: ...
-
-    def login_claim(self, name: str, token: str, seconds: float) -> int: ...
-
-    def login_put(
-        self, name: str, token: str, generation: int, sealed: bytes, seconds: float
-    ) -> bool: ...
-
-    def login_drop(self, name: str, token: str) -> None: ...
-
-
 class Seal(Protocol):
     """The part of ``worker.auth.state.sealing.Sealing`` that is needed here."""
 
-    def seal(self, data: bytes) -> bytes: ...
+    def seal(self, data: bytes) -> bytes:
+        """``data`` encrypted and authenticated."""
 
-    def unseal(self, sealed: bytes) -> bytes: ...
-
-
-class _Kept(Struct, frozen=True):
-    """What a file holds. ``name`` is the file's own: one that was moved or copied tells."""
-
-    version: int
-    name: str
-    grant: Grant
+    def unseal(self, sealed: bytes) -> bytes:
+        """What was sealed. Raises Unsealable."""
 
 
 class Vault:
@@ -104,22 +74,21 @@ class Vault:
         *,
         claim_seconds: float = CLAIM_SECONDS,
     ) -> None:
-        self._folder = folder
+        self._files = GrantFiles(folder)
         self._frontier = frontier
         self._seal = seal
         self._claim_seconds = claim_seconds
         self._token = secrets.token_hex(8)  # for all claims: one whose answer was lost stays ours
         self._open: set[str] = set()
-        self._told: set[tuple[str, str]] = set()
         self._late = Late(self._give)
 
     def file(self, name: str) -> Path:
         """Where a grant is kept on this host."""
-        return self._folder / f"{name}.json"
+        return self._files.path(name)
 
     def read(self, name: str) -> Grant | None:
         """The newest grant, be it good or refused; None if there is none that can be used."""
-        kept = self._read_file(name)
+        kept = self._files.read(name)
         if self._seal is None:
             return kept
         found = self._frontier.login_get(name)
@@ -131,12 +100,12 @@ class Vault:
         if found[0] == generation:
             return kept
         if found[1] == _FORGOTTEN:
-            self._write(name, lambda: self.file(name).unlink(missing_ok=True))
+            self._files.remove(name)
             return None
         grant = self._unsealed(name, *found)
         if grant is None:
             return kept
-        self._save(name, grant)
+        self._files.save(name, grant)
         return grant
 
     def claim(self, name: str) -> Claim | None:
@@ -148,7 +117,7 @@ class Vault:
         try:
             count = self._frontier.login_claim(name, self._token, self._claim_seconds)
             if count:
-                found, kept = self._frontier.login_get(name), self._read_file(name)
+                found, kept = self._frontier.login_get(name), self._files.read(name)
                 floor = max(found[0] if found else 0, kept.generation if kept else 0)
                 claim = Claim(self, name, count, floor)
             return claim
@@ -160,12 +129,12 @@ class Vault:
         """Go on with what a process of this host could not give the frontier before it ended."""
         if self._seal is None:
             return
-        for name in marked(self._folder):
-            kept = self._read_file(name)
+        for name in marked(self._files.folder):
+            kept = self._files.read(name)
             if kept:
                 self._late.follow(name, kept)
             else:
-                self._unmark(name, 0)
+                self._files.unmark(name, 0)
 
     # -- the frontier
 
@@ -190,16 +159,16 @@ class Vault:
         """What the frontier is given for a grant."""
         if self._seal is None:
             return _APART + self._token.encode()
-        return self._seal.seal(_encoded(name, grant))
+        return self._seal.seal(encoded(name, grant))
 
     def _unsealed(self, name: str, generation: int, blob: bytes) -> Grant | None:
         """What the frontier has; None for what another host keeps for itself."""
         if self._seal is None or blob.startswith(_APART):
             return None
         try:
-            grant = _decoded(name, self._seal.unseal(blob))
+            grant = decoded(name, self._seal.unseal(blob))
         except (Unsealable, Unfit) as error:
-            self._tell(name, _UNUSED, f"what Redis has {error}", _ALIKE)
+            self._files.tell(name, UNUSED, f"what Redis has {error}", _ALIKE)
             return None
         grant.generation = generation
         return grant
@@ -224,72 +193,13 @@ class Vault:
         there = found[0] if found else 0
         if there < grant.generation and not self._put_back(name, grant):
             return False
-        self._unmark(name, max(there, grant.generation))
+        self._files.unmark(name, max(there, grant.generation))
         return True
 
     def _leave(self, name: str, grant: Grant) -> None:
         """End a claim whose grant is late: in the frontier it stays ours until that is given."""
         self._open.discard(name)
         self._late.follow(name, grant)
-
-    # -- the file
-
-    def _read_file(self, name: str) -> Grant | None:
-        try:
-            data = read_private(self.file(name), MAX_BYTES)
-            return None if data is None else _decoded(name, data)
-        except Unfit as error:
-            self._tell(name, _UNUSED, str(error), _NEW)
-        except OSError as error:
-            self._tell(name, _UNUSED, error.strerror or str(error), _NEW)
-        return None
-
-    def _save(self, name: str, grant: Grant, *, late: bool = False) -> None:
-        """Write a grant to the file, unless a newer one is there, and mark it if it is ``late``."""
-
-        def write() -> None:
-            if late:
-                write_private(mark(self._folder, name), b"")
-            there = self._read_file(name)
-            if there is None or there.generation < grant.generation:
-                write_private(self.file(name), _encoded(name, grant))
-                self._told = {told for told in self._told if told[0] != name}
-
-        self._write(name, write)
-
-    def _unmark(self, name: str, generation: int) -> None:
-        """The frontier has that generation. What is in the file is late if it is newer."""
-
-        def unmark() -> None:
-            there = self._read_file(name)
-            if there is None or there.generation <= generation:
-                mark(self._folder, name).unlink(missing_ok=True)
-
-        if mark(self._folder, name).exists():
-            self._write(name, unmark)
-
-    def _write(self, name: str, action: Callable[[], None]) -> None:
-        """Do something to the file under the folder's lock; the log says when it fails."""
-        try:
-            private_folder(self._folder)
-            with locked(self._folder):
-                action()
-        except Unfit as error:
-            self._tell(name, _UNKEPT, f"{self._folder} {error}", _APIECE)
-        except OSError as error:
-            self._tell(name, _UNKEPT, error.strerror or str(error), _APIECE)
-
-    def _tell(self, name: str, event: str, reason: str, advice: str) -> None:
-        """Once a process for each reason, until a file of that name has been written."""
-        if (name, reason) not in self._told:
-            self._told.add((name, reason))
-            log.warning(event, file=str(self.file(name)), reason=reason, advice=advice)
-
-
-_UNUSED, _UNKEPT = "kept login not used", "login not kept"
-_NEW = "the next login replaces it; `greencrawl login NAME` makes one now"
-_ALIKE = "set GREENCRAWL_SESSION_KEY alike on all hosts"
-_APIECE = "every process logs in by itself until the folder can be written"
 
 
 class Claim:
@@ -322,9 +232,9 @@ class Claim:
         grants it is put when the frontier is back, and the claim is held until then.
         """
         grant.generation = max(grant.generation, self._floor + 1)
-        encoded = _encoded(self._name, grant)
-        if self._sent is None or self._sent[0] != encoded:
-            self._sent = encoded, self._vault._blob(self._name, grant)
+        plain = encoded(self._name, grant)
+        if self._sent is None or self._sent[0] != plain:
+            self._sent = plain, self._vault._blob(self._name, grant)
         if self._over:
             return False
         try:
@@ -335,13 +245,13 @@ class Claim:
                 put = self._vault._put(self._name, grant.generation, self._sent[1])
         except Unavailable:  # we may be stopped before it is back
             self._late = grant if self._vault._seal is not None else None
-            self._vault._save(self._name, grant, late=self._late is not None)
+            self._vault._files.save(self._name, grant, late=self._late is not None)
             raise
         if put:
-            self._vault._save(self._name, grant)
+            self._vault._files.save(self._name, grant)
             if self._late is not None:
                 self._late = None
-                self._vault._unmark(self._name, grant.generation)
+                self._vault._files.unmark(self._name, grant.generation)
         return put
 
     def forget(self) -> bool:
@@ -351,8 +261,7 @@ class Claim:
         vault = self._vault
         if vault._seal is not None and not vault._put(self._name, self._floor + 1, _FORGOTTEN):
             return False
-        file = vault.file(self._name)
-        vault._write(self._name, lambda: file.unlink(missing_ok=True))
+        vault._files.remove(self._name)
         return True
 
     def drop(self) -> None:
@@ -385,42 +294,3 @@ def open_vault(settings: Settings, frontier: Leases) -> Vault:
         sealing(settings, PURPOSE) if settings.session_key else None,
         claim_seconds=settings.request_seconds + SPARE_SECONDS,
     )
-
-
-class Alone:
-    """Leases where no frontier runs: this process is the only one, and remembers nothing."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, str] = {}
-
-    def login_get(self, name: str) -> tuple[int, bytes] | None:
-        return None
-
-    def login_claim(self, name: str, token: str, seconds: float) -> int:
-        return int(self._held.setdefault(name, token) == token)
-
-    def login_put(
-        self, name: str, token: str, generation: int, sealed: bytes, seconds: float
-    ) -> bool:
-        return self._held.get(name) == token
-
-    def login_drop(self, name: str, token: str) -> None:
-        if self._held.get(name) == token:
-            del self._held[name]
-
-
-def _encoded(name: str, grant: Grant) -> bytes:
-    return msgspec.json.encode(_Kept(_VERSION, name, grant))
-
-
-def _decoded(name: str, data: bytes) -> Grant:
-    """Raises Unfit, whose message quotes nothing of ``data``."""
-    try:
-        kept = msgspec.json.decode(data, type=_Kept)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Unfit("is damaged") from None
-    if kept.version != _VERSION:
-        raise Unfit("is of another version of Greencrawl")
-    if kept.name != name:
-        raise Unfit("belongs to another login")
-    return kept.grant

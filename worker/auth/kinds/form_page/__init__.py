@@ -1,0 +1,124 @@
+"""Pages that may hold a login form: reading one, and whether an answer asks to log in.
+
+All else of such a page is in this room: its controls, which form it is, what is sent, and what a
+site complains of. No I/O here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from lxml import etree
+
+from greencrawl.schema.net.origins import is_root, same_page
+from greencrawl.schema.records import Fetched
+from greencrawl.schema.text.encodings import decode
+from greencrawl.worker.auth.kinds.form_page.controls import mark_legends
+from greencrawl.worker.auth.kinds.form_page.document import Document, joined
+from greencrawl.worker.auth.kinds.form_page.login_form import LoginForm, asking_forms
+from greencrawl.worker.extract.charset import sniff, to_utf8
+from greencrawl.worker.extract.hostile import hides_attribute_bomb
+from greencrawl.worker.extract.links import refresh_target
+from greencrawl.worker.extract.media import is_html
+
+MAX_BYTES = 2 * 1024 * 1024
+"""Of a page that are looked at for a form; a login page is no longer than that."""
+
+_parser = etree.HTMLParser(
+    encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True, collect_ids=False
+)
+# Of a body in lower case; linear, whatever stands there.
+_PASSWORD = re.compile(rb"type\s*+=\s*+[\"']?\s*+password")
+_REFRESH = re.compile(rb"http-equiv\s*+=\s*+[\"']?\s*+refresh")
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of the form that the login went through; of the form that a page shows now,
+    it tells whether that is the same."""
+
+    action: str = ""
+    username: str = ""
+    password: str = ""
+
+
+def read(body: bytes, url: str, content_type: str) -> Document | None:
+    """Parse a page that was fetched from the canonical ``url``; None if it is no HTML."""
+    if not is_html(content_type, body[:1024]):
+        return None
+    body = body[:MAX_BYTES]
+    encoding, skipped = sniff(body, content_type)
+    text = to_utf8(body[skipped:], encoding)
+    # No supervisor charges a page that hangs the process here.
+    if hides_attribute_bomb(text):
+        return None
+    root: etree._Element | None = etree.fromstring(text, _parser)
+    if root is None:
+        return None
+    mark_legends(root)
+    base = url
+    for element in root.iter("base"):
+        href = element.get("href")
+        if href is not None:
+            base = joined(href, url, encoding) or url
+            break
+    return Document(root, url, base, encoding)
+
+
+def text_of(body: bytes, content_type: str) -> str:
+    """The body as text, for patterns to be searched in."""
+    encoding, skipped = sniff(body, content_type)
+    return decode(body[skipped:], encoding)
+
+
+def redirects_to(fetched: Fetched, login_url: str) -> bool:
+    """Whether an answer leads to the login page."""
+    target = joined(fetched.location, fetched.url, "utf-8") if fetched.location else ""
+    return bool(target and login_url) and same_page(target, login_url)
+
+
+def asks_for_login(fetched: Fetched, login_url: str, known: Known) -> bool:
+    """Whether a page asks to log in: by a form for it, or by a refresh that leads to one.
+
+    The form counts if it is sent to ``login_url``, or is the one that is ``known``; without either
+    of them any form does that asks for a name and one password. Cheap for pages without.
+    """
+    lowered = fetched.body[:MAX_BYTES].lower()
+    shows_form = b"password" in lowered and _PASSWORD.search(lowered) is not None
+    refreshes = b"http-equiv" in lowered and _REFRESH.search(lowered) is not None
+    refreshes = refreshes and bool(login_url) and not is_root(login_url)
+    if not shows_form and not refreshes:
+        return False
+    document = read(fetched.body, fetched.url, fetched.content_type)
+    if document is None:
+        return False
+    if refreshes and _refreshes_to(document, login_url):
+        return True
+    for form, controls in asking_forms(document) if shows_form else ():
+        if _is_the_login(form, controls, login_url, known):
+            return True
+    return False
+
+
+def _is_the_login(
+    form: LoginForm, controls: list[etree._Element], login_url: str, known: Known
+) -> bool:
+    if known.password and form.password == known.password:
+        names = {control.get("name") for control in controls}
+        if not known.username or known.username in names:
+            return True
+    sent_to = [url for url in (login_url, known.action) if url]
+    if not sent_to:
+        return bool(form.username)
+    return any(same_page(form.action, url) for url in sent_to if form.action)
+
+
+def _refreshes_to(document: Document, login_url: str) -> bool:
+    for meta in document.root.iter("meta"):
+        reference = refresh_target(meta)
+        if reference:
+            target = joined(reference, document.base, document.encoding)
+            if target and same_page(target, login_url) and not same_page(document.url, login_url):
+                return True
+    return False

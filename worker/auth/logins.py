@@ -1,0 +1,334 @@
+"""Making a login, or taking what another worker made of it.
+
+One worker makes it, under a lease that all workers share (``worker.auth.state.vault``), and the
+others wait; meanwhile they send what logins need of the hosts that they hold
+(``worker.auth.errands``), or two hosts could wait for each other.
+
+A login that was refused is not tried again before a wait that doubles from
+:data:`REFUSED_SECONDS`, unless the secrets have changed. The hosts are blocked until then, with the
+reason; their pages wait uncharged, until a host has failed so often in a row that it is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+import gevent
+from gevent.event import Event
+
+from greencrawl.schema.clock import Clock, epoch_ms
+from greencrawl.schema.errors import InvalidConfig, Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.net.urls import host_of
+from greencrawl.schema.records import Failure, FailureKind, Fetched
+from greencrawl.schema.records.auth import Auth
+from greencrawl.worker.auth.account import REFUSED_SECONDS, Account
+from greencrawl.worker.auth.base import Grant, Kind, LoginFailed, LoginRefused
+from greencrawl.worker.auth.kinds.registry import trusted
+from greencrawl.worker.retry import TABLE
+from greencrawl.worker.session.backoff import (
+    AWAY_PATIENCE_SECONDS,
+    AWAY_REST_SECONDS,
+    delays,
+    persist,
+)
+
+if TYPE_CHECKING:
+    from greencrawl.worker.session.fetcher import Visit
+
+T = TypeVar("T")
+
+log = logger("worker")
+
+AMISS_SECONDS = 60.0
+"""Until the secrets of this host are looked at again, after some were missing."""
+REFUSED_MOST_SECONDS = 86_400.0
+DEATHS = 5
+"""Logins in a row that ended without a word, their process dead, before they count as refused."""
+OUTAGE_SECONDS = 2 * AWAY_REST_SECONDS
+"""The vault failed again after so long without a question: that is another outage, and sessions
+have patience again."""
+MARGIN = 0.1
+MARGIN_MOST_SECONDS = 60.0
+"""A grant is renewed before it expires: by a tenth of its life, a minute at most."""
+MAX_BODY_BYTES = 2 * 1024 * 1024
+"""Of an answer to a request of a login."""
+
+
+class Claim(AbstractContextManager["Claim"], Protocol):
+    """The right to log in, held by one worker of all; see ``worker.auth.state.vault``."""
+
+    @property
+    def count(self) -> int:
+        """Claims since the last one that came to an end, this one included."""
+
+    def renew(self) -> bool:
+        """Hold on to it; False when it was lost. Raises Unavailable."""
+
+    def put(self, grant: Grant) -> bool:
+        """Make ``grant`` known to all workers; False when the claim was lost.
+
+        After Unavailable it is made known later, and the claim held until then.
+        """
+
+
+class Keeping(Protocol):
+    """The part of ``worker.auth.state.vault.Vault`` that is needed here."""
+
+    def read(self, name: str) -> Grant | None:
+        """The newest grant, be it good or refused; None if there is none. Raises Unavailable."""
+
+    def claim(self, name: str) -> Claim | None:
+        """The right to log in, None while somebody else has it. Raises Unavailable."""
+
+    def resume(self) -> None:
+        """Go on with what a process before this one could not make known to all workers."""
+
+
+class Sending(Protocol):
+    """The part of ``worker.auth.errands.Errands`` that is needed here."""
+
+    def send(
+        self, visit: Visit, method: str, url: str, headers: Mapping[str, str], body: bytes
+    ) -> Fetched | Failure:
+        """One request to another host, by whoever holds it. Raises VisitOver, LeaseExpired."""
+
+    def serve(self, visit: Visit) -> int:
+        """Send what logins of others need of the visit's host; returns how many requests."""
+
+
+class Secrecy(Protocol):
+    """The part of ``worker.auth.state.secrets.Secrets`` that is needed here."""
+
+    def of(self, entry: Auth) -> Mapping[str, str]:
+        """The entry's secrets as they are now. Raises InvalidConfig naming what is missing."""
+
+    def digest(self, entry: Auth) -> str:
+        """What changes when the entry's secrets do. Raises InvalidConfig."""
+
+
+class Rooms(NamedTuple):
+    """What a login needs beside the site: opened when the first crawl asks for one."""
+
+    vault: Keeping
+    errands: Sending
+
+
+class Logins:
+    """The logins of one process. Safe for many greenlets: one an account makes it, others wait."""
+
+    def __init__(
+        self,
+        rooms: Callable[[], Rooms],
+        secrets: Secrecy,
+        *,
+        make: Callable[[Auth, Mapping[str, str]], Kind],
+        stopping: Event,
+        clock: Clock,
+    ) -> None:
+        self._open = rooms
+        self._secrets = secrets
+        self._make = make
+        self._stopping = stopping
+        self._clock = clock
+
+    @cached_property
+    def rooms(self) -> Rooms:
+        """Vault and errands; opened when they are asked for first."""
+        return self._open()
+
+    def kind(self, account: Account) -> Kind | Failure:
+        """The account's kind; a failure, which parks the host, if its secrets do not do."""
+        if account.kind is None:
+            try:
+                account.kind = self._make(account.entry, self._secrets.of(account.entry))
+            except (InvalidConfig, LoginRefused) as error:
+                return account.parked(str(error), AMISS_SECONDS)
+        return account.kind
+
+    def grant(self, visit: Visit, account: Account, kind: Kind) -> Grant | Failure | None:
+        """A grant that is good and not void, by a login if need be; None for a kind without any.
+
+        Raises VisitOver and LeaseExpired.
+        """
+        if not kind.logs_in:
+            return None
+        grant = account.grant
+        if grant is not None and grant.generation > account.void and _good(grant, kind):
+            return grant
+        return self._obtain(visit, account)
+
+    def _obtain(self, visit: Visit, account: Account) -> Grant | Failure:
+        """A good grant that is not void; waits for whoever is making one.
+
+        Raises VisitOver and LeaseExpired.
+        """
+        with visit.held.waiting(request=False):  # others may have our place in the worker meanwhile
+            while account.busy:
+                self._wait(visit, account.done, 1.0)
+        grant, kind = account.grant, account.kind
+        if grant is not None and kind and grant.generation > account.void and _good(grant, kind):
+            return grant
+        account.busy = True
+        account.done.clear()
+        try:
+            waits = delays(0.05, 1.0)
+            with visit.held.waiting(request=False):
+                while (found := self._settle(visit, account)) is None:
+                    self._wait(visit, self._stopping, next(waits))
+            return found
+        finally:
+            account.busy = False
+            account.done.set()
+
+    def _wait(self, visit: Visit, event: Event, seconds: float) -> None:
+        """Wait for ``event`` so long at most, and send what others' logins need of our host."""
+        gevent.wait([event, self._stopping], seconds, count=1)
+        visit.rest(0.0)
+        self.rooms.errands.serve(visit)
+
+    def _settle(self, visit: Visit, account: Account) -> Grant | Failure | None:
+        """Take what another worker obtained, or obtain it; None while another is at it."""
+        found = self._kept(visit, account)
+        if found is not None:
+            return found
+        claim = self._ask(visit, account, lambda: self.rooms.vault.claim(account.name))
+        if claim is None:
+            return None
+        with claim:
+            found = self._kept(visit, account)  # somebody may have been quicker
+            if found is not None:
+                return found
+            return self._log_in(visit, account, claim)
+
+    def _ask(self, visit: Visit, account: Account, action: Callable[[], T]) -> T:
+        """Something of the vault. While its Redis node is away sessions wait for some seconds.
+
+        Then they are put off, all those that wait for this login. Raises VisitOver.
+        """
+        for delay in delays():
+            try:
+                found = action()
+            except Unavailable as error:
+                now = self._clock()
+                if account.away_since is None or now - account.away_seen > OUTAGE_SECONDS:
+                    account.away_since = now
+                    log.warning("waiting", what="login", auth=account.entry.name, why=str(error))
+                account.away_seen = now
+                if now - account.away_since >= AWAY_PATIENCE_SECONDS:
+                    detail = f"auth {account.entry.name}: its login cannot be kept: {error}"
+                    visit.put_off(AWAY_REST_SECONDS, detail)
+            else:
+                account.away_since = None
+                return found
+            visit.rest(delay)
+        raise AssertionError("delays never end")
+
+    def _kept(self, visit: Visit, account: Account) -> Grant | Failure | None:
+        """What the vault has for us, if it is of use: a good grant, or a refusal that holds."""
+        kept = self._ask(visit, account, lambda: self.rooms.vault.read(account.name))
+        if kept is None:
+            return None
+        if kept.refused:
+            left = (kept.until_ms - epoch_ms()) / 1000
+            # What is further away was written by a clock that was wrong.
+            if 0 < left <= 2 * REFUSED_MOST_SECONDS and kept.secrets_digest == self._secrets.digest(
+                account.entry
+            ):
+                return account.parked(kept.refused, left)
+            return None
+        kind = self.kind(account)
+        if isinstance(kind, Failure):
+            return kind
+        if kept.generation > account.void and _good(kept, kind):
+            account.grant = kept
+            return kept
+        return None
+
+    def _log_in(self, visit: Visit, account: Account, claim: Claim) -> Grant | Failure:
+        # requests: only where it is used
+        from greencrawl.worker.auth.transport import refusals, session_over
+
+        entry, place = account.entry, visit.host
+
+        def send(
+            method: str, url: str, headers: Mapping[str, str], body: bytes
+        ) -> Fetched | Failure:
+            nonlocal place
+            place = host_of(url)
+            if not self._ask(visit, account, claim.renew):
+                return Failure(FailureKind.LOGIN, "another worker has taken it over", requests=0)
+            if place == visit.host:
+                return visit.send(method, url, headers, body, MAX_BODY_BYTES)
+            return self.rooms.errands.send(visit, method, url, headers, body)
+
+        known, account.kind = account.kind, None  # the secrets may have changed
+        kind = self.kind(account)
+        if isinstance(kind, Failure):
+            return kind  # this host's configuration: nothing that others should know
+        digest = self._secrets.digest(entry)
+        if known is not None and digest == account.digest:
+            kind = account.kind = known  # it keeps what it has learnt of the site
+        account.digest = digest
+        old = self._ask(visit, account, lambda: self.rooms.vault.read(account.name))
+        generation = max(old.generation if old else 0, account.void) + 1
+        grant = Grant(account=kind.account, generation=generation, made_ms=0)
+        try:
+            if claim.count > DEATHS:
+                raise LoginRefused(f"the process that logged in died {claim.count - 1} times")
+            session = session_over(send, visit.context.headers, trusted(entry))
+            usable = old if old is not None and old.account == kind.account else None
+            with refusals("the login"):
+                made = kind.log_in(session, usable)
+            grant.cookies, grant.headers = made.cookies, made.headers
+            grant.token, grant.expires_ms = made.token, made.expires_ms
+        except LoginFailed as error:
+            return _failed(entry, error.failure, place if place != visit.host else "")
+        except LoginRefused as error:
+            grant.refused = str(error)
+            grant.refusals = old.refusals + 1 if old else 1
+            grant.token = old.token if old else {}
+        grant.made_ms, grant.secrets_digest = epoch_ms(), digest
+        wait = min(REFUSED_SECONDS * 2.0 ** min(grant.refusals - 1, 30), REFUSED_MOST_SECONDS)
+        if grant.refused:
+            grant.until_ms = grant.made_ms + round(wait * 1000)
+        try:
+            put = persist(lambda: claim.put(grant), "frontier", most=AWAY_PATIENCE_SECONDS)
+        except Unavailable:  # used here at once; the vault puts it when its node is back
+            put = True
+        if not put:
+            return Failure(FailureKind.LOGIN, "another worker has taken the login over", requests=0)
+        if grant.refused:
+            log.warning("login refused", auth=entry.name, reason=grant.refused, wait_seconds=wait)
+            return account.parked(grant.refused, wait)
+        account.grant = grant
+        log.info("logged in", auth=entry.name, host=visit.host, generation=grant.generation)
+        return grant
+
+
+def _good(grant: Grant, kind: Kind) -> bool:
+    """Whether a grant is for the account that the secrets name, and holds for a while yet."""
+    if grant.refused or grant.account != kind.account:
+        return False
+    if not grant.expires_ms:
+        return True
+    life = grant.expires_ms - grant.made_ms
+    margin = min(life * MARGIN, MARGIN_MOST_SECONDS * 1000)
+    return epoch_ms() < grant.expires_ms - margin
+
+
+def _failed(entry: Auth, failure: Failure, elsewhere: str) -> Failure:
+    """The failure of a page whose login could not be made; ``elsewhere`` is another host's name.
+
+    What the session's own host answers concerns it as ever: a 503 is a 503. What another host does
+    keeps pages from being asked for all the same, with a kind of its own; and so does what concerns
+    the login's URL alone, a 500 there, say: no page was asked for, and none is charged with it.
+    """
+    where = f" at {elsewhere}" if elsewhere else ""
+    detail = f"login of auth {entry.name}{where}: {failure.kind} {failure.detail}".rstrip()
+    not_the_host = elsewhere or TABLE[failure.kind].concerns == "url"
+    kind = FailureKind.LOGIN if not_the_host else failure.kind
+    return Failure(kind, detail, failure.code, failure.retry_after, 0)

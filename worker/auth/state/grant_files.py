@@ -1,0 +1,131 @@
+"""Grants in files of one host, one a login: read, replaced and removed by all its processes.
+
+A file that is damaged, not ours, was open to others or belongs to another entry is not used: the
+log says so, once, and what to do; the next login replaces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from greencrawl.schema.log import logger
+from greencrawl.worker.auth.base import Grant
+from greencrawl.worker.auth.state.late_grants import mark
+from greencrawl.worker.auth.state.private_files import (
+    Unfit,
+    locked,
+    private_folder,
+    read_private,
+    write_private,
+)
+
+log = logger("worker")
+
+MAX_BYTES = 1024 * 1024
+"""Of a file that is read; one with more is not used."""
+
+UNUSED = "kept login not used"
+"""Event of the log: what is kept somewhere is of no use here."""
+_UNKEPT = "login not kept"
+_NEW = "the next login replaces it; `greencrawl login NAME` makes one now"
+_APIECE = "every process logs in by itself until the folder can be written"
+_VERSION = 1
+
+
+class _Kept(Struct, frozen=True):
+    """What a file holds. ``name`` is the file's own: one that was moved or copied tells."""
+
+    version: int
+    name: str
+    grant: Grant
+
+
+class GrantFiles:
+    """The files in ``folder``, as one process uses them. Nothing is raised where they cannot be
+    read or written: the log says so."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._told: set[tuple[str, str]] = set()
+
+    def path(self, name: str) -> Path:
+        """Where a grant is kept."""
+        return self.folder / f"{name}.json"
+
+    def read(self, name: str) -> Grant | None:
+        """The grant, be it good or refused; None if there is none that can be used."""
+        try:
+            data = read_private(self.path(name), MAX_BYTES)
+            return None if data is None else decoded(name, data)
+        except Unfit as error:
+            self.tell(name, UNUSED, str(error), _NEW)
+        except OSError as error:
+            self.tell(name, UNUSED, error.strerror or str(error), _NEW)
+        return None
+
+    def save(self, name: str, grant: Grant, *, late: bool = False) -> None:
+        """Write a grant to the file, unless a newer one is there, and mark it if it is ``late``."""
+
+        def write() -> None:
+            if late:
+                write_private(mark(self.folder, name), b"")
+            there = self.read(name)
+            if there is None or there.generation < grant.generation:
+                write_private(self.path(name), encoded(name, grant))
+                self._told = {told for told in self._told if told[0] != name}
+
+        self._write(name, write)
+
+    def unmark(self, name: str, generation: int) -> None:
+        """The frontier has that generation. What is in the file is late if it is newer."""
+
+        def unmark() -> None:
+            there = self.read(name)
+            if there is None or there.generation <= generation:
+                mark(self.folder, name).unlink(missing_ok=True)
+
+        if mark(self.folder, name).exists():
+            self._write(name, unmark)
+
+    def remove(self, name: str) -> None:
+        """Remove the file, if there is one."""
+        self._write(name, lambda: self.path(name).unlink(missing_ok=True))
+
+    def tell(self, name: str, event: str, reason: str, advice: str) -> None:
+        """Log a warning once a process for each reason, until a file of that name was written."""
+        if (name, reason) not in self._told:
+            self._told.add((name, reason))
+            log.warning(event, file=str(self.path(name)), reason=reason, advice=advice)
+
+    def _write(self, name: str, action: Callable[[], None]) -> None:
+        """Do something to the file under the folder's lock; the log says when it fails."""
+        try:
+            private_folder(self.folder)
+            with locked(self.folder):
+                action()
+        except Unfit as error:
+            self.tell(name, _UNKEPT, f"{self.folder} {error}", _APIECE)
+        except OSError as error:
+            self.tell(name, _UNKEPT, error.strerror or str(error), _APIECE)
+
+
+def encoded(name: str, grant: Grant) -> bytes:
+    """What a file holds, and, sealed, the frontier: JSON with the name of the login."""
+    return msgspec.json.encode(_Kept(_VERSION, name, grant))
+
+
+def decoded(name: str, data: bytes) -> Grant:
+    """What :func:`encoded` made. Raises Unfit, whose message quotes nothing of ``data``."""
+    try:
+        kept = msgspec.json.decode(data, type=_Kept)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise Unfit("is damaged") from None
+    if kept.version != _VERSION:
+        raise Unfit("is of another version of Greencrawl")
+    if kept.name != name:
+        raise Unfit("belongs to another login")
+    return kept.grant

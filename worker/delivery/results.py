@@ -1,0 +1,199 @@
+"""What came of a task: the rows and the outcome that the writer is given, and how they are made.
+
+No I/O here. What became of a task the pipeline says; the store may refuse it afterwards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping
+
+from msgspec import Struct, field
+
+from greencrawl.schema.records import (
+    Attempt,
+    Dead,
+    Done,
+    Failure,
+    FailureKind,
+    Fetched,
+    Final,
+    HookRun,
+    Outcome,
+    Retry,
+    StoredPage,
+    Task,
+)
+from greencrawl.store.errors import Unstorable
+from greencrawl.worker.delivery.attempts import Journal
+from greencrawl.worker.hooks import stable
+from greencrawl.worker.retry import Decision
+from greencrawl.worker.session.held import Held
+
+SURPLUS_SECONDS = 60.0
+"""How long a task waits whose page was one too many; by then the crawl is done at its limit."""
+_TASK_BYTES = 2048
+
+
+class Result(Struct, kw_only=True):
+    """All that came of one task: rows to store, and the outcome to report afterwards."""
+
+    held: Held
+    task: int
+    outcome: Outcome
+    page: StoredPage | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    finals: list[Final] = field(default_factory=list)
+    hooks: HookRun | None = None
+    weight: int = 0
+    """Its ``bytes`` when it was handed over: it is looked at three times on its way."""
+
+    @property
+    def bytes(self) -> int:
+        """About what it takes of memory, in bytes."""
+        if self.page is None:
+            return _TASK_BYTES
+        page = self.page
+        links = sum([100 + len(link.url) for link in page.links])
+        return _TASK_BYTES + len(page.body) + len(page.text) + links
+
+    def bury(self, error: Unstorable) -> bool:
+        """Make a dead letter of it if it is what the store refused; False if it is not."""
+        page = self.page
+        if page is None or page.url != error.url:
+            return False
+        self.page, self.attempts, self.hooks = None, [], None
+        final = Final(
+            crawl=page.crawl,
+            fingerprint=page.fingerprint,
+            url=page.url,
+            state="dead",
+            kind=str(FailureKind.PARSE),
+            detail=str(error),
+            code=page.status,
+            depth=page.depth,
+            at_ms=page.fetched_ms,
+        )
+        self.finals = [final]
+        self.outcome = Dead(kind=final.kind)
+        return True
+
+    def give_back(self, refused: Collection[tuple[int, int]]) -> None:
+        """Make no result of it if its page is one too many: the task waits, uncharged."""
+        page = self.page
+        if page is not None and (page.crawl, page.fingerprint) in refused:
+            self.page, self.hooks, self.finals = None, None, []
+            self.outcome = Retry(wait=SURPLUS_SECONDS, kind="surplus", charge=False)
+
+
+class Results:
+    """Makes results for one worker process.
+
+    ``fingerprint`` gives the signed 64-bit fingerprint of a canonical URL.
+    """
+
+    def __init__(self, journal: Journal, fingerprint: Callable[[str], int]) -> None:
+        self._journal = journal
+        self._fingerprint = fingerprint
+
+    def failed(
+        self,
+        held: Held,
+        crawl: int,
+        task: Task,
+        failure: Failure,
+        decision: Decision,
+        elapsed_ms: int = 0,
+    ) -> Result:
+        """The rows of a failed try: its attempt, and its last word if there is no further one."""
+        fingerprint = self._fingerprint(task.url)
+        attempt = self._journal.attempt(
+            crawl,
+            fingerprint,
+            task,
+            failure,
+            errors=decision.errors,
+            wait=decision.wait,
+            elapsed_ms=elapsed_ms,
+        )
+        result = Result(held=held, task=task.number, outcome=decision.outcome, attempts=[attempt])
+        if decision.final is not None:
+            final = self._journal.final(
+                crawl,
+                fingerprint,
+                task,
+                decision.final,
+                str(failure.kind),
+                detail=failure.detail,
+                code=failure.code,
+            )
+            result.finals.append(final)
+        return result
+
+    def excluded(self, held: Held, crawl: int, task: Task, kind: str, detail: str) -> Result:
+        """The last word on a URL that is not asked for: ``kind`` is "scope" or "robots"."""
+        fingerprint = self._fingerprint(task.url)
+        final = self._journal.final(crawl, fingerprint, task, "excluded", kind, detail=detail)
+        return Result(held=held, task=task.number, outcome=Done(kind=kind), finals=[final])
+
+    def page(self, crawl: int, task: Task, fetched: Fetched) -> StoredPage:
+        """The page but for what is read in it, without headers that hold secrets.
+
+        Those are cookies, and a target that may hold a password: where a redirect leads is in
+        ``final_url`` all the same.
+        """
+        headers = dict(fetched.headers)
+        headers.pop("set-cookie", None)
+        if "@" in headers.get("location", ""):
+            del headers["location"]
+        return StoredPage(
+            crawl=crawl,
+            fingerprint=self._fingerprint(task.url),
+            url=task.url,
+            final_url=task.url,
+            status=fetched.status,
+            headers=headers,
+            fetched_ms=fetched.fetched_ms,
+            elapsed_ms=fetched.elapsed_ms,
+            depth=task.depth,
+            body=fetched.body,
+            truncated=fetched.truncated,
+            digest=hashlib.sha256(fetched.body).digest()[:16],
+            request=fetched.request,
+        )
+
+    def stored(self, held: Held, task: Task, fetched: Fetched, page: StoredPage) -> Result:
+        """A page and its attempt. It counts as stored by the store's own measure: its status."""
+        return Result(
+            held=held,
+            task=task.number,
+            outcome=Done(stored=page.status // 100 == 2, bytes=fetched.wire_bytes),
+            page=page,
+            attempts=[self._journal.success(page.crawl, page.fingerprint, task, fetched)],
+        )
+
+    def note_hooks(
+        self, crawl: int, task: Task, result: Result, problems: Mapping[str, str], at_ms: int
+    ) -> None:
+        """Add to ``result`` what the user's functions raised, counted as of the fetch ``at_ms``.
+
+        ``problems``: by function, what it raised; none where all went well. ``at_ms`` since 1970.
+        """
+        fingerprint = self._fingerprint(task.url)
+        result.attempts[:0] = [
+            self._journal.attempt(
+                crawl,
+                fingerprint,
+                task,
+                Failure(FailureKind.HOOK, f"{function}: {what}"),
+                errors=task.errors,
+            )
+            for function, what in problems.items()
+        ]
+        result.hooks = HookRun(
+            crawl=crawl,
+            fingerprint=fingerprint,
+            url=task.url,
+            at_ms=at_ms,
+            failures={name: stable(what, task.url) for name, what in problems.items()},
+        )

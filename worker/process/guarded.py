@@ -1,0 +1,109 @@
+"""What runs the user's code, libxml or an old pattern on a task: where it can be charged for it.
+
+That is here under the marker, which tells the supervisor whose page it was, or, for a suspect, in a
+process of its own (``worker.process.quarantine``).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from greencrawl.schema.records import Failure, Fetched, Task
+from greencrawl.schema.records.auth import Form, Own
+from greencrawl.worker.auth.base import Grant, Kind, Verdict
+from greencrawl.worker.crawls import CrawlContext
+from greencrawl.worker.process.crash_record import Marker, Suspect
+from greencrawl.worker.reading import Reading, read
+from greencrawl.worker.session.fetcher import Visit
+
+
+class Reader(Protocol):
+    """The part of ``worker.process.quarantine.Alone`` that is needed here.
+
+    Each of its methods raises DiedAlone when the task killed or hung that process, NoProcess when
+    the process does not come up, and RaisedAlone with what nobody foresaw there.
+    """
+
+    def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
+        """Read a page there."""
+
+    def request_headers(
+        self, context: CrawlContext, task: Task, headers: dict[str, str]
+    ) -> dict[str, str]:
+        """The headers that the user's ``request`` makes of ``headers``. Raises HookError, too."""
+
+    def excluded_by(self, context: CrawlContext, task: Task, url: str) -> str | None:
+        """Why the crawl's rules exclude ``url``; None if they do not."""
+
+    def verdict(
+        self, context: CrawlContext, task: Task, entry: str, fetched: Fetched, grant: Grant | None
+    ) -> Verdict | Failure:
+        """What the kind of the crawl's ``auth`` entry of that name says of an answer."""
+
+
+class Guarded:
+    """Those calls of one worker process. Safe for many greenlets: guarded bodies take turns.
+
+    Methods raise DiedAlone, NoProcess and RaisedAlone of a suspect, as :class:`Reader` does.
+    """
+
+    def __init__(self, marker: Marker, alone: Reader) -> None:
+        self._marker = marker
+        self._alone = alone
+
+    def excluded_by(self, visit: Visit, task: Task, url: str) -> str | None:
+        """What the crawl's rules say of the task's URL, or of where it redirects to.
+
+        An old crawl's pattern that backtracks for ever hangs the process: as much a charge as a
+        hook's.
+        """
+        rules = visit.context.rules
+        if not visit.context.backtracks:
+            return rules.judge(task, url)
+        if task.suspect:
+            with visit.held.waiting(request=False):
+                return self._alone.excluded_by(visit.context, task, url)
+        with self._marker.parsing(_suspect(visit, task)):
+            return rules.judge(task, url)
+
+    def request_headers(self, visit: Visit, task: Task, headers: dict[str, str]) -> dict[str, str]:
+        """Headers by the user's own function. Raises HookError."""
+        if task.suspect:
+            with visit.held.waiting(request=False):
+                return self._alone.request_headers(visit.context, task, headers)
+        with self._marker.parsing(_suspect(visit, task)):
+            return visit.context.hooks.request_headers(task, headers)
+
+    def verdict(
+        self, visit: Visit, task: Task, kind: Kind, fetched: Fetched, grant: Grant | None
+    ) -> Verdict | Failure:
+        """What ``kind`` says of an answer; raises what its ``judge`` raises."""
+        if not isinstance(kind.entry, Form | Own):  # they alone read pages, or run user's code
+            return kind.judge(fetched, grant)
+        if task.suspect:
+            with visit.held.waiting(request=False):
+                return self._alone.verdict(visit.context, task, kind.entry.name, fetched, grant)
+        with self._marker.parsing(_suspect(visit, task)):
+            return kind.judge(fetched, grant)
+
+    def read(self, visit: Visit, task: Task, fetched: Fetched) -> Reading:
+        """Read a page: see ``worker.reading.read``."""
+        if task.suspect:
+            with visit.held.waiting(request=False):
+                return self._alone.read(visit.context, task, fetched)
+        with self._marker.parsing(_suspect(visit, task)):
+            return read(visit.context, task, fetched)
+
+
+def _suspect(visit: Visit, task: Task) -> Suspect:
+    session = visit.held.session
+    return Suspect(
+        session.session,
+        session.token,
+        task.number,
+        session.crawl,
+        task.url,
+        task.depth,
+        task.level,
+        task.errors,
+    )
