@@ -86,14 +86,14 @@ KNOWN_MOST, KNOWN_IDLE_SECONDS = 1000, 300.0
 SLOWEST = 64
 
 _NEW, _BEYOND = b"12"
-"""Flags of ``lua/admit.lua``."""
+"""Flags of ``lua/queue/admit.lua``."""
 
 Row = tuple[int, str, Any]
 """(fingerprint, host, item)."""
 Grouped = dict[int, list[tuple[int, Row]]]
 """By partition: (what the caller tells it by, row)."""
 Counts = dict[int, dict[int, list[Any]]]
-"""By crawl and partition: what ``lua/count.lua`` answers."""
+"""By crawl and partition: what ``lua/crawls/count.lua`` answers."""
 
 
 class Room(NamedTuple):
@@ -892,7 +892,7 @@ class Frontier:
                 between()
 
     def drain(self, crawl: int, host: str, gone: part.Drain, at: int) -> part.Drained:
-        """Let go of tasks of a host that were settled, and name the next; see ``lua/drain.lua``.
+        """Let go of tasks of a host that were settled, and name the next (``lua/queue/drain.lua``).
 
         Raises UnknownCrawl and Unavailable.
         """

@@ -58,7 +58,7 @@ class QueueDouble:
     seen: dict[int, list[str]] = field(default_factory=dict)
     sums: dict[int, Sums | None] = field(default_factory=dict)
     states: dict[int, str] = field(default_factory=dict)
-    """As every partition has them, and what was told of a version: see ``lua/crawl.lua``."""
+    """As every partition has them, and what was told of a version: see ``lua/crawls/crawl.lua``."""
     told: list[tuple[int, str]] = field(default_factory=list)
     ticks: list[int] = field(default_factory=list)
     repaired: list[bool] = field(default_factory=list)

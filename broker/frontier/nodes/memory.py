@@ -3,9 +3,10 @@
 The limit is Redis' own ``maxmemory``, or half of its machine's memory where none is set. Half of it
 is for tasks, a twentieth for the files of robots.txt, a tenth for what is known of idle hosts, each
 shared evenly by the node's partitions; the rest is for the seen-set and sessions. Tasks beyond go
-to the overflow in SQL (``lua/admit.lua``); files are a cache, and the older ones go
-(``lua/robots_put.lua``); so do hosts that rested for longest (``lua/common.lua``). From 80 % of the
-limit on nothing new is taken in at all; below 75 % it is again. docs/operations.md has all bounds.
+to the overflow in SQL (``lua/queue/admit.lua``); files are a cache, and the older ones go
+(``lua/hosts/robots_put.lua``); so do hosts that rested for longest (``lua/shared/common.lua``).
+From 80 % of the limit on nothing new is taken in at all; below 75 % it is again. docs/operations.md
+has all bounds.
 """
 
 from __future__ import annotations

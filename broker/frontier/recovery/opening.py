@@ -90,7 +90,8 @@ return 1
 """
 """Go on owing the node a replay for some ms, or be done. ARGV: run_id, epoch, ms or 'done'.
 
-A node that was given all it was owed can name its crawls (``listed``, see ``lua/told.lua``)."""
+A node that was given all it was owed can name its crawls (``listed``, see
+``lua/crawls/told.lua``)."""
 
 _EMPTY = f"""{_NOW}
 if tonumber(o[2]) >= tonumber(ARGV[2]) then return 0 end
