@@ -129,7 +129,7 @@ def once(rig: Rig, cache: type[Known]) -> dict[str, float]:
     setattr(replay, "Known", cache)  # noqa: B010 - it is another class
     course = Course()
     whole: Any = replay.Replay(
-        rig.frontier, rig.store, rig.frontier.nodes[0], 0, course, everything=True
+        rig.frontier.parts, rig.store, rig.frontier.nodes[0], 0, course, everything=True
     )
     calm()
     server, mine = psutil.Process(rig.server.process.pid), psutil.Process()

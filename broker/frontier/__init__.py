@@ -1,6 +1,7 @@
 """The queue itself: what waits to be fetched, in Redis. See docs/architecture.md."""
 
-from greencrawl.broker.frontier.frontier import Admitted, Frontier
+from greencrawl.broker.frontier.admission import Admitted
+from greencrawl.broker.frontier.frontier import Frontier
 from greencrawl.broker.frontier.partition import Mode
 
 __all__ = ["Admitted", "Frontier", "Mode"]

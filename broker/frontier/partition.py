@@ -1,7 +1,7 @@
 """Python's side of each script: what goes in as msgpack, what comes back as records.
 
 Functions here are pure: they build ``(partition, arguments)`` calls and read replies; sending them
-is the business of :class:`broker.frontier.frontier.Frontier`.
+is the business of :class:`broker.frontier.calls.Scripts`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def blob(data: bytes) -> msgspec.Raw:
 
 
 class Drain(NamedTuple):
-    """Tasks of a host to let go of: values as ``drain.lua`` named them, and fingerprints."""
+    """Tasks of a host to let go of: values that ``lua/queue/drain.lua`` named, and fingerprints."""
 
     waiting: Sequence[str] = ()
     later: Sequence[str] = ()
@@ -75,7 +75,7 @@ class Drain(NamedTuple):
 
 
 class Drained(NamedTuple):
-    """What ``drain.lua`` answers. ``at`` is -1 once all retries have been looked through."""
+    """What ``lua/queue/drain.lua`` answers. ``at`` is -1 once all retries were looked through."""
 
     removed: int
     next: Drain
@@ -90,7 +90,7 @@ def drained(reply: Sequence[Any]) -> Drained:
 
 
 class Mode(IntEnum):
-    """What admit does with a batch; see ``lua/admit.lua``."""
+    """What admit does with a batch; see ``lua/queue/admit.lua``."""
 
     NEW = 0
     FORCE = 1
@@ -120,7 +120,7 @@ def mark_args(crawl: int, rows: Iterable[tuple[int, str, Admission]]) -> bytes:
 
 
 def state_of(crawl: Crawl) -> str:
-    """How a partition is to have a crawl; see ``lua/crawl.lua``.
+    """How a partition is to have a crawl; see ``lua/crawls/crawl.lua``.
 
     One that is done at a limit goes on taking in what is found: the limit may be raised.
     """
@@ -216,7 +216,7 @@ def fields(flat: Sequence[bytes]) -> dict[str, str]:
 
 
 def counted(reply: Sequence[Any]) -> list[list[Any]]:
-    """What ``lua/count.lua`` answers for several crawls, as it would for each alone."""
+    """What ``lua/crawls/count.lua`` answers for several crawls, as it would for each alone."""
     now, flat, due, tend, owed, *more, state, version = reply
     rows = [(flat, due, state, version), *more]
     return [[now, flat, due, tend, owed, state, version] for flat, due, state, version in rows]

@@ -20,7 +20,7 @@ class Scan(NamedTuple):
 
     totals: Totals
     states: frozenset[str]
-    """Of ``lua/crawl.lua``; more than one while a change of it is on its way."""
+    """Of ``lua/crawls/crawl.lua``; more than one while a change of it is on its way."""
 
 
 def total(partitions: Iterable[Sequence[bytes]]) -> Totals:

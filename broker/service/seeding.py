@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from greencrawl.broker.api.problems import HttpProblem
+from greencrawl.broker.frontier.admission import Admitted
 from greencrawl.broker.frontier.brokers.news import NONE
-from greencrawl.broker.frontier.frontier import Admitted
 from greencrawl.broker.frontier.partition import Mode
 from greencrawl.broker.service.service import Service
 from greencrawl.schema import crash_points

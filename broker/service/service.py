@@ -15,10 +15,12 @@ import greenlet
 from gevent.event import Event
 from msgspec.structs import replace
 
+from greencrawl.broker.frontier.admission import Admitted
 from greencrawl.broker.frontier.brokers.duties import Duties
 from greencrawl.broker.frontier.brokers.news import Stirring
-from greencrawl.broker.frontier.frontier import Admitted, Counts, Room
+from greencrawl.broker.frontier.overflow import Room
 from greencrawl.broker.frontier.partition import Drain, Drained, Mode
+from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.service.admission_batcher import Gathering
 from greencrawl.broker.service.hook_refusals import Refusals
 from greencrawl.broker.service.lease_dedup import Leases

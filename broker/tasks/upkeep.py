@@ -17,7 +17,7 @@ from gevent import Greenlet
 
 from greencrawl.broker.frontier.brokers.duties import UPKEEP
 from greencrawl.broker.frontier.brokers.news import ACTIVITY, ANY
-from greencrawl.broker.frontier.frontier import Counts
+from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service, Sums
 from greencrawl.broker.tasks.patience import Patience

@@ -76,9 +76,9 @@ def _copy_to(folder: Path) -> None:
     """What git knows of this checkout, as it is now."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True)
     for name in listed.stdout.decode().split("\0"):
-        if name and (ROOT / name).is_file():
+        if name and ((ROOT / name).is_file() or (ROOT / name).is_symlink()):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
+            shutil.copy(ROOT / name, folder / name, follow_symlinks=False)  # the package is links
 
 
 def _without(guard: Guard, copy: Path) -> tuple[bool, str]:
@@ -103,7 +103,8 @@ def _without(guard: Guard, copy: Path) -> tuple[bool, str]:
 def _try(name: str, copy: Path) -> tuple[int, float, str]:
     """One run: its exit code, how long it took, what it said last."""
     command = [sys.executable, "-m", "tests.guards.trial", name]
-    env = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    path = os.pathsep.join([str(copy / "src"), str(copy)])
+    env = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     began = time.monotonic()
     with subprocess.Popen(
         command, cwd=copy, env=env,

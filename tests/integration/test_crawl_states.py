@@ -167,7 +167,7 @@ def test_what_is_taken_in_by_a_done_crawl_is_reopened_in_the_store_first(
     def dies(*_: object) -> None:
         raise SystemExit("killed")
 
-    monkeypatch.setattr(broker.frontier, "put_crawl", dies)
+    monkeypatch.setattr(broker.frontier.parts.crawls, "put_crawl", dies)
     with pytest.raises(SystemExit):
         broker.frontier.admit(crawl.id, [Admission(LATE)])
     assert store.crawl("c").state == "active"
@@ -271,7 +271,7 @@ def test_what_spills_into_a_done_crawl_reopens_it(
     broker.end()
     p = broker.frontier.partition_of(host_of(LATE))
     row = (broker.frontier.fingerprint(LATE), host_of(LATE), Admission(LATE))
-    assert broker.frontier._overflow(crawl.id, [(0, row)]) == [True]
+    assert broker.frontier.parts.spill.put(crawl.id, [row]) == [True]
     assert store.crawl("c").state == "active"
     assert broker.states(crawl) == {"active"}
     assert len(store.overflow(crawl.id, p, host_of(LATE), 9)) == 1

@@ -1176,7 +1176,7 @@ def test_forced_batch_that_is_admitted_twice_queues_its_urls_once(
 def test_limit_that_another_broker_raised_is_learnt(
     frontier: Frontier, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("greencrawl.broker.frontier.frontier.KNOWN_SECONDS", 0.2)
+    monkeypatch.setattr("greencrawl.broker.frontier.crawls.KNOWN_SECONDS", 0.2)
     crawl = new_crawl(frontier, store, delay=0, max_pages=2)
     frontier.admit(crawl.id, urls("h.example", 9))
     worker = Worker(frontier)

@@ -362,7 +362,7 @@ def bring_back(house: TwoNodes, node: Node, how: str) -> None:
 @pytest.mark.parametrize("how", ["frozen", "killed", "emptied"])
 def test_links_to_a_node_that_is_away_are_queued_when_it_is_back(house: TwoNodes, how: str) -> None:
     frontier = house.open()
-    frontier.rest_ms = 0  # hosts of a node that was taken over need not rest
+    frontier.recovery.rest_ms = 0  # hosts of a node that was taken over need not rest
     up, away = frontier.nodes
     crawl = new_crawl(frontier, house.store, delay=0)
     pages = Pages(house, crawl)
@@ -440,7 +440,7 @@ def test_what_a_node_loses_again_that_it_was_owed_is_in_the_window_of_its_recove
 ) -> None:
     """It is put back to before its debt was paid, after the debt was paid."""
     frontier = house.open()
-    frontier.rest_ms = 0
+    frontier.recovery.rest_ms = 0
     _, away = frontier.nodes
     crawl = new_crawl(frontier, house.store, delay=0)
     pages = Pages(house, crawl)
@@ -640,14 +640,14 @@ def test_links_to_a_crawl_that_a_node_has_not_been_told_of_are_owed_and_not_drop
 @pytest.mark.parametrize("how", ["frozen", "killed", "emptied"])
 def test_a_broker_and_a_worker_may_begin_while_a_node_is_away(house: TwoNodes, how: str) -> None:
     first = house.open()
-    first.rest_ms = 0
+    first.recovery.rest_ms = 0
     up, away = first.nodes
     seeded(house, first)
     first.stop()
     house.freeze(away) if how == "frozen" else house.server_of(away).kill()
     house.hasten()
     broker = house.open()
-    broker.rest_ms = 0
+    broker.recovery.rest_ms = 0
     assert [node.id for node in broker.nodes] == list(first.identity.nodes)
     assert set(broker.nodes_away()) == {away.id}
     up, away = broker.nodes

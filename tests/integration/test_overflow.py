@@ -10,7 +10,7 @@ import gevent
 import pytest
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier.frontier import BATCH
+from greencrawl.broker.frontier.calls import BATCH
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.purge import Purging
@@ -314,7 +314,7 @@ def test_a_mark_that_comes_when_its_row_was_purged_already_leaves_no_count_behin
     service = Service(frontier, store)
     service.purge(crawl, HOST)
     Purging(service).work()
-    frontier.mark_spilled(crawl.id, [row])
+    frontier.parts.spill.mark_spilled(crawl.id, [row])
     totals = frontier.scan(crawl.id)
     assert totals is not None
     assert (totals.open, totals.admitted, totals.finished) == (0, 1, 1)

@@ -10,8 +10,8 @@ import gevent
 import pytest
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier import frontier as frontier_module
 from greencrawl.broker.frontier.brokers import duties as names
+from greencrawl.broker.frontier.brokers.quotas import row_of
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import (
@@ -146,7 +146,7 @@ def quotas(house: House, crawl: Crawl) -> dict[int, int]:
     """Partitions that have some."""
     broker = house.brokers[0]
     replies = broker._calls("count", dict.fromkeys(broker.partitions, to_msgpack([crawl.id])))
-    rows = {p: frontier_module.row_of(reply).quota for p, reply in replies.items()}
+    rows = {p: row_of(reply).quota for p, reply in replies.items()}
     return {p: quota for p, quota in rows.items() if quota}
 
 

@@ -444,7 +444,7 @@ def test_a_crawl_that_a_node_was_not_told_of_yet_is_not_taken_for_deleted(
         go_on.wait(10)
         real(*given, **named)
 
-    monkeypatch.setattr(house.frontier, "tell_node", slow)
+    monkeypatch.setattr(house.frontier.parts.crawls, "tell_node", slow)
     house.server.client.flushall()
     _quietly(lambda: house.frontier.scan(house.crawl.id))
     taken: list[bool] = []

@@ -214,7 +214,7 @@ def test_only_crawls_that_may_be_news_are_told_again(
         told.extend(crawl.name for crawl in crawls)
         real(crawls, node, **more)
 
-    monkeypatch.setattr(house.frontier, "tell_node", tell_node)
+    monkeypatch.setattr(house.frontier.parts.crawls, "tell_node", tell_node)
     house.put_back(copy)
     recovered(house)
     assert set(told) == {"a", "late", "new and over"}
@@ -235,7 +235,7 @@ def test_a_crawl_that_is_made_meanwhile_is_not_taken_for_deleted(
             house.frontier.admit(made[0].id, [Admission(f"http://{HOST}/b")])
         return real(node)
 
-    monkeypatch.setattr(house.frontier, "told", told)
+    monkeypatch.setattr(house.frontier.parts.crawls, "told", told)
     house.put_back(house.saved())
     recovered(house)
     totals = house.frontier.scan(made[0].id)
@@ -308,7 +308,8 @@ def test_links_that_were_on_their_way_when_a_replay_was_cut_off_are_sent_again(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house.store_page(f"{HOST}/a", f"{HOST}/b", f"{HOST}/c")
-    real, failed = house.frontier.admit_rows, []
+    admitting = house.frontier.parts.admitting
+    real, failed = admitting.admit_rows, []
 
     def admit_rows(*given: Any) -> None:
         if not failed:
@@ -316,7 +317,7 @@ def test_links_that_were_on_their_way_when_a_replay_was_cut_off_are_sent_again(
             raise Unavailable("cut off")
         real(*given)
 
-    monkeypatch.setattr(house.frontier, "admit_rows", admit_rows)
+    monkeypatch.setattr(admitting, "admit_rows", admit_rows)
     house.server.client.flushall()
     assert house.refilled().waiting == 2
     assert failed

@@ -13,6 +13,7 @@ from greencrawl.broker.frontier import Frontier, Mode
 from greencrawl.broker.frontier.brokers.duties import PURGE, REFILL, UPKEEP
 from greencrawl.broker.frontier.brokers.news import ACTIVITY, ANY, MOST, Stirring, message
 from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.scans import Scans
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.purge import Purging
 from greencrawl.broker.tasks.refill import Refill
@@ -193,13 +194,13 @@ def test_one_crawl_that_is_busy_has_no_other_scanned(
     until(lambda: len(holder.works[0]._next) == 3, 5)
     gevent.sleep(0.6)
     looks: list[int] = []
-    look = Frontier.look
+    look = Scans.look
 
-    def looking(self: Frontier, crawl: Crawl, counts: Any) -> object:
+    def looking(self: Scans, crawl: Crawl, counts: Any) -> object:
         looks.append(crawl.id)
         return look(self, crawl, counts)
 
-    monkeypatch.setattr(Frontier, "look", looking)
+    monkeypatch.setattr(Scans, "look", looking)
     other.frontier.admit(crawls[1].id, urls("new.example", 1))
     until(lambda: looks, 3)
     gevent.sleep(0.3)

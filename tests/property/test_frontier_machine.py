@@ -60,7 +60,7 @@ HOST_BUDGET, PARTITION_BUDGET = 500, 1600
 LEAST_BYTES = 32 * 35
 """Of the tasks that a crawl may have back in a partition whatever the budget."""
 TASK_BYTES, HOST_BYTES = 24, 240
-"""As in ``lua/common.lua``."""
+"""As in ``lua/shared/common.lua``."""
 
 
 def unpacked(packed: str) -> dict[str, Any]:

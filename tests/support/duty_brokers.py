@@ -206,7 +206,7 @@ class Fences:
         """All that a holder of before may not change.
 
         Links of a debt are offered by anybody, again and again: what counts is that it is paid.
-        A late gift of quota is refused by its number (``lua/quota.lua``), not by the duty.
+        A late gift of quota is refused by its number (``lua/crawls/quota.lua``), not by the duty.
         """
         tables = {names.REPLAY: ("debts",), names.QUOTAS: ()}.get(job, TABLES)
         found: dict[str, Any] = {

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from greencrawl.broker.frontier.admission import Admitted
 from greencrawl.broker.frontier.brokers.news import Stirring
-from greencrawl.broker.frontier.frontier import Admitted, Counts, Room
+from greencrawl.broker.frontier.overflow import Room
 from greencrawl.broker.frontier.partition import Mode, state_of
+from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.errors import Unavailable, UnknownCrawl
 from greencrawl.schema.net.urls import fingerprint, partition_of
@@ -58,7 +60,7 @@ class QueueDouble:
     seen: dict[int, list[str]] = field(default_factory=dict)
     sums: dict[int, Sums | None] = field(default_factory=dict)
     states: dict[int, str] = field(default_factory=dict)
-    """As every partition has them, and what was told of a version: see ``lua/crawl.lua``."""
+    """As every partition has them, and what was told of a version: see ``lua/crawls/crawl.lua``."""
     told: list[tuple[int, str]] = field(default_factory=list)
     ticks: list[int] = field(default_factory=list)
     repaired: list[bool] = field(default_factory=list)

@@ -409,9 +409,9 @@ class World(Laws, RuleBasedStateMachine):
     def move_clock(self, ms: float, *, silent: bool) -> None:
         """As if Redis' TIME went on by so much since the last script.
 
-        Scripts know of time only TIME + ``offset`` and TIME − ``used`` (lua/clock.lua), so TIME
-        need not be touched: adding to ``offset`` and, if no broker was heard meanwhile, taking from
-        ``used`` gives both the values that they would have.
+        Scripts know of time only TIME + ``offset`` and TIME − ``used`` (``lua/shared/clock.lua``),
+        so TIME need not be touched: adding to ``offset`` and, if no broker was heard meanwhile,
+        taking from ``used`` gives both the values that they would have.
         """
         if not self.plain.exists(keys.OWNER):
             return

@@ -81,7 +81,7 @@ class Contents:
 
 
 TASK_BYTES, HOST_BYTES = 24, 240
-"""As in ``lua/common.lua``."""
+"""As in ``lua/shared/common.lua``."""
 
 
 def contents(found: dict[str, Any]) -> Contents:

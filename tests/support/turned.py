@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from greencrawl.broker.frontier import frontier as frontier_module
+from greencrawl.broker.frontier import crawls as crawls_module
+from greencrawl.broker.frontier import hosts as hosts_module
+from greencrawl.broker.frontier import sessions as sessions_module
 from greencrawl.broker.frontier.brokers import duties as duties_module
 from greencrawl.broker.frontier.brokers import fence as word_module
 from greencrawl.broker.frontier.nodes import clock as clock_module
+from greencrawl.broker.frontier.nodes import memory as memory_module
 from greencrawl.broker.frontier.nodes import node as node_module
 from greencrawl.broker.frontier.recovery import debts as debts_module
 from greencrawl.broker.frontier.recovery import opening as recovery_module
@@ -25,7 +28,8 @@ def turned(pace: Pace, *more: tuple[Any, str, Any]) -> Iterator[None]:
     ``more`` are other attributes to set meanwhile: (module, name, value).
     """
     changes: list[tuple[Any, str, Any]] = [
-        (frontier_module, "epoch_ms", pace.epoch_ms),
+        (sessions_module, "epoch_ms", pace.epoch_ms),
+        (hosts_module, "epoch_ms", pace.epoch_ms),
         (replay_module, "epoch_ms", pace.epoch_ms),
         (recovery_module, "gevent", pace.gevent()),
         (clock_module, "gevent", pace.gevent()),
@@ -33,7 +37,8 @@ def turned(pace: Pace, *more: tuple[Any, str, Any]) -> Iterator[None]:
         *(
             (m, "monotonic", pace.monotonic)
             for m in (
-                frontier_module,
+                crawls_module,
+                memory_module,
                 recovery_module,
                 node_module,
                 clock_module,

@@ -8,7 +8,7 @@ from pathlib import Path
 import gevent
 import pytest
 
-from greencrawl.broker.frontier.frontier import Room
+from greencrawl.broker.frontier.overflow import Room
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.refill import HOSTS, Refill
 from greencrawl.schema.errors import Unavailable

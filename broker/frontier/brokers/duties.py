@@ -4,7 +4,7 @@ A duty is a row in the store with a holder, an epoch and an end. One greenlet a 
 it has and takes what is free, in one short transaction every few seconds. Nothing depends on the
 clocks of two machines: a holder that stood still may believe that it has what another took since,
 but every write under a duty is checked against the epoch, in the store (``Store.under``) and in
-Redis (``lua/common.lua``), and raises DutyLost.
+Redis (``lua/shared/common.lua``), and raises DutyLost.
 """
 
 from __future__ import annotations

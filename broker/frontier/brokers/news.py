@@ -6,9 +6,14 @@ for by the look that follows it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 
 from gevent.event import Event
+
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.node import Node
+from greencrawl.schema.errors import Unavailable
 
 ACTIVITY, OVERFLOW = b"activity", b"overflow"
 QUOTA = b"quota"
@@ -56,3 +61,10 @@ def message(what: bytes, crawls: Collection[int]) -> bytes:
     """What is published of them."""
     named = crawls if len(crawls) <= MOST else (ANY,)
     return b" ".join([what, *(b"%d" % crawl for crawl in sorted(named))])
+
+
+def announce(nodes: Sequence[Node], what: bytes, crawls: Collection[int]) -> None:
+    """Tell the other brokers of it. One that is not heard finds out in time; raises nothing."""
+    for node in nodes:  # a broker may be cut off from some
+        with suppress(Unavailable):
+            node.command("PUBLISH", keys.WAKE, message(what, crawls))

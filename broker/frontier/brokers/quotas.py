@@ -268,7 +268,7 @@ def wanted(crawl: Crawl, rows: Mapping[int, Row]) -> bool:
 
 
 def row_of(reply: Sequence[Any]) -> Row:
-    """A row from what ``lua/count.lua`` answers."""
+    """A row from what ``lua/crawls/count.lua`` answers."""
     counters = fields(reply[1])
     quota, waiting, leased, stored = (
         int(counters.get(name, 0)) for name in ("quota", "wait", "leased", "stored")

@@ -73,6 +73,10 @@ class Roll:
         """Names under which a process waits while another works, as far as nodes answer."""
         return self._heard(keys.CLAIMED, CLAIMED_SECONDS)
 
+    def summary(self) -> tuple[int, tuple[str, ...]]:
+        """How many worker processes are at work, and the names that two of them claim."""
+        return len(self.workers()), tuple(sorted(self.claimed_twice()))
+
     def _note(self, key: str, worker: str, seconds: float) -> None:
         """Write down when it was, and drop what is too old."""
         for node in self._nodes:

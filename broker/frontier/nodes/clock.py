@@ -28,7 +28,7 @@ from greencrawl.schema.records import Duty
 log = logger("frontier")
 
 TOLERANCE_MS = 2000
-"""Logical time may be so far from what a caller expects; as in ``lua/common.lua``."""
+"""Logical time may be so far from what a caller expects; as in ``lua/shared/common.lua``."""
 SLOW_SECONDS = 0.5
 """Between sending and reading: a time that was told in a longer exchange says nothing."""
 READINGS = 3

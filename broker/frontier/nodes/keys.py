@@ -5,26 +5,27 @@
 =====================  ==========================================================================
 ``gc:owner``           hash: id, layout, frontier, state, epoch, run, tick, clean, rest, owed,
                        listed (``recovery.py``); offset, used, gap, jumps, parts
-                       (``lua/clock.lua``); vouched (``clock.py``); budget, host_budget,
+                       (``lua/shared/clock.lua``); vouched (``clock.py``); budget, host_budget,
                        robots_budget, idle_hosts, forced, full (``memory.py``); longest, the
                        longest delay of a crawl so far; crash_hosts, crash_till
-                       (``lua/reconcile.lua``); duty:<name>, the highest epoch of a duty
-                       under which anybody wrote (``lua/common.lua``)
+                       (``lua/sessions/reconcile.lua``); duty:<name>, the highest epoch of a duty
+                       under which anybody wrote (``lua/shared/common.lua``)
 ``gc:wake``            counter of wake-ups, and the name of the channel they are published on
 ``gc:still``           sorted set crawl → logical ms when nothing of it was leased any more in a
-                       partition (``lua/common.lua``): for a broker that was not told
+                       partition (``lua/shared/common.lua``): for a broker that was not told
 ``gc:workers``, ``gc:claimed``  sorted sets worker → logical ms when it was heard of, or refused
                        since another has its name (``roll.py``)
 ``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight, ver
-                       (``lua/crawl.lua``); quota, low, round (``lua/quota.lua``); counters
-                       adm, wait, leased, later, over, fin, stored, dead, retries, bytes, hosts,
-                       f:<failure kind>; zl, zp, zn and yl, yp, yn: level, pointer and count of
-                       the sets of URLs below; after its deletion, for an hour, gone alone
+                       (``lua/crawls/crawl.lua``); quota, low, round (``lua/crawls/quota.lua``);
+                       counters adm, wait, leased, later, over, fin, stored, dead, retries, bytes,
+                       hosts, f:<failure kind>; zl, zp, zn and yl, yp, yn: level, pointer
+                       and count of the sets of URLs below; after its deletion, for an hour, gone
+                       alone
 ``gc:{p}:crawls``      hash: id of each crawl with a record → version it was told of last
 ``gc:{p}:due:<crawl>`` sorted set host → logical ms at which it may be opened
 ``gc:{p}:h:<host>``    a host's record, packed: next, last, till, lvl, busy, sole, ad, rd, od, lat,
                        fail, why, rob, and q: for each crawl the waiting tasks, if they are few, or
-                       their levels, number and bytes (``lua/common.lua``)
+                       their levels, number and bytes (``lua/shared/common.lua``)
 ``gc:{p}:w:<crawl>:<host>:<level>``  list of waiting entries of a long queue
 ``gc:{p}:b``           bytes of tasks in this partition: waiting, leased and later
 ``gc:{p}:hi``          sorted set host → logical ms when its times are past: hosts that were idle
@@ -42,7 +43,7 @@
                        ``gc:{p}:fl`` list of these batches, ``gc:{p}:fn`` sum of their members
 ``gc:{p}:r:<origin>``  robots.txt as the workers packed it, expiring; a cache
 ``gc:{p}:ro``          sorted set origin → its end and its bytes; ``gc:{p}:rb`` their sum
-                       (``lua/robots_put.lua``)
+                       (``lua/hosts/robots_put.lua``)
 ``gc:{p}:a:<login>``   hash: generation, sealed; what a login left behind, expiring
 ``gc:{p}:ac:<login>``  token of who is logging in, expiring
 ``gc:{p}:an:<login>``  hash: claims since the last that ended with a word, token of the latest;

@@ -3,15 +3,21 @@
 The limit is Redis' own ``maxmemory``, or half of its machine's memory where none is set. Half of it
 is for tasks, a twentieth for the files of robots.txt, a tenth for what is known of idle hosts, each
 shared evenly by the node's partitions; the rest is for the seen-set and sessions. Tasks beyond go
-to the overflow in SQL (``lua/admit.lua``); files are a cache, and the older ones go
-(``lua/robots_put.lua``); so do hosts that rested for longest (``lua/common.lua``). From 80 % of the
-limit on nothing new is taken in at all; below 75 % it is again. docs/operations.md has all bounds.
+to the overflow in SQL (``lua/queue/admit.lua``); files are a cache, and the older ones go
+(``lua/hosts/robots_put.lua``); so do hosts that rested for longest (``lua/shared/common.lua``).
+From 80 % of the limit on nothing new is taken in at all; below 75 % it is again. docs/operations.md
+has all bounds.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Node
+from greencrawl.broker.frontier.nodes.placement import Placement
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.log import logger
 from greencrawl.schema.records import Duty
 
@@ -30,6 +36,7 @@ FORCED_BYTES = 80
 LEAST = 16
 """Idle hosts, and fingerprints, that any partition may have."""
 FULL_SHARE, ROOM_SHARE = 0.80, 0.75
+FULL_SECONDS = 1.0
 
 
 _WRITE = f"""
@@ -77,3 +84,33 @@ def _info(node: Node) -> dict[str, int]:
         if value.isdigit():
             found[name] = int(value)
     return found
+
+
+class Memory:
+    """The budgets of all nodes: written by one broker, under its duty, and read by the others."""
+
+    def __init__(self, placement: Placement, host_bytes: int) -> None:
+        self._placement = placement
+        self._host_budget = host_bytes
+        self._read = 0.0
+        """When it was last read whether nodes are near their limits."""
+
+    def watch(self, duty: Duty | None = None) -> None:
+        """Write each node's budget into its owner record, and whether it is near its limit."""
+        for node in self._placement.nodes:
+            if count := len(self._placement.partitions_on(node)):
+                with suppress(Unavailable):
+                    watch(node, count, self._host_budget, duty)
+
+    @property
+    def full(self) -> bool:
+        """Whether some node is near its memory limit: no further seeds are taken.
+
+        One broker looks at their memory and notes it there; it is read at most once a second.
+        """
+        if monotonic() - self._read >= FULL_SECONDS:
+            self._read = monotonic()
+            for node in self._placement.nodes:
+                with suppress(Unavailable):
+                    node.full = node.command("HGET", keys.OWNER, "full") == b"1"
+        return any(node.full for node in self._placement.nodes)

@@ -44,6 +44,8 @@ from greencrawl.schema.settings import mask_url
 log = logger("frontier")
 
 LUA = Path(__file__).parents[1] / "lua"
+SHARED = LUA / "shared"
+"""What comes before a script, and what some scripts include; a script's folder is its subject."""
 WRITES_AT_LIMIT = frozenset({"admit", "mark", "robots_put"})
 """Scripts that do not begin with DEL: at the memory limit Redis refuses them, and only them."""
 UNTIMED = WRITES_AT_LIMIT | {
@@ -72,21 +74,21 @@ class Moved(Unavailable):
     """Raised when a partition's epoch is not the caller's: read the placement again."""
 
 
-CLOCK = (LUA / "clock.lua").read_text()
+CLOCK = (SHARED / "clock.lua").read_text()
 """Logical time, for scripts that are not in :data:`SCRIPTS`."""
 
 
 def _scripts() -> dict[str, tuple[str, str]]:
-    common = CLOCK + (LUA / "common.lua").read_text()
+    common = CLOCK + (SHARED / "common.lua").read_text()
     found = {}
-    for path in sorted(LUA.glob("*.lua")):
-        if path.stem in ("clock", "common"):
+    for path in sorted(LUA.glob("*/*.lua")):
+        if path.parent == SHARED:
             continue
         first = "false" if path.stem in WRITES_AT_LIMIT else "true"
         beats = "false" if path.stem in UNTIMED else "true"
         body = path.read_text()
         if included := _INCLUDE.match(body):
-            parts = [(LUA / "lib" / f"{name}.lua").read_text() for name in included[1].split()]
+            parts = [(SHARED / f"{name}.lua").read_text() for name in included[1].split()]
             body = "".join(parts) + body
         text = f"local DEL_FIRST, BEATS = {first}, {beats}\n{common}{body}"
         found[path.stem] = (text, hashlib.sha1(text.encode()).hexdigest())

@@ -12,22 +12,21 @@ it was given is given it again; no scan of it counts. Sessions go on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection
+from typing import Any
 
 import gevent
 
 from greencrawl.broker.frontier.brokers.duties import REPLAY, Duties
+from greencrawl.broker.frontier.brokers.news import Stirring
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Node
-from greencrawl.broker.frontier.recovery.replay import Putter, Replay
+from greencrawl.broker.frontier.recovery.replay import Parts, Putter, Replay
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import DutyLost, Unavailable
 from greencrawl.schema.log import logger
 from greencrawl.schema.records import Debt, Duty
 from greencrawl.store.base import Store
-
-if TYPE_CHECKING:
-    from greencrawl.broker.frontier.frontier import Frontier
 
 log = logger("debts")
 
@@ -77,8 +76,18 @@ class _Paying:
 class Debts:
     """One broker's part in it: a greenlet. ``start()`` it, ``stop()`` it."""
 
-    def __init__(self, frontier: Frontier, store: Store, duties: Duties) -> None:
-        self._frontier = frontier
+    def __init__(
+        self,
+        parts: Parts,
+        store: Store,
+        duties: Duties,
+        nodes_away: Callable[[], Collection[str]],
+        activity: Stirring,
+    ) -> None:
+        """``nodes_away`` names those that nothing may be asked of."""
+        self._parts = parts
+        self._nodes_away = nodes_away
+        self._activity = activity
         self._store = store
         self._duties = duties
         self._greenlet: gevent.Greenlet[..., None] | None = None
@@ -109,11 +118,11 @@ class Debts:
         """
         owed = self._store.debts()
         failed: Unavailable | None = None
-        for node in self._frontier.nodes:
+        for node in self._parts.placement.nodes:
             if node.id not in owed:
                 continue
             name = f"{REPLAY}:{node.id}"
-            if node.id in self._frontier.nodes_away():
+            if node.id in self._nodes_away():
                 if self._duties.get(name) is not None:  # another broker may reach it
                     self._duties.give_up(name, GIVE_UP_SECONDS)
                 continue
@@ -141,12 +150,12 @@ class Debts:
         course = _Paying(node, self._duties, duty)
         log.info("paying_begins", node=node.shown, since=debt.since)
         crawls = self._store.crawls()
-        replay = Replay(self._frontier, self._store, node, debt.since, course)
+        replay = Replay(self._parts, self._store, node, debt.since, course)
         replay.tell(crawls)
-        replay.links(Putter(self._frontier, node, course, {crawl.id for crawl in crawls}))
+        replay.links(Putter(self._parts, node, course, {crawl.id for crawl in crawls}))
         self._mark(node, run, epoch, "", duty)  # first: until then its tick has not moved on
         paid = store.end_replay(node.id, debt.serial)
-        self._frontier.activity.set()
+        self._activity.set()
         log.info("paid", node=node.shown, all=paid, pages=course.done, seconds=course.seconds)
 
     @staticmethod

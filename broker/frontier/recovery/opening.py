@@ -20,23 +20,22 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gevent
 
 from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.memory import Memory
 from greencrawl.broker.frontier.nodes.node import CLOCK, Fenced, Node
+from greencrawl.broker.frontier.nodes.placement import Placement
 from greencrawl.broker.frontier.nodes.ring import close_outdated, outdated, settle
 from greencrawl.broker.frontier.recovery import debts
-from greencrawl.broker.frontier.recovery.replay import Replay
+from greencrawl.broker.frontier.recovery.replay import Parts, Replay
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import FrontierMismatch, InvalidConfig, Unavailable
 from greencrawl.schema.log import logger
-from greencrawl.schema.records import NodeRepair, Stamp
+from greencrawl.schema.records import NodeAway, NodeRepair, Stamp
 from greencrawl.store.base import MARGIN, Store
-
-if TYPE_CHECKING:
-    from greencrawl.broker.frontier.frontier import Frontier
 
 log = logger("recovery")
 
@@ -90,7 +89,8 @@ return 1
 """
 """Go on owing the node a replay for some ms, or be done. ARGV: run_id, epoch, ms or 'done'.
 
-A node that was given all it was owed can name its crawls (``listed``, see ``lua/told.lua``)."""
+A node that was given all it was owed can name its crawls (``listed``, see
+``lua/crawls/told.lua``)."""
 
 _EMPTY = f"""{_NOW}
 if tonumber(o[2]) >= tonumber(ARGV[2]) then return 0 end
@@ -192,9 +192,25 @@ class _Job:
 class Recovery:
     """The opening and refilling of one broker's nodes."""
 
-    def __init__(self, frontier: Frontier, store: Store) -> None:
-        self._frontier = frontier
+    def __init__(
+        self,
+        placement: Placement,
+        store: Store,
+        memory: Memory,
+        parts: Callable[[], Parts],
+        rest_ms: int,
+        gap_ms: int,
+    ) -> None:
+        """``parts`` are asked for when a replay begins: their calls are guarded by this, so they
+        are made after it. ``gap_ms``: the longest pause between two calls that is no outage.
+        """
+        self._placement = placement
         self._store = store
+        self._memory = memory
+        self._parts = parts
+        self.rest_ms = rest_ms
+        """How long a node may not open sessions after it was taken over."""
+        self._gap_ms = gap_ms
         self._jobs: dict[str, _Job] = {}
         self._opening: set[str] = set()
         self._fenced: dict[str, float] = {}
@@ -248,6 +264,24 @@ class Recovery:
         except Fenced:
             self.reopen(node)
 
+    def compare_all(self, stamp: Stamp) -> None:
+        """:meth:`compare` each node with what the store has just said. Raises nothing."""
+        for node in self._placement.nodes:
+            try:
+                self.compare(node, stamp)
+            except Unavailable as error:
+                log.info("not_compared", node=node.shown, reason=str(error))
+
+    def nodes_away(self) -> dict[str, NodeAway]:
+        """By their ids the nodes that do not answer, or that nothing may be asked of."""
+        found = {}
+        for node in self._placement.nodes:
+            if node.breaker.since_ms:
+                found[node.id] = NodeAway(node.shown, node.breaker.since_ms, node.breaker.why)
+            elif why := self.refused.get(node.id):
+                found[node.id] = NodeAway(node.shown, 0, why)
+        return found
+
     @contextmanager
     def _alone(self, node: Node) -> Iterator[None]:
         if node.id in self._opening:
@@ -285,7 +319,7 @@ class Recovery:
                 self._start(_Job(node, run, emptying=how == "emptying"))
 
     def _owner(self, node: Node) -> dict[str, str]:
-        identity = self._frontier.identity
+        identity = self._placement.identity
         owner = node.owner() or settle(node, identity.id, node.id, "lost")
         if owner.get("frontier") != identity.id or owner.get("id") != node.id:
             raise FrontierMismatch(f"Redis at {node.shown} is not the node that stood there before")
@@ -329,10 +363,9 @@ class Recovery:
     def _claim(self, node: Node, run: str, known: int, epoch: int) -> str:
         if not self._store.raise_epoch(node.id, known, epoch):
             raise Unavailable(f"another broker is opening Redis at {node.shown}")
-        frontier = self._frontier
         claim = (
-            _CLAIM, 1, keys.OWNER, run, epoch, known, frontier.rest_ms, STALLED_MS,
-            frontier.gap_ms, frontier.identity.partitions,
+            _CLAIM, 1, keys.OWNER, run, epoch, known, self.rest_ms, STALLED_MS,
+            self._gap_ms, self._placement.identity.partitions,
         )  # fmt: skip
         how: str = node.command("EVAL", *claim).decode()
         if how in ("moved", "busy"):
@@ -376,11 +409,30 @@ class Recovery:
         epoch = max(known, int(owner["epoch"])) + 1
         if not self._store.raise_epoch(node.id, known, epoch):
             raise Unavailable(f"another broker is opening Redis at {node.shown}")
-        what = (run, epoch, STALLED_MS, self._frontier.rest_ms)
+        what = (run, epoch, STALLED_MS, self.rest_ms)
         if not node.command("EVAL", _EMPTY, 1, keys.OWNER, *what):
             raise Unavailable(f"another broker is at Redis at {node.shown}")
         self._take(node)
         self._start(_Job(node, run, emptying=True))
+
+    def repair_all(self, everything: bool) -> None:
+        """Give the nodes again what the store's log holds since their ticks, or all of it.
+
+        Goes on in the background; see :meth:`report_all`. Raises Unavailable after the others if
+        that could not begin at a node.
+        """
+        failed: Unavailable | None = None
+        for node in self._placement.nodes:
+            try:
+                self.repair(node, everything)
+            except Unavailable as error:
+                failed = error
+        if failed is not None:
+            raise failed
+
+    def report_all(self) -> list[NodeRepair]:
+        """What this process does or did to refill each node."""
+        return [self.report(node) for node in self._placement.nodes]
 
     def report(self, node: Node) -> NodeRepair:
         """How a node stands. Raises nothing."""
@@ -460,9 +512,10 @@ class Recovery:
         tick = int(node.command("HGET", keys.OWNER, "tick") or 0)
         since = max(tick - MARGIN, 0)
         job.everything = tick == 0
-        self._frontier.watch_memory()  # budgets go with the owner record
+        self._memory.watch()  # budgets go with the owner record
         debt = debts.begin(self._store, node, since)
-        replay = Replay(self._frontier, self._store, node, since, job, everything=job.everything)
+        parts = self._parts()
+        replay = Replay(parts, self._store, node, since, job, everything=job.everything)
         crawls = replay.run()
         job.hold("done")
         if debt is not None:
@@ -473,7 +526,7 @@ class Recovery:
             seconds=round(job.seconds, 3),
         )  # fmt: skip
         try:
-            self._frontier.tell_node([c for c in crawls if c.state == "active"], node)
+            parts.crawls.tell_node([c for c in crawls if c.state == "active"], node)
             if not job.everything:
                 replay.respill()
         except Unavailable as error:  # nobody waits for this: what is due comes up by and by

@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import gevent
 
+from greencrawl.broker.frontier.admission import Admitting, Grouped, Spill
+from greencrawl.broker.frontier.crawls import Crawls
+from greencrawl.broker.frontier.hosts import Hosts
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Full, Node
+from greencrawl.broker.frontier.nodes.placement import Placement
 from greencrawl.broker.frontier.partition import Mode
 from greencrawl.broker.frontier.recovery.sent_filter import MOST_BYTES, Known
 from greencrawl.schema.clock import epoch_ms, monotonic
@@ -26,9 +30,6 @@ from greencrawl.schema.net.urls import host_of, signed
 from greencrawl.schema.records import Admission, Crawl, Mark, SeedBatch
 from greencrawl.store.base import Store
 
-if TYPE_CHECKING:
-    from greencrawl.broker.frontier.frontier import Frontier, Grouped
-
 log = logger("recovery")
 
 CHUNK = 2048
@@ -37,6 +38,16 @@ HOLD_SECONDS = 1.0
 """Between two signs of life at the least."""
 BREATH_SECONDS = 0.003
 """So long at a time nobody else runs, or as long as a page takes."""
+
+
+class Parts(NamedTuple):
+    """What a node is given things through."""
+
+    placement: Placement
+    crawls: Crawls
+    spill: Spill
+    admitting: Admitting
+    hosts: Hosts
 
 
 class Course(Protocol):
@@ -54,10 +65,10 @@ class Replay:
     """One reading of the log into one node: what was stamped ``since`` or later, or everything."""
 
     def __init__(
-        self, frontier: Frontier, store: Store, node: Node, since: int, course: Course,
+        self, parts: Parts, store: Store, node: Node, since: int, course: Course,
         *, everything: bool = False,
     ) -> None:  # fmt: skip
-        self._frontier = frontier
+        self._parts = parts
         self._store = store
         self._node = node
         self._since = since
@@ -77,7 +88,7 @@ class Replay:
         self._free()
         if self._everything:  # else an empty node would take for new what waits
             self.respill()
-        put = Putter(self._frontier, self._node, course, {crawl.id for crawl in crawls}, pages)
+        put = Putter(self._parts, self._node, course, {crawl.id for crawl in crawls}, pages)
         log.info("replay_begins", node=self._node.shown, since=since, rows=course.total)
         course.phase = "marks"
         self.marks(put)
@@ -96,19 +107,19 @@ class Replay:
         What is done, has no quota that could be an old one, and is known in its present version in
         each partition, is not told again.
         """
-        told = self._frontier.told(self._node)
+        told = self._parts.crawls.told(self._node)
         news = [
             crawl for crawl in crawls
             if crawl.state != "done" or crawl.options.max_pages
             or any(one.get(crawl.id) != crawl.version for one in told)
         ]  # fmt: skip
-        self._frontier.tell_node(news, self._node, afresh=True)
+        self._parts.crawls.tell_node(news, self._node, afresh=True)
         found = set().union(*told)
         if not self._everything and not self._node.command("HGET", keys.OWNER, "listed"):
             found |= self._records()
         # Asked for last: what the node knew by then was in the store before.
         for crawl in found - {crawl.id for crawl in self._store.crawls()}:
-            self._frontier.drop_crawl(crawl, self._node, self._course.hold)
+            self._parts.crawls.drop_crawl(crawl, self._node, self._course.hold)
 
     def _records(self) -> set[int]:
         """Crawls of which the node has records: of one that the version before has written."""
@@ -131,7 +142,7 @@ class Replay:
         may be anything to the node: spilled, unknown, or queued and known to the seen-set, which
         refuses it when it is brought again. See decision 24.
         """
-        for p in self._frontier.partitions_on(self._node):
+        for p in self._parts.placement.partitions_on(self._node):
             self._store.free_overflow(p, 0 if self._everything else self._since)
             self._course.hold()
 
@@ -142,14 +153,14 @@ class Replay:
         the node knows of it or not. So in a window it comes last, when sessions open already.
         """
         count = 0
-        for p in self._frontier.partitions_on(self._node):
+        for p in self._parts.placement.partitions_on(self._node):
             if self._everything:
                 found = self._store.overflow_of(p)
             else:
                 found = self._store.overflow_since(p, self._since)
             for crawl, rows in found:
                 with suppress(UnknownCrawl):
-                    self._frontier.mark_spilled(crawl, rows)
+                    self._parts.spill.mark_spilled(crawl, rows)
                 count += len(rows)
                 if self._everything:
                     self._course.hold()
@@ -188,14 +199,14 @@ class Replay:
         while (found := self._store.delays()) != given:
             news = dict.fromkeys(given.keys() - found, 0)
             news |= {host: ms for host, ms in found.items() if given.get(host) != ms}
-            self._frontier.delay_again(self._node, news)
+            self._parts.hosts.delay_again(self._node, news)
             self._course.hold()
             given = found
 
     def blocks(self) -> None:
         """Blocks of hosts that are still in force."""
         found = self._store.blocks(epoch_ms())
-        self._frontier.block_again(self._node, [(host, until_ms) for host, until_ms, _ in found])
+        self._parts.hosts.block_again(self._node, [(host, until_ms) for host, until_ms, _ in found])
 
     def _batch(self, put: Putter, batch: SeedBatch) -> None:
         """A forced batch queues again what was seen; of the whole past, what was not fetched since.
@@ -204,7 +215,7 @@ class Replay:
         """
         urls, forced = list(batch.urls), []
         if batch.force and self._everything:
-            number = {item.url: self._frontier.fingerprint(item.url) for item in urls}
+            number = {item.url: self._parts.placement.fingerprint(item.url) for item in urls}
             latest = self._store.stamps(batch.crawl, list(number.values()))
             forced = [item for item in urls if latest.get(number[item.url], 0) <= batch.stamp]
             owed = {item.url for item in forced}
@@ -226,21 +237,23 @@ class Putter:
     """
 
     def __init__(
-        self, frontier: Frontier, node: Node, course: Course, crawls: set[int],
+        self, parts: Parts, node: Node, course: Course, crawls: set[int],
         pages: int = 100_000, most_bytes: int = MOST_BYTES,
     ) -> None:  # fmt: skip
-        self._frontier = frontier
+        placement = parts.placement
+        self._placement = placement
+        self._admitting = parts.admitting
         self._course = course
         self._crawls = crawls
-        self._on = set(frontier.partitions_on(node))
-        self._known = Known(frontier.identity.secret, pages, most_bytes // len(frontier.nodes))
+        self._on = set(placement.partitions_on(node))
+        self._known = Known(placement.identity.secret, pages, most_bytes // len(placement.nodes))
         self._rows: dict[int, Grouped] = {}
         self._collected = 0
         self._held = self._breathed = monotonic()
 
     def here(self, host: str) -> bool:
         """Whether the node holds the host's partition."""
-        return self._frontier.partition_of(host) in self._on
+        return self._placement.partition_of(host) in self._on
 
     def marks(self, marks: Iterable[Mark]) -> None:
         """Count as seen and finished."""
@@ -253,7 +266,7 @@ class Putter:
 
     def _mark(self, crawl: int, marks: list[Mark]) -> None:
         with suppress(Full):  # what is not marked is at worst fetched again
-            self._frontier.mark_settled(crawl, marks)
+            self._admitting.mark_settled(crawl, marks)
             self._known.note(crawl, (mark.url for mark in marks))
 
     def links(self, crawl: int, links: Iterable[Admission]) -> None:
@@ -263,7 +276,7 @@ class Putter:
         rows = self._rows.setdefault(crawl, {})
         for digest, link in self._known.unknown(crawl, links):
             host = host_of(link.url)
-            partition = self._frontier.partition_of(host)
+            partition = self._placement.partition_of(host)
             if partition in self._on:
                 row = (signed(digest), host, link)
                 rows.setdefault(partition, []).append((0, row))
@@ -275,12 +288,12 @@ class Putter:
         """Put in what was collected."""
         collected, self._rows, self._collected = self._rows, {}, 0
         for crawl, rows in collected.items():
-            self._put(crawl, partial(self._frontier.admit_rows, crawl, rows))
+            self._put(crawl, partial(self._admitting.admit_rows, crawl, rows))
 
     def forced(self, crawl: int, items: list[Admission], batch: int) -> None:
         """Queue all, with the number of a forced batch. Raises Full."""
         some = [item for item in items if self.here(host_of(item.url))]
-        admit = partial(self._frontier.admit, mode=Mode.FORCE, batch=batch)
+        admit = partial(self._admitting.admit, mode=Mode.FORCE, batch=batch)
         for start in range(0, len(some), CHUNK):
             self._put(crawl, partial(admit, crawl, some[start : start + CHUNK]))
 

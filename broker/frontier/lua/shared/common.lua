@@ -13,8 +13,8 @@
 --          {'GONE'} the crawl does not exist (any more)
 --          {'OK', now, …} as the script says
 --
--- BEATS: whether the script is a broker's (see clock.lua); it beats only with a time expected. DEL_FIRST: whether it must go on at the
--- memory limit.
+-- BEATS: whether the script is a broker's (see clock.lua); it beats only with a time expected.
+-- DEL_FIRST: whether it must go on at the memory limit.
 local P = KEYS[1]
 if DEL_FIRST then redis.call('DEL', KEYS[2]) end
 local owner = redis.call('HMGET', 'gc:owner', 'state', 'epoch', 'run', 'offset', 'tick',

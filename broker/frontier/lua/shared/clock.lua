@@ -1,5 +1,5 @@
 -- Logical time: Redis' TIME and an offset that the owner record keeps. Sent before common.lua, and
--- before the scripts of recovery.py.
+-- before the scripts of recovery/opening.py.
 --
 -- `used` is the TIME of the last call of a broker, `gap` the longest pause between two that is no
 -- outage, both in ms. A longer one is made up for while sessions are out: logical time then stood

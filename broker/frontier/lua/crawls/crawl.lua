@@ -5,7 +5,7 @@
 --
 -- state   active  hosts are leased              paused  they are not
 --         stop    nor are they: a limit was reached
---         done    nor are they, and nothing is taken in (admit.lua)
+--         done    nor are they, and nothing is taken in (queue/admit.lua)
 -- version of the crawl's row in the store: what was read of an older one changes nothing. A crawl that is
 -- done, or about to be, is lifted from that only by a later one: else who ends it would miss what came since.
 -- limited 1: it has a quota, which begins with nothing (quota.lua); afresh 1: again.

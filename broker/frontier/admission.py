@@ -1,0 +1,289 @@
+"""Taking in: what is new is queued in Redis; what is beyond its budget waits in the overflow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from greencrawl.broker.frontier import partition as part
+from greencrawl.broker.frontier.brokers.news import Stirring
+from greencrawl.broker.frontier.calls import BATCH, Scripts
+from greencrawl.broker.frontier.crawls import Crawls
+from greencrawl.broker.frontier.nodes.node import Full, Node
+from greencrawl.broker.frontier.nodes.placement import Placement
+from greencrawl.broker.frontier.partition import Mode
+from greencrawl.schema.errors import Unavailable, UnknownCrawl
+from greencrawl.schema.log import logger
+from greencrawl.schema.net import urls
+from greencrawl.schema.records import Admission, Mark, Overflow, Stamp
+from greencrawl.store.base import Store
+
+log = logger("frontier")
+
+_NEW, BEYOND = b"12"
+"""Flags of ``lua/queue/admit.lua``."""
+
+Row = tuple[int, str, Any]
+"""(fingerprint, host, item)."""
+Grouped = dict[int, list[tuple[int, Row]]]
+"""By partition: (what the caller tells it by, row)."""
+
+
+class Admitted(list[bool]):
+    """True for each URL that was not seen before.
+
+    ``tick`` is the largest of the nodes that were asked, ``epochs`` those under which they were.
+    ``away`` are nodes that could not be asked, and ``missed`` the numbers of their URLs.
+    """
+
+    def __init__(
+        self,
+        new: Iterable[bool],
+        tick: int,
+        epochs: Mapping[str, int],
+        away: Collection[str] = (),
+        missed: Collection[int] = (),
+    ) -> None:
+        super().__init__(new)
+        self.tick = tick
+        self.epochs = epochs
+        self.away = frozenset(away)
+        self.missed = frozenset(missed)
+
+
+class _Missed:
+    """Nodes that could not be asked, and the numbers of what belongs there."""
+
+    def __init__(self) -> None:
+        self.nodes: set[str] = set()
+        self.numbers: set[int] = set()
+
+    def add(self, node: Node, rows: Iterable[tuple[int, Row]]) -> None:
+        self.nodes.add(node.id)
+        self.numbers.update(i for i, _ in rows)
+
+
+class Spill:
+    """What is beyond the budget: committed to the store's overflow, then marked as known."""
+
+    def __init__(
+        self,
+        calls: Scripts,
+        placement: Placement,
+        store: Store,
+        crawls: Crawls,
+        overflowing: Stirring,
+    ) -> None:
+        self._calls = calls
+        self._placement = placement
+        self._store = store
+        self._crawls = crawls
+        self._overflowing = overflowing
+
+    def put(self, crawl: int, rows: Sequence[Row]) -> list[bool]:
+        """Commit rows to the overflow, and only then mark them; true for each that was new."""
+        spilled = [
+            Overflow(fingerprint, self._placement.partition_of(host), item)
+            for fingerprint, host, item in rows
+        ]
+        self._store.put_overflow(crawl, spilled)
+        self._overflowing.set()
+        return self._mark(crawl, rows)
+
+    def mark_spilled(self, crawl: int, rows: Sequence[Overflow]) -> None:
+        """Let a node know what waits in the overflow; idempotent. Raises UnknownCrawl."""
+        self._mark(crawl, [(row.fingerprint, urls.host_of(row.item.url), row.item) for row in rows])
+        self._overflowing.set()
+
+    def _mark(self, crawl: int, rows: Sequence[Row]) -> list[bool]:
+        """Mark rows of the overflow as known; a mark that finds no room is harmless."""
+        fresh = [True] * len(rows)
+        by_partition: dict[int, list[int]] = {}
+        for i, (_, host, _) in enumerate(rows):
+            by_partition.setdefault(self._placement.partition_of(host), []).append(i)
+        while by_partition:
+            round_ = {p: found[:BATCH] for p, found in by_partition.items()}
+            by_partition = {p: found[BATCH:] for p, found in by_partition.items() if found[BATCH:]}
+            calls = {
+                p: part.mark_args(crawl, [rows[i] for i in found]) for p, found in round_.items()
+            }
+            done = 0
+            try:
+                replies = self._calls("mark", calls)
+            except Full as error:
+                log.info("unmarked", reason=str(error))
+                continue
+            for p, reply in replies.items():
+                if reply[0] == b"GONE":
+                    raise self._crawls.unknown(crawl, p)
+                if reply[0] == b"DONE":
+                    done = max(done, reply[2])
+                    by_partition[p] = round_[p] + by_partition.get(p, [])
+                    continue
+                for i, flag in zip(round_[p], reply[1], strict=True):
+                    fresh[i] = flag == _NEW
+            if done:
+                self._crawls.reopen(crawl, done)
+        return fresh
+
+
+class Admitting:
+    """Takes in URLs, as new, as settled, or back from the overflow."""
+
+    def __init__(
+        self,
+        calls: Scripts,
+        placement: Placement,
+        crawls: Crawls,
+        spill: Spill,
+        activity: Stirring,
+        note: Callable[[int, int, float], None] | None,
+    ) -> None:
+        """``note`` is told when a host of (partition, crawl) is due; a worker has no use for it."""
+        self._calls = calls
+        self._placement = placement
+        self._crawls = crawls
+        self._spill = spill
+        self._activity = activity
+        self._note = note
+
+    def admit(
+        self,
+        crawl: int,
+        items: Sequence[Admission],
+        *,
+        mode: Mode = Mode.NEW,
+        batch: int = 0,
+        stamp: Stamp | None = None,
+        partial: bool = False,
+    ) -> Admitted:
+        """Queue what is new of ``items`` (canonical URLs).
+
+        What is beyond the memory budget waits in the store's overflow instead.
+        ``stamp`` is that of their rows in the log: a node is asked only under an epoch that is not
+        below the one read with it. The caller compares it with the tick returned: if that is more
+        than MARGIN ahead it has to write the rows again, and admit again. Idempotent; FORCE is so
+        only for a ``batch`` (its number in the log of seeds). ``partial``: what belongs to a node
+        that cannot be asked is left out, and named in the answer. Raises UnknownCrawl when the
+        crawl was deleted.
+        """
+        placement = self._placement
+        grouped = self._grouped(items)
+        away = _Missed() if partial else None
+        asked = {node.id: node for node in map(placement.node_of.__getitem__, grouped)}
+        if stamp is not None:
+            for name, node in list(asked.items()):
+                try:
+                    node.follow(stamp.epochs.get(name, 0))
+                except Unavailable:
+                    if away is None or not placement.others_serve((placement.nodes.index(node),)):
+                        raise
+                    for p in placement.partitions_on(node):
+                        away.add(node, grouped.pop(p, ()))
+        epochs = {name: int(node.epoch or 0) for name, node in asked.items()}
+        new, newest = [False] * len(items), 0
+        beyond: list[tuple[int, Row]] = []
+        for rows, flags, tick in self._admit(crawl, grouped, mode, batch, away):
+            newest = max(newest, tick)
+            for (i, row), flag in zip(rows, flags, strict=True):
+                new[i] = flag == _NEW
+                if flag == BEYOND:
+                    beyond.append((i, row))
+        if beyond:
+            spilled = self._spill.put(crawl, [row for _, row in beyond])
+            for (i, _), fresh in zip(beyond, spilled, strict=True):
+                new[i] = fresh
+        self._activity.set(crawl)
+        if away is None:
+            return Admitted(new, newest, epochs)
+        return Admitted(new, newest, epochs, away.nodes, away.numbers)
+
+    def admit_rows(self, crawl: int, rows: Grouped) -> None:
+        """:meth:`admit` for one who has their fingerprints already, and wants no answer."""
+        beyond: list[Row] = []
+        for some, flags, _ in self._admit(crawl, rows, Mode.NEW, 0):
+            if BEYOND in flags:
+                beyond += [row for (_, row), f in zip(some, flags, strict=True) if f == BEYOND]
+        if beyond:
+            self._spill.put(crawl, beyond)
+        self._activity.set(crawl)
+
+    def admit_again(self, crawl: int, items: Sequence[Admission]) -> bytes:
+        """Queue what comes back from the overflow; a flag for each, :data:`BEYOND` without room.
+
+        All of them belong to one partition. Raises UnknownCrawl when the crawl was deleted.
+        """
+        admitting = self._admit(crawl, self._grouped(items), Mode.REFILL, 0)
+        return b"".join(flags for _, flags, _ in admitting)
+
+    def mark_settled(self, crawl: int, marks: Sequence[Mark]) -> None:
+        """Count as seen and finished what a node is told of the past; idempotent.
+
+        Raises UnknownCrawl when the crawl was deleted.
+        """
+        for _ in self._admit(crawl, self._grouped(marks), Mode.MARK, 0):
+            pass
+
+    def _admit(
+        self,
+        crawl: int,
+        grouped: Grouped,
+        mode: Mode,
+        batch: int,
+        away: _Missed | None = None,
+    ) -> Iterator[tuple[list[tuple[int, Row]], bytes, int]]:
+        """Call the script in batches; yields (index, row) with a reply's flags and tick.
+
+        What cannot be asked goes to ``away``, if that is given.
+        """
+        placement = self._placement
+        while grouped:
+            round_ = {p: rows[:BATCH] for p, rows in grouped.items()}
+            grouped = {p: rows[BATCH:] for p, rows in grouped.items() if len(rows) > BATCH}
+            done = 0
+            calls = {
+                p: part.admit_args(crawl, mode, batch, (r for _, r in rows))
+                for p, rows in round_.items()
+            }
+            failed: dict[int, Unavailable] = {}
+            try:
+                replies = self._calls("admit", calls, partial=away is not None, failed=failed)
+            except Full as error:  # it may have taken some of them, and knows them then
+                if mode is not Mode.NEW:
+                    raise
+                log.warning("overflowing", reason=str(error))
+                for rows in round_.values():
+                    yield rows, bytes([BEYOND]) * len(rows), 0
+                continue
+            for p, reply in replies.items():
+                if reply[0] == b"GONE":
+                    wrong = self._crawls.unknown(crawl, p)
+                    if away is None or isinstance(wrong, UnknownCrawl):
+                        raise wrong
+                    away.add(placement.node_of[p], [*round_[p], *grouped.pop(p, ())])
+                    continue
+                if reply[0] == b"DONE":
+                    done = max(done, reply[2])
+                    grouped[p] = round_[p] + grouped.get(p, [])
+                    continue
+                if self._note is not None:
+                    self._note(p, crawl, reply[3])
+                yield round_[p], reply[2], reply[1]
+            for p in round_.keys() - replies.keys():
+                if mode is Mode.NEW and isinstance(failed[placement.identity.placement[p]], Full):
+                    yield round_[p], bytes([BEYOND]) * len(round_[p]), 0
+                elif away is not None:
+                    away.add(placement.node_of[p], [*round_[p], *grouped.pop(p, ())])
+            if done:
+                self._crawls.reopen(crawl, done)
+
+    def _grouped(self, items: Sequence[Admission | Mark]) -> Grouped:
+        """(index, row) of each item by partition."""
+        identity = self._placement.identity
+        secret, partitions = identity.secret, identity.partitions
+        grouped: Grouped = {}
+        for i, item in enumerate(items):
+            host = urls.host_of(item.url)
+            row = (urls.fingerprint(item.url, secret), host, item)
+            grouped.setdefault(urls.partition_of(host, partitions), []).append((i, row))
+        return grouped

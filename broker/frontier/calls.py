@@ -1,0 +1,150 @@
+"""How scripts are called: on many partitions at once, under a duty, and what is left out.
+
+Calls of one node go in one round trip, and nodes side by side. Before each the node is seen to be
+the one that the store knows, and afterwards one that was restarted is opened again.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Protocol
+
+import gevent
+
+from greencrawl.broker.frontier.brokers.fence import Word
+from greencrawl.broker.frontier.nodes.node import UNTIMED, Fenced, Moved, Node, Restarted
+from greencrawl.broker.frontier.nodes.placement import Placement
+from greencrawl.schema.errors import DutyLost, GreencrawlError, Unavailable
+from greencrawl.schema.records import Duty
+
+BATCH = 128
+"""URLs or tasks a script call: some 10 µs of the server each, so that none stalls it for long."""
+FEW = 32
+"""The same for sessions and hosts, which may bring dozens of tasks each."""
+PIPELINED = 512
+"""Calls of a round trip to a node, where there are many."""
+NEED_WORD = frozenset({"open", "extend", "tend", "beat"})
+"""Scripts that are not run without a word of the store."""
+
+
+class Guard(Protocol):
+    """Who opens nodes, and knows of which nothing may be asked."""
+
+    def check(self, node: Node) -> None:
+        """Raises Unavailable while nothing may be asked of the node."""
+
+    def reopen(self, node: Node) -> None:
+        """Open a node that was restarted. Raises Unavailable."""
+
+
+class Scripts:
+    """Runs scripts for a process, or for the holder of a duty (:meth:`under`)."""
+
+    def __init__(self, placement: Placement, guard: Guard, word: Word, *, create: bool) -> None:
+        """``create``: for a broker, which opens nodes; a worker waits until one has."""
+        self.duty: Duty | None = None
+        """What every call carries that names no other."""
+        self._placement = placement
+        self._node_numbers = placement.identity.placement
+        self._nodes = placement.nodes
+        self._guard = guard
+        self._word = word
+        self._create = create
+
+    def under(self, duty: Duty) -> Scripts:
+        """The same for the holder of a duty: calls raise DutyLost once it passed on."""
+        held = copy.copy(self)
+        held.duty = duty
+        return held
+
+    def __call__(
+        self,
+        script: str,
+        calls: dict[int, bytes],
+        *,
+        partial: bool = False,
+        duty: Duty | None = None,
+        failed: dict[int, Unavailable] | None = None,
+    ) -> dict[int, list[Any]]:
+        """Run a script on several partitions: one round trip a node, nodes side by side.
+
+        ``partial``: see :class:`broker.frontier.leasing.Calls`; ``failed`` takes why each node
+        that was left out was. Raises DutyLost where another broker has taken ``duty``.
+        """
+        by_node: dict[int, list[int]] = {}
+        for p in calls:
+            by_node.setdefault(self._node_numbers[p], []).append(p)
+
+        def ask(index: int) -> dict[int, list[Any]] | Exception:
+            on = by_node[index]
+            try:
+                replies = self.run(self._nodes[index], script, [(p, calls[p]) for p in on], duty)
+            except (GreencrawlError, RuntimeError) as error:  # a greenlet would print it
+                return error
+            return dict(zip(on, replies, strict=True))
+
+        if len(by_node) == 1:
+            answers = [ask(next(iter(by_node)))]
+        else:
+            jobs = [gevent.spawn(ask, index) for index in by_node]
+            try:
+                gevent.joinall(jobs)
+            finally:
+                gevent.killall(jobs)
+            answers = [job.get() for job in jobs]
+        found: dict[int, list[Any]] = {}
+        errors: dict[int, Exception] = {}
+        for index, answer in zip(by_node, answers, strict=True):
+            if isinstance(answer, Exception):
+                errors[index] = answer
+            else:
+                found |= answer
+        for index, error in errors.items():
+            away = isinstance(error, Unavailable) and not isinstance(error, DutyLost)
+            if not (partial and away and (found or self._placement.others_serve(by_node))):
+                raise error
+            if failed is not None and isinstance(error, Unavailable):
+                failed[index] = error
+        return found
+
+    def run(
+        self,
+        node: Node,
+        script: str,
+        calls: list[tuple[int, bytes]],
+        duty: Duty | None = None,
+    ) -> list[list[Any]]:
+        """Run a script on partitions of one node; replies in their order. See :meth:`Node.run`.
+
+        Raises Unavailable, DutyLost.
+        """
+        self._guard.check(node)
+        duty = duty or self.duty
+        beats = script not in UNTIMED
+        if beats and self._create:
+            if script in NEED_WORD:
+                self._fenced(node)
+            else:
+                beats = self._word.heard()
+        try:
+            return node.run(script, calls, duty, beats=beats)
+        except Moved:  # another broker has reopened it, or it was away when we began
+            if self._create and not node.epoch:
+                self._guard.reopen(node)
+            else:
+                node.adopt(node.owner())
+            raise
+        except Restarted:
+            if self._create:
+                self._guard.reopen(node)
+            else:
+                node.adopt(node.owner())
+            raise
+
+    def _fenced(self, node: Node) -> None:
+        """Raises Unavailable unless the store has said of late that this is the node it knows."""
+        try:
+            node.follow(self._word.epoch(node.id))
+        except Fenced:
+            self._guard.reopen(node)
+            raise

@@ -1,0 +1,183 @@
+"""What partitions are told of crawls: their states, versions and politeness, and their end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from greencrawl.broker.frontier import partition as part
+from greencrawl.broker.frontier.brokers.news import Stirring
+from greencrawl.broker.frontier.brokers.quotas import Quotas
+from greencrawl.broker.frontier.calls import FEW, PIPELINED, Scripts
+from greencrawl.broker.frontier.leasing import Leasing
+from greencrawl.broker.frontier.nodes.node import Node
+from greencrawl.broker.frontier.nodes.placement import Placement
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.crawl_cache import Kept
+from greencrawl.schema.errors import GreencrawlError, Unavailable, UnknownCrawl
+from greencrawl.schema.records import Crawl
+from greencrawl.schema.wire import to_msgpack
+from greencrawl.store.base import Store
+
+KNOWN_SECONDS = 2.0
+KNOWN_MOST, KNOWN_IDLE_SECONDS = 1000, 300.0
+"""Crawls whose rows are kept, and how long after they were asked for last."""
+
+
+class KnownCrawls:
+    """Rows of crawls as the store has had them a moment ago: another broker may change them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._crawls: Kept[int, tuple[float, Crawl]] = Kept(KNOWN_MOST, KNOWN_IDLE_SECONDS)
+
+    def get(self, crawl: int) -> Crawl | None:
+        """The crawl, or None if it was deleted. Raises Unavailable if it was never read."""
+        at, known = self._crawls.get(crawl) or (-KNOWN_SECONDS, None)
+        if monotonic() - at < KNOWN_SECONDS:
+            return known
+        try:
+            known = self._store.crawl(crawl)
+        except UnknownCrawl:
+            self._crawls.drop(crawl)
+            return None
+        except Unavailable:
+            if known is None:
+                raise
+        self.note(known)
+        return known
+
+    def note(self, crawl: Crawl) -> None:
+        """Keep what the store has told of a crawl, unless something later is known."""
+        _, known = self._crawls.get(crawl.id) or (0.0, crawl)
+        later = known if known.version > crawl.version else crawl
+        self._crawls[crawl.id] = (monotonic(), later)
+
+    def drop(self, crawl: int) -> None:
+        """It is deleted."""
+        self._crawls.drop(crawl)
+
+
+class Crawls:
+    """Tells partitions of crawls. Every call may raise Unavailable."""
+
+    def __init__(
+        self,
+        calls: Scripts,
+        placement: Placement,
+        store: Store,
+        leasing: Leasing,
+        quotas: Quotas,
+        known: KnownCrawls,
+        activity: Stirring,
+    ) -> None:
+        self._calls = calls
+        self._placement = placement
+        self._store = store
+        self._leasing = leasing
+        self._quotas = quotas
+        self._known = known
+        self._activity = activity
+
+    def put_crawl(self, crawl: Crawl) -> None:
+        """Make a crawl, its state and its politeness known to every partition.
+
+        One that has heard of a later version is left as it is. Nodes that are away are owed it.
+        """
+        self._known.note(crawl)
+        self.say(crawl, part.state_of(crawl), self._placement.partitions, partial=True)
+
+    def tell(self, crawl: Crawl, node: Node) -> None:
+        """:meth:`put_crawl` on one node only."""
+        self.say(crawl, part.state_of(crawl), self._placement.partitions_on(node))
+
+    def tell_node(self, crawls: Iterable[Crawl], node: Node, *, afresh: bool = False) -> None:
+        """:meth:`tell` of many, in few round trips. ``afresh``: their quotas count no more."""
+        on, calls = self._placement.partitions_on(node), []
+        for crawl in crawls:
+            args = part.crawl_args(crawl, part.state_of(crawl), afresh)
+            calls += [(p, crawl.id, args) for p in on]
+        for start in range(0, len(calls), PIPELINED):
+            some = calls[start : start + PIPELINED]
+            replies = self._calls.run(node, "crawl", [(p, args) for p, _, args in some])
+            for (p, crawl_id, _), (_, due, tend) in zip(some, replies, strict=True):
+                self._leasing.note(p, crawl_id, due)
+                self._leasing.note(p, 0, tend)
+        self._activity.set()
+
+    def told(self, node: Node) -> list[dict[int, int]]:
+        """For each of a node's partitions the crawls it was told of, and their versions then."""
+        on = self._placement.partitions_on(node)
+        replies = self._calls("told", dict.fromkeys(on, to_msgpack([])))
+        told = [part.fields(reply[1]) for reply in replies.values()]
+        return [{int(crawl): int(version) for crawl, version in one.items()} for one in told]
+
+    def say(
+        self, crawl: Crawl, state: str, partitions: Iterable[int], *, partial: bool = False
+    ) -> None:
+        """Tell partitions of a crawl and of its state there; see ``lua/crawls/crawl.lua``.
+
+        ``partial``: nodes that are away are owed it.
+        """
+        calls = dict.fromkeys(partitions, part.crawl_args(crawl, state))
+        replies = self._calls("crawl", calls, partial=partial)
+        for p, (_, due, tend) in replies.items():
+            self._leasing.note(p, crawl.id, due)
+            self._leasing.note(p, 0, tend)
+        if len(replies) < len(calls):
+            node_of = self._placement.node_of
+            self._store.owe({node_of[p].id for p in calls.keys() - replies.keys()})
+        self._activity.set(crawl.id)
+
+    def stop_leasing(self, crawl: Crawl) -> None:
+        """No further session for this crawl, at every broker (a limit was reached)."""
+        self.say(crawl, "stop", self._placement.partitions, partial=True)
+
+    def shut(self, crawl: Crawl) -> None:
+        """Take nothing in for this crawl any more, which is about to be finished.
+
+        Whoever comes with something new reopens it in the store, whereby its version rises.
+        """
+        self.say(crawl, "done", self._placement.partitions)
+
+    def reopen(self, crawl: int, version: int) -> None:
+        """Make a crawl that is done in Redis since ``version`` active again: first in the store.
+
+        Raises UnknownCrawl, Unavailable.
+        """
+        known = self._store.reopen(crawl, version)
+        if known.version < version:
+            raise Unavailable(f"the store knows crawl {crawl} at an earlier version than Redis")
+        self.put_crawl(known)
+
+    def unknown(self, crawl: int, partition: int) -> GreencrawlError:
+        """What is wrong where a node does not know a crawl: it was deleted, or not told yet.
+
+        A node that was away or is being refilled has not been told of all that came meanwhile: it
+        is told now, for the next time.
+        """
+        node = self._placement.node_of[partition]
+        try:
+            self.tell(self._store.crawl(crawl), node)
+        except UnknownCrawl:
+            return UnknownCrawl(f"crawl {crawl} was deleted")
+        except Unavailable as error:
+            return error
+        return Unavailable(f"Redis at {node.shown} has not been told of crawl {crawl} yet")
+
+    def drop_crawl(
+        self, crawl: int, node: Node | None = None, between: Callable[[], None] | None = None
+    ) -> None:
+        """Delete a crawl in bounded steps; from the first on it is gone to everybody.
+
+        ``node``: what one node has of it. ``between`` is called after each step.
+        """
+        self._known.drop(crawl)
+        self._quotas.forget(crawl)
+        args = to_msgpack([crawl, FEW])
+        placement = self._placement
+        left = set(placement.partitions if node is None else placement.partitions_on(node))
+        while left:
+            replies = self._calls("purge", dict.fromkeys(left, args))
+            left = {p for p, reply in replies.items() if reply[1]}
+            if between is not None:
+                between()

@@ -1,0 +1,140 @@
+"""What is known of hosts and of single URLs, and what operators and the store set at hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+import msgspec
+
+from greencrawl.broker.frontier import partition as part
+from greencrawl.broker.frontier.calls import PIPELINED, Scripts
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.node import Node
+from greencrawl.broker.frontier.nodes.placement import Placement
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.net import urls
+from greencrawl.schema.records import Crawl, HostPatch, HostState, UrlState
+from greencrawl.schema.wire import to_msgpack
+from greencrawl.store.base import Store
+
+
+class Hosts:
+    """Asks for hosts and URLs, and sets delays and blocks. Every call may raise Unavailable."""
+
+    def __init__(self, calls: Scripts, placement: Placement, store: Store) -> None:
+        self._calls = calls
+        self._placement = placement
+        self._store = store
+
+    def host(self, host: str) -> HostState:
+        """What is known of a host; raises Unavailable."""
+        return self.patch_host(host, HostPatch())
+
+    def patch_host(self, host: str, patch: HostPatch) -> HostState:
+        """Set a host's least delay, or block it for some seconds (0 lifts either).
+
+        Both are in the store when this returns. Where it raises Unavailable a delay may be in the
+        store alone, and comes into force when it is set again, or when the node is refilled.
+        """
+        delay = -1 if patch.delay is None else round(patch.delay * 1000)
+        block = -1 if patch.block is None else round(patch.block * 1000)
+        if delay >= 0:
+            self._store.put_delay(host, delay)
+        state = self._ask(host, delay, block)
+        while delay >= 0 and (present := self._store.delay(host)) != delay:
+            delay = present  # another has set it meanwhile, and may have told Redis before
+            state = self._ask(host, delay, -1)
+        if patch.block:
+            self._store.put_block(host, epoch_ms() + round(state.blocked_in * 1000), "operator")
+        elif patch.block is not None:
+            self._store.lift_block(host)
+        return state
+
+    def _ask(self, host: str, delay_ms: int, block_ms: int) -> HostState:
+        """Set what is not -1."""
+        p = self._placement.partition_of(host)
+        args = to_msgpack([host, delay_ms, block_ms])
+        now, flat, waiting, why = self._calls("host", {p: args})[p]
+        return part.host_state(host, p, now, part.fields(flat), waiting, why.decode())
+
+    # -- what a node is given again
+
+    def delay_again(self, node: Node, delays: Mapping[str, int]) -> None:
+        """Put operators' delays from the store, host → ms, back in force at a node's hosts."""
+        self._set(node, ((host, delay_ms, -1) for host, delay_ms in delays.items()))
+
+    def block_again(self, node: Node, blocks: Iterable[tuple[str, int]]) -> None:
+        """Put blocks from the store, (host, epoch ms), back in force at a node's hosts.
+
+        Those that are past, or shorter than the one in force, change nothing.
+        """
+        now = epoch_ms()
+        some = ((host, -1, until_ms - now) for host, until_ms in blocks if until_ms > now)
+        self._set(node, some)
+
+    def _set(self, node: Node, rows: Iterable[tuple[str, int, int]]) -> None:
+        """Set (host, delay ms or -1, block ms or -1) at those of the hosts that are the node's."""
+        on, calls = set(self._placement.partitions_on(node)), []
+        for row in rows:
+            p = self._placement.partition_of(row[0])
+            if p in on:
+                calls.append((p, to_msgpack(row)))
+        for start in range(0, len(calls), PIPELINED):
+            self._calls.run(node, "host", calls[start : start + PIPELINED])
+
+    # -- questions
+
+    def resting(self) -> tuple[int, float]:
+        """Hosts that rest since a worker's process died, and for how many seconds at most.
+
+        Nodes that are away are left out.
+        """
+        hosts, longest = 0, 0.0
+        for node in self._placement.nodes:
+            with suppress(Unavailable):
+                count, till = node.command("HMGET", keys.OWNER, "crash_hosts", "crash_till")
+                left = (int(till or 0) - node.now_ms()) / 1000 if till else 0.0
+                if left > 0:
+                    hosts, longest = hosts + int(count), max(longest, left)
+        return hosts, longest
+
+    def where(self, crawl: Crawl, url: str) -> UrlState:
+        """Where a canonical URL stands in Redis: waiting, leased, later, seen or unseen."""
+        host = urls.host_of(url)
+        p = self._placement.partition_of(host)
+        args = [crawl.id, host, str(self._placement.fingerprint(url)), urls.task_path(url)]
+        now, seen, place, detail, more = self._calls("where", {p: to_msgpack(args)})[p]
+        known = UrlState(crawl=crawl.name, url=url, host=host)
+        if place == b"waiting":
+            state = self.host(host)
+            why = f"waiting: number {detail} of {host}'s queue{_held_up(state)}"
+            return msgspec.structs.replace(known, state="waiting", why=why)
+        if place == b"leased":
+            why = f"leased by worker {detail.decode()}: being fetched or about to be"
+            return msgspec.structs.replace(known, state="leased", why=why)
+        if place == b"later":
+            errors = part.task_of(0, host, "A" + more.decode()).errors
+            seconds = max(detail - now, 0) / 1000
+            why = f"failed {errors} time(s); the next try is due in {seconds:.0f} s"
+            return msgspec.structs.replace(known, state="later", why=why)
+        if place == b"overflow":
+            why = f"waiting in the overflow: {host} or its node has as much in memory as it may"
+            return msgspec.structs.replace(known, state="overflow", why=why)
+        if seen:
+            return msgspec.structs.replace(known, state="seen", why="admitted to the queue earlier")
+        return msgspec.structs.replace(
+            known, why="never seen: no seed and no fetched page led to it"
+        )
+
+
+def _held_up(state: HostState) -> str:
+    if state.blocked_in > 0:
+        why = f" ({state.why})" if state.why else ""
+        return f"; the host is blocked for another {state.blocked_in:.0f} s{why}"
+    if state.sessions:
+        return "; the host is being fetched from now"
+    if state.next_in > 0:
+        return f"; the host rests for another {state.next_in:.1f} s (delay)"
+    return ""

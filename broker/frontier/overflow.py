@@ -1,0 +1,94 @@
+"""Bringing back what waits in the overflow, as memory allows, and letting go of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from greencrawl.broker.frontier import partition as part
+from greencrawl.broker.frontier.admission import BEYOND, Admitting
+from greencrawl.broker.frontier.brokers.news import Stirring
+from greencrawl.broker.frontier.calls import BATCH, Scripts
+from greencrawl.broker.frontier.nodes.placement import Placement
+from greencrawl.schema.errors import UnknownCrawl
+from greencrawl.schema.wire import to_msgpack
+from greencrawl.store.base import Store
+
+
+class Room(NamedTuple):
+    """Bytes of tasks in a partition and its budget (0: none); whether its node is near its limit;
+    (crawl, host) of hosts that run low while more of them waits in the overflow; crawls that have
+    nothing to lease there now, and could take in something.
+    """
+
+    used: int
+    budget: int
+    full: bool
+    dry: list[tuple[int, str]]
+    idle: Sequence[int] = ()
+
+
+class Refilling:
+    """Looks for room and fills it. Every call may raise Unavailable."""
+
+    def __init__(
+        self,
+        calls: Scripts,
+        placement: Placement,
+        store: Store,
+        admitting: Admitting,
+        activity: Stirring,
+    ) -> None:
+        self._calls = calls
+        self._placement = placement
+        self._store = store
+        self._admitting = admitting
+        self._activity = activity
+
+    def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> Room:
+        """What a partition could take from the overflow now, and which of ``crawls`` need it.
+
+        Raises Unavailable.
+        """
+        reply = self._calls("dry", {partition: to_msgpack([most, *crawls])})[partition]
+        _, used, budget, full, members, idle = reply
+        dry = [member.decode().split("\n", 1) for member in members]
+        return Room(used, budget, bool(full), [(int(crawl), host) for crawl, host in dry], idle)
+
+    def refill(self, crawl: int, partition: int, host: str, most: int = 1024) -> int:
+        """Bring tasks of a host back from the overflow, the best first, until ``most`` or no room.
+
+        Returns how many came. Idempotent, and harmless when two brokers do it at once: what was
+        brought is known to the seen-set, and rows are told by the node's epoch. Raises Unavailable.
+        """
+        brought, (node, epoch) = 0, self._placement.under(partition)
+        while brought < most:
+            found = self._store.overflow(crawl, partition, host, BATCH)
+            flags = self._admitting.admit_again(crawl, [row.item for row in found])
+            taken = [row for row, flag in zip(found, flags, strict=True) if flag != BEYOND]
+            if taken:
+                self._store.overflow_taken(taken, node, epoch)
+            brought += len(taken)
+            if len(taken) < len(found) or len(found) < BATCH:
+                left = [row for row, flag in zip(found, flags, strict=True) if flag == BEYOND]
+                level = chr(part.LEVEL_A + left[0].item.level) if left else ""
+                args = to_msgpack([crawl, host, level])
+                self._calls("level", {partition: args})
+                break
+        if brought:
+            self._activity.set(crawl)
+        return brought
+
+    def drain(self, crawl: int, host: str, gone: part.Drain, at: int) -> part.Drained:
+        """Let go of tasks of a host that were settled, and name the next (``lua/queue/drain.lua``).
+
+        Raises UnknownCrawl and Unavailable.
+        """
+        p = self._placement.partition_of(host)
+        fingerprints = [str(fingerprint) for fingerprint in gone.overflow]
+        args = [crawl, host, BATCH, gone.waiting, gone.later, fingerprints, at]
+        reply = self._calls("drain", {p: to_msgpack(args)})[p]
+        if reply[0] == b"GONE":
+            raise UnknownCrawl(f"crawl {crawl} was deleted")
+        self._activity.set(crawl)
+        return part.drained(reply)

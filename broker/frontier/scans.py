@@ -1,0 +1,176 @@
+"""Counters of crawls, added up over all partitions, and what a scan learns by the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from greencrawl.broker.frontier import partition as part
+from greencrawl.broker.frontier.brokers import duties as names
+from greencrawl.broker.frontier.brokers.duties import Duties
+from greencrawl.broker.frontier.brokers.news import QUOTA, Stirring, announce
+from greencrawl.broker.frontier.brokers.quotas import Quotas, row_of, wanted
+from greencrawl.broker.frontier.brokers.wake_ups import Waking
+from greencrawl.broker.frontier.calls import Scripts
+from greencrawl.broker.frontier.crawls import Crawls
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.node import Node
+from greencrawl.broker.frontier.nodes.placement import Placement
+from greencrawl.broker.frontier.totals import Scan, total
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import Crawl, CrawlStats, Totals
+from greencrawl.schema.wire import to_msgpack
+from greencrawl.store.base import Store
+
+log = logger("frontier")
+
+STILL_MS = 60_000
+"""A note that nothing of a crawl is leased in a partition is dropped after that."""
+
+Counts = dict[int, dict[int, list[Any]]]
+"""By crawl and partition: what ``lua/crawls/count.lua`` answers."""
+
+
+class Scans:
+    """Counts, and tells crawls again where a scan finds that they are not known as they are."""
+
+    def __init__(
+        self,
+        calls: Scripts,
+        placement: Placement,
+        store: Store,
+        crawls: Crawls,
+        waking: Waking,
+        quotas: Quotas,
+        duties: Duties,
+        overflowing: Stirring,
+        owed: Callable[[Node], None] | None,
+    ) -> None:
+        """``owed`` is told of a node whose replay is not through; a worker leaves it alone."""
+        self._calls = calls
+        self._placement = placement
+        self._store = store
+        self._crawls = crawls
+        self._waking = waking
+        self._quotas = quotas
+        self._duties = duties
+        self._overflowing = overflowing
+        self._owed = owed
+
+    def scan(self, crawl: int) -> Totals | None:
+        """Counters of the crawl as the store has it now; None if :meth:`look` is void."""
+        found = self.look(self._store.crawl(crawl))
+        return None if found is None else found.totals
+
+    def count(self, crawls: Sequence[Crawl]) -> Counts | None:
+        """Counters of some dozens of crawls at most, for :meth:`look`; None if that is to ask.
+
+        It costs a node little more than those of one: what a script needs to begin is half of it.
+        """
+        ids = [crawl.id for crawl in crawls]
+        try:
+            calls = dict.fromkeys(self._placement.partitions, to_msgpack(ids))
+            replies = self._calls("count", calls)
+        except Unavailable:
+            return None
+        found: Counts = {id_: {} for id_ in ids}
+        for p, reply in replies.items():
+            for id_, row in zip(ids, part.counted(reply), strict=True):
+                found[id_][p] = row
+        return found
+
+    def look(self, crawl: Crawl, counts: Counts | None = None) -> Scan | None:
+        """Counters over all partitions, and the states that they have the crawl in.
+
+        ``counts`` are those that :meth:`count` has just found; without them they are asked for.
+
+        None, and the scan is void, when a node did not answer or is still owed what SQL holds, and
+        when a partition does not know the crawl or has it at another version than ``crawl``'s: if
+        that is an older one it is told again.
+        """
+        placement = self._placement
+        if any(node.breaker.since_ms for node in placement.nodes):
+            return None
+        try:
+            totals, replies = self._sum(crawl.id, counts)
+            owed = {
+                placement.identity.placement[p]: reply[4]
+                for p, reply in replies.items()
+                if reply[4]
+            }
+            for index, how in owed.items():
+                if self._owed is not None and how == 1:
+                    self._owed(placement.nodes[index])  # unless somebody is at it
+            behind = [p for p, (*_, version) in replies.items() if version < crawl.version]
+            if behind:
+                log.info("told_again", crawl=crawl.name, partitions=len(behind))
+                self._crawls.say(crawl, part.state_of(crawl), behind)
+            ahead = max(version for *_, version in replies.values())
+            if ahead > crawl.version and self._store.crawl(crawl.id).version < ahead:
+                log.warning("store_behind", crawl=crawl.name, version=ahead)  # an older copy of it
+                self._crawls.put_crawl(self._store.reopen(crawl.id, ahead))
+        except Unavailable as error:
+            log.info("scan_void", reason=str(error))
+            return None
+        self._waking.scanned(crawl.id, totals.leased)
+        if wanted(crawl, {p: row_of(reply) for p, reply in replies.items()}):
+            self._quotas.want(crawl.id)
+            if not self._duties.get(names.QUOTAS):  # what it was told before it may not have heard
+                announce(placement.nodes, QUOTA, [crawl.id])
+        if owed or any(version != crawl.version for *_, version in replies.values()):
+            return None
+        return Scan(totals, frozenset(state.decode() for *_, state, _ in replies.values()))
+
+    def stilled(self, within: float) -> tuple[dict[int, float], bool]:
+        """Crawls of which nothing was leased any more somewhere → how many seconds ago.
+
+        Only if that was ``within`` so many seconds, and as far as nodes answer: whether all do.
+        """
+        found: dict[int, float] = {}
+        answered = True
+        for node in self._placement.nodes:
+            try:
+                now = node.now_ms()
+                after = round(now - 1000 * within)
+                rows = node.command("ZRANGEBYSCORE", keys.STILL, after, "+inf", "WITHSCORES")
+                if rows:
+                    node.command("ZREMRANGEBYSCORE", keys.STILL, "-inf", round(now - STILL_MS))
+            except Unavailable:
+                answered = False
+                continue
+            for crawl, at in zip(rows[::2], rows[1::2], strict=True):
+                ago = max(now - float(at), 0.0) / 1000
+                found[int(crawl)] = min(ago, found.get(int(crawl), ago))
+        return found, answered
+
+    def stats(self, crawl: Crawl) -> CrawlStats:
+        """Counters of a crawl, as far as nodes answer; raises Unavailable if none does."""
+        totals, _ = self._sum(crawl.id, partial=True)
+        counts = msgspec.structs.asdict(totals)
+        return CrawlStats(crawl=crawl.name, state=crawl.state, reason=crawl.reason, **counts)
+
+    def ready(self) -> str | None:
+        """None, or why the frontier cannot serve now: no node answers."""
+        held = [on for node in self._placement.nodes if (on := self._placement.partitions_on(node))]
+        try:
+            self._calls("count", {on[0]: to_msgpack([0]) for on in held}, partial=True)
+        except Unavailable as error:
+            return str(error)
+        return None
+
+    def _sum(
+        self, crawl: int, counts: Counts | None = None, *, partial: bool = False
+    ) -> tuple[Totals, dict[int, list[Any]]]:
+        """Counters of a crawl, and what each partition has answered. Raises Unavailable."""
+        if counts is None:
+            calls = dict.fromkeys(self._placement.partitions, to_msgpack([crawl]))
+            replies = self._calls("count", calls, partial=partial)
+        else:
+            replies = counts[crawl]
+        totals = total(flat for _, flat, *_ in replies.values())
+        if totals.overflow:
+            self._overflowing.set()
+        return totals, replies
