@@ -20,7 +20,7 @@ import gevent  # noqa: E402
 
 from bench.frontier.urls import url_of  # noqa: E402
 from greencrawl.broker.frontier import Frontier  # noqa: E402
-from greencrawl.broker.frontier.partition import Mode  # noqa: E402
+from greencrawl.broker.frontier.scripts.partition import Mode  # noqa: E402
 from greencrawl.schema.records import Admission  # noqa: E402
 from greencrawl.store import open_store  # noqa: E402
 

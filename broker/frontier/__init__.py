@@ -2,6 +2,6 @@
 
 from greencrawl.broker.frontier.admission import Admitted
 from greencrawl.broker.frontier.frontier import Frontier
-from greencrawl.broker.frontier.partition import Mode
+from greencrawl.broker.frontier.scripts.partition import Mode
 
 __all__ = ["Admitted", "Frontier", "Mode"]

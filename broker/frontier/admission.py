@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from greencrawl.broker.frontier import partition as part
-from greencrawl.broker.frontier.brokers.news import Stirring
-from greencrawl.broker.frontier.calls import BATCH, Scripts
+from greencrawl.broker.frontier.coordination.news import Stirring
 from greencrawl.broker.frontier.crawls import Crawls
 from greencrawl.broker.frontier.nodes.node import Full, Node
 from greencrawl.broker.frontier.nodes.placement import Placement
-from greencrawl.broker.frontier.partition import Mode
+from greencrawl.broker.frontier.scripts import partition as part
+from greencrawl.broker.frontier.scripts.calls import BATCH, Scripts
+from greencrawl.broker.frontier.scripts.partition import Mode
 from greencrawl.schema.errors import Unavailable, UnknownCrawl
 from greencrawl.schema.log import logger
 from greencrawl.schema.net import urls

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from greencrawl.broker.frontier import partition as part
-from greencrawl.broker.frontier.brokers.news import Stirring
-from greencrawl.broker.frontier.brokers.quotas import Quotas
-from greencrawl.broker.frontier.calls import FEW, PIPELINED, Scripts
+from greencrawl.broker.frontier.coordination.news import Stirring
+from greencrawl.broker.frontier.coordination.quotas import Quotas
 from greencrawl.broker.frontier.leasing import Leasing
 from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.broker.frontier.nodes.placement import Placement
+from greencrawl.broker.frontier.scripts import partition as part
+from greencrawl.broker.frontier.scripts.calls import FEW, PIPELINED, Scripts
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.crawl_cache import Kept
 from greencrawl.schema.errors import GreencrawlError, Unavailable, UnknownCrawl

@@ -19,14 +19,13 @@ from typing import Any
 import gevent
 
 from greencrawl.broker.frontier.admission import Admitting, Spill
-from greencrawl.broker.frontier.brokers import duties as names
-from greencrawl.broker.frontier.brokers.duties import Duties
-from greencrawl.broker.frontier.brokers.fence import WORD_SECONDS, Word
-from greencrawl.broker.frontier.brokers.news import ACTIVITY, OVERFLOW, Stirring, announce
-from greencrawl.broker.frontier.brokers.quotas import Quotas
-from greencrawl.broker.frontier.brokers.wake_ups import Waking
-from greencrawl.broker.frontier.brokers.workers import Roll
-from greencrawl.broker.frontier.calls import Scripts
+from greencrawl.broker.frontier.coordination import duties as names
+from greencrawl.broker.frontier.coordination.duties import Duties
+from greencrawl.broker.frontier.coordination.fence import WORD_SECONDS, Word
+from greencrawl.broker.frontier.coordination.news import ACTIVITY, OVERFLOW, Stirring, announce
+from greencrawl.broker.frontier.coordination.quotas import Quotas
+from greencrawl.broker.frontier.coordination.wake_ups import Waking
+from greencrawl.broker.frontier.coordination.workers import Roll
 from greencrawl.broker.frontier.crawls import Crawls, KnownCrawls
 from greencrawl.broker.frontier.hosts import Hosts
 from greencrawl.broker.frontier.leasing import TEND_MOST, Leasing
@@ -42,6 +41,7 @@ from greencrawl.broker.frontier.recovery.opening import Recovery, mark_clean, se
 from greencrawl.broker.frontier.recovery.replay import Parts
 from greencrawl.broker.frontier.robots import Robots
 from greencrawl.broker.frontier.scans import Scans
+from greencrawl.broker.frontier.scripts.calls import Scripts
 from greencrawl.broker.frontier.sessions import Sessions, Slowest
 from greencrawl.schema.errors import DutyLost, Unavailable
 from greencrawl.schema.log import logger

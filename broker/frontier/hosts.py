@@ -7,11 +7,11 @@ from contextlib import suppress
 
 import msgspec
 
-from greencrawl.broker.frontier import partition as part
-from greencrawl.broker.frontier.calls import PIPELINED, Scripts
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.broker.frontier.nodes.placement import Placement
+from greencrawl.broker.frontier.scripts import partition as part
+from greencrawl.broker.frontier.scripts.calls import PIPELINED, Scripts
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.net import urls

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import gevent
 from gevent.event import Event
 
-from greencrawl.broker.frontier import partition as part
 from greencrawl.broker.frontier.due_times import DueTimes, Key
+from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.crawl_cache import Kept
 from greencrawl.schema.errors import Unavailable

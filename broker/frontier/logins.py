@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from greencrawl.broker.frontier import partition as part
-from greencrawl.broker.frontier.calls import Scripts
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.placement import Placement
+from greencrawl.broker.frontier.scripts import partition as part
+from greencrawl.broker.frontier.scripts.calls import Scripts
 from greencrawl.schema.wire import to_msgpack
 
 

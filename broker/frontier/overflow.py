@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from greencrawl.broker.frontier import partition as part
 from greencrawl.broker.frontier.admission import BEYOND, Admitting
-from greencrawl.broker.frontier.brokers.news import Stirring
-from greencrawl.broker.frontier.calls import BATCH, Scripts
+from greencrawl.broker.frontier.coordination.news import Stirring
 from greencrawl.broker.frontier.nodes.placement import Placement
+from greencrawl.broker.frontier.scripts import partition as part
+from greencrawl.broker.frontier.scripts.calls import BATCH, Scripts
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.wire import to_msgpack
 from greencrawl.store.base import Store

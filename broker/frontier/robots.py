@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from greencrawl.broker.frontier import partition as part
-from greencrawl.broker.frontier.calls import Scripts
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Full
 from greencrawl.broker.frontier.nodes.placement import Placement
+from greencrawl.broker.frontier.scripts import partition as part
+from greencrawl.broker.frontier.scripts.calls import Scripts
 from greencrawl.schema.net import urls
 from greencrawl.schema.wire import to_msgpack
 

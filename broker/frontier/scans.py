@@ -7,18 +7,18 @@ from typing import Any
 
 import msgspec
 
-from greencrawl.broker.frontier import partition as part
-from greencrawl.broker.frontier.brokers import duties as names
-from greencrawl.broker.frontier.brokers.duties import Duties
-from greencrawl.broker.frontier.brokers.news import QUOTA, Stirring, announce
-from greencrawl.broker.frontier.brokers.quotas import Quotas, row_of, wanted
-from greencrawl.broker.frontier.brokers.wake_ups import Waking
-from greencrawl.broker.frontier.calls import Scripts
+from greencrawl.broker.frontier.coordination import duties as names
+from greencrawl.broker.frontier.coordination.duties import Duties
+from greencrawl.broker.frontier.coordination.news import QUOTA, Stirring, announce
+from greencrawl.broker.frontier.coordination.quotas import Quotas, row_of, wanted
+from greencrawl.broker.frontier.coordination.wake_ups import Waking
 from greencrawl.broker.frontier.crawls import Crawls
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.broker.frontier.nodes.placement import Placement
-from greencrawl.broker.frontier.totals import Scan, total
+from greencrawl.broker.frontier.scripts import partition as part
+from greencrawl.broker.frontier.scripts.calls import Scripts
+from greencrawl.broker.frontier.scripts.totals import Scan, total
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.log import logger
 from greencrawl.schema.records import Crawl, CrawlStats, Totals

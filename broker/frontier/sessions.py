@@ -6,13 +6,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from greencrawl.broker.frontier import partition as part
-from greencrawl.broker.frontier.brokers.fence import Word
-from greencrawl.broker.frontier.brokers.news import Stirring
-from greencrawl.broker.frontier.brokers.workers import Roll
-from greencrawl.broker.frontier.calls import BATCH, FEW, Scripts
+from greencrawl.broker.frontier.coordination.fence import Word
+from greencrawl.broker.frontier.coordination.news import Stirring
+from greencrawl.broker.frontier.coordination.workers import Roll
 from greencrawl.broker.frontier.leasing import Leasing
 from greencrawl.broker.frontier.nodes.placement import Placement
+from greencrawl.broker.frontier.scripts import partition as part
+from greencrawl.broker.frontier.scripts.calls import BATCH, FEW, Scripts
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.records import (
     CloseItem,

@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from greencrawl.broker.api.problems import HttpProblem
 from greencrawl.broker.frontier.admission import Admitted
-from greencrawl.broker.frontier.brokers.news import NONE
-from greencrawl.broker.frontier.partition import Mode
+from greencrawl.broker.frontier.coordination.news import NONE
+from greencrawl.broker.frontier.scripts.partition import Mode
 from greencrawl.broker.service.service import Service
 from greencrawl.schema import crash_points
 from greencrawl.schema.clock import monotonic

@@ -16,11 +16,11 @@ from gevent.event import Event
 from msgspec.structs import replace
 
 from greencrawl.broker.frontier.admission import Admitted
-from greencrawl.broker.frontier.brokers.duties import Duties
-from greencrawl.broker.frontier.brokers.news import Stirring
+from greencrawl.broker.frontier.coordination.duties import Duties
+from greencrawl.broker.frontier.coordination.news import Stirring
 from greencrawl.broker.frontier.overflow import Room
-from greencrawl.broker.frontier.partition import Drain, Drained, Mode
 from greencrawl.broker.frontier.scans import Counts
+from greencrawl.broker.frontier.scripts.partition import Drain, Drained, Mode
 from greencrawl.broker.service.admission_batcher import Gathering
 from greencrawl.broker.service.hook_refusals import Refusals
 from greencrawl.broker.service.lease_dedup import Leases

@@ -17,9 +17,9 @@ import gevent
 from gevent import Greenlet
 from gevent.event import Event
 
-from greencrawl.broker.frontier import partition as part
-from greencrawl.broker.frontier.brokers.duties import PURGE
-from greencrawl.broker.frontier.calls import BATCH
+from greencrawl.broker.frontier.coordination.duties import PURGE
+from greencrawl.broker.frontier.scripts import partition as part
+from greencrawl.broker.frontier.scripts.calls import BATCH
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.patience import Patience
 from greencrawl.broker.tasks.throttle import rested

@@ -11,8 +11,8 @@ from __future__ import annotations
 import gevent
 from gevent import Greenlet
 
-from greencrawl.broker.frontier.brokers.duties import REFILL
-from greencrawl.broker.frontier.brokers.news import OVERFLOW, Stirring
+from greencrawl.broker.frontier.coordination.duties import REFILL
+from greencrawl.broker.frontier.coordination.news import OVERFLOW, Stirring
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.patience import Patience
 from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import gevent
 from gevent import Greenlet
 
-from greencrawl.broker.frontier.brokers.duties import RETENTION
+from greencrawl.broker.frontier.coordination.duties import RETENTION
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.throttle import rested
 from greencrawl.schema.clock import epoch_ms

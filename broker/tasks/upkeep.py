@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import gevent
 from gevent import Greenlet
 
-from greencrawl.broker.frontier.brokers.duties import UPKEEP
-from greencrawl.broker.frontier.brokers.news import ACTIVITY, ANY
+from greencrawl.broker.frontier.coordination.duties import UPKEEP
+from greencrawl.broker.frontier.coordination.news import ACTIVITY, ANY
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service, Sums

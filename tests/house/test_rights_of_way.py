@@ -55,7 +55,7 @@ def test_all_hold() -> None:
         ("worker.engine", "broker.service.seeding", "A worker takes"),
         ("worker.delivery.writer", "broker.frontier.nodes.node", "A worker takes"),
         ("worker.link_checker", "broker.api.app", "A worker takes"),
-        ("broker.frontier.calls", "broker.frontier.crawls", "Parts"),
+        ("broker.frontier.scripts.calls", "broker.frontier.crawls", "Parts"),
         ("broker.frontier.hosts", "broker.frontier.recovery.opening", "Parts"),
         ("broker.frontier.scans", "broker.frontier.sessions", "Parts"),
         ("worker.http.client", "worker.extract.page", "Stages"),

@@ -13,7 +13,7 @@ import pytest
 from gevent import monkey
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier.brokers import duties as names
+from greencrawl.broker.frontier.coordination import duties as names
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.schema.errors import Unavailable

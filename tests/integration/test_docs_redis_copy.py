@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier.brokers.fence import Word
+from greencrawl.broker.frontier.coordination.fence import Word
 from greencrawl.broker.frontier.nodes.embedded import EmbeddedRedis
 from greencrawl.store.base import MARGIN
 from tests.integration.test_frontier import until

@@ -9,8 +9,8 @@ import gevent
 import pytest
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier.brokers import duties
-from greencrawl.broker.frontier.brokers.duties import Duties
+from greencrawl.broker.frontier.coordination import duties
+from greencrawl.broker.frontier.coordination.duties import Duties
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.schema.errors import DutyLost, Unavailable
 from greencrawl.schema.records import Duty

@@ -12,7 +12,7 @@ import gevent
 import pytest
 
 from greencrawl.broker.frontier import Frontier, Mode
-from greencrawl.broker.frontier.brokers.fence import Word
+from greencrawl.broker.frontier.coordination.fence import Word
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.ring import propose
 from greencrawl.schema.errors import FrontierMismatch, InvalidConfig, Unavailable, UnknownCrawl

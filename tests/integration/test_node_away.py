@@ -16,7 +16,7 @@ from rich.console import Console
 from greencrawl.broker.api import operations
 from greencrawl.broker.api.messages import Health, StatsQuery, UrlQuery
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier.brokers import duties
+from greencrawl.broker.frontier.coordination import duties
 from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.broker.frontier.recovery.debts import Debts
 from greencrawl.broker.frontier.recovery.replay import Putter, Replay

@@ -10,8 +10,8 @@ import gevent
 import pytest
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier.calls import BATCH
 from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.scripts.calls import BATCH
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.purge import Purging
 from greencrawl.broker.tasks.refill import Refill

@@ -10,8 +10,8 @@ import gevent
 import pytest
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier.brokers import duties as names
-from greencrawl.broker.frontier.brokers.quotas import row_of
+from greencrawl.broker.frontier.coordination import duties as names
+from greencrawl.broker.frontier.coordination.quotas import row_of
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import (

@@ -14,7 +14,7 @@ import pytest
 from gevent.event import Event
 
 from greencrawl.broker.frontier import Admitted, Frontier, Mode
-from greencrawl.broker.frontier.brokers.fence import Word
+from greencrawl.broker.frontier.coordination.fence import Word
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Fenced
 from greencrawl.broker.frontier.recovery.opening import Behind

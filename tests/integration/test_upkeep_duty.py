@@ -10,8 +10,8 @@ import gevent
 import pytest
 
 from greencrawl.broker.frontier import Frontier, Mode
-from greencrawl.broker.frontier.brokers.duties import PURGE, REFILL, UPKEEP
-from greencrawl.broker.frontier.brokers.news import ACTIVITY, ANY, MOST, Stirring, message
+from greencrawl.broker.frontier.coordination.duties import PURGE, REFILL, UPKEEP
+from greencrawl.broker.frontier.coordination.news import ACTIVITY, ANY, MOST, Stirring, message
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.scans import Scans
 from greencrawl.broker.service.service import Service

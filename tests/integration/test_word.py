@@ -10,7 +10,7 @@ import gevent
 import pytest
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier.brokers.fence import NoWord
+from greencrawl.broker.frontier.coordination.fence import NoWord
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.clock import TOLERANCE_MS
 from greencrawl.schema.errors import Unavailable

@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from greencrawl.broker.frontier.brokers import duties as names
+from greencrawl.broker.frontier.coordination import duties as names
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes import ring as ring_module
-from greencrawl.broker.frontier.totals import Scan
+from greencrawl.broker.frontier.scripts.totals import Scan
 from greencrawl.broker.tasks import purge as purge_module
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Admission, Crawl, CrawlOptions

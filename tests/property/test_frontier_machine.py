@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier import partition as part
-from greencrawl.broker.frontier.brokers import duties as names
-from greencrawl.broker.frontier.brokers.quotas import Row, row_of
+from greencrawl.broker.frontier.coordination import duties as names
+from greencrawl.broker.frontier.coordination.quotas import Row, row_of
 from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.schema.net.urls import task_path
 from greencrawl.schema.records import (
     Admission,

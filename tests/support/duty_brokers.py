@@ -16,8 +16,8 @@ import gevent
 import redis
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier.brokers import duties as names
-from greencrawl.broker.frontier.brokers.duties import Duties
+from greencrawl.broker.frontier.coordination import duties as names
+from greencrawl.broker.frontier.coordination.duties import Duties
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.broker.frontier.recovery import debts

@@ -9,9 +9,9 @@ import redis
 from hypothesis.stateful import invariant
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier import partition as part
-from greencrawl.broker.frontier.brokers import duties as names
+from greencrawl.broker.frontier.coordination import duties as names
 from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.schema.records import Admission, Crawl
 from tests.support.duty_brokers import Broker
 from tests.support.redis_dump import Key, unpacked

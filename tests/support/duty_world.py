@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier import partition as part
-from greencrawl.broker.frontier.brokers import duties as names
+from greencrawl.broker.frontier.coordination import duties as names
 from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.broker.service import seeding
 from greencrawl.schema.errors import Unavailable, UnknownCrawl
 from greencrawl.schema.records import (

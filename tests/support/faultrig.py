@@ -40,7 +40,7 @@ from typing import Any, Literal
 import psutil
 import redis
 
-from greencrawl.broker.frontier.partition import task_of
+from greencrawl.broker.frontier.scripts.partition import task_of
 from tests.support import oracle
 from tests.support.redis_server import RedisServer
 from tests.support.site_server import Hit

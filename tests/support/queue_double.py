@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from greencrawl.broker.frontier.admission import Admitted
-from greencrawl.broker.frontier.brokers.news import Stirring
+from greencrawl.broker.frontier.coordination.news import Stirring
 from greencrawl.broker.frontier.overflow import Room
-from greencrawl.broker.frontier.partition import Mode, state_of
 from greencrawl.broker.frontier.scans import Counts
+from greencrawl.broker.frontier.scripts.partition import Mode, state_of
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.errors import Unavailable, UnknownCrawl
 from greencrawl.schema.net.urls import fingerprint, partition_of

@@ -9,8 +9,8 @@ import redis
 from hypothesis.stateful import invariant
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier import partition as part
 from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.scripts import partition as part
 from tests.support.paced import Pace
 from tests.support.redis_dump import Contents, Key, contents, dump
 

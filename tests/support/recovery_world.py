@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier import partition as part
 from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.upkeep import Upkeep

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import redis
 
-from greencrawl.broker.frontier import partition as part
+from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.schema.net.urls import task_path
 
 Key = tuple[int, str]

@@ -9,8 +9,8 @@ from typing import Any
 from greencrawl.broker.frontier import crawls as crawls_module
 from greencrawl.broker.frontier import hosts as hosts_module
 from greencrawl.broker.frontier import sessions as sessions_module
-from greencrawl.broker.frontier.brokers import duties as duties_module
-from greencrawl.broker.frontier.brokers import fence as word_module
+from greencrawl.broker.frontier.coordination import duties as duties_module
+from greencrawl.broker.frontier.coordination import fence as word_module
 from greencrawl.broker.frontier.nodes import clock as clock_module
 from greencrawl.broker.frontier.nodes import memory as memory_module
 from greencrawl.broker.frontier.nodes import node as node_module

@@ -9,7 +9,7 @@ from typing import Any
 import gevent
 import pytest
 
-from greencrawl.broker.frontier.brokers.duties import RETENTION
+from greencrawl.broker.frontier.coordination.duties import RETENTION
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.retention import (
     DAY_SECONDS,
@@ -193,7 +193,7 @@ def test_a_store_that_is_away_is_asked_again(house: House, monkeypatch: pytest.M
 def test_one_broker_does_it_and_what_another_has_taken_is_left(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("greencrawl.broker.frontier.brokers.duties.ASK_SECONDS", 0.0)
+    monkeypatch.setattr("greencrawl.broker.frontier.coordination.duties.ASK_SECONDS", 0.0)
     first, second = house.broker(), house.broker()
     house.store_months()
     first.look(NOW_MS)

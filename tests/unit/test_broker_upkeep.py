@@ -10,7 +10,7 @@ from typing import Any
 import gevent
 import pytest
 
-from greencrawl.broker.frontier.brokers.duties import ASK_SECONDS, UPKEEP
+from greencrawl.broker.frontier.coordination.duties import ASK_SECONDS, UPKEEP
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.patience import FORGOTTEN_SECONDS, MOST_SECONDS
@@ -363,7 +363,7 @@ def given_up(house: House, monkeypatch: pytest.MonkeyPatch) -> list[float]:
         times.append(house.now)
         give_up(name, seconds)
 
-    monkeypatch.setattr("greencrawl.broker.frontier.brokers.duties.ASK_SECONDS", 0.0)
+    monkeypatch.setattr("greencrawl.broker.frontier.coordination.duties.ASK_SECONDS", 0.0)
     monkeypatch.setattr("greencrawl.broker.tasks.upkeep.CUT_SECONDS", 0.0)
     monkeypatch.setattr(house.service.duties, "give_up", noted)
     return times
@@ -393,7 +393,7 @@ def test_a_node_that_nobody_reaches_is_no_reason_to_pass_the_duty_on_all_the_tim
 def test_what_was_met_under_a_duty_that_was_lost_is_none_of_the_next(
     house: House, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr("greencrawl.broker.frontier.brokers.duties.ASK_SECONDS", 0.0)
+    monkeypatch.setattr("greencrawl.broker.frontier.coordination.duties.ASK_SECONDS", 0.0)
     crawl = house.crawl()
     house.see(crawl, admitted=1, waiting=1)
     house.queue.away = how == "cut off"

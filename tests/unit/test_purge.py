@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from greencrawl.broker.api import operations
-from greencrawl.broker.frontier.brokers.duties import PURGE
+from greencrawl.broker.frontier.coordination.duties import PURGE
 from greencrawl.broker.tasks.patience import FIRST_SECONDS, MOST_SECONDS
 from greencrawl.broker.tasks.purge import Purging
 from greencrawl.schema.records import Crawl, CrawlOptions
@@ -42,7 +42,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
         made.given_up.append(made.now)
         give_up(name, seconds)
 
-    monkeypatch.setattr("greencrawl.broker.frontier.brokers.duties.ASK_SECONDS", 0.0)
+    monkeypatch.setattr("greencrawl.broker.frontier.coordination.duties.ASK_SECONDS", 0.0)
     monkeypatch.setattr(
         "greencrawl.broker.tasks.purge.CUT_SECONDS", 0.0
     )  # and nobody else takes it

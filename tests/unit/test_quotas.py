@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greencrawl.broker.frontier.brokers.quotas import Row, plan
+from greencrawl.broker.frontier.coordination.quotas import Row, plan
 
 
 def row(

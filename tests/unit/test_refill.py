@@ -135,7 +135,7 @@ def test_a_node_that_nobody_reaches_is_no_reason_to_pass_the_duty_on_all_the_tim
     for name in (
         "tasks.refill.CUT_SECONDS",
         "tasks.refill.IDLE_SECONDS",
-        "frontier.brokers.duties.RENEW_SECONDS",
+        "frontier.coordination.duties.RENEW_SECONDS",
     ):
         monkeypatch.setattr(f"greencrawl.broker.{name}", 0.01)
     monkeypatch.setattr("greencrawl.broker.tasks.patience.FIRST_SECONDS", 0.1)
@@ -163,7 +163,7 @@ def test_redis_that_is_away_is_waited_for(
     put(store, crawl, "a.org")
     queue.away = True
     monkeypatch.setattr("greencrawl.broker.tasks.refill.CUT_SECONDS", 0.05)
-    monkeypatch.setattr("greencrawl.broker.frontier.brokers.duties.RENEW_SECONDS", 0.05)
+    monkeypatch.setattr("greencrawl.broker.frontier.coordination.duties.RENEW_SECONDS", 0.05)
     refill = Refill(service)
     service.duties.start()
     refill.start()

@@ -17,8 +17,8 @@ from typing import Any
 
 import gevent
 
-from greencrawl.broker.frontier.brokers.duties import REPLAY, Duties
-from greencrawl.broker.frontier.brokers.news import Stirring
+from greencrawl.broker.frontier.coordination.duties import REPLAY, Duties
+from greencrawl.broker.frontier.coordination.news import Stirring
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.broker.frontier.recovery.replay import Parts, Putter, Replay

@@ -21,8 +21,8 @@ from greencrawl.broker.frontier.hosts import Hosts
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Full, Node
 from greencrawl.broker.frontier.nodes.placement import Placement
-from greencrawl.broker.frontier.partition import Mode
 from greencrawl.broker.frontier.recovery.sent_filter import MOST_BYTES, Known
+from greencrawl.broker.frontier.scripts.partition import Mode
 from greencrawl.schema.clock import epoch_ms, monotonic
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.log import logger

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import gevent
 from gevent.event import Event
 
-from greencrawl.broker.frontier.brokers import duties as names
-from greencrawl.broker.frontier.brokers.duties import Duties
+from greencrawl.broker.frontier.coordination import duties as names
+from greencrawl.broker.frontier.coordination.duties import Duties
 from greencrawl.broker.frontier.leasing import Calls
-from greencrawl.broker.frontier.partition import fields
+from greencrawl.broker.frontier.scripts.partition import fields
 from greencrawl.schema.errors import Unavailable, UnknownCrawl
 from greencrawl.schema.log import logger
 from greencrawl.schema.records import Crawl, Duty

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import gevent
 
-from greencrawl.broker.frontier.brokers.fence import Word
+from greencrawl.broker.frontier.coordination.fence import Word
 from greencrawl.broker.frontier.nodes.node import UNTIMED, Fenced, Moved, Node, Restarted
 from greencrawl.broker.frontier.nodes.placement import Placement
 from greencrawl.schema.errors import DutyLost, GreencrawlError, Unavailable

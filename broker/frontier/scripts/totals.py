@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from greencrawl.broker.frontier import partition as part
+from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.schema.records import Totals
 
 _COUNTERS = {

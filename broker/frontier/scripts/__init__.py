@@ -1,0 +1,1 @@
+"""How the Lua scripts are called, what goes into them, and what comes back."""
