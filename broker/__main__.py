@@ -10,7 +10,7 @@ import sys
 import gevent
 from gevent.event import Event
 
-from greencrawl.broker.api.app import Face, Server, listener, tls_context
+from greencrawl.broker.api.app import HttpApp, Server, listener, tls_context
 from greencrawl.broker.frontier.nodes.embedded import EmbeddedRedis
 from greencrawl.broker.frontier.frontier import Frontier
 from greencrawl.broker.api.security import Guard, check_settings
@@ -63,7 +63,7 @@ def run(settings: Settings) -> None:
             upkeep, refill, purging = Upkeep(service), Refill(service), Purging(service)
             limits = Limits(settings.log_months, settings.log_days, settings.version_days)
             retention = Retention(service, limits)
-            face = Face(service, Guard(settings.worker_token, settings.admin_token))
+            face = HttpApp(service, Guard(settings.worker_token, settings.admin_token))
             server = Server(face, listening, context)
             upkeep.start()
             refill.start()

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from greencrawl.broker.client import BrokerClient
-from greencrawl.cli.local.data_folder import running
+from greencrawl.cli.local.data_folder import holder
 from greencrawl.cli.ui import advice
 from greencrawl.schema import settings as configuration
 from greencrawl.schema.errors import GreencrawlError, Refused, Unavailable
@@ -69,7 +69,7 @@ def addresses(settings: Settings) -> tuple[str, ...]:
     """
     if named_broker():
         return settings.broker
-    other = running(settings.data)
+    other = holder(settings.data)
     return (other.broker,) if other else settings.broker
 
 

@@ -12,7 +12,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Kept(Generic[K, V]):
+class CrawlCache(Generic[K, V]):
     """A mapping of which goes what was not used for ``idle_seconds``, when another is used next;
     and beyond ``most`` what was not used for longest. Who comes back finds it out anew.
     """

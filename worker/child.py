@@ -36,7 +36,7 @@ from greencrawl.worker import retry
 from greencrawl.worker.auth.keeper import Keeper
 from greencrawl.worker.auth.kinds.basic import load
 from greencrawl.worker.auth.kinds.registry import make
-from greencrawl.worker.auth.logins import Rooms
+from greencrawl.worker.auth.logins import LoginParts
 from greencrawl.worker.auth.state.late_grants import marked
 from greencrawl.worker.auth.state.secrets import Secrets
 from greencrawl.worker.delivery.attempts import Journal
@@ -48,10 +48,10 @@ from greencrawl.worker.extract import pool_trees
 from greencrawl.worker.http.client import Downloader
 from greencrawl.worker.pipeline import Pipeline
 from greencrawl.worker.process import heap
-from greencrawl.worker.process.crash_record import Marker, Suspect
+from greencrawl.worker.process.crash_record import CrashRecord, Suspect
 from greencrawl.worker.process.guarded import Guarded
-from greencrawl.worker.process.inflight_table import Flights
-from greencrawl.worker.process.quarantine import Alone
+from greencrawl.worker.process.inflight_table import InflightTable
+from greencrawl.worker.process.quarantine import Quarantine
 from greencrawl.worker.process.supervisor import folder
 from greencrawl.worker.session.backoff import persist
 from greencrawl.worker.session.held import Held, Sessions
@@ -106,17 +106,17 @@ class Worker:
         base = folder(settings)
         self._settings = settings
         self._stopping = stopping
-        self._marker = Marker(base / f"{name}.marker", Semaphore(1))
+        self._crash_record = CrashRecord(base / f"{name}.marker", Semaphore(1))
         self._store = persist(lambda: open_store(settings.store_url, settings.bodies), "store")
         self._frontier = persist(lambda: _join(settings, self._store), "frontier")
         self._broker = broker or BrokerClient(
             settings.broker, settings.worker_token, ca=settings.tls_ca
         )
-        self._flights = Flights(base / f"{name}.flights")
-        self._sessions = Sessions(self._flights)
+        self._inflight = InflightTable(base / f"{name}.flights")
+        self._sessions = Sessions(self._inflight)
         self._results = Results(Journal(name), self._frontier.fingerprint)
         self._downloader = Downloader(settings.allow_networks, settings.request_seconds)
-        self._alone = Alone(settings.stall_seconds)
+        self._alone = Quarantine(settings.stall_seconds)
         self._build(name, next_incarnation(base / f"{name}.incarnation"))
 
     def _build(self, name: str, incarnation: int) -> None:
@@ -148,7 +148,7 @@ class Worker:
             auth=self._keeper(),
             writer=self._writer,
             results=self._results,
-            guarded=Guarded(self._marker, self._alone),
+            guarded=Guarded(self._crash_record, self._alone),
             stopping=self._stopping,
             keep_all=settings.bodies != "sql",
         )
@@ -166,8 +166,8 @@ class Worker:
             self._writer,
             (finishing, closing),
             closing,
-            self._marker,
-            flights=self._flights,
+            self._crash_record,
+            inflight=self._inflight,
             dead_for=self._dead_for,
             refusals=self._pipeline.refusals,
             stopping=self._stopping,
@@ -176,21 +176,21 @@ class Worker:
 
     def _dead_for(self) -> float:
         """Seconds since the process before this one was found dead; 0 if that is not known."""
-        died = self._marker.died
+        died = self._crash_record.died
         return max(time.monotonic() - died, 0.0) if died else 0.0
 
     def _keeper(self) -> Keeper:
         """Authentication. A file of credentials that is named must be there."""
         settings, file = self._settings, self._settings.credentials_file
 
-        def open_rooms() -> Rooms:
+        def open_rooms() -> LoginParts:
             # Only for crawls that log in: its libraries take memory, and the vault makes a folder.
             from greencrawl.worker.auth.errands import Errands
             from greencrawl.worker.auth.state.sealing import sealing
             from greencrawl.worker.auth.state.vault import open_vault
 
             seal = sealing(settings, "errands")
-            return Rooms(
+            return LoginParts(
                 open_vault(settings, self._frontier),
                 Errands(self._frontier, seal.seal, seal.unseal),
             )
@@ -235,7 +235,7 @@ class Worker:
         reaped the session already, the outcome is stale and the page is merely fetched once more;
         its attempt is in the journal all the same.
         """
-        verdict = self._marker.verdict()
+        verdict = self._crash_record.verdict()
         if verdict is None:
             return
         cause, suspect = verdict
@@ -244,7 +244,7 @@ class Worker:
             self._settle(cause, suspect)
         finally:
             beating.kill()
-        self._marker.clear()
+        self._crash_record.clear()
 
     def _settle(self, cause: FailureKind, suspect: Suspect) -> None:
         try:
@@ -264,7 +264,7 @@ class Worker:
 
     def _beat(self) -> None:
         while True:
-            self._marker.beat()
+            self._crash_record.beat()
             gevent.sleep(min(1.0, self._settings.stall_seconds / 5))
 
 

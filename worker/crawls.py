@@ -9,7 +9,7 @@ from typing import Protocol
 from gevent.lock import BoundedSemaphore
 
 from greencrawl.schema.clock import Clock, monotonic
-from greencrawl.schema.crawl_cache import Kept
+from greencrawl.schema.crawl_cache import CrawlCache
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable, UnknownCrawl
 from greencrawl.schema.log import logger
 from greencrawl.schema.net import scope
@@ -117,7 +117,7 @@ class Crawls:
     def __init__(self, source: CrawlSource, clock: Clock = monotonic) -> None:
         self._source = source
         self._clock = clock
-        self._contexts: Kept[int, CrawlContext] = Kept(MOST, IDLE_SECONDS, clock)
+        self._contexts: CrawlCache[int, CrawlContext] = CrawlCache(MOST, IDLE_SECONDS, clock)
         self._loading = BoundedSemaphore(1)
         self._refused: dict[int, tuple[int, Refusal]] = {}
         """Crawl → the revision that is refused, and why."""

@@ -35,11 +35,11 @@ from greencrawl.schema.records import (
 from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.process import heap
-from greencrawl.worker.process.inflight_table import Flights
+from greencrawl.worker.process.inflight_table import InflightTable
 from greencrawl.worker.session.backoff import delays
 from greencrawl.worker.session.extending import Extender, Leaseholder
 from greencrawl.worker.session.held import Held, Sessions
-from greencrawl.worker.session.slow_hosts import Share, refusal
+from greencrawl.worker.session.slow_hosts import SlowHosts, refusal
 
 log = logger("worker")
 
@@ -79,8 +79,8 @@ class Runner(Protocol):
         """Fetch a session's tasks; returns how to close it, None if it is not ours any more."""
 
 
-class Heart(Protocol):
-    """The part of ``worker.process.crash_record.Marker`` that is needed here."""
+class Heartbeat(Protocol):
+    """The part of ``worker.process.crash_record.CrashRecord`` that is needed here."""
 
     def beat(self) -> None:
         """Show that the process gets on."""
@@ -113,9 +113,9 @@ class Engine:
         writer: Writer,
         outboxes: Sequence[Outbox[Any]],
         closing: Outbox[CloseItem],
-        heart: Heart,
+        heart: Heartbeat,
         *,
-        flights: Flights | None = None,
+        inflight: InflightTable | None = None,
         dead_for: Callable[[], float] = lambda: 0.0,
         refusals: Callable[[], tuple[Refusal, ...]] = tuple,
         stopping: Event,
@@ -129,7 +129,7 @@ class Engine:
         self._outboxes = outboxes
         self._closing = closing
         self._heart = heart
-        self._flights = flights
+        self._inflight = inflight
         self._dead_for = dead_for
         self._refusals = refusals
         self._stopping = stopping
@@ -140,7 +140,7 @@ class Engine:
         self._idle: tuple[str, ...] = ()
         """Those of a process before this one that such a node is still to hear of."""
         self._freed = Event()
-        self._share = Share(limits.greenlets)
+        self._slow_hosts = SlowHosts(limits.greenlets)
         self._extender = Extender(broker, sessions, limits.lease_seconds, clock)
         self._failed = False
         self._superseded = False
@@ -210,9 +210,9 @@ class Engine:
     # -- leasing
 
     def _lease_loop(self) -> None:
-        self._reconcile(idle=self._flights.left() if self._flights else ())
-        if self._flights is not None:
-            self._flights.begin()
+        self._reconcile(idle=self._inflight.left() if self._inflight else ())
+        if self._inflight is not None:
+            self._inflight.begin()
         self._heart.set_ready()
         backoff = delays()
         while True:
@@ -243,12 +243,12 @@ class Engine:
 
     def _free(self) -> int:
         """Greenlets that have nothing to do, those not counted whose session crawls."""
-        return self._limits.greenlets - self._sessions.fetching + self._share.crawling
+        return self._limits.greenlets - self._sessions.fetching + self._slow_hosts.slow
 
     def _look_around(self) -> None:
         while True:
             gevent.sleep(LOOK_AROUND_SECONDS)
-            if self._share.look(self._sessions.holding(), self._clock()):
+            if self._slow_hosts.look(self._sessions.holding(), self._clock()):
                 self._freed.set()
 
     def _lease(self, free: int) -> LeaseReply:
@@ -330,7 +330,7 @@ class Engine:
         held = self._sessions.hold(session, deadline)
         if held is None:
             return
-        if self._share.admits(held):
+        if self._slow_hosts.admits(held):
             self.spawn(self._session, held)
         else:
             self._end(held, refusal(session))
@@ -340,7 +340,7 @@ class Engine:
         try:
             close = self._runner.run(held)
         finally:
-            self._share.ended(held, close)
+            self._slow_hosts.ended(held, close)
             self._end(held, close)
 
     def _end(self, held: Held, close: CloseItem | None) -> None:

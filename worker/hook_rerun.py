@@ -32,7 +32,7 @@ from greencrawl.store.errors import BodyAway
 from greencrawl.worker.crawls import CrawlContext, context_of
 from greencrawl.worker.delivery.recent import Recent
 from greencrawl.worker.hooks import OF_PAGES, stable
-from greencrawl.worker.process.quarantine import DiedAlone, RaisedAlone
+from greencrawl.worker.process.quarantine import DiedInQuarantine, RaisedInQuarantine
 from greencrawl.worker.reading import Reading
 
 TOGETHER_PAGES = 50
@@ -40,7 +40,7 @@ TOGETHER_BYTES = 4 * 1024 * 1024
 """Of pages that are written in one transaction, unless a single one has more."""
 
 
-class Kept(Protocol):
+class HookStore(Protocol):
     """The part of a store that is needed here; see ``store.base.Store``."""
 
     def hook_pages(
@@ -59,7 +59,7 @@ class Kept(Protocol):
 
 
 class Reader(Protocol):
-    """The part of ``worker.process.quarantine.Alone`` that is needed here."""
+    """The part of ``worker.process.quarantine.Quarantine`` that is needed here."""
 
     def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
         """Read a page there. Raises DiedAlone, NoProcess and RaisedAlone."""
@@ -82,11 +82,11 @@ class Count(Struct):
         return self.mended + self.failed + self.unread
 
 
-class Again:
+class HookRerun:
     """One run over a crawl. ``unread`` is told the URL of each page that has no body."""
 
     def __init__(
-        self, store: Kept, crawl: Crawl, reader: Reader, unread: Callable[[str], object]
+        self, store: HookStore, crawl: Crawl, reader: Reader, unread: Callable[[str], object]
     ) -> None:
         self._store = store
         self._context = context_of(crawl)
@@ -151,7 +151,7 @@ class Again:
         try:
             reading = self._reader.read(self._context, Task(0, page.url, page.depth), fetched)
             problems = reading.problems
-        except (DiedAlone, RaisedAlone) as error:
+        except (DiedInQuarantine, RaisedInQuarantine) as error:
             function = "on_page" if self._context.hooks.on_page else "links"
             problems, reading = {function: str(error)}, None
         if reading is not None and "on_page" not in problems:

@@ -46,8 +46,8 @@ from greencrawl.worker.hooks import HookError
 from greencrawl.worker.http.client import LeaseExpired
 from greencrawl.worker.link_checker import redirect_problem, redirected
 from greencrawl.worker.process.guarded import Guarded
-from greencrawl.worker.process.quarantine import DiedAlone, NoProcess
-from greencrawl.worker.robots.cache import RobotsCache, RobotsGate
+from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
+from greencrawl.worker.robots.cache import RobotsCache, RobotsRules
 from greencrawl.worker.session.backoff import persist
 from greencrawl.worker.session.fetcher import Fetcher, Visit, VisitOver
 from greencrawl.worker.session.held import Held
@@ -99,7 +99,7 @@ class Pipeline:
         self._guarded = guarded
         self._stopping = stopping
         self._crawls = Crawls(store)
-        self._gate = RobotsGate(frontier)
+        self._robots = RobotsRules(frontier)
 
     def run(self, held: Held) -> CloseItem | None:
         """Fetch a session's tasks; returns how to close it, None if it is not ours any more.
@@ -169,7 +169,7 @@ class Pipeline:
             self._task(visit, task)
         except (LeaseExpired, VisitOver):
             raise
-        except DiedAlone as error:
+        except DiedInQuarantine as error:
             self._fail(visit, task, Failure(error.kind, str(error)))
         except NoProcess as error:  # no fault of the task's
             log.warning("suspects cannot be read", reason=str(error))
@@ -195,7 +195,7 @@ class Pipeline:
         if reason is not None:  # the crawl's options have changed since it was admitted
             self._exclude(visit, task, "scope", reason)
             return
-        rules = self._gate.rules(visit, task.url)
+        rules = self._robots.rules(visit, task.url)
         if isinstance(rules, Failure):
             self._fail(visit, task, rules)
             return
@@ -251,7 +251,7 @@ class Pipeline:
 
     def _answer_robots(self, visit: Visit, task: Task) -> None:
         """Another host's robots.txt leads to this one. No row is written: it is no page."""
-        failure = self._gate.answer(visit, task)
+        failure = self._robots.answer(visit, task)
         if failure is not None:
             decision = retry.decide(failure, task.errors, visit.context.options.tries)
             if decision.block is not None:

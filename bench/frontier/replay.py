@@ -37,7 +37,7 @@ from bench.frontier.frontier_rig import BROKER_CORE, Rig, calm  # noqa: E402
 from bench.frontier.urls import url_of  # noqa: E402
 from bench.rig.report import Report  # noqa: E402
 from greencrawl.broker.frontier.recovery import replay  # noqa: E402
-from greencrawl.broker.frontier.recovery.sent_filter import Known  # noqa: E402
+from greencrawl.broker.frontier.recovery.sent_filter import SentFilter  # noqa: E402
 from greencrawl.schema import log  # noqa: E402
 from greencrawl.schema.records import Admission, Commit, StoredPage  # noqa: E402
 
@@ -52,7 +52,7 @@ LEAST = 100_000.0
 """Links a second, required."""
 
 
-class Nothing(Known):
+class Nothing(SentFilter):
     """In place of the cache: nothing is known."""
 
     def unknown(self, _crawl: int, links: Iterable[Admission]) -> list[tuple[int, Admission]]:
@@ -118,7 +118,7 @@ def fill(rig: Rig, crawl: int, pages: int) -> None:
             work = []
 
 
-def once(rig: Rig, cache: type[Known]) -> dict[str, float]:
+def once(rig: Rig, cache: type[SentFilter]) -> dict[str, float]:
     """Give an empty Redis everything; what it took."""
     assert rig.frontier is not None
     assert rig.store is not None
@@ -180,7 +180,7 @@ def main(arguments: Sequence[str]) -> int:
         assert rig.frontier is not None
         for _ in range(rounds):
             known = []
-            for name, cache in zip(found, (Known, Nothing), strict=True):
+            for name, cache in zip(found, (SentFilter, Nothing), strict=True):
                 found[name].append(once(rig, cache))
                 print(
                     f"   {name}: {pages * LINKS / found[name][-1]['links']:,.0f} links/s",

@@ -59,11 +59,11 @@ from greencrawl.worker.crawls import context_of
 from greencrawl.worker.http.client import Downloader
 from greencrawl.worker.http.connections import Connection, Connections
 from greencrawl.worker.process.crash_record import Suspect
-from greencrawl.worker.process.inflight_table import Flights
+from greencrawl.worker.process.inflight_table import InflightTable
 from greencrawl.worker.reading import read
 from greencrawl.worker.session.fetcher import Visit
 from greencrawl.worker.session.held import Held, Sessions
-from greencrawl.worker.session.slow_hosts import Share
+from greencrawl.worker.session.slow_hosts import SlowHosts
 
 LOOKS = 5
 MOST_SECONDS = 600
@@ -95,8 +95,8 @@ if MODEL == "threads":
     setattr(Connection, "_wait", _wait_in_thread)  # noqa: B010 - mypy lets no method be replaced
     _guard(Connections, "take", "give", "_drop")
     _guard(Sessions, "hold", "submitted", "settled", "fetched", "closed", "extended")
-    _guard(Flights, "take", "free")
-    _guard(Share, "admits", "look", "ended")
+    _guard(InflightTable, "take", "free")
+    _guard(SlowHosts, "admits", "look", "ended")
 
 
 class Lenient(dict[str, Any]):

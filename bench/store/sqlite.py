@@ -38,7 +38,7 @@ from greencrawl.schema import wire
 from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import Admission, Attempt, Commit, CrawlOptions, StoredPage
 from greencrawl.store.rows import ATTEMPT, PAGE, Codec
-from greencrawl.store.sqlite.connection import Lane, transaction
+from greencrawl.store.sqlite.connection import SqliteThread, transaction
 from greencrawl.store.sqlite.migrations import prepare
 from greencrawl.store.sqlite.store import SqliteStore
 
@@ -132,7 +132,7 @@ def insertion(table: str, columns: str) -> str:
 def run_bare(folder: Path, batches: Batches) -> None:
     """The yardstick: ``executemany`` from a thread of the same kind."""
     prepare(folder / "content.sqlite")
-    lane = Lane(folder / "content.sqlite")
+    lane = SqliteThread(folder / "content.sqlite")
     codec = Codec()
     number = 0
 

@@ -61,7 +61,7 @@ class Requests:
         return bool(self._none.wait(seconds))
 
 
-class Face:
+class HttpApp:
     """The WSGI application of one broker process and what it counts."""
 
     def __init__(self, service: Service, guard: Guard) -> None:
@@ -224,7 +224,7 @@ class Server:
     """The listening server of one broker process. ``start`` returns at once; ``stop`` drains."""
 
     def __init__(
-        self, face: Face, listening: socket.socket, context: ssl.SSLContext | None = None
+        self, face: HttpApp, listening: socket.socket, context: ssl.SSLContext | None = None
     ) -> None:
         self.face = face
         secure: dict[str, Any] = {"ssl_context": context} if context else {}

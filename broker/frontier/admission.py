@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from greencrawl.broker.frontier.coordination.news import Stirring
+from greencrawl.broker.frontier.coordination.news import ActivityEvent
 from greencrawl.broker.frontier.crawls import Crawls
 from greencrawl.broker.frontier.nodes.node import Full, Node
 from greencrawl.broker.frontier.nodes.placement import Placement
@@ -72,7 +72,7 @@ class Spill:
         placement: Placement,
         store: Store,
         crawls: Crawls,
-        overflowing: Stirring,
+        overflowing: ActivityEvent,
     ) -> None:
         self._calls = calls
         self._placement = placement
@@ -136,7 +136,7 @@ class Admitting:
         placement: Placement,
         crawls: Crawls,
         spill: Spill,
-        activity: Stirring,
+        activity: ActivityEvent,
         note: Callable[[int, int, float], None] | None,
     ) -> None:
         """``note`` is told when a host of (partition, crawl) is due; a worker has no use for it."""

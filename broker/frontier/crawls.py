@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from greencrawl.broker.frontier.coordination.news import Stirring
+from greencrawl.broker.frontier.coordination.news import ActivityEvent
 from greencrawl.broker.frontier.coordination.quotas import Quotas
 from greencrawl.broker.frontier.leasing import Leasing
 from greencrawl.broker.frontier.nodes.node import Node
@@ -12,7 +12,7 @@ from greencrawl.broker.frontier.nodes.placement import Placement
 from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.broker.frontier.scripts.calls import FEW, PIPELINED, Scripts
 from greencrawl.schema.clock import monotonic
-from greencrawl.schema.crawl_cache import Kept
+from greencrawl.schema.crawl_cache import CrawlCache
 from greencrawl.schema.errors import GreencrawlError, Unavailable, UnknownCrawl
 from greencrawl.schema.records import Crawl
 from greencrawl.schema.wire import to_msgpack
@@ -28,7 +28,9 @@ class KnownCrawls:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._crawls: Kept[int, tuple[float, Crawl]] = Kept(KNOWN_MOST, KNOWN_IDLE_SECONDS)
+        self._crawls: CrawlCache[int, tuple[float, Crawl]] = CrawlCache(
+            KNOWN_MOST, KNOWN_IDLE_SECONDS
+        )
 
     def get(self, crawl: int) -> Crawl | None:
         """The crawl, or None if it was deleted. Raises Unavailable if it was never read."""
@@ -68,7 +70,7 @@ class Crawls:
         leasing: Leasing,
         quotas: Quotas,
         known: KnownCrawls,
-        activity: Stirring,
+        activity: ActivityEvent,
     ) -> None:
         self._calls = calls
         self._placement = placement

@@ -21,11 +21,11 @@ import gevent
 from greencrawl.broker.frontier.admission import Admitting, Spill
 from greencrawl.broker.frontier.coordination import duties as names
 from greencrawl.broker.frontier.coordination.duties import Duties
-from greencrawl.broker.frontier.coordination.fence import WORD_SECONDS, Word
-from greencrawl.broker.frontier.coordination.news import ACTIVITY, OVERFLOW, Stirring, announce
+from greencrawl.broker.frontier.coordination.fence import CONTACT_SECONDS, StoreContact
+from greencrawl.broker.frontier.coordination.news import ACTIVITY, OVERFLOW, ActivityEvent, announce
 from greencrawl.broker.frontier.coordination.quotas import Quotas
-from greencrawl.broker.frontier.coordination.wake_ups import Waking
-from greencrawl.broker.frontier.coordination.workers import Roll
+from greencrawl.broker.frontier.coordination.wake_ups import WakeUps
+from greencrawl.broker.frontier.coordination.workers import WorkerRegistry
 from greencrawl.broker.frontier.crawls import Crawls, KnownCrawls
 from greencrawl.broker.frontier.hosts import Hosts
 from greencrawl.broker.frontier.leasing import TEND_MOST, Leasing
@@ -70,7 +70,7 @@ class Frontier:
         host_bytes: int = memory.HOST_BYTES,
         create: bool = False,
         duties: Duties | None = None,
-        word_seconds: float = WORD_SECONDS,
+        contact_seconds: float = CONTACT_SECONDS,
     ) -> None:
         """``duties`` of this broker, which begin and end with the frontier; its own by default."""
         self._create = create
@@ -79,25 +79,27 @@ class Frontier:
         nodes = [Node(address) for address in addresses]
         self.identity, self.nodes = assemble(nodes, store, partitions, create=create)
         self._placement = placement = Placement(self.identity, self.nodes)
-        self.activity = Stirring()
+        self.activity = ActivityEvent()
         """Set whenever something was admitted, leased or finished, here or by another broker."""
-        self.overflowing = Stirring()
+        self.overflowing = ActivityEvent()
         """Set when something waits in the overflow, as far as this process knows."""
         self._memory = Memory(placement, host_bytes)
-        self._word = Word(store.clock, lambda stamp: self.recovery.compare_all(stamp), word_seconds)
+        self._store_contact = StoreContact(
+            store.clock, lambda stamp: self.recovery.compare_all(stamp), contact_seconds
+        )
         lease_ms = round(lease_seconds * 1000)
         self.recovery = Recovery(
             placement,
             store,
             self._memory,
             lambda: self.parts,
-            rest_ms=lease_ms + self._request_ms + self._word.margin_ms,
+            rest_ms=lease_ms + self._request_ms + self._store_contact.margin_ms,
             gap_ms=round(min(15.0, lease_seconds / 2) * 1000),
         )
-        calls = Scripts(placement, self.recovery, self._word, create=create)
+        calls = Scripts(placement, self.recovery, self._store_contact, create=create)
         self._known = KnownCrawls(store)
         self._slowest = Slowest(placement)
-        self.roll = Roll(self.nodes)
+        self.roll = WorkerRegistry(self.nodes)
         self.leasing = Leasing(
             calls,
             placement.now_ms,
@@ -107,7 +109,7 @@ class Frontier:
             placement.left_out,
         )
         self._quotas = Quotas(calls, store, self.duties, placement.partitions)
-        self._waking = Waking(
+        self._waking = WakeUps(
             calls,
             calls.run,
             self.leasing,
@@ -148,8 +150,8 @@ class Frontier:
         self.room, self.refill, self.drain = refilling.room, refilling.refill, refilling.drain
 
         sessions = Sessions(
-            calls, placement, store, leasing, self.roll, self._word, self._slowest, activity,
-            self._request_ms,
+            calls, placement, store, leasing, self.roll, self._store_contact, self._slowest,
+            activity, self._request_ms,
         )  # fmt: skip
         self.lease, self.reconcile = sessions.lease, sessions.reconcile
         self.extend, self.finish = sessions.extend, sessions.finish
@@ -248,7 +250,7 @@ class Frontier:
     def stop(self, *, clean: bool = False) -> None:
         """End. ``clean``: this process is about to stop Redis in order, which is noted there."""
         gevent.killall(self._greenlets)
-        self._word.stop()
+        self._store_contact.stop()
         self.recovery.stop()
         self._debts.stop()
         self.duties.stop()

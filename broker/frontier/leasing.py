@@ -19,7 +19,7 @@ from gevent.event import Event
 from greencrawl.broker.frontier.due_times import DueTimes, Key
 from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.schema.clock import monotonic
-from greencrawl.schema.crawl_cache import Kept
+from greencrawl.schema.crawl_cache import CrawlCache
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.log import logger
 from greencrawl.schema.records import Crawl, LeaseReply, LeaseRequest, Session
@@ -96,7 +96,7 @@ class Leasing:
         self._upkeep = DueTimes()
         self._waiters: deque[_Waiter] = deque()
         self._changed = Event()
-        self._virtual: Kept[int, float] = Kept(CRAWLS, IDLE_SECONDS)
+        self._virtual: CrawlCache[int, float] = CrawlCache(CRAWLS, IDLE_SECONDS)
         self._virtual_now = 0.0
 
     # -- what is due

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from greencrawl.broker.frontier.admission import BEYOND, Admitting
-from greencrawl.broker.frontier.coordination.news import Stirring
+from greencrawl.broker.frontier.coordination.news import ActivityEvent
 from greencrawl.broker.frontier.nodes.placement import Placement
 from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.broker.frontier.scripts.calls import BATCH, Scripts
@@ -15,7 +15,7 @@ from greencrawl.schema.wire import to_msgpack
 from greencrawl.store.base import Store
 
 
-class Room(NamedTuple):
+class PartitionMemory(NamedTuple):
     """Bytes of tasks in a partition and its budget (0: none); whether its node is near its limit;
     (crawl, host) of hosts that run low while more of them waits in the overflow; crawls that have
     nothing to lease there now, and could take in something.
@@ -37,7 +37,7 @@ class Refilling:
         placement: Placement,
         store: Store,
         admitting: Admitting,
-        activity: Stirring,
+        activity: ActivityEvent,
     ) -> None:
         self._calls = calls
         self._placement = placement
@@ -45,7 +45,7 @@ class Refilling:
         self._admitting = admitting
         self._activity = activity
 
-    def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> Room:
+    def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> PartitionMemory:
         """What a partition could take from the overflow now, and which of ``crawls`` need it.
 
         Raises Unavailable.
@@ -53,7 +53,9 @@ class Refilling:
         reply = self._calls("dry", {partition: to_msgpack([most, *crawls])})[partition]
         _, used, budget, full, members, idle = reply
         dry = [member.decode().split("\n", 1) for member in members]
-        return Room(used, budget, bool(full), [(int(crawl), host) for crawl, host in dry], idle)
+        return PartitionMemory(
+            used, budget, bool(full), [(int(crawl), host) for crawl, host in dry], idle
+        )
 
     def refill(self, crawl: int, partition: int, host: str, most: int = 1024) -> int:
         """Bring tasks of a host back from the overflow, the best first, until ``most`` or no room.

@@ -9,9 +9,9 @@ import msgspec
 
 from greencrawl.broker.frontier.coordination import duties as names
 from greencrawl.broker.frontier.coordination.duties import Duties
-from greencrawl.broker.frontier.coordination.news import QUOTA, Stirring, announce
+from greencrawl.broker.frontier.coordination.news import QUOTA, ActivityEvent, announce
 from greencrawl.broker.frontier.coordination.quotas import Quotas, row_of, wanted
-from greencrawl.broker.frontier.coordination.wake_ups import Waking
+from greencrawl.broker.frontier.coordination.wake_ups import WakeUps
 from greencrawl.broker.frontier.crawls import Crawls
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Node
@@ -43,10 +43,10 @@ class Scans:
         placement: Placement,
         store: Store,
         crawls: Crawls,
-        waking: Waking,
+        waking: WakeUps,
         quotas: Quotas,
         duties: Duties,
-        overflowing: Stirring,
+        overflowing: ActivityEvent,
         owed: Callable[[Node], None] | None,
     ) -> None:
         """``owed`` is told of a node whose replay is not through; a worker leaves it alone."""

@@ -6,9 +6,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from greencrawl.broker.frontier.coordination.fence import Word
-from greencrawl.broker.frontier.coordination.news import Stirring
-from greencrawl.broker.frontier.coordination.workers import Roll
+from greencrawl.broker.frontier.coordination.fence import StoreContact
+from greencrawl.broker.frontier.coordination.news import ActivityEvent
+from greencrawl.broker.frontier.coordination.workers import WorkerRegistry
 from greencrawl.broker.frontier.leasing import Leasing
 from greencrawl.broker.frontier.nodes.placement import Placement
 from greencrawl.broker.frontier.scripts import partition as part
@@ -69,10 +69,10 @@ class Sessions:
         placement: Placement,
         store: Store,
         leasing: Leasing,
-        roll: Roll,
-        word: Word,
+        roll: WorkerRegistry,
+        word: StoreContact,
         slowest: Slowest,
-        activity: Stirring,
+        activity: ActivityEvent,
         request_ms: int,
     ) -> None:
         """``request_ms``: the longest request, which may go on after its session ended."""
@@ -80,18 +80,19 @@ class Sessions:
         self._placement = placement
         self._store = store
         self._leasing = leasing
-        self._roll = roll
-        self._word = word
+        self._registry = roll
+        self._store_contact = word
         self._slowest = slowest
         self._activity = activity
         self._request_ms = request_ms
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
         """Open sessions, waiting for the first up to ``request.wait`` seconds."""
-        self._word.check()  # else the caller would wait here, while another broker may serve it
+        # else the caller would wait here, while another broker may serve it
+        self._store_contact.check()
         reply = self._leasing.lease(request)
         if not reply.superseded:
-            self._roll.at_work(request.worker, request.incarnation)
+            self._registry.at_work(request.worker, request.incarnation)
         for session in reply.sessions:
             self._activity.set(session.crawl)
         return reply
@@ -134,11 +135,11 @@ class Sessions:
 
     def _enrol(self, request: ReconcileRequest, superseded: int) -> None:
         if superseded:
-            self._roll.refused(request.worker)
+            self._registry.refused(request.worker)
         elif request.leaving:
-            self._roll.left(request.worker, request.incarnation)
+            self._registry.left(request.worker, request.incarnation)
         else:
-            self._roll.at_work(request.worker, request.incarnation, begins=True)
+            self._registry.at_work(request.worker, request.incarnation, begins=True)
 
     # -- items of several sessions
 

@@ -56,7 +56,7 @@ class _Crawl:
         return taken
 
 
-class Gathering:
+class AdmissionBatcher:
     """Merges the batches of one crawl. Each caller gets the flags of its own batch."""
 
     def __init__(self, admit: Admit) -> None:

@@ -36,7 +36,7 @@ class _Call:
         self.answer: LeaseReply | Unavailable = Unavailable("this lease was broken off")
 
 
-class Leases:
+class LeaseDedup:
     """The latest lease of each worker process."""
 
     def __init__(self, clock: Clock = monotonic) -> None:

@@ -175,7 +175,7 @@ def admit(
                 crawl.id, admissions, mode=Mode.FORCE, batch=batch, partial=True
             )
         else:
-            admitted = service.gathering.admit(crawl.id, admissions)
+            admitted = service.admissions.admit(crawl.id, admissions)
         crash_points.point("broker.after_seed_admit")
         told = admitted.away or service.store.seeds_admitted(batch, admitted.tick, admitted.epochs)
         if not told:

@@ -17,13 +17,13 @@ from msgspec.structs import replace
 
 from greencrawl.broker.frontier.admission import Admitted
 from greencrawl.broker.frontier.coordination.duties import Duties
-from greencrawl.broker.frontier.coordination.news import Stirring
-from greencrawl.broker.frontier.overflow import Room
+from greencrawl.broker.frontier.coordination.news import ActivityEvent
+from greencrawl.broker.frontier.overflow import PartitionMemory
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.frontier.scripts.partition import Drain, Drained, Mode
-from greencrawl.broker.service.admission_batcher import Gathering
+from greencrawl.broker.service.admission_batcher import AdmissionBatcher
 from greencrawl.broker.service.hook_refusals import Refusals
-from greencrawl.broker.service.lease_dedup import Leases
+from greencrawl.broker.service.lease_dedup import LeaseDedup
 from greencrawl.broker.service.pages import Reader
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import Unavailable
@@ -83,10 +83,10 @@ class Sums(Protocol):
 class Queue(Protocol):
     """The frontier as the HTTP face and the upkeep use it; every call may raise Unavailable."""
 
-    activity: Stirring
+    activity: ActivityEvent
     """Set whenever something was admitted or finished, here or by another broker."""
 
-    overflowing: Stirring
+    overflowing: ActivityEvent
     """Set when something waits in the overflow, as far as this process knows."""
 
     def holding(self, duty: Duty) -> Queue:
@@ -122,7 +122,7 @@ class Queue(Protocol):
     def nodes_away(self) -> Mapping[str, NodeAway]:
         """Node id → since when and why, of Redis nodes that do not answer."""
 
-    def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> Room:
+    def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> PartitionMemory:
         """Bytes that a partition has room for, and up to ``most`` hosts that need some."""
 
     def under(self, partition: int) -> tuple[str, int]:
@@ -240,7 +240,7 @@ class Service:
         self.store = store
         self.duties = duties or Duties(store)
         self.clock = clock
-        self.gathering = Gathering(partial(frontier.admit, partial=True))
+        self.admissions = AdmissionBatcher(partial(frontier.admit, partial=True))
         self.reader = Reader(store)
         self.stopping = Event()
         self.purging = Event()
@@ -248,7 +248,7 @@ class Service:
         self.admitting: set[int] = set()
         """Seed batches that a request is admitting right now."""
         self.refusals = Refusals(store, clock)
-        self._leases = Leases(clock)
+        self._leases = LeaseDedup(clock)
         self._polls: set[greenlet.greenlet] = set()
 
     def holding(self, duty: Duty) -> Service:

@@ -13,7 +13,7 @@ FORGOTTEN_SECONDS = 600.0
 """So long after the duty was left to others the next time is the first again."""
 
 
-class Patience:
+class DutyTimeout:
     """Of one broker with one duty."""
 
     def __init__(self, clock: Clock) -> None:

@@ -21,7 +21,7 @@ from greencrawl.broker.frontier.coordination.duties import PURGE
 from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.broker.frontier.scripts.calls import BATCH
 from greencrawl.broker.service.service import Service
-from greencrawl.broker.tasks.patience import Patience
+from greencrawl.broker.tasks.patience import DutyTimeout
 from greencrawl.broker.tasks.throttle import rested
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
@@ -47,7 +47,7 @@ class Purging:
     def __init__(self, service: Service) -> None:
         self._own = self._service = service
         """The latter, while something is deleted, as the holder of the duty."""
-        self._patience = Patience(service.clock)
+        self._patience = DutyTimeout(service.clock)
         self._waits = ""
         """Why something waits, as far as the log has it."""
         self._greenlet: Greenlet[[], None] | None = None

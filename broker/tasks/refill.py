@@ -12,9 +12,9 @@ import gevent
 from gevent import Greenlet
 
 from greencrawl.broker.frontier.coordination.duties import REFILL
-from greencrawl.broker.frontier.coordination.news import OVERFLOW, Stirring
+from greencrawl.broker.frontier.coordination.news import OVERFLOW, ActivityEvent
 from greencrawl.broker.service.service import Service
-from greencrawl.broker.tasks.patience import Patience
+from greencrawl.broker.tasks.patience import DutyTimeout
 from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
 from greencrawl.schema.log import logger
 
@@ -41,7 +41,7 @@ class Refill:
         self._own = self._service = service
         """The latter, within a step, as the holder of the duty."""
         self._after: dict[tuple[int, int], str] = {}
-        self._patience = Patience(service.clock)
+        self._patience = DutyTimeout(service.clock)
         self._waits = ""
         """Why something could not be brought, as far as the log has it."""
         self._greenlet: Greenlet[[], None] | None = None
@@ -57,7 +57,7 @@ class Refill:
             self._greenlet.join()
 
     @property
-    def _overflowing(self) -> Stirring:
+    def _overflowing(self) -> ActivityEvent:
         return self._own.frontier.overflowing
 
     def _run(self) -> None:

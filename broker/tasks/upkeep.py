@@ -20,7 +20,7 @@ from greencrawl.broker.frontier.coordination.news import ACTIVITY, ANY
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service, Sums
-from greencrawl.broker.tasks.patience import Patience
+from greencrawl.broker.tasks.patience import DutyTimeout
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
 from greencrawl.schema.log import logger
@@ -91,7 +91,7 @@ class Upkeep:
         self._notes_read = service.clock()
         self._void_since: float | None = None
         self._cut_since: float | None = None
-        self._patience = Patience(service.clock)
+        self._patience = DutyTimeout(service.clock)
         self._quiet: dict[int, _Quiet] = {}
         self._ticked = -TICK_SECONDS
         self._held = _HeldUp(service.clock())

@@ -25,7 +25,7 @@ from greencrawl.store.steward import steward_of
 
 if TYPE_CHECKING:
     from greencrawl.store.mysql.cluster.observe import Observation
-    from greencrawl.store.mysql.cluster.register import Reign
+    from greencrawl.store.mysql.cluster.register import WriterTerm
     from greencrawl.store.mysql.cluster.steward.servers import Report
     from greencrawl.store.mysql.cluster.steward.steward import Steward
     from greencrawl.store.mysql.connection import Db
@@ -192,16 +192,16 @@ def _show(steward: Steward, report: Report) -> None:
     console.print(rows, highlight=False)
     if report.reign is not None:
         _say(report.reign)
-    for note in _notes(report):
+    for note in _findings(report):
         click.echo(f"! {printable(note)}")
 
 
-def _say(reign: Reign) -> None:
+def _say(reign: WriterTerm) -> None:
     by = f"acknowledged by {reign.partner}" if reign.partner else "acknowledged by nobody else"
     click.echo(f"{reign.writer} takes writes since epoch {reign.epoch}, {by}")
 
 
-def _notes(report: Report) -> list[str]:
+def _findings(report: Report) -> list[str]:
     new = [one.up and not one.epoch for one in report.servers]
     if report.reign is None and all(new):
         return ["these servers form no store yet: greencrawl store form"]
@@ -209,7 +209,7 @@ def _notes(report: Report) -> list[str]:
     return [*report.notes, *away]
 
 
-def _role(one: Observation, reign: Reign | None, *, master: bool) -> str:
+def _role(one: Observation, reign: WriterTerm | None, *, master: bool) -> str:
     if not master:
         return "replica"
     if reign is not None and one.name == reign.writer:
@@ -217,7 +217,7 @@ def _role(one: Observation, reign: Reign | None, *, master: bool) -> str:
     return "master, acknowledges" if reign and one.name == reign.partner else "master"
 
 
-def _state(one: Observation, reign: Reign | None) -> str:
+def _state(one: Observation, reign: WriterTerm | None) -> str:
     if not one.up:
         return "away"
     if one.following is not None and not one.following.running:
@@ -234,7 +234,7 @@ def _lag(one: Observation) -> str:
     return "unknown" if seconds is None else f"{seconds:g} s"
 
 
-def _commits(one: Observation, reign: Reign | None) -> str:
+def _commits(one: Observation, reign: WriterTerm | None) -> str:
     if not one.up or reign is None or one.name != reign.writer:
         return "–"
     if not one.asks_ack:

@@ -91,10 +91,10 @@ def _refused(settings: Settings, crawl: Crawl, state: UrlState) -> UrlState:
         return state
     # slow to import, and only wanted here
     from greencrawl.worker.auth.base import name_of
-    from greencrawl.worker.auth.state.leases import Alone
+    from greencrawl.worker.auth.state.leases import LocalClaims
     from greencrawl.worker.auth.state.vault import Vault
 
-    grant = Vault(settings.logins, Alone(), None).read(name_of(entry))
+    grant = Vault(settings.logins, LocalClaims(), None).read(name_of(entry))
     if grant is None or not grant.refused:
         return state
     command, when = f"`greencrawl login {entry.name}`", moment(grant.made_ms)

@@ -143,8 +143,8 @@ def _show(source: _Source, counts: Sequence[HookCount]) -> None:
 
 
 def _again(settings: Settings, crawl: str | None) -> int:
-    from greencrawl.worker.hook_rerun import Again
-    from greencrawl.worker.process.quarantine import Alone
+    from greencrawl.worker.hook_rerun import HookRerun
+    from greencrawl.worker.process.quarantine import Quarantine
 
     log.configure("hooks", "error")  # what a person is to know is said below
     with reach.store(settings, upgrade=True) as store, on_signals() as stop:
@@ -152,12 +152,12 @@ def _again(settings: Settings, crawl: str | None) -> int:
         functions.load(chosen.options.hook)  # what cannot be imported is said at once
         total = _total(store.hook_counts(chosen.id))
         line = _Line(total)
-        alone = Alone(
+        alone = Quarantine(
             settings.stall_seconds,
             command=ALONE,
             environ=environment(os.environ, data=str(settings.data), log_level="error"),
         )
-        run = Again(store, chosen, alone, line.unread)
+        run = HookRerun(store, chosen, alone, line.unread)
         try:
             run.run(lambda count: line.show(count) and not stop.asked.is_set())
         finally:

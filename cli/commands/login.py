@@ -13,7 +13,7 @@ import gevent
 
 from greencrawl.cli import choose, crawlfile, reach
 from greencrawl.cli.local import consent
-from greencrawl.cli.local.data_folder import running
+from greencrawl.cli.local.data_folder import holder
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import moment, printable
 from greencrawl.schema.clock import epoch_ms, monotonic
@@ -25,7 +25,7 @@ from greencrawl.schema.records import CrawlOptions, Failure, FailureKind, Fetche
 from greencrawl.schema.records.auth import Auth, Form, OAuth1, OAuth2
 from greencrawl.schema.settings import Settings
 from greencrawl.worker.auth.base import Grant, Kind, LoginFailed, LoginRefused, Verdict, name_of
-from greencrawl.worker.auth.state.leases import Alone, Leases
+from greencrawl.worker.auth.state.leases import Claims, LocalClaims
 from greencrawl.worker.auth.state.secrets import EntrySecrets, Secrets
 from greencrawl.worker.auth.state.vault import Claim, Vault, open_vault
 from greencrawl.worker.http.client import Downloader
@@ -140,7 +140,7 @@ def _options(settings: Settings, name: str, crawl: str | None) -> list[CrawlOpti
 
 
 @contextmanager
-def _leases(settings: Settings) -> Iterator[Leases]:
+def _leases(settings: Settings) -> Iterator[Claims]:
     """The frontier, so that no worker logs in at the same time; where none runs, ours alone.
 
     What is kept then is given to the frontier by the first worker that reads it. Raises
@@ -150,7 +150,7 @@ def _leases(settings: Settings) -> Iterator[Leases]:
 
     path = reach.sqlite_path(settings)
     if path is not None and not path.exists():  # nothing has been crawled yet
-        yield Alone()
+        yield LocalClaims()
         return
     with reach.store(settings) as store:
         try:
@@ -165,7 +165,7 @@ def _leases(settings: Settings) -> Iterator[Leases]:
         except Unavailable:
             if store.frontier() is not None and not _may_rest(settings):
                 raise
-            yield Alone()
+            yield LocalClaims()
             return
         try:
             yield frontier
@@ -175,7 +175,7 @@ def _leases(settings: Settings) -> Iterator[Leases]:
 
 def _may_rest(settings: Settings) -> bool:
     """Whether Redis is one that runs with our own processes only, and none of them does."""
-    return settings.embedded_redis and not running(settings.data)
+    return settings.embedded_redis and not holder(settings.data)
 
 
 def _claimed(vault: Vault, settings: Settings, entry: Auth) -> Claim:

@@ -19,7 +19,7 @@ from greencrawl.schema.errors import GreencrawlError
 LOCK = "greencrawl.lock"
 
 
-class Running(msgspec.Struct, frozen=True):
+class FolderHolder(msgspec.Struct, frozen=True):
     """The command that holds a data folder, its process id, and its broker's address."""
 
     command: str
@@ -30,7 +30,7 @@ class Running(msgspec.Struct, frozen=True):
 class FolderInUse(GreencrawlError):
     """Raised when another command holds the data folder."""
 
-    def __init__(self, data: Path, other: Running | None) -> None:
+    def __init__(self, data: Path, other: FolderHolder | None) -> None:
         who = f"greencrawl {other.command} (process {other.pid})" if other else "another command"
         there = f", or GREENCRAWL_BROKER={other.broker} to crawl with that one" if other else ""
         super().__init__(
@@ -54,7 +54,7 @@ def held(data: Path, command: str, broker: str) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise FolderInUse(data, _read(descriptor)) from None
-        note = msgspec.json.encode(Running(command, os.getpid(), broker))
+        note = msgspec.json.encode(FolderHolder(command, os.getpid(), broker))
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, note, 0)
         yield
@@ -62,7 +62,7 @@ def held(data: Path, command: str, broker: str) -> Iterator[None]:
         os.close(descriptor)  # gives the lock up; the file stays, or two could each lock their own
 
 
-def running(data: Path) -> Running | None:
+def holder(data: Path) -> FolderHolder | None:
     """The command that holds ``data`` now, or None."""
     try:
         descriptor = os.open(data / LOCK, os.O_RDONLY | os.O_CLOEXEC)
@@ -78,8 +78,8 @@ def running(data: Path) -> Running | None:
         os.close(descriptor)
 
 
-def _read(descriptor: int) -> Running | None:
+def _read(descriptor: int) -> FolderHolder | None:
     try:
-        return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=Running)
+        return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=FolderHolder)
     except msgspec.DecodeError:
         return None  # the holder has locked but not yet written

@@ -24,7 +24,7 @@ from greencrawl.store.mysql.rows import Page, Prepared
 from greencrawl.store.mysql.statements import chunks, keys, numbers, raw
 from greencrawl.store.mysql.tables import bodies, crawls, debts, hooks, overflow, pages, replay_log
 from greencrawl.store.mysql.tables.bodies import Body
-from greencrawl.store.mysql.transaction import Key, Running, by_crawl, replacing
+from greencrawl.store.mysql.transaction import CommitAttempt, Key, by_crawl, replacing
 from greencrawl.store.rows import Codec
 
 NEVER = -(2**63) - 1
@@ -51,7 +51,7 @@ class Write:
     def run(self, db: Db, work: Prepared) -> Stamp:
         """Write ``work`` but for records of deleted crawls. Raises Unstorable, MySQLError."""
         begun = replay_log.begin(db, _crawls(work))
-        running = Running(
+        running = CommitAttempt(
             db, self._codec, self._ids, begun.stamp, begun.most_bytes, begun.connection,
             careful=self._tried,
         )  # fmt: skip
@@ -97,7 +97,10 @@ def _crawls(work: Prepared) -> list[int]:
 
 
 def _write_finals(
-    running: Running, finals: Sequence[Final], settled: Sequence[Key], current: Mapping[Key, int]
+    running: CommitAttempt,
+    finals: Sequence[Final],
+    settled: Sequence[Key],
+    current: Mapping[Key, int],
 ) -> None:
     """Final states go with a page as new as they are; the newest of a URL stays."""
     known = _outlived(running, _known_finals(running, settled), current)
@@ -122,7 +125,9 @@ def _write_finals(
     _look_again(running, sorted(key for key in chosen if key not in known and key not in current))
 
 
-def _known_finals(running: Running, settled: Sequence[Key]) -> dict[Key, tuple[str, int, int]]:
+def _known_finals(
+    running: CommitAttempt, settled: Sequence[Key]
+) -> dict[Key, tuple[str, int, int]]:
     """(state, at_ms, stamp) of the final states that are there, locked."""
     sql = "SELECT fingerprint, state, at_ms, stamp FROM finals WHERE"
     return {
@@ -135,7 +140,7 @@ def _known_finals(running: Running, settled: Sequence[Key]) -> dict[Key, tuple[s
 
 
 def _outlived(
-    running: Running, known: dict[Key, tuple[str, int, int]], current: Mapping[Key, int]
+    running: CommitAttempt, known: dict[Key, tuple[str, int, int]], current: Mapping[Key, int]
 ) -> dict[Key, tuple[str, int, int]]:
     """Delete those that a page came after; returns the others."""
     over = sorted(key for key in known if known[key][1] <= current.get(key, NEVER))
@@ -148,7 +153,7 @@ def _outlived(
     return known
 
 
-def _look_again(running: Running, alone: Iterable[Key]) -> None:
+def _look_again(running: CommitAttempt, alone: Iterable[Key]) -> None:
     """A page of the same URL may have been committed since we looked for one.
 
     It did not see the final state, nor this transaction the page: who comes second begins anew.
@@ -159,7 +164,7 @@ def _look_again(running: Running, alone: Iterable[Key]) -> None:
             raise pymysql.err.OperationalError(1213, "a page came before its final state")
 
 
-def _write_attempts(running: Running, work: Prepared, alive: Set[int]) -> None:
+def _write_attempts(running: CommitAttempt, work: Prepared, alive: Set[int]) -> None:
     """Write those that are new, each of them once, and count them."""
     found = {
         row[:3]: (row, host)

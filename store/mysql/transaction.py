@@ -75,7 +75,7 @@ class Sums:
 
 
 @dataclass
-class Running:
+class CommitAttempt:
     """One try of a commit."""
 
     db: Db

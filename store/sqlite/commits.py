@@ -27,7 +27,7 @@ from greencrawl.store.errors import Unstorable
 from greencrawl.store.rows import Codec, Prepared, Row
 from greencrawl.store.sqlite import page_limit
 from greencrawl.store.sqlite.batches import ROWS, marks, padded, parts, values
-from greencrawl.store.sqlite.connection import Lane, transaction, translate
+from greencrawl.store.sqlite.connection import SqliteThread, transaction, translate
 from greencrawl.store.sqlite.tables import (
     contents,
     crawls,
@@ -208,7 +208,7 @@ class Committer:
         self._bodies = bodies
         self.codec = Codec()
         """Of the lane's thread."""
-        self.lane = Lane(path, self._prepare)
+        self.lane = SqliteThread(path, self._prepare)
         """Where all writes of this process to ``path`` belong, commits or not."""
         self._turn = BoundedSemaphore(1)
         self._queue: deque[_Waiting] = deque()

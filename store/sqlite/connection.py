@@ -140,7 +140,7 @@ class _Failed(NamedTuple):
     error: Exception
 
 
-class Lane:
+class SqliteThread:
     """A native thread with its own connection; work given to it runs in order of arrival.
 
     Greenlets wait without blocking the hub. Works in an unpatched process too. The connection is

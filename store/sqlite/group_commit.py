@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from gevent.lock import BoundedSemaphore
 
-from greencrawl.store.sqlite.connection import Lane, transaction, translate
+from greencrawl.store.sqlite.connection import SqliteThread, transaction, translate
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class Grouped:
     cannot do, or not make durable, fails all that travelled together.
     """
 
-    def __init__(self, lane: Lane, path: Path) -> None:
+    def __init__(self, lane: SqliteThread, path: Path) -> None:
         self._lane = lane
         self._path = path
         self._turn = BoundedSemaphore(1)

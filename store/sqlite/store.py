@@ -51,7 +51,7 @@ from greencrawl.store.errors import BodyAway
 from greencrawl.store.rows import Codec, Row
 from greencrawl.store.sqlite import page_limit
 from greencrawl.store.sqlite.commits import Committer
-from greencrawl.store.sqlite.connection import Lane, transaction, translated
+from greencrawl.store.sqlite.connection import SqliteThread, transaction, translated
 from greencrawl.store.sqlite.group_commit import Grouped
 from greencrawl.store.sqlite.migrations import prepare, refuse_early
 from greencrawl.store.sqlite.tables import (
@@ -117,8 +117,8 @@ class SqliteStore:
         self._bodies = None if bodies is None else _InTurn(bodies)
         self._commits = Committer(self.path, self._bodies)
         self._seeds = Grouped(self._commits.lane, self.path)
-        self._questions = Lane(self.path)
-        self._scans = Lane(self.path)
+        self._questions = SqliteThread(self.path)
+        self._scans = SqliteThread(self.path)
         self._codec = Codec()  # of the thread that asks; the lane of writes has its own
         self._asking = Codec()  # of the lane of questions
         self._duty: Duty | None = None
@@ -571,7 +571,7 @@ class SqliteStore:
         row = self._questions.run(lambda db: db.execute(sql, (crawl, fingerprint)).fetchone())
         return self._page(row, detail, self._questions) if row else None
 
-    def _page(self, row: Row, detail: Detail, lane: Lane) -> StoredPage:
+    def _page(self, row: Row, detail: Detail, lane: SqliteThread) -> StoredPage:
         """The page of a row of ``listing.page_sql``. Raises BodyAway."""
         if detail == "row":
             return self._codec.page(row, body=False)

@@ -20,7 +20,7 @@ from greencrawl.store.mysql import migrations
 from greencrawl.store.mysql.cluster import gtid, topology
 from greencrawl.store.mysql.cluster.local.cluster import NAMES
 from greencrawl.store.mysql.cluster.observe import Observation
-from greencrawl.store.mysql.cluster.register import Reign
+from greencrawl.store.mysql.cluster.register import WriterTerm
 from greencrawl.store.mysql.cluster.routing import Cluster
 from greencrawl.store.mysql.cluster.steward import by_hand
 from greencrawl.store.mysql.cluster.steward.servers import Report
@@ -345,7 +345,7 @@ class Stalled(Succession):
         super().__init__(ring.steward.topology, down_seconds=1.5, patience_seconds=4.0)
         self.looked, self.go = Event(), Event()
 
-    def due(self, reign: Reign, seen: dict[str, Observation]) -> Reign:
+    def due(self, reign: WriterTerm, seen: dict[str, Observation]) -> WriterTerm:
         self.looked.set()
         self.go.wait()
         return super().due(reign, seen)
@@ -472,7 +472,7 @@ def test_server_without_a_vote_does_not_count_until_it_is_enrolled(ring: Ring) -
         by_hand.form(ring.steward)
     by_hand.enrol(ring.steward, r3)
     vote = admins[r3].vote()
-    assert isinstance(vote.reign, Reign)
+    assert isinstance(vote.reign, WriterTerm)
     assert vote.reign == ring.report().reign
 
 

@@ -15,7 +15,7 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from greencrawl.broker.api import openapi
-from greencrawl.broker.api.app import Face
+from greencrawl.broker.api.app import HttpApp
 from greencrawl.broker.api.operations import OPERATIONS, Operation
 from greencrawl.broker.api.security import Guard
 from greencrawl.broker.client import BrokerClient
@@ -112,7 +112,7 @@ def test_deleting_keeps_its_contract(client: BrokerClient, document: Any) -> Non
 
 def test_the_document_names_every_route_and_only_those(tmp_path: Any) -> None:
     store = open_store(f"sqlite:///{tmp_path / 'content.sqlite'}")
-    face = Face(Service(QueueDouble(), store), Guard("", ""))
+    face = HttpApp(Service(QueueDouble(), store), Guard("", ""))
     written = json.loads(openapi.document(face.operations))
     named = {(m.upper(), path) for path, methods in written["paths"].items() for m in methods}
     assert named == {(operation.method, operation.path) for operation in face.operations}

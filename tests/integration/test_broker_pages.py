@@ -14,7 +14,7 @@ import falcon.testing
 import gevent
 import pytest
 
-from greencrawl.broker.api.app import Face
+from greencrawl.broker.api.app import HttpApp
 from greencrawl.broker.api.security import Guard
 from greencrawl.broker.service import pages
 from greencrawl.broker.service.pages import Reader
@@ -66,7 +66,7 @@ def crawl(store: Store) -> int:
 
 class Api:
     def __init__(self, store: Store, admin: str = "", worker: str = "") -> None:
-        face = Face(Service(QueueDouble(), store), Guard(worker, admin))
+        face = HttpApp(Service(QueueDouble(), store), Guard(worker, admin))
         self._client = falcon.testing.TestClient(face.wsgi)
 
     def get(self, path: str, token: str = "", **query: Any) -> falcon.testing.Result:

@@ -17,7 +17,7 @@ from greencrawl.broker.frontier import Admitted, Frontier, Mode
 from greencrawl.broker.frontier.coordination.fence import Word
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Fenced
-from greencrawl.broker.frontier.recovery.opening import Behind
+from greencrawl.broker.frontier.recovery.opening import StoreLostData
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.errors import Unavailable
@@ -588,7 +588,7 @@ def test_a_store_behind_redis_is_refused_until_a_person_decides(behind: House) -
     assert "greencrawl repair --all" in str(frontier.ready())
     with pytest.raises(Unavailable, match="repair --all"):
         frontier.admit(crawl.id, urls("h.example", 1))
-    with pytest.raises(Behind):
+    with pytest.raises(StoreLostData):
         frontier.repair(everything=False)
     assert "repair --all" in frontier.repairs()[0].detail
 

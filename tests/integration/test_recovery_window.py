@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier.scripts import partition
 from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.scripts import partition
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import Admission, Commit, CrawlOptions, StoredPage

@@ -13,7 +13,7 @@ import pytest
 from greencrawl.schema.errors import Unavailable, UnknownCrawl
 from greencrawl.schema.records import Admission, CrawlOptions
 from greencrawl.store.errors import Closed
-from greencrawl.store.sqlite.connection import Lane, connect
+from greencrawl.store.sqlite.connection import SqliteThread, connect
 from greencrawl.store.sqlite.group_commit import Grouped
 from greencrawl.store.sqlite.store import SqliteStore
 
@@ -56,7 +56,7 @@ def grouped(tmp_path: Path) -> Iterator[Grouped]:
     connection = connect(path, create=True)
     connection.execute("CREATE TABLE rows (value TEXT)")
     connection.close()
-    lane = Lane(path)
+    lane = SqliteThread(path)
     yield Grouped(lane, path)
     lane.close()
 

@@ -11,7 +11,7 @@ import pytest
 
 from greencrawl.broker.frontier import Frontier, Mode
 from greencrawl.broker.frontier.coordination.duties import PURGE, REFILL, UPKEEP
-from greencrawl.broker.frontier.coordination.news import ACTIVITY, ANY, MOST, Stirring, message
+from greencrawl.broker.frontier.coordination.news import ACTIVITY, ANY, MOST, ActivityEvent, message
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.scans import Scans
 from greencrawl.broker.service.service import Service
@@ -294,7 +294,7 @@ def test_a_holder_that_stood_still_changes_neither_redis_nor_the_store(
 
 
 def test_what_was_done_here_is_told_apart_from_what_was_heard_of() -> None:
-    stirring = Stirring()
+    stirring = ActivityEvent()
     stirring.hear((7,))
     assert stirring.is_set()
     assert stirring.take_own() == frozenset()

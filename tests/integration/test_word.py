@@ -10,7 +10,7 @@ import gevent
 import pytest
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier.coordination.fence import NoWord
+from greencrawl.broker.frontier.coordination.fence import StoreSilent
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.clock import TOLERANCE_MS
 from greencrawl.schema.errors import Unavailable
@@ -22,7 +22,7 @@ from tests.integration.test_node_clock import extends, uncharged
 from tests.support.cut import CutStore
 from tests.support.redis_server import RedisServer
 
-WORD_SECONDS = 1.0
+CONTACT_SECONDS = 1.0
 LEASE_SECONDS, REQUEST_SECONDS = 2.0, 1.0
 
 
@@ -42,7 +42,7 @@ def cut(store: Store) -> Any:
 def frontier(redis_server: RedisServer, cut: Any) -> Iterator[Frontier]:
     made = Frontier(
         [redis_server.url], cut, partitions=8, lease_seconds=LEASE_SECONDS,
-        request_seconds=REQUEST_SECONDS, create=True, word_seconds=WORD_SECONDS,
+        request_seconds=REQUEST_SECONDS, create=True, contact_seconds=CONTACT_SECONDS,
     )  # fmt: skip
     made.start()
     yield made
@@ -55,7 +55,7 @@ def lease(frontier: Frontier, sequence: int = 1, wait: float = 1.0) -> tuple[Ses
 
 
 def word_runs_out(frontier: Frontier) -> None:
-    gevent.sleep(WORD_SECONDS + 0.05)
+    gevent.sleep(CONTACT_SECONDS + 0.05)
     assert not frontier._word.heard()
 
 
@@ -68,12 +68,12 @@ def test_nothing_is_opened_or_kept_without_the_stores_word(
     cut.cut = True
     word_runs_out(frontier)
     used = redis_server.client.hget(keys.OWNER, "used")
-    with pytest.raises(NoWord):
+    with pytest.raises(StoreSilent):
         lease(frontier, 2)
     item = ExtendItem(session=session.session, token=session.token)
     with pytest.raises(Unavailable):
         frontier.extend([item], 30)
-    with pytest.raises(NoWord):
+    with pytest.raises(StoreSilent):
         frontier._waking.beat(frontier.nodes[0], 0)
     finish_all(frontier, session)
     close(frontier, session)
@@ -98,7 +98,7 @@ def test_an_outage_of_the_store_longer_than_a_lease_charges_nothing(
     (session,) = lease(frontier)
     gevent.sleep(0.3)
     cut.cut = True
-    gevent.sleep(WORD_SECONDS + LEASE_SECONDS + REQUEST_SECONDS + 1.0)
+    gevent.sleep(CONTACT_SECONDS + LEASE_SECONDS + REQUEST_SECONDS + 1.0)
     cut.cut = False
     until(lambda: frontier._word.heard())
     assert extends(frontier, session), "it was neither reaped nor given to another"
@@ -123,7 +123,7 @@ def test_a_broker_that_hears_of_a_higher_epoch_opens_nothing_on_the_old_server(
             return "epoch" in str(error)
         return False
 
-    assert until(refused, WORD_SECONDS + 1)
+    assert until(refused, CONTACT_SECONDS + 1)
     with pytest.raises(Unavailable):
         frontier.extend([item], 30)
 

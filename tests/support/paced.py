@@ -116,13 +116,13 @@ class Pace:
 
     def service(self, service: Service) -> None:
         """Stop before seeds are gathered: a greenlet that is not paced admits them at once."""
-        admit = service.gathering.admit
+        admit = service.admissions.admit
 
         def gated(*args: Any) -> Any:
             self.gate("admit")
             return admit(*args)
 
-        service.gathering.admit = gated  # type: ignore[method-assign]
+        service.admissions.admit = gated  # type: ignore[method-assign]
 
     def gevent(self) -> Any:
         """Stands for the module where it spawns and sleeps: what it spawns is paced."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from greencrawl.broker.frontier.admission import Admitted
-from greencrawl.broker.frontier.coordination.news import Stirring
-from greencrawl.broker.frontier.overflow import Room
+from greencrawl.broker.frontier.coordination.news import ActivityEvent
+from greencrawl.broker.frontier.overflow import PartitionMemory
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.frontier.scripts.partition import Mode, state_of
 from greencrawl.broker.service.service import Service
@@ -71,11 +71,11 @@ class QueueDouble:
     claimed_twice: tuple[str, ...] = ()
     sessions: tuple[Session, ...] = ()
     last: Any = None
-    activity: Stirring = field(default_factory=Stirring)
+    activity: ActivityEvent = field(default_factory=ActivityEvent)
     announced: list[tuple[bytes, Collection[int]]] = field(default_factory=list)
-    overflowing: Stirring = field(default_factory=Stirring)
+    overflowing: ActivityEvent = field(default_factory=ActivityEvent)
     full: bool = False
-    rooms: dict[int, Room] = field(default_factory=dict)
+    rooms: dict[int, PartitionMemory] = field(default_factory=dict)
     refilled: list[tuple[int, int, str]] = field(default_factory=list)
     lost: set[int] = field(default_factory=set)
     """Partitions of another node, which is away."""
@@ -138,11 +138,11 @@ class QueueDouble:
             return {}
         return {self.lost_node: NodeAway("redis://b", 1000, "Redis at redis://b is away")}
 
-    def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> Room:
+    def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> PartitionMemory:
         self._check()
         if partition in self.lost:
             raise Unavailable("redis is away")
-        return self.rooms.get(partition, Room(0, 0, False, []))
+        return self.rooms.get(partition, PartitionMemory(0, 0, False, []))
 
     def under(self, partition: int) -> tuple[str, int]:
         return ("away" if partition in self.lost else "node"), 1

@@ -21,9 +21,9 @@ from greencrawl.schema.records import (
 from greencrawl.store.sqlite.store import SqliteStore
 from greencrawl.worker import hooks
 from greencrawl.worker.crawls import CrawlContext
-from greencrawl.worker.hook_rerun import TOGETHER_PAGES, Again
+from greencrawl.worker.hook_rerun import TOGETHER_PAGES, HookRerun
 from greencrawl.worker.hooks import Hooks
-from greencrawl.worker.process.quarantine import DiedAlone
+from greencrawl.worker.process.quarantine import DiedInQuarantine
 from greencrawl.worker.reading import Reading, read
 from tests.support.store_records import links, page
 
@@ -40,7 +40,7 @@ class Here:
     def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
         self.read_.append(task.url)
         if task.url in self.deadly:
-            raise DiedAlone("stalled", "read alone, it did not end within 1 s")  # type: ignore[arg-type]
+            raise DiedInQuarantine("stalled", "read alone, it did not end within 1 s")  # type: ignore[arg-type]
         return read(context, task, fetched)
 
 
@@ -79,8 +79,8 @@ def fill(store: SqliteStore, crawl: Crawl, numbers: range, **more: Any) -> None:
     store.commit(Commit(made, hooks=runs))
 
 
-def again(store: SqliteStore, crawl: Crawl, reader: Here | None = None) -> Again:
-    return Again(store, crawl, reader or Here(), lambda url: None)
+def again(store: SqliteStore, crawl: Crawl, reader: Here | None = None) -> HookRerun:
+    return HookRerun(store, crawl, reader or Here(), lambda url: None)
 
 
 def test_fields_are_stored_with_their_pages_and_new_links_as_seeds(
@@ -177,7 +177,7 @@ def test_a_page_without_its_body_is_named_and_left(
     fill(store, crawl, range(1, 2), body=b"")
     fill(store, crawl, range(2, 3))
     named: list[str] = []
-    run = Again(store, crawl, Here(), named.append)
+    run = HookRerun(store, crawl, Here(), named.append)
     run.run(lambda count: True)
     assert (run.count.mended, run.count.unread) == (1, 1)
     assert named == [page(crawl.id, 1).url]

@@ -21,7 +21,12 @@ from greencrawl.schema.records.auth import Own
 from greencrawl.worker.auth.base import Grant
 from greencrawl.worker.crawls import CrawlContext, context_of
 from greencrawl.worker.hooks import HookError
-from greencrawl.worker.process.quarantine import Alone, DiedAlone, NoProcess, RaisedAlone
+from greencrawl.worker.process.quarantine import (
+    DiedInQuarantine,
+    NoProcess,
+    Quarantine,
+    RaisedInQuarantine,
+)
 from tests.support.system import ROOT, wait_until
 from tests.support.worker_process import alive
 
@@ -39,22 +44,22 @@ def context(hook: str = "tests.support.deadly_hook") -> CrawlContext:
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Alone]:
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Quarantine]:
     monkeypatch.chdir(ROOT)
-    made = Alone(60.0)  # what does not hang is read in that, however busy the machine is
+    made = Quarantine(60.0)  # what does not hang is read in that, however busy the machine is
     yield made
     made.close()
 
 
 @contextmanager
-def impatient(alone: Alone) -> Iterator[None]:
+def impatient(alone: Quarantine) -> Iterator[None]:
     """For what hangs until it is killed."""
     patience, alone._stall_seconds = alone._stall_seconds, 1.0
     yield
     alone._stall_seconds = patience
 
 
-def test_page_is_read_in_a_process_of_its_own(alone: Alone) -> None:
+def test_page_is_read_in_a_process_of_its_own(alone: Quarantine) -> None:
     first = alone.read(context(), *page("one"))
     second = alone.read(context(), *page("two"))
     assert (first.title, second.title) == ("one", "two")
@@ -73,38 +78,41 @@ def test_page_is_read_in_a_process_of_its_own(alone: Alone) -> None:
     ],
 )
 def test_page_that_kills_or_hangs_it_is_named_and_the_next_is_read(
-    alone: Alone, title: str, kind: FailureKind, says: str
+    alone: Quarantine, title: str, kind: FailureKind, says: str
 ) -> None:
     alone.read(context(), *page("harmless"))
     before = alone.pid
     assert before is not None
     hangs = kind is FailureKind.STALLED
-    with impatient(alone) if hangs else nullcontext(), pytest.raises(DiedAlone, match=says) as died:
+    with (
+        impatient(alone) if hangs else nullcontext(),
+        pytest.raises(DiedInQuarantine, match=says) as died,
+    ):
         alone.read(context(), *page(title))
     assert died.value.kind is kind
     assert not alive([before])
     assert alone.read(context(), *page("harmless")).title == "harmless"
 
 
-def test_request_hook_is_asked_there(alone: Alone) -> None:
+def test_request_hook_is_asked_there(alone: Quarantine) -> None:
     task, _ = page("")
     assert alone.request_headers(context(), task, {"a": "b"}) == {"a": "b"}
-    with pytest.raises(DiedAlone):
+    with pytest.raises(DiedInQuarantine):
         alone.request_headers(context(), page("", "http://h/request-kill")[0], {})
 
 
-def test_patterns_are_searched_there(alone: Alone) -> None:
+def test_patterns_are_searched_there(alone: Quarantine) -> None:
     options = CrawlOptions(exclude=("(?=/)/(a+)+$",))
     given = context_of(Crawl(id=3, name="t", state="active", options=options, roots=("h",)))
     task = page("")[0]
     assert alone.excluded_by(given, task, "http://h/b") is None
     assert alone.excluded_by(given, task, "http://h/aa") == "exclude pattern '(?=/)/(a+)+$'"
-    with impatient(alone), pytest.raises(DiedAlone):
+    with impatient(alone), pytest.raises(DiedInQuarantine):
         alone.excluded_by(given, task, f"http://h/{'a' * 60}!")
 
 
 def test_answers_are_judged_there_by_the_entrys_own_class(
-    alone: Alone, monkeypatch: pytest.MonkeyPatch
+    alone: Quarantine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GREENCRAWL_AUTH_SHOP_USERNAME", "ann")
     monkeypatch.setenv("GREENCRAWL_AUTH_SHOP_PASSWORD", "1")
@@ -116,16 +124,16 @@ def test_answers_are_judged_there_by_the_entrys_own_class(
         task, fetched = page("", f"http://h/{word}")
         assert alone.verdict(given, task, "shop", fetched, grant) == word
     task, fetched = page("", "http://h/hang")
-    with impatient(alone), pytest.raises(DiedAlone):
+    with impatient(alone), pytest.raises(DiedInQuarantine):
         alone.verdict(given, task, "shop", fetched, grant)
 
 
-def test_hook_error_and_unforeseen_error_come_back(alone: Alone) -> None:
+def test_hook_error_and_unforeseen_error_come_back(alone: Quarantine) -> None:
     given = context("tests.unit.test_alone")
     with pytest.raises(HookError, match=r"^request: ValueError: no such host$"):
         alone.request_headers(given, page("")[0], {})
     options = CrawlOptions(exclude=("(",))  # which no check has seen
-    with pytest.raises(RaisedAlone, match="missing \\)"):
+    with pytest.raises(RaisedInQuarantine, match="missing \\)"):
         alone.read(
             replace(given, crawl=Crawl(id=2, name="t", state="active", options=options)), *page("")
         )
@@ -136,7 +144,7 @@ def request(task: Task, headers: dict[str, str]) -> dict[str, str]:
     raise ValueError("no such host")
 
 
-def test_other_greenlets_go_on_while_a_page_hangs_there(alone: Alone) -> None:
+def test_other_greenlets_go_on_while_a_page_hangs_there(alone: Quarantine) -> None:
     alone.read(context(), *page("harmless"))
     turns = 0
     with impatient(alone):
@@ -145,11 +153,11 @@ def test_other_greenlets_go_on_while_a_page_hangs_there(alone: Alone) -> None:
             gevent.sleep(0.001)
             turns += 1
     assert turns > 50
-    with pytest.raises(DiedAlone):
+    with pytest.raises(DiedInQuarantine):
         hanging.get()
 
 
-def test_a_page_is_not_charged_for_time_in_which_all_stood_still(alone: Alone) -> None:
+def test_a_page_is_not_charged_for_time_in_which_all_stood_still(alone: Quarantine) -> None:
     alone.read(context(), *page("harmless"))
     pid = alone.pid
     assert pid is not None
@@ -166,7 +174,7 @@ def test_a_page_is_not_charged_for_time_in_which_all_stood_still(alone: Alone) -
 
 def test_process_ends_when_it_was_idle_and_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    alone = Alone(10.0, idle_seconds=0.1)
+    alone = Quarantine(10.0, idle_seconds=0.1)
     alone.read(context(), *page("one"))
     first = alone.pid
     assert first is not None
@@ -179,7 +187,7 @@ def test_process_ends_when_it_was_idle_and_starts_again(monkeypatch: pytest.Monk
     assert alone.pid is None
 
 
-def test_death_while_idle_is_charged_to_nobody(alone: Alone) -> None:
+def test_death_while_idle_is_charged_to_nobody(alone: Quarantine) -> None:
     alone.read(context(), *page("one"))
     pid = alone.pid
     assert pid is not None
@@ -191,7 +199,7 @@ def test_death_while_idle_is_charged_to_nobody(alone: Alone) -> None:
 def test_process_that_does_not_come_up_is_nobody_s_fault() -> None:
     for command in ((sys.executable, "-c", "raise SystemExit(1)"), ("/no/such/program",)):
         with pytest.raises(NoProcess):
-            Alone(1.0, command=command).read(context(), *page("one"))
+            Quarantine(1.0, command=command).read(context(), *page("one"))
 
 
 PARENT = """

@@ -14,8 +14,8 @@ from greencrawl.worker.auth.base import Cookie, Grant, LoginRefused
 from greencrawl.worker.auth.cookies import (
     MAX_COOKIE,
     MAX_COOKIES,
+    CookieStore,
     Jar,
-    Wallet,
     collected,
     read_cookie,
 )
@@ -170,35 +170,35 @@ DELETED = answer("s=; Path=/; Max-Age=0")
 
 
 def test_deleted_login_cookie_is_a_sign_and_any_other_is_none() -> None:
-    assert Wallet(HOSTS).lost(DELETED, grant())
-    assert Wallet(HOSTS).lost(DELETED, grant(token={"login": ["s"]}))
-    assert not Wallet(HOSTS).lost(DELETED, grant(token={"login": ["other"]}))
-    assert not Wallet(HOSTS).lost(answer("x=; Path=/; Max-Age=0"), grant())
-    assert not Wallet(HOSTS).lost(DELETED, None)
+    assert CookieStore(HOSTS).lost(DELETED, grant())
+    assert CookieStore(HOSTS).lost(DELETED, grant(token={"login": ["s"]}))
+    assert not CookieStore(HOSTS).lost(DELETED, grant(token={"login": ["other"]}))
+    assert not CookieStore(HOSTS).lost(answer("x=; Path=/; Max-Age=0"), grant())
+    assert not CookieStore(HOSTS).lost(DELETED, None)
 
 
 def test_other_origins_take_nothing_away() -> None:
     given = grant(cookies=[cookie(host_only=False)])
     stranger = answer("s=; Max-Age=0; Path=/; Domain=a.example", url="http://www.a.example/")
-    assert not Wallet(HOSTS).lost(stranger, given)
+    assert not CookieStore(HOSTS).lost(stranger, given)
     assert len(given.cookies) == 1
 
 
 def test_cookie_that_a_page_deletes_for_everybody_is_no_sign() -> None:
-    wallet = Wallet(HOSTS)
+    wallet = CookieStore(HOSTS)
     assert wallet.lost(DELETED, grant(1))
     assert not wallet.lost(DELETED, grant(2)), "the same page, right after a new login"
     assert not wallet.lost(answer("s=; Path=/; Max-Age=0", url="https://a.example/x"), grant(3))
 
 
 def test_session_that_ends_again_after_a_while_is_noticed_again() -> None:
-    wallet = Wallet(HOSTS)
+    wallet = CookieStore(HOSTS)
     assert wallet.lost(DELETED, grant(1))
     assert wallet.lost(DELETED, grant(2, made_ms=epoch_ms() - 3_600_000))
 
 
 def test_changed_value_is_sent_from_then_on_and_stands_in_the_grant() -> None:
-    wallet, given = Wallet(HOSTS), grant()
+    wallet, given = CookieStore(HOSTS), grant()
     assert not wallet.lost(answer("s=2; Path=/"), given)
     assert wallet.prove("https://a.example/", {"x": "y"}, given) == {"x": "y", "Cookie": "s=2"}
     assert [kept.value for kept in given.cookies] == ["2"]
@@ -207,7 +207,7 @@ def test_changed_value_is_sent_from_then_on_and_stands_in_the_grant() -> None:
 
 
 def test_older_grant_that_is_still_in_use_changes_nothing_of_the_new_one() -> None:
-    wallet, old, new = Wallet(HOSTS), grant(1), grant(2, cookies=[cookie(value="new")])
+    wallet, old, new = CookieStore(HOSTS), grant(1), grant(2, cookies=[cookie(value="new")])
     wallet.prove("https://a.example/", {}, old)
     wallet.prove("https://a.example/", {}, new)
     wallet.lost(answer("s=late; Path=/"), old)
@@ -216,9 +216,9 @@ def test_older_grant_that_is_still_in_use_changes_nothing_of_the_new_one() -> No
 
 def test_headers_of_a_grant_go_to_its_origins_only() -> None:
     given = grant(headers={"X-Token": "t"}, cookies=[])
-    assert Wallet(HOSTS).prove("https://a.example/", {}, given) == {"X-Token": "t"}
-    assert Wallet(HOSTS).prove("https://b.example/", {}, given) == {}
-    assert Wallet(HOSTS).prove("https://a.example/", {}, None) == {}
+    assert CookieStore(HOSTS).prove("https://a.example/", {}, given) == {"X-Token": "t"}
+    assert CookieStore(HOSTS).prove("https://b.example/", {}, given) == {}
+    assert CookieStore(HOSTS).prove("https://a.example/", {}, None) == {}
 
 
 def test_session_of_requests_is_collected_with_all_that_matters() -> None:

@@ -27,7 +27,7 @@ from greencrawl.worker.auth import account, logins
 from greencrawl.worker.auth.base import Grant, LoginFailed, LoginRefused, Verdict
 from greencrawl.worker.auth.keeper import Keeper
 from greencrawl.worker.auth.kinds.basic import Basic
-from greencrawl.worker.auth.logins import Rooms
+from greencrawl.worker.auth.logins import LoginParts
 from greencrawl.worker.crawls import context_of
 from greencrawl.worker.session.backoff import AWAY_PATIENCE_SECONDS, AWAY_REST_SECONDS
 from greencrawl.worker.session.fetcher import Visit, VisitOver
@@ -189,7 +189,7 @@ class World:
 
     def keeper(self) -> Keeper:
         return Keeper(
-            lambda: Rooms(self.vault, self.errands),
+            lambda: LoginParts(self.vault, self.errands),
             self.secrets,
             make=lambda entry, secrets: self.kind(self.site, entry, secrets),
             stopping=self.stopping,
@@ -485,7 +485,7 @@ def test_an_error_that_nobody_foresaw_in_a_login_parks_the_host(world: World) ->
 
 def test_an_answer_does_not_keep_what_it_repeats_of_a_password_by_origin(world: World) -> None:
     keeper = Keeper(
-        lambda: Rooms(world.vault, world.errands),
+        lambda: LoginParts(world.vault, world.errands),
         world.secrets,
         Basic({"https://else.test": ("ann", "s3cret")}),
         make=lambda entry, secrets: world.kind(world.site, entry, secrets),

@@ -19,7 +19,7 @@ from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import auth
 from greencrawl.worker.auth.base import Cookie, Grant, name_of
 from greencrawl.worker.auth.state.late_grants import mark
-from greencrawl.worker.auth.state.leases import Alone
+from greencrawl.worker.auth.state.leases import LocalClaims
 from greencrawl.worker.auth.state.sealing import Sealing
 from greencrawl.worker.auth.state.vault import Vault
 
@@ -102,7 +102,7 @@ def grant(generation: int = 1, value: str = SECRET) -> Grant:
 class Host:
     """A host's folder; each ``vault()`` is another process."""
 
-    def __init__(self, folder: Path, frontier: Shared | Alone, *, shared: bool) -> None:
+    def __init__(self, folder: Path, frontier: Shared | LocalClaims, *, shared: bool) -> None:
         self.folder, self.frontier, self.shared = folder, frontier, shared
         self.sealing = SEALING
 
@@ -224,7 +224,7 @@ def test_a_grant_is_in_the_file_before_redis_is_back(host: Host, frontier: Share
     made = grant()
     with pytest.raises(Unavailable):
         claim.put(made)
-    assert Vault(host.folder, Alone(), None).read(NAME) == made
+    assert Vault(host.folder, LocalClaims(), None).read(NAME) == made
 
 
 def test_a_file_is_not_replaced_by_an_older_grant(host: Host) -> None:
@@ -647,7 +647,7 @@ def test_what_is_forgotten_is_forgotten_by_all_hosts(
 
 def test_a_login_without_a_frontier_is_given_to_it_later(tmp_path: Path, frontier: Shared) -> None:
     folder = tmp_path / "logins"
-    assert put(Host(folder, Alone(), shared=True).vault(), grant())
+    assert put(Host(folder, LocalClaims(), shared=True).vault(), grant())
     assert Host(folder, frontier, shared=True).vault().read(NAME) == grant()
     assert Host(tmp_path / "other", frontier, shared=True).vault().read(NAME) == grant()
 
@@ -670,7 +670,7 @@ def test_a_process_killed_while_it_writes_leaves_a_whole_file(tmp_path: Path) ->
         "        claim.put(Grant(account='a' * 200_000, generation=number, made_ms=1))\n"
         "    print(number, flush=True)\n"
     )
-    vault = Vault(folder, Alone(), None)
+    vault = Vault(folder, LocalClaims(), None)
     last = 0
     for kill_after in (1, 2, 3, 5, 8):
         writer = subprocess.Popen(
@@ -722,7 +722,7 @@ def test_writers_in_many_processes_end_with_the_newest(tmp_path: Path) -> None:
         writer.stdin.flush()
     said = [writer.communicate(timeout=60)[1] for writer in writers]
     assert said == [""] * 4
-    kept = Vault(folder, Alone(), None).read(NAME)
+    kept = Vault(folder, LocalClaims(), None).read(NAME)
     assert kept is not None
     assert kept.generation == 160
 

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from greencrawl.broker.api import bodies
-from greencrawl.broker.api.app import Face
+from greencrawl.broker.api.app import HttpApp
 from greencrawl.broker.api.security import Guard
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.records import Admission, Commit, Final, StoredPage
@@ -39,7 +39,7 @@ class Api:
         self.queue = QueueDouble()
         self.store = open_store(f"sqlite:///{folder / 'content.sqlite'}")
         self.service = Service(self.queue, self.store)
-        self.face = Face(self.service, Guard(worker, admin))
+        self.face = HttpApp(self.service, Guard(worker, admin))
         self.client = falcon.testing.TestClient(self.face.wsgi)
 
     def call(self, method: str, path: str, body: Any = None, **more: Any) -> falcon.testing.Result:

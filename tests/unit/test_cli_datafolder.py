@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from greencrawl.cli.local.data_folder import LOCK, FolderInUse, Running, held, running
+from greencrawl.cli.local.data_folder import LOCK, FolderHolder, FolderInUse, held, holder
 from greencrawl.schema.errors import GreencrawlError
 
 
@@ -21,10 +21,10 @@ def test_second_command_is_refused_and_told_who_holds_the_folder(tmp_path: Path)
 
 
 def test_running_command_is_found_only_while_it_runs(tmp_path: Path) -> None:
-    assert running(tmp_path) is None
+    assert holder(tmp_path) is None
     with held(tmp_path / "new", "crawl", "http://127.0.0.1:9"):
-        assert running(tmp_path / "new") == Running("crawl", os.getpid(), "http://127.0.0.1:9")
-    assert running(tmp_path / "new") is None
+        assert holder(tmp_path / "new") == FolderHolder("crawl", os.getpid(), "http://127.0.0.1:9")
+    assert holder(tmp_path / "new") is None
 
 
 def test_folder_is_free_again_after_a_failure(tmp_path: Path) -> None:
@@ -37,9 +37,9 @@ def test_folder_is_free_again_after_a_failure(tmp_path: Path) -> None:
 def test_damaged_note_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / LOCK).write_bytes(b"{half a no")
     with held(tmp_path, "crawl", "http://127.0.0.1:9"):
-        assert running(tmp_path) is not None
+        assert holder(tmp_path) is not None
     (tmp_path / LOCK).write_bytes(b"{half a no")
-    assert running(tmp_path) is None
+    assert holder(tmp_path) is None
 
 
 def test_folder_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from greencrawl.schema.records import Session
 from greencrawl.worker.process import inflight_table
-from greencrawl.worker.process.inflight_table import Flights
+from greencrawl.worker.process.inflight_table import InflightTable
 from greencrawl.worker.session.held import Sessions
 
 TOKENS = tuple(f"{number:016x}" for number in (1, 2, 2**64 - 1))
@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 def test_next_process_learns_which_sessions_had_no_request_under_way(path: Path) -> None:
     pid = os.fork()
     if pid == 0:
-        table = Flights(path)
+        table = InflightTable(path)
         table.begin()
         sessions = Sessions(table)
         first, second, _ = (sessions.hold(session(token), 1e12) for token in TOKENS)
@@ -42,11 +42,11 @@ def test_next_process_learns_which_sessions_had_no_request_under_way(path: Path)
         with second.waiting(request=True):
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
-    assert sorted(Flights(path).left()) == [TOKENS[0], TOKENS[2]]
+    assert sorted(InflightTable(path).left()) == [TOKENS[0], TOKENS[2]]
 
 
 def test_session_that_is_over_is_not_named(path: Path) -> None:
-    table = Flights(path)
+    table = InflightTable(path)
     table.begin()
     sessions = Sessions(table)
     held = sessions.hold(session(TOKENS[0]), 1e12)
@@ -58,7 +58,7 @@ def test_session_that_is_over_is_not_named(path: Path) -> None:
 
 
 def test_reading_alone_is_no_request(path: Path) -> None:
-    table = Flights(path)
+    table = InflightTable(path)
     table.begin()
     held = Sessions(table).hold(session(TOKENS[0]), 1e12)
     assert held is not None
@@ -72,7 +72,7 @@ def test_session_beyond_the_table_is_not_called_idle(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inflight_table, "ROWS", 1)
-    table = Flights(path)
+    table = InflightTable(path)
     table.begin()
     sessions = Sessions(table)
     for token in TOKENS:
@@ -84,22 +84,22 @@ def test_session_beyond_the_table_is_not_called_idle(
 
 
 def test_table_is_not_believed_after_a_reboot(path: Path) -> None:
-    table = Flights(path, boot="one")
+    table = InflightTable(path, boot="one")
     table.begin()
     assert table.take(TOKENS[0]) is not None
-    assert Flights(path, boot="one").left() == (TOKENS[0],)
-    assert Flights(path, boot="two").left() == ()
-    unknown = Flights(path, boot="")
+    assert InflightTable(path, boot="one").left() == (TOKENS[0],)
+    assert InflightTable(path, boot="two").left() == ()
+    unknown = InflightTable(path, boot="")
     unknown.begin()
     assert unknown.take(TOKENS[0]) is not None
     assert unknown.left() == ()
 
 
 def test_table_belongs_to_the_next_process_once_it_has_begun(path: Path) -> None:
-    first = Flights(path)
+    first = InflightTable(path)
     first.begin()
     assert first.take(TOKENS[0]) is not None
-    second = Flights(path)
+    second = InflightTable(path)
     assert second.take(TOKENS[1]) is None, "not before the broker has heard of the first"
     second.begin()
     assert second.left() == ()

@@ -10,7 +10,7 @@ from gevent.event import Event
 
 from greencrawl.broker.frontier import Admitted
 from greencrawl.broker.service import admission_batcher
-from greencrawl.broker.service.admission_batcher import ROUNDS, WORTH, Gathering
+from greencrawl.broker.service.admission_batcher import ROUNDS, WORTH, AdmissionBatcher
 from greencrawl.schema.errors import Unavailable, UnknownCrawl
 from greencrawl.schema.records import Admission
 
@@ -46,7 +46,7 @@ def frontier() -> Frontier:
     return Frontier()
 
 
-def busy(frontier: Frontier, gathered: Gathering) -> list[gevent.Greenlet[..., Admitted]]:
+def busy(frontier: Frontier, gathered: AdmissionBatcher) -> list[gevent.Greenlet[..., Admitted]]:
     """As many rounds under way as there may be, one batch each."""
     jobs = [gevent.spawn(gathered.admit, 1, urls("first"))]
     gevent.sleep(0.01)
@@ -61,7 +61,7 @@ def busy(frontier: Frontier, gathered: Gathering) -> list[gevent.Greenlet[..., A
 def test_batches_that_meet_busy_rounds_go_together_and_get_their_own_flags(
     frontier: Frontier,
 ) -> None:
-    gathered = Gathering(frontier.admit)
+    gathered = AdmissionBatcher(frontier.admit)
     jobs = busy(frontier, gathered)
     wanted = [urls("a", "b"), urls("b", "first"), urls("c")]
     later = [gevent.spawn(gathered.admit, 1, batch) for batch in wanted]
@@ -75,7 +75,7 @@ def test_batches_that_meet_busy_rounds_go_together_and_get_their_own_flags(
 
 
 def test_few_urls_wait_for_the_round_under_way(frontier: Frontier) -> None:
-    gathered = Gathering(frontier.admit)
+    gathered = AdmissionBatcher(frontier.admit)
     jobs = []
     for name in "abc":
         jobs.append(gevent.spawn(gathered.admit, 1, urls(name)))
@@ -87,7 +87,7 @@ def test_few_urls_wait_for_the_round_under_way(frontier: Frontier) -> None:
 
 
 def test_a_failed_round_fails_its_batches_and_no_later_ones(frontier: Frontier) -> None:
-    gathered = Gathering(frontier.admit)
+    gathered = AdmissionBatcher(frontier.admit)
     jobs = busy(frontier, gathered)
     jobs += [gevent.spawn(gathered.admit, 1, urls(name)) for name in "ab"]
     frontier.error = Unavailable("away")
@@ -99,7 +99,7 @@ def test_a_failed_round_fails_its_batches_and_no_later_ones(frontier: Frontier) 
 
 
 def test_crawls_do_not_share_rounds_nor_wait_for_each_other(frontier: Frontier) -> None:
-    gathered = Gathering(frontier.admit)
+    gathered = AdmissionBatcher(frontier.admit)
     jobs = busy(frontier, gathered)
     jobs.append(gevent.spawn(gathered.admit, 2, urls("other")))
     gevent.sleep(0.01)
@@ -112,7 +112,7 @@ def test_crawls_do_not_share_rounds_nor_wait_for_each_other(frontier: Frontier) 
 def test_a_round_has_a_limit_and_a_larger_batch_goes_alone(
     frontier: Frontier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gathered = Gathering(frontier.admit)
+    gathered = AdmissionBatcher(frontier.admit)
     jobs = busy(frontier, gathered)
     monkeypatch.setattr(admission_batcher, "TOGETHER", 3)
     for names in ("ab", "cd", "efgh", "i"):
@@ -129,7 +129,7 @@ def test_a_round_has_a_limit_and_a_larger_batch_goes_alone(
 
 
 def test_a_caller_that_is_killed_takes_nobody_along(frontier: Frontier) -> None:
-    gathered = Gathering(frontier.admit)
+    gathered = AdmissionBatcher(frontier.admit)
     jobs = busy(frontier, gathered)
     killed = jobs[0]
     later = gevent.spawn(gathered.admit, 1, urls("a"))
@@ -144,12 +144,12 @@ def test_a_deleted_crawl_is_said_to_all(frontier: Frontier) -> None:
     frontier.error = UnknownCrawl("crawl 1 was deleted")
     frontier.gate.set()
     with pytest.raises(UnknownCrawl):
-        Gathering(frontier.admit).admit(1, urls("a"))
+        AdmissionBatcher(frontier.admit).admit(1, urls("a"))
 
 
 def test_a_batch_waits_for_a_node_that_is_away_only_if_something_of_it_belongs_there() -> None:
     frontier = Frontier()
-    together = Gathering(frontier.admit)
+    together = AdmissionBatcher(frontier.admit)
     first = gevent.spawn(together.admit, 1, urls("first"))
     gevent.sleep(0)
     both = [gevent.spawn(together.admit, 1, urls(*names)) for names in (("a",), ("b", "away"))]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from greencrawl.schema.crawl_cache import Kept
+from greencrawl.schema.crawl_cache import CrawlCache
 from greencrawl.schema.records import Crawl, CrawlOptions
 from greencrawl.worker.crawls import MOST, Crawls
 
 
 def test_what_is_not_used_for_long_goes_when_another_is() -> None:
     now = [0.0]
-    kept: Kept[str, int] = Kept(10, 60.0, lambda: now[0])
+    kept: CrawlCache[str, int] = CrawlCache(10, 60.0, lambda: now[0])
     kept["a"], kept["b"] = 1, 2
     now[0] = 59.0
     assert kept.get("a") == 1
@@ -20,7 +20,7 @@ def test_what_is_not_used_for_long_goes_when_another_is() -> None:
 
 
 def test_beyond_the_number_goes_what_was_not_used_for_longest() -> None:
-    kept: Kept[int, int] = Kept(3, 60.0, lambda: 0.0)
+    kept: CrawlCache[int, int] = CrawlCache(3, 60.0, lambda: 0.0)
     for number in range(5):
         kept[number] = number
         kept.get(0)

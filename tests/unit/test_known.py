@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from greencrawl.broker.frontier.recovery.sent_filter import LEAST_SLOTS, SLOTS_A_PAGE, Known
+from greencrawl.broker.frontier.recovery.sent_filter import LEAST_SLOTS, SLOTS_A_PAGE, SentFilter
 from greencrawl.schema.net.urls import fingerprint, signed
 from greencrawl.schema.records import Admission
 
@@ -16,7 +16,7 @@ def link(number: int) -> Admission:
 
 
 def test_a_link_is_unknown_once_and_comes_with_its_fingerprint() -> None:
-    known = Known(SECRET, 10)
+    known = SentFilter(SECRET, 10)
     links = [link(n) for n in (1, 2, 1, 3, 2)]
     found = known.unknown(1, links)
     assert [item for _, item in found] == [link(1), link(2), link(3)]
@@ -27,19 +27,19 @@ def test_a_link_is_unknown_once_and_comes_with_its_fingerprint() -> None:
 
 
 def test_crawls_do_not_know_each_others_links() -> None:
-    known = Known(SECRET, 10)
+    known = SentFilter(SECRET, 10)
     known.unknown(1, [link(1)])
     assert len(known.unknown(2, [link(1)])) == 1
 
 
 def test_what_was_noted_is_known() -> None:
-    known = Known(SECRET, 10)
+    known = SentFilter(SECRET, 10)
     known.note(3, [link(1).url])
     assert known.unknown(3, [link(1), link(2)])[0][1] == link(2)
 
 
 def test_nothing_is_known_that_was_not_met_though_far_more_is_met_than_fits() -> None:
-    known, met, drawn = Known(SECRET, 1), set(), random.Random(1)
+    known, met, drawn = SentFilter(SECRET, 1), set(), random.Random(1)
     left_out = 0
     for _ in range(300):
         links = [link(int(drawn.expovariate(1 / 4000))) for _ in range(100)]
@@ -54,14 +54,14 @@ def test_nothing_is_known_that_was_not_met_though_far_more_is_met_than_fits() ->
 
 def test_at_first_no_slot_holds_what_belongs_there() -> None:
     """A fingerprint of 0 would else be taken for known."""
-    known = Known(SECRET, 1)
+    known = SentFilter(SECRET, 1)
     mask = len(known._slots) - 1
     assert all(key & mask != slot for slot, key in enumerate(known._slots))
 
 
 def test_its_memory_goes_by_the_log_up_to_a_bound() -> None:
-    assert Known(SECRET, 0).bytes == 8 * LEAST_SLOTS
-    assert Known(SECRET, 4096).bytes == 8 * 4096 * SLOTS_A_PAGE
+    assert SentFilter(SECRET, 0).bytes == 8 * LEAST_SLOTS
+    assert SentFilter(SECRET, 4096).bytes == 8 * 4096 * SLOTS_A_PAGE
     for most_bytes in (1_000_000, 1 << 20):
-        found = Known(SECRET, 10**9, most_bytes).bytes
+        found = SentFilter(SECRET, 10**9, most_bytes).bytes
         assert most_bytes / 2 < found <= most_bytes

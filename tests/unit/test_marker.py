@@ -11,7 +11,7 @@ import pytest
 from gevent.lock import Semaphore
 
 from greencrawl.schema.records import FailureKind
-from greencrawl.worker.process.crash_record import Lock, Marker, Suspect
+from greencrawl.worker.process.crash_record import CrashRecord, Lock, Suspect
 
 PAGE = Suspect("3/example.org", "00ff00ff00ff00ff", 7, 1, "http://example.org/é", 2, 4, 1)
 
@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_page_is_named_only_while_it_is_parsed(path: Path) -> None:
-    child, supervisor = Marker(path), Marker(path)
+    child, supervisor = CrashRecord(path), CrashRecord(path)
     assert supervisor.suspect() is None
     with child.parsing(PAGE):
         assert supervisor.suspect() == PAGE
@@ -30,26 +30,26 @@ def test_page_is_named_only_while_it_is_parsed(path: Path) -> None:
 
 
 def test_page_stays_named_when_the_process_is_killed(path: Path) -> None:
-    supervisor = Marker(path)
+    supervisor = CrashRecord(path)
     pid = os.fork()
     if pid == 0:
-        with Marker(path).parsing(PAGE):
+        with CrashRecord(path).parsing(PAGE):
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
     assert supervisor.convict(FailureKind.PROCESS_DEATH) == PAGE
     supervisor.rearm()
-    assert Marker(path).verdict() == (FailureKind.PROCESS_DEATH, PAGE)
+    assert CrashRecord(path).verdict() == (FailureKind.PROCESS_DEATH, PAGE)
 
 
 def test_page_is_unnamed_after_its_parser_raised(path: Path) -> None:
-    child = Marker(path)
+    child = CrashRecord(path)
     with pytest.raises(ZeroDivisionError), child.parsing(PAGE):
         raise ZeroDivisionError
     assert child.suspect() is None
 
 
 def test_moment_of_a_death_is_told_to_the_next_process_alone(path: Path) -> None:
-    child, supervisor = Marker(path), Marker(path)
+    child, supervisor = CrashRecord(path), CrashRecord(path)
     assert child.died == 0.0
     supervisor.rearm(1234.5)
     with child.parsing(PAGE):
@@ -59,32 +59,32 @@ def test_moment_of_a_death_is_told_to_the_next_process_alone(path: Path) -> None
 
 
 def test_suspect_without_verdict_is_forgotten_at_the_next_start(path: Path) -> None:
-    child = Marker(path)
+    child = CrashRecord(path)
     body = child.parsing(PAGE)
     body.__enter__()  # never left: the process died with its supervisor
-    Marker(path).rearm()
+    CrashRecord(path).rearm()
     assert child.suspect() is None
     assert child.verdict() is None
 
 
 def test_death_between_pages_convicts_nobody(path: Path) -> None:
-    marker = Marker(path)
-    assert marker.convict(FailureKind.STALLED) is None
-    assert marker.verdict() is None
+    crash_record = CrashRecord(path)
+    assert crash_record.convict(FailureKind.STALLED) is None
+    assert crash_record.verdict() is None
 
 
 def test_verdict_is_gone_once_cleared(path: Path) -> None:
-    marker = Marker(path)
-    body = marker.parsing(PAGE)
+    crash_record = CrashRecord(path)
+    body = crash_record.parsing(PAGE)
     body.__enter__()
-    marker.convict(FailureKind.STALLED)
-    assert marker.verdict() == (FailureKind.STALLED, PAGE)
-    marker.clear()
-    assert marker.verdict() is None
+    crash_record.convict(FailureKind.STALLED)
+    assert crash_record.verdict() == (FailureKind.STALLED, PAGE)
+    crash_record.clear()
+    assert crash_record.verdict() is None
 
 
 def test_heartbeat_and_readiness_are_seen_and_begin_anew(path: Path) -> None:
-    child, supervisor = Marker(path), Marker(path)
+    child, supervisor = CrashRecord(path), CrashRecord(path)
     child.beat()
     child.beat()
     child.set_ready()
@@ -94,51 +94,51 @@ def test_heartbeat_and_readiness_are_seen_and_begin_anew(path: Path) -> None:
 
 
 def test_page_that_is_parsed_for_ever_beats_once_though_the_hub_turns(path: Path) -> None:
-    marker = Marker(path)
-    marker.beat()
+    crash_record = CrashRecord(path)
+    crash_record.beat()
     for _ in range(2):
-        before = marker.beats
-        with marker.parsing(PAGE):
+        before = crash_record.beats
+        with crash_record.parsing(PAGE):
             for _ in range(3):  # a hook that sleeps lets the heartbeat's greenlet run
-                marker.beat()
-        assert marker.beats == before + 1
-    marker.beat()
-    marker.beat()
-    assert marker.beats == before + 3
+                crash_record.beat()
+        assert crash_record.beats == before + 1
+    crash_record.beat()
+    crash_record.beat()
+    assert crash_record.beats == before + 3
 
 
 @pytest.mark.parametrize("alone", [None, Semaphore(1)])
 def test_second_page_waits_while_a_hook_of_the_first_yields(path: Path, alone: Lock | None) -> None:
-    marker = Marker(path, alone)
+    crash_record = CrashRecord(path, alone)
     other = Suspect("3/example.org", "00ff00ff00ff00ff", 8, 1, "http://example.org/b", 2, 4, 0)
     seen: list[Suspect | None] = []
 
     def parse(suspect: Suspect) -> None:
-        with marker.parsing(suspect):
+        with crash_record.parsing(suspect):
             gevent.sleep(0.01)
-            seen.append(marker.suspect())
+            seen.append(crash_record.suspect())
 
     gevent.joinall([gevent.spawn(parse, PAGE), gevent.spawn(parse, other)], raise_error=True)
     assert seen == [PAGE, other]
 
 
 def test_url_beyond_the_page_is_parsed_unnamed(path: Path) -> None:
-    marker = Marker(path)
+    crash_record = CrashRecord(path)
     long = Suspect("3/h", "00ff00ff00ff00ff", 8, 1, "http://h/" + "x" * 20_000, 0, 0, 0)
-    with marker.parsing(long):
-        assert marker.suspect() is None
+    with crash_record.parsing(long):
+        assert crash_record.suspect() is None
 
 
 @pytest.mark.parametrize("alone", [None, Semaphore(1)])
 def test_page_that_cannot_be_named_does_not_hold_up_the_next(
     path: Path, alone: Lock | None
 ) -> None:
-    marker = Marker(path, alone)
+    crash_record = CrashRecord(path, alone)
     odd = Suspect("3/h", "00ff00ff00ff00ff", 8, 1, "http://h/\udc80", 0, 0, 0)
-    with pytest.raises(UnicodeEncodeError), marker.parsing(odd):
+    with pytest.raises(UnicodeEncodeError), crash_record.parsing(odd):
         pass
-    marker.beat()
-    marker.beat()
-    assert marker.beats == 2
-    with gevent.Timeout(5), marker.parsing(PAGE):
-        assert marker.suspect() == PAGE
+    crash_record.beat()
+    crash_record.beat()
+    assert crash_record.beats == 2
+    with gevent.Timeout(5), crash_record.parsing(PAGE):
+        assert crash_record.suspect() == PAGE

@@ -49,12 +49,12 @@ from greencrawl.worker.hooks import Hooks
 from greencrawl.worker.http.client import LeaseExpired
 from greencrawl.worker.link_checker import MAX_REDIRECTS
 from greencrawl.worker.pipeline import Pipeline
-from greencrawl.worker.process.crash_record import Marker, Suspect
+from greencrawl.worker.process.crash_record import CrashRecord, Suspect
 from greencrawl.worker.process.guarded import Guarded
-from greencrawl.worker.process.quarantine import DiedAlone, NoProcess
+from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
 from greencrawl.worker.reading import Reading, read
 from greencrawl.worker.robots import parser
-from greencrawl.worker.robots.cache import ASK_AGAIN_SECONDS, RobotsGate
+from greencrawl.worker.robots.cache import ASK_AGAIN_SECONDS, RobotsRules
 from greencrawl.worker.session.fetcher import Visit
 from greencrawl.worker.session.held import Held
 
@@ -244,7 +244,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.site = Site()
         self.stopping = Stopping()
-        self.marker = Marker(folder / "marker")
+        self.crash_record = CrashRecord(folder / "marker")
         self.alone = AloneDouble()
         self.errands = Anonymous()
         self.keep_all = False
@@ -264,7 +264,7 @@ class World:
             auth=self.errands,
             writer=self.stores,  # type: ignore[arg-type]
             results=Results(Journal("w-0", clock=lambda: 1000), self.stores.fingerprint),
-            guarded=Guarded(self.marker, self.alone),
+            guarded=Guarded(self.crash_record, self.alone),
             stopping=self.stopping,
             keep_all=self.keep_all,
         )
@@ -404,7 +404,7 @@ def test_sessions_that_begin_together_take_turns_at_the_shared_cache(world: Worl
             asking.append(asking[-1] - 1)
             return b""
 
-    gate = RobotsGate(Slow(world.stores.crawl_))
+    gate = RobotsRules(Slow(world.stores.crawl_))
     many = [gevent.spawn(gate._known, f"http://h{n}") for n in range(100)]
     gevent.joinall(many, timeout=10, raise_error=True)
     assert len(asking) == 201
@@ -538,7 +538,7 @@ def test_giant_robots_of_many_origins_are_not_all_kept_in_memory(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.worker.robots.cache._RULES_BYTES", 8_000_000)
-    gate = RobotsGate(world.stores)
+    gate = RobotsRules(world.stores)
     giant = b"User-agent: *\nDisallow: /a\nDisallow: /" + b"x" * 400_000
     for number in range(20):
         world.stores.robots[f"http://h{number}"] = parser.pack("rules", giant, 0)
@@ -553,7 +553,7 @@ def test_robots_with_long_comments_take_no_room(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.worker.robots.cache._RULES_BYTES", 1_000_000)
-    gate = RobotsGate(world.stores)
+    gate = RobotsRules(world.stores)
     wordy = b"User-agent: *\nDisallow: /a\n#" + b"x" * 400_000
     for number in range(20):
         world.stores.robots[f"http://h{number}"] = parser.pack("rules", wordy, 0)
@@ -972,7 +972,9 @@ def test_source_without_content_is_an_empty_page(world: World) -> None:
 def test_list_is_read_under_the_marker(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.set(sources=(LIST,))
     marked: list[object] = []
-    monkeypatch.setattr(Listing, "read", lambda *_, **__: marked.append(world.marker.suspect()))
+    monkeypatch.setattr(
+        Listing, "read", lambda *_, **__: marked.append(world.crash_record.suspect())
+    )
     world.site.answers["http://h/list?n=2"] = json_answer("{}")
     world.run("http://h/list?n=2")
     assert [type(one) for one in marked] == [Suspect]
@@ -1002,11 +1004,11 @@ def test_extraction_that_raises_is_charged_to_its_page_alone(
 
 def test_page_is_marked_while_it_is_parsed(world: World, use: Callable[..., None]) -> None:
     seen: list[Suspect | None] = []
-    use(on_page=lambda page, fetched: seen.append(world.marker.suspect()))
+    use(on_page=lambda page, fetched: seen.append(world.crash_record.suspect()))
     world.site.answers["http://h/a"] = html("x")
     world.run(Task(7, "http://h/a", depth=3, errors=1))
     assert seen == [Suspect("1/h", TOKEN, 7, 1, "http://h/a", 3, 0, 1)]
-    assert world.marker.suspect() is None
+    assert world.crash_record.suspect() is None
 
 
 # -- hooks and headers
@@ -1117,7 +1119,7 @@ def test_suspect_is_read_alone_and_not_under_the_marker(
 ) -> None:
     seen: list[Suspect | None] = []
     use(
-        on_page=lambda page, fetched: seen.append(world.marker.suspect()),
+        on_page=lambda page, fetched: seen.append(world.crash_record.suspect()),
         request=lambda task, headers: {**headers, "x-own": "1"},
     )
     world.site.answers |= {url: html("<title>T</title>") for url in ("http://h/s", "http://h/b")}
@@ -1135,7 +1137,9 @@ def test_suspect_that_dies_alone_is_charged_and_the_session_goes_on(
 ) -> None:
     if hook:
         use(request=lambda task, headers: headers)
-    world.alone.error = DiedAlone(FailureKind.STALLED, "read alone, it did not end within 30 s")
+    world.alone.error = DiedInQuarantine(
+        FailureKind.STALLED, "read alone, it did not end within 30 s"
+    )
     world.site.answers |= {url: html() for url in ("http://h/s", "http://h/b")}
     world.run(msgspec.structs.replace(SUSPECT, errors=2), Task(2, "http://h/b"))
     assert world.outcomes == [Dead("stalled"), Done(stored=True, bytes=0)]
@@ -1159,7 +1163,7 @@ def test_patterns_are_searched_under_the_marker(
     search = scope.Rules.excluded_by
 
     def excluded_by(*args: Any, **named: Any) -> str | None:
-        seen.append(world.marker.suspect())
+        seen.append(world.crash_record.suspect())
         return search(*args, **named)
 
     monkeypatch.setattr(scope.Rules, "excluded_by", excluded_by)
@@ -1173,7 +1177,9 @@ def test_patterns_are_searched_under_the_marker(
 
 def test_patterns_hang_no_suspect_but_alone(world: World) -> None:
     world.set(exclude=("(?=x)x",))
-    world.alone.error = DiedAlone(FailureKind.STALLED, "read alone, it did not end within 30 s")
+    world.alone.error = DiedInQuarantine(
+        FailureKind.STALLED, "read alone, it did not end within 30 s"
+    )
     world.run(msgspec.structs.replace(SUSPECT, errors=2), "http://h/b")
     assert world.alone.read_ == ["http://h/s"]
     assert world.outcomes == [Dead("stalled"), Done(kind="gone")]

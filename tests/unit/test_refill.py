@@ -8,7 +8,7 @@ from pathlib import Path
 import gevent
 import pytest
 
-from greencrawl.broker.frontier.overflow import Room
+from greencrawl.broker.frontier.overflow import PartitionMemory
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.refill import HOSTS, Refill
 from greencrawl.schema.errors import Unavailable
@@ -51,7 +51,7 @@ def test_hosts_that_run_low_come_first_then_those_that_wait(
     service: Service, store: Store, queue: QueueDouble, crawl: int
 ) -> None:
     put(store, crawl, "a.org", "b.org")
-    queue.rooms[7] = Room(used=10, budget=100, full=False, dry=[(crawl, "z.org")])
+    queue.rooms[7] = PartitionMemory(used=10, budget=100, full=False, dry=[(crawl, "z.org")])
     assert Refill(service).step(store.overflow_places()) == 3
     assert queue.refilled == [(crawl, 7, "z.org"), (crawl, 7, "a.org"), (crawl, 7, "b.org")]
 
@@ -60,7 +60,7 @@ def test_partition_above_half_of_its_budget_takes_on_no_new_host(
     service: Service, store: Store, queue: QueueDouble, crawl: int
 ) -> None:
     put(store, crawl, "a.org")
-    queue.rooms[7] = Room(used=60, budget=100, full=False, dry=[(crawl, "z.org")])
+    queue.rooms[7] = PartitionMemory(used=60, budget=100, full=False, dry=[(crawl, "z.org")])
     Refill(service).step(store.overflow_places())
     assert queue.refilled == [(crawl, 7, "z.org")]
 
@@ -70,7 +70,7 @@ def test_crawl_with_nothing_to_lease_gets_what_room_there_is(
 ) -> None:
     put(store, crawl, "a.org")
     put(store, store.put_crawl("b", CrawlOptions(), []).id, "b.org")
-    queue.rooms[7] = Room(used=60, budget=100, full=False, dry=[], idle=[crawl])
+    queue.rooms[7] = PartitionMemory(used=60, budget=100, full=False, dry=[], idle=[crawl])
     Refill(service).step(store.overflow_places())
     assert queue.refilled == [(crawl, 7, "a.org")]
 
@@ -79,10 +79,12 @@ def test_node_near_its_limit_takes_in_only_for_crawls_that_have_nothing_to_do(
     service: Service, store: Store, queue: QueueDouble, crawl: int
 ) -> None:
     put(store, crawl, "a.org")
-    queue.rooms[7] = Room(used=0, budget=100, full=True, dry=[(crawl, "z.org")])
+    queue.rooms[7] = PartitionMemory(used=0, budget=100, full=True, dry=[(crawl, "z.org")])
     assert Refill(service).step(store.overflow_places()) == 0
     assert queue.refilled == []
-    queue.rooms[7] = Room(used=0, budget=100, full=True, dry=[(crawl, "z.org")], idle=[crawl])
+    queue.rooms[7] = PartitionMemory(
+        used=0, budget=100, full=True, dry=[(crawl, "z.org")], idle=[crawl]
+    )
     assert Refill(service).step(store.overflow_places()) == 1
     assert queue.refilled == [(crawl, 7, "a.org")]
 

@@ -9,7 +9,7 @@ import gevent
 import pytest
 
 from greencrawl.schema.errors import Unavailable
-from greencrawl.store.mysql.cluster.register import NoMajority, Register, Reign, Vote
+from greencrawl.store.mysql.cluster.register import NoMajority, Register, Vote, WriterTerm
 from greencrawl.store.mysql.cluster.topology import Server
 
 
@@ -36,7 +36,7 @@ class Memory:
         self.kept = Vote(ballot, self.kept.accepted, self.kept.reign)
         return self.kept
 
-    def accept(self, ballot: int, reign: Reign) -> bool:
+    def accept(self, ballot: int, reign: WriterTerm) -> bool:
         self._alive()
         if self.kept.promised > ballot:
             return False
@@ -54,8 +54,8 @@ def plain(calls: Sequence[Callable[[], object]]) -> list[object]:
     return found
 
 
-def next_epoch(writer: str) -> Callable[[Reign | None], Reign]:
-    return lambda now: Reign((now.epoch if now else 0) + 1, writer)
+def next_epoch(writer: str) -> Callable[[WriterTerm | None], WriterTerm]:
+    return lambda now: WriterTerm((now.epoch if now else 0) + 1, writer)
 
 
 def test_change_is_seen_by_the_next_and_none_confirms() -> None:
@@ -63,9 +63,9 @@ def test_change_is_seen_by_the_next_and_none_confirms() -> None:
     register = Register(voters, together=plain)
     assert register.read() is None
     assert register.change(lambda now: None) is None
-    assert register.change(next_epoch("a")) == Reign(1, "a")
-    assert register.change(next_epoch("b")) == Reign(2, "b")
-    assert register.change(lambda now: None) == register.read() == Reign(2, "b")
+    assert register.change(next_epoch("a")) == WriterTerm(1, "a")
+    assert register.change(next_epoch("b")) == WriterTerm(2, "b")
+    assert register.change(lambda now: None) == register.read() == WriterTerm(2, "b")
 
 
 @pytest.mark.parametrize(("up", "enough"), [(3, True), (2, False)])
@@ -76,7 +76,7 @@ def test_majority_decides_and_less_does_not(up: int, enough: bool) -> None:
     for voter in voters[up:]:
         voter.up = False
     if enough:
-        assert register.change(next_epoch("b")) == Reign(2, "b")
+        assert register.change(next_epoch("b")) == WriterTerm(2, "b")
     else:
         with pytest.raises(NoMajority):
             register.change(next_epoch("b"))
@@ -96,8 +96,8 @@ def test_value_accepted_by_a_minority_is_finished_or_replaced_but_never_forgotte
     for voter in voters:
         voter.up = not voter.up
     voters[2].up = True  # the one server that both majorities share
-    assert register.change(lambda now: None) == Reign(2, "b")
-    assert voters[4].kept.reign == Reign(2, "b")
+    assert register.change(lambda now: None) == WriterTerm(2, "b")
+    assert voters[4].kept.reign == WriterTerm(2, "b")
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -6,7 +6,7 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from greencrawl.broker.service.lease_dedup import KEPT_SECONDS, Leases
+from greencrawl.broker.service.lease_dedup import KEPT_SECONDS, LeaseDedup
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import LeaseReply, LeaseRequest, Session
 
@@ -49,7 +49,7 @@ def _session(token: str) -> Session:
 
 
 def test_copies_that_come_while_it_waits_and_later_share_one_answer() -> None:
-    leases, frontier = Leases(), _Frontier()
+    leases, frontier = LeaseDedup(), _Frontier()
     frontier.open.clear()
     calls = [gevent.spawn(leases.once, _request(1), frontier.lease) for _ in range(3)]
     gevent.sleep(0)
@@ -62,7 +62,7 @@ def test_copies_that_come_while_it_waits_and_later_share_one_answer() -> None:
 
 @pytest.mark.parametrize("late", [_request(1), _request(9, incarnation=0)])
 def test_an_older_copy_opens_nothing(late: LeaseRequest) -> None:
-    leases, frontier = Leases(), _Frontier()
+    leases, frontier = LeaseDedup(), _Frontier()
     leases.once(_request(2), frontier.lease)
     newer = 1 if late.incarnation < 1 else 0
     assert leases.once(late, frontier.lease) == LeaseReply((), 0.0, superseded=newer)
@@ -70,7 +70,7 @@ def test_an_older_copy_opens_nothing(late: LeaseRequest) -> None:
 
 
 def test_an_earlier_worker_that_the_frontier_takes_again_is_no_copy() -> None:
-    leases, frontier = Leases(), _Frontier()
+    leases, frontier = LeaseDedup(), _Frontier()
     leases.once(_request(1, incarnation=2), frontier.lease)
     earlier = _request(5, incarnation=1)
     assert leases.once(earlier, frontier.lease).superseded == 2
@@ -82,7 +82,7 @@ def test_an_earlier_worker_that_the_frontier_takes_again_is_no_copy() -> None:
 
 
 def test_the_next_number_another_worker_and_another_incarnation_are_no_copies() -> None:
-    leases, frontier = Leases(), _Frontier()
+    leases, frontier = LeaseDedup(), _Frontier()
     for request in (
         _request(1),
         _request(2),
@@ -94,7 +94,7 @@ def test_the_next_number_another_worker_and_another_incarnation_are_no_copies() 
 
 
 def test_copies_share_the_error_and_the_end_of_a_call_that_is_killed() -> None:
-    leases, frontier = Leases(), _Frontier()
+    leases, frontier = LeaseDedup(), _Frontier()
     frontier.error = Unavailable("Redis is away")
     for _ in range(2):
         with pytest.raises(Unavailable, match="Redis is away"):
@@ -110,7 +110,7 @@ def test_copies_share_the_error_and_the_end_of_a_call_that_is_killed() -> None:
 
 def test_what_was_answered_long_ago_is_forgotten() -> None:
     now = [0.0]
-    leases, frontier = Leases(clock=lambda: now[0]), _Frontier()
+    leases, frontier = LeaseDedup(clock=lambda: now[0]), _Frontier()
     leases.once(_request(1), frontier.lease)
     now[0] = KEPT_SECONDS - 1
     leases.once(_request(1, worker="v"), frontier.lease)

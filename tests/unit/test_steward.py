@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from greencrawl.schema.errors import Unavailable
 from greencrawl.store.mysql.cluster.observe import Following, Observation
-from greencrawl.store.mysql.cluster.register import NoMajority, Register, Reign, Vote
+from greencrawl.store.mysql.cluster.register import NoMajority, Register, Vote, WriterTerm
 from greencrawl.store.mysql.cluster.steward import by_hand
-from greencrawl.store.mysql.cluster.steward.findings import notes
+from greencrawl.store.mysql.cluster.steward.findings import findings
 from greencrawl.store.mysql.cluster.steward.replication import JOINED
 from greencrawl.store.mysql.cluster.steward.servers import Report
 from greencrawl.store.mysql.cluster.steward.steward import Steward
@@ -21,8 +21,8 @@ from tests.unit.test_register import Memory, plain
 URL = "mysql://u:p@m1,m2/db?replicas=r1"
 M1, M2, R1 = parse(URL).servers
 A, B = str(M1), str(M2)
-RING = Reign(3, A, B)
-ALONE = Reign(3, A)
+RING = WriterTerm(3, A, B)
+ALONE = WriterTerm(3, A)
 WRITER = Observation(
     server=M1, read_only=False, open=True, epoch=3, position={3: 100}, asks_ack=True,
     acknowledged=True, clients=1, acks=7, strict=True, wait_point="AFTER_SYNC",
@@ -48,7 +48,9 @@ class Watch:
         self.now = 0.0
         self.succession = Succession(parse(URL), clock=lambda: self.now)
 
-    def due(self, reign: Reign, writer: Observation, other: Observation, after: float = 0) -> Reign:
+    def due(
+        self, reign: WriterTerm, writer: Observation, other: Observation, after: float = 0
+    ) -> WriterTerm:
         """What is due when it has been so for ``after`` seconds."""
         seen = {one.name: one for one in (writer, other)}
         found = self.succession.due(reign, seen)
@@ -65,7 +67,7 @@ def test_nothing_follows_while_all_is_well() -> None:
 
 def test_lost_writer_is_followed_by_its_partner_after_a_while() -> None:
     assert Watch().due(RING, gone(WRITER), BEREFT, after=4) == RING
-    assert Watch().due(RING, gone(WRITER), BEREFT, after=5) == Reign(4, B)
+    assert Watch().due(RING, gone(WRITER), BEREFT, after=5) == WriterTerm(4, B)
 
 
 def test_writer_that_refuses_us_is_lost_only_when_nothing_arrives_from_it() -> None:
@@ -74,7 +76,7 @@ def test_writer_that_refuses_us_is_lost_only_when_nothing_arrives_from_it() -> N
     for at in range(100, 160):
         following = replace(COPY, fetched={3: at})
         assert watch.due(RING, busy, replace(PARTNER, following=following), after=1) == RING
-    assert watch.due(RING, busy, PARTNER, after=8) == Reign(4, B)
+    assert watch.due(RING, busy, PARTNER, after=8) == WriterTerm(4, B)
 
 
 def test_server_that_refuses_our_account_is_not_lost() -> None:
@@ -131,32 +133,32 @@ def test_partner_that_is_up_and_acknowledges_nothing_is_left() -> None:
 
 
 def test_writer_that_was_started_anew_hands_over_to_who_has_it_all() -> None:
-    assert Watch().due(RING, CLOSED, PARTNER) == Reign(4, B)
+    assert Watch().due(RING, CLOSED, PARTNER) == WriterTerm(4, B)
     behind = replace(PARTNER, following=replace(COPY, fetched={3: 98}))
-    assert Watch().due(RING, CLOSED, behind) == Reign(4, A)
+    assert Watch().due(RING, CLOSED, behind) == WriterTerm(4, A)
     both = replace(PARTNER, position={3: 101}, following=STOPPED)
-    assert Watch().due(RING, CLOSED, both) == Reign(4, B)
-    assert Watch().due(RING, CLOSED, replace(both, position={3: 99})) == Reign(4, A)
+    assert Watch().due(RING, CLOSED, both) == WriterTerm(4, B)
+    assert Watch().due(RING, CLOSED, replace(both, position={3: 99})) == WriterTerm(4, A)
 
 
 def test_writer_that_was_started_anew_waits_for_its_partner_but_not_for_ever() -> None:
     assert Watch().due(RING, CLOSED, gone(PARTNER), after=19) == RING
-    assert Watch().due(RING, CLOSED, gone(PARTNER), after=20) == Reign(4, A)
+    assert Watch().due(RING, CLOSED, gone(PARTNER), after=20) == WriterTerm(4, A)
 
 
 def test_lone_writer_has_no_successor_and_rules_anew_after_a_start() -> None:
     assert Watch().due(ALONE, gone(WRITER), PARTNER, after=600) == ALONE
-    assert Watch().due(ALONE, CLOSED, PARTNER) == Reign(4, A)
+    assert Watch().due(ALONE, CLOSED, PARTNER) == WriterTerm(4, A)
 
 
 def test_writer_that_is_being_handed_over_is_opened_again_only_when_that_does_not_go_on() -> None:
     ended = replace(WRITER, open=False, epoch=4)
     older = replace(PARTNER, following=replace(COPY, fetched={3: 98}))  # a look of just before
     assert Watch().due(RING, ended, older, after=4) == RING
-    assert Watch().due(RING, ended, older, after=5) == Reign(4, A)
-    assert Watch().due(RING, ended, PARTNER) == Reign(4, B)
+    assert Watch().due(RING, ended, older, after=5) == WriterTerm(4, A)
+    assert Watch().due(RING, ended, PARTNER) == WriterTerm(4, B)
     assert Watch().due(ALONE, ended, PARTNER, after=4) == ALONE
-    assert Watch().due(ALONE, ended, PARTNER, after=5) == Reign(5, A)
+    assert Watch().due(ALONE, ended, PARTNER, after=5) == WriterTerm(5, A)
     watch = Watch()
     for _ in range(5):
         assert watch.due(RING, ended, older, after=3) == RING
@@ -168,14 +170,14 @@ class Rivalled(Memory):
 
     rival = 2**60
 
-    def accept(self, ballot: int, reign: Reign) -> bool:
+    def accept(self, ballot: int, reign: WriterTerm) -> bool:
         if self.rival:
             self.promise(self.rival)
             self.rival = 0
         return super().accept(ballot, reign)
 
 
-def handing(kept: Reign, kind: type[Memory] = Memory) -> Steward:
+def handing(kept: WriterTerm, kind: type[Memory] = Memory) -> Steward:
     """A steward over a register that holds ``kept``."""
     steward = Steward(parse(URL), clock=lambda: 0.0)
     voters = [kind(number) for number in range(3)]
@@ -188,15 +190,15 @@ def handing(kept: Reign, kind: type[Memory] = Memory) -> Steward:
 def test_hand_over_that_meets_another_proposer_tries_again() -> None:
     steward = handing(RING, Rivalled)
     with pytest.raises(NoMajority):
-        steward.servers.change(RING, Reign(4, B))
+        steward.servers.change(RING, WriterTerm(4, B))
     steward = handing(RING, Rivalled)
-    assert by_hand._succeed(steward, RING, B) == steward.servers.register.read() == Reign(4, B)
+    assert by_hand._succeed(steward, RING, B) == steward.servers.register.read() == WriterTerm(4, B)
 
 
 def test_hand_over_that_a_steward_has_finished_is_done() -> None:
-    assert by_hand._succeed(handing(Reign(4, B, A)), RING, B) == Reign(4, B)
-    assert by_hand._succeed(handing(Reign(5, B)), RING, B) == Reign(5, B)
-    for other in (Reign(4, A), ALONE):
+    assert by_hand._succeed(handing(WriterTerm(4, B, A)), RING, B) == WriterTerm(4, B)
+    assert by_hand._succeed(handing(WriterTerm(5, B)), RING, B) == WriterTerm(5, B)
+    for other in (WriterTerm(4, A), ALONE):
         with pytest.raises(Unavailable, match="look again"):
             by_hand._succeed(handing(other), RING, B)
 
@@ -206,19 +208,19 @@ def test_hand_over_is_through_when_its_writer_is_open_under_a_later_reign(
 ) -> None:
     steward = Steward(parse(URL), clock=lambda: 0.0)
     opened = replace(WRITER, server=M2, epoch=5)
-    for now in (Reign(5, B, A), Reign(5, B)):
+    for now in (WriterTerm(5, B, A), WriterTerm(5, B)):
         report = Report(now, (gone(PARTNER), gone(WRITER), opened))
         monkeypatch.setattr(steward, "round", lambda report=report: report)
         with gevent.Timeout(5):
-            assert by_hand._until_joined(steward, Reign(4, B)).epoch == 5
-    elsewhere = Report(Reign(5, A), (WRITER, PARTNER))
+            assert by_hand._until_joined(steward, WriterTerm(4, B)).epoch == 5
+    elsewhere = Report(WriterTerm(5, A), (WRITER, PARTNER))
     monkeypatch.setattr(steward, "round", lambda: elsewhere)
     with gevent.Timeout(5), pytest.raises(Unavailable, match=f"{A} has taken over"):
-        by_hand._until_joined(steward, Reign(4, B))
+        by_hand._until_joined(steward, WriterTerm(4, B))
 
 
 def test_new_writer_that_was_not_opened_yet_keeps_its_reign() -> None:
-    taken = Reign(4, B)
+    taken = WriterTerm(4, B)
     assert Watch().due(taken, PARTNER, gone(WRITER), after=60) == taken
 
 
@@ -230,8 +232,8 @@ def test_partner_with_transactions_of_its_own_is_left() -> None:
 
 
 def test_notes_say_what_to_do() -> None:
-    def said(reign: Reign | None, *seen: Observation) -> str:
-        return "\n".join(notes(parse(URL), reign, {one.name: one for one in seen}))
+    def said(reign: WriterTerm | None, *seen: Observation) -> str:
+        return "\n".join(findings(parse(URL), reign, {one.name: one for one in seen}))
 
     assert said(RING, WRITER, PARTNER) == ""
     assert "greencrawl store form" in said(None, WRITER)
@@ -240,7 +242,8 @@ def test_notes_say_what_to_do() -> None:
     assert "still reaches it" in said(RING, gone(WRITER), PARTNER)
     assert "still reaches it" not in said(RING, gone(WRITER), BEREFT)
     assert "started anew" in said(RING, gone(WRITER), replace(PARTNER, following=STOPPED))
-    assert "kill -9" in said(Reign(4, B), replace(PARTNER, open=True, epoch=4, read_only=False),
+    assert "kill -9" in said(
+        WriterTerm(4, B), replace(PARTNER, open=True, epoch=4, read_only=False),
                              replace(WRITER, hanging=3))  # fmt: skip
     stray = replace(PARTNER, position={7: 2})
     assert f"{B} has 2 transactions" in said(ALONE, WRITER, stray)
@@ -248,4 +251,4 @@ def test_notes_say_what_to_do() -> None:
     assert "has yet to apply 4901" in said(RING, WRITER, late)
     assert "gtid_strict_mode" in said(RING, WRITER, replace(PARTNER, strict=False))
     assert "AFTER_SYNC" in said(RING, replace(WRITER, wait_point="AFTER_COMMIT"), PARTNER)
-    assert "does not name it" in said(Reign(1, "elsewhere:3306"), WRITER)
+    assert "does not name it" in said(WriterTerm(1, "elsewhere:3306"), WRITER)

@@ -130,7 +130,7 @@ class Runner:
         return CloseItem(session=held.session.session, token=held.session.token, report=report)
 
 
-class Heart:
+class Heartbeat:
     def __init__(self) -> None:
         self.beats = 0
         self.ready = False
@@ -152,7 +152,7 @@ class Rig:
         grace_seconds: float = 0.5,
         dead_for: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        self.broker, self.runner, self.heart = Broker(), Runner(), Heart()
+        self.broker, self.runner, self.heart = Broker(), Runner(), Heartbeat()
         self.sessions, self.stopping = Sessions(), Event()
         self.closed: list[str] = []
         self.closes: list[CloseItem] = []

@@ -121,7 +121,7 @@ class Jar:
         return sent
 
 
-class Wallet:
+class CookieStore:
     """The jars of an entry's grants in this process: several may be in use at once.
 
     What an answer changes is put into the grant as well, for whoever keeps it.

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from gevent.event import Event
 
 from greencrawl.schema.clock import Clock, monotonic
-from greencrawl.schema.crawl_cache import Kept
+from greencrawl.schema.crawl_cache import CrawlCache
 from greencrawl.schema.net.origins import Origins
 from greencrawl.schema.records import Failure, Fetched
 from greencrawl.schema.records.auth import Auth
 from greencrawl.worker.auth.account import Account
 from greencrawl.worker.auth.base import Judge, Kind, name_of
 from greencrawl.worker.auth.kinds.basic import Basic
-from greencrawl.worker.auth.logins import Logins, Rooms, Secrecy
+from greencrawl.worker.auth.logins import LoginParts, Logins, SecretsSource
 
 if TYPE_CHECKING:
     from greencrawl.worker.crawls import CrawlContext
@@ -52,8 +52,8 @@ class Keeper:
 
     def __init__(
         self,
-        rooms: Callable[[], Rooms],
-        secrets: Secrecy,
+        rooms: Callable[[], LoginParts],
+        secrets: SecretsSource,
         by_origin: Basic | None = None,
         *,
         make: Callable[[Auth, Mapping[str, str]], Kind],
@@ -66,8 +66,8 @@ class Keeper:
         self._logins = Logins(rooms, secrets, make=make, stopping=stopping, clock=clock)
         self._clock = clock
         self._accounts: dict[str, Account] = {}
-        self._of_crawl: Kept[tuple[int, int], tuple[Account, ...]]
-        self._of_crawl = Kept(_CONTEXTS, _IDLE_SECONDS, clock)
+        self._of_crawl: CrawlCache[tuple[int, int], tuple[Account, ...]]
+        self._of_crawl = CrawlCache(_CONTEXTS, _IDLE_SECONDS, clock)
 
     def get(
         self, visit: Visit, url: str, headers: Mapping[str, str], judge: Judge

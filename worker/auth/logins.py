@@ -100,7 +100,7 @@ class Sending(Protocol):
         """Send what logins of others need of the visit's host; returns how many requests."""
 
 
-class Secrecy(Protocol):
+class SecretsSource(Protocol):
     """The part of ``worker.auth.state.secrets.Secrets`` that is needed here."""
 
     def of(self, entry: Auth) -> Mapping[str, str]:
@@ -110,7 +110,7 @@ class Secrecy(Protocol):
         """What changes when the entry's secrets do. Raises InvalidConfig."""
 
 
-class Rooms(NamedTuple):
+class LoginParts(NamedTuple):
     """What a login needs beside the site: opened when the first crawl asks for one."""
 
     vault: Keeping
@@ -122,8 +122,8 @@ class Logins:
 
     def __init__(
         self,
-        rooms: Callable[[], Rooms],
-        secrets: Secrecy,
+        rooms: Callable[[], LoginParts],
+        secrets: SecretsSource,
         *,
         make: Callable[[Auth, Mapping[str, str]], Kind],
         stopping: Event,
@@ -136,7 +136,7 @@ class Logins:
         self._clock = clock
 
     @cached_property
-    def rooms(self) -> Rooms:
+    def rooms(self) -> LoginParts:
         """Vault and errands; opened when they are asked for first."""
         return self._open()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from greencrawl.schema.clock import Clock, monotonic
-from greencrawl.schema.crawl_cache import Kept
+from greencrawl.schema.crawl_cache import CrawlCache
 from greencrawl.schema.records import Admission
 
 SIZE = 20_000
@@ -58,7 +58,7 @@ class Recents:
     """Those of all crawls of a process."""
 
     def __init__(self, clock: Clock = monotonic) -> None:
-        self._crawls: Kept[int, Recent] = Kept(CRAWLS, IDLE_SECONDS, clock)
+        self._crawls: CrawlCache[int, Recent] = CrawlCache(CRAWLS, IDLE_SECONDS, clock)
         self._sharing = 0
         self._epochs: dict[str, int] = {}
 

@@ -57,7 +57,7 @@ class Result(Struct, kw_only=True):
         links = sum([100 + len(link.url) for link in page.links])
         return _TASK_BYTES + len(page.body) + len(page.text) + links
 
-    def bury(self, error: Unstorable) -> bool:
+    def mark_unstorable(self, error: Unstorable) -> bool:
         """Make a dead letter of it if it is what the store refused; False if it is not."""
         page = self.page
         if page is None or page.url != error.url:

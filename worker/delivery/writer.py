@@ -292,7 +292,7 @@ class Writer:
                 return stamp, work.owes
             except Unstorable as error:
                 log.warning("cannot be stored", url=error.url, reason=error.reason)
-                if not any(result.bury(error) for result in batch):
+                if not any(result.mark_unstorable(error) for result in batch):
                     raise
 
     def _admit(self, pages: Sequence[StoredPage], stamp: Stamp, owed: frozenset[str]) -> bool:

@@ -56,7 +56,7 @@ class Lock(Protocol):
         """Give it back."""
 
 
-class Marker:
+class CrashRecord:
     """One child's shared page; the child writes, the supervisor reads.
 
     Raises OSError when the file cannot be made.
@@ -186,16 +186,16 @@ class Marker:
 
 
 class Parsing:
-    """A body of :meth:`Marker.parsing`: a class, since each page pays for it."""
+    """A body of :meth:`CrashRecord.parsing`: a class, since each page pays for it."""
 
-    __slots__ = ("_marker", "_suspect")
+    __slots__ = ("_crash_record", "_suspect")
 
-    def __init__(self, marker: Marker, suspect: Suspect) -> None:
-        self._marker = marker
+    def __init__(self, crash_record: CrashRecord, suspect: Suspect) -> None:
+        self._crash_record = crash_record
         self._suspect = suspect
 
     def __enter__(self) -> None:
-        self._marker._begin(self._suspect)
+        self._crash_record._begin(self._suspect)
 
     def __exit__(self, *_: object) -> None:
-        self._marker._end()
+        self._crash_record._end()

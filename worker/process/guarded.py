@@ -12,13 +12,13 @@ from greencrawl.schema.records import Failure, Fetched, Task
 from greencrawl.schema.records.auth import Form, Own
 from greencrawl.worker.auth.base import Grant, Kind, Verdict
 from greencrawl.worker.crawls import CrawlContext
-from greencrawl.worker.process.crash_record import Marker, Suspect
+from greencrawl.worker.process.crash_record import CrashRecord, Suspect
 from greencrawl.worker.reading import Reading, read
 from greencrawl.worker.session.fetcher import Visit
 
 
 class Reader(Protocol):
-    """The part of ``worker.process.quarantine.Alone`` that is needed here.
+    """The part of ``worker.process.quarantine.Quarantine`` that is needed here.
 
     Each of its methods raises DiedAlone when the task killed or hung that process, NoProcess when
     the process does not come up, and RaisedAlone with what nobody foresaw there.
@@ -47,8 +47,8 @@ class Guarded:
     Methods raise DiedAlone, NoProcess and RaisedAlone of a suspect, as :class:`Reader` does.
     """
 
-    def __init__(self, marker: Marker, alone: Reader) -> None:
-        self._marker = marker
+    def __init__(self, crash_record: CrashRecord, alone: Reader) -> None:
+        self._crash_record = crash_record
         self._alone = alone
 
     def excluded_by(self, visit: Visit, task: Task, url: str) -> str | None:
@@ -63,7 +63,7 @@ class Guarded:
         if task.suspect:
             with visit.held.waiting(request=False):
                 return self._alone.excluded_by(visit.context, task, url)
-        with self._marker.parsing(_suspect(visit, task)):
+        with self._crash_record.parsing(_suspect(visit, task)):
             return rules.judge(task, url)
 
     def request_headers(self, visit: Visit, task: Task, headers: dict[str, str]) -> dict[str, str]:
@@ -71,7 +71,7 @@ class Guarded:
         if task.suspect:
             with visit.held.waiting(request=False):
                 return self._alone.request_headers(visit.context, task, headers)
-        with self._marker.parsing(_suspect(visit, task)):
+        with self._crash_record.parsing(_suspect(visit, task)):
             return visit.context.hooks.request_headers(task, headers)
 
     def verdict(
@@ -83,7 +83,7 @@ class Guarded:
         if task.suspect:
             with visit.held.waiting(request=False):
                 return self._alone.verdict(visit.context, task, kind.entry.name, fetched, grant)
-        with self._marker.parsing(_suspect(visit, task)):
+        with self._crash_record.parsing(_suspect(visit, task)):
             return kind.judge(fetched, grant)
 
     def read(self, visit: Visit, task: Task, fetched: Fetched) -> Reading:
@@ -91,7 +91,7 @@ class Guarded:
         if task.suspect:
             with visit.held.waiting(request=False):
                 return self._alone.read(visit.context, task, fetched)
-        with self._marker.parsing(_suspect(visit, task)):
+        with self._crash_record.parsing(_suspect(visit, task)):
             return read(visit.context, task, fetched)
 
 

@@ -25,7 +25,7 @@ _FREE, _IDLE, _BUSY = 0, 1, 2
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Flights:
+class InflightTable:
     """One process's table. Raises OSError when the file cannot be made."""
 
     def __init__(self, path: Path, *, boot: str | None = None) -> None:

@@ -52,7 +52,7 @@ _PR_SET_PDEATHSIG = 1
 log = logger("alone")
 
 
-class DiedAlone(GreencrawlError):
+class DiedInQuarantine(GreencrawlError):
     """Raised when a task killed or hung the process that had nothing else to do."""
 
     def __init__(self, kind: FailureKind, detail: str) -> None:
@@ -64,7 +64,7 @@ class NoProcess(GreencrawlError):
     """Raised when the process does not come up: no task is to blame."""
 
 
-class RaisedAlone(GreencrawlError):
+class RaisedInQuarantine(GreencrawlError):
     """Raised when reading raised there what nobody foresaw; the message is the error's own."""
 
 
@@ -140,7 +140,7 @@ _REQUEST: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
 _ANSWER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
 
-class Alone:
+class Quarantine:
     """The worker's side. Safe for many greenlets: they take turns.
 
     A request may take ``stall_seconds`` there, like a page in the worker itself. ``environ`` is the
@@ -221,7 +221,7 @@ class Alone:
                 raise
             self._ending = gevent.spawn_later(self._idle_seconds, self._idle)
         if isinstance(answer, Raised):
-            raise RaisedAlone(answer.what)
+            raise RaisedInQuarantine(answer.what)
         return answer
 
     def _exchange(self, sock: socket.socket, request: Request) -> Answer:
@@ -232,11 +232,13 @@ class Alone:
             data = _receive(sock)
         except TimeoutError:
             detail = f"read alone, it did not end within {self._stall_seconds:g} s"
-            raise DiedAlone(FailureKind.STALLED, detail) from None
+            raise DiedInQuarantine(FailureKind.STALLED, detail) from None
         except OSError:
             data = None
         if data is None:
-            raise DiedAlone(FailureKind.PROCESS_DEATH, f"read alone, it ended with {self._last()}")
+            raise DiedInQuarantine(
+                FailureKind.PROCESS_DEATH, f"read alone, it ended with {self._last()}"
+            )
         return _ANSWER.decode(data)
 
     def _await(self, sock: socket.socket) -> None:

@@ -29,7 +29,7 @@ from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.log import logger
 from greencrawl.schema.records import FailureKind
 from greencrawl.schema.settings import Settings
-from greencrawl.worker.process.crash_record import Marker
+from greencrawl.worker.process.crash_record import CrashRecord
 
 EX_CONFIG = 78
 """Exit status of a child that must not be started again: its settings or hooks are wrong."""
@@ -85,7 +85,7 @@ class Child:
     """One worker process, over all its lives. Times are ``time.monotonic()`` seconds."""
 
     number: int
-    marker: Marker
+    crash_record: CrashRecord
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     beats: int = 0
@@ -130,7 +130,7 @@ class Supervisor:
         try:
             for number in range(self._settings.processes or len(os.sched_getaffinity(0))):
                 path = folder(self._settings) / f"{self._settings.worker_id}-{number}.marker"
-                child = Child(number, Marker(path))
+                child = Child(number, CrashRecord(path))
                 self._children.append(child)
                 self._start(child)
             while any(child.process for child in self._children) or self._stopping_since is None:
@@ -203,7 +203,7 @@ class Supervisor:
             self._stopping_since += late_seconds
 
     def _start(self, child: Child) -> None:
-        child.marker.rearm(child.died)
+        child.crash_record.rearm(child.died)
         parent = os.getpid()
         child.process = subprocess.Popen(
             [*self._command, str(child.number)],
@@ -220,14 +220,14 @@ class Supervisor:
     def _check_pulse(self, child: Child, now: float) -> None:
         """Kill a child whose hub stands still; one that is still importing has more time."""
         assert child.process
-        beats = child.marker.beats
+        beats = child.crash_record.beats
         if beats != child.beats:
             child.beats, child.beaten = beats, now
             return
         patience = self._settings.stall_seconds if beats else _START_SECONDS
         if now - child.beaten <= patience:
             return
-        suspect = child.marker.suspect()
+        suspect = child.crash_record.suspect()
         log.error(
             "child stalled: killing it",
             child=child.number,
@@ -248,11 +248,11 @@ class Supervisor:
             if status:
                 log.warning("child did not stop cleanly", child=child.number, status=status)
             return
-        suspect = child.marker.convict(child.cause)
+        suspect = child.crash_record.convict(child.cause)
         explained = suspect is not None  # the same page will not do it again: it is read alone
         long_ago = self._clock() - child.started > 60
         child.deaths = 0 if long_ago or explained else child.deaths + 1
-        child.false_starts = 0 if child.marker.ready else child.false_starts + 1
+        child.false_starts = 0 if child.crash_record.ready else child.false_starts + 1
         log.error(
             "child died",
             child=child.number,

@@ -73,7 +73,7 @@ class _Kept(NamedTuple):
     size: int
 
 
-class RobotsGate:
+class RobotsRules:
     """Rules by origin, for one process."""
 
     def __init__(self, shared: RobotsCache, clock: Clock = monotonic) -> None:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.records import ItemStatus, Session
-from greencrawl.worker.process.inflight_table import Flights
+from greencrawl.worker.process.inflight_table import InflightTable
 
 End = Literal["", "stop", "stale"]
 
@@ -21,9 +21,9 @@ End = Literal["", "stop", "stale"]
 class Held:
     """One session. ``deadline`` is on ``schema.clock.monotonic``: no request may leave after it.
 
-    ``ended`` says that it is to end: "stop" soon and properly; "stale" at once and
-    without a word, since its tasks are not ours any more. ``since`` is when that began which it
-    waits for – a request, or a suspect that is read alone – or None; ``row`` is its in ``flights``.
+    ``ended`` says that it is to end: "stop" soon and properly; "stale" at once and without a word,
+    since its tasks are not ours any more. ``since`` is when that began which it waits for – a
+    request, or a suspect that is read alone – or None; ``row`` is its in ``inflight``.
     """
 
     session: Session
@@ -33,12 +33,12 @@ class Held:
     unsettled: int = 0
     ended: End = ""
     since: float | None = None
-    flights: Flights | None = None
+    inflight: InflightTable | None = None
     row: int | None = None
 
     def waiting(self, *, request: bool) -> Waiting:
         """Note for as long as the body runs that it waits; ``request``: for its host."""
-        return Waiting(self, self.flights if request and self.row is not None else None)
+        return Waiting(self, self.inflight if request and self.row is not None else None)
 
     @property
     def lost(self) -> bool:
@@ -49,16 +49,16 @@ class Held:
 class Waiting:
     """What :meth:`Held.waiting` returns: a class, as a generator would cost a page 6 µs more."""
 
-    __slots__ = ("_before", "_flights", "_held")
+    __slots__ = ("_before", "_held", "_inflight")
 
-    def __init__(self, held: Held, flights: Flights | None) -> None:
+    def __init__(self, held: Held, inflight: InflightTable | None) -> None:
         self._held = held
-        self._flights = flights
+        self._inflight = inflight
 
     def __enter__(self) -> None:
         held = self._held
-        if self._flights is not None and held.row is not None:
-            self._flights.set_busy(held.row, True)
+        if self._inflight is not None and held.row is not None:
+            self._inflight.set_busy(held.row, True)
         self._before = held.since
         if held.since is None:
             held.since = monotonic()
@@ -66,15 +66,15 @@ class Waiting:
     def __exit__(self, *_: object) -> None:
         held = self._held
         held.since = self._before
-        if self._flights is not None and held.row is not None:
-            self._flights.set_busy(held.row, False)
+        if self._inflight is not None and held.row is not None:
+            self._inflight.set_busy(held.row, False)
 
 
 class Sessions:
     """All of this process. Not locked: its methods never yield to the hub."""
 
-    def __init__(self, flights: Flights | None = None) -> None:
-        self._flights = flights
+    def __init__(self, inflight: InflightTable | None = None) -> None:
+        self._inflight = inflight
         self._held: dict[str, Held] = {}
         self._fetching = 0
 
@@ -91,8 +91,8 @@ class Sessions:
         if session.token in self._held:
             return None
         held = Held(session, deadline)
-        if self._flights is not None:
-            held.flights, held.row = self._flights, self._flights.take(session.token)
+        if self._inflight is not None:
+            held.inflight, held.row = self._inflight, self._inflight.take(session.token)
         self._held[session.token] = held
         self._fetching += 1
         return held
@@ -150,6 +150,6 @@ class Sessions:
     def _drop_if_over(self, held: Held) -> None:
         if not (held.fetching or held.closing or held.unsettled):
             self._held.pop(held.session.token, None)
-            if self._flights is not None and held.row is not None:
-                self._flights.free(held.row)
+            if self._inflight is not None and held.row is not None:
+                self._inflight.free(held.row)
                 held.row = None

@@ -30,7 +30,7 @@ STRAINED_SECONDS = 1.0
 _SLOW_HOSTS = 10_000
 
 
-class Share:
+class SlowHosts:
     """The books of one process. Not locked: its methods never yield to the hub."""
 
     def __init__(self, greenlets: int) -> None:
@@ -41,7 +41,7 @@ class Share:
         self._refused = False
 
     @property
-    def crawling(self) -> int:
+    def slow(self) -> int:
         """Sessions that crawl, as of the last :meth:`look`."""
         return len(self._crawling)
 

@@ -2,9 +2,9 @@
 
 A broker may be cut off from the store and still reach a Redis that was replaced: the store knows a
 higher epoch of that node, and another broker serves its hosts from the server that took its place.
-So whoever opens or extends must have read the epochs within :data:`WORD_SECONDS`, counted from when
-the question was sent. By as much, and by what a script's expected time may be off, a node that was
-taken over rests longer than the sessions last that were forgotten.
+So whoever opens or extends must have read the epochs within :data:`CONTACT_SECONDS`, counted from
+when the question was sent. By as much, and by what a script's expected time may be off, a node that
+was taken over rests longer than the sessions last that were forgotten.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from greencrawl.schema.records import Stamp
 
 log = logger("frontier")
 
-WORD_SECONDS = 10.0
+CONTACT_SECONDS = 10.0
 RENEW_SHARE = 0.3
 """Of that time, after which the store is asked again if there is something to do."""
 WAIT_SECONDS = 2.0
 """How long a call waits for the store's answer."""
 
 
-class NoWord(Unavailable):
+class StoreSilent(Unavailable):
     """Raised when the store was not heard of lately: what needs its word is not done."""
 
 
-class Word:
+class StoreContact:
     """The epochs as the store told them last. ``told`` is called with each answer."""
 
     def __init__(
         self,
         ask: Callable[[], Stamp],
         told: Callable[[Stamp], None],
-        seconds: float = WORD_SECONDS,
+        seconds: float = CONTACT_SECONDS,
     ) -> None:
         self._ask = ask
         self._told = told
@@ -65,7 +65,7 @@ class Word:
         if not self.heard() and self._asking is not None:
             self._asking.join(WAIT_SECONDS)
         if self._age() >= self._seconds:
-            raise NoWord("the store does not answer: no session is opened or kept without it")
+            raise StoreSilent("the store does not answer: no session is opened or kept without it")
 
     def heard(self) -> bool:
         """Whether the store was heard of lately; asks it in the background if that is a while ago.

@@ -24,7 +24,7 @@ MOST = 100
 """Crawls that are named in a message; if there are more, it names :data:`ANY`."""
 
 
-class Stirring(Event):
+class ActivityEvent(Event):
     """Set by what goes on in crawls: here, which :meth:`take_own` tells apart, or elsewhere."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import gevent
 
 from greencrawl.broker.frontier.coordination.duties import QUOTAS, Duties, clock
-from greencrawl.broker.frontier.coordination.news import ACTIVITY, QUOTA, Stirring
+from greencrawl.broker.frontier.coordination.news import ACTIVITY, QUOTA, ActivityEvent
 from greencrawl.broker.frontier.leasing import Calls, Leasing
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.clock import DOUBT
@@ -42,7 +42,7 @@ UNKNOWN = 0
 Run = Callable[[Node, str, list[tuple[int, bytes]], Duty | None], list[list[Any]]]
 
 
-class Waking:
+class WakeUps:
     """Tells ``leasing`` what became due. A ``listen`` and a ``beats`` greenlet a node."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Waking:
         owed: Callable[[Node], None],
         hungry: Callable[[int], None],
         duties: Duties,
-        stirring: Mapping[bytes, Stirring],
+        stirring: Mapping[bytes, ActivityEvent],
     ) -> None:
         """``owed`` is told of a node whose replay is not through, ``hungry`` of a crawl that runs
         out of quota in a partition; ``stirring`` is by messages.

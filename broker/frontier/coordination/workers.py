@@ -31,7 +31,7 @@ redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ARGV[3])
 what it may hold is bounded by time, and a refusal would cost all idle connections."""
 
 
-class Roll:
+class WorkerRegistry:
     """One broker's view. What it cannot write is lost, and written the next time."""
 
     def __init__(self, nodes: Sequence[Node], clock: Clock = monotonic) -> None:

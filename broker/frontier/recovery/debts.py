@@ -18,7 +18,7 @@ from typing import Any
 import gevent
 
 from greencrawl.broker.frontier.coordination.duties import REPLAY, Duties
-from greencrawl.broker.frontier.coordination.news import Stirring
+from greencrawl.broker.frontier.coordination.news import ActivityEvent
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.broker.frontier.recovery.replay import Parts, Putter, Replay
@@ -82,7 +82,7 @@ class Debts:
         store: Store,
         duties: Duties,
         nodes_away: Callable[[], Collection[str]],
-        activity: Stirring,
+        activity: ActivityEvent,
     ) -> None:
         """``nodes_away`` names those that nothing may be asked of."""
         self._parts = parts

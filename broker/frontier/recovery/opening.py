@@ -129,7 +129,7 @@ def settled(node: Node, call: Callable[[], None]) -> None:
     while True:
         try:
             return call()
-        except (Behind, Fenced):
+        except (StoreLostData, Fenced):
             raise
         except Unavailable as error:
             if node.breaker.since_ms or monotonic() > limit:
@@ -138,7 +138,7 @@ def settled(node: Node, call: Callable[[], None]) -> None:
         gevent.sleep(random.uniform(0.05, 0.2))
 
 
-class Behind(Unavailable):
+class StoreLostData(Unavailable):
     """Raised when the store's log is older than what a node has seen of it: it lost data."""
 
 
@@ -228,7 +228,7 @@ class Recovery:
         """
         try:
             settled(node, lambda: self._open(node))
-        except (Behind, Fenced) as error:
+        except (StoreLostData, Fenced) as error:
             log.warning("node_refused", node=node.shown, reason=str(error))
 
     def reopen(self, node: Node) -> None:
@@ -344,7 +344,7 @@ class Recovery:
                 "this one by `greencrawl repair --all`"
             )
             self.refused[node.id] = why
-            raise Behind(why)
+            raise StoreLostData(why)
 
     def _refuse_emptied(self, node: Node, owner: dict[str, str]) -> None:
         """Leave a node to whoever is emptying it: its epoch is not to be raised meanwhile."""

@@ -21,7 +21,7 @@ from greencrawl.broker.frontier.hosts import Hosts
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Full, Node
 from greencrawl.broker.frontier.nodes.placement import Placement
-from greencrawl.broker.frontier.recovery.sent_filter import MOST_BYTES, Known
+from greencrawl.broker.frontier.recovery.sent_filter import MOST_BYTES, SentFilter
 from greencrawl.broker.frontier.scripts.partition import Mode
 from greencrawl.schema.clock import epoch_ms, monotonic
 from greencrawl.schema.errors import UnknownCrawl
@@ -246,7 +246,9 @@ class Putter:
         self._course = course
         self._crawls = crawls
         self._on = set(placement.partitions_on(node))
-        self._known = Known(placement.identity.secret, pages, most_bytes // len(placement.nodes))
+        self._known = SentFilter(
+            placement.identity.secret, pages, most_bytes // len(placement.nodes)
+        )
         self._rows: dict[int, Grouped] = {}
         self._collected = 0
         self._held = self._breathed = monotonic()

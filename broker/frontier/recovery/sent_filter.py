@@ -25,7 +25,7 @@ _SPREAD = 0x9E3779B97F4A7C15
 _ALL_BITS = (1 << 64) - 1
 
 
-class Known:
+class SentFilter:
     """A set of (crawl, URL) that forgets but never errs: each has one slot, which keeps the last.
 
     A slot holds all 64 bits of a fingerprint under the frontier's secret, mixed with the crawl, so

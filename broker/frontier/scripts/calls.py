@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import gevent
 
-from greencrawl.broker.frontier.coordination.fence import Word
+from greencrawl.broker.frontier.coordination.fence import StoreContact
 from greencrawl.broker.frontier.nodes.node import UNTIMED, Fenced, Moved, Node, Restarted
 from greencrawl.broker.frontier.nodes.placement import Placement
 from greencrawl.schema.errors import DutyLost, GreencrawlError, Unavailable
@@ -40,7 +40,9 @@ class Guard(Protocol):
 class Scripts:
     """Runs scripts for a process, or for the holder of a duty (:meth:`under`)."""
 
-    def __init__(self, placement: Placement, guard: Guard, word: Word, *, create: bool) -> None:
+    def __init__(
+        self, placement: Placement, guard: Guard, word: StoreContact, *, create: bool
+    ) -> None:
         """``create``: for a broker, which opens nodes; a worker waits until one has."""
         self.duty: Duty | None = None
         """What every call carries that names no other."""
@@ -48,7 +50,7 @@ class Scripts:
         self._node_numbers = placement.identity.placement
         self._nodes = placement.nodes
         self._guard = guard
-        self._word = word
+        self._store_contact = word
         self._create = create
 
     def under(self, duty: Duty) -> Scripts:
@@ -125,7 +127,7 @@ class Scripts:
             if script in NEED_WORD:
                 self._fenced(node)
             else:
-                beats = self._word.heard()
+                beats = self._store_contact.heard()
         try:
             return node.run(script, calls, duty, beats=beats)
         except Moved:  # another broker has reopened it, or it was away when we began
@@ -144,7 +146,7 @@ class Scripts:
     def _fenced(self, node: Node) -> None:
         """Raises Unavailable unless the store has said of late that this is the node it knows."""
         try:
-            node.follow(self._word.epoch(node.id))
+            node.follow(self._store_contact.epoch(node.id))
         except Fenced:
             self._guard.reopen(node)
             raise

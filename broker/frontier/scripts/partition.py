@@ -84,6 +84,7 @@ class Drained(NamedTuple):
 
 
 def drained(reply: Sequence[Any]) -> Drained:
+    """What ``lua/queue/drain.lua`` answers: how many went, which are next, what is left."""
     _, removed, waiting, later, at, left = reply
     following = Drain([value.decode() for value in waiting], [value.decode() for value in later])
     return Drained(removed, following, at, left)
@@ -128,6 +129,7 @@ def state_of(crawl: Crawl) -> str:
 
 
 def crawl_args(crawl: Crawl, state: str, afresh: bool = False) -> bytes:
+    """Arguments of ``lua/crawls/crawl.lua``: a crawl in this state, its politeness in ms."""
     options = crawl.options
     return to_msgpack(
         [
@@ -165,6 +167,7 @@ def session_of(partition: int, ttl: float, reply: Sequence[Any]) -> Session:
 
 
 def finish_row(item: FinishItem) -> list[Any]:
+    """What ``lua/sessions/finish.lua`` is told of one task: its end, and waits in ms."""
     outcome = item.outcome
     host = item.session.partition("/")[2]
     if isinstance(outcome, Done):
@@ -186,6 +189,7 @@ def finish_row(item: FinishItem) -> list[Any]:
 
 
 def close_row(item: CloseItem) -> list[Any]:
+    """What ``lua/sessions/close.lua`` is told: a host's report in ms, and tasks to release."""
     r = item.report
     return [
         item.token, item.session.partition("/")[2], round(r.delay * 1000), round(r.latency * 1000),
@@ -206,6 +210,7 @@ def reconcile_args(request: ReconcileRequest, longest_ms: int, most: int, left: 
 
 
 def release_row(item: ReleaseItem) -> list[Any]:
+    """What ``lua/sessions/release.lua`` is told: a token, its host, and numbers of tasks."""
     return [item.token, item.session.partition("/")[2], *item.tasks]
 
 

@@ -19,7 +19,7 @@ from pymysql.cursors import Cursor, DictCursor
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
 from greencrawl.store.mysql.cluster import gtid, register
-from greencrawl.store.mysql.cluster.register import Reign, Vote
+from greencrawl.store.mysql.cluster.register import Vote, WriterTerm
 from greencrawl.store.mysql.cluster.topology import Server, Topology
 from greencrawl.store.mysql.connection import Db, connect, is_gone, translate
 
@@ -227,7 +227,7 @@ class Admin:
 
         return self.run(work)
 
-    def accept(self, ballot: int, reign: Reign) -> bool:
+    def accept(self, ballot: int, reign: WriterTerm) -> bool:
         """See :class:`store.mysql.cluster.register.Voter`."""
 
         def work(db: Db) -> bool:

@@ -12,15 +12,15 @@ from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.store.mysql.cluster import gtid
 from greencrawl.store.mysql.cluster.gtid import Position
 
-NOTES = 120
+SAMPLES = 120
 
 
-class Notes:
+class LagHistory:
     """The writer's position over the last minutes."""
 
     def __init__(self, clock: Clock = monotonic) -> None:
         self._clock = clock
-        self._notes: deque[tuple[float, Position]] = deque(maxlen=NOTES)
+        self._notes: deque[tuple[float, Position]] = deque(maxlen=SAMPLES)
 
     def add(self, position: Position) -> None:
         """The writer is at ``position`` now."""

@@ -34,7 +34,7 @@ _RANDOM_BITS = 20
 """A ballot is a counter above so many random bits."""
 
 
-class Reign(Struct, frozen=True, forbid_unknown_fields=True):
+class WriterTerm(Struct, frozen=True, forbid_unknown_fields=True):
     """Who takes writes, since which takeover, and who acknowledges each commit.
 
     ``epoch`` rises with each takeover. ``partner`` is "" while the writer stands alone: then no
@@ -51,7 +51,7 @@ class Vote(Struct, frozen=True):
 
     promised: int = 0
     accepted: int = 0
-    reign: Reign | None = None
+    reign: WriterTerm | None = None
 
 
 class Voter(Protocol):
@@ -65,7 +65,7 @@ class Voter(Protocol):
     def promise(self, ballot: int) -> Vote | None:
         """Promise to accept nothing below ``ballot``; what it had, or None if it is too late."""
 
-    def accept(self, ballot: int, reign: Reign) -> bool:
+    def accept(self, ballot: int, reign: WriterTerm) -> bool:
         """Accept unless a higher ballot was promised."""
 
 
@@ -91,7 +91,7 @@ class Register:
         """Votes that decide: more than half of all there are."""
         return len(self._voters) // 2 + 1
 
-    def read(self) -> Reign | None:
+    def read(self) -> WriterTerm | None:
         """The value that a majority knows of, perhaps one that is just being replaced.
 
         Good enough to look at, not to act on. Raises NoMajority.
@@ -100,7 +100,7 @@ class Register:
         self._enough(votes, "answer")
         return max(votes, key=lambda vote: vote.accepted).reign
 
-    def change(self, change: Callable[[Reign | None], Reign | None]) -> Reign | None:
+    def change(self, change: Callable[[WriterTerm | None], WriterTerm | None]) -> WriterTerm | None:
         """Replace the value by ``change`` of it, and return what is accepted now.
 
         None from ``change`` leaves it as it is – and confirms it: what is returned then is what a
@@ -141,11 +141,11 @@ def _above(ballot: int) -> int:
     return ((ballot >> _RANDOM_BITS) + 1 << _RANDOM_BITS) | random.getrandbits(_RANDOM_BITS)
 
 
-def reign_text(reign: Reign) -> str:
+def reign_text(reign: WriterTerm) -> str:
     """JSON."""
     return wire.to_json(reign).decode()
 
 
-def reign_of(text: str) -> Reign | None:
+def reign_of(text: str) -> WriterTerm | None:
     """Undo :func:`reign_text`; None for no value yet."""
-    return wire.from_json(text, Reign) if text else None
+    return wire.from_json(text, WriterTerm) if text else None

@@ -24,7 +24,7 @@ from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
 from greencrawl.store.mysql.cluster import gtid
 from greencrawl.store.mysql.cluster.gtid import Position
-from greencrawl.store.mysql.cluster.lag import Notes
+from greencrawl.store.mysql.cluster.lag import LagHistory
 from greencrawl.store.mysql.cluster.observe import together
 from greencrawl.store.mysql.cluster.pool import Pool, drop
 from greencrawl.store.mysql.cluster.topology import Server, Topology
@@ -83,7 +83,7 @@ class Cluster:
         self._found: Route | None = None
         self._looking = BoundedSemaphore(1)
         self._turn = count()
-        self._notes = Notes()
+        self._notes = LagHistory()
         self._near: dict[Server, tuple[float, Position]] = {}
         self._first: Callable[[Db], None] | None = None
 

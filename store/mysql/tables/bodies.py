@@ -11,7 +11,7 @@ from greencrawl.store.mysql import rows
 from greencrawl.store.mysql.connection import Db
 from greencrawl.store.mysql.rows import Page
 from greencrawl.store.mysql.statements import chunks, literal, numbers, raw
-from greencrawl.store.mysql.transaction import Running
+from greencrawl.store.mysql.transaction import CommitAttempt
 from greencrawl.store.rows import Row
 
 Body = tuple[int, bytes]
@@ -47,7 +47,7 @@ def files(db: Db, bodies: Mapping[Body, int]) -> dict[Body, Place]:
 
 
 def write(
-    running: Running, pages: Sequence[Page], expected: Set[Body], places: Mapping[Body, Place]
+    running: CommitAttempt, pages: Sequence[Page], expected: Set[Body], places: Mapping[Body, Place]
 ) -> None:
     """Write bodies that are not there; ``expected`` ones are, as far as a look before told.
 

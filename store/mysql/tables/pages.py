@@ -9,7 +9,7 @@ from msgspec import Struct
 from greencrawl.store.mysql import rows
 from greencrawl.store.mysql.rows import Page
 from greencrawl.store.mysql.statements import chunks, keys, literal, raw
-from greencrawl.store.mysql.transaction import Key, Running, by_crawl, replacing
+from greencrawl.store.mysql.transaction import CommitAttempt, Key, by_crawl, replacing
 from greencrawl.store.rows import Row
 
 PAGES = "crawl, fingerprint, stamp, place, fetched_ms, status, body_bytes, digest, host, wide"
@@ -66,7 +66,7 @@ def _version(page: Page) -> Row:
     return page.status, len(page.plain), page.digest
 
 
-def lock(running: Running, wanted: Sequence[Key]) -> dict[Key, Known]:
+def lock(running: CommitAttempt, wanted: Sequence[Key]) -> dict[Key, Known]:
     """Those of ``wanted`` (in order) that are there, locked."""
     columns = "fingerprint, stamp, place, fetched_ms, status, body_bytes, digest"
     sql = f"SELECT {columns} FROM pages WHERE"
@@ -78,7 +78,7 @@ def lock(running: Running, wanted: Sequence[Key]) -> dict[Key, Known]:
 
 
 def write(
-    running: Running, pages: Mapping[Key, Sequence[Page]], known: Mapping[Key, Known]
+    running: CommitAttempt, pages: Mapping[Key, Sequence[Page]], known: Mapping[Key, Known]
 ) -> dict[Key, int]:
     """Write each URL's newest page and its versions; returns when each current one is from.
 
@@ -107,7 +107,7 @@ def write(
 
 
 def _write_winners(
-    running: Running, winners: Mapping[Key, Page], known: Mapping[Key, Known]
+    running: CommitAttempt, winners: Mapping[Key, Page], known: Mapping[Key, Known]
 ) -> None:
     """Each goes to the end of the wide table, in the order in which they came."""
     first = running.ids.take(len(winners) or 1)
@@ -137,7 +137,7 @@ def _apart(found: Sequence[tuple[Row, str]]) -> tuple[list[Row], list[str]]:
     return [row for row, _ in found], [url for _, url in found]
 
 
-def _stays(running: Running, key: Key, old: Known, links: bytes, merged: bytes) -> None:
+def _stays(running: CommitAttempt, key: Key, old: Known, links: bytes, merged: bytes) -> None:
     """A page that came late: the log tells of its links, at this stamp."""
     crawl, number = key
     if merged != links:
@@ -148,7 +148,7 @@ def _stays(running: Running, key: Key, old: Known, links: bytes, merged: bytes) 
     raw(running.db, sql % (stamp, len(merged) - len(links), crawl, number))
 
 
-def _links(running: Running, known: Mapping[Key, Known]) -> dict[Key, bytes]:
+def _links(running: CommitAttempt, known: Mapping[Key, Known]) -> dict[Key, bytes]:
     """The links that the log has of these pages."""
     found: dict[Key, bytes] = {}
     for crawl, where in _where(known):

@@ -17,7 +17,7 @@ from greencrawl.schema.records import Failure, FailureKind, Fetched
 from greencrawl.schema.records.auth import Form
 from greencrawl.schema.text.patterns import Pattern
 from greencrawl.worker.auth.base import Grant, LoginFailed, LoginRefused, Verdict
-from greencrawl.worker.auth.cookies import Signs, Wallet, collected
+from greencrawl.worker.auth.cookies import CookieStore, Signs, collected
 from greencrawl.worker.auth.kinds import form_page
 from greencrawl.worker.auth.kinds.form_page import Known
 from greencrawl.worker.auth.kinds.form_page.complaint import complaint, shortened
@@ -50,7 +50,7 @@ class FormKind:
         self._login_origin = f"{origin_of(self._login_url)}/"
         self._logged_in = Pattern(entry.logged_in) if entry.logged_in else None
         self._logged_out = Pattern(entry.logged_out) if entry.logged_out else None
-        self._wallet = Wallet(self._origins)
+        self._wallet = CookieStore(self._origins)
         self._signs = Signs()
 
     def __repr__(self) -> str:

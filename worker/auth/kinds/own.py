@@ -13,7 +13,7 @@ from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records import Fetched
 from greencrawl.schema.records.auth import Own
 from greencrawl.worker.auth.base import Grant, Login, LoginFailed, LoginRefused, Verdict
-from greencrawl.worker.auth.cookies import Wallet, collected
+from greencrawl.worker.auth.cookies import CookieStore, collected
 from greencrawl.worker.auth.kinds.form_page.complaint import masked, shortened
 from greencrawl.worker.hooks import RAISED, imported
 
@@ -38,7 +38,7 @@ class OwnKind:
         self.entry = entry
         self.account = secrets["username"]
         self._password = secrets["password"]
-        self._wallet = Wallet(Origins(entry.hosts))
+        self._wallet = CookieStore(Origins(entry.hosts))
         self._login = self._made()
 
     def __repr__(self) -> str:

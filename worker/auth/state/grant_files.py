@@ -16,7 +16,7 @@ from greencrawl.schema.log import logger
 from greencrawl.worker.auth.base import Grant
 from greencrawl.worker.auth.state.late_grants import mark
 from greencrawl.worker.auth.state.private_files import (
-    Unfit,
+    InsecureFile,
     locked,
     private_folder,
     read_private,
@@ -61,7 +61,7 @@ class GrantFiles:
         try:
             data = read_private(self.path(name), MAX_BYTES)
             return None if data is None else decoded(name, data)
-        except Unfit as error:
+        except InsecureFile as error:
             self.tell(name, UNUSED, str(error), _NEW)
         except OSError as error:
             self.tell(name, UNUSED, error.strerror or str(error), _NEW)
@@ -107,7 +107,7 @@ class GrantFiles:
             private_folder(self.folder)
             with locked(self.folder):
                 action()
-        except Unfit as error:
+        except InsecureFile as error:
             self.tell(name, _UNKEPT, f"{self.folder} {error}", _APIECE)
         except OSError as error:
             self.tell(name, _UNKEPT, error.strerror or str(error), _APIECE)
@@ -123,9 +123,9 @@ def decoded(name: str, data: bytes) -> Grant:
     try:
         kept = msgspec.json.decode(data, type=_Kept)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Unfit("is damaged") from None
+        raise InsecureFile("is damaged") from None
     if kept.version != _VERSION:
-        raise Unfit("is of another version of Greencrawl")
+        raise InsecureFile("is of another version of Greencrawl")
     if kept.name != name:
-        raise Unfit("belongs to another login")
+        raise InsecureFile("belongs to another login")
     return kept.grant

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Leases(Protocol):
+class Claims(Protocol):
     """The part of the frontier that is needed here; see ``broker.frontier.Frontier``.
 
     Methods raise Unavailable when it is away; times are in seconds.
@@ -31,27 +31,27 @@ class Leases(Protocol):
         """Give a claim back; one that another holds stays."""
 
 
-class Alone:
+class LocalClaims:
     """Leases where no frontier runs: this process is the only one, and remembers nothing."""
 
     def __init__(self) -> None:
         self._held: dict[str, str] = {}
 
     def login_get(self, name: str) -> tuple[int, bytes] | None:
-        """See :meth:`Leases.login_get`; always None."""
+        """See :meth:`Claims.login_get`; always None."""
         return None
 
     def login_claim(self, name: str, token: str, seconds: float) -> int:
-        """See :meth:`Leases.login_claim`; a claim does not run out."""
+        """See :meth:`Claims.login_claim`; a claim does not run out."""
         return int(self._held.setdefault(name, token) == token)
 
     def login_put(
         self, name: str, token: str, generation: int, sealed: bytes, seconds: float
     ) -> bool:
-        """See :meth:`Leases.login_put`; True for who holds the claim, and nothing is kept."""
+        """See :meth:`Claims.login_put`; True for who holds the claim, and nothing is kept."""
         return self._held.get(name) == token
 
     def login_drop(self, name: str, token: str) -> None:
-        """See :meth:`Leases.login_drop`."""
+        """See :meth:`Claims.login_drop`."""
         if self._held.get(name) == token:
             del self._held[name]

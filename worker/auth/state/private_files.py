@@ -24,7 +24,7 @@ LOCK_SECONDS = 10.0
 _LOOK_SECONDS = 0.01
 
 
-class Unfit(GreencrawlError):
+class InsecureFile(GreencrawlError):
     """Raised for a file or folder that others may have read or written; says what to do."""
 
 
@@ -39,9 +39,11 @@ def private_folder(folder: Path) -> None:
     except FileExistsError:
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode):
-            raise Unfit("is no folder: move it away") from None
+            raise InsecureFile("is no folder: move it away") from None
         if found.st_uid != os.geteuid():
-            raise Unfit(f"belongs to another user (uid {found.st_uid}): give it to ours") from None
+            raise InsecureFile(
+                f"belongs to another user (uid {found.st_uid}): give it to ours"
+            ) from None
         if stat.S_IMODE(found.st_mode) & 0o077:
             folder.chmod(0o700)
 
@@ -82,19 +84,19 @@ def read_private(file: Path, most_bytes: int) -> bytes | None:
         return None
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise Unfit("is a link, not a plain file") from error
+            raise InsecureFile("is a link, not a plain file") from error
         raise
     with open(descriptor, "rb") as opened:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise Unfit("is no plain file")
+            raise InsecureFile("is no plain file")
         if found.st_uid != os.geteuid():
-            raise Unfit(f"belongs to another user (uid {found.st_uid})")
+            raise InsecureFile(f"belongs to another user (uid {found.st_uid})")
         if stat.S_IMODE(found.st_mode) & 0o077:
-            raise Unfit("was open to others than its owner, who may have read it")
+            raise InsecureFile("was open to others than its owner, who may have read it")
         data = opened.read(most_bytes + 1)
     if len(data) > most_bytes:
-        raise Unfit(f"is larger than {most_bytes} bytes")
+        raise InsecureFile(f"is larger than {most_bytes} bytes")
     return data
 
 

@@ -20,7 +20,7 @@ from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.log import logger
 from greencrawl.schema.settings import Settings
 from greencrawl.worker.auth.state.private_files import (
-    Unfit,
+    InsecureFile,
     locked,
     private_folder,
     read_private,
@@ -91,7 +91,7 @@ def host_key(folder: Path) -> bytes:
                 if key is not None and len(key) == _KEY_BYTES:
                     return key
                 reason = "is damaged" if key is not None else ""
-            except Unfit as error:
+            except InsecureFile as error:
                 reason = str(error)
             if reason:
                 log.warning("key replaced", file=str(file), reason=reason)
@@ -101,5 +101,5 @@ def host_key(folder: Path) -> bytes:
     except OSError as error:
         why = error.strerror or str(error)
         raise GreencrawlError(f"the key of logins cannot be kept in {folder}: {why}") from error
-    except Unfit as error:
+    except InsecureFile as error:
         raise GreencrawlError(f"the key of logins cannot be kept: {folder} {error}") from error

@@ -27,8 +27,8 @@ from greencrawl.schema.settings import Settings
 from greencrawl.worker.auth.base import Grant
 from greencrawl.worker.auth.state.grant_files import UNUSED, GrantFiles, decoded, encoded
 from greencrawl.worker.auth.state.late_grants import Late, marked
-from greencrawl.worker.auth.state.leases import Leases
-from greencrawl.worker.auth.state.private_files import Unfit
+from greencrawl.worker.auth.state.leases import Claims
+from greencrawl.worker.auth.state.private_files import InsecureFile
 from greencrawl.worker.auth.state.sealing import Unsealable, sealing
 
 log = logger("worker")
@@ -69,7 +69,7 @@ class Vault:
     def __init__(
         self,
         folder: Path,
-        frontier: Leases,
+        frontier: Claims,
         seal: Seal | None,
         *,
         claim_seconds: float = CLAIM_SECONDS,
@@ -167,7 +167,7 @@ class Vault:
             return None
         try:
             grant = decoded(name, self._seal.unseal(blob))
-        except (Unsealable, Unfit) as error:
+        except (Unsealable, InsecureFile) as error:
             self._files.tell(name, UNUSED, f"what Redis has {error}", _ALIKE)
             return None
         grant.generation = generation
@@ -286,7 +286,7 @@ class Claim:
         self.drop()
 
 
-def open_vault(settings: Settings, frontier: Leases) -> Vault:
+def open_vault(settings: Settings, frontier: Claims) -> Vault:
     """The vault of a process."""
     return Vault(
         settings.logins,

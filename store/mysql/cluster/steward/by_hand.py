@@ -9,9 +9,9 @@ import gevent
 from greencrawl.schema.errors import InvalidConfig, Unavailable
 from greencrawl.store.mysql.cluster import gtid
 from greencrawl.store.mysql.cluster.observe import together
-from greencrawl.store.mysql.cluster.register import NoMajority, Reign, Vote
+from greencrawl.store.mysql.cluster.register import NoMajority, Vote, WriterTerm
 from greencrawl.store.mysql.cluster.steward.masters import DRAIN_SECONDS, JOIN_SECONDS
-from greencrawl.store.mysql.cluster.steward.replication import NEAR, copies, takes_writes
+from greencrawl.store.mysql.cluster.steward.replication import MAX_MISSING, copies, takes_writes
 from greencrawl.store.mysql.cluster.steward.servers import Report
 from greencrawl.store.mysql.cluster.steward.steward import Steward
 
@@ -35,7 +35,7 @@ def form(steward: Steward) -> Report:
         )
     for admin in new:
         admin.enrol(Vote())
-    first = Reign(1, str(steward.topology.masters[0]))
+    first = WriterTerm(1, str(steward.topology.masters[0]))
     steward.servers.register.change(lambda now: first if now is None else None)
     end = steward.clock() + DRAIN_SECONDS
     while True:
@@ -51,7 +51,7 @@ def form(steward: Steward) -> Report:
         gevent.sleep(0.2)
 
 
-def hand_over(steward: Steward, to: str = "", *, lose: bool = False) -> Reign:
+def hand_over(steward: Steward, to: str = "", *, lose: bool = False) -> WriterTerm:
     """Let the other master take writes from now on, in order and without a loss.
 
     With ``lose`` also one that may lack transactions: those stay behind on the old writer.
@@ -77,7 +77,7 @@ def hand_over(steward: Steward, to: str = "", *, lose: bool = False) -> Reign:
     return _until_joined(steward, _succeed(steward, reign, to))
 
 
-def _succeed(steward: Steward, reign: Reign, to: str) -> Reign:
+def _succeed(steward: Steward, reign: WriterTerm, to: str) -> WriterTerm:
     """Let ``to`` follow; a steward that saw the reign end may do the same. Raises Unavailable.
 
     Of two that propose at the same time none may get its majority: they try again, apart.
@@ -85,8 +85,8 @@ def _succeed(steward: Steward, reign: Reign, to: str) -> Reign:
     end = steward.clock() + JOIN_SECONDS
     while True:
         try:
-            if steward.servers.change(reign, Reign(reign.epoch + 1, to)):
-                return Reign(reign.epoch + 1, to)
+            if steward.servers.change(reign, WriterTerm(reign.epoch + 1, to)):
+                return WriterTerm(reign.epoch + 1, to)
             now = steward.servers.register.read()
         except NoMajority:
             if steward.clock() > end:
@@ -95,10 +95,10 @@ def _succeed(steward: Steward, reign: Reign, to: str) -> Reign:
             continue
         if now is None or now.writer != to or now.epoch <= reign.epoch:
             raise Unavailable("somebody else changed who takes writes: look again")
-        return Reign(now.epoch, to)
+        return WriterTerm(now.epoch, to)
 
 
-def _until_joined(steward: Steward, wanted: Reign) -> Reign:
+def _until_joined(steward: Steward, wanted: WriterTerm) -> WriterTerm:
     """Rounds until the new writer is open, and has a partner if the other master is up.
 
     Other stewards may do the same meanwhile, or begin another reign of the same writer: that
@@ -112,7 +112,7 @@ def _until_joined(steward: Steward, wanted: Reign) -> Reign:
         if reign is not None and reign.epoch > wanted.epoch:
             if reign.writer != wanted.writer:
                 raise Unavailable(f"{reign.writer} has taken over since: look again")
-            wanted = Reign(reign.epoch, reign.writer)
+            wanted = WriterTerm(reign.epoch, reign.writer)
         opened = takes_writes(seen[wanted.writer], wanted)
         if opened and (reign is None or reign != wanted or not other.up):
             return wanted
@@ -124,11 +124,11 @@ def _until_joined(steward: Steward, wanted: Reign) -> Reign:
         gevent.sleep(0.1)
 
 
-def _end(steward: Steward, reign: Reign, to: str, *, lose: bool) -> None:
+def _end(steward: Steward, reign: WriterTerm, to: str, *, lose: bool) -> None:
     """End a reign in order: no transaction runs, and ``to`` has fetched them all."""
     old, new = steward.servers.admins[reign.writer], steward.servers.admins[to]
     end = steward.clock() + (JOIN_SECONDS if lose else DRAIN_SECONDS)
-    while gtid.missing(new.applied(), old.written()) > NEAR and steward.clock() < end:
+    while gtid.missing(new.applied(), old.written()) > MAX_MISSING and steward.clock() < end:
         gevent.sleep(0.2)
     old.set_fence(reign.epoch + 1, open_=False)
     target = old.written()

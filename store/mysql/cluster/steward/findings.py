@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from greencrawl.store.mysql.cluster import gtid
 from greencrawl.store.mysql.cluster.observe import Observation
-from greencrawl.store.mysql.cluster.register import Reign
-from greencrawl.store.mysql.cluster.steward.replication import NEAR, copies, stray, takes_writes
+from greencrawl.store.mysql.cluster.register import WriterTerm
+from greencrawl.store.mysql.cluster.steward.replication import (
+    MAX_MISSING,
+    copies,
+    stray,
+    takes_writes,
+)
 from greencrawl.store.mysql.cluster.topology import Topology
 
 
-def notes(topology: Topology, reign: Reign | None, seen: dict[str, Observation]) -> list[str]:
+def findings(
+    topology: Topology, reign: WriterTerm | None, seen: dict[str, Observation]
+) -> list[str]:
     """What is wrong and what to do about it, in sentences."""
     if reign is None:
         return ["these servers form no store yet: greencrawl store form"]
@@ -32,14 +39,14 @@ def notes(topology: Topology, reign: Reign | None, seen: dict[str, Observation])
         found.append(f"{writer.name} stands alone: no second server acknowledges commits")
     for one in seen.values():
         if one.up:
-            found += _server_notes(reign, writer, one, master=one.server in topology.masters)
+            found += _server_findings(reign, writer, one, master=one.server in topology.masters)
         elif one is not writer:
             found.append(f"{one.name} is away ({one.error}): start it")
     return found
 
 
-def _server_notes(
-    reign: Reign, writer: Observation, one: Observation, *, master: bool
+def _server_findings(
+    reign: WriterTerm, writer: Observation, one: Observation, *, master: bool
 ) -> list[str]:
     found = []
     following = one.following
@@ -65,7 +72,7 @@ def _server_notes(
             )
     if following and one.name == reign.partner:
         backlog = gtid.missing(one.position, following.fetched)
-        if backlog > NEAR:
+        if backlog > MAX_MISSING:
             found.append(
                 f"{one.name} has yet to apply {backlog} transactions that it acknowledged: if "
                 f"{writer.name} died now, writing would wait for that"

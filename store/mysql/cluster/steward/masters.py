@@ -14,8 +14,13 @@ from greencrawl.schema.log import logger
 from greencrawl.store.mysql.cluster import gtid
 from greencrawl.store.mysql.cluster.admin import ENDLESS_MS, Admin
 from greencrawl.store.mysql.cluster.observe import Observation
-from greencrawl.store.mysql.cluster.register import Reign
-from greencrawl.store.mysql.cluster.steward.replication import JOINED, near, stray, takes_writes
+from greencrawl.store.mysql.cluster.register import WriterTerm
+from greencrawl.store.mysql.cluster.steward.replication import (
+    JOINED,
+    nearly_caught_up,
+    stray,
+    takes_writes,
+)
 from greencrawl.store.mysql.cluster.steward.servers import Servers
 
 log = logger("store")
@@ -38,7 +43,7 @@ class Masters:
         self._servers = servers
         self._clock = clock
 
-    def settle(self, reign: Reign, writer: Observation, other: Observation) -> None:
+    def settle(self, reign: WriterTerm, writer: Observation, other: Observation) -> None:
         """One round's share of it; ``writer`` is up. Raises NoMajority, Unavailable."""
         if not takes_writes(writer, reign):
             # What was started anew rules under an epoch of its own; a hand-over ends its reign.
@@ -49,7 +54,7 @@ class Masters:
         if other.up:
             self._other(reign, writer, other)
 
-    def _open(self, reign: Reign) -> None:
+    def _open(self, reign: WriterTerm) -> None:
         """Let the writer of ``reign`` take writes, as soon as it has applied what it fetched."""
         with self._servers.admins[reign.writer].alone() as admin:
             if not self._servers.confirmed(reign):
@@ -103,7 +108,7 @@ class Masters:
             gevent.sleep(0.02)
         admin.stop_following()
 
-    def _acknowledgement(self, reign: Reign, writer: Observation) -> None:
+    def _acknowledgement(self, reign: WriterTerm, writer: Observation) -> None:
         """Commits wait for the partner if there is one, and for nobody otherwise."""
         admin = self._servers.admins[reign.writer]
         if reign.partner and (not writer.asks_ack or writer.ack_timeout_ms != ENDLESS_MS):
@@ -115,7 +120,7 @@ class Masters:
                     held.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
                     log.warning("commits are not acknowledged any more", server=reign.writer)
 
-    def _other(self, reign: Reign, writer: Observation, other: Observation) -> None:
+    def _other(self, reign: WriterTerm, writer: Observation, other: Observation) -> None:
         """Keep it closed, let it follow; take it as partner when it acknowledges all there is.
 
         While it is the partner it is never started again: what it fetched but had not applied when
@@ -125,7 +130,8 @@ class Masters:
         closed = other.read_only and not other.open and other.epoch == reign.epoch
         follows = following is not None and following.leader == writer.name
         if closed and (reign.partner or (follows and following and not following.stopped)):
-            if not reign.partner and near(writer, other) and not stray(reign, writer, other):
+            ready = nearly_caught_up(writer, other) and not stray(reign, writer, other)
+            if ready and not reign.partner:
                 self._join(reign, other)
             return
         with self._servers.admins[other.name].alone() as admin:
@@ -149,12 +155,12 @@ class Masters:
                 admin.follow(writer.server)
                 log.info("follows", server=other.name, leader=writer.name)
 
-    def _surplus(self, reign: Reign, other: Observation) -> int:
+    def _surplus(self, reign: WriterTerm, other: Observation) -> int:
         """Transactions that ``other`` has and the writer has not; the writer is asked last."""
         has = self._servers.admins[other.name].applied()
         return gtid.missing(self._servers.admins[reign.writer].applied(), has)
 
-    def _join(self, reign: Reign, other: Observation) -> None:
+    def _join(self, reign: WriterTerm, other: Observation) -> None:
         """Make ``other`` the partner, if it acknowledges at once."""
         admin = self._servers.admins[other.name]
         with self._servers.admins[reign.writer].alone() as writer:
@@ -165,7 +171,7 @@ class Masters:
             try:
                 self._await_acknowledgement(admin, writer)
                 admin.set_global(gtid_domain_id=JOINED + reign.epoch)
-                self._servers.change(reign, Reign(reign.epoch, reign.writer, other.name))
+                self._servers.change(reign, WriterTerm(reign.epoch, reign.writer, other.name))
             except GreencrawlError:
                 # The proposal may stand half accepted: the confirmation finishes or ends it.
                 if self._servers.confirmed(reign):

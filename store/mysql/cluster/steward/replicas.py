@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from greencrawl.schema.log import logger
 from greencrawl.store.mysql.cluster.admin import Admin
 from greencrawl.store.mysql.cluster.observe import Observation
-from greencrawl.store.mysql.cluster.register import Reign
+from greencrawl.store.mysql.cluster.register import WriterTerm
 
 log = logger("store")
 
 
-def settle(admins: Mapping[str, Admin], reign: Reign, replica: Observation) -> None:
+def settle(admins: Mapping[str, Admin], reign: WriterTerm, replica: Observation) -> None:
     """Replicas copy the partner: a writer that is killed may undo what it has not answered.
 
     While there is no partner they stand where they are, and are not read when they lag.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from greencrawl.store.mysql.cluster import gtid
 from greencrawl.store.mysql.cluster.observe import Observation
-from greencrawl.store.mysql.cluster.register import Reign
+from greencrawl.store.mysql.cluster.register import WriterTerm
 
-NEAR = 1000
+MAX_MISSING = 1000
 """Transactions that a server may still lack when it is tried as a partner."""
 JOINED = 3_000_000_000
 """A partner's GTID domain is its epoch above this since it joined. It writes nothing, and a server
@@ -14,7 +14,7 @@ that was started anew has the domain of its ``my.cnf``: what it had fetched but 
 though it may follow again by itself."""
 
 
-def takes_writes(writer: Observation, reign: Reign) -> bool:
+def takes_writes(writer: Observation, reign: WriterTerm) -> bool:
     """Whether it is open under the reign's epoch."""
     return writer.open and writer.epoch == reign.epoch and not writer.read_only
 
@@ -30,13 +30,13 @@ def copies(other: Observation, writer: Observation) -> bool:
     )
 
 
-def near(writer: Observation, other: Observation) -> bool:
+def nearly_caught_up(writer: Observation, other: Observation) -> bool:
     """Whether it copies, and lacks so little that it may soon acknowledge all there is."""
     running = other.following is not None and other.following.running
-    return running and gtid.missing(other.position, writer.position) <= NEAR
+    return running and gtid.missing(other.position, writer.position) <= MAX_MISSING
 
 
-def stray(reign: Reign, writer: Observation, other: Observation) -> int:
+def stray(reign: WriterTerm, writer: Observation, other: Observation) -> int:
     """Transactions of former reigns, or of none, that ``other`` has and the writer has not.
 
     Those of the present reign only the writer makes; of them ``other`` may be seen to have more.

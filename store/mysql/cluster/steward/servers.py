@@ -8,8 +8,8 @@ from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.log import logger
 from greencrawl.store.mysql.cluster.admin import Admin
 from greencrawl.store.mysql.cluster.observe import Observation, observe, together
-from greencrawl.store.mysql.cluster.register import NoMajority, Register, Reign
-from greencrawl.store.mysql.cluster.steward.findings import notes
+from greencrawl.store.mysql.cluster.register import NoMajority, Register, WriterTerm
+from greencrawl.store.mysql.cluster.steward.findings import findings
 from greencrawl.store.mysql.cluster.topology import Topology
 
 log = logger("store")
@@ -18,7 +18,7 @@ log = logger("store")
 class Report(Struct, frozen=True):
     """What is so. ``notes`` are for people: what is wrong, and what to do."""
 
-    reign: Reign | None
+    reign: WriterTerm | None
     servers: tuple[Observation, ...]
     notes: tuple[str, ...] = ()
 
@@ -43,9 +43,9 @@ class Servers:
             reign = self.register.read()
         except NoMajority as error:
             return Report(None, tuple(seen.values()), (f"nobody may decide: {error}",))
-        return Report(reign, tuple(seen.values()), tuple(notes(self.topology, reign, seen)))
+        return Report(reign, tuple(seen.values()), tuple(findings(self.topology, reign, seen)))
 
-    def change(self, known: Reign, wanted: Reign) -> bool:
+    def change(self, known: WriterTerm, wanted: WriterTerm) -> bool:
         """Replace the reign if it still is ``known``. Raises NoMajority."""
         changed = self.register.change(lambda now: wanted if now == known else None) == wanted
         if changed:
@@ -57,7 +57,7 @@ class Servers:
             )
         return changed
 
-    def confirmed(self, reign: Reign) -> bool:
+    def confirmed(self, reign: WriterTerm) -> bool:
         """Whether a majority holds ``reign``: only that is acted on. Raises NoMajority."""
         return self.register.change(lambda _: None) == reign
 

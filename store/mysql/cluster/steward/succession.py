@@ -12,7 +12,7 @@ from __future__ import annotations
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.store.mysql.cluster import gtid
 from greencrawl.store.mysql.cluster.observe import Observation
-from greencrawl.store.mysql.cluster.register import Reign
+from greencrawl.store.mysql.cluster.register import WriterTerm
 from greencrawl.store.mysql.cluster.steward.replication import copies, stray, takes_writes
 from greencrawl.store.mysql.cluster.topology import Topology
 
@@ -46,7 +46,7 @@ class Succession:
         self._acks: tuple[str, int] = ("", -1)
         self._arrived: dict[int, int] = {}
 
-    def due(self, reign: Reign, seen: dict[str, Observation]) -> Reign:
+    def due(self, reign: WriterTerm, seen: dict[str, Observation]) -> WriterTerm:
         """The reign that follows from what was seen; the one in force if nothing does."""
         writer, other = seen[reign.writer], seen[self._topology.other(reign.writer)]
         lost = self._lasts(f"{writer.name} lost", not writer.up and not self._serves(writer, other))
@@ -61,8 +61,8 @@ class Succession:
             opening = writer.open and writer.domain == reign.epoch  # by another steward, just now
             ended = writer.epoch >= reign.epoch and not takes_writes(writer, reign)
             again = writer.up and ended and not opening and not handing
-            return Reign(writer.epoch + 1, writer.name) if again else reign
-        taken_over = Reign(reign.epoch + 1, other.name)
+            return WriterTerm(writer.epoch + 1, writer.name) if again else reign
+        taken_over = WriterTerm(reign.epoch + 1, other.name)
         if not writer.up:
             # What it still sends to its partner it may still acknowledge: only we are cut off then.
             silent = other.following is not None and not other.following.fetching
@@ -79,15 +79,15 @@ class Succession:
                     return reign
             elif other_lost < self.patience_seconds:
                 return reign
-            return Reign(reign.epoch + 1, writer.name)
+            return WriterTerm(reign.epoch + 1, writer.name)
         if (
             max(other_lost, stuck) >= self.down_seconds
             or (other.up and (not copies(other, writer) or stray(reign, writer, other)))
         ):  # fmt: skip
-            return Reign(reign.epoch, writer.name)
+            return WriterTerm(reign.epoch, writer.name)
         return reign
 
-    def _stuck(self, reign: Reign, writer: Observation) -> bool:
+    def _stuck(self, reign: WriterTerm, writer: Observation) -> bool:
         """Whether commits get no acknowledgement, though the partner may be up."""
         before, self._acks = self._acks, (writer.name, writer.acks)
         if not writer.up or not reign.partner or not writer.asks_ack:
