@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from greencrawl.broker.api import operations
+from greencrawl.broker.api.handlers import crawls as handlers
 from greencrawl.broker.api.problems import HttpProblem
 from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.service import seeding
@@ -199,7 +199,7 @@ def test_links_reopen_neither_a_paused_crawl_nor_one_that_is_done_at_a_limit(
     broker: Broker, store: Store, crawl: Crawl, state: str
 ) -> None:
     if state == "paused":
-        operations.pause_crawl(broker.service, "c")
+        handlers.pause_crawl(broker.service, "c")
     else:
         broker.frontier.put_crawl(store.set_state(crawl.id, "done", state))
     known = store.crawl("c")
@@ -208,7 +208,7 @@ def test_links_reopen_neither_a_paused_crawl_nor_one_that_is_done_at_a_limit(
     assert store.crawl("c") == known
     assert _waiting(broker, crawl) == 1
     assert broker.lease() == []
-    operations.resume_crawl(broker.service, "c")
+    handlers.resume_crawl(broker.service, "c")
     assert broker.lease() == [LATE]
 
 
@@ -216,7 +216,7 @@ def test_a_tell_that_comes_late_changes_nothing(
     broker: Broker, other: Broker, store: Store, crawl: Crawl
 ) -> None:
     old = store.crawl("c")
-    operations.pause_crawl(broker.service, "c")
+    handlers.pause_crawl(broker.service, "c")
     for late in (other.frontier.put_crawl, other.frontier.shut, other.frontier.stop_leasing):
         late(old)
         assert broker.states(crawl) == {"paused"}
@@ -261,7 +261,7 @@ def test_a_pause_that_comes_with_the_end_says_that_there_is_nothing_to_pause(
 
     monkeypatch.setattr(store, "set_state", ended_before)
     with pytest.raises(HttpProblem, match="done"):
-        operations.pause_crawl(broker.service, "c")
+        handlers.pause_crawl(broker.service, "c")
     assert store.crawl("c").finished
 
 

@@ -13,7 +13,7 @@ import pytest
 from gevent.event import Event
 from rich.console import Console
 
-from greencrawl.broker.api import operations
+from greencrawl.broker.api.handlers import state as handlers
 from greencrawl.broker.api.messages import Health, StatsQuery, UrlQuery
 from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.frontier.coordination import duties
@@ -718,18 +718,18 @@ def test_a_broker_says_which_node_is_away_and_since_when(
     up, away = frontier.nodes
     seeded(house, frontier, hosts=2, pages=3)
     service = Service(frontier, house.store, duties=frontier.duties)
-    assert operations.get_ready(service) == Health()
+    assert handlers.get_ready(service) == Health()
     house.server_of(away).kill()
     now_ms = epoch_ms()
-    stats = operations.get_stats(service, StatsQuery())
+    stats = handlers.get_stats(service, StatsQuery())
     assert [one.waiting for one in stats.crawls] == [6], "of the node that answers"
     (one,) = stats.away
     assert (one.node, "away" in one.why) == (away.shown, True)
     assert now_ms - 2000 <= one.since_ms <= epoch_ms()
-    assert operations.get_ready(service) == Health(away=(away.shown,))
+    assert handlers.get_ready(service) == Health(away=(away.shown,))
     assert frontier.metrics()["redis_nodes_away"] == 1
     waits, found = (
-        operations.explain_url(service, UrlQuery(url=linked(frontier, node, 1)[0]))[0]
+        handlers.explain_url(service, UrlQuery(url=linked(frontier, node, 1)[0]))[0]
         for node in (away, up)
     )
     assert (waits.state, found.state) == ("away", "waiting")
@@ -742,9 +742,9 @@ def test_a_broker_says_which_node_is_away_and_since_when(
     assert "since 20" in shown
     house.server_of(up).kill()
     with pytest.raises(Unavailable):
-        operations.get_ready(service)
+        handlers.get_ready(service)
     with pytest.raises(Unavailable):
-        operations.get_stats(service, StatsQuery())
+        handlers.get_stats(service, StatsQuery())
 
 
 def test_seeds_are_taken_while_a_node_is_away_and_nothing_is_lost(house: TwoNodes) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from greencrawl.broker.api import operations
+from greencrawl.broker.api.handlers import crawls as handlers
 from greencrawl.broker.frontier.coordination.duties import PURGE
 from greencrawl.broker.tasks.patience import FIRST_SECONDS, MOST_SECONDS
 from greencrawl.broker.tasks.purge import Purging
@@ -84,7 +84,7 @@ def test_the_duty_is_kept_meanwhile_and_other_deletions_go_on(house: House) -> N
     assert house.service.duties.get(PURGE)
     house.service.purge(house.crawl("b"))
     house.purging.step()
-    assert [one.host for one in operations.list_purges(house.service)] == ["h.a.example"]
+    assert [one.host for one in handlers.list_purges(house.service)] == ["h.a.example"]
 
 
 def test_a_deletion_names_the_nodes_that_it_waits_for(house: House) -> None:
@@ -92,10 +92,10 @@ def test_a_deletion_names_the_nodes_that_it_waits_for(house: House) -> None:
     for host in ("h.a.example", "h.b.example"):
         house.service.purge(crawl, host)
     house.service.purge(house.crawl("b"))
-    assert [one.away for one in operations.list_purges(house.service)] == [(), (), ()]
+    assert [one.away for one in handlers.list_purges(house.service)] == [(), (), ()]
     house.queue.lost_node = "away"
     house.queue.lost = {house.queue.partition_of("h.a.example")}
-    first, second, whole = operations.list_purges(house.service)
+    first, second, whole = handlers.list_purges(house.service)
     assert [node.node for node in first.away] == ["redis://b"]
     assert second.away == ()
     assert whole.away == first.away
