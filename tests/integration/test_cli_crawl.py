@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from greencrawl.broker.client import BrokerClient
-from greencrawl.cli.local.data_folder import running
+from greencrawl.cli.local.data_folder import holder
 from greencrawl.cli.local.site_server import Site, serve
 from greencrawl.cli.main import main
 from greencrawl.schema.clock import monotonic
@@ -309,7 +309,7 @@ def test_commands_work_with_a_broker_that_up_runs(command: Command, site: Site, 
     code, _, err = end(up)
     assert code == 0
     assert f"broker at {address}" in err
-    assert running(command.folder / "data") is None
+    assert holder(command.folder / "data") is None
 
 
 def test_watched_crawl_goes_on_when_only_the_watching_stops(

@@ -207,8 +207,8 @@ import sys
 from gevent import monkey
 monkey.patch_all()
 from tests.unit.test_alone import context, page
-from greencrawl.worker.process.quarantine import Alone
-alone = Alone(60.0)
+from greencrawl.worker.process.quarantine import Quarantine
+alone = Quarantine(60.0)
 alone.read(context(), *page("one"))
 with open(sys.argv[1], "w") as file:
     print(alone.pid, file=file)

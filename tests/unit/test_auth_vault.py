@@ -360,10 +360,10 @@ def test_a_full_disk_keeps_the_old_file(tmp_path: Path, frontier: Shared) -> Non
     before = host.file.read_bytes()
     ended = _run(
         "import resource, signal, sys\nfrom pathlib import Path\n"
-        "from greencrawl.worker.auth.state.leases import Alone\n"
+        "from greencrawl.worker.auth.state.leases import LocalClaims\n"
         "from greencrawl.worker.auth.state.vault import Vault\n"
         "from greencrawl.worker.auth.base import Grant\n"
-        f"vault = Vault(Path({str(host.folder)!r}), Alone(), None)\n"
+        f"vault = Vault(Path({str(host.folder)!r}), LocalClaims(), None)\n"
         f"claim = vault.claim({NAME!r})\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n"
@@ -659,10 +659,10 @@ def test_a_process_killed_while_it_writes_leaves_a_whole_file(tmp_path: Path) ->
     folder = tmp_path / "logins"
     program = (
         "import sys\nfrom pathlib import Path\n"
-        "from greencrawl.worker.auth.state.leases import Alone\n"
+        "from greencrawl.worker.auth.state.leases import LocalClaims\n"
         "from greencrawl.worker.auth.state.vault import Vault\n"
         "from greencrawl.worker.auth.base import Grant\n"
-        f"vault = Vault(Path({str(folder)!r}), Alone(), None)\n"
+        f"vault = Vault(Path({str(folder)!r}), LocalClaims(), None)\n"
         "number = int(sys.argv[1])\n"
         "while True:\n"
         "    number += 1\n"
@@ -697,10 +697,10 @@ def test_writers_in_many_processes_end_with_the_newest(tmp_path: Path) -> None:
     folder = tmp_path / "logins"
     program = (
         "import sys\nfrom pathlib import Path\n"
-        "from greencrawl.worker.auth.state.leases import Alone\n"
+        "from greencrawl.worker.auth.state.leases import LocalClaims\n"
         "from greencrawl.worker.auth.state.vault import Vault\n"
         "from greencrawl.worker.auth.base import Grant\n"
-        f"vault = Vault(Path({str(folder)!r}), Alone(), None)\n"
+        f"vault = Vault(Path({str(folder)!r}), LocalClaims(), None)\n"
         "me = int(sys.argv[1])\nsys.stdin.readline()\n"
         "for turn in range(40):\n"
         "    grant = Grant(account=str(me), generation=1 + turn * 4 + me, made_ms=1)\n"
