@@ -63,10 +63,10 @@ class Broker(Leaseholder, Protocol):
     """The part of ``broker.client.BrokerClient`` that is needed here."""
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
-        """Sessions, or none after ``request.wait`` seconds. Raises Unavailable."""
+        """Sessions, or none after ``request.wait`` seconds. Raises Unavailable, Refused."""
 
     def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
-        """Say which sessions are held; the broker releases the others. Raises Unavailable."""
+        """Say which sessions are held; others are released. Raises Unavailable, Refused."""
 
     def ready(self) -> bool:
         """Whether some broker is ready: it reaches Redis and the store."""

@@ -64,7 +64,7 @@ class Jar:
         self._sent: dict[str, _Sent] = {}
 
     def cookies(self) -> list[Cookie]:
-        """Those it holds now, in no order that means anything."""
+        """Those it holds now, without what an answer has deleted."""
         return list(self._cookies.values())
 
     def header(self, url: str) -> str:

@@ -54,7 +54,10 @@ class Shared(Protocol):
     """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
 
     def admit(self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW) -> list[bool]:
-        """Queue tasks by canonical URL; ``mode`` FORCE: known ones, too. Raises Unavailable."""
+        """Queue tasks by canonical URL; True for each that was not known. Raises Unavailable.
+
+        With ``mode`` FORCE known ones are queued again.
+        """
 
     def errand_put(self, host: str, errand_id: str, sealed: bytes, seconds: float) -> None:
         """Leave a request for whoever holds ``host``, who may take it within ``seconds``."""

@@ -53,7 +53,10 @@ class RobotsCache(Protocol):
     """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
 
     def admit(self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW) -> list[bool]:
-        """Queue tasks by canonical URL; ``mode`` FORCE: known ones, too. Raises Unavailable."""
+        """Queue tasks by canonical URL; True for each that was not known. Raises Unavailable.
+
+        With ``mode`` FORCE known ones are queued again.
+        """
 
     def robots_get(self, origin: str) -> bytes | None:
         """What :meth:`robots_put` kept for an origin, or None. Raises Unavailable."""
