@@ -32,11 +32,11 @@ import os, signal, sys, time
 from pathlib import Path
 from greencrawl.schema.records import FailureKind
 from greencrawl.schema.settings import load
-from greencrawl.worker.process.crash_record import Marker, Suspect
+from greencrawl.worker.process.crash_record import CrashRecord, Suspect
 settings = load()
 number = sys.argv[-1]
 folder = settings.data / "worker"
-marker = Marker(folder / f"{settings.worker_id}-{number}.marker")
+marker = CrashRecord(folder / f"{settings.worker_id}-{number}.marker")
 page = Suspect("1/h", "00000000000000aa", 1, 1, "http://h/bad", 0, 0, 0)
 with (settings.data / f"starts-{number}").open("a") as log:
     verdict = marker.verdict()
