@@ -42,7 +42,7 @@ def application(
     password = cluster.url().split(":")[2].partition("@")[0]
     return pymysql.connect(
         host="127.0.0.1", port=cluster.ports[name], user=DATABASE, password=password,
-        database=DATABASE, autocommit=True, read_timeout=30,
+        database=DATABASE, autocommit=True, read_timeout=30, ssl_disabled=True,
     )  # fmt: skip
 
 

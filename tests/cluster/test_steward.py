@@ -30,6 +30,8 @@ from greencrawl.store.mysql.connection import Db, connect
 from greencrawl.store.steward import steward_of
 from tests.support.mariadb import local_cluster
 
+WRITERS = 2
+
 
 class Ring:
     """A formed cluster with a steward that works, and commits that do not stop."""
@@ -46,7 +48,7 @@ class Ring:
         self.acknowledged: list[int] = []
         self.second = self.new_steward()
         self.looking = self.look_after()
-        self.writers = [gevent.spawn(self._write) for _ in range(4)]
+        self.writers = [gevent.spawn(self._write) for _ in range(WRITERS)]
 
     def look_after(self) -> list[gevent.Greenlet[..., None]]:
         """Two stewards side by side, as two brokers have them."""
@@ -62,7 +64,7 @@ class Ring:
         while True:
             number = random.getrandbits(62)
             while not self._insert(number):
-                gevent.sleep(0.1)
+                gevent.sleep(0.25)
             self.acknowledged.append(number)
             gevent.sleep(0.05)
 
@@ -92,7 +94,7 @@ class Ring:
                 return report
             if monotonic() > end:
                 raise AssertionError(f"not reached: {report.reign} {report.notes}")
-            gevent.sleep(0.1)
+            gevent.sleep(0.2)
 
     def settled(self) -> tuple[int, str, str]:
         """Wait until two masters are in force and nothing is wrong."""
@@ -112,7 +114,7 @@ class Ring:
 
         self.until(there)
 
-    def progress(self, more: int = 50, seconds: float = 30.0) -> None:
+    def progress(self, more: int = 20, seconds: float = 30.0) -> None:
         target, end = len(self.acknowledged) + more, monotonic() + seconds
         while len(self.acknowledged) < target:
             assert monotonic() < end, f"no commits: {self.report().notes}"
@@ -204,7 +206,7 @@ def test_frozen_writer_acknowledges_nothing_under_its_old_epoch(ring: Ring) -> N
     ring.local.servers[writer].thaw()
     lonely = Cluster(topology.parse(ring.local.url({partner: "127.0.0.1:1"})))
     with pytest.raises(Unavailable):  # it reaches the old master only, whose commits hang
-        lonely.write(lambda db: db.execute("INSERT INTO t VALUES (-1)"))
+        lonely.write(lambda db: db.execute("INSERT INTO t VALUES (-1)"), seconds=8)
     lonely.close()
     assert ring.ask(partner, "SELECT a FROM t WHERE a = -1") == []
     ring.looking = ring.look_after()
@@ -378,7 +380,7 @@ def test_a_steward_that_stalled_does_nothing_to_who_took_over_meanwhile(ring: Ri
     assert ring.ask(partner, "SHOW SLAVE STATUS") == []
     steward.close()
     ring.looking = ring.look_after()
-    ring.writers = [gevent.spawn(ring._write) for _ in range(4)]
+    ring.writers = [gevent.spawn(ring._write) for _ in range(WRITERS)]
 
 
 def test_a_writer_without_a_free_connection_is_not_lost(ring: Ring) -> None:

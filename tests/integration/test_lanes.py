@@ -137,6 +137,7 @@ def test_failures_are_shown_whole_and_fail_the_run(checkout: Checkout) -> None:
     assert "== FAILED test_a.py::test_bad (call)" in said
     assert "AssertionError: this" in said
     assert "said before" in said
+    assert "FAILED test_a.py::test_bad (call)\n  AssertionError: this\n" in said
     assert "== FAILED test_a.py::test_left_behind (teardown)" in said
     assert "1 error, 1 failed, 2 passed, 1 skipped in " in said
 

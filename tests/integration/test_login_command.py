@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import html
+import io
 import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,6 +18,7 @@ import gevent
 import pytest
 import requests
 
+from greencrawl.cli.main import main
 from tests.support import lighttpd
 from tests.support.django_site.rig import USERNAME, DjangoSite
 from tests.support.lighttpd import Lighttpd
@@ -52,20 +55,24 @@ class Terminal:
             self.environ[f"GREENCRAWL_AUTH_{name.upper()}"] = value
 
     def login(self, *arguments: str, typed: str = "") -> int:
-        """Run the command; what it prints is in ``said``."""
-        done = subprocess.run(
-            self._command(*arguments),
-            cwd=ROOT,
-            env=self.environ,
-            input=typed,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        self.said = done.stdout + done.stderr
+        """Run the command in this process; what it prints is in ``said``."""
+        out = io.StringIO()
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            gevent.Timeout(60),
+            redirect_stdout(out),
+            redirect_stderr(out),
+        ):
+            for name in os.environ.keys() - self.environ.keys():
+                patch.delenv(name)
+            for name, value in self.environ.items():
+                patch.setenv(name, value)
+            patch.chdir(ROOT)
+            patch.setattr(sys, "stdin", io.StringIO(typed))
+            code = main(["login", *arguments])
+        self.said = out.getvalue()
         assert "Traceback" not in self.said
-        return done.returncode
+        return code
 
     def begun(self, *arguments: str) -> subprocess.Popen[str]:
         """Start the command; what it prints and reads is in pipes."""

@@ -1,4 +1,7 @@
-"""The contract on MariaDB with bodies in WARC files."""
+"""The contract on MariaDB with bodies in WARC files.
+
+By day what concerns bodies: the rest is tried on MariaDB without files, and with them on SQLite.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,11 @@ from greencrawl.store.mysql.cluster.topology import Topology
 from greencrawl.store.mysql.store import MysqlStore
 from greencrawl.store.warc.files import WarcFiles
 from tests.support.archive import check
+from tests.support.effort import LONG
 from tests.support.mysql_database import server, topology
+from tests.support.store_content import ContentContract
 from tests.support.store_contract import Opener, StoreContract, crawl, store
+from tests.support.store_retention import RetentionContract
 
 __all__ = ["crawl", "server", "store", "topology"]  # fixtures
 
@@ -33,5 +39,12 @@ def open_store(topology: Topology, tmp_path: Path) -> Iterator[Opener]:
     assert not files or check(files) == ""
 
 
-class TestMysqlWithWarc(StoreContract):
-    pass
+if LONG:
+
+    class TestMysqlWithWarc(StoreContract):
+        pass
+
+else:
+
+    class TestBodies(ContentContract, RetentionContract):
+        pass

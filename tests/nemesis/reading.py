@@ -85,6 +85,7 @@ class Sql:
             database=parts.path.strip("/"),
             connect_timeout=5,
             read_timeout=READ_SECONDS,
+            ssl_disabled=True,
         )
 
     def crawls(self) -> list[CrawlRow]:

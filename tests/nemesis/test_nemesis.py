@@ -1,16 +1,21 @@
-"""Two minutes of the nemesis with fixed seeds, on whatever is being changed.
+"""Two runs of the nemesis with fixed seeds, side by side, on whatever is being changed.
 
-It runs beside no other test. Timed apart: ``pytest -m nemesis``, or without: ``-m 'not nemesis'``.
+They run beside no other test. Timed apart: ``pytest -m nemesis``, or without: ``-m 'not nemesis'``.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.nemesis.__main__ import SHOWN
 from tests.nemesis.parts import HERE
 from tests.nemesis.schedule import FAULTS, make
 from tests.nemesis.world import Store
@@ -20,23 +25,74 @@ RUNS: tuple[tuple[Store, int], ...] = (("sqlite", 32), ("mysql", 32))
 MINUTES = 1.0
 """Of faults; starting, healing and the ends of all crawls come on top."""
 PATIENCE_SECONDS = 400.0
+STOP_SECONDS = 60.0
+FINDING_LETTERS = 300
+"""What is shown of a finding at the end; all of it stands above."""
+
+
+class Run:
+    """A nemesis in a process and a folder of its own."""
+
+    def __init__(self, store: Store, seed: int, folder: Path) -> None:
+        self.folder = folder
+        self.report = folder / f"seed-{seed}-{store}" / "report.json"
+        command = [sys.executable, "-m", "tests.nemesis", "--seed", str(seed), "--store", store]
+        command += ["--minutes", str(MINUTES), "--again", "0", "--shrink", "0"]
+        with (folder / "said").open("wb") as said:
+            self._process = subprocess.Popen(
+                [*command, "--folder", str(folder)], cwd=HERE, stdout=said, stderr=said
+            )
+
+    def end(self) -> str:
+        """Wait for it; what is wrong with its end, "" if nothing."""
+        try:
+            code = self._process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.stop()
+            return f"it did not end within {PATIENCE_SECONDS:g} s"
+        return f"exit code {code}" if code else ""
+
+    def stop(self) -> None:
+        """If it still runs: it ends what it started, unless that takes long."""
+        self._process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_SECONDS)
+        self._process.kill()
+        self._process.wait()
+
+    def said(self) -> str:
+        """All that it printed; at the end once more its findings, some of each kind, cut."""
+        text = (self.folder / "said").read_text(errors="replace")
+        told: Counter[str] = Counter()
+        for one in json.loads(self.report.read_text())["findings"] if self.report.exists() else ():
+            told[one["kind"]] += 1
+            if told[one["kind"]] <= SHOWN:
+                text += "\n" + f"{one['kind']}: {one['text']}"[:FINDING_LETTERS]
+        return text
+
+
+@pytest.fixture(scope="module")
+def runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[Store, Run]]:
+    """Those that are asked for, all of them begun: most of the time each only waits."""
+    names = [item.name for item in request.session.items]
+    begun = {
+        store: Run(store, seed, tmp_path_factory.mktemp(f"nemesis-{store}"))
+        for store, seed in RUNS
+        if any(f"[{store}" in name for name in names)
+    }
+    yield begun
+    for run in begun.values():
+        run.stop()
 
 
 @pytest.mark.nemesis
 @pytest.mark.quiet("progress is judged by the clock")
-@pytest.mark.parametrize(("store", "seed"), RUNS)
-def test_everything_is_kept_whatever_happens(store: Store, seed: int, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.nemesis", "--seed", str(seed), "--store", store]
-    command += ["--minutes", str(MINUTES), "--again", "0", "--shrink", "0"]
-    done = subprocess.run(
-        [*command, "--folder", str(tmp_path)],
-        cwd=HERE,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.mark.parametrize("store", [store for store, _ in RUNS])
+def test_everything_is_kept_whatever_happens(store: Store, runs: dict[Store, Run]) -> None:
+    if wrong := runs[store].end():
+        pytest.fail(f"{wrong}\n{runs[store].said()}")
 
 
 def test_the_fixed_seeds_bring_what_is_rare() -> None:

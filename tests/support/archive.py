@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import io
 from collections.abc import Iterable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from warcio import cli
 from warcio.archiveiterator import ArchiveIterator
 
 
@@ -46,14 +47,14 @@ def records(path: Path) -> Iterator[Read]:
 
 def check(paths: Iterable[Path]) -> str:
     """What ``warcio check`` has against the files, and its exit code; "" if nothing."""
-    done = subprocess.run(
-        [sys.executable, "-m", "warcio.cli", "check", *map(str, paths)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    said = done.stdout + done.stderr
-    return said if done.returncode or said.strip() else ""
+    said, code = io.StringIO(), None
+    with redirect_stdout(said), redirect_stderr(said):
+        try:
+            cli.main(["check", *map(str, paths)])
+        except SystemExit as end:
+            code = end.code
+    text = said.getvalue()
+    return f"{text}exit code {code}" if code or text.strip() else ""
 
 
 class Archive:

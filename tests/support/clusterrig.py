@@ -88,6 +88,7 @@ class ClusterRig(Rig):
             unix_socket=str(self.cluster.servers[name].socket), user="root",
             password=self.cluster.root_password, database=DATABASE, autocommit=True,
             use_unicode=text, connect_timeout=ANSWER_SECONDS, read_timeout=ANSWER_SECONDS,
+            ssl_disabled=True,
         )  # fmt: skip
         try:
             with connection.cursor() as db:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 LONG = os.environ.get("TESTS_LONG") == "1"
 
@@ -10,3 +14,8 @@ LONG = os.environ.get("TESTS_LONG") == "1"
 def examples(by_day: int, by_night: int) -> int:
     """How many examples a property is tried on; other ones in each run."""
     return by_night if LONG else by_day
+
+
+def cases(by_day: Sequence[T], by_night: Sequence[T]) -> list[T]:
+    """What a test is tried with: the latter, too, in ``make nightly``."""
+    return [*by_day, *(by_night if LONG else ())]

@@ -102,10 +102,12 @@ class Lane:
             self._tell_failure(report)
 
     def _tell_failure(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        crash = getattr(report.longrepr, "reprcrash", None)
         output = [f"-- {name}\n{text.rstrip()}" for name, text in report.sections if text]
         self._tell(
             failed=report.nodeid,
             when=getattr(report, "when", "collect"),
+            message=crash.message if crash else "",
             text="\n".join([report.longreprtext, *output]),
         )
 

@@ -35,10 +35,14 @@ from tests.support.lane import EVENTS, FOLDER, TURN, WEIGHTS
 
 ROOT = Path(__file__).resolve().parents[2]
 SLOWEST = 15
+MESSAGE_LINES, LINE_LETTERS = 8, 300
+"""So much of the end of a failure's message is shown at the end of the run."""
 GRACE_SECONDS = 60.0
 """For processes that are told to stop: they end the servers that they started."""
 REAP_SECONDS = 0.1
 """Between two looks for orphans that have ended: their tests may wait for that."""
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
+"""A variable that is not passed on: each of hundreds of processes would compile all it imports."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -74,7 +78,8 @@ class Lanes:
         self._ran: Counter[str] = Counter()
         self._seconds: Counter[str] = Counter()
         """Of each test, its set-up and tear-down too."""
-        self._failures: set[tuple[str, str]] = set()
+        self._failures: dict[tuple[str, str], str] = {}
+        """Messages."""
         self._turn = -1
 
     def run(self) -> int:
@@ -107,6 +112,7 @@ class Lanes:
         path = os.pathsep.join(
             filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH")])
         )
+        inherited = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
         environment = {"PYTHONPATH": path, FOLDER: str(claims), EVENTS: str(theirs)}
         if number == 0:
             environment[TURN] = str(turn)
@@ -114,7 +120,7 @@ class Lanes:
             popen = subprocess.Popen(
                 [sys.executable, "-m", "pytest", "-p", "tests.support.lane"],
                 cwd=self.folder,
-                env=os.environ | environment,
+                env=inherited | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -204,9 +210,9 @@ class Lanes:
                 process.seconds += seconds
                 if category:
                     self._categories[category] += 1
-            case {"failed": test, "when": when, "text": text}:
+            case {"failed": test, "when": when, "text": text, "message": message}:
                 if (test, when) not in self._failures:
-                    self._failures.add((test, when))
+                    self._failures[test, when] = message
                     _say(f"\n== FAILED {test} ({when})\n{text}\n")
             case {"ended": test}:
                 process.test = ""
@@ -240,8 +246,10 @@ class Lanes:
         spent = resource.getrusage(resource.RUSAGE_CHILDREN)
         busy = ", ".join(f"{one.seconds:.0f} s in {one.groups} files" for one in self._processes)
         _say(f"\nprocesses: {busy}; {spent.ru_utime + spent.ru_stime:.0f} s of CPU")
-        for test, when in sorted(self._failures):
+        for (test, when), message in sorted(self._failures.items()):
             _say(f"FAILED {test} ({when})")
+            for line in message.splitlines()[-MESSAGE_LINES:]:
+                _say(f"  {line[:LINE_LETTERS]}")
         for what in wrong:
             _say(f"WRONG {what}")
         counts = ", ".join(f"{count} {name}" for name, count in sorted(self._categories.items()))
