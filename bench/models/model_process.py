@@ -280,7 +280,7 @@ def sleep(process: Process, task: dict[str, Any], at: float) -> dict[str, Any]:
         visit = Visit(held, context, fetcher, process.stopping)
         fetched = visit.get(session.tasks[0].url, {}, 10**7)
         if task["parse"] and isinstance(fetched, Fetched):
-            with process.worker._marker.parsing(_suspect(session)):
+            with process.worker._crash_record.parsing(_suspect(session)):
                 read(context, session.tasks[0], fetched)
 
     for number, count in enumerate(task["concurrency"]):

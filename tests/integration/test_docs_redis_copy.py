@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier.coordination.fence import Word
+from greencrawl.broker.frontier.coordination.fence import StoreContact
 from greencrawl.broker.frontier.nodes.embedded import EmbeddedRedis
 from greencrawl.store.base import MARGIN
 from tests.integration.test_frontier import until
@@ -62,7 +62,7 @@ def shell(folder: Path, script: str) -> str:
 
 @pytest.fixture
 def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Own]:
-    monkeypatch.setattr(Word, "margin_ms", 0)
+    monkeypatch.setattr(StoreContact, "margin_ms", 0)
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
     made = Own(tmp_path)

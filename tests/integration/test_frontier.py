@@ -12,7 +12,7 @@ import gevent
 import pytest
 
 from greencrawl.broker.frontier import Frontier, Mode
-from greencrawl.broker.frontier.coordination.fence import Word
+from greencrawl.broker.frontier.coordination.fence import StoreContact
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.ring import propose
 from greencrawl.schema.errors import FrontierMismatch, InvalidConfig, Unavailable, UnknownCrawl
@@ -46,7 +46,7 @@ from tests.support.redis_server import RedisServer, binaries
 @pytest.fixture(autouse=True)
 def no_margin(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that was taken over rests no longer than the sessions that it forgot may last."""
-    monkeypatch.setattr(Word, "margin_ms", 0)
+    monkeypatch.setattr(StoreContact, "margin_ms", 0)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from gevent.event import Event
 
 from greencrawl.broker.frontier import Admitted, Frontier, Mode
-from greencrawl.broker.frontier.coordination.fence import Word
+from greencrawl.broker.frontier.coordination.fence import StoreContact
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Fenced
 from greencrawl.broker.frontier.recovery.opening import StoreLostData
@@ -128,7 +128,7 @@ def _quietly(ask: Any) -> Any:
 @pytest.fixture(autouse=True)
 def no_margin(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that was taken over rests no longer than the sessions that it forgot may last."""
-    monkeypatch.setattr(Word, "margin_ms", 0)
+    monkeypatch.setattr(StoreContact, "margin_ms", 0)
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def lease(frontier: Frontier, sequence: int = 1, wait: float = 1.0) -> tuple[Ses
 
 def word_runs_out(frontier: Frontier) -> None:
     gevent.sleep(CONTACT_SECONDS + 0.05)
-    assert not frontier._word.heard()
+    assert not frontier._store_contact.heard()
 
 
 def test_nothing_is_opened_or_kept_without_the_stores_word(
@@ -100,7 +100,7 @@ def test_an_outage_of_the_store_longer_than_a_lease_charges_nothing(
     cut.cut = True
     gevent.sleep(CONTACT_SECONDS + LEASE_SECONDS + REQUEST_SECONDS + 1.0)
     cut.cut = False
-    until(lambda: frontier._word.heard())
+    until(lambda: frontier._store_contact.heard())
     assert extends(frontier, session), "it was neither reaped nor given to another"
     assert int(redis_server.client.hget(keys.OWNER, "offset") or 0) < -1000
     assert uncharged(frontier, session)
