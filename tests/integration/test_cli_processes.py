@@ -41,6 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "greencrawl").mkdir()
+    (tmp_path / "greencrawl" / "__init__.py").touch()  # else the installed one counts
     yield tmp_path
     for child in psutil.Process().children():
         if str(tmp_path) in child.environ().get("PYTHONPATH", ""):
