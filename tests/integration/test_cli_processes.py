@@ -192,6 +192,7 @@ def test_child_is_stopped_when_its_parent_is_killed(folder: Path) -> None:
     parent = subprocess.Popen(
         [
             sys.executable,
+            "-P",  # the fake package lies in the current folder
             "-c",
             "import os, signal; from pathlib import Path\n"
             "from greencrawl.cli.local.processes import Child, environment\n"
@@ -216,6 +217,7 @@ def test_workers_of_a_killed_command_do_not_linger(folder: Path) -> None:
     parent = subprocess.Popen(
         [
             sys.executable,
+            "-P",  # the fake package lies in the current folder
             "-c",
             "import os, signal; from pathlib import Path\n"
             "from gevent.event import Event\n"
