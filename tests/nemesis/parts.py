@@ -176,6 +176,12 @@ class Part:
                 process.wait(STOP_SECONDS)
 
 
+def started(root: Path, module: str) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of a module of the project in ``root``, package or older."""
+    name = f"greencrawl.{module}" if (root / "src" / "greencrawl").exists() else module
+    return [sys.executable, "-m", name], {"PYTHONPATH": str(root / "src")}
+
+
 class Product(Part):
     """A broker or a worker host of the project in ``root``."""
 
@@ -188,11 +194,11 @@ class Product(Part):
         folder.mkdir(parents=True, exist_ok=True)
 
     def _command(self) -> Sequence[str]:
-        return [sys.executable, "-m", self.module]
+        return started(self.root, self.module)[0]
 
     def _environment(self) -> Mapping[str, str]:
         given = {f"GREENCRAWL_{name.upper()}": value for name, value in self.settings.items()}
-        return {**super()._environment(), **given}
+        return {**super()._environment(), **started(self.root, self.module)[1], **given}
 
     def _folder(self) -> Path:
         return self.root

@@ -27,7 +27,7 @@ import redis
 from tests.nemesis import targets
 from tests.nemesis.api import Api
 from tests.nemesis.links import Links
-from tests.nemesis.parts import HERE, MariaPart, Part, Product, RedisPart, redis_binaries
+from tests.nemesis.parts import HERE, MariaPart, Part, Product, RedisPart, redis_binaries, started
 from tests.nemesis.reading import PARTITIONS, Sql
 from tests.nemesis.site import SHARED_HOSTS, has_login
 from tests.support.faketime import library
@@ -165,10 +165,11 @@ class World:
         for client in (*BROKERS, *WORKERS):
             name = f"{client}-sql"
             self._ports[name] = self.links.open(name, sql.server.port)
+        command, environment = started(self.root, "cli")
         done = subprocess.run(
-            [sys.executable, "-m", "greencrawl.cli", "migrate"],
+            [*command, "migrate"],
             cwd=self.root,
-            env={**os.environ, "GREENCRAWL_STORE": sql.server.url},
+            env={**os.environ, **environment, "GREENCRAWL_STORE": sql.server.url},
             capture_output=True,
             text=True,
             check=False,
