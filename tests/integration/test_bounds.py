@@ -201,7 +201,8 @@ def test_idle_hosts_are_kept_up_to_their_number_the_longest_rested_go(
     visitor.visit(2400)
     assert records(redis_server) == 2400, "their times are not past yet"
     taken = redis_server.client.info("memory")["used_memory"] - before
-    assert taken / 2400 < memory.IDLE_BYTES + 40, "what was seen counts for itself"
+    # A busy machine reads its messages late, and Redis keeps them meanwhile.
+    assert taken / 2400 < memory.IDLE_BYTES * 1.2, "what was seen counts for itself"
     pass_time(small, 61)
     above = {keys.partition(p) + ":hi" for p in small.partitions}
     for some in range(200):  # now and then a call drops a bounded number
