@@ -62,7 +62,7 @@ class Reader(Protocol):
     """The part of ``worker.process.quarantine.Quarantine`` that is needed here."""
 
     def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
-        """Read a page there. Raises DiedAlone, NoProcess and RaisedAlone."""
+        """Read a page there. Raises DiedInQuarantine, NoProcess and RaisedInQuarantine."""
 
 
 class Count(Struct):

@@ -1,1 +1,1 @@
-"""URLs, origins, public suffixes, scope, and the addresses that may be reached."""
+"""URLs, origins, public suffixes, scope, requests, and checks of a crawl's logins and sources."""

@@ -1,1 +1,1 @@
-"""Pages and final states of a crawl as files: formats, what may be resumed, object stores."""
+"""Pages and final states of a crawl as files: what is said of each, formats, resumable exports."""

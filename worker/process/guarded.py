@@ -20,8 +20,8 @@ from greencrawl.worker.session.fetcher import Visit
 class Reader(Protocol):
     """The part of ``worker.process.quarantine.Quarantine`` that is needed here.
 
-    Each of its methods raises DiedAlone when the task killed or hung that process, NoProcess when
-    the process does not come up, and RaisedAlone with what nobody foresaw there.
+    Each of its methods raises DiedInQuarantine when the task killed or hung that process, NoProcess
+    when the process does not come up, and RaisedInQuarantine with what nobody foresaw there.
     """
 
     def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
@@ -44,7 +44,8 @@ class Reader(Protocol):
 class Guarded:
     """Those calls of one worker process. Safe for many greenlets: guarded bodies take turns.
 
-    Methods raise DiedAlone, NoProcess and RaisedAlone of a suspect, as :class:`Reader` does.
+    Methods raise DiedInQuarantine, NoProcess and RaisedInQuarantine of a suspect, as
+    :class:`Reader` does.
     """
 
     def __init__(self, crash_record: CrashRecord, alone: Reader) -> None:

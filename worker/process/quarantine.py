@@ -170,7 +170,10 @@ class Quarantine:
         return self._process.pid if self._process else None
 
     def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
-        """:func:`worker.reading.read` there. Raises DiedAlone, NoProcess and RaisedAlone."""
+        """:func:`worker.reading.read` there.
+
+        Raises DiedInQuarantine, NoProcess and RaisedInQuarantine.
+        """
         answer = self._ask(ReadRequest(context.crawl, task, fetched))
         assert isinstance(answer, ReadAnswer)
         return answer.reading
@@ -178,7 +181,10 @@ class Quarantine:
     def request_headers(
         self, context: CrawlContext, task: Task, headers: dict[str, str]
     ) -> dict[str, str]:
-        """``Hooks.request_headers`` there. Raises HookError, DiedAlone, NoProcess, RaisedAlone."""
+        """``Hooks.request_headers`` there.
+
+        Raises HookError, DiedInQuarantine, NoProcess, RaisedInQuarantine.
+        """
         answer = self._ask(HeadersRequest(context.crawl, task, headers))
         assert isinstance(answer, HeadersAnswer)
         if answer.problem:
@@ -186,7 +192,7 @@ class Quarantine:
         return answer.headers
 
     def excluded_by(self, context: CrawlContext, task: Task, url: str) -> str | None:
-        """``Rules.excluded_by`` there. Raises DiedAlone, NoProcess, RaisedAlone."""
+        """``Rules.excluded_by`` there. Raises DiedInQuarantine, NoProcess, RaisedInQuarantine."""
         answer = self._ask(JudgeRequest(context.crawl, task, url))
         assert isinstance(answer, JudgeAnswer)
         return answer.reason
@@ -194,7 +200,10 @@ class Quarantine:
     def verdict(
         self, context: CrawlContext, task: Task, entry: str, fetched: Fetched, grant: Grant | None
     ) -> Verdict | Failure:
-        """``Kind.judge`` of an entry there. Raises DiedAlone, NoProcess, RaisedAlone."""
+        """``Kind.judge`` of an entry there.
+
+        Raises DiedInQuarantine, NoProcess, RaisedInQuarantine.
+        """
         answer = self._ask(VerdictRequest(context.crawl, task, entry, fetched, grant))
         assert isinstance(answer, VerdictAnswer)
         said = answer.verdict or answer.failure

@@ -56,12 +56,12 @@ class StoreContact:
         return round(self._seconds * 1000) + TOLERANCE_MS
 
     def epoch(self, node: str) -> int:
-        """The node's epoch. Raises NoWord if the store does not answer."""
+        """The node's epoch. Raises StoreSilent if the store does not answer."""
         self.check()
         return self._epochs.get(node, 0)
 
     def check(self) -> None:
-        """Raises NoWord if the store does not answer."""
+        """Raises StoreSilent if the store does not answer."""
         if not self.heard() and self._asking is not None:
             self._asking.join(WAIT_SECONDS)
         if self._age() >= self._seconds:

@@ -119,7 +119,7 @@ def encoded(name: str, grant: Grant) -> bytes:
 
 
 def decoded(name: str, data: bytes) -> Grant:
-    """What :func:`encoded` made. Raises Unfit, whose message quotes nothing of ``data``."""
+    """What :func:`encoded` made. Raises InsecureFile, whose message quotes nothing of ``data``."""
     try:
         kept = msgspec.json.decode(data, type=_Kept)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -29,7 +29,7 @@ class InsecureFile(GreencrawlError):
 
 
 def private_folder(folder: Path) -> None:
-    """Make ``folder``, mode 0700, unless it is there. Raises Unfit and OSError.
+    """Make ``folder``, mode 0700, unless it is there. Raises InsecureFile and OSError.
 
     One of ours that was open to others is closed.
     """
@@ -75,7 +75,7 @@ def locked(folder: Path) -> Iterator[None]:
 def read_private(file: Path, most_bytes: int) -> bytes | None:
     """What is in ``file``; None if it does not exist.
 
-    Raises Unfit when it is no plain file, is not ours, was open to others or is larger than
+    Raises InsecureFile when it is no plain file, is not ours, was open to others or is larger than
     ``most_bytes``; OSError when it cannot be read.
     """
     try:
