@@ -17,7 +17,7 @@ from greencrawl.broker.frontier import Admitted, Frontier, Mode
 from greencrawl.broker.frontier.coordination.fence import StoreContact
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Fenced
-from greencrawl.broker.frontier.recovery.opening import StoreLostData
+from greencrawl.broker.frontier.recovery.opening import Recovery, StoreLostData
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.errors import Unavailable
@@ -639,6 +639,37 @@ def test_a_broker_may_start_while_a_node_is_being_emptied(
     second.start()
     try:
         assert behind.refilled(second).waiting == 1
+    finally:
+        second.stop()
+
+
+def test_who_looked_at_a_node_before_another_broker_claimed_it_raises_no_epoch(
+    behind: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("greencrawl.broker.frontier.recovery.opening.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(Recovery, "_empty", lambda *_: Event().wait())
+    first = behind.frontier.recovery
+    [node] = behind.frontier.nodes
+    behind.frontier.stop()
+    first.repair(node, everything=True)
+    gevent.sleep(0)
+    gevent.killall([job.greenlet for job in first._jobs.values() if job.greenlet])
+    behind.server.client.hset(keys.OWNER, "owed", 0)  # nobody has been at it for a while
+    refuse, claimed = Recovery._refuse_behind, []
+
+    def claim_meanwhile(recovery: Recovery, *given: Any) -> None:
+        refuse(recovery, *given)
+        if recovery is not first and not claimed:
+            claimed.append(True)
+            first.reopen(node)
+
+    monkeypatch.setattr(Recovery, "_refuse_behind", claim_meanwhile)
+    second = behind.broker()
+    try:
+        assert claimed
+        epoch = behind.store.clock().epochs[node.id]
+        assert epoch == int(behind.server.client.hget(keys.OWNER, "epoch"))
+        assert "another broker is emptying" in second.recovery.refused[node.id]
     finally:
         second.stop()
 

@@ -304,13 +304,15 @@ class Recovery:
             owner = self._owner(node)
             self._refuse_behind(node, owner)
             epoch = self._store.clock().epochs.get(node.id, 0)
-            if owner["state"] == "open" and owner["run"] == run:
-                if int(owner["epoch"]) >= epoch:
+            owner = self._owner(node)  # again: who claims it raises the epoch before
+            if owner["run"] == run and owner["state"] in ("open", "emptying"):
+                if int(owner["epoch"]) < epoch:
+                    self._refuse_fenced(node, epoch)
+                elif owner["state"] == "open":
                     self._take(node)
                     if node.id not in self._jobs or not self._jobs[node.id].running:
                         self._go_on(node, owner, run)
                     return
-                self._refuse_fenced(node, epoch)
             self._refuse_emptied(node, owner)
             how = self._claim(node, run, epoch, max(epoch, int(owner["epoch"])) + 1)
             self._take(node)
