@@ -1,8 +1,8 @@
 """``python -m greencrawl.broker``: one broker process, until SIGTERM or SIGINT."""
 
-from gevent import monkey
+from greencrawl.schema.greenlets import patch_all
 
-monkey.patch_all()
+patch_all()
 
 import signal
 import sys

@@ -1,8 +1,8 @@
 """``python -m greencrawl.cli``: the command ``greencrawl``."""
 
-from gevent import monkey
+from greencrawl.schema.greenlets import patch_all
 
-monkey.patch_all()
+patch_all()
 
 import sys
 from pathlib import Path

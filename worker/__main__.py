@@ -7,9 +7,9 @@ supervisor is plain Python on purpose (signals, waitpid); only these are made of
 import sys
 
 if "--child" in sys.argv or "--alone" in sys.argv:
-    from gevent import monkey
+    from greencrawl.schema.greenlets import patch_all
 
-    monkey.patch_all()
+    patch_all()
 
 from greencrawl.schema import log
 from greencrawl.schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig

@@ -24,6 +24,7 @@ from greencrawl.schema.text.patterns import Pattern
 from greencrawl.store import open_store
 from greencrawl.store.base import Store
 from tests.support.mariadb import MariaDb
+from tests.support.memory import memory_folder
 from tests.support.queue_double import QueueDouble
 from tests.support.store_records import digest
 
@@ -43,10 +44,11 @@ _names = count(1)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
-    running = MariaDb(tmp_path_factory.mktemp("mariadb") / "one").start()
-    yield running
-    running.stop()
+def server() -> Iterator[MariaDb]:
+    with memory_folder() as folder:
+        running = MariaDb(folder / "one").start()
+        yield running
+        running.stop()
 
 
 @pytest.fixture(params=["sqlite", "mysql"])

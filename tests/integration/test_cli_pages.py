@@ -60,25 +60,23 @@ def fill(folder: Path) -> None:
     store.close()
 
 
-@pytest.fixture(params=["store", "broker"])
+@pytest.fixture(scope="module", params=["store", "broker"])
 def source(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Path]:
-    """A data folder with a crawl, read as it is or through a broker over it."""
-    for name in ("DATA", "BIND", "BROKER", "STORE", "REDIS", "ADMIN_TOKEN"):
-        monkeypatch.delenv(f"GREENCRAWL_{name}", raising=False)
-    folder = tmp_path / "data"
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A data folder with a crawl, read as it is or through a broker over it, with the settings for
+    that. It is only looked at.
+    """
+    folder = tmp_path_factory.mktemp("source") / "data"
     if request.param == "store":
         fill(folder)
-        yield folder
+        yield folder, {}
         return
     tokens = {"admin_token": "admin-secret", "worker_token": "worker-secret"}
     broker = BrokerProcess(folder, **tokens).start()
     try:
         fill(folder)
-        monkeypatch.setenv("GREENCRAWL_BROKER", broker.url)
-        monkeypatch.setenv("GREENCRAWL_ADMIN_TOKEN", "admin-secret")
-        yield folder
+        yield folder, {"BROKER": broker.url, "ADMIN_TOKEN": "admin-secret"}
     finally:
         broker.stop()
 
@@ -96,8 +94,17 @@ class Command:
 
 
 @pytest.fixture
-def command(source: Path, capsys: pytest.CaptureFixture[str]) -> Command:
-    return Command(source, capsys)
+def command(
+    source: tuple[Path, dict[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Command:
+    folder, given = source
+    for name in ("DATA", "BIND", "BROKER", "STORE", "REDIS", "ADMIN_TOKEN"):
+        monkeypatch.delenv(f"GREENCRAWL_{name}", raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(f"GREENCRAWL_{name}", value)
+    return Command(folder, capsys)
 
 
 def test_pages_are_a_line_each_where_no_terminal_is(command: Command) -> None:

@@ -57,9 +57,9 @@ def example(command: Command, name: str, origin: str, *changes: tuple[str, str])
     return str(file)
 
 
-def crawl(command: Command, file: str, **settings: str) -> dict[str, Any]:
-    """Crawl to the end with two processes; returns the summary."""
-    arguments = ("crawl", file, "--processes", "2", "--summary", "s.json")
+def crawl(command: Command, file: str, processes: int = 1, **settings: str) -> dict[str, Any]:
+    """Crawl to the end; returns the summary."""
+    arguments = ("crawl", file, "--processes", str(processes), "--summary", "s.json")
     code, out, err = command.run(*arguments, **settings)
     assert code == 0, err
     told = {**summary(command.folder / "s.json"), "said": out + err}
@@ -138,7 +138,7 @@ def test_twitter_with_one_token_for_all_processes(command: Command, twitter: Twi
         "auth_twitter_client_id": twitter.client_id,
         "auth_twitter_client_secret": twitter.client_secret,
     }
-    told = crawl(command, example(command, "twitter", twitter.origin), **secrets)
+    told = crawl(command, example(command, "twitter", twitter.origin), 2, **secrets)
     fetched_tweets(command, twitter)
     assert len(twitter.asked("/oauth2/token")) == 1
     assert not any(secret in told["said"] for secret in twitter.secrets())
@@ -230,7 +230,7 @@ def test_weibo_without_consent_says_what_to_do_and_goes_on_after_it(
     process = command.start("crawl", file, "--processes", "1", **secrets)
     first = weibo.url(f"{TIMELINE}?uid=1404376560&count=5&trim_user=1")
     told = "run `greencrawl login weibo`"
-    until(lambda: told in command.run("explain", first)[1], "explain says what to do", 30)
+    until(lambda: told in command.here("explain", first)[1], "explain says what to do", 30)
     assert weibo.asked(TIMELINE) == []
     login_weibo(command, weibo, file, secrets)
     code, _, err = end(process)

@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.support.effort import cases
 from tests.support.redis_server import RedisServer
 from tests.support.site_server import Answer, Request, SiteServer
 from tests.support.sites import html
@@ -35,7 +36,7 @@ def targets(server: SiteServer) -> Counter[str]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "kind"), [("kill", "process_death"), ("hang", "stalled"), ("wait", "stalled")]
+    ("mode", "kind"), cases([("kill", "process_death"), ("hang", "stalled")], [("wait", "stalled")])
 )
 def test_page_that_kills_its_process_is_charged_alone(
     tmp_path: Path, redis_server: RedisServer, mode: str, kind: str
@@ -89,7 +90,9 @@ def test_request_hook_that_kills_is_charged_alone(
         assert (tmp_path / "worker.log").read_text().count("child died") == 1
 
 
-@pytest.mark.parametrize(("mode", "kind"), [("kill", "process_death"), ("hang", "stalled")])
+@pytest.mark.parametrize(
+    ("mode", "kind"), cases([("kill", "process_death")], [("hang", "stalled")])
+)
 def test_page_at_which_a_login_class_dies_is_charged_alone(
     tmp_path: Path, redis_server: RedisServer, mode: str, kind: str
 ) -> None:

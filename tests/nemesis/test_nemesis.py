@@ -1,6 +1,7 @@
 """Two runs of the nemesis with fixed seeds, side by side, on whatever is being changed.
 
-They run beside no other test. Timed apart: ``pytest -m nemesis``, or without: ``-m 'not nemesis'``.
+They run beside one other test at most. Timed apart: ``pytest -m nemesis``, or without:
+``-m 'not nemesis'``.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def runs(
 
 
 @pytest.mark.nemesis
-@pytest.mark.quiet("progress is judged by the clock")
+@pytest.mark.calm("progress is judged by the clock")
 @pytest.mark.parametrize("store", [store for store, _ in RUNS])
 def test_everything_is_kept_whatever_happens(store: Store, runs: dict[Store, Run]) -> None:
     if wrong := runs[store].end():

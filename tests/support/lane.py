@@ -15,25 +15,32 @@ from pathlib import Path
 
 import pytest
 
-FOLDER, EVENTS, TURN = "TESTS_FOLDER", "TESTS_EVENTS", "TESTS_TURN"
+FOLDER, EVENTS, TURN, NUMBER = "TESTS_FOLDER", "TESTS_EVENTS", "TESTS_TURN", "TESTS_NUMBER"
 """Names of variables: the folder of claims; the descriptor that events are written to; the one
-that tells one of the processes, by its end, that all others are done."""
+that a byte comes from when what was waited for has happened; the process's number, from 0."""
+SHARED = "TESTS_SHARED"
+"""A variable that stays: the folder of what all processes make once."""
 WEIGHTS = Path("tests/weights.json")
 """Seconds that each file takes; of the checkout."""
-QUIET = "quiet"
-"""The marker of tests that run when no other does, with the reason."""
+QUIET, CALM = "quiet", "calm"
+"""Markers of tests, with the reason: those that run when no other does; and those that wait more
+than they compute, and yet judge by the clock. They come first, beside one other process."""
+NICENESS = 5
+"""Of all but the calm ones: these are not to wait for a core."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "quiet(reason): runs after all others, beside none")
+    config.addinivalue_line("markers", "calm(reason): runs before others, beside one")
     if FOLDER in os.environ:
         config.pluginmanager.register(Lane(config))
 
 
 def group_of(item: pytest.Item) -> str:
-    """What is claimed as one: a file of tests, its quiet ones apart."""
+    """What is claimed as one: a file of tests, its quiet and its calm ones apart."""
     file = item.nodeid.partition("::")[0]
-    return f"{file} ({QUIET})" if item.get_closest_marker(QUIET) else file
+    marks = [mark for mark in (QUIET, CALM) if item.get_closest_marker(mark)]
+    return f"{file} ({marks[0]})" if marks else file
 
 
 def by_weight(groups: list[str], weights: dict[str, float]) -> list[str]:
@@ -49,7 +56,8 @@ class Lane:
         # Of this process alone: what the tests start shall not claim, tell or wait.
         self._folder = Path(os.environ.pop(FOLDER))
         self._events = int(os.environ.pop(EVENTS))
-        self._turn = int(os.environ.pop(TURN, "-1"))
+        self._turn = int(os.environ.pop(TURN))
+        self._number = int(os.environ.pop(NUMBER))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
@@ -71,12 +79,25 @@ class Lane:
         weights = self._config.rootpath / WEIGHTS
         known = json.loads(weights.read_text()) if weights.exists() else {}
         ordered = by_weight(groups, known)
-        quiet = [group for group in ordered if group.endswith(f" ({QUIET})")]
-        yield from (group for group in ordered if group not in quiet and self._claim(group))
-        if quiet and self._turn >= 0:
-            self._tell(waits=True)
-            os.read(self._turn, 1)
+        calm, quiet = (
+            [group for group in ordered if group.endswith(f" ({mark})")] for mark in (CALM, QUIET)
+        )
+        if self._number == 0:
+            yield from calm
+            self._tell(calm="over")
+        elif self._number > 1 and calm:
+            self._wait()
+        os.nice(NICENESS)
+        yield from (
+            group for group in ordered if group not in (*calm, *quiet) and self._claim(group)
+        )
+        if self._number == 0 and quiet:
+            self._wait()
             yield from quiet
+
+    def _wait(self) -> None:
+        self._tell(waits=True)
+        os.read(self._turn, 1)
 
     def _claim(self, group: str) -> bool:
         try:

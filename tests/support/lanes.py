@@ -3,7 +3,7 @@
 Most tests wait – for a lease to end, a server to start – more than they compute. So more processes
 than cores share the files: each claims the next one when it is done with the last
 (:mod:`tests.support.lane`). Tests of one file stay together and in order. Those marked ``quiet``
-run when all others are done.
+run when all others are done, those marked ``calm`` first, beside one other process.
 
 It exits with 1 if a test failed, or ran in no process, or in two, or if a process came to grief.
 However it ends, all processes that came of it have ended: servers in sessions of their own, too.
@@ -31,7 +31,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.lane import EVENTS, FOLDER, TURN, WEIGHTS
+from tests.support.lane import EVENTS, FOLDER, NUMBER, SHARED, TURN, WEIGHTS
 
 ROOT = Path(__file__).resolve().parents[2]
 SLOWEST = 15
@@ -53,6 +53,8 @@ class Process:
     number: int
     popen: subprocess.Popen[bytes]
     events: int
+    turn: int
+    """What it waits for has happened: a byte is written there."""
     log: Path
     partial: bytes = b""
     collected: list[str] = field(default_factory=list)
@@ -80,42 +82,45 @@ class Lanes:
         """Of each test, its set-up and tear-down too."""
         self._failures: dict[tuple[str, str], str] = {}
         """Messages."""
-        self._turn = -1
+        self._calm = True
 
     def run(self) -> int:
         """The exit code: 0, 1, or 2 when interrupted."""
         began, interrupted = time.monotonic(), False
         _adopt_orphans()
         with tempfile.TemporaryDirectory(prefix="lanes-") as made:
-            turn, self._turn = os.pipe()
             try:
                 for number in range(self.count):
-                    self._start(Path(made), number, turn)
+                    self._start(Path(made), number)
                 self._listen()
             except KeyboardInterrupt:
                 interrupted = True
                 self._stop()
             finally:
                 self._end_all()
-                os.close(turn)
-                os.close(self._turn)
             wrong = ["interrupted"] if interrupted else self._wrong()
             self._conclude(wrong, time.monotonic() - began)
         return 2 if interrupted else int(bool(wrong or self._failures))
 
     # -- processes
 
-    def _start(self, made: Path, number: int, turn: int) -> None:
+    def _start(self, made: Path, number: int) -> None:
         ours, theirs = os.pipe()
+        turn, our_turn = os.pipe()
         claims, log = made / "claims", made / f"{number}.log"
         claims.mkdir(exist_ok=True)
         path = os.pathsep.join(
             filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH")])
         )
         inherited = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
-        environment = {"PYTHONPATH": path, FOLDER: str(claims), EVENTS: str(theirs)}
-        if number == 0:
-            environment[TURN] = str(turn)
+        environment = {
+            "PYTHONPATH": path,
+            FOLDER: str(claims),
+            EVENTS: str(theirs),
+            TURN: str(turn),
+            NUMBER: str(number),
+            SHARED: str(made / "shared"),
+        }
         with log.open("wb") as output:
             popen = subprocess.Popen(
                 [sys.executable, "-m", "pytest", "-p", "tests.support.lane"],
@@ -128,7 +133,8 @@ class Lanes:
                 process_group=0,  # Ctrl-C comes to it once, from us
             )
         os.close(theirs)
-        self._processes.append(Process(number, popen, ours, log))
+        os.close(turn)
+        self._processes.append(Process(number, popen, ours, our_turn, log))
 
     def _listen(self, seconds: float | None = None) -> None:
         """Until all have ended, at most so long."""
@@ -145,7 +151,7 @@ class Lanes:
                     if not self._read(key.data):
                         selector.unregister(key.fd)
                         os.close(key.fd)
-                self._give_turn()
+                self._give_turns()
                 self._reap()
 
     def _read(self, process: Process) -> bool:
@@ -159,11 +165,20 @@ class Lanes:
             process.ended = True
         return bool(content)
 
-    def _give_turn(self) -> None:
+    def _give_turns(self) -> None:
         first, *others = self._processes
         if first.waits and all(process.ended for process in others):
-            first.waits = False
-            os.write(self._turn, b"1")
+            self._give_turn(first)
+        if first.ended or not self._calm:
+            for process in others:
+                if process.waits:
+                    self._give_turn(process)
+
+    @staticmethod
+    def _give_turn(process: Process) -> None:
+        process.waits = False
+        with suppress(BrokenPipeError):  # it has ended
+            os.write(process.turn, b"1")
 
     def _stop(self) -> None:
         """Let all end what they started; kill those that do not come to an end."""
@@ -181,6 +196,7 @@ class Lanes:
         for process in self._processes:
             process.popen.kill()
             process.popen.wait()
+            os.close(process.turn)
         while left := _children():
             for pid in left:  # and what they have started comes to us then
                 _say(f"killed what was left: {_name_of(pid)} ({pid})")
@@ -220,6 +236,8 @@ class Lanes:
             case {"done": group}:
                 process.group = ""
                 _say(f"{self.weights[group]:7.1f} s  {group}")
+            case {"calm": "over"}:
+                self._calm = False
             case {"waits": _}:
                 process.waits = True
 

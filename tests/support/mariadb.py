@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import tempfile
 from functools import cache
@@ -12,6 +13,7 @@ from greencrawl.store.mysql.cluster.local.cluster import DATABASE as DATABASE
 from greencrawl.store.mysql.cluster.local.cluster import LocalCluster
 from greencrawl.store.mysql.cluster.local.options import PLAIN
 from greencrawl.store.mysql.cluster.local.server import LocalServer, template
+from tests.support.lane import SHARED
 from tests.support.ports import free_port
 
 USER, PASSWORD = "greencrawl", "geheim"
@@ -28,6 +30,7 @@ class MariaDb(LocalServer):
             name: value or "ON"
             for name, _, value in (one.removeprefix("--").partition("=") for one in options)
         }
+        _link_template(folder.parent)
         super().__init__(folder, free_port(), {**PLAIN, **given})
 
     @property
@@ -50,15 +53,22 @@ class MariaDb(LocalServer):
 
 
 def local_cluster(folder: Path) -> LocalCluster:
-    """Two masters and three replicas, from an empty data folder that is made once a process."""
+    """Two masters and three replicas."""
+    _link_template(folder)
+    return LocalCluster(folder)
+
+
+def _link_template(folder: Path) -> None:
+    """To an empty data folder that is made once for all."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "template").exists():
         (folder / "template").symlink_to(_template())
-    return LocalCluster(folder)
 
 
 @cache
 def _template() -> Path:
+    if SHARED in os.environ:
+        return template(Path(os.environ[SHARED]))
     folder = Path(tempfile.mkdtemp(prefix="mariadb-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return template(folder)
