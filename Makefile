@@ -45,7 +45,7 @@ test-weights: setup-dev packages  ## Run all tests and note how long each file t
 	@$(PYTHON) -m tests.support.lanes --weigh
 
 test-cluster: setup-dev packages  ## Tests on five servers only; ARGS="…" goes to pytest
-	@$(PYTHON) -m pytest tests/cluster $(ARGS)
+	@$(PYTHON) -m pytest tests/store/mysql/cluster tests/faults/test_cluster_faults.py $(ARGS)
 
 nemesis: setup-dev packages  ## Harm a whole system: SEED=… MINUTES=… STORE=sqlite|mysql, or REPLAY=FILE
 	@$(PYTHON) -m tests.nemesis $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \

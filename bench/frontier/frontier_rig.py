@@ -22,7 +22,8 @@ from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.frontier.nodes import node
 from greencrawl.schema.records import Crawl, CrawlOptions, CreateCrawl
 from greencrawl.store import Store, open_store
-from tests.support.broker_process import ROOT, BrokerProcess
+from tests.support.broker_process import BrokerProcess
+from tests.support.checkout import ROOT
 from tests.support.redis_server import RedisServer
 
 _socket = monkey.get_original("socket", "socket")

@@ -14,7 +14,8 @@ from typing import IO, Any
 
 from bench.rig.web import Spec, Web
 from bench.rig.web import host as host_of
-from tests.support.system import ROOT, System
+from tests.support.checkout import ROOT
+from tests.support.system import System
 
 MODELS = ("greenlets", "threads")
 

@@ -22,8 +22,9 @@ import psutil
 
 from bench.rig.nginx import FLUSH_SECONDS, Nginx, rate, shirked
 from bench.rig.sites import Site
+from tests.support.checkout import ROOT
 from tests.support.redis_server import RedisServer
-from tests.support.system import ROOT, System, wait_until
+from tests.support.system import System, wait_until
 
 CONNECTIONS = 64
 """Of a crawler at once, divided among its hosts."""

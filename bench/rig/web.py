@@ -21,8 +21,9 @@ from typing import Any, Literal, NamedTuple
 import psutil
 
 from greencrawl.worker.session.pace import LATENCY_FACTOR
+from tests.support.checkout import ROOT
 from tests.support.ports import free_port
-from tests.support.system import ROOT, wait_until
+from tests.support.system import wait_until
 
 Manner = Literal["good", "slow", "mute", "refused", "missing"]
 

@@ -21,9 +21,10 @@ from bench.rig.report import Report
 from bench.shows.site import MISSING, SITE, START, install_site
 from tests.support import oracle
 from tests.support.archive import Archive, check
+from tests.support.checkout import ROOT
 from tests.support.ports import free_port
 from tests.support.redis_server import RedisServer
-from tests.support.system import ROOT, System, wait_until
+from tests.support.system import System, wait_until
 from tests.support.walk import Fetch, http_fetch, walk
 
 MOVED = 40

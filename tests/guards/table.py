@@ -18,7 +18,9 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 KINDS = ["duties", "states", "quotas", "debts", "recovery"]
 MACHINES = {
-    name: f"tests.property.test_{name}_machine" for name in ("duties", "recovery", "frontier")
+    "duties": "tests.broker.frontier.coordination.test_duties_machine",
+    "recovery": "tests.broker.frontier.recovery.test_recovery_machine",
+    "frontier": "tests.broker.frontier.test_frontier_machine",
 }
 GREEN, RED, WRONG = 0, 10, 11
 """Exit codes of a trial."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from copy import deepcopy
 from functools import cache
-from pathlib import Path
 
 import grimp
 import pytest
@@ -12,7 +11,9 @@ from importlinter.application import use_cases
 from importlinter.configuration import configure
 from importlinter.domain.contract import Contract, registry
 
-SETTINGS = Path(__file__).resolve().parents[2] / "pyproject.toml"
+from tests.support.checkout import ROOT
+
+SETTINGS = ROOT / "pyproject.toml"
 
 
 @cache

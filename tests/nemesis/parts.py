@@ -20,11 +20,12 @@ from pathlib import Path
 import psutil
 import redis
 
+from tests.support.checkout import ROOT
 from tests.support.faketime import library
 from tests.support.mariadb import MariaDb
 from tests.support.redis_server import binaries, free_port
 
-HERE = Path(__file__).resolve().parents[2]
+HERE = ROOT
 """The project that the nemesis itself is of."""
 START_SECONDS = 40.0
 STOP_SECONDS = 15.0

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 from greencrawl.broker.client import BrokerClient
+from tests.support.checkout import ROOT
 from tests.support.ports import free_port
 
-ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60.0
 
 

@@ -23,14 +23,17 @@ SHARED = "TESTS_SHARED"
 WEIGHTS = Path("tests/weights.json")
 """Seconds that each file takes; of the checkout."""
 QUIET, CALM = "quiet", "calm"
-"""Markers of tests, with the reason: those that run when no other does; and those that wait more
-than they compute, and yet judge by the clock. They come first, beside one other process."""
+"""Markers of tests, with the reason: those that run after all others, in two processes; and those
+that wait more than they compute, and yet judge by the clock. They come first, beside one other
+process."""
+QUIET_PROCESSES = 2
+"""So many share the quiet tests."""
 NICENESS = 5
 """Of all but the calm ones: these are not to wait for a core."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "quiet(reason): runs after all others, beside none")
+    config.addinivalue_line("markers", "quiet(reason): runs after all others, beside one")
     config.addinivalue_line("markers", "calm(reason): runs before others, beside one")
     if FOLDER in os.environ:
         config.pluginmanager.register(Lane(config))
@@ -91,9 +94,9 @@ class Lane:
         yield from (
             group for group in ordered if group not in (*calm, *quiet) and self._claim(group)
         )
-        if self._number == 0 and quiet:
+        if self._number < QUIET_PROCESSES and quiet:
             self._wait()
-            yield from quiet
+            yield from (group for group in quiet if self._claim(group))
 
     def _wait(self) -> None:
         self._tell(waits=True)

@@ -3,7 +3,7 @@
 Most tests wait – for a lease to end, a server to start – more than they compute. So more processes
 than cores share the files: each claims the next one when it is done with the last
 (:mod:`tests.support.lane`). Tests of one file stay together and in order. Those marked ``quiet``
-run when all others are done, those marked ``calm`` first, beside one other process.
+run in two processes when all others are done, those marked ``calm`` first, beside one other.
 
 It exits with 1 if a test failed, or ran in no process, or in two, or if a process came to grief.
 However it ends, all processes that came of it have ended: servers in sessions of their own, too.
@@ -31,9 +31,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.lane import EVENTS, FOLDER, NUMBER, SHARED, TURN, WEIGHTS
+from tests.support.checkout import ROOT
+from tests.support.lane import EVENTS, FOLDER, NUMBER, QUIET_PROCESSES, SHARED, TURN, WEIGHTS
 
-ROOT = Path(__file__).resolve().parents[2]
 SLOWEST = 15
 MESSAGE_LINES, LINE_LETTERS = 8, 300
 """So much of the end of a failure's message is shown at the end of the run."""
@@ -64,6 +64,8 @@ class Process:
     groups: int = 0
     seconds: float = 0.0
     waits: bool = False
+    quiet: bool = False
+    """It runs what comes after all others."""
     ended: bool = False
 
 
@@ -166,12 +168,17 @@ class Lanes:
         return bool(content)
 
     def _give_turns(self) -> None:
-        first, *others = self._processes
-        if first.waits and all(process.ended for process in others):
-            self._give_turn(first)
-        if first.ended or not self._calm:
+        quiet, others = self._processes[:QUIET_PROCESSES], self._processes[QUIET_PROCESSES:]
+        if self._processes[0].ended or not self._calm:
             for process in others:
                 if process.waits:
+                    self._give_turn(process)
+        if all(process.ended for process in others) and all(
+            process.waits or process.ended or process.quiet for process in quiet
+        ):
+            for process in quiet:
+                if process.waits:
+                    process.quiet = True
                     self._give_turn(process)
 
     @staticmethod

@@ -15,8 +15,9 @@ import zstandard
 
 from greencrawl.schema import wire
 from greencrawl.schema.records import Admission, CrawlOptions, FrontierIdentity
+from tests.support.checkout import ROOT
 
-FOLDER = Path(__file__).resolve().parents[2] / "schema" / "sql" / "sqlite"
+FOLDER = ROOT / "schema" / "sql" / "sqlite"
 
 IDENTITY = FrontierIdentity(
     id="f1", secret=2**64 - 1, partitions=64, suffixes="psl", canonicaliser=1, layout=1,

@@ -21,9 +21,9 @@ from typing import Any
 
 import psutil
 
+from tests.support.checkout import ROOT
 from tests.support.ports import free_port
 
-ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 

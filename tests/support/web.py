@@ -27,9 +27,9 @@ from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
+from tests.support.checkout import ROOT
 from tests.support.site_server import Hit, arrival, listeners
 
-ROOT = Path(__file__).resolve().parents[2]
 _RECORD = struct.Struct("<IIIdd")
 """Host, page (or a number below), status, arrived, ended."""
 _ROBOTS = 0xFFFFFFFF

@@ -13,7 +13,8 @@ from types import TracebackType
 
 import psutil
 
-from tests.support.system import ROOT, wait_until
+from tests.support.checkout import ROOT
+from tests.support.system import wait_until
 
 _RUN = """
 import sys

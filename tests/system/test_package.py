@@ -26,9 +26,10 @@ from packaging.requirements import Requirement
 import greencrawl
 from greencrawl.cli.local.site_server import Site, serve
 from greencrawl.schema.errors import Unavailable
+from tests.support.checkout import ROOT
 from tests.support.mariadb import MariaDb
 from tests.support.ports import free_port
-from tests.support.system import ROOT, wait_until
+from tests.support.system import wait_until
 
 SECONDS = 120
 ROOMS = ("broker", "cli", "schema", "store", "worker")

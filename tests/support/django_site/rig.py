@@ -12,8 +12,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.checkout import ROOT
 from tests.support.ports import free_port
-from tests.support.system import ROOT, wait_until
+from tests.support.system import wait_until
 
 START_SECONDS = 30.0
 USERNAME = "crawler"

@@ -1,0 +1,213 @@
+"""Who sets a node's clock, and who waits: late replies, jumps of TIME, and two brokers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import gevent
+import pytest
+from gevent import monkey
+
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier.coordination import duties as names
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.node import Node
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import ExtendItem, Session
+from greencrawl.store import open_store
+from greencrawl.store.base import Store
+from tests.broker.frontier.nodes.test_clock import broker, leased
+from tests.broker.frontier.test_frontier import until
+from tests.support.redis_server import RedisServer
+
+stand_still = monkey.get_original("time", "sleep")
+"""Of the whole process, as under SIGSTOP."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = open_store(f"sqlite:///{tmp_path / 'c.sqlite'}")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def brokers(redis_server: RedisServer, store: Store) -> Iterator[tuple[Frontier, Frontier]]:
+    """The first has the duty of setting the node's clock; both know its time."""
+    first, second = broker(redis_server, store), broker(redis_server, store)
+    assert first.duties.wait(names.clock(first.nodes[0].id), 2.0)
+    for one in (first, second):
+        one.nodes[0].now_ms()
+    yield first, second
+    first.stop()
+    second.stop()
+
+
+def clock(server: RedisServer) -> tuple[int, int]:
+    """Offset and jumps."""
+    offset, jumps = server.client.hmget(keys.OWNER, "offset", "jumps")
+    return int(offset or 0), int(jumps or 0)
+
+
+def look(frontier: Frontier) -> Any:
+    return frontier.host("h.example")
+
+
+def late(node: Node, monkeypatch: pytest.MonkeyPatch, *, sent: float = 0, read: float = 0) -> None:
+    """The node's next exchange is late: stands still before it is sent, or before it is read."""
+    plain = node.connection
+
+    class Late:
+        def __init__(self, connection: Any) -> None:
+            self._connection = connection
+            self._waits = [read]
+
+        def send_packed_command(self, command: Any) -> None:
+            stand_still(sent)
+            self._connection.send_packed_command(command)
+
+        def read_response(self) -> Any:
+            found = self._connection.read_response()
+            if self._waits:
+                stand_still(self._waits.pop())
+            return found
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._connection, name)
+
+    @contextmanager
+    def connection() -> Iterator[Any]:
+        with plain() as (held, run):
+            monkeypatch.setattr(node, "connection", plain)
+            yield Late(held), run
+
+    monkeypatch.setattr(node, "connection", connection)
+
+
+def test_a_reply_that_was_read_late_says_nothing_of_the_time(
+    brokers: tuple[Frontier, Frontier], monkeypatch: pytest.MonkeyPatch, redis_server: RedisServer
+) -> None:
+    node = brokers[0].nodes[0]
+    look(brokers[0])
+    before = node.now_ms() - time.monotonic() * 1000
+    late(node, monkeypatch, read=0.8)
+    look(brokers[0])
+    assert node.now_ms() - time.monotonic() * 1000 == pytest.approx(before, abs=100)
+    assert clock(redis_server) == (0, 1)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_call_that_was_late_is_repeated_and_sets_nothing(
+    brokers: tuple[Frontier, Frontier],
+    monkeypatch: pytest.MonkeyPatch,
+    redis_server: RedisServer,
+    number: int,
+) -> None:
+    look(brokers[number])
+    before = clock(redis_server)
+    late(brokers[number].nodes[0], monkeypatch, sent=2.3)
+    look(brokers[number])
+    assert clock(redis_server) == before
+
+
+@pytest.mark.parametrize("ms", [3000, -3000, 3_600_000, -3_600_000])
+def test_a_jump_of_the_time_is_undone_once_and_everybody_takes_the_time(
+    brokers: tuple[Frontier, Frontier], redis_server: RedisServer, ms: int
+) -> None:
+    for one in brokers:
+        look(one)
+    before = [one.nodes[0].now_ms() for one in brokers]
+    began = time.monotonic()
+    redis_server.client.hincrby(keys.OWNER, "offset", ms)
+    jobs = [gevent.spawn(look, one) for one in brokers[::-1] * 3]
+    gevent.joinall(jobs, raise_error=True)
+    offset, jumps = clock(redis_server)
+    assert (offset, jumps) == (pytest.approx(0, abs=200), 2)
+    passed = (time.monotonic() - began) * 1000
+    now = [one.nodes[0].now_ms() for one in brokers]
+    assert now == pytest.approx([at + passed for at in before], abs=300)
+
+
+def test_one_that_does_not_set_the_clock_waits_for_the_word_of_who_does(
+    brokers: tuple[Frontier, Frontier], redis_server: RedisServer
+) -> None:
+    """As when its machine stood still and its own clock with it."""
+    holder, other = brokers
+    for one in brokers:
+        look(one)
+    before, vouched = clock(redis_server), redis_server.client.hget(keys.OWNER, "vouched")
+    base = other.nodes[0].clock._base_ms
+    assert base is not None
+    other.nodes[0].clock._base_ms = base - 5000
+    look(other)
+    assert other.nodes[0].clock._base_ms == pytest.approx(base, abs=200), "it took the node's time"
+    assert clock(redis_server) == before
+    assert int(redis_server.client.hget(keys.OWNER, "vouched") or 0) > int(vouched or 0)
+    assert holder.nodes[0].now_ms() == pytest.approx(other.nodes[0].now_ms(), abs=200)
+
+
+def test_without_anybodys_word_nothing_is_done_and_nothing_set(
+    brokers: tuple[Frontier, Frontier], redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder, other = brokers
+    look(other)
+    monkeypatch.setattr(holder._waking, "_vouch", lambda *_: 0)
+    before = clock(redis_server)
+    node = other.nodes[0]
+    node.now_ms()
+    node.clock._base_ms = node.clock._base_ms - 5000  # type: ignore[operator]
+    with pytest.raises(Unavailable, match="clock"):
+        look(other)
+    assert clock(redis_server) == before
+
+
+def test_the_duty_of_a_broker_that_stopped_passes_on(
+    brokers: tuple[Frontier, Frontier], redis_server: RedisServer
+) -> None:
+    first, second = brokers
+    look(second)
+    first.stop()
+    redis_server.client.hincrby(keys.OWNER, "offset", 60_000)
+    until(lambda: _quiet(lambda: look(second)), 8)
+    assert clock(redis_server) == (pytest.approx(0, abs=200), 2)
+
+
+def _quiet(call: Callable[[], Any]) -> Any:
+    try:
+        return call() or True
+    except Unavailable:
+        return None
+
+
+def test_a_holder_whose_duty_passed_on_sets_nothing(
+    brokers: tuple[Frontier, Frontier], redis_server: RedisServer
+) -> None:
+    first, _ = brokers
+    node = first.nodes[0]
+    look(first)
+    duty = names.clock(node.id)
+    held = first.duties.get(duty)
+    assert held is not None
+    redis_server.client.hset(keys.OWNER, f"duty:{duty}", held.epoch + 100)
+    redis_server.client.hincrby(keys.OWNER, "offset", 60_000)
+    before = clock(redis_server)
+    with pytest.raises(Unavailable):
+        look(first)
+    assert clock(redis_server) == before
+
+
+def test_a_session_is_rested_as_long_as_its_delay_though_replies_are_late(
+    brokers: tuple[Frontier, Frontier], store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two brokers in turn, one of which stood still: neither moves the other's time."""
+    session: Session = leased(brokers[0], store)
+    item = ExtendItem(session=session.session, token=session.token)
+    for one in (*brokers, *brokers):
+        late(one.nodes[0], monkeypatch, read=0.6)
+        assert one.extend([item], 2) == ["ok"]
+    now = [one.nodes[0].now_ms() for one in brokers]
+    assert now[0] == pytest.approx(now[1], abs=100)

@@ -1,0 +1,352 @@
+"""The command end to end: real broker, real workers, the shipped site."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import gevent
+import psutil
+import pytest
+
+from greencrawl.broker.client import BrokerClient
+from greencrawl.cli.local.data_folder import holder
+from greencrawl.cli.local.site_server import Site, serve
+from greencrawl.cli.main import main
+from greencrawl.schema.clock import monotonic
+from tests.support.checkout import ROOT
+from tests.support.ports import free_port
+
+SLOW = ("--delay", "0.1", "--processes", "1")
+FAST = ("--delay", "0", "--slots", "4", "--processes", "1")
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+@pytest.fixture
+def root(site: Site) -> Iterator[str]:
+    with serve(site) as url:
+        yield url
+
+
+class Command:
+    """Runs ``greencrawl`` in a folder of its own; whatever it started is gone in the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.started: list[subprocess.Popen[str]] = []
+
+    def start(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
+        plain = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
+        environ = {
+            **plain,
+            "PYTHONPATH": str(ROOT / "src"),
+            "GREENCRAWL_ALLOW_NETWORKS": "127.0.0.0/8",
+            **{f"GREENCRAWL_{name.upper()}": value for name, value in settings.items()},
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "greencrawl.cli", *arguments],
+            cwd=self.folder,
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.started.append(process)
+        return process
+
+    def run(self, *arguments: str, text: str = "", **settings: str) -> tuple[int, str, str]:
+        return end(self.start(*arguments, **settings), text)
+
+    def here(self, *arguments: str, text: str = "") -> tuple[int, str, str]:
+        """The same within this process, for commands that start none: much quicker."""
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.setattr(sys, "stdin", io.StringIO(text))
+            code = main([*arguments, "--data", str(self.folder / "data")])
+        return code, out.getvalue(), err.getvalue()
+
+    def up(self) -> tuple[subprocess.Popen[str], str]:
+        """``greencrawl up`` on a free port: the process, and its broker's address once ready."""
+        address = f"127.0.0.1:{free_port()}"
+        process = self.start("up", "--processes", "1", bind=address)
+        broker = BrokerClient([f"http://{address}"])
+        until(broker.ready, "a broker that is ready")
+        return process, f"http://{address}"
+
+
+def end(process: subprocess.Popen[str], text: str = "") -> tuple[int, str, str]:
+    """(exit code, standard output, standard error) of a command that ends by itself."""
+    out, err = process.communicate(text, timeout=60)
+    return process.returncode, out, err
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[Command]:
+    made = Command(tmp_path)
+    yield made
+    for process in made.started:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    _, left = psutil.wait_procs(_ours(tmp_path), timeout=10)
+    for one in left:
+        one.kill()
+    assert not left, f"processes were left running: {left}"
+
+
+def _family(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    try:
+        return psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _ours(folder: Path) -> list[psutil.Process]:
+    """Processes that a command in ``folder`` started, whoever is their parent now."""
+    found = []
+    for process in psutil.process_iter(["environ"]):
+        data = (process.info["environ"] or {}).get("GREENCRAWL_DATA", "")
+        if data.startswith(str(folder)):
+            found.append(process)
+    return found
+
+
+def until(holds: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
+    deadline = monotonic() + seconds
+    while not holds():
+        assert monotonic() < deadline, f"not in time: {what}"
+        gevent.sleep(0.02)
+
+
+def summary(file: Path) -> dict[str, Any]:
+    return dict(json.loads(file.read_bytes()))
+
+
+def test_crawl_ends_with_a_summary_and_fetches_every_url_once(
+    command: Command, site: Site, root: str
+) -> None:
+    file = command.folder / "summary.json"
+    code, out, err = command.run("crawl", root, *FAST, "--crawl", "x", "--summary", str(file))
+    assert code == 0, err
+    made = summary(file)
+    assert (made["state"], made["reason"], made["crawl"]) == ("done", "finished", "x")
+    assert (made["pages"], made["gone"], made["excluded"], made["dead"]) == (31, 1, 2, 0)
+    assert made["failures"] == {"gone": 1, "robots": 2}
+    assert made["hosts"] == 1
+    assert "31 pages stored" in err
+    assert "greencrawl export x" in out
+    assert set(Counter(site.requests).values()) == {1}
+    assert not [target for target in site.requests if target.startswith("/private")]
+    assert "/zh/search?q=%CE%C2%CA%D2&page=1" in site.requests
+    assert "/zh/search?q=%E7%BB%BF%E8%8C%B6" in site.requests
+
+    before = len(site.requests)
+    code, out, err = command.here("crawl", root, *FAST, "--crawl", "x")
+    assert (code, len(site.requests)) == (0, before)
+    assert "is finished; to crawl it again, add --fresh" in err
+    assert "done (finished)" in out
+
+    code, out, _ = command.here("export", "-o", str(command.folder / "x.jsonl"))
+    assert code == 0
+    lines = [json.loads(line) for line in (command.folder / "x.jsonl").open()]
+    assert sum(line["state"] == "fetched" and line["status"] == 200 for line in lines) == 31
+    assert [line["language"] for line in lines if line.get("title") == "茶树"] == ["zh-Hans"]
+
+    code, _, err = command.run("crawl", root, *FAST, "--crawl", "x", "--fresh")
+    assert code == 0, err
+    assert len(site.requests) == 2 * before - 1  # robots.txt is still known
+
+
+def test_ctrl_c_stops_cleanly_and_the_same_command_resumes(
+    command: Command, site: Site, root: str
+) -> None:
+    arguments = ("crawl", root, "--delay", "0.15", "--processes", "1", "--summary", "s.json")
+    process = command.start(*arguments)
+    until(lambda: len(site.requests) >= 6, "six requests")
+    process.send_signal(signal.SIGINT)
+    code, _, err = end(process)
+    assert code == 130
+    assert "run the same command again to resume" in err
+    done = len(site.requests)
+    made = summary(command.folder / "s.json")
+    assert (made["state"], made["reason"]) == ("stopped", "")
+    assert command.here("export", "-o", str(command.folder / "x.jsonl"))[0] == 0
+    lines = [json.loads(line) for line in (command.folder / "x.jsonl").open()]
+    assert made["pages"] == sum(line.get("status") == 200 for line in lines)
+    assert done < 30
+    code, _, err = command.run(*arguments, "--delay", "0")
+    assert code == 0, err
+    assert summary(command.folder / "s.json")["pages"] == 31
+    assert set(Counter(site.requests).values()) == {1}
+
+
+def test_killed_broker_is_started_again_and_nothing_is_lost(
+    command: Command, site: Site, root: str
+) -> None:
+    process = command.start("crawl", root, *SLOW, "--summary", "s.json")
+    until(lambda: len(site.requests) >= 5, "five requests")
+    broker = next(one for one in _family(process) if "greencrawl.broker" in one.cmdline())
+    broker.kill()
+    code, _, err = end(process)
+    assert code == 0, err
+    assert "the broker was ended by SIGKILL; started again" in err
+    assert summary(command.folder / "s.json")["pages"] == 31
+
+
+def test_same_command_resumes_at_once_after_it_was_killed(
+    command: Command, site: Site, root: str
+) -> None:
+    arguments = ("crawl", root, "--delay", "0.1", "--processes", "1", "--summary", "s.json")
+    settings = {"request_seconds": "3", "lease_seconds": "5"}
+    process = command.start(*arguments, **settings)
+    until(lambda: len(site.requests) >= 8, "eight requests")
+    process.kill()
+    process.wait()
+    process = command.start(*arguments, **settings)
+    code, _, err = end(process)
+    assert code == 0, err
+    assert "another worker" not in err
+    assert summary(command.folder / "s.json")["pages"] == 31
+    assert sum(Counter(site.requests).values()) - len(set(site.requests)) <= 2
+
+
+def test_second_crawl_in_the_same_folder_is_refused(
+    command: Command, site: Site, root: str
+) -> None:
+    process = command.start("crawl", root, "--delay", "0.2", "--processes", "1")
+    until(lambda: site.requests, "a request")
+    code, _, err = command.run("crawl", root)
+    assert code == 1
+    assert f"process {process.pid}" in err
+    code, out, _ = command.here("status")
+    assert code == 0
+    assert "active" in out
+    process.send_signal(signal.SIGTERM)
+    assert end(process)[0] == 143
+
+
+def test_limit_reached_and_raised_goes_on(command: Command, site: Site, root: str) -> None:
+    arguments = ("crawl", root, "--delay", "0.01", "--processes", "1", "--summary", "s.json")
+    code, _, err = command.run(*arguments, "--max-pages", "5")
+    assert code == 0, err
+    made = summary(command.folder / "s.json")
+    assert (made["state"], made["reason"]) == ("done", "max_pages")
+    assert made["waiting"] > 0
+    code, _, err = command.run(*arguments)
+    assert code == 0, err
+    assert summary(command.folder / "s.json")["pages"] == 31
+
+
+def test_crawl_that_can_only_wait_says_so(command: Command) -> None:
+    process = command.start("crawl", f"http://127.0.0.1:{free_port()}/", "--processes", "1")
+    assert process.stderr is not None
+    said = ""
+    while "only retries are left" not in said:
+        line = process.stderr.readline()
+        assert line, f"it ended: {said}"
+        said += line
+    process.send_signal(signal.SIGINT)
+    assert end(process)[0] == 130
+
+
+def test_broker_that_cannot_start_is_told_in_one_line(command: Command, root: str) -> None:
+    code, _, err = command.run("crawl", root, redis="redis://127.0.0.1:1")
+    assert code == 1
+    assert "greencrawl: the broker ended with exit code 1" in err
+    assert "broker.log" in err
+
+
+def test_demo_serves_and_crawls_the_shipped_site_each_time_anew(command: Command) -> None:
+    arguments = ("crawl", "--demo", "--processes", "1", "--delay", "0")
+    for _ in range(2):
+        code, out, err = command.run(*arguments, "--summary", "s.json", allow_networks="")
+        assert code == 0, err
+        assert summary(command.folder / "s.json")["pages"] == 31
+        assert "--data data/demo" in out
+
+
+def test_commands_work_with_a_broker_that_up_runs(command: Command, site: Site, root: str) -> None:
+    up, address = command.up()
+
+    arguments = ("crawl", root, "--delay", "0", "--crawl", "x", "--summary", "s.json")
+    code, out, err = command.run(*arguments, broker=address)
+    assert code == 0, err
+    assert summary(command.folder / "s.json")["pages"] == 31
+    assert "done (finished)" in out
+    code, _, err = command.run(*arguments, broker=address)
+    assert code == 0
+    assert "add --fresh" in err
+
+    code, out, err = command.here("seed", "x", "-", text=f"{root}new\n{root}\nftp://x/\n")
+    assert (code, out) == (1, "1 added, 1 duplicate, 1 rejected\n")
+    assert "rejected ftp://x/" in err
+    until(lambda: "/new" in site.requests, "the seed's request")
+    until(lambda: "done" in command.here("status", "--watch")[1], "its end")
+
+    assert "gone" in command.here("explain", f"{root}discontinued.html")[1].splitlines()[0]
+    assert "Disallow: /private/" in command.here("explain", f"{root}private/ledger.html")[1]
+    assert command.here("dead")[:2] == (0, "")
+    assert command.here("dead", "--requeue")[1] == "0 queued again\n"
+    assert "no crawl is named 'y'" in command.here("dead", "y")[2]
+    stats = json.loads(command.here("status", "--json")[1])
+    assert stats["crawls"][0]["stored"] == 31
+
+    up.send_signal(signal.SIGINT)
+    code, _, err = end(up)
+    assert code == 0
+    assert f"broker at {address}" in err
+    assert holder(command.folder / "data") is None
+
+
+def test_watched_crawl_goes_on_when_only_the_watching_stops(
+    command: Command, site: Site, root: str
+) -> None:
+    up, address = command.up()
+    watching = command.start("crawl", root, "--delay", "0.1", broker=address)
+    until(lambda: len(site.requests) > 3, "requests")
+    watching.send_signal(signal.SIGINT)
+    code, _, err = end(watching)
+    assert code == 130
+    assert "the crawl goes on" in err
+    seen = len(site.requests)
+    until(lambda: len(site.requests) > seen + 2, "more requests")
+    up.send_signal(signal.SIGTERM)
+    assert end(up)[0] == 0
+
+
+def test_crawl_that_stored_nothing_fails_and_says_why(command: Command) -> None:
+    code, out, err = command.run("crawl", "http://127.0.0.1:1/", "--processes", "1")
+    assert (code, "done (finished)" in out) == (1, True)
+    assert "no page is stored: failures: address_forbidden 1 (in a private or loopback" in err
+    assert "http://127.0.0.1:1/: Settled at" in err
+    assert "`greencrawl explain http://127.0.0.1:1/` says more" in err
+    code, _, err = command.run("crawl", "http://127.0.0.1:1/", "--processes", "1")
+    assert (code, "is finished" in err) == (1, True)
+
+
+def test_a_watched_crawl_that_stored_nothing_fails_and_says_why(
+    command: Command, site: Site, root: str
+) -> None:
+    up, address = command.up()
+    begins = [f"{root}private/", f"{root}old-catalogue.html"]
+    options = ["--delay", "0", "--exclude", "/plants/"]
+    code, _, err = command.run("crawl", *begins, *options, broker=address)
+    assert code == 1
+    assert "no page is stored: failures: robots 1 (robots.txt forbids it)" in err
+    assert f"redirecting to {root}plants/index.html, which the crawl's rules keep out" in err
+    up.send_signal(signal.SIGTERM)
+    assert end(up)[0] == 0

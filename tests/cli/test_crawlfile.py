@@ -1,0 +1,192 @@
+"""From arguments, options and a file to a crawl."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.inspect import LiteralType
+
+from greencrawl.cli import crawlfile
+from greencrawl.cli.options import fields, unwrap
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.net.origins import Origins
+from tests.support.checkout import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+
+def wrong(*arguments: str, **options: object) -> str:
+    with pytest.raises(InvalidConfig) as caught:
+        crawlfile.build(arguments, options)
+    return str(caught.value)
+
+
+def test_seed_without_scheme_is_taken_as_https() -> None:
+    crawl = crawlfile.build(("example.org", "http://Example.com/a#b"), {})
+    assert crawl.seeds == ("https://example.org/", "http://example.com/a")
+
+
+@pytest.mark.parametrize(
+    ("seed", "name"),
+    [
+        ("example.org/deep/page", "example.org"),
+        ("http://127.0.0.1:8080/", "127.0.0.1-8080"),
+        ("http://[::1]:81/", "1-81"),
+        ("https://bücher.example/", "xn--bcher-kva.example"),
+    ],
+)
+def test_default_name_comes_from_the_first_seeds_host(seed: str, name: str) -> None:
+    assert crawlfile.build((seed, "https://other.example/"), {}).name == name
+
+
+def test_long_hosts_give_distinct_valid_names() -> None:
+    hosts = ["a." * 60 + end for end in ("example.org", "example.net")]
+    names = [crawlfile.default_name(host) for host in hosts]
+    assert len(set(names)) == 2
+    assert all(len(name) <= 64 for name in names)
+    assert [crawlfile.build((host,), {}).name for host in hosts] == names
+
+
+def test_same_arguments_mean_the_same_crawl() -> None:
+    assert crawlfile.build(("example.org",), {}) == crawlfile.build(("example.org",), {})
+
+
+def test_option_wins_over_file_and_file_over_default(tmp_path: Path) -> None:
+    file = tmp_path / "docs.toml"
+    file.write_text('seeds = ["example.org"]\ndepth = 3\nmax_pages = 7\nexclude = ["x"]\n')
+    crawl = crawlfile.build((str(file), "example.net"), {"depth": 4})
+    assert (crawl.depth, crawl.max_pages, crawl.tries) == (4, 7, 5)
+    assert crawl.exclude == ("x",)
+    assert crawl.seeds == ("https://example.org/", "https://example.net/")
+    assert crawl.name == "docs"
+
+
+def test_name_is_the_options_then_the_files_then_the_stem(tmp_path: Path) -> None:
+    file = tmp_path / "My File.toml"
+    file.write_text('seeds = ["example.org"]\n')
+    assert crawlfile.build((str(file),), {}).name == "my-file"
+    file.write_text('seeds = ["example.org"]\nname = "own"\n')
+    assert crawlfile.build((str(file),), {}).name == "own"
+    assert crawlfile.build((str(file),), {}, "given").name == "given"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("seeds = [", "not TOML"),
+        ('seeds = "example.org"', "seeds: must be a list"),
+        ("seeds = [1]", "seeds: must be a list"),
+        (
+            'seeds = ["example.org"]\nmaxpages = 3',
+            "maxpages: unknown option; did you mean max_page",
+        ),
+        ('seeds = ["example.org"]\ndepth = "deep"', "depth: Expected `int`, got `str`"),
+        ('seeds = ["example.org"]\nname = "No Name"', "name: must be 1 to 64 of a-z"),
+        ('seeds = ["example.org"]\nscope = "hosts"', "scope: must be one of host, domain"),
+        ('seeds = ["example.org"]\nexclude = "x"', 'exclude: must be a list of texts, as in ["'),
+        ('seeds = ["example.org"]\nexclude = [1]', "exclude[0]: must be a list of texts"),
+        ('seeds = ["example.org"]\ndelay = -1', "see `greencrawl crawl --help`"),
+    ],
+)
+def test_bad_file_is_refused_naming_the_option(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text(text)
+    assert said in wrong(str(file))
+
+
+def test_everything_wrong_is_named_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text('seeds = ["example.org"]\ndelay = -1\nmax_page = 3\norder = "any"\n')
+    said = wrong(str(file))
+    for part in ("delay: ", "max_page: unknown option", "order: must be one of breadth"):
+        assert part in said
+
+
+def test_list_of_urls_is_not_taken_for_a_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("urls.txt").write_text("https://example.org/\n")
+    assert "urls.txt is a file" in wrong("urls.txt")
+
+
+def test_option_lists_in_messages_are_those_of_the_records() -> None:
+    for name in ("scope", "order"):
+        with pytest.raises(InvalidConfig) as caught:
+            crawlfile.build(("example.org",), {name: "?"})
+        kind, _ = unwrap(next(field for field in fields() if field.name == name))
+        assert isinstance(kind, LiteralType)
+        assert all(str(value) in str(caught.value) for value in kind.values)
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    assert "absent.toml: No such file" in wrong(str(tmp_path / "absent.toml"))
+
+
+def test_two_files_are_refused() -> None:
+    assert "one at a time" in wrong("a.toml", "b.toml")
+
+
+def test_url_that_ends_in_toml_is_a_url() -> None:
+    assert crawlfile.build(("https://example.org/a.toml",), {}).seeds[0].endswith("/a.toml")
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.toml")), ids=lambda file: file.stem)
+def test_shipped_examples_describe_crawls(file: Path) -> None:
+    crawl = crawlfile.build((str(file),), {})
+    [entry], [source] = crawl.auth, crawl.sources
+    assert crawl.name == file.stem == entry.name
+    assert Origins(entry.hosts).hold(source.url)
+
+
+def test_sources_are_enough_to_start_from(tmp_path: Path) -> None:
+    file = tmp_path / "list.toml"
+    file.write_text('[[sources]]\nurl = "https://a.example/list"\nitems = "urls"\n')
+    crawl = crawlfile.build((str(file),), {})
+    assert (crawl.name, crawl.seeds, len(crawl.sources)) == ("list", (), 1)
+    file.write_text('[[sources]]\nurl = "https://a.example/list"\nitems = "urls["\n')
+    assert "sources[0].items: 'urls[' is no JMESPath" in wrong(str(file))
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("[auth]\nkind = 'basic'", "auth: must be a list of tables: write [[auth]]"),
+        ("[sources]\nurl = 'a'", "sources: must be a list of tables: write [[sources]]"),
+        ("[[auth]]\nkind = 'forms'", "auth[0].kind: must be one of basic, digest, bearer, "),
+        ("[[auth]]\nname = 'a'", "auth[0]: "),
+        ("[[auth]]\nkind = 'basic'\nname = 'My-Site'", "auth[0].name: must be 1 to 32 of a-z"),
+        (
+            "[[auth]]\nkind = 'basic'\nname = 'a'\nhosts = ['a.example']\npassword = 'geheim'",
+            "auth[0].password: is no field of it: secrets stand in the environment",
+        ),
+        (
+            "[[auth]]\nkind = 'basic'\nname = 'a'\nhosts = ['a.example']\nlogin_url = 'x'",
+            "auth[0].login_url: is no field of it; see docs/authentication.md",
+        ),
+    ],
+)
+def test_wrong_entries_are_told_in_words_of_theirs(tmp_path: Path, entry: str, said: str) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text(f'seeds = ["https://a.example/"]\n{entry}\n')
+    told = wrong(str(file))
+    assert said in told
+    assert "crawl --help" not in told
+    assert "geheim" not in told
+
+
+def test_nothing_to_start_from_is_refused() -> None:
+    assert "at least one URL" in wrong()
+
+
+@pytest.mark.parametrize("seed", ["ftp://example.org/", "mailto:me@example.org", "http://", "a b"])
+def test_seed_that_is_no_web_address_is_refused(seed: str) -> None:
+    assert "seeds" in wrong(seed)
+
+
+def test_patterns_and_slots_are_checked_before_anything_starts() -> None:
+    said = wrong("example.org", include=["("], slots=2)
+    assert "include" in said
+    assert "slots" in said
+    assert crawlfile.build(("example.org",), {"slots": 2, "delay": 0.0}).slots == 2

@@ -1,0 +1,451 @@
+"""How the command speaks of errors, and what commands say from the store alone."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from contextvars import copy_context
+from pathlib import Path
+
+import click
+import pytest
+from msgspec.structs import replace
+
+from greencrawl.cli import reach
+from greencrawl.cli.commands import crawl as crawling
+from greencrawl.cli.main import greencrawl, main
+from greencrawl.schema.errors import Refused
+from greencrawl.schema.net.suffixes import SUFFIXES
+from greencrawl.schema.net.urls import CANONICALISER, fingerprint
+from greencrawl.schema.records import (
+    Attempt,
+    Commit,
+    CrawlOptions,
+    Final,
+    FrontierIdentity,
+    StoredPage,
+)
+from greencrawl.store import open_store
+from tests.support.checkout import ROOT
+from tests.support.old_store import create
+
+SECRET = 7
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder to work in, and no settings from outside."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("DATA", "BIND", "BROKER", "STORE", "REDIS"):
+        monkeypatch.delenv(f"GREENCRAWL_{name}", raising=False)
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    """A data folder with one crawl: a page, a dead letter, an excluded URL."""
+    folder = tmp_path / "data"
+    store = open_store(f"sqlite:///{folder / 'content.sqlite'}")
+    store.create_frontier(
+        FrontierIdentity(
+            id="f", secret=SECRET, partitions=1, suffixes=SUFFIXES, canonicaliser=CANONICALISER,
+            layout=1, nodes=("n",), placement=(0,),
+        )
+    )  # fmt: skip
+    options = CrawlOptions(seeds=("https://example.org/",), exclude=("/secret",))
+    crawl = store.put_crawl("example", options, ["example.org"])
+
+    def key(path: str) -> tuple[int, str]:
+        url = f"https://example.org/{path}"
+        return fingerprint(url, SECRET), url
+
+    number, url = key("")
+    page = StoredPage(
+        crawl=crawl.id, fingerprint=number, url=url, status=200, title="Home", text="x"
+    )
+    number, url = key("moved")
+    moved = StoredPage(
+        crawl=crawl.id, fingerprint=number, url=url, status=301, final_url="https://example.net/"
+    )
+    number, url = key("late")
+    late = Attempt(
+        crawl=crawl.id, fingerprint=number, url=url, code=500, kind="server_error", errors=1, wait=9
+    )
+    number, url = key("dead")
+    dead = Final(
+        crawl=crawl.id,
+        fingerprint=number,
+        url=url,
+        state="dead",
+        kind="timeout",
+        detail="slow\x1b[2J",
+    )
+    attempt = Attempt(
+        crawl=crawl.id, fingerprint=number, url=url, code=0, kind="timeout", errors=5, wait=8.0
+    )
+    store.commit(Commit(pages=[page, moved], attempts=[attempt, late], finals=[dead]))
+    store.close()
+    return folder
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_every_command_and_option_explains_itself() -> None:
+    commands = list(greencrawl.commands.values())
+    for command in commands:
+        commands += command.commands.values() if isinstance(command, click.Group) else ()
+        assert command.help
+        options = [one for one in command.params if isinstance(one, click.Option)]
+        assert all(option.help for option in options)
+
+
+def test_bad_settings_are_wrong_use(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GREENCRAWL_BIND", "nowhere")
+    monkeypatch.setenv("GREENCRAWL_NONSENSE", "1")
+    code, _, err = run(capsys, "status")
+    assert code == 2
+    assert "GREENCRAWL_BIND" in err
+    assert "GREENCRAWL_NONSENSE" in err
+    assert err.count("\n") == 1
+
+
+def test_refused_token_is_answered_with_the_setting(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise Refused(401, {"title": "Unauthorized", "detail": "send a token"})
+
+    monkeypatch.setattr("greencrawl.cli.main.greencrawl.main", refuse)
+    assert main(["status"]) == 1
+    assert "set GREENCRAWL_ADMIN_TOKEN" in capsys.readouterr().err
+
+
+def test_unknown_command_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "crawll")
+    assert code == 2
+    assert "crawll" in err
+
+
+@pytest.mark.parametrize(
+    "command", [("status",), ("export",), ("dead",), ("explain", "example.org")]
+)
+def test_nothing_crawled_yet_is_said_and_nothing_is_created(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    code, _, err = run(capsys, *command, "--data", "none")
+    assert code == 1
+    assert "nothing has been crawled" in err
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("command", [("seed", "example", "example.org"), ("status", "--watch")])
+def test_command_that_needs_a_broker_says_how_to_start_one(
+    capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    code, _, err = run(capsys, *command, "--data", "none")
+    assert code == 1
+    assert "greencrawl up" in err
+
+
+def test_hook_that_does_not_exist_is_found_before_anything_starts(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, _, err = run(capsys, "crawl", "example.org", "--hook", "no.such.module")
+    assert code == 2
+    assert "hook" in err
+    assert not (tmp_path / "data").exists()
+
+
+def test_demo_takes_no_url(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "crawl", "--demo", "example.org")
+    assert code == 2
+    assert "--demo" in err
+
+
+def test_status_without_broker_counts_what_is_stored(
+    capsys: pytest.CaptureFixture[str], filled: Path
+) -> None:
+    code, out, err = run(capsys, "status", "--data", str(filled))
+    assert code == 0
+    assert "example" in out
+    assert "no broker is running" in err
+
+
+def test_unknown_crawl_is_answered_with_the_names(
+    capsys: pytest.CaptureFixture[str], filled: Path
+) -> None:
+    for command in ("status", "dead", "export"):
+        code, _, err = run(capsys, command, "other", "--data", str(filled))
+        assert code == 1
+        assert "there are: example" in err
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("https://example.org/", "example: fetched. Stored at"),
+        ("https://example.org/moved", "to https://example.net/, which the crawl's rules keep out"),
+        ("https://example.org/late", "example: later. Tried and not settled"),
+        ("https://example.org/dead", "example: dead. Settled at"),
+        ("https://example.org/secret/x", "exclude"),
+        ("https://example.net/", "scope host"),
+        ("https://example.org/new", "only a running broker knows"),
+        ("ftp://example.org/", "example: invalid."),
+    ],
+)
+def test_explain_without_broker_gives_one_reason(
+    capsys: pytest.CaptureFixture[str], filled: Path, url: str, said: str
+) -> None:
+    code, out, _ = run(capsys, "explain", url, "--data", str(filled))
+    assert code == 0
+    assert said in out.splitlines()[0]
+
+
+def test_explain_lists_the_tries_and_no_control_characters(
+    capsys: pytest.CaptureFixture[str], filled: Path
+) -> None:
+    _, out, _ = run(capsys, "explain", "example.org/dead", "--data", str(filled))
+    assert "timeout, errors 5, tried again after 8 s" in out
+    assert "\x1b" not in out
+
+
+def test_dead_lists_and_requeues_without_broker(
+    capsys: pytest.CaptureFixture[str], filled: Path
+) -> None:
+    code, out, _ = run(capsys, "dead", "--data", str(filled))
+    assert code == 0
+    assert out.count("\n") == 1
+    assert "\ttimeout\t-\thttps://example.org/dead\t" in out
+    assert "\x1b" not in out
+    assert run(capsys, "dead", "--requeue", "--data", str(filled))[1] == "1 queued again\n"
+    assert run(capsys, "dead", "--requeue", "--data", str(filled))[1] == "0 queued again\n"
+    store = open_store(f"sqlite:///{filled / 'content.sqlite'}")
+    pending = store.pending_seeds()
+    store.close()
+    assert [seed.url for batch in pending for seed in batch.urls] == ["https://example.org/dead"]
+
+
+def test_export_writes_pages_then_what_came_to_none(
+    capsys: pytest.CaptureFixture[str], filled: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "out.jsonl"
+    code, _, err = run(capsys, "export", "--data", str(filled), "-o", str(file))
+    assert code == 0
+    assert "2 pages, 1 URLs without a page" in err
+    first, moved, last = file.read_text().splitlines()
+    assert '"title":"Home"' in first
+    assert '"status":301' in moved
+    assert '"state":"dead"' in last
+    assert list(tmp_path.glob("*.part")) == []
+
+
+def test_export_to_an_impossible_place_is_one_clear_error(
+    capsys: pytest.CaptureFixture[str], filled: Path
+) -> None:
+    code, _, err = run(capsys, "export", "--data", str(filled), "-o", "absent/out.jsonl")
+    assert code == 1
+    assert "cannot write absent/out.jsonl" in err
+
+
+def test_explain_lists_the_versions_of_a_page_that_was_fetched_again(
+    capsys: pytest.CaptureFixture[str], filled: Path
+) -> None:
+    url = "https://example.org/"
+    _, out, _ = run(capsys, "explain", url, "--data", str(filled))
+    assert "version" not in out
+    store = open_store(f"sqlite:///{filled / 'content.sqlite'}")
+    page = StoredPage(crawl=1, fingerprint=fingerprint(url, SECRET), url=url, status=200)
+    for moment, body in ((86_400_000, b"new"), (2 * 86_400_000, b"new")):
+        store.commit(Commit([replace(page, fetched_ms=moment, body=body)]))
+    store.close()
+    _, out, _ = run(capsys, "explain", url, "--data", str(filled))
+    digest = hashlib.sha256(b"new").hexdigest()[:12]
+    assert out.splitlines()[1:] == [
+        f"  1970-01-03 00:00:00 UTC  version {digest}, unchanged, status 200, 3 bytes",
+        f"  1970-01-02 00:00:00 UTC  version {digest}, changed, status 200, 3 bytes",
+        "  1970-01-01 00:00:00 UTC  version -, changed, status 200, 0 bytes",
+    ]
+
+
+def test_migrate_says_what_is_due_applies_it_and_leaves_the_second_part_for_later(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    create(folder / "content.sqlite", 4)
+    code, out, _ = run(capsys, "migrate", "--dry-run", "--data", str(folder))
+    assert code == 0
+    assert out.splitlines()[:4] == [
+        "0005_pre_bodies: would be applied",
+        "0006_post_apart: waits",
+        "0007_post_texts: waits",
+        "0008_pre_duties: would be applied",
+    ]
+    code, out, _ = run(capsys, "migrate", "--data", str(folder))
+    assert re.fullmatch(r"0005_pre_bodies … \d+\.\d s", out.splitlines()[0])
+    assert re.fullmatch(r"0008_pre_duties … \d+\.\d s", out.splitlines()[1])
+    assert "2 left for when no process of an older version runs" in out.splitlines()[2]
+    assert "migrate --post" in out
+    code, out, _ = run(capsys, "migrate", "--dry-run", "--post", "--data", str(folder))
+    assert out == "0006_post_apart: would be applied\n0007_post_texts: would be applied\n"
+    code, out, _ = run(capsys, "migrate", "--post", "--data", str(folder))
+    assert re.match(
+        r"0006_post_apart … \d+\.\d s\n0007_post_texts … \d+\.\d s\n.*is up to date now\n", out
+    )
+    code, out, _ = run(capsys, "migrate", "--data", str(folder))
+    assert (code, out.endswith("content.sqlite is up to date\n")) == (0, True)
+
+
+def test_migrate_makes_a_store_where_there_is_none_and_refuses_a_newer_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "data"
+    _, out, _ = run(capsys, "migrate", "--dry-run", "--data", str(folder))
+    assert out.splitlines()[0] == "0001_content: would be applied"
+    assert "waits" not in out
+    assert not (folder / "content.sqlite").exists()
+    _, out, _ = run(capsys, "migrate", "--data", str(folder))
+    assert out.endswith("is up to date now\n")
+    raw = sqlite3.connect(folder / "content.sqlite", isolation_level=None)
+    raw.execute("INSERT INTO migrations VALUES (9002, 'post_future', 'x', 0)")
+    raw.close()
+    code, _, err = run(capsys, "migrate", "--data", str(folder))
+    assert code == 2
+    assert "newer version of Greencrawl (migration 9002_post_future" in err
+
+
+def test_the_demo_keeps_its_pages_in_its_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GREENCRAWL_STORE", "mysql://u:p@store.example/pages")
+    settings = copy_context().run(lambda: crawling._demo_settings(reach.load(str(tmp_path))))
+    own = f"sqlite:///{tmp_path / 'demo' / 'content.sqlite'}"
+    assert settings.store_url == own
+    assert crawling._environment(settings, "http://127.0.0.1:1")["GREENCRAWL_STORE"] == own
+
+
+def test_store_status_of_a_file_shows_its_rows(
+    filled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, "store", "status", "--data", str(filled))
+    assert code == 0
+    assert str(filled / "content.sqlite") in out
+    counts = {line.split()[0]: line.split()[1] for line in out.splitlines()[1:]}
+    assert counts["pages"] == "2"
+    assert counts["finals"] == "1"
+
+
+def test_store_status_of_nothing_creates_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "store", "status", "--data", str(tmp_path / "none"))
+    assert code == 1
+    assert "nothing has been crawled" in err
+    assert not (tmp_path / "none").exists()
+
+
+def test_only_a_ring_is_formed_or_taken_over(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["form"], ["takeover"], ["rejoin", "127.0.0.1:3306"]):
+        code, _, err = run(capsys, "store", *command)
+        assert code == 2
+        assert "names no ring of two masters" in err
+
+
+def test_what_only_the_writer_has_is_given_up_only_on_a_yes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    code, out, _ = run(capsys, "store", "takeover", "--lose")
+    assert code == 130
+    assert "Go on?" in out
+
+
+def test_store_status_of_what_is_no_store_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "other.sqlite")) as database:
+        database.execute("CREATE TABLE theirs (a)")
+    (tmp_path / "empty.sqlite").touch()
+    (tmp_path / "junk.sqlite").write_bytes(b"junk " * 1000)
+    for name, said in (("other", "no store of"), ("empty", "no store of"), ("junk", "damaged")):
+        monkeypatch.setenv("GREENCRAWL_STORE", f"sqlite:///{tmp_path / name}.sqlite")
+        code, _, err = run(capsys, "store", "status")
+        assert code == 1
+        assert said in err
+
+
+def test_store_status_finds_a_file_in_a_folder_of_any_name(
+    filled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = filled.rename(filled.with_name("a?b#c%20"))
+    assert run(capsys, "store", "status", "--data", str(odd))[0] == 0
+
+
+def test_a_file_is_not_described_in_json(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "store", "status", "--json", "--data", str(filled))
+    assert (code, out) == (2, "")
+    assert "ring" in err
+
+
+@pytest.mark.parametrize(
+    "command", [["export"], ["pages"], ["page", "https://example.org/"], ["migrate"]]
+)
+def test_a_full_disk_under_the_output_is_one_clear_error(filled: Path, command: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "greencrawl.cli", *command, "--data", str(filled)],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment(),
+        )  # fmt: skip
+    assert ended.returncode == 1
+    assert ended.stderr == "greencrawl: cannot write the output: No space left on device\n"
+
+
+def test_an_export_into_a_pipe_by_name_leaves_the_pipe_there(filled: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:
+        try:
+            ended = subprocess.run(
+                [sys.executable, "-m", "greencrawl", "export", "-o", pipe, "--data", str(filled)],
+                check=False, env=environment(), timeout=60,
+            )  # fmt: skip
+            assert reader.communicate(timeout=10)[0].count("\n") == 3
+        finally:
+            reader.kill()
+    assert ended.returncode == 0
+    assert pipe.is_fifo()
+    assert sorted(tmp_path.glob("pipe*")) == [pipe]
+
+
+def test_export_to_a_dash_is_to_standard_output(
+    filled: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert main(["export", "-o", "-", "--data", str(filled)]) == 0
+    assert main(["page", "https://example.org/", "--text", "-o", "-", "--data", str(filled)]) == 0
+    assert not list(tmp_path.glob("-*"))
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+
+
+def test_store_status_says_why_a_server_counts_as_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GREENCRAWL_STORE", "mysql://u:s3cret@127.0.0.1:1,127.0.0.1:2/db")
+    code, out, err = run(capsys, "store", "status")
+    assert code == 1
+    assert "! 127.0.0.1:2: " in out
+    assert "Connection refused" in out
+    assert "s3cret" not in out + err

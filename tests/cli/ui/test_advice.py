@@ -1,0 +1,110 @@
+"""Commands that messages advise: they name the data folder where it is not the default one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from greencrawl.cli import reach
+from greencrawl.cli.commands import crawl
+from greencrawl.cli.local.stopping import Stop
+from greencrawl.cli.main import main
+from greencrawl.cli.ui import advice
+from greencrawl.cli.ui import follow as following
+from greencrawl.schema.net.suffixes import SUFFIXES
+from greencrawl.schema.net.urls import CANONICALISER, fingerprint
+from greencrawl.schema.records import Commit, CrawlOptions, FrontierIdentity, HookRun, StoredPage
+from greencrawl.store import open_store
+from tests.cli.ui.test_follow import WANTED, broker
+from tests.support.old_store import create
+
+URL = "https://example.org/"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An empty folder to work in, and no settings from outside."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("DATA", "BIND", "BROKER", "STORE", "REDIS"):
+        monkeypatch.delenv(f"GREENCRAWL_{name}", raising=False)
+    yield
+    advice.use(None)
+
+
+def fill(folder: Path) -> None:
+    """One crawl, with a page on which the hook failed."""
+    store = open_store(f"sqlite:///{folder / 'content.sqlite'}")
+    store.create_frontier(
+        FrontierIdentity(
+            id="f", secret=7, partitions=1, suffixes=SUFFIXES, canonicaliser=CANONICALISER,
+            layout=1, nodes=("n",), placement=(0,),
+        )
+    )  # fmt: skip
+    crawl = store.put_crawl("test", CrawlOptions(seeds=(URL,)), ["example.org"]).id
+    number = fingerprint(URL, 7)
+    page = StoredPage(crawl=crawl, fingerprint=number, url=URL, status=200)
+    failed = HookRun(crawl=crawl, fingerprint=number, url=URL, at_ms=1, failures={"on_page": "E"})
+    store.commit(Commit([page], hooks=[failed]))
+    store.close()
+
+
+COMMANDS = [
+    ("status", "`greencrawl hooks test{}`"),
+    (f"explain {URL}unknown", "(`greencrawl up{}`)"),
+    (f"page {URL}unknown", "`greencrawl explain{}` says why"),
+    ("pause test", "`greencrawl up{}`"),
+]
+
+
+@pytest.mark.parametrize(("typed", "advised"), COMMANDS)
+@pytest.mark.parametrize("folder", ["data", "else where"])
+def test_what_a_command_advises_looks_into_the_same_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], typed: str, advised: str, folder: str
+) -> None:
+    fill(tmp_path / folder)
+    main([*typed.split(), "--data", folder])
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert advised.format("" if folder == "data" else " --data 'else where'") in said
+
+
+def test_a_store_that_is_to_be_migrated_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "d").mkdir()
+    create(tmp_path / "d" / "content.sqlite", 2)
+    main(["pages", "--data", "d"])
+    assert "run `greencrawl migrate --data d`" in capsys.readouterr().err
+    main(["migrate", "--data", "d"])
+    assert "`greencrawl migrate --post --data d`" in capsys.readouterr().out
+
+
+def test_a_crawl_that_is_shown_advises_with_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    crawl._demo_settings(reach.load("d"))
+    monkeypatch.setattr(following, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(following, "POLL_SECONDS", 0.001)
+    wait = {"state": "active", "waiting": 3}
+    made = broker(wait, wait, wait, {"state": "done"})
+    following.follow(made, WANTED, Stop(), None, fresh=False)
+    assert "`greencrawl explain URL --data d/demo` says when" in capsys.readouterr().err
+
+
+def test_no_folder_of_a_command_before_is_advised() -> None:
+    main(["status", "--data", "d"])
+    assert advice.complete("`greencrawl up`") == "`greencrawl up`"
+
+
+def test_only_what_looks_into_a_folder_is_given_one() -> None:
+    reach.load("d")
+    for text in (
+        "`greencrawl crawl --help`", "`greencrawl store form`", "`pip install x`",
+        "`greencrawl status --data e`", "greencrawl ends",
+    ):  # fmt: skip
+        assert advice.complete(text) == text
+    both = "run `greencrawl login shop`, or `greencrawl up`"
+    assert advice.complete(both) == (
+        "run `greencrawl login shop --data d`, or `greencrawl up --data d`"
+    )

@@ -1,0 +1,354 @@
+"""The tests run side by side: each once, and what goes wrong is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.support.checkout import ROOT
+from tests.support.lane import WEIGHTS, by_weight
+from tests.support.ports import free_ports
+from tests.support.system import wait_until
+from tests.support.worker_process import alive
+
+LONGER = ("CI", "BUILD_NUMBER")
+"""Where pytest finds one of these it cuts no message short."""
+
+
+class Checkout:
+    """A folder of tests, each of which notes that it ran."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.notes = folder / "notes"
+        (folder / "noted.py").write_text(
+            f"def note(text):\n    with open({str(self.notes)!r}, 'a') as file:\n"
+            "        file.write(text + '\\n')\n"
+        )
+        (folder / "pytest.ini").write_text("[pytest]\naddopts = -q -p no:cacheprovider\n")
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text("import pytest\nfrom noted import note\n" + dedent(text))
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.support.lanes", *arguments],
+            cwd=self.folder,
+            env={name: text for name, text in os.environ.items() if name not in LONGER}
+            | {
+                "PYTHONPATH": f"{ROOT}{os.pathsep}{self.folder}",
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # they need a second to be loaded
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        process = self.start(*arguments)
+        said, _ = process.communicate(timeout=60)
+        return process.returncode, said
+
+    def noted(self) -> list[str]:
+        return self.notes.read_text().splitlines() if self.notes.exists() else []
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def test_each_test_runs_once_and_fixtures_of_a_module_stay_with_it(checkout: Checkout) -> None:
+    for n in range(6):
+        checkout.write(
+            f"test_{n}.py",
+            f"""
+            @pytest.fixture(scope="module")
+            def server():
+                note("{n} up")
+                yield
+                note("{n} down")
+
+            @pytest.mark.parametrize("m", [1, 2])
+            def test_it(server, m):
+                note(f"{n} test {{m}}")
+            """,
+        )
+    code, said = checkout.run("--lanes", "3")
+    assert code == 0, said
+    assert "12 passed in " in said
+    for n in range(6):
+        mine = [line for line in checkout.noted() if line.startswith(f"{n} ")]
+        assert mine == [f"{n} up", f"{n} test 1", f"{n} test 2", f"{n} down"]
+
+
+def test_processes_run_beside_each_other_and_quiet_tests_after_all(checkout: Checkout) -> None:
+    for one, other in (("a", "b"), ("b", "a")):
+        checkout.write(
+            f"test_{one}.py",
+            f"""
+            import pathlib, time
+
+            @pytest.mark.quiet("measures")
+            def test_quiet():
+                note("quiet")
+
+            def test_meets_the_other():
+                pathlib.Path("{one}").touch()
+                limit = time.monotonic() + 20
+                while not pathlib.Path("{other}").exists():
+                    assert time.monotonic() < limit
+                    time.sleep(0.01)
+                note("met")
+            """,
+        )
+    code, said = checkout.run("--lanes", "2")
+    assert code == 0, said
+    assert checkout.noted() == ["met", "met", "quiet", "quiet"]
+
+
+def test_calm_tests_come_first_beside_one_other_process(checkout: Checkout) -> None:
+    for name in "abc":
+        checkout.write(
+            f"test_{name}.py",
+            """
+            import pathlib, time
+
+            def test_it():
+                note("began")
+                limit = time.monotonic() + 20
+                while not pathlib.Path("over").exists():
+                    assert time.monotonic() < limit
+                    time.sleep(0.01)
+            """,
+        )
+    checkout.write(
+        "test_calm.py",
+        """
+        import pathlib, time
+
+        @pytest.mark.calm("judges by the clock")
+        def test_it():
+            limit = time.monotonic() + 20
+            while not pathlib.Path("notes").exists():
+                assert time.monotonic() < limit
+                time.sleep(0.01)
+            time.sleep(1.0)
+            note("calm")
+            pathlib.Path("over").touch()
+        """,
+    )
+    code, said = checkout.run("--lanes", "3")
+    assert code == 0, said
+    assert checkout.noted() == ["began", "calm", "began", "began"]
+
+
+def test_failures_are_shown_whole_and_fail_the_run(checkout: Checkout) -> None:
+    checkout.write(
+        "test_a.py",
+        """
+        def test_bad():
+            print("said before")
+            assert [1, 2] == [1, 3], "this"
+
+        @pytest.fixture
+        def broken():
+            yield
+            raise ValueError("tear-down")
+
+        def test_left_behind(broken):
+            pass
+
+        def test_skipped():
+            pytest.skip("no")
+        """,
+    )
+    checkout.write("test_b.py", "def test_good():\n    pass\n")
+    code, said = checkout.run("--lanes", "2")
+    assert code == 1
+    assert "== FAILED test_a.py::test_bad (call)" in said
+    assert "AssertionError: this" in said
+    assert "said before" in said
+    assert "FAILED test_a.py::test_bad (call)\n  AssertionError: this\n" in said
+    assert "== FAILED test_a.py::test_left_behind (teardown)" in said
+    assert "1 error, 1 failed, 2 passed, 1 skipped in " in said
+
+
+def test_a_process_that_dies_is_told_with_what_it_left_undone(checkout: Checkout) -> None:
+    checkout.write(
+        "test_a.py",
+        """
+        import os
+
+        def test_dies():
+            os._exit(0)
+
+        def test_never():
+            pass
+        """,
+    )
+    checkout.write("test_b.py", "def test_good():\n    pass\n")
+    code, said = checkout.run("--lanes", "2")
+    assert code == 1
+    assert "2 ran nowhere: test_a.py::test_dies test_a.py::test_never" in said
+    assert "1 passed in " in said
+
+
+def test_what_cannot_be_collected_fails_the_run(checkout: Checkout) -> None:
+    checkout.write("test_a.py", "import no_such_module\n")
+    checkout.write("test_b.py", "def test_good():\n    pass\n")
+    code, said = checkout.run("--lanes", "2")
+    assert code == 1
+    assert said.count("== FAILED test_a.py (collect)") == 1
+    assert "No module named 'no_such_module'" in said
+    assert "1 ran nowhere: test_b.py::test_good" in said
+
+
+def test_tests_that_differ_between_processes_fail_the_run(checkout: Checkout) -> None:
+    checkout.write(
+        "test_a.py",
+        """
+        import os
+
+        @pytest.mark.parametrize("pid", [os.getpid()])
+        def test_it(pid):
+            pass
+        """,
+    )
+    code, said = checkout.run("--lanes", "2")
+    assert code == 1
+    assert "2 not collected by all processes: test_a.py::test_it[" in said
+
+
+def test_interrupted_it_stops_all_and_they_clean_up(checkout: Checkout) -> None:
+    for n in range(2):
+        checkout.write(
+            f"test_{n}.py",
+            """
+            import subprocess
+            import time
+
+            @pytest.fixture
+            def server():
+                for apart in (False, True):
+                    left = subprocess.Popen(["sleep", "300"], start_new_session=apart)
+                    note(str(left.pid))
+                yield
+                note("down")
+
+            def test_long(server):
+                note("began")
+                time.sleep(60)
+            """,
+        )
+    process = checkout.start("--lanes", "2")
+    wait_until(lambda: checkout.noted().count("began") == 2, 30, "both run")
+    left = [int(line) for line in checkout.noted() if line.isdigit()]
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == 2, said
+    assert checkout.noted()[6:] == ["down"] * 2
+    assert len(left) == 4
+    assert not alive(left), "what they left behind has ended, be it in a session of its own"
+    assert "stopped in test_0.py::test_long" in said
+    assert "stopped in test_1.py::test_long" in said
+
+
+def test_who_interrupts_it_twice_waits_for_no_server(checkout: Checkout) -> None:
+    checkout.write(
+        "test_a.py",
+        """
+        import subprocess
+        import time
+
+        def test_stubborn():
+            left = subprocess.Popen(["sh", "-c", "sleep 300 & sleep 300"], start_new_session=True)
+            note(str(left.pid))
+            note("began")
+            while True:
+                try:
+                    time.sleep(60)
+                except KeyboardInterrupt:
+                    note("heard")
+        """,
+    )
+    process = checkout.start("--lanes", "1")
+    wait_until(lambda: "began" in checkout.noted(), 30, "it runs")
+    left = [int(line) for line in checkout.noted() if line.isdigit()]
+    process.send_signal(signal.SIGINT)
+    wait_until(lambda: "heard" in checkout.noted(), 30, "it was told")
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == 2, said
+    assert not alive(left)
+    assert said.count("killed what was left: s") >= 2, said
+
+
+def test_an_orphan_that_ends_is_gone_while_tests_still_run(checkout: Checkout) -> None:
+    checkout.write(
+        "test_a.py",
+        """
+        import os
+        import pathlib
+        import subprocess
+        import time
+
+        def test_it():
+            said = subprocess.run(["sh", "-c", "sleep 0.1 & echo $!"], stdout=subprocess.PIPE)
+            limit = time.monotonic() + 10
+            while pathlib.Path(f"/proc/{int(said.stdout)}").exists():
+                assert time.monotonic() < limit
+                time.sleep(0.01)
+        """,
+    )
+    code, said = checkout.run("--lanes", "1")
+    assert code == 0, said
+
+
+def test_weights_are_written_and_the_longest_comes_first(checkout: Checkout) -> None:
+    (checkout.folder / WEIGHTS).parent.mkdir()
+    for name, seconds in (("a", 0.0), ("b", 0.3)):
+        checkout.write(
+            f"test_{name}.py",
+            f"""
+            import time
+
+            def test_it():
+                note("{name}")
+                time.sleep({seconds})
+            """,
+        )
+    assert checkout.run("--lanes", "1", "--weigh")[0] == 0
+    assert json.loads((checkout.folder / WEIGHTS).read_text())["test_b.py"] >= 0.3
+    assert checkout.run("--lanes", "1")[0] == 0
+    assert checkout.noted() == ["a", "b", "b", "a"]
+
+
+def test_what_nobody_weighed_comes_in_the_middle() -> None:
+    weights = {"long": 90.0, "short": 1.0, "shorter": 0.5}
+    assert by_weight(["shorter", "new", "short", "long"], weights) == [
+        "long", "new", "short", "shorter",
+    ]  # fmt: skip
+
+
+def test_no_two_processes_are_given_the_same_port() -> None:
+    ours = free_ports(50)
+    script = f"""
+from greencrawl.schema.errors import Unavailable
+from tests.support import ports
+
+ports.PORTS = {ours}
+try:
+    print(ports.free_ports(1))
+except Unavailable:
+    print("none")
+"""
+    said = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert (said.stdout, said.stderr) == ("none\n", "")

@@ -1,0 +1,81 @@
+"""The modules that processes start with: wrong arguments, and what is not imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import ROOT
+
+HOME = ROOT
+
+
+@pytest.mark.parametrize("module", ["broker", "worker"])
+def test_an_argument_is_answered_with_the_usage(module: str, tmp_path: Path) -> None:
+    environment = {"GREENCRAWL_DATA": str(tmp_path), "GREENCRAWL_BIND": "127.0.0.1:0"}
+    ended = subprocess.run(
+        [sys.executable, "-m", f"greencrawl.{module}", "--help"],
+        cwd=HOME / "src",
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr == f"usage: python -m greencrawl.{module} (settings: GREENCRAWL_*)\n"
+
+
+PATCHED = "from gevent import monkey; monkey.patch_all()"
+NEVER = {"pymysql", "requests", "urllib3", "oauthlib", "tldextract", "warcio", "twisted"}
+FOR_PEOPLE = {"rich", "pygments", "click"}
+LIBRARIES = {*NEVER, *FOR_PEOPLE, "gevent", "lxml", "redis", "falcon", "msgspec", "zstandard"}
+
+
+@pytest.mark.parametrize(
+    ("code", "unwanted"),
+    [
+        (
+            "import greencrawl.worker.__main__",
+            {*NEVER, *FOR_PEOPLE, "gevent", "lxml", "redis", "falcon"},
+        ),
+        (f"{PATCHED}; import greencrawl.worker.child", {*NEVER, *FOR_PEOPLE, "falcon"}),
+        (
+            f"{PATCHED}; import greencrawl.worker.process.quarantine",
+            {*NEVER, *FOR_PEOPLE, "redis", "falcon"},
+        ),
+        ("import greencrawl.broker.__main__", {*NEVER, *FOR_PEOPLE, "lxml"}),
+        ("import greencrawl.cli.main", {*NEVER, "lxml", "redis"}),
+        ("import greencrawl", {*LIBRARIES, "importlib.metadata", "greencrawl.schema"}),
+        ("from greencrawl import canonicalise, fingerprint", LIBRARIES - {"msgspec", "zstandard"}),
+        ("from greencrawl import parse_robots", LIBRARIES - {"msgspec", "zstandard"}),
+        ("from greencrawl import extract", LIBRARIES - {"msgspec", "zstandard", "lxml"}),
+        ("from greencrawl import Client", {*NEVER, *FOR_PEOPLE, "lxml", "redis", "falcon"}),
+    ],
+)
+def test_a_process_imports_only_what_every_run_of_it_needs(code: str, unwanted: set[str]) -> None:
+    """Libraries for MySQL, logins and archives take 5 to 10 MB each."""
+    code = f"{code}; import sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=HOME, capture_output=True, text=True, check=True
+    )
+    assert unwanted & set(done.stdout.split()) == set()
+
+
+def test_a_program_that_uses_the_package_is_not_patched() -> None:
+    code = (
+        "from greencrawl import *; from gevent import monkey; import greencrawl, sys\n"
+        "assert not monkey.saved and not monkey.is_module_patched('socket')\n"
+        "print(sorted(name for name in greencrawl.__all__ if callable(globals()[name])))\n"
+        "print(set(greencrawl.__all__) <= set(dir(greencrawl)), hasattr(greencrawl, 'other'))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=HOME, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [
+        "['Client', 'canonicalise', 'extract', 'fingerprint', 'parse_robots']",
+        "True False",
+    ]

@@ -1,0 +1,293 @@
+"""The files that a stranger expects: whole, fresh, and accepted by the tools that read them."""
+
+from __future__ import annotations
+
+import configparser
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import yaml
+
+from greencrawl.broker.api.app import DRAIN_SECONDS
+from greencrawl.broker.api.security import check_settings
+from greencrawl.schema.settings import Settings, load
+from greencrawl.worker.process.supervisor import Supervisor
+from tests.support.checkout import ROOT
+from tests.support.system import wait_until
+
+DEPLOY = ROOT / "deploy"
+APACHE = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
+"""SHA-256 of the Apache License 2.0 as its authors publish it, with the appendix."""
+QUESTIONS = [
+    "Where is the wait after a 503 decided?",
+    "Where would I add a kind of failure?",
+    "… a command?",
+    "… an export format?",
+    "… a kind of login?",
+    "… an option of a crawl?",
+    "… a metric?",
+    "… a Lua script?",
+    "… a setting?",
+    "… a migration of the store?",
+]
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def questions() -> list[tuple[str, str, str, str]]:
+    """Rows of the table of CONTRIBUTING.md: (question, file, what to look for, what else)."""
+    table = text("CONTRIBUTING.md").partition("## Where is it?")[2].partition("\n## ")[0]
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()]
+    rows = [row for row in cells if len(row) == 4][2:]
+    return [(asked, file.strip("`"), word.strip("`"), more) for asked, file, word, more in rows]
+
+
+def test_the_licence_is_the_whole_text_unchanged() -> None:
+    assert hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest() == APACHE
+
+
+def test_ten_questions_are_answered() -> None:
+    assert [asked for asked, *_ in questions()] == QUESTIONS
+
+
+@pytest.mark.parametrize(("asked", "file", "word", "more"), questions(), ids=QUESTIONS)
+def test_the_file_that_answers_a_question_is_there(
+    asked: str, file: str, word: str, more: str
+) -> None:
+    assert re.search(rf"\b{re.escape(word)}", text(file)), asked
+    for place in re.findall(r"`([\w./-]+[/.][\w./-]*)`", more):
+        assert (ROOT / place).exists(), place
+
+
+@pytest.mark.parametrize("name", ["SECURITY.md", "CONTRIBUTING.md", "docs/glossary.md"])
+def test_files_that_a_text_names_are_there(name: str) -> None:
+    said = text(name)
+    named = re.findall(r"`((?:broker|cli|deploy|docs|schema|store|tests|worker)/[\w./-]*)`", said)
+    linked = re.findall(r"\]\((?!https?:|#)([^)#]+)", said)
+    for place in named:
+        assert (ROOT / place).exists(), place
+    for place in linked:
+        assert (ROOT / name).parent.joinpath(place).exists(), place
+
+
+def test_the_glossary_has_few_words_in_order_one_line_each() -> None:
+    rows = [line for line in text("docs/glossary.md").splitlines() if line.startswith("* **")]
+    words = [row.split("**")[1] for row in rows]
+    assert words == sorted(set(words))
+    assert 20 <= len(words) <= 40
+    assert all(len(row) <= 100 for row in rows)
+
+
+# -- what checks changes
+
+
+def lint_commands() -> list[list[str]]:
+    recipe = text("Makefile").partition("\nlint:")[2].partition("\n\n")[0]
+    return [line.strip().lstrip("@").split() for line in recipe.splitlines()[1:]]
+
+
+def test_the_hooks_before_a_commit_run_what_lint_runs() -> None:
+    (repository,) = yaml.safe_load(text(".pre-commit-config.yaml"))["repos"]
+    assert repository["repo"] == "local"
+    extra = {"env", "--force-exclude"}
+    ran = [
+        [word for word in hook["entry"].split() if word not in extra]
+        for hook in repository["hooks"]
+    ]
+    assert ran == [[word for word in command if word != "."] for command in lint_commands()]
+    assert {hook["language"] for hook in repository["hooks"]} == {"system"}
+
+
+def test_the_workflow_runs_what_must_pass() -> None:
+    (job,) = yaml.safe_load(text(".github/workflows/ci.yml"))["jobs"].values()
+    assert job["container"]["image"] == "debian:12"
+    assert job["steps"][-1]["run"] == ".ci/run"
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+# -- systemd
+
+
+def unit(name: str) -> dict[str, str]:
+    parser = configparser.ConfigParser(
+        strict=False, interpolation=None, delimiters=("=",), comment_prefixes=("#",)
+    )
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(DEPLOY / "systemd" / f"greencrawl-{name}.service", encoding="utf-8")
+    return {**parser["Unit"], **parser["Service"]}
+
+
+def seconds_of(span: str) -> float:
+    return float(span.removesuffix("s"))
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    # Both at once, since one names the other. What it starts must exist: this checkout stands for
+    # the place where it is installed.
+    for file in (DEPLOY / "systemd").glob("*.service"):
+        where = file.read_text(encoding="utf-8").replace("/opt/greencrawl", str(ROOT))
+        (tmp_path / file.name).write_text(where, encoding="utf-8")
+    units = sorted(tmp_path.iterdir())
+    assert len(units) == 2
+    done = subprocess.run(
+        ["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False
+    )
+    # It says a word about units of this machine, too.
+    assert [line for line in done.stderr.splitlines() if "greencrawl-" in line] == []
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("name", ["broker", "worker"])
+def test_a_unit_starts_what_the_procfile_starts(name: str) -> None:
+    started = unit(name)["ExecStart"].removeprefix("/opt/greencrawl/")
+    assert f"{name}: {started}" in text("Procfile").splitlines()
+    assert unit(name)["RestartPreventExitStatus"] == "2"
+    assert unit(name)["EnvironmentFile"] == f"/etc/greencrawl/{name}.env"
+
+
+def test_what_stops_a_service_waits_longer_than_its_own_grace() -> None:
+    worker = Supervisor(load({}))._grace
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    for name, least in (("broker", DRAIN_SECONDS), ("worker", worker)):
+        assert unit(name)["KillMode"] == "mixed"
+        assert seconds_of(unit(name)["TimeoutStopSec"]) >= least + 10
+        assert seconds_of(services[name]["stop_grace_period"]) >= least + 10
+
+
+@pytest.mark.parametrize("name", ["broker", "worker"])
+def test_examples_of_settings_are_accepted(name: str) -> None:
+    said = (DEPLOY / "systemd" / f"{name}.env.example").read_text(encoding="utf-8")
+    given = dict(line[1:].split("=", 1) for line in said.splitlines() if line[:5] == "#GREE")
+    assert len(given) >= 5
+    settings = load(filled(given))
+    assert settings.redis
+    if name == "broker":
+        check_settings(settings)
+
+
+def filled(settings: dict[str, str]) -> dict[str, str]:
+    """Each empty one with a text of its own."""
+    return {name: value or f"{name}-".ljust(40, "x") for name, value in settings.items()}
+
+
+# -- containers
+
+VARIABLE = re.compile(r"\$\{(\w+):\?\}")
+
+
+def compose() -> dict[str, Any]:
+    """deploy/compose.yaml with the variables of the example filled in."""
+    said = (DEPLOY / "compose.env.example").read_text(encoding="utf-8")
+    given = filled(dict(line.split("=", 1) for line in said.splitlines() if line[:1] != "#"))
+    raw = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
+    assert set(VARIABLE.findall(raw)) == set(given)
+    read: dict[str, Any] = yaml.safe_load(VARIABLE.sub(lambda match: given[match[1]], raw))
+    return read
+
+
+def settings_of(service: str) -> Settings:
+    return load(compose()["services"][service]["environment"])
+
+
+def test_broker_and_worker_of_the_compose_file_accept_their_settings() -> None:
+    services = compose()["services"]
+    assert set(services) == {"broker", "worker", "redis", "mariadb"}
+    broker, worker = settings_of("broker"), settings_of("worker")
+    check_settings(broker)
+    assert (broker.redis, broker.store) == (worker.redis, worker.store)
+    assert broker.worker_token == worker.worker_token
+    assert worker.admin_token == ""
+    database = services["mariadb"]["environment"]
+    user, password = database["MARIADB_USER"], database["MARIADB_PASSWORD"]
+    assert broker.store == f"mysql://{user}:{password}@mariadb/{database['MARIADB_DATABASE']}"
+    for name in ("broker", "worker"):
+        (module,) = services[name]["command"]
+        assert text("Procfile").count(f"-m {module}\n") == 1
+    for name in ("redis", "mariadb"):
+        assert services[name]["networks"] == ["inside"]
+        assert "ports" not in services[name]
+
+
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no Redis here")
+def test_the_redis_of_the_compose_file_takes_its_settings(tmp_path: Path) -> None:
+    *shell, script = compose()["services"]["redis"]["command"]
+    here = f"\nport 0\nunixsocket {tmp_path / 'socket'}\ndir {tmp_path}\nEND\n"
+    script = script.replace("$$", "$").replace("\nEND\n", here)
+    environment = {**os.environ, "REDIS_PASSWORD": "geheim"}
+    with subprocess.Popen([*shell, script], env=environment, stdout=subprocess.DEVNULL) as server:
+        try:
+            client = redis.Redis(unix_socket_path=str(tmp_path / "socket"), password="geheim")
+            wait_until(lambda: answers(client), 10, "it takes the password")
+            assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
+            assert client.config_get("appendonly") == {"appendonly": "yes"}
+            assert b"geheim" not in Path(f"/proc/{server.pid}/cmdline").read_bytes()
+            with pytest.raises(redis.AuthenticationError):
+                redis.Redis(unix_socket_path=str(tmp_path / "socket")).ping()
+        finally:
+            server.terminate()
+
+
+def answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False
+
+
+def ignored() -> tuple[list[str], list[str]]:
+    """Of .dockerignore: what is copied in spite of ``*``, and what else is not."""
+    lines = [line for line in text(".dockerignore").splitlines() if line[:1] not in ("#", "")]
+    assert lines[0] == "*"
+    return (
+        [line[1:] for line in lines if line[0] == "!"],
+        [line for line in lines[1:] if line[0] != "!"],
+    )
+
+
+def test_the_image_has_all_that_the_set_up_and_the_processes_need(tmp_path: Path) -> None:
+    """What the build copies is enough to make an environment's link and to start each process."""
+    taken, left = ignored()
+    assert left == ["**/__pycache__"]
+    for name in taken:
+        source, target = ROOT / name, tmp_path / name
+        if source.is_dir():
+            leave = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source, target, symlinks=True, ignore=leave)
+        else:
+            shutil.copy(source, target)
+    # An import of it all, with the environment of this checkout and none of its sources.
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path / "src")}
+    for module in ("greencrawl.broker", "greencrawl.worker", "greencrawl.cli.main"):
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", f"import {module} as m; print(m.__file__)"],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.stdout.startswith(str(tmp_path)), done.stderr
+    assert "RUN sh .ci/setup requirements.txt" in text("Containerfile")
+    read = re.findall(r"worker/extract/[\w.*\[\]]+", text(".ci/setup"))
+    assert read
+    for pattern in read:
+        assert list(tmp_path.glob(pattern)), pattern
+
+
+def test_the_image_starts_the_command_that_the_checkout_has() -> None:
+    lines = dict(line.split(" ", 1) for line in text("Containerfile").splitlines() if " " in line)
+    entry, command = json.loads(lines["ENTRYPOINT"]), json.loads(lines["CMD"])
+    assert entry == ["/opt/greencrawl/.venv/bin/python", "-P", "-m"]
+    done = subprocess.run(
+        [sys.executable, *entry[1:], *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert "crawl" in done.stdout

@@ -1,0 +1,190 @@
+"""The pool that pages' trees are taken from. One for a process, so each test has its own."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from greencrawl.worker.extract.compile import compile
+from tests.support.checkout import ROOT
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
+
+BEGIN = """
+import gc, random, threading
+from pathlib import Path
+from lxml import etree
+from greencrawl.worker.extract import page
+from greencrawl.worker.extract.text import compiled, text_of
+
+BEGIN
+parse = page._parse
+warm = compiled.chunks()
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled_at(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("compiled")
+    assert compile(folder) == ""
+    return folder
+
+
+def run(folder: Path, program: str, begin: str = "assert page.pool_trees()") -> str:
+    root = ROOT
+    command = [sys.executable, "-c", BEGIN.replace("BEGIN", begin) + program]
+    paths = f"{folder}:{root / 'src'}:{sysconfig.get_path('purelib')}"
+    done = subprocess.run(
+        command, env={"PYTHONPATH": paths}, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_tree_takes_chunks_and_gives_them_back(compiled_at: Path) -> None:
+    program = """
+tree = parse(b"<p class=a>word</p>" * 5000)
+held = compiled.chunks()
+assert text_of(tree) == " ".join(["word"] * 5000)
+del tree
+again = parse(b"<p class=a>word</p>" * 5000)
+print(warm, held > 3, compiled.chunks() == held)
+del again
+print(compiled.chunks())
+"""
+    assert run(compiled_at, program).split() == ["0", "True", "True", "0"]
+
+
+def test_trees_that_live_beside_each_other_stay_as_they_are(compiled_at: Path) -> None:
+    program = """
+chance = random.Random(1)
+trees = []
+for turn in range(4000):
+    if len(trees) > 60 or (trees and chance.random() < 0.4):
+        tree, words = trees.pop(chance.randrange(len(trees)))
+        assert text_of(tree) == words, (text_of(tree), words)
+    else:
+        count = chance.randrange(200)
+        words = [str(chance.random()) * chance.randrange(1, 30) for _ in range(count)]
+        body = "".join(f"<p id='{word}'>{word} <b></b>" for word in words)
+        tree = parse(b"<html><body>" + body.encode())
+        tree.set("x", "y" * chance.randrange(400))  # not of the pool
+        trees.append((tree, " ".join(words)))
+del trees, tree
+print(compiled.chunks())
+"""
+    assert run(compiled_at, program) == "0"
+
+
+def test_other_threads_may_parse_and_may_free(compiled_at: Path) -> None:
+    program = """
+def elsewhere(work):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+kept = []
+elsewhere(lambda: kept.append(parse(b"<p>word" * 1000)))
+assert text_of(kept[0]) == " ".join(["word"] * 1000)
+print(compiled.chunks())
+kept = [parse(b"<p>word" * 5000)]
+print(compiled.chunks() > 3)
+elsewhere(kept.clear)
+print(compiled.chunks())
+for _ in range(200):  # chunks that others emptied are used again
+    kept = [parse(b"<p>word" * 5000)]
+    elsewhere(kept.clear)
+print(compiled.chunks())
+answers = []
+elsewhere(lambda: answers.append(page.pool_trees()))
+print(answers, page.pool_trees())
+"""
+    found = run(compiled_at, program).split()
+    assert found == ["0", "True", "0", "0", "[False]", "True"]
+
+
+def test_a_page_that_is_larger_than_the_pool(compiled_at: Path) -> None:
+    program = """
+before = resident()
+tree = parse(b"<p><b>word</b>" * 200_000)
+full, held = compiled.chunks(), resident() - before
+assert text_of(tree[0][-1]) == "word"
+del tree
+left = resident() - before
+print(full, compiled.chunks(), held > 60_000_000, left < held - 25_000_000)
+"""
+    assert run(compiled_at, program).split() == ["128", "0", "True", "True"]
+
+
+def test_after_a_large_page_small_ones_have_memory_that_is_kept(compiled_at: Path) -> None:
+    program = """
+import resource
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(200):
+        parse(b"<p>word" * 500)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+faults()
+parse(b"<p><b>word</b>" * 30_000)
+print(faults() < 200)
+"""
+    assert run(compiled_at, program) == "True"
+
+
+def test_trees_of_others_are_not_touched(compiled_at: Path) -> None:
+    """lxml.objectify has a libxml2 of its own, which knows nothing of the pool."""
+    program = """
+from lxml import html, objectify
+for _ in range(50):
+    ours = parse(b"<p>ours" * 200)
+    theirs = objectify.fromstring("<a>" + "<b c='d'>1</b>" * 200 + "</a>")
+    theirs.b[3] = "text"
+    for name in range(100):
+        setattr(theirs, f"name{name}", name)
+    objectify.deannotate(theirs, cleanup_namespaces=True)
+    plain = html.fromstring("<p>plain" * 200)
+    plain[0].text = "x" * 500
+    del ours, plain
+    assert theirs.b[3] == "text" and theirs.name99 == 99
+print(compiled.chunks())
+"""
+    assert run(compiled_at, program) == "0"
+
+
+def test_it_is_not_used_where_memory_is_somebody_elses(compiled_at: Path) -> None:
+    program = """
+print(compiled.pool("/no/such/library"), compiled.pool(etree.__file__))
+"""
+    assert run(compiled_at, program).split() == ["False", "True"]
+    begin = """
+import ctypes
+libxml, libc = ctypes.CDLL(etree.__file__), ctypes.CDLL(None)
+others = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda taken: None)
+own, *rest = [
+    ctypes.cast(getattr(libc, name), ctypes.c_void_p)
+    for name in ("free", "malloc", "realloc", "strdup")
+]
+libxml.xmlMemSetup(others, *rest)
+print(page.pool_trees())
+libxml.xmlMemSetup(own, *rest)
+assert page.pool_trees()
+"""
+    assert run(compiled_at, "", begin) == "False"
+
+
+def test_without_the_part_in_c_nothing_changes(compiled_at: Path) -> None:
+    program = """
+page.compiled = None
+print(page.pool_trees(), text_of(parse(b"<p>a")))
+"""
+    assert run(compiled_at, program).split() == ["False", "a"]

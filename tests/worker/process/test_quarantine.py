@@ -1,0 +1,232 @@
+"""The process in which suspects are read: a real one, with pages that kill and hang it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import gevent
+import psutil
+import pytest
+from gevent.monkey import get_original
+
+from greencrawl.schema.records import Crawl, CrawlOptions, FailureKind, Fetched, Task
+from greencrawl.schema.records.auth import Own
+from greencrawl.worker.auth.base import Grant
+from greencrawl.worker.crawls import CrawlContext, context_of
+from greencrawl.worker.hooks import HookError
+from greencrawl.worker.process.quarantine import (
+    DiedInQuarantine,
+    NoProcess,
+    Quarantine,
+    RaisedInQuarantine,
+)
+from tests.support.checkout import ROOT
+from tests.support.system import wait_until
+from tests.support.worker_process import alive
+
+HTML = {"content-type": "text/html"}
+
+
+def page(title: str, url: str = "http://h/x") -> tuple[Task, Fetched]:
+    body = f"<title>{title}</title><a href=/a>a</a><a href=http://o/>o</a>".encode()
+    return Task(1, url, deliveries=4), Fetched(url, 200, dict(HTML), body)
+
+
+def context(hook: str = "tests.support.deadly_hook") -> CrawlContext:
+    options = CrawlOptions(hook=hook)
+    return context_of(Crawl(id=1, name="t", state="active", options=options, roots=("h",)))
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Quarantine]:
+    monkeypatch.chdir(ROOT)
+    made = Quarantine(60.0)  # what does not hang is read in that, however busy the machine is
+    yield made
+    made.close()
+
+
+@contextmanager
+def impatient(alone: Quarantine) -> Iterator[None]:
+    """For what hangs until it is killed."""
+    patience, alone._stall_seconds = alone._stall_seconds, 1.0
+    yield
+    alone._stall_seconds = patience
+
+
+def test_page_is_read_in_a_process_of_its_own(alone: Quarantine) -> None:
+    first = alone.read(context(), *page("one"))
+    second = alone.read(context(), *page("two"))
+    assert (first.title, second.title) == ("one", "two")
+    assert [link.url for link in first.links] == ["http://h/a"], "scope is kept"
+    assert first.fields == second.fields == {"pid": alone.pid}
+    assert alone.pid != os.getpid()
+
+
+@pytest.mark.parametrize(
+    ("title", "kind", "says"),
+    [
+        ("kill", FailureKind.PROCESS_DEATH, "SIGKILL"),
+        ("exit", FailureKind.PROCESS_DEATH, "status 3"),
+        ("hang", FailureKind.STALLED, "within 1 s"),
+        ("wait", FailureKind.STALLED, "within 1 s"),
+    ],
+)
+def test_page_that_kills_or_hangs_it_is_named_and_the_next_is_read(
+    alone: Quarantine, title: str, kind: FailureKind, says: str
+) -> None:
+    alone.read(context(), *page("harmless"))
+    before = alone.pid
+    assert before is not None
+    hangs = kind is FailureKind.STALLED
+    with (
+        impatient(alone) if hangs else nullcontext(),
+        pytest.raises(DiedInQuarantine, match=says) as died,
+    ):
+        alone.read(context(), *page(title))
+    assert died.value.kind is kind
+    assert not alive([before])
+    assert alone.read(context(), *page("harmless")).title == "harmless"
+
+
+def test_request_hook_is_asked_there(alone: Quarantine) -> None:
+    task, _ = page("")
+    assert alone.request_headers(context(), task, {"a": "b"}) == {"a": "b"}
+    with pytest.raises(DiedInQuarantine):
+        alone.request_headers(context(), page("", "http://h/request-kill")[0], {})
+
+
+def test_patterns_are_searched_there(alone: Quarantine) -> None:
+    options = CrawlOptions(exclude=("(?=/)/(a+)+$",))
+    given = context_of(Crawl(id=3, name="t", state="active", options=options, roots=("h",)))
+    task = page("")[0]
+    assert alone.excluded_by(given, task, "http://h/b") is None
+    assert alone.excluded_by(given, task, "http://h/aa") == "exclude pattern '(?=/)/(a+)+$'"
+    with impatient(alone), pytest.raises(DiedInQuarantine):
+        alone.excluded_by(given, task, f"http://h/{'a' * 60}!")
+
+
+def test_answers_are_judged_there_by_the_entrys_own_class(
+    alone: Quarantine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GREENCRAWL_AUTH_SHOP_USERNAME", "ann")
+    monkeypatch.setenv("GREENCRAWL_AUTH_SHOP_PASSWORD", "1")
+    entry = Own(name="shop", hosts=("http://h",), login="tests.support.deadly_hook:DeadlyLogin")
+    options = CrawlOptions(auth=(entry,))
+    given = context_of(Crawl(id=4, name="t", state="active", options=options, roots=("h",)))
+    grant = Grant(account="ann", generation=1, made_ms=0)
+    for word in ("in", "out"):
+        task, fetched = page("", f"http://h/{word}")
+        assert alone.verdict(given, task, "shop", fetched, grant) == word
+    task, fetched = page("", "http://h/hang")
+    with impatient(alone), pytest.raises(DiedInQuarantine):
+        alone.verdict(given, task, "shop", fetched, grant)
+
+
+def test_hook_error_and_unforeseen_error_come_back(alone: Quarantine) -> None:
+    given = context("tests.worker.process.test_quarantine")
+    with pytest.raises(HookError, match=r"^request: ValueError: no such host$"):
+        alone.request_headers(given, page("")[0], {})
+    options = CrawlOptions(exclude=("(",))  # which no check has seen
+    with pytest.raises(RaisedInQuarantine, match="missing \\)"):
+        alone.read(
+            replace(given, crawl=Crawl(id=2, name="t", state="active", options=options)), *page("")
+        )
+    assert alone.read(given, *page("still")).title == "still"
+
+
+def request(task: Task, headers: dict[str, str]) -> dict[str, str]:
+    raise ValueError("no such host")
+
+
+def test_other_greenlets_go_on_while_a_page_hangs_there(alone: Quarantine) -> None:
+    alone.read(context(), *page("harmless"))
+    turns = 0
+    with impatient(alone):
+        hanging = gevent.spawn(alone.read, context(), *page("hang"))
+        while not hanging.ready():
+            gevent.sleep(0.001)
+            turns += 1
+    assert turns > 50
+    with pytest.raises(DiedInQuarantine):
+        hanging.get()
+
+
+def test_a_page_is_not_charged_for_time_in_which_all_stood_still(alone: Quarantine) -> None:
+    alone.read(context(), *page("harmless"))
+    pid = alone.pid
+    assert pid is not None
+    with impatient(alone):
+        os.kill(pid, signal.SIGSTOP)
+        reading = gevent.spawn(alone.read, context(), *page("harmless"))
+        gevent.sleep(0.05)  # it is asked
+        get_original("time", "sleep")(2.0)
+        gevent.sleep(0.1)
+        os.kill(pid, signal.SIGCONT)
+        assert reading.get(timeout=5).title == "harmless"
+    assert alone.pid == pid
+
+
+def test_process_ends_when_it_was_idle_and_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    alone = Quarantine(10.0, idle_seconds=0.1)
+    alone.read(context(), *page("one"))
+    first = alone.pid
+    assert first is not None
+    with gevent.Timeout(20):
+        while alone.pid is not None:
+            gevent.sleep(0.02)
+    assert not alive([first])
+    assert alone.read(context(), *page("two")).title == "two"
+    alone.close()
+    assert alone.pid is None
+
+
+def test_death_while_idle_is_charged_to_nobody(alone: Quarantine) -> None:
+    alone.read(context(), *page("one"))
+    pid = alone.pid
+    assert pid is not None
+    psutil.Process(pid).kill()
+    wait_until(lambda: not alive([pid]), 20, "it has died")
+    assert alone.read(context(), *page("two")).title == "two"
+
+
+def test_process_that_does_not_come_up_is_nobody_s_fault() -> None:
+    for command in ((sys.executable, "-c", "raise SystemExit(1)"), ("/no/such/program",)):
+        with pytest.raises(NoProcess):
+            Quarantine(1.0, command=command).read(context(), *page("one"))
+
+
+PARENT = """
+import sys
+from gevent import monkey
+monkey.patch_all()
+from tests.worker.process.test_quarantine import context, page
+from greencrawl.worker.process.quarantine import Quarantine
+alone = Quarantine(60.0)
+alone.read(context(), *page("one"))
+with open(sys.argv[1], "w") as file:
+    print(alone.pid, file=file)
+alone.read(context(), *page("hang"))
+"""
+
+
+def test_process_dies_with_its_worker_though_it_hangs(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    worker = subprocess.Popen([sys.executable, "-c", PARENT, str(told)], cwd=ROOT)
+    try:
+        wait_until(lambda: told.exists() and told.read_text().endswith("\n"), 20, "it is there")
+        pid = int(told.read_text())
+        assert alive([pid])
+        worker.kill()
+        worker.wait()
+        wait_until(lambda: not alive([pid]), 20, "it dies too")
+    finally:
+        worker.kill()
+        worker.wait()

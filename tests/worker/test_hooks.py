@@ -1,0 +1,245 @@
+"""The user's own functions: loading, calling, and what happens when they misbehave."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gevent
+import pytest
+
+from examples import prices
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, Link, Page, Task
+from greencrawl.worker.crawls import context_of
+from greencrawl.worker.hooks import HookError, Hooks, load
+from greencrawl.worker.reading import read
+from tests.support.checkout import ROOT
+
+PAGE = Page(url="http://h/", links=[Link("http://h/a"), Link("http://h/b")])
+FETCHED = Fetched("http://h/", 200, {}, b"")
+TASK = Task(1, "http://h/")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current directory, from which a user's module is imported."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def test_module_of_the_current_directory_is_found(folder: Path) -> None:
+    (folder / "shop").mkdir()
+    (folder / "shop" / "own.py").write_text("def on_page(page, fetched): return {'u': page.url}\n")
+    hooks = load("shop.own")
+    assert hooks.page_fields(PAGE, FETCHED) == {"u": "http://h/"}
+    assert hooks.links is None
+
+
+def test_without_a_module_nothing_is_changed() -> None:
+    hooks = load("")
+    assert hooks.page_fields(PAGE, FETCHED) is None
+    assert hooks.chosen_links(PAGE) is PAGE.links
+    headers = {"accept": "*/*"}
+    assert hooks.request_headers(TASK, headers) is headers
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import nothing_of_that_name", "cannot import 'broken': ModuleNotFoundError"),
+        ("1/0", "ZeroDivisionError"),
+        ("raise SystemExit(2)", "SystemExit: 2"),
+        ("def other(): ...", "has none of on_page, links, request"),
+        ("on_page = 3", "on_page is not a function"),
+        ("def on_page(page): ...", "on_page must take 2 arguments"),
+        ("def links(page, links, more): ...", "links must take 2 arguments"),
+        ("async def on_page(page, fetched): ...", "neither a coroutine"),
+        ("def links(page, links): yield 1", "nor a generator"),
+    ],
+)
+def test_bad_module_is_refused_at_start(folder: Path, source: str, said: str) -> None:
+    (folder / "broken.py").write_text(source)
+    with pytest.raises(InvalidConfig) as caught:
+        load("broken")
+    assert said in str(caught.value)
+    assert caught.value.problems[0][0] == "hook"
+
+
+def test_missing_module_is_refused_at_start() -> None:
+    with pytest.raises(InvalidConfig, match=r"cannot import 'no\.such'"):
+        load("no.such")
+
+
+OLD_IMPORTS = [
+    ("import worker", "worker"),
+    ("from worker.auth import Login", "worker"),
+    ("from schema.records import Page", "schema"),
+    ("import store", "store"),
+    ("import broker.client", "broker"),
+    ("import cli", "cli"),
+]
+
+
+@pytest.mark.parametrize(("source", "name"), OLD_IMPORTS)
+@pytest.mark.parametrize("where", ["checkout", "installed"])
+def test_an_import_by_an_old_name_is_told_the_new_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, where: str, source: str, name: str
+) -> None:
+    """In a checkout the folder of that name is found, elsewhere nothing is."""
+    others = [path for path in sys.path if Path(path or ".").resolve() not in (ROOT, folder)]
+    monkeypatch.setattr(sys, "path", [*others, str(ROOT)] if where == "checkout" else others)
+    (folder / "older.py").write_text(f"{source}\ndef on_page(page, fetched): ...\n")
+    with pytest.raises(InvalidConfig) as caught:
+        load("older")
+    kind = "ImportError" if where == "checkout" else "ModuleNotFoundError"
+    assert f"cannot import 'older': {kind}: " in str(caught.value)
+    assert f"`{name}` is called `greencrawl.{name}` now" in str(caught.value)
+
+
+def test_another_distribution_of_an_old_name_is_the_hooks_to_use(folder: Path) -> None:
+    (folder / "other").mkdir()
+    (folder / "other" / "schema.py").write_text("NAME = 'theirs'\n")
+    sys.path.insert(0, str(folder / "other"))
+    source = "def on_page(page, fetched): return {'schema': schema.NAME}\n"
+    (folder / "theirs.py").write_text(f"import schema\n{source}")
+    assert load("theirs").page_fields(PAGE, FETCHED) == {"schema": "theirs"}
+    (folder / "ours.py").write_text(f"from schema.records import Page\n{source}")
+    with pytest.raises(InvalidConfig, match=r"`schema` is called `greencrawl\.schema` now"):
+        load("ours")
+
+
+def raising(*_: Any) -> Any:
+    raise KeyError("price")
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (raising, "on_page: KeyError: 'price'"),
+        (lambda *_: [1], "must return a dict or None, not list"),
+        (lambda *_: {"f": object()}, "TypeError"),
+        (lambda *_: {"f": float}, "TypeError"),
+    ],
+)
+def test_bad_fields_are_an_error_that_names_the_function(function: Any, said: str) -> None:
+    with pytest.raises(HookError, match=said.replace("(", r"\(")):
+        Hooks(on_page=function).page_fields(PAGE, FETCHED)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), gevent.Timeout(1)])
+def test_exit_of_a_hook_is_an_error_of_the_hook(error: BaseException) -> None:
+    def leave(*_: Any) -> Any:
+        raise error
+
+    hooks = Hooks(on_page=leave, links=leave, request=leave)
+    with pytest.raises(HookError, match="on_page: "):
+        hooks.page_fields(PAGE, FETCHED)
+    with pytest.raises(HookError, match="links: "):
+        hooks.chosen_links(PAGE)
+    with pytest.raises(HookError, match="request: "):
+        hooks.request_headers(TASK, {})
+
+
+def test_what_a_hook_changes_in_its_arguments_changes_nothing() -> None:
+    def vandal(page: Page, fetched: Any) -> Any:
+        page.title = page.text = None  # type: ignore[assignment]
+        page.links[0].url = "javascript:alert(1)"
+        page.links.append(3)  # type: ignore[arg-type]
+        if isinstance(fetched, Fetched):
+            fetched.body = None  # type: ignore[assignment]
+            fetched.headers["x"] = fetched.request["x"] = "y"
+            return {}
+        raise ValueError
+
+    page = Page(url="http://h/", title="T", links=[Link("http://h/a")])
+    fetched = Fetched("http://h/", 200, {}, b"b")
+    hooks = Hooks(on_page=vandal, links=vandal)
+    assert hooks.page_fields(page, fetched) == {}
+    with pytest.raises(HookError):
+        hooks.chosen_links(page)
+    assert page == Page(url="http://h/", title="T", links=[Link("http://h/a")])
+    assert fetched == Fetched("http://h/", 200, {}, b"b")
+
+
+def test_fields_are_taken_as_they_were_returned() -> None:
+    """One dict for all pages, say, that the next call changes before the first is stored."""
+    shared: dict[str, Any] = {"seen": [1]}
+    fields = Hooks(on_page=lambda *_: shared).page_fields(PAGE, FETCHED)
+    shared["seen"].append(object())
+    assert fields == {"seen": [1]}
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        raising,
+        lambda *_: None,
+        lambda *_: ["http://h/"],
+        lambda *_: [Link(None)],  # type: ignore[arg-type]
+        lambda *_: [Link("http://h/", rel=None)],  # type: ignore[arg-type]
+        lambda *_: [Link("http://h/", score="high")],  # type: ignore[arg-type]
+    ],
+)
+def test_bad_links_are_an_error(function: Any) -> None:
+    with pytest.raises(HookError, match="links: "):
+        Hooks(links=function).chosen_links(PAGE)
+
+
+def test_hook_that_empties_its_argument_leaves_the_page_alone() -> None:
+    def empty(page: Page, links: list[Link]) -> list[Link]:
+        links.clear()
+        return links
+
+    assert Hooks(links=empty).chosen_links(PAGE) == []
+    assert len(PAGE.links) == 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [raising, lambda *_: None, lambda *_: {"a": 1}, lambda *_: {"a": "b\r\nEvil: 1"}],
+)
+def test_bad_headers_are_an_error(function: Any) -> None:
+    with pytest.raises(HookError, match="request: "):
+        Hooks(request=function).request_headers(TASK, {})
+
+
+def test_headers_of_the_hook_are_sent() -> None:
+    hooks = Hooks(request=lambda task, headers: {**headers, "cookie": task.url})
+    assert hooks.request_headers(TASK, {"accept": "*/*"}) == {"accept": "*/*", "cookie": TASK.url}
+
+
+def test_example_finds_each_price_once() -> None:
+    page = Page(url="http://h/", text="Tea € 3.20, was €4.00, again € 3.20; coffee 5,50 EUR")
+    assert load("examples.prices").page_fields(page, FETCHED) == {
+        "prices": ["€ 3.20", "€4.00", "5,50 EUR"],
+        "count": 3,
+        "status": 200,
+    }
+
+
+def test_example_stores_nothing_on_a_page_without_price() -> None:
+    assert prices.on_page(Page(url="http://h/", text="none"), FETCHED) is None
+
+
+def test_pages_are_read_with_the_links_texts_only_where_a_function_looks_at_them() -> None:
+    crawl = Crawl(id=1, name="t", state="active", options=CrawlOptions(), roots=("h",))
+    body = b'<a href="/a">the text</a>'
+    fetched = Fetched("http://h/", 200, {"content-type": "text/html"}, body)
+    seen: list[Link] = []
+
+    def on_page(page: Page, _: Fetched) -> None:
+        seen.extend(page.links)
+
+    plain = context_of(crawl)
+    looking = dataclasses.replace(plain, hooks=Hooks(on_page=on_page))
+    found = [read(one, Task(1, "http://h/"), fetched).links for one in (plain, looking)]
+    assert found[0] == found[1]
+    assert [link.anchor for link in seen] == ["the text"]
