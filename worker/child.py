@@ -172,7 +172,7 @@ class Worker:
             refusals=self._pipeline.refusals,
             stopping=self._stopping,
         )
-        log.info("worker up", worker=name, incarnation=incarnation, pid=os.getpid())
+        log.info("worker_up", worker=name, incarnation=incarnation, pid=os.getpid())
 
     def _dead_for(self) -> float:
         """Seconds since the process before this one was found dead; 0 if that is not known."""
@@ -257,7 +257,7 @@ class Worker:
         held = Held(_session_of(suspect), 0.0)
         result = self._results.failed(held, suspect.crawl, task, failure, decision)
         log.warning(
-            "page charged", url=suspect.url, cause=str(cause), outcome=str(decision.outcome)
+            "page_charged", url=suspect.url, cause=str(cause), outcome=str(decision.outcome)
         )
         self._writer.settle_now(result)
         self._finishing.flush()

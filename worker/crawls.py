@@ -147,14 +147,14 @@ class Crawls:
             reason = "; ".join(why for _, why in error.problems)
             if crawl.id not in self._refused:
                 hook = crawl.options.hook
-                log.warning("hook cannot be used on this host", hook=hook, reason=reason)
+                log.warning("hook_unusable", hook=hook, reason=reason)
             refusal = Refusal(crawl.id, crawl.options.hook, reason[:300])
             self._refused[crawl.id] = crawl.revision, refusal
             self._contexts.drop(crawl.id)
             raise Refused(reason) from error
         self._contexts[crawl.id] = context
         if self._refused.pop(crawl.id, None) is not None:
-            log.info("hook can be used now", hook=crawl.options.hook)
+            log.info("hook_usable", hook=crawl.options.hook)
         return context
 
     def refusals(self) -> tuple[Refusal, ...]:

@@ -154,7 +154,7 @@ class Engine:
         try:
             body(*args)
         except Exception:
-            log.exception("worker must end", part=getattr(body, "__qualname__", str(body)))
+            log.exception("worker_must_end", part=getattr(body, "__qualname__", str(body)))
             self._failed = True
             self._stopping.set()
 
@@ -179,7 +179,7 @@ class Engine:
                 ends[0].get()
                 log.info("stopped")
             else:  # what is left is reaped by the broker, and fetched again
-                log.warning("stopped with work left", held=len(self._sessions))
+                log.warning("stopped_with_work_left", held=len(self._sessions))
             gevent.killall(ends)
         gevent.killall(services)
         return 1 if self._failed else 0
@@ -227,7 +227,7 @@ class Engine:
             try:
                 reply = self._lease(free)
             except (Unavailable, Refused) as error:
-                log.warning("cannot lease", reason=str(error))
+                log.warning("cannot_lease", reason=str(error))
                 gevent.sleep(next(backoff))
                 self._reconcile()
                 continue
@@ -294,19 +294,19 @@ class Engine:
                 if isinstance(error, Refused) and error.status == HTTPStatus.BAD_REQUEST:
                     self._dead_for, leaving = lambda: 0.0, False  # an older broker knows neither
                 if count == 0:
-                    log.warning("cannot reconcile", reason=str(error))
+                    log.warning("cannot_reconcile", reason=str(error))
                 gevent.sleep(delay)
                 continue
             if reply.superseded:
                 if not self._superseded:
                     self._superseded = True
-                    log.error("another worker has this id", **self._told(reply.superseded))
+                    log.error("worker_id_taken", **self._told(reply.superseded))
                 if self._stopping.wait(next(rests)):
                     return
                 continue
             if self._superseded:
                 self._superseded = False
-                log.info("the id is ours again", worker=self._limits.worker)
+                log.info("worker_id_regained", worker=self._limits.worker)
             if reply.sessions:
                 log.info("released", sessions=reply.sessions, tasks=reply.tasks)
             if reply.away:

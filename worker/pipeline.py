@@ -172,10 +172,10 @@ class Pipeline:
         except DiedInQuarantine as error:
             self._fail(visit, task, Failure(error.kind, str(error)))
         except NoProcess as error:  # no fault of the task's
-            log.warning("suspects cannot be read", reason=str(error))
+            log.warning("suspects_unreadable", reason=str(error))
             raise VisitOver("no process to read a suspect in") from error
         except Exception as error:
-            log.exception("page failed", url=task.url)
+            log.exception("page_failed", url=task.url)
             self._fail(visit, task, Failure(FailureKind.PARSE, f"{type(error).__name__}: {error}"))
 
     def _task(self, visit: Visit, task: Task) -> None:
@@ -303,7 +303,7 @@ class Pipeline:
         if task.depth == 0:
             root = redirect_root(context.rules, task.url, target)
             if root is not None:
-                log.info("seed redirects: scope widened", crawl=context.crawl.name, root=root)
+                log.info("scope_widened", crawl=context.crawl.name, root=root)
                 crawl = context.crawl.id
                 widened = persist(lambda: self._store.add_roots(crawl, [root]), "store")
                 visit.context = self._crawls.put(widened)

@@ -148,7 +148,7 @@ class HttpApp:
     ) -> None:
         problem = problems.of(error)
         if problem is None:
-            log.error("request failed", method=request.method, path=request.path, exc_info=error)
+            log.error("request_failed", method=request.method, path=request.path, exc_info=error)
             problem = HttpProblem(500, "the broker failed; its log says why")
         response.status = problem.status
         response.content_type = problems.MEDIA_TYPE
@@ -247,6 +247,6 @@ class Server:
         self._server.close()
         self.face.service.end_polls()
         if not self.face.requests.drained(DRAIN_SECONDS):
-            log.warning("requests were cut off", seconds=DRAIN_SECONDS)
+            log.warning("requests_cut_off", seconds=DRAIN_SECONDS)
         gevent.sleep(0)  # answers that are ready leave before their connections are cut
         self._server.stop(timeout=0.1)

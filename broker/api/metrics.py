@@ -64,7 +64,7 @@ class _FrontierCollector(Collector):
         try:
             found = list(self._frontier()) + self._crawls()
         except Unavailable as error:
-            log.warning("frontier away while scraped", error=str(error))
+            log.warning("frontier_away", error=str(error))
             up.add_metric([], 0.0)
             yield up
             return

@@ -44,7 +44,7 @@ class Refusals:
         try:
             self._store.put_refusals(worker, request.host, request.refuses, until_ms)
         except Unavailable as error:
-            log.warning("refusals not noted", worker=worker, error=str(error))
+            log.warning("refusals_not_noted", worker=worker, error=str(error))
             self._workers[worker] = now, before
             return
         self._written[worker] = now

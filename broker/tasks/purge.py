@@ -86,12 +86,12 @@ class Purging:
         except Unavailable as error:
             if str(error) != self._waits:
                 self._waits = str(error)
-                log.warning("deleting waits", error=self._waits)
+                log.warning("deletion_waits", error=self._waits)
             if self._patience.hindered():
                 self._own.duties.give_up(PURGE, CUT_SECONDS)
             return AWAY_SECONDS
         except Exception:
-            log.exception("deleting failed")
+            log.exception("deletion_failed")
         return LOOK_SECONDS
 
     def work(self) -> None:

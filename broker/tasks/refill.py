@@ -78,12 +78,12 @@ class Refill:
             except Unavailable as error:
                 if str(error) != self._waits:
                     self._waits = str(error)
-                    log.warning("refill waits", error=self._waits)
+                    log.warning("refill_waits", error=self._waits)
                 if self._patience.hindered():
                     duties.give_up(REFILL, CUT_SECONDS)
                 wait = IDLE_SECONDS
             except Exception:
-                log.exception("refill failed")
+                log.exception("refill_failed")
             self._overflowing.take_own()
             if self._overflowing.is_set():
                 stopping.wait(min(wait, IDLE_SECONDS))

@@ -79,9 +79,9 @@ class Retention:
             except DutyLost:
                 self._service.duties.lost(RETENTION)
             except Unavailable as error:
-                log.warning("retention waits", error=str(error))
+                log.warning("retention_waits", error=str(error))
             except Exception:
-                log.exception("retention failed")
+                log.exception("retention_failed")
             stopping.wait(LOOK_SECONDS)
 
     def look(self, now_ms: int) -> None:

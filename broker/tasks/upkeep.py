@@ -125,13 +125,13 @@ class Upkeep:
             try:
                 wait = self.step(heard)
             except DutyLost as error:
-                log.info("upkeep passed on", reason=str(error))
+                log.info("upkeep_passed_on", reason=str(error))
                 own.duties.lost(UPKEEP)
             except Unavailable as error:
-                log.warning("upkeep waits", error=str(error))
+                log.warning("upkeep_waits", error=str(error))
                 wait = self._again(heard)
             except Exception:
-                log.exception("upkeep failed")
+                log.exception("upkeep_failed")
                 wait = self._again(heard)
             took = own.clock() - began
             stopping.wait(max(BUSY_SECONDS, min(took / SCANNING_SHARE, QUIET_SECONDS)))
@@ -245,12 +245,12 @@ class Upkeep:
             try:
                 away = seeding.settle(self._service, batch).away
             except Unavailable as error:
-                log.warning("a batch of seeds waits", batch=batch.id, error=str(error))
+                log.warning("seeds_wait", batch=batch.id, error=str(error))
                 waiting.add(batch.crawl)
                 between = True
                 continue
             if not away:
-                log.info("a pending batch of seeds was admitted", batch=batch.id)
+                log.info("seeds_admitted", batch=batch.id)
                 continue
             waiting.add(batch.crawl)
             if not between:  # else one before it is to be read again
@@ -315,7 +315,7 @@ class Upkeep:
     def _end_at_limit(self, crawl: Crawl, sums: Sums, states: frozenset[str], limit: str) -> float:
         """Stop leasing, and set it done when nothing is leased: then nothing can be any more."""
         if states != {"stop"}:
-            log.info("limit reached", crawl=crawl.name, limit=limit)
+            log.info("limit_reached", crawl=crawl.name, limit=limit)
             self._service.frontier.stop_leasing(crawl)
         elif not sums.leased:
             self._done(crawl, limit)
@@ -359,7 +359,7 @@ class Upkeep:
         if changed.state != "done":
             return False
         self._service.frontier.put_crawl(changed)
-        log.info("crawl done", crawl=crawl.name, reason=changed.reason)
+        log.info("crawl_done", crawl=crawl.name, reason=changed.reason)
         return True
 
 

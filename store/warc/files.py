@@ -121,7 +121,7 @@ class WarcFiles:
                     fields["warc-record-id"], fields["warc-target-uri"], fields["warc-date"]
                 )
             except (BodyAway, Damage, KeyError) as error:
-                log.warning("body cannot be referred to", file=place.file, reason=str(error))
+                log.warning("warc_body_unreferable", file=place.file, reason=str(error))
                 return None
             self._remember(key, origin)
         return origin
@@ -205,7 +205,7 @@ class WarcFiles:
                 segment.cut()
         except OSError as second:  # the next start cuts and finishes it
             self._segment = None
-            log.warning("file left unfinished", file=segment.name, reason=str(second))
+            log.warning("warc_file_unfinished", file=segment.name, reason=str(second))
 
     def _prepare(self) -> None:
         """Once: make the folder, and finish what dead writers left. Raises OSError."""
@@ -255,7 +255,7 @@ class WarcFiles:
             try:
                 segment.finish()
             except OSError as error:
-                log.warning("file left unfinished", file=segment.name, reason=str(error))
+                log.warning("warc_file_unfinished", file=segment.name, reason=str(error))
 
 
 NOWHERE = Place("", 0, 0)
@@ -271,10 +271,10 @@ def finish_orphans(folder: Path) -> None:
                 continue
             cut = repair(path)
         except OSError as error:
-            log.warning("file left unfinished", file=path.name, reason=str(error))
+            log.warning("warc_file_unfinished", file=path.name, reason=str(error))
             continue
         if cut is not None:
-            log.info("file of a dead writer finished", file=path.name, cut_bytes=cut)
+            log.info("warc_file_finished", file=path.name, cut_bytes=cut)
 
 
 def _fresh(path: Path) -> bool:

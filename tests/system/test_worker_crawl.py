@@ -68,7 +68,7 @@ def test_page_that_kills_its_process_is_charged_alone(
         assert system.call("GET", "/v1/dead?crawl=test")["items"][0]["letter"]["kind"] == kind
         assert targets(server)[f"/{mode}"] == 2
         log = (tmp_path / "worker.log").read_text()
-        assert log.count("child died") == 1
+        assert log.count("child_died") == 1
         assert log.count("reading alone") >= 1
 
 
@@ -87,7 +87,7 @@ def test_request_hook_that_kills_is_charged_alone(
         assert stored.pages == {server.url(path) for path in ["/", *PAGES]}
         assert stored.dead == {server.url("/request-kill")}
         assert targets(server)["/request-kill"] == 0
-        assert (tmp_path / "worker.log").read_text().count("child died") == 1
+        assert (tmp_path / "worker.log").read_text().count("child_died") == 1
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_page_at_which_a_login_class_dies_is_charged_alone(
         assert stored.pages >= {server.url(path) for path in PAGES}
         assert stored.dead == {server.url(f"/{mode}")}
         assert system.stats()["failures"] == {kind: 2}
-        assert (tmp_path / "worker.log").read_text().count("child died") == 1
+        assert (tmp_path / "worker.log").read_text().count("child_died") == 1
 
 
 def test_hosts_without_a_request_under_way_go_on_at_once_when_a_page_kills(
@@ -146,7 +146,7 @@ def test_hosts_without_a_request_under_way_go_on_at_once_when_a_page_kills(
             name="test",
         )
         log = tmp_path / "worker.log"
-        wait_until(lambda: "child died" in log.read_text(), 30, "the page kills")
+        wait_until(lambda: "child_died" in log.read_text(), 30, "the page kills")
         before = {hit.address: len(server.hits) for hit in server.hits}
         assert set(before) == set(hosts)
         count = len(server.hits)

@@ -291,7 +291,7 @@ def test_worker_whose_id_another_has_says_so_once_and_leases_nothing(
     rig.runner.release.set()
     assert rig.end() == 0
     said = capsys.readouterr().err
-    assert said.count("another worker has this id") == 2, said
+    assert said.count("worker_id_taken") == 2, said
     assert "GREENCRAWL_WORKER_ID" in said
 
 

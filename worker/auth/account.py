@@ -102,7 +102,7 @@ class Account:
         self.quiet_until = now + wait
         self.soonest = now + PATIENCE_SECONDS * self.in_vain
         self.outs = 0
-        log.warning("a login did not help", auth=self.entry.name, url=answer.url)
+        log.warning("login_did_not_help", auth=self.entry.name, url=answer.url)
         return self.logged_out(answer, "though it was just made anew")
 
     def logged_out(self, answer: Fetched, how: str) -> Failure:

@@ -302,10 +302,10 @@ class Logins:
         if not put:
             return Failure(FailureKind.LOGIN, "another worker has taken the login over", requests=0)
         if grant.refused:
-            log.warning("login refused", auth=entry.name, reason=grant.refused, wait_seconds=wait)
+            log.warning("login_refused", auth=entry.name, reason=grant.refused, wait_seconds=wait)
             return account.parked(grant.refused, wait)
         account.grant = grant
-        log.info("logged in", auth=entry.name, host=visit.host, generation=grant.generation)
+        log.info("logged_in", auth=entry.name, host=visit.host, generation=grant.generation)
         return grant
 
 

@@ -152,7 +152,7 @@ class Outbox(Generic[T]):
     def _split(self, batch: Sequence[T], error: Refused) -> list[T]:
         """Find the item that is at fault, so that it does not take the others with it."""
         if len(batch) == 1:
-            log.error("dropped what the broker refuses", what=self._what, reason=str(error))
+            log.error("refused_by_broker", what=self._what, reason=str(error))
             self._settle(batch[0], "stale")
             return []
         middle = len(batch) // 2

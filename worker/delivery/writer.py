@@ -219,7 +219,7 @@ class Writer:
             pages = [result.page for result in batch if result.page is not None]
             if stamp is None or self._admit(pages, stamp, owed):
                 break
-            log.info("committed again", pages=len(pages), stamp=stamp.clock)
+            log.info("committed_again", pages=len(pages), stamp=stamp.clock)
             gevent.sleep(delay)
         crash_points.point("worker.after_admit")
         for result in batch:
@@ -291,7 +291,7 @@ class Writer:
                 crash_points.note("worker.committed", _urls(work))
                 return stamp, work.owes
             except Unstorable as error:
-                log.warning("cannot be stored", url=error.url, reason=error.reason)
+                log.warning("page_unstorable", url=error.url, reason=error.reason)
                 if not any(result.mark_unstorable(error) for result in batch):
                     raise
 
@@ -315,7 +315,7 @@ class Writer:
             try:
                 admitted = self._offer(crawl, fresh, stamp, owed)
             except UnknownCrawl:
-                log.info("crawl was deleted: its links are dropped", crawl=crawl)
+                log.info("links_of_deleted_crawl_dropped", crawl=crawl)
                 self._recent.forget(crawl)
                 continue
             if admitted.tick - stamp.clock > MARGIN:
@@ -335,7 +335,7 @@ class Writer:
                 break
             gevent.sleep(delay)
         if left:
-            log.info("links are owed", nodes=len(left), stamp=stamp.clock)
+            log.info("links_owed", nodes=len(left), stamp=stamp.clock)
             clock = persist(partial(self._store.owe, left, stamp.clock), "store")
             admitted.tick = max(admitted.tick, clock)  # till then theirs may have followed it
         return admitted

@@ -293,7 +293,7 @@ class Quarantine:
             self._socket = ours
             ours.settimeout(START_SECONDS)
             if _receive(ours) is not None:
-                log.info("reading alone", pid=self._process.pid)
+                log.info("quarantine_started", pid=self._process.pid)
                 return ours
         except OSError as error:
             ours.close()
@@ -377,7 +377,7 @@ def _serve(contexts: dict[int, CrawlContext], request: Request) -> Answer:
         except HookError as error:
             return HeadersAnswer({}, error.what)
     except Exception as error:
-        log.exception("page failed", url=request.task.url)
+        log.exception("page_failed", url=request.task.url)
         return Raised(f"{type(error).__name__}: {error}")
 
 

@@ -141,7 +141,7 @@ class Supervisor:
             os.close(self._lock)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
         if self._status:
-            log.error("giving up: a child does not come up; the lines above say why")
+            log.error("no_child_comes_up", advice="the lines above say why")
         return self._status
 
     # -- signals
@@ -157,7 +157,7 @@ class Supervisor:
             log.info("stopping", grace_seconds=self._grace)
             self._stop(0)
         elif self._clock() - self._stopping_since > 0.5:  # Ctrl-C reaches a terminal's group twice
-            log.warning("killing children: asked a second time")
+            log.warning("children_killed_at_once")
             self._kill_all()
 
     def _stop(self, status: int) -> None:
@@ -190,7 +190,7 @@ class Supervisor:
             else:
                 self._check_pulse(child, now)
         if self._stopping_since is not None and now - self._stopping_since > self._grace:
-            log.warning("killing children: grace is over", grace_seconds=self._grace)
+            log.warning("children_killed_after_grace", grace_seconds=self._grace)
             self._kill_all()
 
     def _excuse(self, late_seconds: float) -> None:
@@ -215,7 +215,7 @@ class Supervisor:
         child.cause = FailureKind.PROCESS_DEATH
         child.started = child.beaten = self._clock()
         child.beats = 0
-        log.info("child started", child=child.number, pid=child.process.pid)
+        log.info("child_started", child=child.number, pid=child.process.pid)
 
     def _check_pulse(self, child: Child, now: float) -> None:
         """Kill a child whose hub stands still; one that is still importing has more time."""
@@ -229,7 +229,7 @@ class Supervisor:
             return
         suspect = child.crash_record.suspect()
         log.error(
-            "child stalled: killing it",
+            "child_stalled",
             child=child.number,
             pid=child.process.pid,
             seconds=round(now - child.beaten, 1),
@@ -246,7 +246,7 @@ class Supervisor:
         child.died = self._clock()
         if self._stopping_since is not None:
             if status:
-                log.warning("child did not stop cleanly", child=child.number, status=status)
+                log.warning("child_stopped_uncleanly", child=child.number, status=status)
             return
         suspect = child.crash_record.convict(child.cause)
         explained = suspect is not None  # the same page will not do it again: it is read alone
@@ -254,14 +254,14 @@ class Supervisor:
         child.deaths = 0 if long_ago or explained else child.deaths + 1
         child.false_starts = 0 if child.crash_record.ready else child.false_starts + 1
         log.error(
-            "child died",
+            "child_died",
             child=child.number,
             status=_status(status),
             cause=str(child.cause),
             charged=suspect.url if suspect else "",
         )
         if status == EX_CONFIG or child.false_starts >= MAX_FALSE_STARTS:
-            log.error("child is given up", child=child.number, starts=child.false_starts)
+            log.error("child_given_up", child=child.number, starts=child.false_starts)
             self._stop(1)
             return
         wait = _BACKOFF_SECONDS[min(max(child.deaths, 1), len(_BACKOFF_SECONDS)) - 1]

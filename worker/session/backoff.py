@@ -56,6 +56,6 @@ def persist(
             wait(delay)
             continue
         if count:
-            log.info("back again", what=what, tries=count + 1)
+            log.info("back_again", what=what, tries=count + 1)
         return result
     raise AssertionError("delays never end")

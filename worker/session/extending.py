@@ -55,7 +55,7 @@ class Extender:
                 missed = self._extend(self._sessions.holding() if everything else missed)
             except (Unavailable, Refused) as error:
                 if not silent:
-                    log.warning("cannot extend", reason=str(error))
+                    log.warning("cannot_extend", reason=str(error))
                 silent, all_at, wait = True, 0.0, min(next(backoff), third)
                 continue
             silent = False

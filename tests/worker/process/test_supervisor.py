@@ -156,7 +156,7 @@ def _signal(number: signal.Signals, pids: list[int]) -> None:
 def test_children_that_never_come_up_are_given_up(tmp_path: Path) -> None:
     with SupervisorProcess(tmp_path, "sys.exit(3)", processes=1) as worker:
         assert worker.wait(30) == 1
-        assert "giving up" in worker.log.splitlines()[-1]
+        assert "no_child_comes_up" in worker.log.splitlines()[-1]
         assert len(worker.starts()) == 5
 
 

@@ -28,9 +28,9 @@ log = logger("worker")
 MAX_BYTES = 1024 * 1024
 """Of a file that is read; one with more is not used."""
 
-UNUSED = "kept login not used"
+UNUSED = "kept_login_not_used"
 """Event of the log: what is kept somewhere is of no use here."""
-_UNKEPT = "login not kept"
+_UNKEPT = "login_not_kept"
 _NEW = "the next login replaces it; `greencrawl login NAME` makes one now"
 _APIECE = "every process logs in by itself until the folder can be written"
 _VERSION = 1

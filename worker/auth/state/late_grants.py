@@ -57,7 +57,7 @@ class Late:
             self._grants[name] = grant
 
     def _until_given(self, name: str) -> None:
-        log.warning("login not shared yet", login=name, generation=self._grants[name].generation)
+        log.warning("login_not_shared", login=name, generation=self._grants[name].generation)
         try:
             for delay in delays(0.05, TRY_SECONDS):
                 if self._given(name):
@@ -65,7 +65,7 @@ class Late:
                 gevent.sleep(delay)
         finally:
             grant = self._grants.pop(name)
-        log.info("login shared, or another has come", login=name, generation=grant.generation)
+        log.info("login_shared", login=name, generation=grant.generation)
 
     def _given(self, name: str) -> bool:
         grant = self._grants[name]

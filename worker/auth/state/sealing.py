@@ -71,7 +71,7 @@ def sealing(settings: Settings, purpose: str) -> Sealing:
         key = host_key(settings.logins)
     except GreencrawlError as error:
         advice = "set GREENCRAWL_SESSION_KEY, or mend that: logins over several hosts fail"
-        log.warning("no key to share", reason=str(error), advice=advice)
+        log.warning("no_key_to_share", reason=str(error), advice=advice)
         key = secrets.token_bytes(_KEY_BYTES)
     return Sealing(key, purpose)
 
@@ -94,7 +94,7 @@ def host_key(folder: Path) -> bytes:
             except InsecureFile as error:
                 reason = str(error)
             if reason:
-                log.warning("key replaced", file=str(file), reason=reason)
+                log.warning("key_replaced", file=str(file), reason=reason)
             key = secrets.token_bytes(_KEY_BYTES)
             write_private(file, key)
             return key

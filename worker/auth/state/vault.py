@@ -151,7 +151,7 @@ class Vault:
         try:
             self._frontier.login_drop(name, self._token)
         except Unavailable as error:  # it expires; until then it is ours, and nobody else's
-            log.warning("claim of a login not given back", login=name, reason=str(error))
+            log.warning("login_claim_not_released", login=name, reason=str(error))
         finally:
             self._open.discard(name)  # not before: what we hold anew by then would be dropped
 

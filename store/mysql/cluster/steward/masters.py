@@ -69,7 +69,7 @@ class Masters:
             if admin.fence() != (reign.epoch, True):
                 raise Unavailable(f"{admin.server} was closed since by another steward")
             admin.execute("SET GLOBAL read_only = OFF")
-        log.warning("opened for writing", server=reign.writer, epoch=reign.epoch)
+        log.warning("master_opened", server=reign.writer, epoch=reign.epoch)
 
     def _make_durable(self, admin: Admin) -> None:
         wanted = {
@@ -118,7 +118,7 @@ class Masters:
             with admin.alone() as held:
                 if self._servers.confirmed(reign):
                     held.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
-                    log.warning("commits are not acknowledged any more", server=reign.writer)
+                    log.warning("commits_unacknowledged", server=reign.writer)
 
     def _other(self, reign: WriterTerm, writer: Observation, other: Observation) -> None:
         """Keep it closed, let it follow; take it as partner when it acknowledges all there is.

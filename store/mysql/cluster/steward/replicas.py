@@ -38,6 +38,6 @@ def settle(admins: Mapping[str, Admin], reign: WriterTerm, replica: Observation)
         # The partner was made anew, and its log begins later. What it has cannot be undone.
         until = admins[leader].variables("gtid_binlog_pos")["gtid_binlog_pos"]
         admin.follow(admins[reign.writer].server, until=until)
-        log.info("catches up", server=replica.name, leader=reign.writer)
+        log.info("replica_catches_up", server=replica.name, leader=reign.writer)
     elif following.stopped:
         admin.start_following()

@@ -50,7 +50,7 @@ class Servers:
         changed = self.register.change(lambda now: wanted if now == known else None) == wanted
         if changed:
             log.warning(
-                "who takes writes",
+                "writer_chosen",
                 epoch=wanted.epoch,
                 writer=wanted.writer,
                 acknowledged_by=wanted.partner or "nobody",

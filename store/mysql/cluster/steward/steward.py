@@ -72,9 +72,9 @@ class Steward:
             try:
                 self.round()
             except GreencrawlError as error:
-                self._say("the cluster was not looked after", error)
+                self._say("steward_failed", error)
             except Exception:
-                log.exception("the cluster was not looked after")
+                log.exception("steward_failed")
             gevent.sleep(ROUND_SECONDS)
 
     def look(self) -> Report:
@@ -101,7 +101,7 @@ class Steward:
             steps.append(partial(self._masters.settle, reign, seen[reign.writer], other))
         for failure in together(steps):
             if isinstance(failure, GreencrawlError):
-                self._say("a step is to be done again", failure)
+                self._say("steward_step_again", failure)
             elif isinstance(failure, BaseException):
                 raise failure
         return report

@@ -92,7 +92,7 @@ def test_a_key_that_is_no_good_is_replaced(
     assert fresh != old
     assert len(fresh) == 32
     assert host_key(folder) == fresh
-    assert "key replaced" in capsys.readouterr().err
+    assert "key_replaced" in capsys.readouterr().err
     assert stat.S_IMODE(file.lstat().st_mode) == 0o600
 
 

@@ -315,7 +315,7 @@ def test_a_file_that_is_no_good_is_told_once_and_replaced_by_the_next_login(
     vault = host.vault()
     assert vault.read(NAME) is None
     assert vault.read(NAME) is None
-    told = [line for line in capsys.readouterr().err.splitlines() if "kept login not used" in line]
+    told = [line for line in capsys.readouterr().err.splitlines() if "kept_login_not_used" in line]
     assert len(told) == 1
     assert word in told[0]
     assert str(host.file) in told[0]
