@@ -7,26 +7,13 @@ import os
 import sys
 from collections.abc import Sequence
 from contextvars import copy_context
+from importlib import import_module
 from pathlib import Path
 
 import click
 
 from greencrawl import __version__
 from greencrawl.cli import env_file
-from greencrawl.cli.admin.migrate import migrate
-from greencrawl.cli.admin.repair import repair
-from greencrawl.cli.admin.store import store
-from greencrawl.cli.commands.crawl import crawl
-from greencrawl.cli.commands.dead import dead
-from greencrawl.cli.commands.explain import explain
-from greencrawl.cli.commands.export import export
-from greencrawl.cli.commands.hooks import hooks
-from greencrawl.cli.commands.login import login
-from greencrawl.cli.commands.operate import delete, pause, purge, resume
-from greencrawl.cli.commands.pages import page, pages
-from greencrawl.cli.commands.seed import seed
-from greencrawl.cli.commands.status import status
-from greencrawl.cli.commands.up import up
 from greencrawl.cli.ui import advice
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Refused
 
@@ -34,7 +21,45 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _TOKEN = "; set GREENCRAWL_ADMIN_TOKEN to the broker's"
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+_COMMANDS = {
+    "crawl": "commands.crawl",
+    "up": "commands.up",
+    "seed": "commands.seed",
+    "status": "commands.status",
+    "pages": "commands.pages",
+    "page": "commands.pages",
+    "explain": "commands.explain",
+    "dead": "commands.dead",
+    "hooks": "commands.hooks",
+    "login": "commands.login",
+    "pause": "commands.operate",
+    "resume": "commands.operate",
+    "purge": "commands.operate",
+    "delete": "commands.operate",
+    "repair": "admin.repair",
+    "export": "commands.export",
+    "migrate": "admin.migrate",
+    "store": "admin.store",
+}
+"""Command → the module in this folder that has a function of its name. Only the one that is called
+is imported: all of them take half a second."""
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        found: click.Command = getattr(import_module(f"greencrawl.cli.{_COMMANDS[name]}"), name)
+        return found
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def greencrawl() -> None:
     """A distributed web crawler: `greencrawl crawl URL` to begin.
@@ -42,14 +67,6 @@ def greencrawl() -> None:
     Settings of the processes (addresses, tokens, folders) are GREENCRAWL_* environment variables,
     which may stand in a file .env in the current folder; docs/configuration.md lists them.
     """
-
-
-_COMMANDS = (
-    crawl, up, seed, status, pages, page, explain, dead, hooks, login, pause, resume, purge, delete,
-    repair, export, migrate, store,
-)  # fmt: skip
-for _command in _COMMANDS:
-    greencrawl.add_command(_command)
 
 
 def main(arguments: Sequence[str] | None = None, env_files: Sequence[Path] = ()) -> int:

@@ -100,8 +100,10 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 
 def test_every_command_and_option_explains_itself() -> None:
-    commands = list(greencrawl.commands.values())
+    context = click.Context(greencrawl)
+    commands = [greencrawl.get_command(context, name) for name in greencrawl.list_commands(context)]
     for command in commands:
+        assert command
         commands += command.commands.values() if isinstance(command, click.Group) else ()
         assert command.help
         options = [one for one in command.params if isinstance(one, click.Option)]
