@@ -20,8 +20,6 @@ from greencrawl.schema.net.request import shown
 from greencrawl.schema.net.scope import redirect_root
 from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records import (
-    ERRAND,
-    ROBOTS_ASKED,
     CloseItem,
     Crawl,
     Done,
@@ -33,6 +31,7 @@ from greencrawl.schema.records import (
     Session,
     StoredPage,
     Task,
+    TaskKind,
 )
 from greencrawl.store.base import Detail
 from greencrawl.store.errors import BodyAway
@@ -150,7 +149,7 @@ class Pipeline:
             if decision is None:
                 return tasks
             visit.fail(kind, decision.block or 0.0, visit.why)
-            if task.redirects >= ROBOTS_ASKED:  # it is no page: no row
+            if task.kind != TaskKind.PAGE:  # no row
                 self._writer.put(Result(held=visit.held, task=task.number, outcome=Done()))
                 continue
             detail = f"given up: the host failed {failures + 1} times in a row"
@@ -180,12 +179,12 @@ class Pipeline:
 
     def _task(self, visit: Visit, task: Task) -> None:
         """Bring a task to its outcome. Raises VisitOver or LeaseExpired: then it has none."""
-        if task.redirects >= ERRAND or visit.context.logs_in:
+        if task.kind == TaskKind.ERRAND or visit.context.logs_in:
             self._auth.serve(visit)
-        if task.redirects >= ERRAND:
+        if task.kind == TaskKind.ERRAND:
             self._writer.put(Result(held=visit.held, task=task.number, outcome=Done()))
             return
-        if task.redirects >= ROBOTS_ASKED:
+        if task.kind == TaskKind.ROBOTS:
             self._answer_robots(visit, task)
             return
         if task.deliveries > 1:

@@ -26,7 +26,7 @@ from greencrawl.broker.tasks.throttle import rested
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
 from greencrawl.schema.log import logger
-from greencrawl.schema.records import ROBOTS_ASKED, Admission, Commit, Final, Purge
+from greencrawl.schema.records import Admission, Commit, Final, Purge, TaskKind
 
 log = logger("purge")
 
@@ -153,7 +153,7 @@ class Purging:
             gone, at = reply.next, reply.at
             names = (*gone.waiting, *gone.later)
             waiting = [part.task_of(0, host, value) for value in names]
-            items = [Admission(t.url, t.depth, t.level, t.redirects) for t in waiting]
+            items = [Admission(t.url, t.depth, t.level, t.redirects, t.kind) for t in waiting]
             self._settle(crawl, items)
             if spilled:  # the node no longer knows them as waiting: they go, and others are next
                 service.store.overflow_taken(spilled, *under)
@@ -178,7 +178,7 @@ class Purging:
                 depth=item.depth, level=item.level, at_ms=epoch_ms(),
             )
             for item in items
-            if item.redirects < ROBOTS_ASKED
+            if item.kind == TaskKind.PAGE
         ]  # fmt: skip
         if finals:
             self._service.store.commit(Commit(finals=finals))

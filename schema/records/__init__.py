@@ -38,8 +38,6 @@ from greencrawl.schema.records.host import (
     NodeAway,
 )
 from greencrawl.schema.records.lease import (
-    ERRAND,
-    ROBOTS_ASKED,
     SUSPECT_DELIVERIES,
     Admission,
     CloseItem,
@@ -64,6 +62,9 @@ from greencrawl.schema.records.lease import (
     Retry,
     Session,
     Task,
+    TaskKind,
+    pack_redirects,
+    unpack_redirects,
 )
 from greencrawl.schema.records.page import (
     Failure,
@@ -109,12 +110,10 @@ from greencrawl.schema.records.stored import (
 
 __all__ = [
     "CRAWL_NAME",
-    "ERRAND",
     "FINISHED",
     "HOOK_FUNCTIONS",
     "KIND",
     "LEVELS",
-    "ROBOTS_ASKED",
     "SESSION_ID",
     "SUSPECT_DELIVERIES",
     "TOKEN",
@@ -185,6 +184,7 @@ __all__ = [
     "Stats",
     "StoredPage",
     "Task",
+    "TaskKind",
     "Token",
     "Totals",
     "Url",
@@ -192,4 +192,6 @@ __all__ = [
     "Version",
     "WorkerId",
     "kept_options",
+    "pack_redirects",
+    "unpack_redirects",
 ]

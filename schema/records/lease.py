@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -9,14 +10,29 @@ from msgspec import Meta, Struct
 from greencrawl.schema.records.fields import KIND, Count, Seconds, SessionId, Token, WorkerId
 from greencrawl.schema.records.host import HostReport
 
-ROBOTS_ASKED = 64
-"""From here on ``redirects`` of a task says that it is no page: it asks, for another host that
-redirects its robots.txt there, what stands at this URL; the rest counts the redirects so far."""
+
+class TaskKind(IntEnum):
+    """What a task is for."""
+
+    PAGE = 0
+    ROBOTS = 1
+    """To ask what stands at this URL, for another host that redirects its robots.txt here."""
+    ERRAND = 2
+    """To send the requests that wait for whoever holds this host: those of a login that leads over
+    several hosts (``worker.auth.errands``)."""
 
 
-ERRAND = 128
-"""``redirects`` of a task that is no page, but says that requests for this host wait to be sent by
-whoever holds it: those of a login that leads over several hosts (``worker.auth.errands``)."""
+_KIND_BITS = 6
+
+
+def pack_redirects(item: Admission | Task) -> int:
+    """A task's kind and its redirects (63 at most) as the queue and SQL keep them: one number."""
+    return item.kind << _KIND_BITS | item.redirects
+
+
+def unpack_redirects(number: int) -> tuple[int, TaskKind]:
+    """(redirects, kind) of a number that :func:`pack_redirects` made."""
+    return number & (1 << _KIND_BITS) - 1, TaskKind(number >> _KIND_BITS)
 
 
 SUSPECT_DELIVERIES = 3
@@ -30,6 +46,7 @@ class Admission(Struct, frozen=True, array_like=True, gc=False):
     depth: int = 0
     level: int = 0
     redirects: int = 0
+    kind: TaskKind = TaskKind.PAGE
 
 
 class Task(Struct, frozen=True, gc=False):
@@ -42,6 +59,7 @@ class Task(Struct, frozen=True, gc=False):
     redirects: int = 0
     errors: int = 0
     deliveries: int = 1
+    kind: TaskKind = TaskKind.PAGE
 
     @property
     def suspect(self) -> bool:

@@ -18,8 +18,6 @@ from greencrawl.schema.net import scope
 from greencrawl.schema.net.request import crawl_headers
 from greencrawl.schema.net.urls import fingerprint
 from greencrawl.schema.records import (
-    ERRAND,
-    ROBOTS_ASKED,
     Admission,
     CloseItem,
     Crawl,
@@ -35,6 +33,7 @@ from greencrawl.schema.records import (
     Session,
     StoredPage,
     Task,
+    TaskKind,
 )
 from greencrawl.schema.records.auth import Form, Source
 from greencrawl.store.base import Detail
@@ -432,7 +431,7 @@ def test_robots_redirect_to_another_host_is_asked_of_its_session(world: World) -
     world.site.answers["http://h/b"] = html("b")
 
     def answered_elsewhere(question: Admission) -> None:
-        assert question == Admission("http://o/robots.txt", redirects=ROBOTS_ASKED + 1)
+        assert question == Admission("http://o/robots.txt", redirects=1, kind=TaskKind.ROBOTS)
         mine, world.stores.answer = world.held, None
         world.run(Task(1, question.url, redirects=question.redirects), host="o")
         world.held = mine
@@ -479,7 +478,7 @@ def test_question_whose_answer_cannot_be_kept_goes_back_uncharged(
     monkeypatch.setattr("greencrawl.worker.session.fetcher.AWAY_PATIENCE_SECONDS", 0.2)
     world.site.answers["http://o/robots.txt"] = html("User-agent: *\nDisallow: /a")
     world.stores.refuses = "away"
-    question = Task(1, "http://o/robots.txt", redirects=ROBOTS_ASKED)
+    question = Task(1, "http://o/robots.txt", kind=TaskKind.ROBOTS)
     with gevent.Timeout(5):
         close = world.run(question, host="o")
     assert close is not None
@@ -495,14 +494,14 @@ def test_question_about_rules_that_only_this_process_knows_is_read_again(world: 
     world.run("http://o/a", host="o", pipeline=pipeline)
     world.stores.refuses = ""
     assert world.stores.robots == {}
-    question = Task(1, "http://o/robots.txt", redirects=ROBOTS_ASKED)
+    question = Task(1, "http://o/robots.txt", kind=TaskKind.ROBOTS)
     world.run(question, host="o", pipeline=pipeline)
     assert list(world.stores.robots) == ["http://o"]
 
 
 def test_robots_redirected_over_hosts_too_often_count_as_absent(world: World) -> None:
     world.site.answers["http://o/robots.txt"] = status(301, location="http://p/robots.txt")
-    world.run(Task(1, "http://o/robots.txt", redirects=ROBOTS_ASKED + 5), host="o")
+    world.run(Task(1, "http://o/robots.txt", redirects=5, kind=TaskKind.ROBOTS), host="o")
     assert world.stores.asked == []
     cached = parser.unpack(world.stores.robots["http://o"])
     assert cached is not None
@@ -511,7 +510,7 @@ def test_robots_redirected_over_hosts_too_often_count_as_absent(world: World) ->
 
 def test_question_that_fails_blocks_its_host_and_leaves_no_row(world: World) -> None:
     world.site.answers["http://o/robots.txt"] = status(503)
-    close = world.run(Task(1, "http://o/robots.txt", redirects=ROBOTS_ASKED), host="o")
+    close = world.run(Task(1, "http://o/robots.txt", kind=TaskKind.ROBOTS), host="o")
     assert close is not None
     assert close.report.failed == "robots_unreachable"
     assert (world.result.finals, world.result.attempts) == ([], [])
@@ -681,13 +680,13 @@ def test_errand_of_a_login_is_done_and_is_no_page(world: World) -> None:
     """It comes before robots.txt, which is not asked for it, and before the scope's judgement."""
     world.set(scope="host", exclude=("errand",))
     world.errands = Anonymous(["http://h/login"])
-    close = world.run(Task(1, "http://h/.well-known/greencrawl-errand", redirects=ERRAND))
+    close = world.run(Task(1, "http://h/.well-known/greencrawl-errand", kind=TaskKind.ERRAND))
     assert world.site.asked == ["http://h/login"]
     assert world.outcomes == [Done()]
     assert (world.result.page, world.result.attempts, world.result.finals) == (None, [], [])
     assert close is not None
     assert close.report.requests == 1
-    world.run(Task(1, "http://h/.well-known/greencrawl-errand", redirects=ERRAND))
+    world.run(Task(1, "http://h/.well-known/greencrawl-errand", kind=TaskKind.ERRAND))
     assert world.site.asked == ["http://h/login"], "another session was faster"
 
 
@@ -739,8 +738,8 @@ def test_questions_and_errands_of_a_host_that_is_given_up_leave_no_row(world: Wo
     world.site.answers["http://h/robots.txt"] = Failure(FailureKind.REFUSED, requests=0)
     world.run(
         "http://h/a",
-        Task(2, "http://h/.well-known/greencrawl-errand", redirects=ERRAND),
-        Task(3, "http://h/robots.txt", redirects=ROBOTS_ASKED),
+        Task(2, "http://h/.well-known/greencrawl-errand", kind=TaskKind.ERRAND),
+        Task(3, "http://h/robots.txt", kind=TaskKind.ROBOTS),
         "http://h/b",
         failures=100,
     )

@@ -2,7 +2,7 @@
 
 A login may lead over several hosts – a form at ``shop.example`` that sends one on to
 ``id.example`` and back – but a request is sent by the session of its own host, and by no other. So
-it is left in the frontier, sealed, and a task that is no page (``schema.records.ERRAND``) sees to
+it is left in the frontier, sealed, and a task that is no page (``TaskKind.ERRAND``) sees to
 it that somebody opens a session there; whoever holds that host's session sends it, at that host's
 pace, and leaves the answer, sealed. Meanwhile the asking session waits, and does the errands for
 its *own* host: of two hosts whose logins need each other, both would wait for ever.
@@ -30,7 +30,7 @@ from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import GreencrawlError, Unavailable
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.urls import canonicalise, host_of, origin_of
-from greencrawl.schema.records import ERRAND, Admission, Crawl, Failure, FailureKind, Fetched
+from greencrawl.schema.records import Admission, Crawl, Failure, FailureKind, Fetched, TaskKind
 from greencrawl.schema.wire import from_msgpack, to_msgpack
 from greencrawl.worker import retry
 from greencrawl.worker.auth.transport import MAX_BODY_BYTES
@@ -165,7 +165,7 @@ class Errands:
             return visit.send(method, url, headers, body, MAX_BODY_BYTES)
         errand_id = secrets.token_hex(8)
         sealed = self._seal(to_msgpack(_Request(method, url, dict(headers), body)))
-        question = Admission(origin_of(url) + PATH, 0, 0, ERRAND)
+        question = Admission(origin_of(url) + PATH, kind=TaskKind.ERRAND)
         crawl = visit.context.crawl.id
         limit = self._clock() + AWAY_PATIENCE_SECONDS
         try:

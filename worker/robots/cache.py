@@ -6,7 +6,7 @@ as an ordinary paced and counted request.
 What counts as what (section 2.3.1): 2xx is parsed, up to 500 KiB; up to five redirects are
 followed; 4xx but 429 means that there are no rules; 429, 5xx and network errors mean complete
 disallow, for now. A redirect to another *host* needs that host's own session: the question goes
-through the queue, as a task that is no page (``schema.records.ROBOTS_ASKED``), and whoever holds
+through the queue, as a task that is no page (``TaskKind.ROBOTS``), and whoever holds
 the host answers it into the shared cache. Meanwhile our session waits, sending nothing; without an
 answer in time the file counts as unreachable for now.
 
@@ -27,7 +27,7 @@ from greencrawl.broker.frontier import Mode
 from greencrawl.schema.clock import Clock, epoch_ms, monotonic
 from greencrawl.schema.errors import InvalidUrl, Unavailable
 from greencrawl.schema.net.urls import canonicalise, host_of, origin_of
-from greencrawl.schema.records import ROBOTS_ASKED, Admission, Failure, FailureKind, Fetched, Task
+from greencrawl.schema.records import Admission, Failure, FailureKind, Fetched, Task, TaskKind
 from greencrawl.worker import retry
 from greencrawl.worker.robots import parser
 from greencrawl.worker.session.fetcher import Visit
@@ -112,7 +112,7 @@ class RobotsRules:
         key = _key(task.url)
         if visit.persist(lambda: self._get(key)) is not None:
             return None
-        found = self._fetch(visit, task.url, task.redirects - ROBOTS_ASKED)
+        found = self._fetch(visit, task.url, task.redirects)
         if isinstance(found, Failure):
             return found
         record, seconds = found
@@ -190,7 +190,7 @@ class RobotsRules:
                 if found is not None:
                     return found
                 if not asked:
-                    question = Admission(target, 0, 0, ROBOTS_ASKED + hops)
+                    question = Admission(target, 0, 0, hops, TaskKind.ROBOTS)
                     self._shared.admit(visit.context.crawl.id, [question], mode=Mode.FORCE)
                 away, asked = None, True
             except Unavailable as error:  # its node is away, or full

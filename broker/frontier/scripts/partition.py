@@ -26,6 +26,8 @@ from greencrawl.schema.records import (
     Retry,
     Session,
     Task,
+    pack_redirects,
+    unpack_redirects,
 )
 from greencrawl.schema.wire import to_msgpack
 
@@ -37,27 +39,30 @@ LEVEL_A = ord("A")
 
 
 def value_of(item: Admission) -> str:
-    """What is queued: the level's character, then ``depth[,redirects,errors,deliveries]path``."""
-    if item.redirects:
-        return f"{chr(LEVEL_A + item.level)}{item.depth},{item.redirects},0,0{task_path(item.url)}"
+    """What is queued: the level's character, then ``depth[,redirects,errors,deliveries]path``,
+    the kind packed with the redirects."""
+    if number := pack_redirects(item):
+        return f"{chr(LEVEL_A + item.level)}{item.depth},{number},0,0{task_path(item.url)}"
     return f"{chr(LEVEL_A + item.level)}{item.depth}{task_path(item.url)}"
 
 
-def task_of(number: int, host: str, value: str) -> Task:
+def task_of(task: int, host: str, value: str) -> Task:
     """A leased task from its level character and entry."""
     level, end = ord(value[0]) - LEVEL_A, 1
     while value[end].isdigit() or value[end] == ",":
         end += 1
     counts = [int(part) for part in value[1:end].split(",")]
-    depth, redirects, errors, deliveries = (*counts, 0, 0, 0)[:4]
+    depth, number, errors, deliveries = (*counts, 0, 0, 0)[:4]
+    redirects, kind = unpack_redirects(number)
     return Task(
-        number=number,
+        number=task,
         url=task_url(host, value[end:]),
         depth=depth,
         level=level,
         redirects=redirects,
         errors=errors,
         deliveries=deliveries + 1,
+        kind=kind,
     )
 
 

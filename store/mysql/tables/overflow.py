@@ -12,7 +12,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from greencrawl.schema.net.urls import host_of
-from greencrawl.schema.records import Admission, Overflow
+from greencrawl.schema.records import Admission, Overflow, pack_redirects, unpack_redirects
 from greencrawl.store import rows as common
 from greencrawl.store.mysql.connection import Db
 from greencrawl.store.mysql.ids import Numbers
@@ -61,7 +61,7 @@ def put(db: Db, ids: Numbers, crawl: int, items: Sequence[Overflow]) -> None:
     rows: list[Row] = [
         (
             crawl, one.fingerprint, first + index, one.partition, stamp, one.item.level,
-            one.item.depth, one.item.redirects, host_of(one.item.url).encode(),
+            one.item.depth, pack_redirects(one.item), host_of(one.item.url).encode(),
             common.clean(one.item.url),
         )
         for index, one in enumerate(new)
@@ -81,7 +81,9 @@ def best(db: Db, crawl: int, partition: int, host: str, limit: int) -> list[Over
 
 def _overflow(row: Row) -> Overflow:
     number, fingerprint, partition, url, depth, level, redirects = row
-    return Overflow(fingerprint, partition, Admission(url, depth, level, redirects), number)
+    return Overflow(
+        fingerprint, partition, Admission(url, depth, level, *unpack_redirects(redirects)), number
+    )
 
 
 def hosts(db: Db, crawl: int, partition: int, after: str, limit: int) -> list[str]:

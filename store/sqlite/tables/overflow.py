@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from greencrawl.schema.net.urls import host_of
-from greencrawl.schema.records import Admission, Overflow
+from greencrawl.schema.records import Admission, Overflow, pack_redirects, unpack_redirects
 from greencrawl.store import rows
 from greencrawl.store.rows import Row
 from greencrawl.store.sqlite.tables import crawls, replay_log
@@ -39,7 +39,7 @@ def put(db: sqlite3.Connection, crawl: int, items: Sequence[Overflow]) -> None:
         "level = MIN(level, excluded.level)",
         [
             (crawl, one.fingerprint, one.partition, stamp, one.item.level, one.item.depth,
-             one.item.redirects, host_of(one.item.url), rows.clean(one.item.url), crawl)
+             pack_redirects(one.item), host_of(one.item.url), rows.clean(one.item.url), crawl)
             for one in items
         ],
     )  # fmt: skip
@@ -60,7 +60,9 @@ def best(
 
 def _overflow(row: Row) -> Overflow:
     number, fingerprint, partition, url, depth, level, redirects = row
-    return Overflow(fingerprint, partition, Admission(url, depth, level, redirects), number)
+    return Overflow(
+        fingerprint, partition, Admission(url, depth, level, *unpack_redirects(redirects)), number
+    )
 
 
 def hosts(db: sqlite3.Connection, crawl: int, partition: int, after: str, limit: int) -> list[str]:

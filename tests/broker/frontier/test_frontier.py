@@ -17,7 +17,6 @@ from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.ring import propose
 from greencrawl.schema.errors import FrontierMismatch, InvalidConfig, Unavailable, UnknownCrawl
 from greencrawl.schema.records import (
-    ERRAND,
     Admission,
     CloseItem,
     Commit,
@@ -36,6 +35,7 @@ from greencrawl.schema.records import (
     Retry,
     Session,
     StoredPage,
+    TaskKind,
 )
 from greencrawl.schema.records.auth import Basic
 from greencrawl.store import open_store
@@ -650,7 +650,7 @@ def test_limit_leaves_room_for_the_errands_of_logins(frontier: Frontier, store: 
     worker = Worker(frontier)
     (waits,) = worker.lease(tasks=32)
     assert len(waits.tasks) == 2
-    errand = Admission("http://id.example/.well-known/greencrawl-errand", 0, 0, ERRAND)
+    errand = Admission("http://id.example/.well-known/greencrawl-errand", kind=TaskKind.ERRAND)
     frontier.admit(crawl.id, [errand], mode=Mode.FORCE)
     leased = [s.host for _ in range(6) for s in worker.lease(sessions=1, tasks=32)]
     assert "id.example" in leased

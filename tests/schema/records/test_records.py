@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import json
 
-from greencrawl.schema.records import CrawlOptions, HostReport, kept_options
+import pytest
+
+from greencrawl.schema.records import (
+    Admission,
+    CrawlOptions,
+    HostReport,
+    TaskKind,
+    kept_options,
+    pack_redirects,
+    unpack_redirects,
+)
 from greencrawl.schema.records.auth import Basic
-from greencrawl.schema.wire import from_json, to_json
+from greencrawl.schema.wire import from_json, from_msgpack, to_json, to_msgpack
 
 
 def test_options_that_an_earlier_version_does_not_know_are_kept_only_where_used() -> None:
@@ -19,3 +29,18 @@ def test_options_that_an_earlier_version_does_not_know_are_kept_only_where_used(
 
 def test_a_report_without_reason_is_one_that_an_earlier_broker_takes() -> None:
     assert "why" not in json.loads(to_json(HostReport(failed="refused", requests=1)))
+
+
+@pytest.mark.parametrize("kind", TaskKind)
+@pytest.mark.parametrize("redirects", [0, 1, 63])
+def test_a_tasks_kind_and_redirects_are_kept_in_one_number(kind: TaskKind, redirects: int) -> None:
+    packed = pack_redirects(Admission("http://h/", redirects=redirects, kind=kind))
+    assert unpack_redirects(packed) == (redirects, kind)
+    assert packed == redirects + {"PAGE": 0, "ROBOTS": 64, "ERRAND": 128}[kind.name]
+
+
+def test_a_log_of_links_from_before_tasks_had_a_kind_is_read() -> None:
+    old = to_msgpack([["http://h/a", 2, 1, 1], ["http://h/b"]])
+    assert from_msgpack(old, list[Admission]) == [
+        Admission("http://h/a", 2, 1, 1), Admission("http://h/b")
+    ]  # fmt: skip

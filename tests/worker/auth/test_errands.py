@@ -16,7 +16,6 @@ from gevent.event import Event
 from greencrawl.broker.frontier import Frontier
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.records import (
-    ERRAND,
     Crawl,
     CrawlOptions,
     Failure,
@@ -24,6 +23,7 @@ from greencrawl.schema.records import (
     Fetched,
     LeaseRequest,
     Session,
+    TaskKind,
 )
 from greencrawl.store import open_store
 from greencrawl.worker.auth import errands
@@ -122,8 +122,8 @@ def test_request_to_another_host_is_sent_by_its_session(
         request = LeaseRequest(worker="w", incarnation=1, sequence=1, wait=5)
         (session,) = rig.mine.lease(request).sessions
         assert session.host == host
-        assert [(t.url, t.redirects) for t in session.tasks] == [
-            (away.url("/.well-known/greencrawl-errand"), ERRAND)
+        assert [(t.url, t.kind) for t in session.tasks] == [
+            (away.url("/.well-known/greencrawl-errand"), TaskKind.ERRAND)
         ]
         everything = b"".join(_values(redis_server))
         assert b"sesame" not in everything
