@@ -37,7 +37,8 @@ from greencrawl.broker.frontier.nodes.placement import Placement
 from greencrawl.broker.frontier.nodes.ring import assemble
 from greencrawl.broker.frontier.overflow import Refilling
 from greencrawl.broker.frontier.recovery.debts import Debts
-from greencrawl.broker.frontier.recovery.opening import Recovery, mark_clean, settled
+from greencrawl.broker.frontier.recovery.opening import Recovery, settled
+from greencrawl.broker.frontier.recovery.owner import mark_clean
 from greencrawl.broker.frontier.recovery.replay import Parts
 from greencrawl.broker.frontier.robots import Robots
 from greencrawl.broker.frontier.scans import Scans

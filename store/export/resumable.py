@@ -104,6 +104,7 @@ class Resumable:
         self.path = path
         self.part = path.with_name(f"{path.name}.part")
         self._state_path = path.with_name(f"{path.name}.part.state")
+        self._new_state_path = path.with_name(f"{path.name}.part.state.new")
         self._options = options
         self._file = self._open()
         try:
@@ -174,6 +175,7 @@ class Resumable:
             crash_points.point("export.before_rename")
             self.part.replace(self.path)
             self._state_path.unlink(missing_ok=True)
+            self._new_state_path.unlink(missing_ok=True)  # of a run that was killed
         except OSError as error:
             self._stop()
             raise GreencrawlError(
@@ -219,13 +221,12 @@ class Resumable:
         """Make durable how far it is. Raises OSError."""
         os.fsync(self._file.fileno())
         state = _State(self._options, self.since_ms, self._safe)
-        fresh = self._state_path.with_name(f"{self._state_path.name}.new")
-        with fresh.open("wb") as file:
+        with self._new_state_path.open("wb") as file:
             file.write(wire.to_json(state))
             file.flush()
             os.fsync(file.fileno())
         crash_points.point("export.checkpoint")
-        fresh.replace(self._state_path)
+        self._new_state_path.replace(self._state_path)
         self._checked = time.monotonic()
 
     def _stop(self) -> None:

@@ -229,7 +229,7 @@ def test_weibo_without_consent_says_what_to_do_and_goes_on_after_it(
     file, secrets = example(command, "weibo", weibo.origin), weibo_secrets(weibo)
     process = command.start("crawl", file, "--processes", "1", **secrets)
     first = weibo.url(f"{TIMELINE}?uid=1404376560&count=5&trim_user=1")
-    told = "run `greencrawl login weibo`"
+    told = "run `greencrawl login weibo"
     until(lambda: told in command.here("explain", first)[1], "explain says what to do", 30)
     assert weibo.asked(TIMELINE) == []
     login_weibo(command, weibo, file, secrets)

@@ -20,104 +20,35 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import gevent
 
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.memory import Memory
-from greencrawl.broker.frontier.nodes.node import CLOCK, Fenced, Node
+from greencrawl.broker.frontier.nodes.node import Fenced, Node
 from greencrawl.broker.frontier.nodes.placement import Placement
 from greencrawl.broker.frontier.nodes.ring import close_outdated, outdated, settle
-from greencrawl.broker.frontier.recovery import debts
-from greencrawl.broker.frontier.recovery.replay import Parts, Replay
+from greencrawl.broker.frontier.recovery.job import Job
+from greencrawl.broker.frontier.recovery.owner import (
+    claim,
+    close_to_empty,
+    hold,
+)
+from greencrawl.broker.frontier.recovery.replay import Parts
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import FrontierMismatch, InvalidConfig, Unavailable
 from greencrawl.schema.log import logger
 from greencrawl.schema.records import NodeAway, NodeRepair, Stamp
-from greencrawl.store.base import MARGIN, Store
+from greencrawl.store.base import Store
 
 log = logger("recovery")
 
-STALLED_MS = 10_000
-"""A replay that put nothing in for so long is taken over."""
 FENCED_SECONDS = 30.0
 """So long an epoch that was raised may stay without a node that was claimed under it."""
 START_SECONDS = 10.0
 """So long a broker that begins tries again while others are at its nodes."""
 LOOK_SECONDS = 5.0
-"""Between two looks at a node that is refused, and between two lines about a replay."""
-
-_FIELDS = "'state', 'epoch', 'clean', 'owed', 'offset', 'used', 'gap', 'jumps', 'parts', 'run'"
-_NOW = f"""{CLOCK}
-redis.call('DEL', '{keys.NIL}')
-local o = redis.call('HMGET', KEYS[1], {_FIELDS})
-local now = node_time(o[5], o[6], o[7], o[8], o[9], true)
-"""
-
-_CLAIM = f"""{_NOW}
-local run, epoch, clean, hold, stalled = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-if tonumber(o[2]) >= tonumber(epoch) then return 'moved' end
-local how = 'lost'
-if o[1] == 'emptying' or o[1] == 'new' then how = o[1]
-elseif o[3] == clean and not o[4] then how = 'clean'
-elseif o[1] == 'open' and o[10] == run and o[2] == clean then how = o[4] and 'owed' or 'taken' end
-if how == 'emptying' and o[4] and tonumber(o[4]) > now then return 'busy' end
-redis.call('HSET', KEYS[1], 'run', run, 'epoch', epoch, 'gap', ARGV[6], 'parts', ARGV[7])
-redis.call('HINCRBY', KEYS[1], 'jumps', 1)
-redis.call('HDEL', KEYS[1], 'clean')
-if how ~= 'emptying' then redis.call('HSET', KEYS[1], 'state', 'open') end
-if how == 'lost' or how == 'emptying' then redis.call('HSET', KEYS[1], 'rest', now + hold) end
-if how ~= 'clean' and how ~= 'taken' then redis.call('HSET', KEYS[1], 'owed', now + stalled) end
-return how
-"""
-"""ARGV: run_id, epoch, epoch before it, longest hold ms, ms after which it is taken over, gap ms,
-partitions. Epochs only rise. Nothing was lost if that epoch was stopped in order (clean), or if
-another broker opened the node under it since this one looked (taken; owed: its replay is to be
-gone on with)."""
-
-_HOLD = f"""{_NOW}
-if o[10] ~= ARGV[1] or o[2] ~= ARGV[2] then return 0 end
-if ARGV[3] == 'done' then
-  redis.call('HDEL', KEYS[1], 'owed', 'debt')
-  redis.call('HSET', KEYS[1], 'listed', 1)
-  return 1
-end
-redis.call('HSET', KEYS[1], 'owed', now + ARGV[3])
-if ARGV[4] == 'everything' then redis.call('HSET', KEYS[1], 'tick', 0) end
-return 1
-"""
-"""Go on owing the node a replay for some ms, or be done. ARGV: run_id, epoch, ms or 'done'.
-
-A node that was given all it was owed can name its crawls (``listed``, see
-``lua/crawls/told.lua``)."""
-
-_EMPTY = f"""{_NOW}
-if tonumber(o[2]) >= tonumber(ARGV[2]) then return 0 end
-redis.call('HSET', KEYS[1], 'state', 'emptying', 'run', ARGV[1], 'epoch', ARGV[2], 'tick', 0,
-           'owed', now + ARGV[3], 'rest', now + ARGV[4])
-redis.call('HDEL', KEYS[1], 'clean')
-for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
-  if string.sub(field, 1, 5) == 'duty:' then redis.call('HDEL', KEYS[1], field) end
-end
-return 1
-"""
-"""Close the node to be emptied; a store that lost data may know lower epochs of duties. ARGV:
-run_id, epoch, ms until it is taken over, longest hold ms."""
-
-_EMPTIED = f"""
-redis.call('DEL', '{keys.NIL}')
-local o = redis.call('HMGET', KEYS[1], 'state', 'run', 'epoch')
-if o[1] ~= 'emptying' or o[2] ~= ARGV[1] or o[3] ~= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], 'state', 'open', 'tick', 0, 'layout', {keys.LAYOUT})
-return 1
-"""
-
-
-_CLEAN = f"""
-redis.call('DEL', '{keys.NIL}')
-return redis.call('HSET', KEYS[1], 'clean', ARGV[1])
-"""
+"""Between two looks at a node that is refused."""
 
 
 def settled(node: Node, call: Callable[[], None]) -> None:
@@ -142,53 +73,6 @@ class StoreLostData(Unavailable):
     """Raised when the store's log is older than what a node has seen of it: it lost data."""
 
 
-class _Over(Unavailable):
-    """Raised in a replay when its node was restarted, or claimed by another broker."""
-
-
-class _Job:
-    """One replay: what it is about, how far it is, and its greenlet."""
-
-    def __init__(self, node: Node, run: str, *, emptying: bool = False) -> None:
-        self.node = node
-        self.run = run
-        self.epoch = node.epoch
-        self.emptying = emptying
-        self.everything = emptying
-        self.phase: Any = "emptying" if emptying else "marks"
-        self.done = self.total = 0
-        self.began = monotonic()
-        self.seconds = 0.0
-        self.detail = ""
-        self.greenlet: gevent.Greenlet[..., Any] | None = None
-        self._said = self.began
-
-    @property
-    def running(self) -> bool:
-        """Whether it is not through yet; what it does afterwards is no condition of opening."""
-        return self.phase != "done" and self.greenlet is not None and not self.greenlet.ready()
-
-    def hold(self, what: int | str = STALLED_MS) -> None:
-        """Keep the node owed, or say that it no longer is. Raises Unavailable."""
-        script = (_HOLD, 1, keys.OWNER, self.run, self.epoch, what, "")
-        if not self.node.command("EVAL", *script):
-            raise _Over(f"Redis at {self.node.shown} was restarted again, or taken over")
-        self.seconds = monotonic() - self.began
-        if monotonic() - self._said > LOOK_SECONDS:
-            self._said = monotonic()
-            rate = round(self.done / max(self.seconds, 0.001))
-            log.info(
-                "replay", node=self.node.shown, phase=self.phase, done=self.done,
-                total=self.total, per_second=rate,
-            )  # fmt: skip
-
-    def report(self) -> NodeRepair:
-        return NodeRepair(
-            node=self.node.shown, phase=self.phase, everything=self.everything, done=self.done,
-            total=self.total, seconds=self.seconds, detail=self.detail,
-        )  # fmt: skip
-
-
 class Recovery:
     """The opening and refilling of one broker's nodes."""
 
@@ -211,7 +95,7 @@ class Recovery:
         self.rest_ms = rest_ms
         """How long a node may not open sessions after it was taken over."""
         self._gap_ms = gap_ms
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: dict[str, Job] = {}
         self._opening: set[str] = set()
         self._fenced: dict[str, float] = {}
         self._looked = 0.0
@@ -318,7 +202,7 @@ class Recovery:
             self._take(node)
             log.info("node_opened", node=node.shown, after=how, epoch=node.epoch)
             if how not in ("clean", "taken"):
-                self._start(_Job(node, run, emptying=how == "emptying"))
+                self._start(Job(node, run, emptying=how == "emptying"))
 
     def _owner(self, node: Node) -> dict[str, str]:
         identity = self._placement.identity
@@ -365,11 +249,8 @@ class Recovery:
     def _claim(self, node: Node, run: str, known: int, epoch: int) -> str:
         if not self._store.raise_epoch(node.id, known, epoch):
             raise Unavailable(f"another broker is opening Redis at {node.shown}")
-        claim = (
-            _CLAIM, 1, keys.OWNER, run, epoch, known, self.rest_ms, STALLED_MS,
-            self._gap_ms, self._placement.identity.partitions,
-        )  # fmt: skip
-        how: str = node.command("EVAL", *claim).decode()
+        partitions = self._placement.identity.partitions
+        how = claim(node, run, epoch, known, self.rest_ms, self._gap_ms, partitions)
         if how in ("moved", "busy"):
             raise Unavailable(f"another broker is at Redis at {node.shown}")
         return how
@@ -377,7 +258,7 @@ class Recovery:
     def _go_on(self, node: Node, owner: dict[str, str], run: str) -> None:
         """Take over a replay that nobody has been at for a while."""
         if "owed" in owner and float(owner["owed"]) <= node.now_ms():
-            self._start(_Job(node, run))
+            self._start(Job(node, run))
 
     # -- on demand
 
@@ -400,9 +281,8 @@ class Recovery:
             if job.everything or not everything:
                 return
             job.greenlet.kill()  # type: ignore[union-attr]
-        job = _Job(node, node.run_id())
-        what = (job.run, job.epoch, STALLED_MS, "everything" if everything else "")
-        if not node.command("EVAL", _HOLD, 1, keys.OWNER, *what):
+        job = Job(node, node.run_id())
+        if not hold(node, job.run, job.epoch, everything=everything):
             raise Unavailable(f"Redis at {node.shown} was restarted")
         self._start(job)
 
@@ -411,11 +291,10 @@ class Recovery:
         epoch = max(known, int(owner["epoch"])) + 1
         if not self._store.raise_epoch(node.id, known, epoch):
             raise Unavailable(f"another broker is opening Redis at {node.shown}")
-        what = (run, epoch, STALLED_MS, self.rest_ms)
-        if not node.command("EVAL", _EMPTY, 1, keys.OWNER, *what):
+        if not close_to_empty(node, run, epoch, self.rest_ms):
             raise Unavailable(f"another broker is at Redis at {node.shown}")
         self._take(node)
-        self._start(_Job(node, run, emptying=True))
+        self._start(Job(node, run, emptying=True))
 
     def repair_all(self, everything: bool) -> None:
         """Give the nodes again what the store's log holds since their ticks, or all of it.
@@ -462,86 +341,14 @@ class Recovery:
 
     # -- the replay
 
-    def _start(self, job: _Job) -> None:
+    def _start(self, job: Job) -> None:
         """Refill in the background, unless there is nothing yet."""
         self._jobs[job.node.id] = job
         if not job.emptying and not self._store.crawls():
             job.hold("done")
             job.phase = "done"
             return
-        job.greenlet = gevent.spawn(self._refill, job)
-
-    def _refill(self, job: _Job) -> None:
-        pause = 0.5
-        while True:
-            try:
-                if job.emptying:
-                    self._empty(job)
-                self._replay(job)
-            except _Over as error:
-                job.phase, job.detail = "none", str(error)
-                log.info("replay_over", node=job.node.shown, reason=str(error))
-                return
-            except Unavailable as error:
-                job.detail = str(error)
-                log.warning("replay_waits", node=job.node.shown, reason=str(error))
-            except Exception as error:  # a defect here must not end all hope
-                job.detail = repr(error)
-                log.exception("replay_failed", node=job.node.shown)
-            else:
-                return
-            gevent.sleep(pause)
-            pause = min(pause * 2, STALLED_MS / 2000)
-
-    def _empty(self, job: _Job) -> None:
-        """Delete the frontier's keys in bounded steps, then open the node."""
-        cursor = b"0"
-        while True:
-            cursor, found = job.node.command("SCAN", cursor, "MATCH", "gc:{*", "COUNT", 1000)
-            if found:
-                job.done += job.node.command("UNLINK", *found)
-            job.hold()
-            if cursor == b"0":
-                break
-        if not job.node.command("EVAL", _EMPTIED, 1, keys.OWNER, job.run, job.epoch):
-            raise _Over(f"Redis at {job.node.shown} was restarted again, or taken over")
-        job.emptying = False
-
-    def _replay(self, job: _Job) -> None:
-        node = job.node
-        job.detail = ""
-        job.hold()
-        tick = int(node.command("HGET", keys.OWNER, "tick") or 0)
-        since = max(tick - MARGIN, 0)
-        job.everything = tick == 0
-        self._memory.watch()  # budgets go with the owner record
-        debt = debts.begin(self._store, node, since)
-        parts = self._parts()
-        replay = Replay(parts, self._store, node, since, job, everything=job.everything)
-        crawls = replay.run()
-        job.hold("done")
-        if debt is not None:
-            self._store.end_replay(node.id, debt.serial)
-        job.phase, job.done = "done", job.total
-        log.info(
-            "node_refilled", node=node.shown, since=since, rows=job.total,
-            seconds=round(job.seconds, 3),
-        )  # fmt: skip
-        try:
-            parts.crawls.tell_node([c for c in crawls if c.state == "active"], node)
-            if not job.everything:
-                replay.respill()
-        except Unavailable as error:  # nobody waits for this: what is due comes up by and by
-            log.info("node_left", node=node.shown, reason=str(error))
-
-
-def mark_clean(node: Node) -> None:
-    """Note that this server is about to be stopped in order, with nothing lost.
-
-    The epoch says which stop it was: opening raises it, so that a server which was put back to
-    before that is not taken for a clean one.
-    """
-    node.command("EVAL", _CLEAN, 1, keys.OWNER, node.epoch)
+        job.greenlet = gevent.spawn(job.refill, self._store, self._memory, self._parts)
 
 
 def _refuse_eviction(node: Node) -> None:

@@ -17,6 +17,7 @@ from greencrawl.broker.frontier import Admitted, Frontier, Mode
 from greencrawl.broker.frontier.coordination.fence import StoreContact
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Fenced
+from greencrawl.broker.frontier.recovery.job import Job
 from greencrawl.broker.frontier.recovery.opening import Recovery, StoreLostData
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service
@@ -461,7 +462,7 @@ def test_a_crawl_that_a_node_was_not_told_of_yet_is_not_taken_for_deleted(
 def test_a_replay_that_its_broker_left_is_taken_over(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("greencrawl.broker.frontier.recovery.opening.STALLED_MS", 500)
+    monkeypatch.setattr("greencrawl.broker.frontier.recovery.owner.STALLED_MS", 500)
     house.seed("h.example/")
     house.server.client.flushall()
     monkeypatch.setattr(house.store, "log_marks", lambda _: Event().wait())
@@ -607,11 +608,11 @@ def test_repair_all_makes_redis_what_an_older_store_holds(behind: House) -> None
 def test_emptying_that_was_cut_short_is_gone_on_with(
     behind: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("greencrawl.broker.frontier.recovery.opening.STALLED_MS", 300)
+    monkeypatch.setattr("greencrawl.broker.frontier.recovery.owner.STALLED_MS", 300)
     monkeypatch.setattr("greencrawl.broker.frontier.recovery.opening.LOOK_SECONDS", 0.1)
     recovery = behind.frontier.recovery
     with monkeypatch.context() as patch:
-        patch.setattr(recovery, "_empty", lambda job: Event().wait())
+        patch.setattr(Job, "_empty", lambda job: Event().wait())
         behind.frontier.repair(everything=True)
         gevent.sleep(0)
         gevent.killall([job.greenlet for job in recovery._jobs.values() if job.greenlet])
@@ -624,12 +625,12 @@ def test_a_broker_may_start_while_a_node_is_being_emptied(
     behind: House, monkeypatch: pytest.MonkeyPatch, left: bool
 ) -> None:
     monkeypatch.setattr(
-        "greencrawl.broker.frontier.recovery.opening.STALLED_MS", 300 if left else 3000
+        "greencrawl.broker.frontier.recovery.owner.STALLED_MS", 300 if left else 3000
     )
     monkeypatch.setattr("greencrawl.broker.frontier.recovery.opening.LOOK_SECONDS", 0.1)
     recovery = behind.frontier.recovery
     with monkeypatch.context() as patch:
-        patch.setattr(recovery, "_empty", lambda job: Event().wait())
+        patch.setattr(Job, "_empty", lambda job: Event().wait())
         behind.frontier.repair(everything=True)
         gevent.sleep(0)
         gevent.killall([job.greenlet for job in recovery._jobs.values() if job.greenlet])
@@ -647,7 +648,7 @@ def test_who_looked_at_a_node_before_another_broker_claimed_it_raises_no_epoch(
     behind: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.broker.frontier.recovery.opening.LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(Recovery, "_empty", lambda *_: Event().wait())
+    monkeypatch.setattr(Job, "_empty", lambda job: Event().wait())
     first = behind.frontier.recovery
     [node] = behind.frontier.nodes
     behind.frontier.stop()

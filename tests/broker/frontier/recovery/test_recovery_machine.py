@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from greencrawl.broker.frontier.nodes import keys
-from greencrawl.broker.frontier.recovery.opening import mark_clean
+from greencrawl.broker.frontier.recovery.owner import mark_clean
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import (
     CloseItem,

@@ -1,0 +1,134 @@
+"""One replay of a node: what it is about, and how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.memory import Memory
+from greencrawl.broker.frontier.nodes.node import Node
+from greencrawl.broker.frontier.recovery import debts, owner
+from greencrawl.broker.frontier.recovery.replay import Parts, Replay
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import NodeRepair
+from greencrawl.store.base import MARGIN, Store
+
+log = logger("recovery")
+
+SAY_SECONDS = 5.0
+"""Between two lines about a replay."""
+
+
+class Superseded(Unavailable):
+    """Raised in a replay when its node was restarted, or claimed by another broker."""
+
+
+class Job:
+    """One replay: what it is about, how far it is, and its greenlet."""
+
+    def __init__(self, node: Node, run: str, *, emptying: bool = False) -> None:
+        self.node = node
+        self.run = run
+        self.epoch = node.epoch
+        self.emptying = emptying
+        self.everything = emptying
+        self.phase: Any = "emptying" if emptying else "marks"
+        self.done = self.total = 0
+        self.began = monotonic()
+        self.seconds = 0.0
+        self.detail = ""
+        self.greenlet: gevent.Greenlet[..., Any] | None = None
+        self._said = self.began
+
+    @property
+    def running(self) -> bool:
+        """Whether it is not through yet; what it does afterwards is no condition of opening."""
+        return self.phase != "done" and self.greenlet is not None and not self.greenlet.ready()
+
+    def hold(self, what: int | str = "") -> None:
+        """Keep the node owed for a while, or ``what`` ms, or say "done". Raises Unavailable."""
+        if not owner.hold(self.node, self.run, self.epoch, what):
+            raise Superseded(f"Redis at {self.node.shown} was restarted again, or taken over")
+        self.seconds = monotonic() - self.began
+        if monotonic() - self._said > SAY_SECONDS:
+            self._said = monotonic()
+            rate = round(self.done / max(self.seconds, 0.001))
+            log.info(
+                "replay", node=self.node.shown, phase=self.phase, done=self.done,
+                total=self.total, per_second=rate,
+            )  # fmt: skip
+
+    def report(self) -> NodeRepair:
+        return NodeRepair(
+            node=self.node.shown, phase=self.phase, everything=self.everything, done=self.done,
+            total=self.total, seconds=self.seconds, detail=self.detail,
+        )  # fmt: skip
+
+    def refill(self, store: Store, memory: Memory, parts: Callable[[], Parts]) -> None:
+        """Empty the node if need be, and replay, until it is done or another broker is at it."""
+        pause = 0.5
+        while True:
+            try:
+                if self.emptying:
+                    self._empty()
+                self._replay(store, memory, parts)
+            except Superseded as error:
+                self.phase, self.detail = "none", str(error)
+                log.info("replay_over", node=self.node.shown, reason=str(error))
+                return
+            except Unavailable as error:
+                self.detail = str(error)
+                log.warning("replay_waits", node=self.node.shown, reason=str(error))
+            except Exception as error:  # a defect here must not end all hope
+                self.detail = repr(error)
+                log.exception("replay_failed", node=self.node.shown)
+            else:
+                return
+            gevent.sleep(pause)
+            pause = min(pause * 2, owner.STALLED_MS / 2000)
+
+    def _empty(self) -> None:
+        """Delete the frontier's keys in bounded steps, then open the node."""
+        cursor = b"0"
+        while True:
+            cursor, found = self.node.command("SCAN", cursor, "MATCH", "gc:{*", "COUNT", 1000)
+            if found:
+                self.done += self.node.command("UNLINK", *found)
+            self.hold()
+            if cursor == b"0":
+                break
+        if not owner.open_emptied(self.node, self.run, self.epoch):
+            raise Superseded(f"Redis at {self.node.shown} was restarted again, or taken over")
+        self.emptying = False
+
+    def _replay(self, store: Store, memory: Memory, parts_of: Callable[[], Parts]) -> None:
+        node = self.node
+        self.detail = ""
+        self.hold()
+        tick = int(node.command("HGET", keys.OWNER, "tick") or 0)
+        since = max(tick - MARGIN, 0)
+        self.everything = tick == 0
+        memory.watch()  # budgets go with the owner record
+        debt = debts.begin(store, node, since)
+        parts = parts_of()
+        replay = Replay(parts, store, node, since, self, everything=self.everything)
+        crawls = replay.run()
+        self.hold("done")
+        if debt is not None:
+            store.end_replay(node.id, debt.serial)
+        self.phase, self.done = "done", self.total
+        log.info(
+            "node_refilled", node=node.shown, since=since, rows=self.total,
+            seconds=round(self.seconds, 3),
+        )  # fmt: skip
+        try:
+            parts.crawls.tell_node([c for c in crawls if c.state == "active"], node)
+            if not self.everything:
+                replay.respill()
+        except Unavailable as error:  # nobody waits for this: what is due comes up by and by
+            log.info("node_left", node=node.shown, reason=str(error))
