@@ -26,14 +26,14 @@ BENCHMARKS = {
     "wide": ("bench.scale.wide", "The web as it is: many hosts, slow, dead and polite"),
     "scale": ("bench.scale.processes", "More processes, and what comes beyond them"),
     "away": ("bench.faults.away", "One of two Redis nodes is away"),
-    "standing": ("bench.frontier.standing", "What a hundred idle crawls cost"),
+    "idle-crawls": ("bench.frontier.idle_crawls", "What a hundred idle crawls cost"),
     "recovery": ("bench.frontier.recovery", "A restart of Redis, by what waits in SQL"),
     "crawls": ("bench.store.crawls", "Memory over two hundred crawls"),
     "growth": ("bench.store.growth", "Whether SQL only grows"),
 }
 """By the name of its file: a benchmark's module and title, in the order they run and are shown."""
 
-LASTING = ("away", "standing", "recovery", "crawls", "growth")
+LASTING = ("away", "idle-crawls", "recovery", "crawls", "growth")
 """Those that take their time: ``make bench-lasting`` runs them, ``make bench`` does not."""
 
 
@@ -143,7 +143,7 @@ REQUIRED = (
     ),
     Required(
         "a hundred idle crawls, ten brokers: CPU of Redis, ms a second",
-        "standing",
+        "idle-crawls",
         "redis_ms_a_second",
         2,
         1,

@@ -1,12 +1,12 @@
 """``python -m greencrawl.worker``: the supervisor of a worker host.
 
-``--child N`` is one of its processes, ``--alone`` the one in which a child has suspects read. The
-supervisor is plain Python on purpose (signals, waitpid); only these are made of greenlets.
+``--child N`` is one of its processes, ``--quarantine`` the one in which a child has suspects read.
+The supervisor is plain Python on purpose (signals, waitpid); only these are made of greenlets.
 """
 
 import sys
 
-if "--child" in sys.argv or "--alone" in sys.argv:
+if "--child" in sys.argv or "--quarantine" in sys.argv:
     from greencrawl.schema.greenlets import patch_all
 
     patch_all()
@@ -31,7 +31,7 @@ def _child(settings: Settings, number: int) -> int:
 def _alone(settings: Settings, descriptor: int, parent: int) -> int:
     from greencrawl.worker.process import quarantine
 
-    log.configure("worker-alone", settings.log_level)
+    log.configure("worker-quarantine", settings.log_level)
     return quarantine.main(descriptor, parent)
 
 
@@ -39,8 +39,8 @@ def main(arguments: list[str]) -> int:
     """Returns the exit status: 2 for bad arguments or settings, 1 when the worker gave up."""
     numbers = [int(text) for text in arguments[1:] if text.isdigit()]
     is_child = arguments[:1] == ["--child"] and len(arguments) == 2 and len(numbers) == 1
-    is_alone = arguments[:1] == ["--alone"] and len(arguments) == 3 and len(numbers) == 2
-    if arguments and not (is_child or is_alone):
+    is_quarantine = arguments[:1] == ["--quarantine"] and len(arguments) == 3 and len(numbers) == 2
+    if arguments and not (is_child or is_quarantine):
         print("usage: python -m greencrawl.worker (settings: GREENCRAWL_*)", file=sys.stderr)
         return 2
     try:
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
     except InvalidConfig as error:
         print(f"worker: {error}", file=sys.stderr)
         return 2
-    if is_alone:
+    if is_quarantine:
         return _alone(settings, numbers[0], numbers[1])
     log.configure(f"worker-{arguments[1]}" if is_child else "worker", settings.log_level)
     if is_child:

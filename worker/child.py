@@ -53,7 +53,7 @@ from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.inflight_table import InflightTable
 from greencrawl.worker.process.quarantine import Quarantine
 from greencrawl.worker.process.supervisor import folder
-from greencrawl.worker.session.backoff import persist
+from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.held import Held, Sessions
 
 log = logger("worker")
@@ -107,8 +107,10 @@ class Worker:
         self._settings = settings
         self._stopping = stopping
         self._crash_record = CrashRecord(base / f"{name}.marker", Semaphore(1))
-        self._store = persist(lambda: open_store(settings.store_url, settings.bodies), "store")
-        self._frontier = persist(lambda: _join(settings, self._store), "frontier")
+        self._store = until_available(
+            lambda: open_store(settings.store_url, settings.bodies), "store"
+        )
+        self._frontier = until_available(lambda: _join(settings, self._store), "frontier")
         self._broker = broker or BrokerClient(
             settings.broker, settings.worker_token, ca=settings.tls_ca
         )
@@ -116,7 +118,7 @@ class Worker:
         self._sessions = Sessions(self._inflight)
         self._results = Results(Journal(name), self._frontier.fingerprint)
         self._downloader = Downloader(settings.allow_networks, settings.request_seconds)
-        self._alone = Quarantine(settings.stall_seconds)
+        self._quarantine = Quarantine(settings.stall_seconds)
         self._build(name, next_incarnation(base / f"{name}.incarnation"))
 
     def _build(self, name: str, incarnation: int) -> None:
@@ -148,7 +150,7 @@ class Worker:
             auth=self._keeper(),
             writer=self._writer,
             results=self._results,
-            guarded=Guarded(self._crash_record, self._alone),
+            guarded=Guarded(self._crash_record, self._quarantine),
             stopping=self._stopping,
             keep_all=settings.bodies != "sql",
         )
@@ -222,7 +224,7 @@ class Worker:
             charging.get()
             return self._engine.run(self._settings.request_seconds + 10.0)
         finally:
-            self._alone.close()
+            self._quarantine.close()
             self._downloader.close()
             self._store.close()
 
@@ -248,7 +250,7 @@ class Worker:
 
     def _settle(self, cause: FailureKind, suspect: Suspect) -> None:
         try:
-            crawl = persist(lambda: self._store.crawl(suspect.crawl), "store")
+            crawl = until_available(lambda: self._store.crawl(suspect.crawl), "store")
         except UnknownCrawl:
             return
         task = Task(suspect.task, suspect.url, suspect.depth, suspect.level, errors=suspect.errors)

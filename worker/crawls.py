@@ -21,7 +21,7 @@ from greencrawl.worker.extract.listing import Listing, listing_of
 from greencrawl.worker.hooks import Hooks
 from greencrawl.worker.link_checker import Checker
 from greencrawl.worker.robots.parser import product_token
-from greencrawl.worker.session.backoff import persist
+from greencrawl.worker.session.backoff import until_available
 
 log = logger("worker")
 
@@ -136,7 +136,7 @@ class Crawls:
                 raise Refused(self._refused[crawl][1].reason)
             context = self._contexts.get(crawl)
             if context is None or context.crawl.revision < revision:
-                context = self.put(persist(lambda: self._source.crawl(crawl), "store"))
+                context = self.put(until_available(lambda: self._source.crawl(crawl), "store"))
             return context
 
     def put(self, crawl: Crawl) -> CrawlContext:

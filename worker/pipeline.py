@@ -47,7 +47,7 @@ from greencrawl.worker.link_checker import redirect_problem, redirected
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
 from greencrawl.worker.robots.cache import RobotsCache, RobotsRules
-from greencrawl.worker.session.backoff import persist
+from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.fetcher import Fetcher, Visit, VisitOver
 from greencrawl.worker.session.held import Held
 
@@ -227,9 +227,11 @@ class Pipeline:
         """
         crawl, fingerprint = visit.context.crawl.id, self._frontier.fingerprint(task.url)
         try:
-            page = persist(lambda: self._store.page(crawl, fingerprint), "store")
+            page = until_available(lambda: self._store.page(crawl, fingerprint), "store")
         except BodyAway:  # it is lost to this page anyway; the links are not to be
-            page = persist(lambda: self._store.page(crawl, fingerprint, detail="text"), "store")
+            page = until_available(
+                lambda: self._store.page(crawl, fingerprint, detail="text"), "store"
+            )
         if page is not None and page.links:
             self._writer.recall(page)
 
@@ -304,7 +306,7 @@ class Pipeline:
             if root is not None:
                 log.info("scope_widened", crawl=context.crawl.name, root=root)
                 crawl = context.crawl.id
-                widened = persist(lambda: self._store.add_roots(crawl, [root]), "store")
+                widened = until_available(lambda: self._store.add_roots(crawl, [root]), "store")
                 visit.context = self._crawls.put(widened)
         reason = self._guarded.excluded_by(visit, task, target)
         page = self._results.page(context.crawl.id, task, fetched)

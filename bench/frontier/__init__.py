@@ -1,1 +1,1 @@
-"""The frontier alone: admission, leases, standing queues, recovery."""
+"""The frontier alone: admission, leases, idle crawls, recovery."""

@@ -100,17 +100,17 @@ class Frontier:
         calls = Scripts(placement, self.recovery, self._store_contact, create=create)
         self._known = KnownCrawls(store)
         self._slowest = Slowest(placement)
-        self.roll = WorkerRegistry(self.nodes)
+        self.worker_registry = WorkerRegistry(self.nodes)
         self.leasing = Leasing(
             calls,
             placement.now_ms,
             self._known.get,
-            lambda crawl: self._waking.opened(crawl),
+            lambda crawl: self._wake_ups.opened(crawl),
             request_seconds,
             placement.left_out,
         )
         self._quotas = Quotas(calls, store, self.duties, placement.partitions)
-        self._waking = WakeUps(
+        self._wake_ups = WakeUps(
             calls,
             calls.run,
             self.leasing,
@@ -151,13 +151,13 @@ class Frontier:
         self.room, self.refill, self.drain = refilling.room, refilling.refill, refilling.drain
 
         sessions = Sessions(
-            calls, placement, store, leasing, self.roll, self._store_contact, self._slowest,
-            activity, self._request_ms,
+            calls, placement, store, leasing, self.worker_registry, self._store_contact,
+            self._slowest, activity, self._request_ms,
         )  # fmt: skip
         self.lease, self.reconcile = sessions.lease, sessions.reconcile
         self.extend, self.finish = sessions.extend, sessions.finish
         self.close_sessions, self.release = sessions.close_sessions, sessions.release
-        self.workers, self.slowest = self.roll.summary, self._slowest.slowest
+        self.workers, self.slowest = self.worker_registry.summary, self._slowest.slowest
 
         hosts = Hosts(calls, placement, store)
         self.host, self.patch_host = hosts.host, hosts.patch_host
@@ -165,7 +165,7 @@ class Frontier:
 
         reopen = self.recovery.reopen if self._create else None
         scans = Scans(
-            calls, placement, store, crawls, self._waking, self._quotas, self.duties,
+            calls, placement, store, crawls, self._wake_ups, self._quotas, self.duties,
             self.overflowing, reopen,
         )  # fmt: skip
         self.count, self.look, self.scan = scans.count, scans.look, scans.scan
@@ -236,8 +236,8 @@ class Frontier:
         self._greenlets = [gevent.spawn(self.leasing.run), gevent.spawn(self._quotas.run)]
         for node in self.nodes:
             self._greenlets += [
-                gevent.spawn(self._waking.listen, node, self.partitions_on(node)),
-                gevent.spawn(self._waking.beats, node, self.partitions_on(node)),
+                gevent.spawn(self._wake_ups.listen, node, self.partitions_on(node)),
+                gevent.spawn(self._wake_ups.beats, node, self.partitions_on(node)),
             ]
 
     def _begin(self, node: Node) -> None:
@@ -276,7 +276,7 @@ class Frontier:
             tick = stamp.clock if debt is None else min(stamp.clock, debt.since)
             try:
                 self.recovery.compare(node, stamp)
-                self._waking.beat(node, on[0] if on else 0, tick, duty=self._calls.duty)
+                self._wake_ups.beat(node, on[0] if on else 0, tick, duty=self._calls.duty)
             except DutyLost:
                 raise
             except Unavailable as error:

@@ -43,7 +43,7 @@ class Scans:
         placement: Placement,
         store: Store,
         crawls: Crawls,
-        waking: WakeUps,
+        wake_ups: WakeUps,
         quotas: Quotas,
         duties: Duties,
         overflowing: ActivityEvent,
@@ -54,7 +54,7 @@ class Scans:
         self._placement = placement
         self._store = store
         self._crawls = crawls
-        self._waking = waking
+        self._wake_ups = wake_ups
         self._quotas = quotas
         self._duties = duties
         self._overflowing = overflowing
@@ -115,7 +115,7 @@ class Scans:
         except Unavailable as error:
             log.info("scan_void", reason=str(error))
             return None
-        self._waking.scanned(crawl.id, totals.leased)
+        self._wake_ups.scanned(crawl.id, totals.leased)
         if wanted(crawl, {p: row_of(reply) for p, reply in replies.items()}):
             self._quotas.want(crawl.id)
             if not self._duties.get(names.QUOTAS):  # what it was told before it may not have heard

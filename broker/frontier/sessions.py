@@ -69,8 +69,8 @@ class Sessions:
         placement: Placement,
         store: Store,
         leasing: Leasing,
-        roll: WorkerRegistry,
-        word: StoreContact,
+        registry: WorkerRegistry,
+        store_contact: StoreContact,
         slowest: Slowest,
         activity: ActivityEvent,
         request_ms: int,
@@ -80,8 +80,8 @@ class Sessions:
         self._placement = placement
         self._store = store
         self._leasing = leasing
-        self._registry = roll
-        self._store_contact = word
+        self._registry = registry
+        self._store_contact = store_contact
         self._slowest = slowest
         self._activity = activity
         self._request_ms = request_ms

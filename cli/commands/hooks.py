@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 EXAMPLES = 3
 A_REQUEST = 1000
 SHOW_SECONDS = 0.2
-ALONE = (sys.executable, "-P", "-m", "greencrawl.worker", "--alone")
+QUARANTINE = (sys.executable, "-P", "-m", "greencrawl.worker", "--quarantine")
 
 
 @click.command()
@@ -152,16 +152,16 @@ def _again(settings: Settings, crawl: str | None) -> int:
         functions.load(chosen.options.hook)  # what cannot be imported is said at once
         total = _total(store.hook_counts(chosen.id))
         line = _Line(total)
-        alone = Quarantine(
+        quarantine = Quarantine(
             settings.stall_seconds,
-            command=ALONE,
+            command=QUARANTINE,
             environ=environment(os.environ, data=str(settings.data), log_level="error"),
         )
-        run = HookRerun(store, chosen, alone, line.unread)
+        run = HookRerun(store, chosen, quarantine, line.unread)
         try:
             run.run(lambda count: line.show(count) and not stop.asked.is_set())
         finally:
-            alone.close()
+            quarantine.close()
             line.end()
         _said(
             run.count, store.hook_counts(chosen.id), running=reach.answering(settings) is not None

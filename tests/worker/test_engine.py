@@ -563,7 +563,7 @@ def test_stopping_does_not_wait_for_a_charge_that_cannot_be_settled() -> None:
     class Stuck(Worker):
         def __init__(self) -> None:
             self._stopping = Event()
-            self._alone = self._downloader = self._store = Part()  # type: ignore[assignment]
+            self._quarantine = self._downloader = self._store = Part()  # type: ignore[assignment]
 
         def _charge(self) -> None:
             self._stopping.set()

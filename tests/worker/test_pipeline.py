@@ -188,7 +188,7 @@ class Stopping(Event):
 
 
 @dataclass
-class AloneDouble:
+class QuarantineDouble:
     """Reads like the process of its own does, in this one; ``error`` is raised instead."""
 
     read_: list[str] = field(default_factory=list)
@@ -244,7 +244,7 @@ class World:
         self.site = Site()
         self.stopping = Stopping()
         self.crash_record = CrashRecord(folder / "marker")
-        self.alone = AloneDouble()
+        self.quarantine = QuarantineDouble()
         self.errands = Anonymous()
         self.keep_all = False
         self.set(scope="host")
@@ -263,7 +263,7 @@ class World:
             auth=self.errands,
             writer=self.stores,  # type: ignore[arg-type]
             results=Results(Journal("w-0", clock=lambda: 1000), self.stores.fingerprint),
-            guarded=Guarded(self.crash_record, self.alone),
+            guarded=Guarded(self.crash_record, self.quarantine),
             stopping=self.stopping,
             keep_all=self.keep_all,
         )
@@ -433,7 +433,7 @@ def test_robots_redirect_to_another_host_is_asked_of_its_session(world: World) -
     def answered_elsewhere(question: Admission) -> None:
         assert question == Admission("http://o/robots.txt", redirects=1, kind=TaskKind.ROBOTS)
         mine, world.stores.answer = world.held, None
-        world.run(Task(1, question.url, redirects=question.redirects), host="o")
+        world.run(Task(1, question.url, redirects=1, kind=question.kind), host="o")
         world.held = mine
 
     world.stores.answer = answered_elsewhere
@@ -1123,7 +1123,7 @@ def test_suspect_is_read_alone_and_not_under_the_marker(
     )
     world.site.answers |= {url: html("<title>T</title>") for url in ("http://h/s", "http://h/b")}
     world.run(SUSPECT, "http://h/b")
-    assert world.alone.read_ == ["http://h/s", "http://h/s"], "its headers, then its page"
+    assert world.quarantine.read_ == ["http://h/s", "http://h/s"], "its headers, then its page"
     assert seen[0] is None
     assert seen[1] is not None
     assert world.site.headers[-1]["x-own"] == "1"
@@ -1136,7 +1136,7 @@ def test_suspect_that_dies_alone_is_charged_and_the_session_goes_on(
 ) -> None:
     if hook:
         use(request=lambda task, headers: headers)
-    world.alone.error = DiedInQuarantine(
+    world.quarantine.error = DiedInQuarantine(
         FailureKind.STALLED, "read alone, it did not end within 30 s"
     )
     world.site.answers |= {url: html() for url in ("http://h/s", "http://h/b")}
@@ -1147,7 +1147,7 @@ def test_suspect_that_dies_alone_is_charged_and_the_session_goes_on(
 
 
 def test_suspect_goes_back_uncharged_when_there_is_no_process_to_read_it(world: World) -> None:
-    world.alone.error = NoProcess("cannot be started")
+    world.quarantine.error = NoProcess("cannot be started")
     world.site.answers["http://h/s"] = html()
     close = world.run(SUSPECT, Task(2, "http://h/b"))
     assert world.outcomes == []
@@ -1176,9 +1176,9 @@ def test_patterns_are_searched_under_the_marker(
 
 def test_patterns_hang_no_suspect_but_alone(world: World) -> None:
     world.set(exclude=("(?=x)x",))
-    world.alone.error = DiedInQuarantine(
+    world.quarantine.error = DiedInQuarantine(
         FailureKind.STALLED, "read alone, it did not end within 30 s"
     )
     world.run(msgspec.structs.replace(SUSPECT, errors=2), "http://h/b")
-    assert world.alone.read_ == ["http://h/s"]
+    assert world.quarantine.read_ == ["http://h/s"]
     assert world.outcomes == [Dead("stalled"), Done(kind="gone")]

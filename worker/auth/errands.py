@@ -34,7 +34,7 @@ from greencrawl.schema.records import Admission, Crawl, Failure, FailureKind, Fe
 from greencrawl.schema.wire import from_msgpack, to_msgpack
 from greencrawl.worker import retry
 from greencrawl.worker.auth.transport import MAX_BODY_BYTES
-from greencrawl.worker.session.backoff import AWAY_PATIENCE_SECONDS, delays, persist
+from greencrawl.worker.session.backoff import AWAY_PATIENCE_SECONDS, delays, until_available
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ class Visit(Protocol):
     def rest(self, seconds: float) -> None:
         """Send nothing for so many seconds. Raises VisitOver when the session must end."""
 
-    def persist(self, action: Callable[[], T]) -> T:
+    def until_available(self, action: Callable[[], T]) -> T:
         """Call ``action`` until it is not answered by Unavailable. Raises VisitOver."""
 
     def put_off(self, seconds: float, why: str) -> NoReturn:
@@ -238,7 +238,7 @@ class Errands:
         """False if nothing waits for the visit's host, or it has failed."""
         if visit.failed:
             return False
-        taken = visit.persist(lambda: self._frontier.errand_take(visit.host))
+        taken = visit.until_available(lambda: self._frontier.errand_take(visit.host))
         if taken is None:
             return False
         errand_id, sealed = taken
@@ -297,7 +297,7 @@ class Errands:
         answer = self._frontier.errand_answer
         call = partial(answer, host, errand_id, sealed, ASK_SECONDS)
         with suppress(Unavailable):  # nobody waits for it any more
-            persist(call, "frontier", most=ASK_SECONDS)
+            until_available(call, "frontier", most=ASK_SECONDS)
 
 
 def _alike(host: str) -> str:

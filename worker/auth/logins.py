@@ -33,7 +33,7 @@ from greencrawl.worker.session.backoff import (
     AWAY_PATIENCE_SECONDS,
     AWAY_REST_SECONDS,
     delays,
-    persist,
+    until_available,
 )
 
 if TYPE_CHECKING:
@@ -296,7 +296,7 @@ class Logins:
         if grant.refused:
             grant.until_ms = grant.made_ms + round(wait * 1000)
         try:
-            put = persist(lambda: claim.put(grant), "frontier", most=AWAY_PATIENCE_SECONDS)
+            put = until_available(lambda: claim.put(grant), "frontier", most=AWAY_PATIENCE_SECONDS)
         except Unavailable:  # used here at once; the vault puts it when its node is back
             put = True
         if not put:

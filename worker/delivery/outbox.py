@@ -18,7 +18,7 @@ from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import Refused
 from greencrawl.schema.log import logger
 from greencrawl.schema.records import ItemsReply, ItemStatus
-from greencrawl.worker.session.backoff import delays, persist
+from greencrawl.worker.session.backoff import delays, until_available
 
 T = TypeVar("T")
 
@@ -132,7 +132,7 @@ class Outbox(Generic[T]):
         """Send a batch; returns those whose node is away."""
         for delay in delays():
             try:
-                reply = persist(lambda: self._send(batch), self._what)
+                reply = until_available(lambda: self._send(batch), self._what)
             except Refused as error:
                 if error.status in _MALFORMED:
                     return self._split(batch, error)

@@ -44,7 +44,7 @@ from greencrawl.store.errors import Unstorable
 from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.recent import Recents
 from greencrawl.worker.delivery.results import Result
-from greencrawl.worker.session.backoff import delays, persist
+from greencrawl.worker.session.backoff import delays, until_available
 from greencrawl.worker.session.held import Sessions
 
 log = logger("worker")
@@ -267,7 +267,7 @@ class Writer:
             work.owes = self._away(work.pages) | self._late(batch)
             return self._store.commit(work)
 
-        return persist(commit, "store")
+        return until_available(commit, "store")
 
     def _commit(self, batch: Sequence[Result]) -> tuple[Stamp | None, frozenset[str]]:
         """Make the batch durable, and that nodes are owed its links.
@@ -329,14 +329,14 @@ class Writer:
         """Admit links, or have it on record that their nodes are owed them. Raises UnknownCrawl."""
         call = partial(self._frontier.admit, crawl, links, stamp=stamp, partial=True)
         for delay in islice(delays(), OWE_TRIES):
-            admitted = persist(call, "frontier")
+            admitted = until_available(call, "frontier")
             left = admitted.away - owed
             if left <= self._frontier.away_of(links):
                 break
             gevent.sleep(delay)
         if left:
             log.info("links_owed", nodes=len(left), stamp=stamp.clock)
-            clock = persist(partial(self._store.owe, left, stamp.clock), "store")
+            clock = until_available(partial(self._store.owe, left, stamp.clock), "store")
             admitted.tick = max(admitted.tick, clock)  # till then theirs may have followed it
         return admitted
 

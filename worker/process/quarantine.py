@@ -152,7 +152,7 @@ class Quarantine:
         stall_seconds: float,
         *,
         idle_seconds: float = IDLE_SECONDS,
-        command: Sequence[str] = (sys.executable, "-P", "-m", "greencrawl.worker", "--alone"),
+        command: Sequence[str] = (sys.executable, "-P", "-m", "greencrawl.worker", "--quarantine"),
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._stall_seconds = stall_seconds
@@ -346,7 +346,7 @@ def _exactly(sock: socket.socket, size: int) -> bytes | None:
 
 
 def main(descriptor: int, parent: int) -> int:
-    """Body of ``greencrawl.worker --alone DESCRIPTOR PARENT``: serve until the worker hangs up."""
+    """Body of ``greencrawl.worker --quarantine DESCRIPTOR PARENT``, until the worker hangs up."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before the kernel was told
         return 1

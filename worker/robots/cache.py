@@ -110,13 +110,13 @@ class RobotsRules:
         VisitOver and LeaseExpired like :meth:`Visit.get`.
         """
         key = _key(task.url)
-        if visit.persist(lambda: self._get(key)) is not None:
+        if visit.until_available(lambda: self._get(key)) is not None:
             return None
         found = self._fetch(visit, task.url, task.redirects)
         if isinstance(found, Failure):
             return found
         record, seconds = found
-        visit.persist(lambda: self._put(key, record, seconds, needed=True))
+        visit.until_available(lambda: self._put(key, record, seconds, needed=True))
         return None
 
     def _known(self, origin: str) -> parser.Rules | None:

@@ -32,7 +32,7 @@ def delays(first: float = 0.1, most: float = 2.0) -> Iterator[float]:
         ceiling = min(most, ceiling * 2)
 
 
-def persist(
+def until_available(
     action: Callable[[], T],
     what: str,
     *,

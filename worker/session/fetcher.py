@@ -116,7 +116,7 @@ class Visit:
         if self.held.ended or self._stopping.is_set():
             raise VisitOver(self.held.ended or "stopping")
 
-    def persist(self, action: Callable[[], T]) -> T:
+    def until_available(self, action: Callable[[], T]) -> T:
         """Call ``action`` until it is not answered by Unavailable, while the lease lasts.
 
         Raises VisitOver after :data:`AWAY_PATIENCE_SECONDS`: its Redis node may be away for long.

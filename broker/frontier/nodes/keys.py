@@ -14,7 +14,7 @@
 ``gc:still``           sorted set crawl → logical ms when nothing of it was leased any more in a
                        partition (``lua/shared/common.lua``): for a broker that was not told
 ``gc:workers``, ``gc:claimed``  sorted sets worker → logical ms when it was heard of, or refused
-                       since another has its name (``roll.py``)
+                       since another has its name (``coordination/workers.py``)
 ``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight, ver
                        (``lua/crawls/crawl.lua``); quota, low, round (``lua/crawls/quota.lua``);
                        counters adm, wait, leased, later, over, fin, stored, dead, retries, bytes,

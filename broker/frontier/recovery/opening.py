@@ -167,7 +167,7 @@ class Recovery:
         return found
 
     @contextmanager
-    def _alone(self, node: Node) -> Iterator[None]:
+    def _exclusively(self, node: Node) -> Iterator[None]:
         if node.id in self._opening:
             raise Unavailable(f"Redis at {node.shown} is being opened")
         self._opening.add(node.id)
@@ -182,7 +182,7 @@ class Recovery:
             gevent.sleep(0.02)
 
     def _open(self, node: Node) -> None:
-        with self._alone(node):
+        with self._exclusively(node):
             _refuse_eviction(node)
             run = node.run_id()
             owner = self._owner(node)
@@ -266,13 +266,13 @@ class Recovery:
         """Begin a replay of the window, or of everything, unless one that does is under way.
 
         A node that is ahead of the store is emptied first, if everything is asked for. Raises
-        Unavailable, Behind, InvalidConfig, FrontierMismatch.
+        Unavailable, StoreLostData, InvalidConfig, FrontierMismatch.
         """
         owner = self._owner(node)
         stamp = self._store.clock()
         self._await_turn(node)
         if int(owner["tick"]) > stamp.clock and everything:
-            with self._alone(node):
+            with self._exclusively(node):
                 self._begin_emptying(node, owner, stamp)
             return
         self._open(node)

@@ -41,7 +41,7 @@ class Scripts:
     """Runs scripts for a process, or for the holder of a duty (:meth:`under`)."""
 
     def __init__(
-        self, placement: Placement, guard: Guard, word: StoreContact, *, create: bool
+        self, placement: Placement, guard: Guard, store_contact: StoreContact, *, create: bool
     ) -> None:
         """``create``: for a broker, which opens nodes; a worker waits until one has."""
         self.duty: Duty | None = None
@@ -50,7 +50,7 @@ class Scripts:
         self._node_numbers = placement.identity.placement
         self._nodes = placement.nodes
         self._guard = guard
-        self._store_contact = word
+        self._store_contact = store_contact
         self._create = create
 
     def under(self, duty: Duty) -> Scripts:

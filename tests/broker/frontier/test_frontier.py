@@ -485,13 +485,13 @@ def test_roll_forgets_who_was_not_heard_of_for_long(
     frontier: Frontier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b"):
-        frontier.roll.at_work(name, 1)
-    frontier.roll.refused("a")
+        frontier.worker_registry.at_work(name, 1)
+    frontier.worker_registry.refused("a")
     assert frontier.workers() == (2, ("a",))
     node = frontier.nodes[0]
     now = node.now_ms()
     monkeypatch.setattr(node, "now_ms", lambda: now + 61_000)
-    frontier.roll.at_work("c", 1)
+    frontier.worker_registry.at_work("c", 1)
     assert frontier.workers() == (1, ())
     assert node.command("ZCARD", keys.WORKERS) == 1, "the others are dropped"
 

@@ -404,8 +404,8 @@ def test_a_session_whose_redis_is_away_ends_with_its_lease(
         visit.held.deadline = monotonic() + 0.5
         began = monotonic()
         with pytest.raises(VisitOver, match="is away"):
-            visit.persist(lambda: rig.mine.robots_get("http://h"))
+            visit.until_available(lambda: rig.mine.robots_get("http://h"))
         assert 0.4 < monotonic() - began < 4
         redis_server.start()
         visit.held.deadline = monotonic() + 20
-        assert visit.persist(lambda: rig.mine.robots_get("http://h")) is None
+        assert visit.until_available(lambda: rig.mine.robots_get("http://h")) is None

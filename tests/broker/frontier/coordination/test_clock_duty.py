@@ -155,7 +155,7 @@ def test_without_anybodys_word_nothing_is_done_and_nothing_set(
 ) -> None:
     holder, other = brokers
     look(other)
-    monkeypatch.setattr(holder._waking, "_vouch", lambda *_: 0)
+    monkeypatch.setattr(holder._wake_ups, "_vouch", lambda *_: 0)
     before = clock(redis_server)
     node = other.nodes[0]
     node.now_ms()

@@ -74,7 +74,7 @@ def test_nothing_is_opened_or_kept_without_the_stores_word(
     with pytest.raises(Unavailable):
         frontier.extend([item], 30)
     with pytest.raises(StoreSilent):
-        frontier._waking.beat(frontier.nodes[0], 0)
+        frontier._wake_ups.beat(frontier.nodes[0], 0)
     finish_all(frontier, session)
     close(frontier, session)
     assert frontier.host("a.example").sessions == 0

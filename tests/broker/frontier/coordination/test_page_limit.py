@@ -266,7 +266,7 @@ def test_who_scans_tells_who_shares_out_that_quota_is_needed(
         crawl = house.crawl(max_pages=10, hosts=1)
         house.start()
         assert quotas(house, crawl) == {}  # nobody asks for tasks, so nobody is told
-        wait_until(lambda: bool(other._waking._heard), 5, "listening")
+        wait_until(lambda: bool(other._wake_ups._heard), 5, "listening")
         house.brokers[0].scan(crawl.id)
         wait_until(lambda: sum(quotas(house, crawl).values()) == 10, 5, "quota is given")
         assert other.duties.get(names.QUOTAS)

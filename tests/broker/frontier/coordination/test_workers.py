@@ -57,13 +57,13 @@ def test_notes_are_taken_at_the_memory_limit_and_cost_no_connection(
     server = RedisServer(tmp_path / "r", binary).start()
     try:
         broker = Frontier([server.url], store, partitions=4, create=True)
-        broker.roll.refused("before")
+        broker.worker_registry.refused("before")
         client = server.client
         client.config_set("maxmemory", "100kb")
         connections = client.info("stats")["total_connections_received"]
         for n in range(10):
-            broker.roll.at_work(f"w{n}", 1)
-            broker.roll.refused("w0")
+            broker.worker_registry.at_work(f"w{n}", 1)
+            broker.worker_registry.refused("w0")
         assert broker.workers() == (10, ("before", "w0"))
         assert client.info("stats")["total_connections_received"] == connections
         broker.stop()

@@ -131,7 +131,7 @@ def test_a_frozen_broker_is_an_outage_too(
     """It comes back with the time that it expects, and goes by the node's."""
     session = leased(frontier, store)
     frozen = [gevent.spawn(lambda: None)]
-    monkeypatch.setattr(frontier._waking, "beat", lambda *_, **__: frozen.append(None) or 0)
+    monkeypatch.setattr(frontier._wake_ups, "beat", lambda *_, **__: frozen.append(None) or 0)
     gevent.sleep(1.6)
     assert frozen[1:], "it would have beaten"
     assert extends(frontier, session)

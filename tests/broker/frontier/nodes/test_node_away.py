@@ -518,7 +518,7 @@ def test_the_tick_goes_back_to_where_a_debt_began_until_it_is_paid(
 
     def paying(replay: Replay, put: Putter) -> None:
         ticks.append(int(node.owner()["tick"]))
-        frontier._waking.beat(node, frontier.partitions_on(node)[0], now.clock)
+        frontier._wake_ups.beat(node, frontier.partitions_on(node)[0], now.clock)
         ticks.append(int(node.owner()["tick"]))
         links(replay, put)
 

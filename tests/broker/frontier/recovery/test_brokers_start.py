@@ -59,15 +59,20 @@ def test_a_node_that_was_opened_since_it_was_looked_at_has_lost_nothing(
     street: Street, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look = Recovery._owner
+    seen: list[dict[str, str]] = []
 
     def look_too_early(recovery: Recovery, node: Any) -> dict[str, str]:
-        found = look(recovery, node)
-        monkeypatch.undo()
-        street.broker().start()  # opens the node before this one goes on
-        return found
+        if not seen:
+            seen.append(look(recovery, node))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Recovery, "_owner", look)
+                street.broker().start()  # opens the node before this one goes on
+        return seen[0]
 
-    monkeypatch.setattr(Recovery, "_owner", look_too_early)
-    street.broker().start()
+    with monkeypatch.context() as patch:
+        patch.setattr(Recovery, "_owner", look_too_early)
+        last = street.broker()
+    last.start()
     owner = street.owner()
     assert (owner["state"], owner["epoch"]) == ("open", "2")
     assert not {"owed", "rest"} & owner.keys()
@@ -83,12 +88,13 @@ def test_a_node_whose_replay_has_just_begun_elsewhere_has_lost_nothing(
 
     def look_too_early(recovery: Recovery, node: Any) -> dict[str, str]:
         found = look(recovery, node)
-        monkeypatch.undo()
         street.server.client.hset(keys.OWNER, "owed", round(node.now_ms()) + 60_000)
         return {**found, "state": "new"}
 
-    monkeypatch.setattr(Recovery, "_owner", look_too_early)
-    street.broker().start()
+    with monkeypatch.context() as patch:
+        patch.setattr(Recovery, "_owner", look_too_early)
+        last = street.broker()
+    last.start()
     until(lambda: "owed" not in street.owner(), 5)
     assert street.owner()["epoch"] == "2"
     assert "rest" not in street.owner()

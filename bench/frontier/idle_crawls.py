@@ -1,4 +1,4 @@
-"""What 100 idle crawls with ten brokers cost Redis: ``-m bench.frontier.standing [--short]``.
+"""What 100 idle crawls with ten brokers cost Redis: ``-m bench.frontier.idle_crawls [--short]``.
 
 Ten broker processes, one Redis (append-only file, fsync every second), one SQLite file. Crawls are
 idle in three ways:
@@ -37,7 +37,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.redis_server import RedisServer
 from tests.support.system import System, wait_until
 
-NAME = "standing"
+NAME = "idle-crawls"
 BROKERS = 10
 CRAWLS = 100
 URLS = 5
@@ -180,7 +180,7 @@ def report(record: Record, found: dict[str, dict[str, Any]]) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Run it; 0 if all that must be reached is."""
     parser = argparse.ArgumentParser(
-        prog="python -m bench.frontier.standing",
+        prog="python -m bench.frontier.idle_crawls",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -194,7 +194,7 @@ def main(arguments: Sequence[str]) -> int:
         f" nothing is heard is looked at every {SELDOM_SECONDS:g} s, so each row has one look at"
         " all of them, or two. CPU of Redis is that of its process by INFO cpu."
     )
-    with tempfile.TemporaryDirectory(prefix="standing-") as folder:
+    with tempfile.TemporaryDirectory(prefix="idle-crawls-") as folder:
         report(record, measure(Path(folder), short=options.short))
     record.finish()
     return document.missed(NAME)
