@@ -1,7 +1,6 @@
 """Two runs of the nemesis with fixed seeds, side by side, on whatever is being changed.
 
-They run beside one other test at most. Timed apart: ``pytest -m nemesis``, or without:
-``-m 'not nemesis'``.
+By themselves: ``pytest -m nemesis``; the tests without them: ``-m 'not nemesis'``.
 """
 
 from __future__ import annotations
@@ -89,7 +88,6 @@ def runs(
 
 
 @pytest.mark.nemesis
-@pytest.mark.calm("progress is judged by the clock")
 @pytest.mark.parametrize("store", [store for store, _ in RUNS])
 def test_everything_is_kept_whatever_happens(store: Store, runs: dict[Store, Run]) -> None:
     if wrong := runs[store].end():

@@ -114,42 +114,6 @@ def test_processes_run_beside_each_other_and_quiet_tests_after_all(checkout: Che
     assert checkout.noted() == ["met", "met", "quiet", "quiet"]
 
 
-def test_calm_tests_come_first_beside_one_other_process(checkout: Checkout) -> None:
-    for name in "abc":
-        checkout.write(
-            f"test_{name}.py",
-            """
-            import pathlib, time
-
-            def test_it():
-                note("began")
-                limit = time.monotonic() + 20
-                while not pathlib.Path("over").exists():
-                    assert time.monotonic() < limit
-                    time.sleep(0.01)
-            """,
-        )
-    checkout.write(
-        "test_calm.py",
-        """
-        import pathlib, time
-
-        @pytest.mark.calm("judges by the clock")
-        def test_it():
-            limit = time.monotonic() + 20
-            while not pathlib.Path("notes").exists():
-                assert time.monotonic() < limit
-                time.sleep(0.01)
-            time.sleep(1.0)
-            note("calm")
-            pathlib.Path("over").touch()
-        """,
-    )
-    code, said = checkout.run("--lanes", "3")
-    assert code == 0, said
-    assert checkout.noted() == ["began", "calm", "began", "began"]
-
-
 def test_failures_are_shown_whole_and_fail_the_run(checkout: Checkout) -> None:
     checkout.write(
         "test_a.py",

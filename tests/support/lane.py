@@ -22,28 +22,23 @@ SHARED = "TESTS_SHARED"
 """A variable that stays: the folder of what all processes make once."""
 WEIGHTS = Path("tests/weights.json")
 """Seconds that each file takes; of the checkout."""
-QUIET, CALM = "quiet", "calm"
-"""Markers of tests, with the reason: those that run after all others, in two processes; and those
-that wait more than they compute, and yet judge by the clock. They come first, beside one other
-process."""
+QUIET = "quiet"
+"""The marker of tests that run after all others, with the reason."""
 QUIET_PROCESSES = 2
 """So many share the quiet tests."""
-NICENESS = 5
-"""Of all but the calm ones: these are not to wait for a core."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "quiet(reason): runs after all others, beside one")
-    config.addinivalue_line("markers", "calm(reason): runs before others, beside one")
     if FOLDER in os.environ:
         config.pluginmanager.register(Lane(config))
 
 
 def group_of(item: pytest.Item) -> str:
-    """What is claimed as one: a file of tests, its quiet and its calm ones apart."""
-    file = item.nodeid.partition("::")[0]
-    marks = [mark for mark in (QUIET, CALM) if item.get_closest_marker(mark)]
-    return f"{file} ({marks[0]})" if marks else file
+    """What is claimed as one: a file's tests, or a quiet test by itself."""
+    if item.get_closest_marker(QUIET):
+        return f"{item.nodeid} ({QUIET})"
+    return item.nodeid.partition("::")[0]
 
 
 def by_weight(groups: list[str], weights: dict[str, float]) -> list[str]:
@@ -82,18 +77,8 @@ class Lane:
         weights = self._config.rootpath / WEIGHTS
         known = json.loads(weights.read_text()) if weights.exists() else {}
         ordered = by_weight(groups, known)
-        calm, quiet = (
-            [group for group in ordered if group.endswith(f" ({mark})")] for mark in (CALM, QUIET)
-        )
-        if self._number == 0:
-            yield from calm
-            self._tell(calm="over")
-        elif self._number > 1 and calm:
-            self._wait()
-        os.nice(NICENESS)
-        yield from (
-            group for group in ordered if group not in (*calm, *quiet) and self._claim(group)
-        )
+        quiet = [group for group in ordered if group.endswith(f" ({QUIET})")]
+        yield from (group for group in ordered if group not in quiet and self._claim(group))
         if self._number < QUIET_PROCESSES and quiet:
             self._wait()
             yield from (group for group in quiet if self._claim(group))

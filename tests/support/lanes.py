@@ -3,7 +3,7 @@
 Most tests wait – for a lease to end, a server to start – more than they compute. So more processes
 than cores share the files: each claims the next one when it is done with the last
 (:mod:`tests.support.lane`). Tests of one file stay together and in order. Those marked ``quiet``
-run in two processes when all others are done, those marked ``calm`` first, beside one other.
+are shared by two processes when all others are done.
 
 It exits with 1 if a test failed, or ran in no process, or in two, or if a process came to grief.
 However it ends, all processes that came of it have ended: servers in sessions of their own, too.
@@ -84,7 +84,6 @@ class Lanes:
         """Of each test, its set-up and tear-down too."""
         self._failures: dict[tuple[str, str], str] = {}
         """Messages."""
-        self._calm = True
 
     def run(self) -> int:
         """The exit code: 0, 1, or 2 when interrupted."""
@@ -169,10 +168,6 @@ class Lanes:
 
     def _give_turns(self) -> None:
         quiet, others = self._processes[:QUIET_PROCESSES], self._processes[QUIET_PROCESSES:]
-        if self._processes[0].ended or not self._calm:
-            for process in others:
-                if process.waits:
-                    self._give_turn(process)
         if all(process.ended for process in others) and all(
             process.waits or process.ended or process.quiet for process in quiet
         ):
@@ -243,8 +238,6 @@ class Lanes:
             case {"done": group}:
                 process.group = ""
                 _say(f"{self.weights[group]:7.1f} s  {group}")
-            case {"calm": "over"}:
-                self._calm = False
             case {"waits": _}:
                 process.waits = True
 
@@ -312,7 +305,7 @@ def _interrupt(*_: object) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     cores = len(os.sched_getaffinity(0))
-    parser.add_argument("--lanes", type=int, default=cores + 1, help="processes (%(default)d)")
+    parser.add_argument("--lanes", type=int, default=2 * cores, help="processes (%(default)d)")
     parser.add_argument("--weigh", action="store_true", help=f"write {WEIGHTS}")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)

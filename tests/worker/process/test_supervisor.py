@@ -141,11 +141,11 @@ def test_grace_does_not_run_while_all_are_frozen(
     supervisor._stop(0)
     now += 1000.0  # frozen
     supervisor._look_after()
-    assert "grace is over" not in capsys.readouterr().err
+    assert "children_killed_after_grace" not in capsys.readouterr().err
     for _ in range(20):
         now += 1.0
         supervisor._look_after()
-    assert "grace is over" in capsys.readouterr().err
+    assert "children_killed_after_grace" in capsys.readouterr().err
 
 
 def _signal(number: signal.Signals, pids: list[int]) -> None:
