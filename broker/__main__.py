@@ -61,7 +61,7 @@ def run(settings: Settings) -> None:
             frontier.start()
             service = Service(frontier, store, duties=frontier.duties)
             upkeep, refill, purging = Upkeep(service), Refill(service), Purging(service)
-            limits = Limits(settings.log_months, settings.log_days, settings.version_days)
+            limits = Limits(settings.journal_months, settings.journal_days, settings.version_days)
             retention = Retention(service, limits)
             face = HttpApp(service, Guard(settings.worker_token, settings.admin_token))
             server = Server(face, listening, context)

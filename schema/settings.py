@@ -54,8 +54,8 @@ class Settings:
     store: str
     store_steward: str
     bodies: str
-    log_months: int
-    log_days: int
+    journal_months: int
+    journal_days: int
     version_days: int
     allow_networks: tuple[Network, ...]
     worker_token: str
@@ -239,16 +239,16 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "Where bodies are kept: sql, or warc:FOLDER for WARC files, whose places SQL keeps; "
         "the same on all workers and brokers",
     ),
-    "LOG_MONTHS": (
+    "JOURNAL_MONTHS": (
         "12",
         _number(int, 0, 1200),
-        "Months of the log of attempts that are kept beside the present one; 0: all",
+        "Months of the journal that are kept beside the present one; 0: all",
     ),
-    "LOG_DAYS": (
+    "JOURNAL_DAYS": (
         "30",
         _number(int, 0, 36_500),
-        "Days for which the log of attempts keeps those that brought a page, on MySQL up to a "
-        "month longer; no more than GREENCRAWL_LOG_MONTHS; 0: as long as the others",
+        "Days for which the journal keeps tries that brought a page, on MySQL up to a "
+        "month longer; no more than GREENCRAWL_JOURNAL_MONTHS; 0: as long as the others",
     ),
     "VERSION_DAYS": (
         "365",
@@ -317,6 +317,10 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
 """Variable without prefix → (default, parser, meaning)."""
 
 
+RENAMED = {"LOG_MONTHS": "JOURNAL_MONTHS", "LOG_DAYS": "JOURNAL_DAYS"}
+"""Names of variables before 0.1.0 → their names now."""
+
+
 def load(environ: Mapping[str, str] | None = None, **overrides: str) -> Settings:
     """Read settings from ``environ`` (the process's own by default) and keyword overrides.
 
@@ -344,10 +348,12 @@ def load(environ: Mapping[str, str] | None = None, **overrides: str) -> Settings
             problems.append((PREFIX + key, f"{shown}: {error}"))
     if bool(values.get("tls_cert")) != bool(values.get("tls_key")):
         problems.append((PREFIX + "TLS_CERT", "needs GREENCRAWL_TLS_KEY, and the other way round"))
-    months, days = values.get("log_months", 0), values.get("log_days", 0)
+    months, days = values.get("journal_months", 0), values.get("journal_days", 0)
     if 0 < months * 365 // 12 < days:
-        over = f"is above {months * 365 // 12} days, GREENCRAWL_LOG_MONTHS={months}"
-        problems.append((PREFIX + "LOG_DAYS", f"{days}: {over}: raise that too, or set it to 0"))
+        over = f"is above {months * 365 // 12} days, GREENCRAWL_JOURNAL_MONTHS={months}"
+        problems.append(
+            (PREFIX + "JOURNAL_DAYS", f"{days}: {over}: raise that too, or set it to 0")
+        )
     if problems:
         raise InvalidConfig(problems)
     return Settings(**values)
@@ -357,6 +363,8 @@ def _unknown(key: str) -> str:
     if key.startswith(AUTH):
         fields = ", ".join(AUTH_FIELDS).upper()
         return f"unknown variable: {PREFIX}{AUTH}NAME_ is followed by one of {fields}"
+    if key in RENAMED:
+        return f"is called {PREFIX}{RENAMED[key]} now"
     return "unknown variable; see docs/configuration.md"
 
 

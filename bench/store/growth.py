@@ -80,7 +80,7 @@ def sizes(path: Path) -> dict[str, Size]:
 def defaults() -> Limits:
     """What is set when nothing is."""
     found = settings.load({})
-    return Limits(found.log_months, found.log_days, found.version_days)
+    return Limits(found.journal_months, found.journal_days, found.version_days)
 
 
 class Broker:
@@ -226,7 +226,7 @@ def main(arguments: Sequence[str]) -> int:
     record = Record(NAME, "whether SQL only grows", options.short, packages=("matplotlib",))
     limits = defaults()
     record.note(
-        f"SQLite, {limits.log_months} months of the log of attempts, {limits.log_days} days of"
+        f"SQLite, {limits.journal_months} months of the journal, {limits.journal_days} days of"
         f" those that brought a page, {limits.version_days} days of a page's history: the defaults."
         f" A lasting crawl of {pages} pages is fetched again every {STEP_DAYS} days, {SHORT_CRAWLS}"
         f" short ones of {SHORT_PAGES} pages begin with each of these and are deleted two months"

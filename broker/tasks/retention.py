@@ -46,8 +46,8 @@ DAY_MS = 86_400_000
 class Limits:
     """How long what is kept: in days, and in whole months beside the present one; 0: for ever."""
 
-    log_months: int = 0
-    log_days: int = 0
+    journal_months: int = 0
+    journal_days: int = 0
     version_days: int = 0
 
 
@@ -104,17 +104,19 @@ class Retention:
 
     def _hour(self, store: Store, now_ms: int) -> None:
         store.prepare_months(now_ms)
-        if self._limits.log_months:
-            oldest = calendar.start_ms(calendar.month_of(now_ms) - self._limits.log_months)
-            oldest = min(oldest, now_ms - self._limits.log_days * DAY_MS)  # months differ in length
+        if self._limits.journal_months:
+            oldest = calendar.start_ms(calendar.month_of(now_ms) - self._limits.journal_months)
+            oldest = min(
+                oldest, now_ms - self._limits.journal_days * DAY_MS
+            )  # months differ in length
             self._told("months of the journal", self._rested(store.drop_months(oldest)))
         self._told("what has expired", self._rested(store.drop_expired(now_ms)))
 
     def sweep(self, duty: Duty, now_ms: int) -> None:
         """One pass over what is looked through once a day. Raises Unavailable and DutyLost."""
         store, limits = self._service.store.under(duty), self._limits
-        if limits.log_days:
-            steps = store.drop_successes(now_ms - limits.log_days * DAY_MS)
+        if limits.journal_days:
+            steps = store.drop_successes(now_ms - limits.journal_days * DAY_MS)
             self._told("tries that brought a page", self._rested(steps))
         if limits.version_days:
             steps = store.drop_versions(now_ms - limits.version_days * DAY_MS)

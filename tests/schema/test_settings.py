@@ -47,18 +47,23 @@ def test_all_that_is_wrong_is_named_at_once() -> None:
 def test_tries_with_a_page_cannot_be_kept_for_longer_than_all_tries() -> None:
     for months, days in ((12, 366), (1, 31), (3, 36_500)):
         environment = {
-            "GREENCRAWL_LOG_MONTHS": str(months), "GREENCRAWL_LOG_DAYS": str(days),
+            "GREENCRAWL_JOURNAL_MONTHS": str(months), "GREENCRAWL_JOURNAL_DAYS": str(days),
         }  # fmt: skip
         with pytest.raises(InvalidConfig) as caught:
             load(environment)
         ((field, said),) = caught.value.problems
-        assert field == "GREENCRAWL_LOG_DAYS"
+        assert field == "GREENCRAWL_JOURNAL_DAYS"
         assert str(days) in said
-        assert f"GREENCRAWL_LOG_MONTHS={months}" in said
-    with pytest.raises(InvalidConfig, match="GREENCRAWL_LOG_MONTHS=12:"):
-        load({"GREENCRAWL_LOG_DAYS": "400"})
+        assert f"GREENCRAWL_JOURNAL_MONTHS={months}" in said
+    with pytest.raises(InvalidConfig, match="GREENCRAWL_JOURNAL_MONTHS=12:"):
+        load({"GREENCRAWL_JOURNAL_DAYS": "400"})
     for months, days in ((12, 365), (1, 30), (0, 36_500), (1200, 36_500), (1, 0)):
-        load({}, log_months=str(months), log_days=str(days))
+        load({}, journal_months=str(months), journal_days=str(days))
+
+
+def test_a_variable_that_was_renamed_is_answered_with_its_name_now() -> None:
+    with pytest.raises(InvalidConfig, match="LOG_DAYS: is called GREENCRAWL_JOURNAL_DAYS now"):
+        load({"GREENCRAWL_LOG_DAYS": "30"})
 
 
 def test_an_override_wins_over_the_environment() -> None:

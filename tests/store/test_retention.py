@@ -146,7 +146,7 @@ def test_a_crawl_that_fetches_its_pages_again_and_again_stops_growing(
     """Two pages every ten days, seeded by force, each time with a failure and a block."""
     store, queue, now = open_store(url), QueueDouble(), [0.0]
     service = Service(queue, store, clock=lambda: now[0])
-    retention = Retention(service, Limits(log_months=2, log_days=30, version_days=60))
+    retention = Retention(service, Limits(journal_months=2, journal_days=30, version_days=60))
     crawl = store.put_crawl("news", CrawlOptions(), []).id
 
     def rows() -> int:

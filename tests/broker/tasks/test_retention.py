@@ -27,7 +27,7 @@ from tests.support.store_records import attempt
 
 DAY_MS = 86_400_000
 NOW_MS = start_ms(month_of(1_900_000_000_000)) + 20 * DAY_MS
-ALL = Limits(log_months=2, log_days=30, version_days=10)
+ALL = Limits(journal_months=2, journal_days=30, version_days=10)
 
 
 class House:
@@ -132,7 +132,7 @@ def test_without_limits_all_is_kept_but_batches_that_nobody_needs(house: House) 
 
 
 def test_a_try_with_a_page_stays_for_its_days_where_months_are_short(house: House) -> None:
-    retention = house.broker(Limits(log_months=1, log_days=30))
+    retention = house.broker(Limits(journal_months=1, journal_days=30))
     march = start_ms(12 * 2031 + 2)
     at = {days: march - days * DAY_MS for days in (28, 29, 30, 31, 59)}
     house.store.commit(Commit(attempts=[attempt(house.crawl, 1, at_ms) for at_ms in at.values()]))
