@@ -19,7 +19,7 @@ import redis
 from gevent import monkey
 
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.frontier.nodes import node
+from greencrawl.broker.frontier.nodes import lua_scripts
 from greencrawl.schema.records import Crawl, CrawlOptions, CreateCrawl
 from greencrawl.store import Store, open_store
 from tests.support.broker_process import BrokerProcess
@@ -130,7 +130,7 @@ class Bare:
         self._connection = _socket()
         self._connection.connect(("127.0.0.1", port))
         (self._node,) = frontier.nodes
-        for text, _ in node.SCRIPTS.values():
+        for text, _ in lua_scripts.SCRIPTS.values():
             self._node.command("SCRIPT", "LOAD", text)
         send = self._node._send
         self._node._send = lambda _, *given: send(self, *given)  # type: ignore
@@ -309,7 +309,7 @@ class Rig:
 
     def slowest(self) -> tuple[float, int, str]:
         """(ms, how many took over a ms, name) of the slowest script since the last client began."""
-        names = {sha.encode(): name for name, (_, sha) in node.SCRIPTS.items()}
+        names = {sha.encode(): name for name, (_, sha) in lua_scripts.SCRIPTS.items()}
         entries = redis.Redis(port=self.server.port).slowlog_get(-1)
         slow = [
             (entry["duration"] / 1000, names.get(words[1], "?"))

@@ -8,12 +8,9 @@ that gives no answer at all is left alone until it does (:mod:`broker.frontier.n
 
 from __future__ import annotations
 
-import hashlib
-import re
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import redis
@@ -35,6 +32,7 @@ from redis.retry import Retry
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.breaker import Breaker
 from greencrawl.broker.frontier.nodes.clock import Exchange, NodeClock
+from greencrawl.broker.frontier.nodes.lua_scripts import SCRIPTS, UNTIMED
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import DutyLost, Unavailable
 from greencrawl.schema.log import logger
@@ -42,17 +40,6 @@ from greencrawl.schema.records import Duty
 from greencrawl.schema.settings import mask_url
 
 log = logger("frontier")
-
-LUA = Path(__file__).parents[1] / "lua"
-SHARED = LUA / "shared"
-"""What comes before a script, and what some scripts include; a script's folder is its subject."""
-WRITES_AT_LIMIT = frozenset({"admit", "mark", "robots_put"})
-"""Scripts that do not begin with DEL: at the memory limit Redis refuses them, and only them."""
-UNTIMED = WRITES_AT_LIMIT | {
-    "login_claim", "login_put", "login_drop", "errand_put", "errand_take", "errand_answer",
-}  # fmt: skip
-"""Scripts that workers call too: they act on no time, and are no sign that a broker lives."""
-_INCLUDE = re.compile(r"^-- include ([\w ]+)\n")
 
 TIMEOUT_SECONDS = 3.0
 """For an answer, and for a connection: what a node that stands still costs, once."""
@@ -72,31 +59,6 @@ class Full(Unavailable):
 
 class Moved(Unavailable):
     """Raised when a partition's epoch is not the caller's: read the placement again."""
-
-
-CLOCK = (SHARED / "clock.lua").read_text()
-"""Logical time, for scripts that are not in :data:`SCRIPTS`."""
-
-
-def _scripts() -> dict[str, tuple[str, str]]:
-    common = CLOCK + (SHARED / "common.lua").read_text()
-    found = {}
-    for path in sorted(LUA.glob("*/*.lua")):
-        if path.parent == SHARED:
-            continue
-        first = "false" if path.stem in WRITES_AT_LIMIT else "true"
-        beats = "false" if path.stem in UNTIMED else "true"
-        body = path.read_text()
-        if included := _INCLUDE.match(body):
-            parts = [(SHARED / f"{name}.lua").read_text() for name in included[1].split()]
-            body = "".join(parts) + body
-        text = f"local DEL_FIRST, BEATS = {first}, {beats}\n{common}{body}"
-        found[path.stem] = (text, hashlib.sha1(text.encode()).hexdigest())
-    return found
-
-
-SCRIPTS = _scripts()
-"""Script name → (text, SHA1)."""
 
 
 class Node:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from greencrawl.broker.frontier.nodes import keys
-from greencrawl.broker.frontier.nodes.node import CLOCK, Node
+from greencrawl.broker.frontier.nodes.lua_scripts import CLOCK
+from greencrawl.broker.frontier.nodes.node import Node
 
 STALLED_MS = 10_000
 """A replay that put nothing in for so long is taken over."""

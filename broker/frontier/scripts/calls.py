@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import gevent
 
 from greencrawl.broker.frontier.coordination.fence import StoreContact
-from greencrawl.broker.frontier.nodes.node import UNTIMED, Fenced, Moved, Node, Restarted
+from greencrawl.broker.frontier.nodes.lua_scripts import UNTIMED
+from greencrawl.broker.frontier.nodes.node import Fenced, Moved, Node, Restarted
 from greencrawl.broker.frontier.nodes.placement import Placement
 from greencrawl.schema.errors import DutyLost, GreencrawlError, Unavailable
 from greencrawl.schema.records import Duty
