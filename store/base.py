@@ -36,7 +36,7 @@ from greencrawl.schema.records import (
 )
 
 MARGIN = 10
-"""Steps of the log's clock that an admission may come after its row: recovery goes so far back."""
+"""Steps of the store's clock that an admission may come after its row: recovery goes so far back."""
 
 DUTY_SECONDS = 6.0
 """How long a duty is held, unless it is renewed."""
@@ -69,7 +69,7 @@ class Step(NamedTuple):
 class Store(Protocol):
     """Content, final states, seeds and the log of admitted links. See the module's text."""
 
-    # -- the frontier's identity and the log's clock
+    # -- the frontier's identity and the store's clock
     def frontier(self) -> FrontierIdentity | None:
         """The identity recorded when the frontier was created, or None before that."""
 
@@ -80,10 +80,10 @@ class Store(Protocol):
         """Record that Redis holds the frontier in ``layout`` from now on; returns the identity."""
 
     def tick(self) -> int:
-        """Raise the log's clock by one and return it. Rows carry its value as their stamp."""
+        """Raise the store's clock by one and return it. Rows carry its value as their stamp."""
 
     def clock(self) -> Stamp:
-        """The log's clock and the epochs of the nodes, read together."""
+        """The store's clock and the epochs of the nodes, read together."""
 
     def raise_epoch(self, node: str, known: int, epoch: int) -> bool:
         """Set a node's epoch (at first 0) if it still is ``known``; whether it was."""
@@ -92,7 +92,7 @@ class Store(Protocol):
     def owe(self, nodes: Collection[str], since: int | None = None) -> int:
         """Note that these nodes (ids) may miss what is stamped ``since`` (now) or later.
 
-        Returns the log's clock: until then their ticks may have followed it. If that is more than
+        Returns the store's clock: until then their ticks may have followed it. If that is more than
         MARGIN past ``since`` the rows are to be written again: a copy of a node from before may
         come back after the debt was paid, and its recovery would not read them.
         What a worker commits for them is noted in the same transaction: see ``Commit.owes``. No
@@ -284,7 +284,7 @@ class Store(Protocol):
         """Stream all rows of a partition as (crawl, some rows), waiting or not."""
 
     def overflow_since(self, partition: int, since: int) -> Iterator[tuple[int, list[Overflow]]]:
-        """Stream rows that wait since ``since`` (of the log's clock) or later; reads no others.
+        """Stream rows that wait since ``since`` (of the store's clock) or later; reads no others.
 
         One that was put by a process of the version before may be among them, or not.
         """

@@ -1,7 +1,7 @@
 """What a restart of Redis costs by what waits in SQL: ``-m bench.frontier.recovery [--short]``.
 
 So many URLs wait in the overflow, beyond the memory budget, and were put there long ago by the
-log's clock; then a thousand more are admitted, and Redis is killed and started again. Its recovery
+store's clock; then a thousand more are admitted, and Redis is killed and started again. Its recovery
 has the same window each time, so it is to take as long whether ten thousand or a million wait.
 
 Counted from when Redis answers again until the frontier owes it nothing, three times each; the rest
@@ -89,7 +89,7 @@ class Ground:
         self.admitted += count
 
     def age(self) -> None:
-        """Let the log's clock go on until what was admitted is out of every window."""
+        """Let the store's clock go on until what was admitted is out of every window."""
         for _ in range(MARGIN + 3):
             self.frontier.tick(self.store.clock())
             self.store.tick()
@@ -179,7 +179,7 @@ def main(arguments: Sequence[str]) -> int:
     record.note(
         "Redis (append-only file) is killed and started again; the broker is this process, its"
         " store a SQLite file. What it loses is nothing, what it may have lost is a window of"
-        f" {MARGIN} steps of the log's clock. Its recovery looks at what happened in that, and at"
+        f" {MARGIN} steps of the store's clock. Its recovery looks at what happened in that, and at"
         " nothing else. CPU is counted for a second longer than the recovery itself."
     )
     found = {}

@@ -263,7 +263,7 @@ class Frontier:
             node.close()
 
     def tick(self, stamp: Stamp) -> None:
-        """Write the log's clock, just read, to every node as its tick, and follow the epochs.
+        """Write the store's clock, just read, to every node as its tick, and follow the epochs.
 
         A node that does not answer is left out. One that is owed something has not got past where
         that begins: else a copy of it that comes back would not be given what it missed. Raises

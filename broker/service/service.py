@@ -210,7 +210,7 @@ class Queue(Protocol):
         """Where a canonical URL stands in Redis."""
 
     def tick(self, stamp: Stamp) -> None:
-        """Write the log's clock to every node that answers. Raises DutyLost."""
+        """Write the store's clock to every node that answers. Raises DutyLost."""
 
     def repair(self, everything: bool) -> None:
         """Begin to give nodes what the store's log holds since their ticks, or all of it."""

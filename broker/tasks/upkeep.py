@@ -1,4 +1,4 @@
-"""What one broker does by itself: pending seeds, the log's clock, limits, and the end of a crawl.
+"""What one broker does by itself: pending seeds, the store's clock, limits, and the end of a crawl.
 
 It has the duty; each of its writes is checked against the duty's epoch, and the others tell it what
 goes on through them, at most every :data:`BUSY_SECONDS`. A crawl is scanned when something was
@@ -44,7 +44,7 @@ CUT_LOOK_SECONDS = 1.0
 CUT_SECONDS = 3.0
 """For so long the duty is left to others then."""
 TICK_SECONDS = 1.0
-"""Time between two steps of the log's clock while the frontier is in use."""
+"""Time between two steps of the store's clock while the frontier is in use."""
 TOGETHER = 32
 """Crawls that are counted in one call: some 0.3 ms of a script."""
 HELD_SECONDS = 60.0
@@ -195,7 +195,7 @@ class Upkeep:
     def _unheard(self, now: float) -> set[int]:
         """Crawls that may have ended unheard of since they were looked at, by the nodes' notes.
 
-        It is no sign that the frontier is in use: the log's clock is not raised for it.
+        It is no sign that the frontier is in use: the store's clock is not raised for it.
         """
         since = now - self._notes_read
         often = QUIET_SECONDS if self._cut_since is None else CUT_LOOK_SECONDS
@@ -222,7 +222,7 @@ class Upkeep:
             self._own.duties.give_up(UPKEEP, CUT_SECONDS)
 
     def _tick(self, in_use: bool) -> None:
-        """Write the log's clock to the nodes, then raise it: no later row falls behind a tick."""
+        """Write the store's clock to the nodes, then raise it: no later row falls behind a tick."""
         now = self._service.clock()
         if in_use and now - self._ticked >= TICK_SECONDS:
             self._service.frontier.tick(self._service.store.clock())

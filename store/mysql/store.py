@@ -89,7 +89,7 @@ class MysqlStore:
             self.close()
             raise
 
-    # -- the frontier's identity and the log's clock
+    # -- the frontier's identity and the store's clock
 
     def frontier(self) -> FrontierIdentity | None:
         """See :class:`store.base.Store`."""

@@ -138,7 +138,7 @@ class SqliteStore:
             duties.check(connection, self._duty)
         return work(connection)
 
-    # -- the frontier's identity and the log's clock
+    # -- the frontier's identity and the store's clock
 
     def frontier(self) -> FrontierIdentity | None:
         """See :class:`store.base.Store`."""

@@ -125,7 +125,7 @@ class Broker:
 
 
 def upkeep_now(at: Broker) -> None:
-    """A look at all crawls without a step of the log's clock, if the other has not the duty."""
+    """A look at all crawls without a step of the store's clock, if the other has not the duty."""
     at.upkeep._next.clear()
     at.upkeep.step(())
 

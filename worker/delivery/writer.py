@@ -70,7 +70,7 @@ class Committer(Protocol):
         """Write all of ``work`` in one transaction. Raises Unavailable, Unstorable."""
 
     def owe(self, nodes: Collection[str], since: int | None = None) -> int:
-        """Note that nodes may miss what is stamped ``since`` or later; returns the log's clock.
+        """Note that nodes may miss what is stamped ``since`` or later; returns the store's clock.
 
         Raises Unavailable.
         """

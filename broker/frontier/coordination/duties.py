@@ -34,7 +34,7 @@ ENDED_SECONDS = 0.25
 """How late who waits for a duty may see that the wait is over."""
 
 UPKEEP = "upkeep"
-"""The log's clock, pending seeds, scans and the end of crawls."""
+"""The store's clock, pending seeds, scans and the end of crawls."""
 QUOTAS = "quotas"
 """Sharing out what may be leased under ``max_pages``."""
 REFILL = "refill"

@@ -11,7 +11,7 @@ counts, and no tick is written, so that a replay which is cut short begins at th
 Who finds that nobody has been at it for a while goes on with it. Sessions that the node forgot may
 still be fetching: it opens no new one until the longest lease and the longest request are over.
 
-A tick ahead of the log's clock means that the store lost data: it is refused until a person says
+A tick ahead of the store's clock means that the store lost data: it is refused until a person says
 ``greencrawl repair --all``, which empties the node and gives it what the store still holds.
 """
 
@@ -140,7 +140,7 @@ class Recovery:
         return node.id in self.refused or (job is not None and job.running and job.emptying)
 
     def compare(self, node: Node, stamp: Stamp) -> None:
-        """Look at a node with the log's clock and the epochs just read. Raises Unavailable."""
+        """Look at a node with the store's clock and the epochs just read. Raises Unavailable."""
         if node.tick > stamp.clock:
             self._refuse_behind(node, node.owner())  # in the order that counts
         try:

@@ -60,7 +60,7 @@ def begin(db: Db, crawls: Sequence[int] = ()) -> Begun:
 
 
 def clock(db: Db) -> Stamp:
-    """The log's clock and the epochs, read together."""
+    """The store's clock and the epochs, read together."""
     db.execute("SELECT value, id, epoch FROM clock JOIN nodes")
     found = db.fetchall()
     return Stamp(found[0][0], _epochs([row[1:] for row in found]))

@@ -1,6 +1,6 @@
 """The overflow on SQLite: URLs that wait in SQL; each function runs in a caller's transaction.
 
-``stamp`` is the log's clock when a row began to wait. ``queued`` is 0 while it waits, and otherwise
+``stamp`` is the store's clock when a row began to wait. ``queued`` is 0 while it waits, and otherwise
 tells by :data:`QUEUED` when it was queued: recovery reads a window of either.
 """
 
@@ -20,7 +20,7 @@ FREED_ROWS = 5000
 """Rows that one step of :func:`free` changes, so that it holds the write lock for milliseconds."""
 
 QUEUED = 1 << 40
-"""``queued`` is this and the log's clock. Below it is a node's epoch: processes of the version
+"""``queued`` is this and the store's clock. Below it is a node's epoch: processes of the version
 before note those, so of such a row nobody knows since when it is queued."""
 
 _READ = "id, fingerprint, partition, url, depth, level, redirects"

@@ -39,7 +39,7 @@ TOGETHER = 500
 
 
 def clock(db: sqlite3.Connection) -> Stamp:
-    """The log's clock and the epochs, read together."""
+    """The store's clock and the epochs, read together."""
     (value,) = db.execute("SELECT value FROM clock").fetchone()
     return Stamp(value, epochs(db))
 

@@ -51,7 +51,7 @@ class Broker:
             self.look()
 
     def look(self) -> None:
-        """At all crawls, without a step of the log's clock."""
+        """At all crawls, without a step of the store's clock."""
         self.upkeep._next.clear()
         self.upkeep.step(())
 

@@ -1,4 +1,4 @@
-"""The end of a crawl, its limits, pending seeds, the log's clock; on a double of the frontier."""
+"""The end of a crawl, its limits, pending seeds, the store's clock; on a double of the frontier."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ from tests.support.redis_server import RedisServer
 
 
 class House:
-    """A store, a Redis and a broker's frontier; the log's clock goes only by :meth:`tick`."""
+    """A store, a Redis and a broker's frontier; the store's clock goes only by :meth:`tick`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
