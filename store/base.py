@@ -36,7 +36,7 @@ from greencrawl.schema.records import (
 )
 
 MARGIN = 10
-"""Steps of the store's clock that an admission may come after its row: recovery goes so far back."""
+"""Steps of the clock that an admission may come after its row: recovery goes back so far."""
 
 DUTY_SECONDS = 6.0
 """How long a duty is held, unless it is renewed."""

@@ -1,8 +1,9 @@
 """What a restart of Redis costs by what waits in SQL: ``-m bench.frontier.recovery [--short]``.
 
 So many URLs wait in the overflow, beyond the memory budget, and were put there long ago by the
-store's clock; then a thousand more are admitted, and Redis is killed and started again. Its recovery
-has the same window each time, so it is to take as long whether ten thousand or a million wait.
+store's clock; then a thousand more are admitted, and Redis is killed and started again. Its
+recovery has the same window each time, so it is to take as long whether ten thousand or a million
+wait.
 
 Counted from when Redis answers again until the frontier owes it nothing, three times each; the rest
 that hosts get after that (the longest lease and request, and twelve seconds) is the same for all

@@ -1,6 +1,6 @@
 """The overflow on SQLite: URLs that wait in SQL; each function runs in a caller's transaction.
 
-``stamp`` is the store's clock when a row began to wait. ``queued`` is 0 while it waits, and otherwise
+``stamp`` is the store's clock when a row began to wait. ``queued`` is 0 while it waits, else it
 tells by :data:`QUEUED` when it was queued: recovery reads a window of either.
 """
 

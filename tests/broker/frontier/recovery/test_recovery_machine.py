@@ -356,7 +356,7 @@ class RecoveryMachine(World):
         after=st.sampled_from([0, 1, 12]), lost=st.booleans(),
     )  # fmt: skip
     def admit_late(self, which: int, broker: int, before: int, after: int, lost: bool) -> None:
-        """Seeds and a page's links are admitted some steps of the store's clock after their rows."""
+        """Seeds and a page's links are admitted some steps of the clock after their rows."""
         self.reopened(broker)
         self.moment += 1
         at, found = self.brokers[broker], [(which % 3, PATHS + self.moment)]
