@@ -245,7 +245,7 @@ class World(Laws, RuleBasedStateMachine):
         at = self.brokers[broker].frontier
         self.work("recover", 999, lambda: at.recovery.reopen(at.nodes[node]))
         for task in self.pace.living():
-            if task.name == "_refill":
+            if task.name == "refill":
                 self.fences.advance(task, steps)
 
     def tick(self, broker: int, times: int, steps: int = 999) -> Paced:

@@ -65,7 +65,7 @@ class RecoveryMachine(World):
     def restart_broker(self, number: int) -> None:
         old = self.brokers[number]
         for task in self.pace.living():
-            if task.owner is old or (task.name == "_refill" and self.job_of(old, task)):
+            if task.owner is old or (task.name == "refill" and self.job_of(old, task)):
                 task.kill()
         try:
             self.brokers[number] = Broker(self)
