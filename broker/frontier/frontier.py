@@ -181,6 +181,7 @@ class Frontier:
 
         self.nodes_away = self.recovery.nodes_away
         self.repair, self.repairs = self.recovery.repair_all, self.recovery.report_all
+        self.owed = self.recovery.owed
         self.parts = Parts(placement, crawls, spill, admitting, hosts)
         """What a replay gives things to a node through."""
 

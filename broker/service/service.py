@@ -119,6 +119,9 @@ class Queue(Protocol):
         Raises UnknownCrawl.
         """
 
+    def owed(self) -> bool:
+        """Whether a node that answers is being given what it lost."""
+
     def nodes_away(self) -> Mapping[str, NodeAway]:
         """Node id → since when and why, of Redis nodes that do not answer."""
 

@@ -238,7 +238,9 @@ class Upkeep:
             held = self._held = _HeldUp(now)
         waiting, between = set(held.crawls), False
         for batch in self._pending(held.after):
-            if batch.id in self._service.admitting:  # its caller wants to know what was new
+            # Its caller wants to know what was new; a node that was just opened takes for new what
+            # was fetched, until it has been given the pages.
+            if batch.id in self._service.admitting or self._service.frontier.owed():
                 waiting.add(batch.crawl)
                 between = True
                 continue

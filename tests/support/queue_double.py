@@ -133,6 +133,9 @@ class QueueDouble:
         away = [self.lost_node] if missed else []
         return Admitted(flags, self.ticks[-1] if self.ticks else 0, {}, away, missed)
 
+    def owed(self) -> bool:
+        return False
+
     def nodes_away(self) -> dict[str, NodeAway]:
         if not self.lost_node:
             return {}

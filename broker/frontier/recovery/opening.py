@@ -329,6 +329,11 @@ class Recovery:
             return NodeRepair(node=node.shown, phase="none", detail=str(error))
         return job.report() if job is not None else NodeRepair(node=node.shown, phase="none")
 
+    def owed(self) -> bool:
+        """Whether a replay of a node that answers is under way, wherever. Raises nothing."""
+        phases = {self.report(node).phase for node in self._placement.nodes}
+        return not phases <= {"none", "done"}
+
     def stop(self) -> None:
         """End what is under way; the next broker begins it again."""
         for job in self._jobs.values():

@@ -21,6 +21,7 @@ from greencrawl.broker.frontier.recovery.job import Job
 from greencrawl.broker.frontier.recovery.opening import Recovery, StoreLostData
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.upkeep import Upkeep
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Admission, Commit, Final, HostPatch, StoredPage
 from greencrawl.store import open_store
@@ -753,6 +754,30 @@ def test_a_redis_at_its_memory_limit_is_refilled_as_far_as_it_goes_and_opens(
     client.config_set("maxmemory", 0)
     places = house.store.overflow_places()
     assert places, "what did not fit waits in the store"
+
+
+def test_a_pending_batch_waits_until_a_node_knows_what_was_fetched(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.store.add_seeds(house.crawl.id, [Admission("http://h.example/a")], force=False)
+    house.store_page("h.example/a", "h.example/b")
+    house.tick(2)
+    client = house.server.client
+    client.delete(*client.keys("gc:{*"))
+    upkeep = Upkeep(Service(house.frontier, house.store, duties=house.frontier.duties))
+    go_on, replay = Event(), Job._replay
+
+    def replay_later(job: Job, *given: Any) -> None:
+        go_on.wait()
+        replay(job, *given)
+
+    monkeypatch.setattr(Job, "_replay", replay_later)
+    house.frontier.repair(everything=True)
+    assert upkeep._admit_pending() == {house.crawl.id}
+    go_on.set()
+    until(lambda: house.frontier.repairs()[0].phase == "done")
+    assert upkeep._admit_pending() == set()
+    assert house.waiting() == ["h.example/b"], "what was fetched is not asked for again"
 
 
 def test_repair_all_mends_a_redis_that_lost_keys_unnoticed(house: House) -> None:
