@@ -187,7 +187,7 @@ def waiting(client: redis.Redis, crawls: set[int]) -> dict[int, set[str]]:
         hosts: Any = raw.zrange(key, 0, -1) if int(number) in crawls else []
         for host in hosts:
             record: Any = raw.get(prefix + b":h:" + host)
-            queues: Any = msgspec.msgpack.decode(record).get("q", {}) if record else {}
+            queues: Any = (record and msgspec.msgpack.decode(record).get("q")) or {}  # none: []
             for value in queues.get(number.decode(), {}).get("e", ()):
                 path = value[value.index("h/") + 1 :]
                 found.setdefault(int(number), set()).add(f"http://{host.decode()}{path}")
@@ -234,7 +234,7 @@ def unfinished(client: redis.Redis) -> set[str]:
     for key in raw.scan_iter(b"gc:{*}:h:*", count=2000):
         host = key.partition(b":h:")[2].decode()
         record: Any = raw.get(key)
-        queues: Any = msgspec.msgpack.decode(record).get("q", {}) if record else {}
+        queues: Any = (record and msgspec.msgpack.decode(record).get("q")) or {}  # none: []
         for queue in queues.values() if isinstance(queues, dict) else ():
             found.update(_place(host, value) for value in queue.get("e", ()))
     for key in raw.scan_iter(b"gc:{*}:w:*", count=2000):
