@@ -572,7 +572,7 @@ class SqliteStore:
         return self._page(row, detail, self._questions) if row else None
 
     def _page(self, row: Row, detail: Detail, lane: SqliteThread) -> StoredPage:
-        """The page of a row of ``listing.page_sql``. Raises BodyAway."""
+        """The page of a row of ``lists.page_sql``. Raises BodyAway."""
         if detail == "row":
             return self._codec.page(row, body=False)
         if detail == "text":

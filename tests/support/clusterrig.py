@@ -1,6 +1,6 @@
 """The rig of ``make cluster-faults``: that of ``make faults``, with content on five real servers.
 
-A worker notes each URL whose commit was acknowledged. Judged beside what :mod:`faultrig` judges:
+A worker notes each URL whose commit was acknowledged. Judged beside what ``faultrig.py`` judges:
 every acknowledged URL is on the server that takes writes in the end; its binary log holds no
 transaction of an older epoch behind one of a newer, and those of an epoch from one server only;
 and once all servers have what the writer has, CHECKSUM TABLE says the same of each replicated

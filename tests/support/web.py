@@ -34,7 +34,6 @@ _RECORD = struct.Struct("<IIIdd")
 """Host, page (or a number below), status, arrived, ended."""
 _ROBOTS = 0xFFFFFFFF
 _OTHER = 0xFFFFFFFE
-_CONTROL = "stdin"
 HEAD_BYTES = 64 * 1024
 ABANDONED = 0
 """Status in the log of a request whose connection was closed before its answer."""

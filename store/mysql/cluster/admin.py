@@ -53,7 +53,7 @@ _CHANNEL_SAFE = re.compile(r"[^\x20-\x7e]|['\\]")
 class Admin:
     """Calls on one server; each raises Unavailable if it is away, InvalidConfig if not allowed.
 
-    Nothing that is written here is replicated, except by :meth:`replicated`.
+    Nothing that is written here is replicated.
     """
 
     def __init__(

@@ -215,7 +215,7 @@ def add_seeds(db: Db, ids: Numbers, crawl: int, blob: bytes, force: bool) -> int
 
 
 def pending_rows(db: Db, limit: int, after: int) -> list[Row]:
-    """Rows of ``log.SEEDS`` of what is pending, oldest first; no deleted crawl's."""
+    """Rows of ``replay_log.SEEDS`` of what is pending, oldest first; no deleted crawl's."""
     db.execute(
         f"SELECT {replay_log.SEEDS} FROM seed_batches FORCE INDEX (seed_batches_pending) "
         "WHERE pending = 1 AND id > %s "
@@ -227,7 +227,7 @@ def pending_rows(db: Db, limit: int, after: int) -> list[Row]:
 
 
 def seed_rows(db: Db, crawl: int, after: int) -> list[Row]:
-    """Rows of ``log.SEEDS`` of a crawl's batches after ``after``, a few at a time."""
+    """Rows of ``replay_log.SEEDS`` of a crawl's batches after ``after``, a few at a time."""
     db.execute(
         f"SELECT {replay_log.SEEDS} FROM seed_batches FORCE INDEX (seed_batches_by_crawl) "
         f"WHERE crawl = %s AND id > %s ORDER BY id LIMIT {replay_log.SEED_ROWS}",

@@ -171,14 +171,6 @@ class DjangoSite:
         keys = ", ".join(f"'{key}'" for key in made)
         return self._execute(f"DELETE FROM django_session WHERE session_key IN ({keys})")
 
-    def expire_tokens(self) -> int:
-        """Every access token is past its time, whatever its owner was told; returns how many."""
-        return self._execute(EXPIRE)
-
-    def revoke_refresh_tokens(self) -> int:
-        """No refresh token is good any more; returns how many were."""
-        return self._execute("UPDATE oauth2_provider_refreshtoken SET revoked = '2020-01-01'")
-
     def hold(self, path: str, count: int, sql: str) -> None:
         """Hold requests below ``path`` until ``count`` are there; then ``sql``, then go on."""
         text = json.dumps({"path": path, "count": count, "sql": sql})

@@ -19,7 +19,6 @@ from greencrawl.worker.extract.page import _parse, outline
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
 
-OTHERS = ("noscript", "b", "o:p", "P")
 PIECES = [
     *(
         f"<{name}>".encode()
