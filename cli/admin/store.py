@@ -180,49 +180,49 @@ def _show(steward: Steward, report: Report) -> None:
     for one in report.servers:
         cells = (
             one.name,
-            _role(one, report.reign, master=one.name in masters),
-            _state(one, report.reign),
+            _role(one, report.term, master=one.name in masters),
+            _state(one, report.term),
             _lag(one),
             one.following.leader if one.following else "–",
-            _commits(one, report.reign),
+            _commits(one, report.term),
         )
         rows.add_row(*map(Text, map(printable, cells)))
     console = Console()
     console = console if console.is_terminal else Console(width=160)
     console.print(rows, highlight=False)
-    if report.reign is not None:
-        _say(report.reign)
+    if report.term is not None:
+        _say(report.term)
     for note in _findings(report):
         click.echo(f"! {printable(note)}")
 
 
-def _say(reign: WriterTerm) -> None:
-    by = f"acknowledged by {reign.partner}" if reign.partner else "acknowledged by nobody else"
-    click.echo(f"{reign.writer} takes writes since epoch {reign.epoch}, {by}")
+def _say(term: WriterTerm) -> None:
+    by = f"acknowledged by {term.partner}" if term.partner else "acknowledged by nobody else"
+    click.echo(f"{term.writer} takes writes since epoch {term.epoch}, {by}")
 
 
 def _findings(report: Report) -> list[str]:
     new = [one.up and not one.epoch for one in report.servers]
-    if report.reign is None and all(new):
+    if report.term is None and all(new):
         return ["these servers form no store yet: greencrawl store form"]
     away = [f"{one.name}: {one.error}" for one in report.servers if not one.up and one.error]
     return [*report.notes, *away]
 
 
-def _role(one: Observation, reign: WriterTerm | None, *, master: bool) -> str:
+def _role(one: Observation, term: WriterTerm | None, *, master: bool) -> str:
     if not master:
         return "replica"
-    if reign is not None and one.name == reign.writer:
+    if term is not None and one.name == term.writer:
         return "master, takes writes"
-    return "master, acknowledges" if reign and one.name == reign.partner else "master"
+    return "master, acknowledges" if term and one.name == term.partner else "master"
 
 
-def _state(one: Observation, reign: WriterTerm | None) -> str:
+def _state(one: Observation, term: WriterTerm | None) -> str:
     if not one.up:
         return "away"
     if one.following is not None and not one.following.running:
         return "does not follow"
-    if reign is not None and one.name == reign.writer:
+    if term is not None and one.name == term.writer:
         return "open" if one.open and not one.read_only else "not open yet"
     return "read-only" if one.read_only else "NOT read-only"
 
@@ -234,8 +234,8 @@ def _lag(one: Observation) -> str:
     return "unknown" if seconds is None else f"{seconds:g} s"
 
 
-def _commits(one: Observation, reign: WriterTerm | None) -> str:
-    if not one.up or reign is None or one.name != reign.writer:
+def _commits(one: Observation, term: WriterTerm | None) -> str:
+    if not one.up or term is None or one.name != term.writer:
         return "–"
     if not one.asks_ack:
         return "alone"

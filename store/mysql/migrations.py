@@ -79,7 +79,7 @@ def migrate(
 def _migrate(
     db: Db, begin: Callable[[], None], available: list[Migration], post: bool, told: Told
 ) -> int:
-    with _alone(db):
+    with _exclusively(db):
         _refuse_foreign(_tables(db))
         todo = pending(available, applied(db), post=post)
         db.execute(_TABLE)
@@ -99,12 +99,12 @@ def _migrate(
 
 
 def _due(db: Db, available: list[Migration]) -> list[Migration]:
-    with _alone(db):
+    with _exclusively(db):
         return pending(available, applied(db), post=False)
 
 
 @contextmanager
-def _alone(db: Db) -> Iterator[None]:
+def _exclusively(db: Db) -> Iterator[None]:
     """Hold the lock of who migrates. Raises Unavailable when another process holds it for long."""
     db.execute("SELECT GET_LOCK(CONCAT('greencrawl.', DATABASE()), %s)", (LOCK_SECONDS,))
     if db.fetchone() != (1,):

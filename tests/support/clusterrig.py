@@ -123,10 +123,10 @@ class ClusterRig(Rig):
 
         def whole() -> bool:
             try:
-                reign = self.report().reign
+                term = self.report().term
             except GreencrawlError:
                 return False
-            return reign is not None and bool(reign.partner)
+            return term is not None and bool(term.partner)
 
         try:
             return wait_until(whole, seconds, "both masters are in the ring", every=0.2)

@@ -140,7 +140,7 @@ class Admin:
             self._away, self._away_until = str(error), monotonic() + AWAY_SECONDS
 
     @contextmanager
-    def alone(self) -> Iterator[Admin]:
+    def exclusively(self) -> Iterator[Admin]:
         """Calls that no other steward's come between. Raises Unavailable if one acts there now.
 
         They go over a connection of their own, which the lock goes with: when it is lost, the rest
@@ -181,7 +181,7 @@ class Admin:
 
     def enrol(self, vote: Vote) -> None:
         """Give a server that has no vote, or a copy of another's, its own."""
-        text = register.reign_text(vote.reign) if vote.reign else ""
+        text = register.term_text(vote.term) if vote.term else ""
         self.execute(
             f"INSERT IGNORE INTO {self._table('votes')} (server, promised, accepted, value) "
             "VALUES (@@server_id, %s, %s, %s)",
@@ -203,7 +203,7 @@ class Admin:
             raise Unavailable(f"{self.server} has no vote: {error}") from error
         if row is None:
             raise Unavailable(f"{self.server} has no vote")
-        return Vote(row[0], row[1], register.reign_of(row[2]))
+        return Vote(row[0], row[1], register.term_of(row[2]))
 
     def promise(self, ballot: int) -> Vote | None:
         """See :class:`store.mysql.cluster.register.Voter`."""
@@ -223,18 +223,18 @@ class Admin:
                 (ballot,),
             )
             db.execute("COMMIT")
-            return Vote(ballot, row[1], register.reign_of(row[2]))
+            return Vote(ballot, row[1], register.term_of(row[2]))
 
         return self.run(work)
 
-    def accept(self, ballot: int, reign: WriterTerm) -> bool:
+    def accept(self, ballot: int, term: WriterTerm) -> bool:
         """See :class:`store.mysql.cluster.register.Voter`."""
 
         def work(db: Db) -> bool:
             changed = db.execute(
                 f"UPDATE {self._table('votes')} SET promised = %s, accepted = %s, value = %s "
                 "WHERE server = @@server_id AND promised <= %s",
-                (ballot, ballot, register.reign_text(reign), ballot),
+                (ballot, ballot, register.term_text(term), ballot),
             )
             return bool(changed)
 

@@ -20,19 +20,19 @@ class LagHistory:
 
     def __init__(self, clock: Clock = monotonic) -> None:
         self._clock = clock
-        self._notes: deque[tuple[float, Position]] = deque(maxlen=SAMPLES)
+        self._positions: deque[tuple[float, Position]] = deque(maxlen=SAMPLES)
 
     def add(self, position: Position) -> None:
         """The writer is at ``position`` now."""
-        self._notes.append((self._clock(), position))
+        self._positions.append((self._clock(), position))
 
     def lag_seconds(self, position: Position) -> float | None:
         """How far behind a server at ``position`` is at most; None if that cannot be told."""
-        for since, noted in reversed(self._notes):
+        for since, noted in reversed(self._positions):
             if gtid.covers(position, noted):
                 return self._clock() - since
         return None
 
     def age_seconds(self) -> float:
         """Since the last note."""
-        return self._clock() - self._notes[-1][0] if self._notes else float("inf")
+        return self._clock() - self._positions[-1][0] if self._positions else float("inf")

@@ -51,7 +51,7 @@ class Vote(Struct, frozen=True):
 
     promised: int = 0
     accepted: int = 0
-    reign: WriterTerm | None = None
+    term: WriterTerm | None = None
 
 
 class Voter(Protocol):
@@ -65,7 +65,7 @@ class Voter(Protocol):
     def promise(self, ballot: int) -> Vote | None:
         """Promise to accept nothing below ``ballot``; what it had, or None if it is too late."""
 
-    def accept(self, ballot: int, reign: WriterTerm) -> bool:
+    def accept(self, ballot: int, term: WriterTerm) -> bool:
         """Accept unless a higher ballot was promised."""
 
 
@@ -98,7 +98,7 @@ class Register:
         """
         votes = self._answers([voter.vote for voter in self._voters])
         self._enough(votes, "answer")
-        return max(votes, key=lambda vote: vote.accepted).reign
+        return max(votes, key=lambda vote: vote.accepted).term
 
     def change(self, change: Callable[[WriterTerm | None], WriterTerm | None]) -> WriterTerm | None:
         """Replace the value by ``change`` of it, and return what is accepted now.
@@ -112,7 +112,7 @@ class Register:
         promises = self._answers([partial(voter.promise, ballot) for voter in self._voters])
         given = [promise for promise in promises if promise is not None]
         self._enough(given, "promise")
-        present = max(given, key=lambda vote: vote.accepted).reign
+        present = max(given, key=lambda vote: vote.accepted).term
         wanted = change(present)
         if wanted is None:
             wanted = present
@@ -141,11 +141,11 @@ def _above(ballot: int) -> int:
     return ((ballot >> _RANDOM_BITS) + 1 << _RANDOM_BITS) | random.getrandbits(_RANDOM_BITS)
 
 
-def reign_text(reign: WriterTerm) -> str:
+def term_text(term: WriterTerm) -> str:
     """JSON."""
-    return wire.to_json(reign).decode()
+    return wire.to_json(term).decode()
 
 
-def reign_of(text: str) -> WriterTerm | None:
-    """Undo :func:`reign_text`; None for no value yet."""
+def term_of(text: str) -> WriterTerm | None:
+    """Undo :func:`term_text`; None for no value yet."""
     return wire.from_json(text, WriterTerm) if text else None

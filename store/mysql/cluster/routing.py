@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 LOOK_SECONDS = 2.0
 """A server that is silent for longer is no candidate when the writer is looked for."""
-NEAR_SECONDS = 1.0
+CAUGHT_UP_SECONDS = 1.0
 """For so long a replica that was near is taken to be near."""
 TRIES = 8
 """Runs of a transaction that meets others' locks."""
@@ -83,8 +83,8 @@ class Cluster:
         self._found: Route | None = None
         self._looking = BoundedSemaphore(1)
         self._turn = count()
-        self._notes = LagHistory()
-        self._near: dict[Server, tuple[float, Position]] = {}
+        self._history = LagHistory()
+        self._caught_up: dict[Server, tuple[float, Position]] = {}
         self._first: Callable[[Db], None] | None = None
 
     def checking(self, check: Callable[[Db], None]) -> Cluster:
@@ -171,7 +171,7 @@ class Cluster:
         comes from where :meth:`read` goes. A change of replicas could go back in time, past which a
         row that moved to the stream's end would be missed.
         """
-        server = next(self._near_replicas(self._position() or {}), None)
+        server = next(self._replicas_caught_up(self._position() or {}), None)
 
         def scan(work: Callable[[Db], T]) -> T:
             nonlocal server
@@ -179,7 +179,7 @@ class Cluster:
                 try:
                     return self._read(Route(server, 0), work, LONG_SECONDS)
                 except Unavailable:
-                    self._near.pop(server, None)
+                    self._caught_up.pop(server, None)
                     server = None
             return self.read(work, seconds=LONG_SECONDS)
 
@@ -293,32 +293,32 @@ class Cluster:
 
     # -- replicas
 
-    def _near_replicas(self, covering: Position) -> Iterator[Server]:
+    def _replicas_caught_up(self, covering: Position) -> Iterator[Server]:
         """Replicas within the lag bound that have all up to ``covering``, in turn."""
         replicas = self.topology.replicas
         start = next(self._turn)
         for index in range(len(replicas)):
             server = replicas[(start + index) % len(replicas)]
-            since, here = self._near.get(server, (-NEAR_SECONDS, {}))
-            if monotonic() - since >= NEAR_SECONDS or not gtid.covers(here, covering):
+            since, here = self._caught_up.get(server, (-CAUGHT_UP_SECONDS, {}))
+            if monotonic() - since >= CAUGHT_UP_SECONDS or not gtid.covers(here, covering):
                 try:
-                    found = self._near_position(server)
+                    found = self._position_if_caught_up(server)
                 except Unavailable:
                     continue
                 if found is None or not gtid.covers(found, covering):
                     continue
-                self._near[server] = (monotonic(), found)
+                self._caught_up[server] = (monotonic(), found)
             yield server
 
-    def _near_position(self, server: Server) -> Position | None:
+    def _position_if_caught_up(self, server: Server) -> Position | None:
         """Where a replica is; None if it is further behind than the bound."""
-        if self._notes.age_seconds() > NEAR_SECONDS / 2:
+        if self._history.age_seconds() > CAUGHT_UP_SECONDS / 2:
             noted = self._position()
             if noted is None:
                 return None
-            self._notes.add(noted)
+            self._history.add(noted)
         here = self._read(Route(server, 0), _position_of("gtid_slave_pos"))
-        lag = self._notes.lag_seconds(here)
+        lag = self._history.lag_seconds(here)
         return here if lag is not None and lag <= self.topology.lag_seconds else None
 
     def close(self) -> None:

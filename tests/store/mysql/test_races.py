@@ -326,7 +326,7 @@ def test_deadlocks_without_end_blame_no_record(
 def test_a_server_that_is_opened_while_it_is_looked_at_is_not_seen_open_with_an_old_domain(
     topology: Topology,
 ) -> None:
-    """A steward would take it for one that was started anew, and begin another reign."""
+    """A steward would take it for one that was started anew, and begin another term."""
 
     class Opened(Admin):
         """Opened for epoch 9, in the order of a steward, after the first of our questions."""

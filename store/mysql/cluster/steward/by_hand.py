@@ -28,7 +28,7 @@ def form(steward: Steward) -> Report:
         admin.prepare()
     votes = together([admin.vote for admin in admins])
     new = [admin for admin, vote in zip(admins, votes, strict=True) if isinstance(vote, Exception)]
-    if new and any(isinstance(vote, Vote) and vote.reign for vote in votes):
+    if new and any(isinstance(vote, Vote) and vote.term for vote in votes):
         names = ", ".join(str(admin.server) for admin in new)
         raise InvalidConfig(
             [("GREENCRAWL_STORE", f"has been formed, without {names}: greencrawl store rejoin")]
@@ -40,9 +40,9 @@ def form(steward: Steward) -> Report:
     end = steward.clock() + DRAIN_SECONDS
     while True:
         report = steward.round()
-        reign, seen = report.reign, report.servers
-        if reign and reign.partner and all(
-            one.up and (one.name == reign.writer or (one.following and one.following.running))
+        term, seen = report.term, report.servers
+        if term and term.partner and all(
+            one.up and (one.name == term.writer or (one.following and one.following.running))
             for one in seen
         ):  # fmt: skip
             return report
@@ -58,42 +58,42 @@ def hand_over(steward: Steward, to: str = "", *, lose: bool = False) -> WriterTe
     Raises Unavailable, InvalidConfig.
     """
     report = steward.look()
-    if report.reign is None:
+    if report.term is None:
         raise Unavailable("; ".join(report.notes))
-    reign, seen = report.reign, {one.name: one for one in report.servers}
-    to = to or steward.topology.other(reign.writer)
+    term, seen = report.term, {one.name: one for one in report.servers}
+    to = to or steward.topology.other(term.writer)
     if to not in map(str, steward.topology.masters):
         raise InvalidConfig([("server", f"{to} is no master of GREENCRAWL_STORE")])
-    if to == reign.writer:
-        return reign
-    if reign.partner != to and not lose:
-        raise Unavailable(f"{to} does not acknowledge {reign.writer}: it may lack transactions")
+    if to == term.writer:
+        return term
+    if term.partner != to and not lose:
+        raise Unavailable(f"{to} does not acknowledge {term.writer}: it may lack transactions")
     if not seen[to].up:
         raise Unavailable(seen[to].error)
-    if seen[reign.writer].up:
-        _end(steward, reign, to, lose=lose)
-    elif not lose and not copies(seen[to], seen[reign.writer]):
+    if seen[term.writer].up:
+        _end(steward, term, to, lose=lose)
+    elif not lose and not copies(seen[to], seen[term.writer]):
         raise Unavailable(f"{to} was started anew: it may lack transactions")
-    return _until_joined(steward, _succeed(steward, reign, to))
+    return _until_joined(steward, _succeed(steward, term, to))
 
 
-def _succeed(steward: Steward, reign: WriterTerm, to: str) -> WriterTerm:
-    """Let ``to`` follow; a steward that saw the reign end may do the same. Raises Unavailable.
+def _succeed(steward: Steward, term: WriterTerm, to: str) -> WriterTerm:
+    """Let ``to`` follow; a steward that saw the term end may do the same. Raises Unavailable.
 
     Of two that propose at the same time none may get its majority: they try again, apart.
     """
     end = steward.clock() + JOIN_SECONDS
     while True:
         try:
-            if steward.servers.change(reign, WriterTerm(reign.epoch + 1, to)):
-                return WriterTerm(reign.epoch + 1, to)
+            if steward.servers.change(term, WriterTerm(term.epoch + 1, to)):
+                return WriterTerm(term.epoch + 1, to)
             now = steward.servers.register.read()
         except NoMajority:
             if steward.clock() > end:
                 raise
             gevent.sleep(random.uniform(0.02, 0.2))
             continue
-        if now is None or now.writer != to or now.epoch <= reign.epoch:
+        if now is None or now.writer != to or now.epoch <= term.epoch:
             raise Unavailable("somebody else changed who takes writes: look again")
         return WriterTerm(now.epoch, to)
 
@@ -101,20 +101,20 @@ def _succeed(steward: Steward, reign: WriterTerm, to: str) -> WriterTerm:
 def _until_joined(steward: Steward, wanted: WriterTerm) -> WriterTerm:
     """Rounds until the new writer is open, and has a partner if the other master is up.
 
-    Other stewards may do the same meanwhile, or begin another reign of the same writer: that
+    Other stewards may do the same meanwhile, or begin another term of the same writer: that
     one is returned. Raises Unavailable if it is not open in time, or writes go elsewhere.
     """
     end = steward.clock() + DRAIN_SECONDS
     while True:
         report = steward.round()
         seen = {one.name: one for one in report.servers}
-        reign, other = report.reign, seen[steward.topology.other(wanted.writer)]
-        if reign is not None and reign.epoch > wanted.epoch:
-            if reign.writer != wanted.writer:
-                raise Unavailable(f"{reign.writer} has taken over since: look again")
-            wanted = WriterTerm(reign.epoch, reign.writer)
+        term, other = report.term, seen[steward.topology.other(wanted.writer)]
+        if term is not None and term.epoch > wanted.epoch:
+            if term.writer != wanted.writer:
+                raise Unavailable(f"{term.writer} has taken over since: look again")
+            wanted = WriterTerm(term.epoch, term.writer)
         opened = takes_writes(seen[wanted.writer], wanted)
-        if opened and (reign is None or reign != wanted or not other.up):
+        if opened and (term is None or term != wanted or not other.up):
             return wanted
         late = steward.clock() - end
         if late > 0 or (opened and late > 5 * JOIN_SECONDS - DRAIN_SECONDS):
@@ -124,20 +124,20 @@ def _until_joined(steward: Steward, wanted: WriterTerm) -> WriterTerm:
         gevent.sleep(0.1)
 
 
-def _end(steward: Steward, reign: WriterTerm, to: str, *, lose: bool) -> None:
-    """End a reign in order: no transaction runs, and ``to`` has fetched them all."""
-    old, new = steward.servers.admins[reign.writer], steward.servers.admins[to]
+def _end(steward: Steward, term: WriterTerm, to: str, *, lose: bool) -> None:
+    """End a term in order: no transaction runs, and ``to`` has fetched them all."""
+    old, new = steward.servers.admins[term.writer], steward.servers.admins[to]
     end = steward.clock() + (JOIN_SECONDS if lose else DRAIN_SECONDS)
     while gtid.missing(new.applied(), old.written()) > MAX_MISSING and steward.clock() < end:
         gevent.sleep(0.2)
-    old.set_fence(reign.epoch + 1, open_=False)
+    old.set_fence(term.epoch + 1, open_=False)
     target = old.written()
     while not gtid.covers(new.fetched(), target):
         if steward.clock() > end:
             if lose:
                 return
             raise Unavailable(
-                f"{to} does not catch up with {reign.writer}: brokers will open either again"
+                f"{to} does not catch up with {term.writer}: brokers will open either again"
             )
         gevent.sleep(0.02)
 

@@ -15,18 +15,18 @@ from greencrawl.store.mysql.cluster.topology import Topology
 
 
 def findings(
-    topology: Topology, reign: WriterTerm | None, seen: dict[str, Observation]
+    topology: Topology, term: WriterTerm | None, seen: dict[str, Observation]
 ) -> list[str]:
     """What is wrong and what to do about it, in sentences."""
-    if reign is None:
+    if term is None:
         return ["these servers form no store yet: greencrawl store form"]
-    writer = seen.get(reign.writer)
+    writer = seen.get(term.writer)
     if writer is None:
-        return [f"{reign.writer} takes writes, but GREENCRAWL_STORE does not name it: add it"]
+        return [f"{term.writer} takes writes, but GREENCRAWL_STORE does not name it: add it"]
     found = []
     if not writer.up:
-        partner, remedy = seen.get(reign.partner), ""
-        if not reign.partner:
+        partner, remedy = seen.get(term.partner), ""
+        if not term.partner:
             remedy = ": it stood alone, so no other server has all that was acknowledged"
         elif partner is not None and partner.up and not copies(partner, writer):
             remedy = f": {partner.name} was started anew, and may lack what it acknowledged"
@@ -35,33 +35,33 @@ def findings(
         if remedy:
             remedy += ". Start it, or give up what only it has: greencrawl store takeover --lose"
         found.append(f"{writer.name} takes writes and is away ({writer.error}){remedy}")
-    elif not reign.partner:
+    elif not term.partner:
         found.append(f"{writer.name} stands alone: no second server acknowledges commits")
     for one in seen.values():
         if one.up:
-            found += _server_findings(reign, writer, one, master=one.server in topology.masters)
+            found += _server_findings(term, writer, one, master=one.server in topology.masters)
         elif one is not writer:
             found.append(f"{one.name} is away ({one.error}): start it")
     return found
 
 
 def _server_findings(
-    reign: WriterTerm, writer: Observation, one: Observation, *, master: bool
+    term: WriterTerm, writer: Observation, one: Observation, *, master: bool
 ) -> list[str]:
     found = []
     following = one.following
     if one is writer:
-        if reign.partner and one.hanging:
-            found.append(f"{one.hanging} commits on {one.name} wait for {reign.partner}")
+        if term.partner and one.hanging:
+            found.append(f"{one.hanging} commits on {one.name} wait for {term.partner}")
     elif master and one.hanging:
         found.append(
             f"{one.hanging} commits hang on {one.name}, which takes no writes any more; nobody got "
             "an answer to them: kill -9 it and start it again, and it rolls them back"
         )
-    elif writer.up and takes_writes(writer, reign):
+    elif writer.up and takes_writes(writer, term):
         # Who follows may be ahead of our look at the writer for a moment; who does not is not.
         running = following is not None and following.running
-        surplus = stray(reign, writer, one)
+        surplus = stray(term, writer, one)
         if not running:
             surplus = max(surplus, gtid.missing(writer.position, one.position))
         if surplus:
@@ -70,7 +70,7 @@ def _server_findings(
                 "save them with mariadb-binlog if you want them, then make it anew from a copy "
                 "(docs/operations.md)"
             )
-    if following and one.name == reign.partner:
+    if following and one.name == term.partner:
         backlog = gtid.missing(one.position, following.fetched)
         if backlog > MAX_MISSING:
             found.append(

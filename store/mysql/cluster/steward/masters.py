@@ -1,7 +1,7 @@
-"""A reign is put into force on the two masters: one is opened, the other follows and acknowledges.
+"""A term is put into force on the two masters: one is opened, the other follows and acknowledges.
 
 What another steward could undo is done under a lock of the server, after a majority has confirmed
-the reign. Every step can be done again by whoever comes next.
+the term. Every step can be done again by whoever comes next.
 """
 
 from __future__ import annotations
@@ -43,33 +43,33 @@ class Masters:
         self._servers = servers
         self._clock = clock
 
-    def settle(self, reign: WriterTerm, writer: Observation, other: Observation) -> None:
+    def settle(self, term: WriterTerm, writer: Observation, other: Observation) -> None:
         """One round's share of it; ``writer`` is up. Raises NoMajority, Unavailable."""
-        if not takes_writes(writer, reign):
-            # What was started anew rules under an epoch of its own; a hand-over ends its reign.
-            if not reign.partner and writer.epoch <= reign.epoch:
-                self._open(reign)
+        if not takes_writes(writer, term):
+            # What was started anew rules under an epoch of its own; a hand-over ends its term.
+            if not term.partner and writer.epoch <= term.epoch:
+                self._open(term)
             return
-        self._acknowledgement(reign, writer)
+        self._acknowledgement(term, writer)
         if other.up:
-            self._other(reign, writer, other)
+            self._other(term, writer, other)
 
-    def _open(self, reign: WriterTerm) -> None:
-        """Let the writer of ``reign`` take writes, as soon as it has applied what it fetched."""
-        with self._servers.admins[reign.writer].alone() as admin:
-            if not self._servers.confirmed(reign):
+    def _open(self, term: WriterTerm) -> None:
+        """Let the writer of ``term`` take writes, as soon as it has applied what it fetched."""
+        with self._servers.admins[term.writer].exclusively() as admin:
+            if not self._servers.confirmed(term):
                 return
             self._drain(admin)
             self._make_durable(admin)
-            admin.set_global(gtid_domain_id=reign.epoch)
+            admin.set_global(gtid_domain_id=term.epoch)
             admin.execute(
-                f"SET GLOBAL rpl_semi_sync_master_enabled = {'ON' if reign.partner else 'OFF'}"
+                f"SET GLOBAL rpl_semi_sync_master_enabled = {'ON' if term.partner else 'OFF'}"
             )
-            admin.set_fence(reign.epoch, open_=True)
-            if admin.fence() != (reign.epoch, True):
+            admin.set_fence(term.epoch, open_=True)
+            if admin.fence() != (term.epoch, True):
                 raise Unavailable(f"{admin.server} was closed since by another steward")
             admin.execute("SET GLOBAL read_only = OFF")
-        log.warning("master_opened", server=reign.writer, epoch=reign.epoch)
+        log.warning("master_opened", server=term.writer, epoch=term.epoch)
 
     def _make_durable(self, admin: Admin) -> None:
         wanted = {
@@ -108,73 +108,73 @@ class Masters:
             gevent.sleep(0.02)
         admin.stop_following()
 
-    def _acknowledgement(self, reign: WriterTerm, writer: Observation) -> None:
+    def _acknowledgement(self, term: WriterTerm, writer: Observation) -> None:
         """Commits wait for the partner if there is one, and for nobody otherwise."""
-        admin = self._servers.admins[reign.writer]
-        if reign.partner and (not writer.asks_ack or writer.ack_timeout_ms != ENDLESS_MS):
+        admin = self._servers.admins[term.writer]
+        if term.partner and (not writer.asks_ack or writer.ack_timeout_ms != ENDLESS_MS):
             admin.set_global(rpl_semi_sync_master_timeout=ENDLESS_MS)
             admin.execute("SET GLOBAL rpl_semi_sync_master_enabled = ON")
-        elif not reign.partner and writer.asks_ack:
-            with admin.alone() as held:
-                if self._servers.confirmed(reign):
+        elif not term.partner and writer.asks_ack:
+            with admin.exclusively() as held:
+                if self._servers.confirmed(term):
                     held.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
-                    log.warning("commits_unacknowledged", server=reign.writer)
+                    log.warning("commits_unacknowledged", server=term.writer)
 
-    def _other(self, reign: WriterTerm, writer: Observation, other: Observation) -> None:
+    def _other(self, term: WriterTerm, writer: Observation, other: Observation) -> None:
         """Keep it closed, let it follow; take it as partner when it acknowledges all there is.
 
         While it is the partner it is never started again: what it fetched but had not applied when
         it stopped is gone, so it must become a partner anew.
         """
         following = other.following
-        closed = other.read_only and not other.open and other.epoch == reign.epoch
+        closed = other.read_only and not other.open and other.epoch == term.epoch
         follows = following is not None and following.leader == writer.name
-        if closed and (reign.partner or (follows and following and not following.stopped)):
-            ready = nearly_caught_up(writer, other) and not stray(reign, writer, other)
-            if ready and not reign.partner:
-                self._join(reign, other)
+        if closed and (term.partner or (follows and following and not following.stopped)):
+            ready = nearly_caught_up(writer, other) and not stray(term, writer, other)
+            if ready and not term.partner:
+                self._join(term, other)
             return
-        with self._servers.admins[other.name].alone() as admin:
-            if not self._servers.confirmed(reign):  # it may have taken over since we looked
+        with self._servers.admins[other.name].exclusively() as admin:
+            if not self._servers.confirmed(term):  # it may have taken over since we looked
                 return
-            if other.open or other.epoch != reign.epoch:
-                admin.set_fence(reign.epoch, open_=False)  # in vain while a commit hangs there
+            if other.open or other.epoch != term.epoch:
+                admin.set_fence(term.epoch, open_=False)  # in vain while a commit hangs there
             if not other.read_only:
                 admin.execute("SET GLOBAL read_only = ON")
-            if reign.partner:
+            if term.partner:
                 return
             if follows:
                 if following and following.stopped:
                     admin.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
                     admin.execute("SET GLOBAL rpl_semi_sync_slave_enabled = ON")
                     admin.start_following()
-            elif not self._surplus(reign, other):
+            elif not self._surplus(term, other):
                 admin.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
                 admin.execute("SET GLOBAL rpl_semi_sync_slave_enabled = ON")
                 self._make_durable(admin)
                 admin.follow(writer.server)
                 log.info("follows", server=other.name, leader=writer.name)
 
-    def _surplus(self, reign: WriterTerm, other: Observation) -> int:
+    def _surplus(self, term: WriterTerm, other: Observation) -> int:
         """Transactions that ``other`` has and the writer has not; the writer is asked last."""
         has = self._servers.admins[other.name].applied()
-        return gtid.missing(self._servers.admins[reign.writer].applied(), has)
+        return gtid.missing(self._servers.admins[term.writer].applied(), has)
 
-    def _join(self, reign: WriterTerm, other: Observation) -> None:
+    def _join(self, term: WriterTerm, other: Observation) -> None:
         """Make ``other`` the partner, if it acknowledges at once."""
         admin = self._servers.admins[other.name]
-        with self._servers.admins[reign.writer].alone() as writer:
-            if not self._servers.confirmed(reign):
+        with self._servers.admins[term.writer].exclusively() as writer:
+            if not self._servers.confirmed(term):
                 return
             writer.set_global(rpl_semi_sync_master_timeout=ENDLESS_MS)
             writer.execute("SET GLOBAL rpl_semi_sync_master_enabled = ON")
             try:
                 self._await_acknowledgement(admin, writer)
-                admin.set_global(gtid_domain_id=JOINED + reign.epoch)
-                self._servers.change(reign, WriterTerm(reign.epoch, reign.writer, other.name))
+                admin.set_global(gtid_domain_id=JOINED + term.epoch)
+                self._servers.change(term, WriterTerm(term.epoch, term.writer, other.name))
             except GreencrawlError:
                 # The proposal may stand half accepted: the confirmation finishes or ends it.
-                if self._servers.confirmed(reign):
+                if self._servers.confirmed(term):
                     writer.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
                 raise
 

@@ -12,13 +12,13 @@ from greencrawl.store.mysql.cluster.register import WriterTerm
 log = logger("store")
 
 
-def settle(admins: Mapping[str, Admin], reign: WriterTerm, replica: Observation) -> None:
+def settle(admins: Mapping[str, Admin], term: WriterTerm, replica: Observation) -> None:
     """Replicas copy the partner: a writer that is killed may undo what it has not answered.
 
     While there is no partner they stand where they are, and are not read when they lag.
     Raises Unavailable, InvalidConfig.
     """
-    leader, admin = reign.partner, admins[replica.name]
+    leader, admin = term.partner, admins[replica.name]
     if not replica.up:
         return
     if not replica.read_only:
@@ -28,7 +28,7 @@ def settle(admins: Mapping[str, Admin], reign: WriterTerm, replica: Observation)
         # Nor do they copy a partner that comes back: it may have what the writer has not.
         if following and not following.stopped:
             admin.stop_fetching()
-    elif following and following.leader == reign.writer and following.until:
+    elif following and following.leader == term.writer and following.until:
         if following.stopped:  # it is as far as the partner's log goes back
             admin.follow(admins[leader].server)
     elif following is None or following.leader != leader:
@@ -37,7 +37,7 @@ def settle(admins: Mapping[str, Admin], reign: WriterTerm, replica: Observation)
     elif following.lacking:
         # The partner was made anew, and its log begins later. What it has cannot be undone.
         until = admins[leader].variables("gtid_binlog_pos")["gtid_binlog_pos"]
-        admin.follow(admins[reign.writer].server, until=until)
-        log.info("replica_catches_up", server=replica.name, leader=reign.writer)
+        admin.follow(admins[term.writer].server, until=until)
+        log.info("replica_catches_up", server=replica.name, leader=term.writer)
     elif following.stopped:
         admin.start_following()

@@ -14,9 +14,9 @@ that was started anew has the domain of its ``my.cnf``: what it had fetched but 
 though it may follow again by itself."""
 
 
-def takes_writes(writer: Observation, reign: WriterTerm) -> bool:
-    """Whether it is open under the reign's epoch."""
-    return writer.open and writer.epoch == reign.epoch and not writer.read_only
+def takes_writes(writer: Observation, term: WriterTerm) -> bool:
+    """Whether it is open under the term's epoch."""
+    return writer.open and writer.epoch == term.epoch and not writer.read_only
 
 
 def copies(other: Observation, writer: Observation) -> bool:
@@ -36,10 +36,10 @@ def nearly_caught_up(writer: Observation, other: Observation) -> bool:
     return running and gtid.missing(other.position, writer.position) <= MAX_MISSING
 
 
-def stray(reign: WriterTerm, writer: Observation, other: Observation) -> int:
-    """Transactions of former reigns, or of none, that ``other`` has and the writer has not.
+def stray(term: WriterTerm, writer: Observation, other: Observation) -> int:
+    """Transactions of former terms, or of none, that ``other`` has and the writer has not.
 
-    Those of the present reign only the writer makes; of them ``other`` may be seen to have more.
+    Those of the present term only the writer makes; of them ``other`` may be seen to have more.
     """
-    past = {domain: last for domain, last in other.position.items() if domain != reign.epoch}
+    past = {domain: last for domain, last in other.position.items() if domain != term.epoch}
     return gtid.missing(writer.position, past)

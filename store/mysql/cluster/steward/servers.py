@@ -18,7 +18,7 @@ log = logger("store")
 class Report(Struct, frozen=True):
     """What is so. ``notes`` are for people: what is wrong, and what to do."""
 
-    reign: WriterTerm | None
+    term: WriterTerm | None
     servers: tuple[Observation, ...]
     notes: tuple[str, ...] = ()
 
@@ -40,13 +40,13 @@ class Servers:
         """What is so now; changes nothing."""
         seen = {one.name: one for one in observe(list(self.admins.values()))}
         try:
-            reign = self.register.read()
+            term = self.register.read()
         except NoMajority as error:
             return Report(None, tuple(seen.values()), (f"nobody may decide: {error}",))
-        return Report(reign, tuple(seen.values()), tuple(findings(self.topology, reign, seen)))
+        return Report(term, tuple(seen.values()), tuple(findings(self.topology, term, seen)))
 
     def change(self, known: WriterTerm, wanted: WriterTerm) -> bool:
-        """Replace the reign if it still is ``known``. Raises NoMajority."""
+        """Replace the term if it still is ``known``. Raises NoMajority."""
         changed = self.register.change(lambda now: wanted if now == known else None) == wanted
         if changed:
             log.warning(
@@ -57,9 +57,9 @@ class Servers:
             )
         return changed
 
-    def confirmed(self, reign: WriterTerm) -> bool:
-        """Whether a majority holds ``reign``: only that is acted on. Raises NoMajority."""
-        return self.register.change(lambda _: None) == reign
+    def confirmed(self, term: WriterTerm) -> bool:
+        """Whether a majority holds ``term``: only that is acted on. Raises NoMajority."""
+        return self.register.change(lambda _: None) == term
 
     def close(self) -> None:
         """Close all connections."""

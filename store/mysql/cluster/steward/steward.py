@@ -17,7 +17,7 @@ and what follows from it can be done again by whoever comes next:
 
 A server is closed when it starts (``read_only``) and opened by the steward, under a ``fence`` row
 that every transaction reads. The GTID domain of a writer is its epoch, so that transactions of one
-reign are never taken for those of another.
+term are never taken for those of another.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from greencrawl.store.mysql.cluster.observe import together
 from greencrawl.store.mysql.cluster.steward import replicas
 from greencrawl.store.mysql.cluster.steward.masters import Masters
 from greencrawl.store.mysql.cluster.steward.servers import Report, Servers
-from greencrawl.store.mysql.cluster.steward.succession import (
+from greencrawl.store.mysql.cluster.steward.takeover import (
     DOWN_SECONDS,
     PATIENCE_SECONDS,
-    Succession,
+    Takeovers,
 )
 from greencrawl.store.mysql.cluster.topology import Topology
 
@@ -56,11 +56,11 @@ class Steward:
         down_seconds: float = DOWN_SECONDS,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        """Seconds are as in :class:`Succession`. Raises InvalidConfig."""
+        """Seconds are as in :class:`Takeovers`. Raises InvalidConfig."""
         self.topology = topology
         self.clock = clock
         self.servers = Servers(topology)
-        self.succession = Succession(
+        self.takeovers = Takeovers(
             topology, clock=clock, down_seconds=down_seconds, patience_seconds=patience_seconds
         )
         self._masters = Masters(self.servers, clock)
@@ -84,21 +84,21 @@ class Steward:
     def round(self) -> Report:
         """Look, and do what is due. Raises NoMajority, InvalidConfig."""
         report = self.look()
-        if report.reign is None:
+        if report.term is None:
             return report
-        if report.reign.writer not in map(str, self.topology.masters):
+        if report.term.writer not in map(str, self.topology.masters):
             raise InvalidConfig([("GREENCRAWL_STORE", report.notes[0])])
         seen = {one.name: one for one in report.servers}
-        reign = self.succession.due(report.reign, seen)
-        if reign != report.reign and not self.servers.change(report.reign, reign):
+        term = self.takeovers.due(report.term, seen)
+        if term != report.term and not self.servers.change(report.term, term):
             return report
         steps = [
-            partial(replicas.settle, self.servers.admins, reign, seen[str(one)])
+            partial(replicas.settle, self.servers.admins, term, seen[str(one)])
             for one in self.topology.replicas
         ]
-        if seen[reign.writer].up:
-            other = seen[self.topology.other(reign.writer)]
-            steps.append(partial(self._masters.settle, reign, seen[reign.writer], other))
+        if seen[term.writer].up:
+            other = seen[self.topology.other(term.writer)]
+            steps.append(partial(self._masters.settle, term, seen[term.writer], other))
         for failure in together(steps):
             if isinstance(failure, GreencrawlError):
                 self._say("steward_step_again", failure)

@@ -40,7 +40,7 @@ def test_a_broker_that_starts_before_the_masters_waits_and_opens_one(
 
 def _whole(steward: Steward) -> bool:
     try:
-        reign = steward.look().reign
+        term = steward.look().term
     except Unavailable:
         return False
-    return reign is not None and bool(reign.partner)
+    return term is not None and bool(term.partner)

@@ -33,14 +33,14 @@ class Memory:
         self._alive()
         if self.kept.promised >= ballot:
             return None
-        self.kept = Vote(ballot, self.kept.accepted, self.kept.reign)
+        self.kept = Vote(ballot, self.kept.accepted, self.kept.term)
         return self.kept
 
-    def accept(self, ballot: int, reign: WriterTerm) -> bool:
+    def accept(self, ballot: int, term: WriterTerm) -> bool:
         self._alive()
         if self.kept.promised > ballot:
             return False
-        self.kept = Vote(ballot, ballot, reign)
+        self.kept = Vote(ballot, ballot, term)
         return True
 
 
@@ -97,7 +97,7 @@ def test_value_accepted_by_a_minority_is_finished_or_replaced_but_never_forgotte
         voter.up = not voter.up
     voters[2].up = True  # the one server that both majorities share
     assert register.change(lambda now: None) == WriterTerm(2, "b")
-    assert voters[4].kept.reign == WriterTerm(2, "b")
+    assert voters[4].kept.term == WriterTerm(2, "b")
 
 
 @pytest.mark.parametrize("seed", range(60))

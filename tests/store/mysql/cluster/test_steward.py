@@ -1,4 +1,4 @@
-"""Which reign follows from what a steward sees, case by case, without servers."""
+"""Which term follows from what a steward sees, case by case, without servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from greencrawl.store.mysql.cluster.steward.findings import findings
 from greencrawl.store.mysql.cluster.steward.replication import JOINED
 from greencrawl.store.mysql.cluster.steward.servers import Report
 from greencrawl.store.mysql.cluster.steward.steward import Steward
-from greencrawl.store.mysql.cluster.steward.succession import Succession
+from greencrawl.store.mysql.cluster.steward.takeover import Takeovers
 from greencrawl.store.mysql.cluster.topology import parse
 from tests.store.mysql.cluster.test_register import Memory, plain
 
@@ -42,21 +42,21 @@ def gone(one: Observation) -> Observation:
 
 
 class Watch:
-    """A succession that is shown observations, at times of a clock that is turned by hand."""
+    """Takeovers that are shown observations, at times of a clock that is turned by hand."""
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.succession = Succession(parse(URL), clock=lambda: self.now)
+        self.takeovers = Takeovers(parse(URL), clock=lambda: self.now)
 
     def due(
-        self, reign: WriterTerm, writer: Observation, other: Observation, after: float = 0
+        self, term: WriterTerm, writer: Observation, other: Observation, after: float = 0
     ) -> WriterTerm:
         """What is due when it has been so for ``after`` seconds."""
         seen = {one.name: one for one in (writer, other)}
-        found = self.succession.due(reign, seen)
+        found = self.takeovers.due(term, seen)
         for _ in range(round(after)):
             self.now += 1
-            found = self.succession.due(reign, seen)
+            found = self.takeovers.due(term, seen)
         return found
 
 
@@ -170,11 +170,11 @@ class Rivalled(Memory):
 
     rival = 2**60
 
-    def accept(self, ballot: int, reign: WriterTerm) -> bool:
+    def accept(self, ballot: int, term: WriterTerm) -> bool:
         if self.rival:
             self.promise(self.rival)
             self.rival = 0
-        return super().accept(ballot, reign)
+        return super().accept(ballot, term)
 
 
 def handing(kept: WriterTerm, kind: type[Memory] = Memory) -> Steward:
@@ -232,8 +232,8 @@ def test_partner_with_transactions_of_its_own_is_left() -> None:
 
 
 def test_notes_say_what_to_do() -> None:
-    def said(reign: WriterTerm | None, *seen: Observation) -> str:
-        return "\n".join(findings(parse(URL), reign, {one.name: one for one in seen}))
+    def said(term: WriterTerm | None, *seen: Observation) -> str:
+        return "\n".join(findings(parse(URL), term, {one.name: one for one in seen}))
 
     assert said(RING, WRITER, PARTNER) == ""
     assert "greencrawl store form" in said(None, WRITER)

@@ -25,7 +25,7 @@ from greencrawl.store.mysql.cluster.routing import Cluster
 from greencrawl.store.mysql.cluster.steward import by_hand
 from greencrawl.store.mysql.cluster.steward.servers import Report
 from greencrawl.store.mysql.cluster.steward.steward import Steward
-from greencrawl.store.mysql.cluster.steward.succession import Succession
+from greencrawl.store.mysql.cluster.steward.takeover import Takeovers
 from greencrawl.store.mysql.connection import Db, connect
 from greencrawl.store.steward import steward_of
 from tests.support.mariadb import local_cluster
@@ -57,7 +57,7 @@ class Ring:
     def new_steward(self) -> Steward:
         made = steward_of(self.local.url(), self.local.steward)
         assert made is not None
-        made.succession.down_seconds, made.succession.patience_seconds = 1.5, 4.0
+        made.takeovers.down_seconds, made.takeovers.patience_seconds = 1.5, 4.0
         return made
 
     def _write(self) -> None:
@@ -81,10 +81,10 @@ class Ring:
     def report(self) -> Report:
         return self.steward.look()
 
-    def reign(self) -> tuple[int, str, str]:
-        reign = self.report().reign
-        assert reign is not None
-        return reign.epoch, self.name(reign.writer), self.name(reign.partner)
+    def term(self) -> tuple[int, str, str]:
+        term = self.report().term
+        assert term is not None
+        return term.epoch, self.name(term.writer), self.name(term.partner)
 
     def until(self, holds: Callable[[Report], bool], seconds: float = 40.0) -> Report:
         end = monotonic() + seconds
@@ -93,22 +93,22 @@ class Ring:
             if holds(report):
                 return report
             if monotonic() > end:
-                raise AssertionError(f"not reached: {report.reign} {report.notes}")
+                raise AssertionError(f"not reached: {report.term} {report.notes}")
             gevent.sleep(0.2)
 
     def settled(self) -> tuple[int, str, str]:
         """Wait until two masters are in force and nothing is wrong."""
-        self.until(lambda report: bool(report.reign and report.reign.partner and not report.notes))
-        return self.reign()
+        self.until(lambda report: bool(report.term and report.term.partner and not report.notes))
+        return self.term()
 
     def becomes(self, wanted: tuple[int, str, str]) -> None:
-        """Wait until the reign is (epoch, writer, partner) and nothing is wrong."""
+        """Wait until the term is (epoch, writer, partner) and nothing is wrong."""
 
         def there(report: Report) -> bool:
-            reign = report.reign
+            term = report.term
             return bool(
-                reign
-                and (reign.epoch, self.name(reign.writer), self.name(reign.partner)) == wanted
+                term
+                and (term.epoch, self.name(term.writer), self.name(term.partner)) == wanted
                 and not report.notes
             )
 
@@ -136,7 +136,7 @@ class Ring:
     def missing(self) -> set[int]:
         """Acknowledged, but not on the server that takes writes."""
         acknowledged = set(self.acknowledged)
-        rows = self.ask(self.reign()[1], "SELECT a FROM t")
+        rows = self.ask(self.term()[1], "SELECT a FROM t")
         return acknowledged - {row[0] for row in rows}  # type: ignore[misc]
 
     def stop_writing(self) -> None:
@@ -170,38 +170,38 @@ def _nothing_lost(ring: Ring) -> Iterator[None]:
 
 
 def test_killed_writer_hands_over_and_comes_back_equal(ring: Ring) -> None:
-    epoch, writer, partner = ring.reign()
+    epoch, writer, partner = ring.term()
     ring.local.servers[writer].kill()
     ring.progress()
-    assert ring.reign()[:2] == (epoch + 1, partner)
+    assert ring.term()[:2] == (epoch + 1, partner)
     assert any(f"{ring.local.ports[writer]} is away" in note for note in ring.report().notes)
     ring.local.servers[writer].start()
     ring.becomes((epoch + 1, partner, writer))
 
 
 def test_writer_that_was_started_anew_hands_over_at_once(ring: Ring) -> None:
-    epoch, writer, partner = ring.reign()
+    epoch, writer, partner = ring.term()
     ring.local.servers[writer].kill()
     ring.local.servers[writer].start()
     ring.becomes((epoch + 1, partner, writer))
 
 
 def test_lost_partner_is_left_and_taken_again(ring: Ring) -> None:
-    epoch, writer, partner = ring.reign()
+    epoch, writer, partner = ring.term()
     ring.local.servers[partner].kill()
-    report = ring.until(lambda report: bool(report.reign and not report.reign.partner))
+    report = ring.until(lambda report: bool(report.term and not report.term.partner))
     ring.progress()
     assert any("stands alone" in note for note in report.notes)
-    assert ring.reign() == (epoch, writer, "")
+    assert ring.term() == (epoch, writer, "")
     ring.local.servers[partner].start()
     ring.becomes((epoch, writer, partner))
 
 
 def test_frozen_writer_acknowledges_nothing_under_its_old_epoch(ring: Ring) -> None:
-    epoch, writer, partner = ring.reign()
+    epoch, writer, partner = ring.term()
     ring.local.servers[writer].freeze()
     ring.progress()
-    assert ring.reign()[:2] == (epoch + 1, partner)
+    assert ring.term()[:2] == (epoch + 1, partner)
     gevent.killall(ring.looking)  # nobody closes the old master before it is written to
     ring.local.servers[writer].thaw()
     lonely = Cluster(topology.parse(ring.local.url({partner: "127.0.0.1:1"})))
@@ -219,7 +219,7 @@ def test_frozen_writer_acknowledges_nothing_under_its_old_epoch(ring: Ring) -> N
 
 
 def test_both_masters_killed_and_only_the_writer_back(ring: Ring) -> None:
-    epoch, writer, partner = ring.reign()
+    epoch, writer, partner = ring.term()
     ring.local.servers[partner].kill()
     ring.local.servers[writer].kill()
     before = len(ring.acknowledged)
@@ -227,48 +227,48 @@ def test_both_masters_killed_and_only_the_writer_back(ring: Ring) -> None:
     assert len(ring.acknowledged) == before
     ring.local.servers[writer].start()
     ring.progress()
-    assert ring.reign() == (epoch + 1, writer, "")
+    assert ring.term() == (epoch + 1, writer, "")
     ring.local.servers[partner].start()
     ring.settled()
 
 
 def test_lone_writer_has_no_successor(ring: Ring) -> None:
-    epoch, writer, partner = ring.reign()
+    epoch, writer, partner = ring.term()
     ring.local.servers[partner].kill()
-    ring.until(lambda report: bool(report.reign and not report.reign.partner))
+    ring.until(lambda report: bool(report.term and not report.term.partner))
     ring.progress()
     ring.local.servers[writer].kill()
     ring.local.servers[partner].start()
     gevent.sleep(4)
-    assert ring.reign() == (epoch, writer, "")
+    assert ring.term() == (epoch, writer, "")
     assert any("takeover --lose" in note for note in ring.report().notes)
     ring.local.servers[writer].start()
     ring.settled()
-    assert ring.reign()[:2] == (epoch + 1, writer)
+    assert ring.term()[:2] == (epoch + 1, writer)
 
 
 def test_nobody_decides_without_a_majority(ring: Ring) -> None:
-    epoch, writer, partner = ring.reign()
+    epoch, writer, partner = ring.term()
     for name in (writer, "r1", "r2"):
         ring.local.servers[name].kill()
     gevent.sleep(4)
     report = ring.report()
-    assert report.reign is None
+    assert report.term is None
     assert any("nobody may decide" in note for note in report.notes)
     ring.local.servers["r1"].start()
     ring.progress()
-    assert ring.reign()[:2] == (epoch + 1, partner)
+    assert ring.term()[:2] == (epoch + 1, partner)
     for name in (writer, "r2"):
         ring.local.servers[name].start()
 
 
 def test_hand_over_loses_nothing_and_is_refused_to_who_may_lack_something(ring: Ring) -> None:
-    epoch, writer, partner = ring.reign()
+    epoch, writer, partner = ring.term()
     steward = ring.new_steward()
     assert ring.name(by_hand.hand_over(steward).writer) == partner
     ring.becomes((epoch + 1, partner, writer))
     ring.local.servers[writer].kill()
-    ring.until(lambda report: bool(report.reign and not report.reign.partner))
+    ring.until(lambda report: bool(report.term and not report.term.partner))
     gevent.killall(ring.looking)  # nobody takes it as a partner again meanwhile
     ring.local.servers[writer].start()
     with pytest.raises(Unavailable, match="may lack"):
@@ -282,7 +282,7 @@ def test_hand_over_loses_nothing_and_is_refused_to_who_may_lack_something(ring: 
 def test_a_migration_goes_on_where_writes_are_taken_after_a_hand_over_between_two_statements(
     ring: Ring, tmp_path: Path
 ) -> None:
-    epoch, writer, _ = ring.reign()
+    epoch, writer, _ = ring.term()
     for number in (1, 2):
         text = f"CREATE TABLE IF NOT EXISTS m{number} (a INT PRIMARY KEY);\n"
         (tmp_path / f"000{number}_pre_table.sql").write_text(
@@ -300,7 +300,7 @@ def test_a_migration_goes_on_where_writes_are_taken_after_a_hand_over_between_tw
             with gevent.Timeout(90):
                 for _ in range(2):  # to the same server again, of a later epoch
                     by_hand.hand_over(steward)
-                    while not ((reign := steward.round().reign) and reign.partner):
+                    while not ((term := steward.round().term) and term.partner):
                         gevent.sleep(0.1)
             ended.update(ring.position(writer))
             ring.looking = ring.look_after()
@@ -321,9 +321,9 @@ def test_a_migration_goes_on_where_writes_are_taken_after_a_hand_over_between_tw
 
 
 def test_stray_transactions_of_a_returning_master_are_reported_and_not_copied(ring: Ring) -> None:
-    epoch, writer, partner = ring.reign()
+    epoch, writer, partner = ring.term()
     ring.local.servers[partner].kill()
-    ring.until(lambda report: bool(report.reign and not report.reign.partner))
+    ring.until(lambda report: bool(report.term and not report.term.partner))
     gevent.sleep(3)  # replicas are told to stand, too
     gevent.killall(ring.looking)  # it is not to be followed before
     ring.local.servers[partner].start()
@@ -332,7 +332,7 @@ def test_stray_transactions_of_a_returning_master_are_reported_and_not_copied(ri
         db.execute(f"INSERT INTO {ring.local_database}.t VALUES (-2)")
         ring.looking = ring.look_after()
         report = ring.until(lambda report: any("has not" in note for note in report.notes), 20)
-        assert ring.reign() == (epoch, writer, "")
+        assert ring.term() == (epoch, writer, "")
         assert any("stays out" in note for note in report.notes), report.notes
         gevent.sleep(3)  # replicas look for whom they followed once a second
         for name in (writer, "r1", "r2", "r3"):
@@ -340,28 +340,28 @@ def test_stray_transactions_of_a_returning_master_are_reported_and_not_copied(ri
     make_anew(ring, partner)
 
 
-class Stalled(Succession):
+class Stalled(Takeovers):
     """Its steward has looked, and stops for as long as ``go`` is not set before it does a thing."""
 
     def __init__(self, ring: Ring) -> None:
         super().__init__(ring.steward.topology, down_seconds=1.5, patience_seconds=4.0)
         self.looked, self.go = Event(), Event()
 
-    def due(self, reign: WriterTerm, seen: dict[str, Observation]) -> WriterTerm:
+    def due(self, term: WriterTerm, seen: dict[str, Observation]) -> WriterTerm:
         self.looked.set()
         self.go.wait()
-        return super().due(reign, seen)
+        return super().due(term, seen)
 
 
 def test_a_steward_that_stalled_does_nothing_to_who_took_over_meanwhile(ring: Ring) -> None:
-    epoch, writer, partner = ring.reign()
+    epoch, writer, partner = ring.term()
     ring.local.servers[partner].kill()
-    ring.until(lambda report: bool(report.reign and not report.reign.partner))
+    ring.until(lambda report: bool(report.term and not report.term.partner))
     gevent.killall(ring.looking)
     ring.local.servers[partner].start()
     ring.ask(partner, "RESET SLAVE ALL")
     steward = ring.new_steward()
-    steward.succession = stalled = Stalled(ring)
+    steward.takeovers = stalled = Stalled(ring)
     acting = gevent.spawn(steward.round)
     stalled.looked.wait()  # the partner is to follow the writer
     ring.looking = ring.look_after()
@@ -384,7 +384,7 @@ def test_a_steward_that_stalled_does_nothing_to_who_took_over_meanwhile(ring: Ri
 
 
 def test_a_writer_without_a_free_connection_is_not_lost(ring: Ring) -> None:
-    epoch, writer, partner = ring.reign()
+    epoch, writer, partner = ring.term()
     server = ring.local.ports[writer]
     where = ring.steward.topology
     account = topology.parse(ring.local.url())
@@ -406,7 +406,7 @@ def test_a_writer_without_a_free_connection_is_not_lost(ring: Ring) -> None:
         while monotonic() < end:
             fresh.round()
             gevent.sleep(0.5)
-        assert ring.reign() == (epoch, writer, partner)
+        assert ring.term() == (epoch, writer, partner)
         [seen] = [one for one in fresh.look().servers if one.server == name]
         assert not seen.up
         fresh.close()
@@ -419,7 +419,7 @@ def test_a_writer_without_a_free_connection_is_not_lost(ring: Ring) -> None:
 def test_a_partner_that_was_started_anew_never_takes_over_though_it_follows_by_itself(
     ring: Ring,
 ) -> None:
-    epoch, writer, partner = ring.reign()
+    epoch, writer, partner = ring.term()
     servers = ring.local.servers
     with ring.local.root(partner) as connection, connection.cursor() as db:
         db.execute(f"LOCK TABLES {ring.local_database}.t WRITE")  # it acknowledges, and applies not
@@ -431,7 +431,7 @@ def test_a_partner_that_was_started_anew_never_takes_over_though_it_follows_by_i
     servers[partner].start()
     ring.looking = ring.look_after()
     gevent.sleep(5)
-    assert ring.reign() == (epoch, writer, partner)
+    assert ring.term() == (epoch, writer, partner)
     servers[partner].kill()
     servers[partner].options["skip-slave-start"] = automatic
     servers[partner].start()
@@ -445,7 +445,7 @@ def make_anew(ring: Ring, name: str) -> None:
     shutil.rmtree(server.folder / "data")
     (server.folder / "ready").unlink()
     ring.local.start([name])
-    writer = ring.reign()[1]
+    writer = ring.term()[1]
     where = [f"--socket={ring.local.servers[writer].folder / 'socket'}", "--user=root"]
     password = f"--password={ring.local._passwords['root']}"
     dump = subprocess.run(
@@ -474,8 +474,8 @@ def test_server_without_a_vote_does_not_count_until_it_is_enrolled(ring: Ring) -
         by_hand.form(ring.steward)
     by_hand.enrol(ring.steward, r3)
     vote = admins[r3].vote()
-    assert isinstance(vote.reign, WriterTerm)
-    assert vote.reign == ring.report().reign
+    assert isinstance(vote.term, WriterTerm)
+    assert vote.term == ring.report().term
 
 
 def test_replica_is_read_only_within_the_lag_bound(ring: Ring) -> None:
@@ -504,7 +504,7 @@ def test_replica_is_read_only_within_the_lag_bound(ring: Ring) -> None:
         assert ids["r1"] not in seen
         ring.local.servers["r2"].kill()
         ring.local.servers["r3"].kill()
-        assert cluster.scan(server) == ids[ring.reign()[1]]
+        assert cluster.scan(server) == ids[ring.term()[1]]
     for name in ("r2", "r3"):
         ring.local.servers[name].start()
     cluster.close()

@@ -1,4 +1,4 @@
-"""Which reign follows from what a steward sees, and from how long it has been so.
+"""Which term follows from what a steward sees, and from how long it has been so.
 
 * **Partner lost, or started anew**: (epoch, writer, alone).
 * **Writer lost, or started anew**: (epoch + 1, partner, alone), or the writer itself anew where
@@ -24,7 +24,7 @@ HANDING_SECONDS = 5.0
 """A writer that a hand-over has closed is opened again after so long: who closed it may be dead."""
 
 
-class Succession:
+class Takeovers:
     """What one steward has seen in its rounds so far; times are seconds of ``clock``."""
 
     def __init__(
@@ -46,29 +46,29 @@ class Succession:
         self._acks: tuple[str, int] = ("", -1)
         self._arrived: dict[int, int] = {}
 
-    def due(self, reign: WriterTerm, seen: dict[str, Observation]) -> WriterTerm:
-        """The reign that follows from what was seen; the one in force if nothing does."""
-        writer, other = seen[reign.writer], seen[self._topology.other(reign.writer)]
+    def due(self, term: WriterTerm, seen: dict[str, Observation]) -> WriterTerm:
+        """The term that follows from what was seen; the one in force if nothing does."""
+        writer, other = seen[term.writer], seen[self._topology.other(term.writer)]
         lost = self._lasts(f"{writer.name} lost", not writer.up and not self._serves(writer, other))
         gone = not other.up and other.refusal != "account"
         other_lost = self._lasts(f"{other.name} lost", gone)
-        stuck = self._lasts(f"{writer.name} stuck", self._stuck(reign, writer))
+        stuck = self._lasts(f"{writer.name} stuck", self._stuck(term, writer))
         # A hand-over closes it under the next epoch, and names the next writer only then.
-        handed = writer.up and writer.epoch > reign.epoch
+        handed = writer.up and writer.epoch > term.epoch
         handed_for = self._lasts(f"{writer.name} handed", handed)
         handing = handed and handed_for < HANDING_SECONDS
-        if not reign.partner:
-            opening = writer.open and writer.domain == reign.epoch  # by another steward, just now
-            ended = writer.epoch >= reign.epoch and not takes_writes(writer, reign)
+        if not term.partner:
+            opening = writer.open and writer.domain == term.epoch  # by another steward, just now
+            ended = writer.epoch >= term.epoch and not takes_writes(writer, term)
             again = writer.up and ended and not opening and not handing
-            return WriterTerm(writer.epoch + 1, writer.name) if again else reign
-        taken_over = WriterTerm(reign.epoch + 1, other.name)
+            return WriterTerm(writer.epoch + 1, writer.name) if again else term
+        taken_over = WriterTerm(term.epoch + 1, other.name)
         if not writer.up:
             # What it still sends to its partner it may still acknowledge: only we are cut off then.
             silent = other.following is not None and not other.following.fetching
             ready = other.up and copies(other, writer) and (silent or writer.refusal == "busy")
-            return taken_over if ready and lost >= self.down_seconds else reign
-        if not takes_writes(writer, reign):
+            return taken_over if ready and lost >= self.down_seconds else term
+        if not takes_writes(writer, term):
             if other.up:
                 fetched = other.following.fetched if other.following else {}
                 if gtid.covers(other.position, writer.position) or (
@@ -76,21 +76,21 @@ class Succession:
                 ):
                     return taken_over
                 if handing:  # our look at the other may be older than the one at the writer
-                    return reign
+                    return term
             elif other_lost < self.patience_seconds:
-                return reign
-            return WriterTerm(reign.epoch + 1, writer.name)
+                return term
+            return WriterTerm(term.epoch + 1, writer.name)
         if (
             max(other_lost, stuck) >= self.down_seconds
-            or (other.up and (not copies(other, writer) or stray(reign, writer, other)))
+            or (other.up and (not copies(other, writer) or stray(term, writer, other)))
         ):  # fmt: skip
-            return WriterTerm(reign.epoch, writer.name)
-        return reign
+            return WriterTerm(term.epoch, writer.name)
+        return term
 
-    def _stuck(self, reign: WriterTerm, writer: Observation) -> bool:
+    def _stuck(self, term: WriterTerm, writer: Observation) -> bool:
         """Whether commits get no acknowledgement, though the partner may be up."""
         before, self._acks = self._acks, (writer.name, writer.acks)
-        if not writer.up or not reign.partner or not writer.asks_ack:
+        if not writer.up or not term.partner or not writer.asks_ack:
             return False
         if writer.clients == 0 or not writer.acknowledged:
             return True
