@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from greencrawl.broker.frontier.coordination.news import ActivityEvent
+from greencrawl.broker.frontier.coordination.activity import ActivityEvent
 from greencrawl.broker.frontier.crawls import Crawls
 from greencrawl.broker.frontier.nodes.node import Full, Node
 from greencrawl.broker.frontier.nodes.placement import Placement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from greencrawl.broker.frontier.coordination.news import ActivityEvent
+from greencrawl.broker.frontier.coordination.activity import ActivityEvent
 from greencrawl.broker.frontier.coordination.quotas import Quotas
 from greencrawl.broker.frontier.leasing import Leasing
 from greencrawl.broker.frontier.nodes.node import Node

@@ -20,9 +20,14 @@ import gevent
 
 from greencrawl.broker.frontier.admission import Admitting, Spill
 from greencrawl.broker.frontier.coordination import duties as names
+from greencrawl.broker.frontier.coordination.activity import (
+    ACTIVITY,
+    OVERFLOW,
+    ActivityEvent,
+    announce,
+)
 from greencrawl.broker.frontier.coordination.duties import Duties
 from greencrawl.broker.frontier.coordination.fence import CONTACT_SECONDS, StoreContact
-from greencrawl.broker.frontier.coordination.news import ACTIVITY, OVERFLOW, ActivityEvent, announce
 from greencrawl.broker.frontier.coordination.quotas import Quotas
 from greencrawl.broker.frontier.coordination.wake_ups import WakeUps
 from greencrawl.broker.frontier.coordination.workers import WorkerRegistry

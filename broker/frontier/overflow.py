@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from greencrawl.broker.frontier.admission import BEYOND, Admitting
-from greencrawl.broker.frontier.coordination.news import ActivityEvent
+from greencrawl.broker.frontier.coordination.activity import ActivityEvent
 from greencrawl.broker.frontier.nodes.placement import Placement
 from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.broker.frontier.scripts.calls import BATCH, Scripts

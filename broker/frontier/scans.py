@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from greencrawl.broker.frontier.coordination import duties as names
+from greencrawl.broker.frontier.coordination.activity import QUOTA, ActivityEvent, announce
 from greencrawl.broker.frontier.coordination.duties import Duties
-from greencrawl.broker.frontier.coordination.news import QUOTA, ActivityEvent, announce
 from greencrawl.broker.frontier.coordination.quotas import Quotas, row_of, wanted
 from greencrawl.broker.frontier.coordination.wake_ups import WakeUps
 from greencrawl.broker.frontier.crawls import Crawls

@@ -6,8 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from greencrawl.broker.frontier.coordination.activity import ActivityEvent
 from greencrawl.broker.frontier.coordination.fence import StoreContact
-from greencrawl.broker.frontier.coordination.news import ActivityEvent
 from greencrawl.broker.frontier.coordination.workers import WorkerRegistry
 from greencrawl.broker.frontier.leasing import Leasing
 from greencrawl.broker.frontier.nodes.placement import Placement

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from greencrawl.broker.api.problems import HttpProblem
 from greencrawl.broker.frontier.admission import Admitted
-from greencrawl.broker.frontier.coordination.news import NONE
+from greencrawl.broker.frontier.coordination.activity import NONE
 from greencrawl.broker.frontier.scripts.partition import Mode
 from greencrawl.broker.service.service import Service
 from greencrawl.schema import crash_points
@@ -37,7 +37,7 @@ from greencrawl.schema.records import (
 
 FULL_RETRY_SECONDS = 5
 """For a client that was told 429: memory is looked at once a second."""
-BREATH_SECONDS = 0.005
+YIELD_SECONDS = 0.005
 """Of judging seeds between two looks at other requests."""
 
 
@@ -120,11 +120,11 @@ def judge(crawl: Crawl, seeds: Sequence[str | Seed]) -> list[Admission | Refusal
     order = crawl.options.order
     verdicts: list[Admission | Refusal] = []
     depth = level = 0
-    breath = monotonic()
+    yielded = monotonic()
     for given in seeds:
-        if monotonic() - breath > BREATH_SECONDS:
+        if monotonic() - yielded > YIELD_SECONDS:
             gevent.sleep(0)  # a large batch, or slow patterns, must not stop the leases of others
-            breath = monotonic()
+            yielded = monotonic()
         if isinstance(given, str):
             text, depth, level = given, 0, 0
         else:

@@ -16,8 +16,8 @@ from gevent.event import Event
 from msgspec.structs import replace
 
 from greencrawl.broker.frontier.admission import Admitted
+from greencrawl.broker.frontier.coordination.activity import ActivityEvent
 from greencrawl.broker.frontier.coordination.duties import Duties
-from greencrawl.broker.frontier.coordination.news import ActivityEvent
 from greencrawl.broker.frontier.overflow import PartitionMemory
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.frontier.scripts.partition import Drain, Drained, Mode
@@ -93,7 +93,10 @@ class Queue(Protocol):
         """This queue for the holder of a duty: its calls raise DutyLost once that passed on."""
 
     def announce(self, what: bytes, crawls: Collection[int]) -> None:
-        """Tell the other brokers ``what`` goes on in crawls; see ``news``. Raises nothing."""
+        """Tell the other brokers ``what`` goes on in crawls; raises nothing.
+
+        See ``broker.frontier.coordination.activity``.
+        """
 
     def fingerprint(self, url: str) -> int:
         """Signed 64-bit fingerprint of a canonical URL."""

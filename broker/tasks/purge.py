@@ -21,7 +21,7 @@ from greencrawl.broker.frontier.coordination.duties import PURGE
 from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.broker.frontier.scripts.calls import BATCH
 from greencrawl.broker.service.service import Service
-from greencrawl.broker.tasks.patience import DutyTimeout
+from greencrawl.broker.tasks.duty_timeout import DutyTimeout
 from greencrawl.broker.tasks.throttle import rested
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
@@ -47,7 +47,7 @@ class Purging:
     def __init__(self, service: Service) -> None:
         self._own = self._service = service
         """The latter, while something is deleted, as the holder of the duty."""
-        self._patience = DutyTimeout(service.clock)
+        self._timeout = DutyTimeout(service.clock)
         self._waits = ""
         """Why something waits, as far as the log has it."""
         self._greenlet: Greenlet[[], None] | None = None
@@ -87,7 +87,7 @@ class Purging:
             if str(error) != self._waits:
                 self._waits = str(error)
                 log.warning("deletion_waits", error=self._waits)
-            if self._patience.hindered():
+            if self._timeout.hindered():
                 self._own.duties.give_up(PURGE, CUT_SECONDS)
             return AWAY_SECONDS
         except Exception:
@@ -103,7 +103,7 @@ class Purging:
         duty = self._own.duties.take(PURGE)
         if duty is None:
             return
-        self._patience.hold(duty)
+        self._timeout.hold(duty)
         self._service = self._own.holding(duty)
         away: Unavailable | None = None
         for purge in self._service.store.purges():
@@ -121,7 +121,7 @@ class Purging:
         if away is not None:
             raise away
         self._waits = ""
-        self._patience.helped()
+        self._timeout.helped()
 
     def _crawl(self, purge: Purge) -> bool:
         service = self._service

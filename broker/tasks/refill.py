@@ -11,10 +11,10 @@ from __future__ import annotations
 import gevent
 from gevent import Greenlet
 
+from greencrawl.broker.frontier.coordination.activity import OVERFLOW, ActivityEvent
 from greencrawl.broker.frontier.coordination.duties import REFILL
-from greencrawl.broker.frontier.coordination.news import OVERFLOW, ActivityEvent
 from greencrawl.broker.service.service import Service
-from greencrawl.broker.tasks.patience import DutyTimeout
+from greencrawl.broker.tasks.duty_timeout import DutyTimeout
 from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
 from greencrawl.schema.log import logger
 
@@ -41,7 +41,7 @@ class Refill:
         self._own = self._service = service
         """The latter, within a step, as the holder of the duty."""
         self._after: dict[tuple[int, int], str] = {}
-        self._patience = DutyTimeout(service.clock)
+        self._timeout = DutyTimeout(service.clock)
         self._waits = ""
         """Why something could not be brought, as far as the log has it."""
         self._greenlet: Greenlet[[], None] | None = None
@@ -79,7 +79,7 @@ class Refill:
                 if str(error) != self._waits:
                     self._waits = str(error)
                     log.warning("refill_waits", error=self._waits)
-                if self._patience.hindered():
+                if self._timeout.hindered():
                     duties.give_up(REFILL, CUT_SECONDS)
                 wait = IDLE_SECONDS
             except Exception:
@@ -99,7 +99,7 @@ class Refill:
         duty = self._own.duties.take(REFILL)
         if duty is None:
             return 0
-        self._patience.hold(duty)
+        self._timeout.hold(duty)
         self._service = self._own.holding(duty)
         brought = 0
         self._after = {place: self._after[place] for place in places if place in self._after}
@@ -121,7 +121,7 @@ class Refill:
             raise next(iter(away.values()))
         if not away:
             self._waits = ""
-            self._patience.helped()
+            self._timeout.helped()
         return brought
 
     def _partition(self, partition: int, crawls: list[int]) -> int:

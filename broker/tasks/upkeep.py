@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import gevent
 from gevent import Greenlet
 
+from greencrawl.broker.frontier.coordination.activity import ACTIVITY, ANY
 from greencrawl.broker.frontier.coordination.duties import UPKEEP
-from greencrawl.broker.frontier.coordination.news import ACTIVITY, ANY
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service, Sums
-from greencrawl.broker.tasks.patience import DutyTimeout
+from greencrawl.broker.tasks.duty_timeout import DutyTimeout
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
 from greencrawl.schema.log import logger
@@ -91,7 +91,7 @@ class Upkeep:
         self._notes_read = service.clock()
         self._void_since: float | None = None
         self._cut_since: float | None = None
-        self._patience = DutyTimeout(service.clock)
+        self._timeout = DutyTimeout(service.clock)
         self._quiet: dict[int, _Quiet] = {}
         self._ticked = -TICK_SECONDS
         self._held = _HeldUp(service.clock())
@@ -190,7 +190,7 @@ class Upkeep:
         self._quiet.clear()
         self._held = _HeldUp(now)
         self._void_since = self._cut_since = None
-        self._patience.hold(duty)
+        self._timeout.hold(duty)
 
     def _unheard(self, now: float) -> set[int]:
         """Crawls that may have ended unheard of since they were looked at, by the nodes' notes.
@@ -218,7 +218,7 @@ class Upkeep:
         The same if every scan has been void.
         """
         since = [at for at in (self._void_since, self._cut_since) if at is not None]
-        if since and self._patience.spent(min(since)):
+        if since and self._timeout.spent(min(since)):
             self._own.duties.give_up(UPKEEP, CUT_SECONDS)
 
     def _tick(self, in_use: bool) -> None:
@@ -281,7 +281,7 @@ class Upkeep:
             self._stop_at_limit(crawl)
             return BUSY_SECONDS
         self._void_since = None
-        self._patience.helped()
+        self._timeout.helped()
         sums, states = scan
         if "done" in states:  # who was about to end it died
             self._service.frontier.put_crawl(self._service.store.reopen(crawl.id, crawl.version))

@@ -16,7 +16,7 @@ from greencrawl.store.base import MARGIN, Store
 from greencrawl.store.calendar import month_of, start_ms
 from greencrawl.store.mysql.cluster.topology import Topology
 from greencrawl.store.sqlite.store import SqliteStore
-from tests.broker.frontier.recovery.test_recovery import House, no_margin
+from tests.broker.frontier.recovery.test_recovery import Rig, no_margin
 from tests.support.mysql_database import rows_of, server, topology
 from tests.support.queue_double import QueueDouble
 from tests.support.store_records import attempt
@@ -37,7 +37,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(server.url.rpartition("/")[0] + f"/{asked.database}")
 
 
-class Kept(House):
+class Kept(Rig):
     """A frontier over a store of either kind."""
 
     def __init__(self, folder: Path, url: str) -> None:
@@ -57,34 +57,34 @@ class Kept(House):
 
 
 @pytest.fixture
-def house(tmp_path: Path, url: str) -> Iterator[Kept]:
+def rig(tmp_path: Path, url: str) -> Iterator[Kept]:
     made = Kept(tmp_path, url)
     made.frontier.start()
     yield made
     made.stop()
 
 
-def fill(house: Kept) -> None:
+def fill(rig: Kept) -> None:
     """URLs in every state, and batches of which some are needed no more."""
-    house.seed("h.example/")
-    house.seed("h.example/gone", "h.example/dead")
-    house.seed("h.example/fetched", "h.example/waiting")
-    house.store_page("h.example/", "h.example/x", "other.example/y")
-    house.store_page("h.example/fetched")
-    house.final("h.example/gone", "gone")
-    house.final("h.example/dead", "dead")
-    house.tick(2)
-    batch = house.store.requeue_dead(house.crawl.id)
+    rig.seed("h.example/")
+    rig.seed("h.example/gone", "h.example/dead")
+    rig.seed("h.example/fetched", "h.example/waiting")
+    rig.store_page("h.example/", "h.example/x", "other.example/y")
+    rig.store_page("h.example/fetched")
+    rig.final("h.example/gone", "gone")
+    rig.final("h.example/dead", "dead")
+    rig.tick(2)
+    batch = rig.store.requeue_dead(rig.crawl.id)
     assert batch is not None
-    house.store.seeds_admitted(batch.id)
-    house.seed("h.example/", "h.example/fetched", force=True)
-    house.seed("h.example/fetched", force=True)
-    house.tick(2)
-    house.store_page("h.example/fetched")
+    rig.store.seeds_admitted(batch.id)
+    rig.seed("h.example/", "h.example/fetched", force=True)
+    rig.seed("h.example/fetched", force=True)
+    rig.tick(2)
+    rig.store_page("h.example/fetched")
 
 
-def drop(house: Kept) -> None:
-    service = Service(house.frontier, house.store, duties=house.frontier.duties)
+def drop(rig: Kept) -> None:
+    service = Service(rig.frontier, rig.store, duties=rig.frontier.duties)
     retention = Retention(service, Limits(1, 1, 1))
     duty = service.duties.take("retention")
     assert duty is not None
@@ -98,39 +98,39 @@ WAITING = [
 
 @pytest.mark.parametrize("dropped", [False, True])
 def test_an_empty_redis_is_given_the_same_whether_or_not_something_was_dropped(
-    house: Kept, dropped: bool
+    rig: Kept, dropped: bool
 ) -> None:
-    fill(house)
-    before = [batch.id for batch in house.store.seeds(house.crawl.id)]
-    counts = house.store.counts(house.crawl.id)
+    fill(rig)
+    before = [batch.id for batch in rig.store.seeds(rig.crawl.id)]
+    counts = rig.store.counts(rig.crawl.id)
     if dropped:
-        drop(house)
-        after = [batch.id for batch in house.store.seeds(house.crawl.id)]
+        drop(rig)
+        after = [batch.id for batch in rig.store.seeds(rig.crawl.id)]
         assert after == before[1:5], "whose URLs are not settled, or not since they were forced"
-        assert house.store.counts(house.crawl.id) == counts
-    house.tick(3 * MARGIN)
-    house.server.client.flushall()
-    totals = house.refilled()
-    assert house.frontier.repairs()[0].everything
+        assert rig.store.counts(rig.crawl.id) == counts
+    rig.tick(3 * MARGIN)
+    rig.server.client.flushall()
+    totals = rig.refilled()
+    assert rig.frontier.repairs()[0].everything
     assert (totals.admitted, totals.finished, totals.waiting) == (8, 3, 5)
-    assert house.waiting() == WAITING
+    assert rig.waiting() == WAITING
 
 
 @pytest.mark.parametrize("dropped", [False, True])
 def test_a_redis_that_came_back_older_is_given_the_same_whether_or_not_something_was_dropped(
-    house: Kept, dropped: bool
+    rig: Kept, dropped: bool
 ) -> None:
-    house.seed("h.example/before")
-    house.tick(MARGIN + 3)
-    older = house.saved()
-    fill(house)
+    rig.seed("h.example/before")
+    rig.tick(MARGIN + 3)
+    older = rig.saved()
+    fill(rig)
     if dropped:
-        drop(house)
-    house.put_back(older)
-    house.refilled()
+        drop(rig)
+    rig.put_back(older)
+    rig.refilled()
     # What was forced in the window is queued again, though it was fetched since.
     found = {*WAITING, "h.example/before", "h.example/fetched"}
-    assert set(house.waiting()) == found
+    assert set(rig.waiting()) == found
 
 
 # -- growth

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from greencrawl.broker.frontier.admission import Admitted
-from greencrawl.broker.frontier.coordination.news import ActivityEvent
+from greencrawl.broker.frontier.coordination.activity import ActivityEvent
 from greencrawl.broker.frontier.overflow import PartitionMemory
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.frontier.scripts.partition import Mode, state_of
@@ -75,7 +75,7 @@ class QueueDouble:
     announced: list[tuple[bytes, Collection[int]]] = field(default_factory=list)
     overflowing: ActivityEvent = field(default_factory=ActivityEvent)
     full: bool = False
-    rooms: dict[int, PartitionMemory] = field(default_factory=dict)
+    memory_of: dict[int, PartitionMemory] = field(default_factory=dict)
     refilled: list[tuple[int, int, str]] = field(default_factory=list)
     lost: set[int] = field(default_factory=set)
     """Partitions of another node, which is away."""
@@ -145,7 +145,7 @@ class QueueDouble:
         self._check()
         if partition in self.lost:
             raise Unavailable("redis is away")
-        return self.rooms.get(partition, PartitionMemory(0, 0, False, []))
+        return self.memory_of.get(partition, PartitionMemory(0, 0, False, []))
 
     def under(self, partition: int) -> tuple[str, int]:
         return ("away" if partition in self.lost else "node"), 1

@@ -15,14 +15,14 @@ from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.frontier.coordination.fence import StoreContact
 from greencrawl.broker.frontier.nodes.embedded import EmbeddedRedis
 from greencrawl.store.base import MARGIN
-from tests.broker.frontier.recovery.test_recovery import House
+from tests.broker.frontier.recovery.test_recovery import Rig
 from tests.broker.frontier.test_frontier import until
 from tests.support.checkout import ROOT
 
 BEGIN, END = "**The embedded Redis**", "**A Redis of your own.**"
 
 
-class Own(House):
+class Own(Rig):
     """One on the embedded Redis of a data folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -61,7 +61,7 @@ def shell(folder: Path, script: str) -> str:
 
 
 @pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Own]:
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Own]:
     monkeypatch.setattr(StoreContact, "margin_ms", 0)
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
@@ -73,32 +73,32 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Own]:
 
 @pytest.mark.parametrize("alone", [False, True], ids=["by the broker", "alone first"])
 def test_a_copy_of_the_embedded_redis_is_put_back_and_the_crawl_goes_on(
-    house: Own, tmp_path: Path, alone: bool
+    rig: Own, tmp_path: Path, alone: bool
 ) -> None:
     copy, put_back, start_alone = commands()
     names = [f"h{n}.example/" for n in range(20)]
-    house.seed(*names)
-    house.store_page(names[0], "early.example/")
-    house.tick(MARGIN + 3)
+    rig.seed(*names)
+    rig.store_page(names[0], "early.example/")
+    rig.tick(MARGIN + 3)
     shell(tmp_path, copy)
-    house.tick(2)
-    house.seed("seed.example/")
-    house.store_page(names[1], "late.example/")
-    house.frontier.stop()
-    house.embedded.stop()
+    rig.tick(2)
+    rig.seed("seed.example/")
+    rig.store_page(names[1], "late.example/")
+    rig.frontier.stop()
+    rig.embedded.stop()
     (tmp_path / "data/redis/appendonly.aof").write_bytes(b"broken")
 
     shell(tmp_path, put_back)
     if alone:
         assert "db0:keys=" in shell(tmp_path, start_alone)
-    house.embedded = house.redis(tmp_path)
-    house.frontier = house.broker()
-    house.frontier.start()
-    totals = house.refilled()
-    until(lambda: house.frontier.repairs()[0].phase == "done")
-    report = house.frontier.repairs()[0]
+    rig.embedded = rig.redis(tmp_path)
+    rig.frontier = rig.broker()
+    rig.frontier.start()
+    totals = rig.refilled()
+    until(lambda: rig.frontier.repairs()[0].phase == "done")
+    report = rig.frontier.repairs()[0]
     assert not report.everything, "the copy was read"
     assert report.total == 2 + 1, "what was stored since: a page, its links, a batch"
     assert totals.admitted == len(names) + 3
     waiting = {"early.example/", "late.example/", "seed.example/", *names}
-    assert set(house.waiting()) == waiting, "what waited in the copy is at worst fetched once more"
+    assert set(rig.waiting()) == waiting, "what waited in the copy is at worst fetched once more"

@@ -1,1 +1,1 @@
-"""What brokers agree on over Redis and the store: duties, fence, news, quotas, wake-ups."""
+"""What brokers agree on over Redis and the store: duties, fence, activity, quotas, wake-ups."""

@@ -88,9 +88,9 @@ class StoreContact:
             self._epochs, self._sent = stamp.epochs, sent
             self._told(stamp)
         except Unavailable as error:
-            log.info("no_word", reason=str(error))
+            log.info("store_silent", reason=str(error))
         except Exception:  # a defect must not be taken for an outage
-            log.exception("no_word")
+            log.exception("store_silent")
 
     def stop(self) -> None:
         """Ask no more."""

@@ -14,8 +14,8 @@ from typing import Any
 
 import gevent
 
+from greencrawl.broker.frontier.coordination.activity import ACTIVITY, QUOTA, ActivityEvent
 from greencrawl.broker.frontier.coordination.duties import QUOTAS, Duties, clock
-from greencrawl.broker.frontier.coordination.news import ACTIVITY, QUOTA, ActivityEvent
 from greencrawl.broker.frontier.leasing import Calls, Leasing
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.clock import DOUBT

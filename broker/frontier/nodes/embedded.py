@@ -27,7 +27,7 @@ START_SECONDS = 120
 STOP_SECONDS = 60
 WATCH_SECONDS = 0.5
 """Between two looks at whether the server lives."""
-REVIVE_SECONDS = (0.0, 1.0, 5.0, 30.0)
+RESTART_SECONDS = (0.0, 1.0, 5.0, 30.0)
 """Pauses before starting it again, by how often that has failed in a row."""
 
 
@@ -100,16 +100,16 @@ class EmbeddedRedis:
             if self._alive():
                 continue
             log.error("redis_died", pid=self._pid, log=str(self.folder / "redis.log"))
-            gevent.sleep(REVIVE_SECONDS[min(failures, len(REVIVE_SECONDS) - 1)])
+            gevent.sleep(RESTART_SECONDS[min(failures, len(RESTART_SECONDS) - 1)])
             try:
                 self._process = None
                 self._meet()
             except (GreencrawlError, OSError) as error:
                 failures += 1
-                log.warning("redis_not_revived", reason=str(error))
+                log.warning("redis_not_restarted", reason=str(error))
             else:
                 failures = 0
-                log.info("redis_revived", pid=self._pid)
+                log.info("redis_restarted", pid=self._pid)
 
     def _spawn(self) -> None:
         with (self.folder / "redis.log").open("ab") as output:

@@ -17,11 +17,11 @@ from typing import Any
 
 import gevent
 
+from greencrawl.broker.frontier.coordination.activity import ActivityEvent
 from greencrawl.broker.frontier.coordination.duties import REPLAY, Duties
-from greencrawl.broker.frontier.coordination.news import ActivityEvent
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Node
-from greencrawl.broker.frontier.recovery.replay import Parts, Putter, Replay
+from greencrawl.broker.frontier.recovery.replay import Parts, Replay, ReplaySender
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import DutyLost, Unavailable
 from greencrawl.schema.log import logger
@@ -51,7 +51,7 @@ return 1
 
 
 class _Paying:
-    """How far the replay of a debt is; see ``replay.Course``. It ends with its duty."""
+    """How far the replay of a debt is; see ``replay.ReplayProgress``. It ends with its duty."""
 
     def __init__(self, node: Node, duties: Duties, duty: Duty) -> None:
         self._node = node
@@ -147,16 +147,16 @@ class Debts:
             return
         run, epoch = node.run_id(), node.epoch
         self._mark(node, run, epoch, str(debt.since), duty)
-        course = _Paying(node, self._duties, duty)
+        progress = _Paying(node, self._duties, duty)
         log.info("paying_begins", node=node.shown, since=debt.since)
         crawls = self._store.crawls()
-        replay = Replay(self._parts, self._store, node, debt.since, course)
+        replay = Replay(self._parts, self._store, node, debt.since, progress)
         replay.tell(crawls)
-        replay.links(Putter(self._parts, node, course, {crawl.id for crawl in crawls}))
+        replay.links(ReplaySender(self._parts, node, progress, {crawl.id for crawl in crawls}))
         self._mark(node, run, epoch, "", duty)  # first: until then its tick has not moved on
         paid = store.end_replay(node.id, debt.serial)
         self._activity.set()
-        log.info("paid", node=node.shown, all=paid, pages=course.done, seconds=course.seconds)
+        log.info("paid", node=node.shown, all=paid, pages=progress.done, seconds=progress.seconds)
 
     @staticmethod
     def _mark(node: Node, run: str, epoch: str, since: str, duty: Duty) -> None:

@@ -142,7 +142,7 @@ class Recovery:
     def compare(self, node: Node, stamp: Stamp) -> None:
         """Look at a node with the store's clock and the epochs just read. Raises Unavailable."""
         if node.tick > stamp.clock:
-            self._refuse_behind(node, node.owner())  # in the order that counts
+            self._refuse_older_store(node, node.owner())  # in the order that counts
         try:
             node.follow(stamp.epochs.get(node.id, 0))
         except Fenced:
@@ -186,7 +186,7 @@ class Recovery:
             _refuse_eviction(node)
             run = node.run_id()
             owner = self._owner(node)
-            self._refuse_behind(node, owner)
+            self._refuse_older_store(node, owner)
             epoch = self._store.clock().epochs.get(node.id, 0)
             owner = self._owner(node)  # again: who claims it raises the epoch before
             if owner["run"] == run and owner["state"] in ("open", "emptying"):
@@ -220,7 +220,7 @@ class Recovery:
         self.refused.pop(node.id, None)
         self._fenced.pop(node.id, None)
 
-    def _refuse_behind(self, node: Node, owner: dict[str, str]) -> None:
+    def _refuse_older_store(self, node: Node, owner: dict[str, str]) -> None:
         """The owner record was read before the clock, so its tick cannot be ahead of it."""
         tick, clock = int(owner["tick"]), self._store.clock().clock
         if tick > clock:

@@ -36,7 +36,7 @@ CHUNK = 2048
 """Rows put in together: some for each of many partitions, and the work of few milliseconds."""
 HOLD_SECONDS = 1.0
 """Between two signs of life at the least."""
-BREATH_SECONDS = 0.003
+YIELD_SECONDS = 0.003
 """So long at a time nobody else runs, or as long as a page takes."""
 
 
@@ -50,7 +50,7 @@ class Parts(NamedTuple):
     hosts: Hosts
 
 
-class Course(Protocol):
+class ReplayProgress(Protocol):
     """Who is told how far a replay is, in rows of the log."""
 
     phase: Any
@@ -65,14 +65,14 @@ class Replay:
     """One reading of the log into one node: what was stamped ``since`` or later, or everything."""
 
     def __init__(
-        self, parts: Parts, store: Store, node: Node, since: int, course: Course,
+        self, parts: Parts, store: Store, node: Node, since: int, progress: ReplayProgress,
         *, everything: bool = False,
     ) -> None:  # fmt: skip
         self._parts = parts
         self._store = store
         self._node = node
         self._since = since
-        self._course = course
+        self._progress = progress
         self._everything = everything
 
     def run(self) -> list[Crawl]:
@@ -80,23 +80,23 @@ class Replay:
 
         Raises Unavailable.
         """
-        course, store, since = self._course, self._store, self._since
+        progress, store, since = self._progress, self._store, self._since
         pages, finals, batches = store.log_size(since)
-        course.done, course.total = 0, 2 * pages + finals + batches
+        progress.done, progress.total = 0, 2 * pages + finals + batches
         crawls = store.crawls()
         self.tell(crawls)
         self._free()
         if self._everything:  # else an empty node would take for new what waits
             self.respill()
-        put = Putter(self._parts, self._node, course, {crawl.id for crawl in crawls}, pages)
-        log.info("replay_begins", node=self._node.shown, since=since, rows=course.total)
-        course.phase = "marks"
+        put = ReplaySender(self._parts, self._node, progress, {crawl.id for crawl in crawls}, pages)
+        log.info("replay_begins", node=self._node.shown, since=since, rows=progress.total)
+        progress.phase = "marks"
         self.marks(put)
-        course.phase, course.done = "seeds", pages + finals
+        progress.phase, progress.done = "seeds", pages + finals
         self.seeds(put)
-        course.phase, course.done = "links", pages + finals + batches
+        progress.phase, progress.done = "links", pages + finals + batches
         self.links(put)
-        course.phase = "blocks"
+        progress.phase = "blocks"
         self.delays()
         self.blocks()
         return crawls
@@ -108,18 +108,18 @@ class Replay:
         each partition, is not told again.
         """
         told = self._parts.crawls.told(self._node)
-        news = [
+        changed = [
             crawl for crawl in crawls
             if crawl.state != "done" or crawl.options.max_pages
             or any(one.get(crawl.id) != crawl.version for one in told)
         ]  # fmt: skip
-        self._parts.crawls.tell_node(news, self._node, afresh=True)
+        self._parts.crawls.tell_node(changed, self._node, afresh=True)
         found = set().union(*told)
         if not self._everything and not self._node.command("HGET", keys.OWNER, "listed"):
             found |= self._records()
         # Asked for last: what the node knew by then was in the store before.
         for crawl in found - {crawl.id for crawl in self._store.crawls()}:
-            self._parts.crawls.drop_crawl(crawl, self._node, self._course.hold)
+            self._parts.crawls.drop_crawl(crawl, self._node, self._progress.hold)
 
     def _records(self) -> set[int]:
         """Crawls of which the node has records: of one that the version before has written."""
@@ -129,7 +129,7 @@ class Replay:
             cursor, names = self._node.command("SCAN", cursor, "MATCH", "gc:{*}:c:*", "COUNT", 1000)
             ids = (name.rpartition(b":")[2] for name in names)
             found |= {int(number) for number in ids if number.isdigit()}
-            self._course.hold()
+            self._progress.hold()
             if cursor == b"0":
                 return found
 
@@ -144,7 +144,7 @@ class Replay:
         """
         for p in self._parts.placement.partitions_on(self._node):
             self._store.free_overflow(p, 0 if self._everything else self._since)
-            self._course.hold()
+            self._progress.hold()
 
     def respill(self) -> int:
         """Let the node know what began to wait in the overflow meanwhile; returns how many rows.
@@ -163,30 +163,30 @@ class Replay:
                     self._parts.spill.mark_spilled(crawl, rows)
                 count += len(rows)
                 if self._everything:
-                    self._course.hold()
+                    self._progress.hold()
         return count
 
-    def marks(self, put: Putter) -> None:
+    def marks(self, put: ReplaySender) -> None:
         """Pages and final states, as seen and finished."""
         for marks in self._store.log_marks(self._since):
             put.marks(marks)
-            self._course.done += len(marks)
+            self._progress.done += len(marks)
 
-    def seeds(self, put: Putter) -> None:
+    def seeds(self, put: ReplaySender) -> None:
         """Batches of seeds, those that are pending too."""
         for force in (True, False):  # what is forced comes first, and is then queued once
             for batch in self._store.log_seeds(self._since, force=force):
                 self._batch(put, batch)
-                self._course.done += 1
+                self._progress.done += 1
             put.flush()
 
-    def links(self, put: Putter) -> None:
+    def links(self, put: ReplaySender) -> None:
         """The links of pages; leases are served meanwhile."""
         for chunk in self._store.log_links(self._since):
             for crawl, links in chunk:
                 put.links(crawl, links)
-            self._course.done += len(chunk)
-            put.breathe()
+            self._progress.done += len(chunk)
+            put.let_others_run()
         put.flush()
 
     def delays(self) -> None:
@@ -197,10 +197,10 @@ class Replay:
         """
         given: dict[str, int] = {}
         while (found := self._store.delays()) != given:
-            news = dict.fromkeys(given.keys() - found, 0)
-            news |= {host: ms for host, ms in found.items() if given.get(host) != ms}
-            self._parts.hosts.delay_again(self._node, news)
-            self._course.hold()
+            changed = dict.fromkeys(given.keys() - found, 0)
+            changed |= {host: ms for host, ms in found.items() if given.get(host) != ms}
+            self._parts.hosts.delay_again(self._node, changed)
+            self._progress.hold()
             given = found
 
     def blocks(self) -> None:
@@ -208,7 +208,7 @@ class Replay:
         found = self._store.blocks(epoch_ms())
         self._parts.hosts.block_again(self._node, [(host, until_ms) for host, until_ms, _ in found])
 
-    def _batch(self, put: Putter, batch: SeedBatch) -> None:
+    def _batch(self, put: ReplaySender, batch: SeedBatch) -> None:
         """A forced batch queues again what was seen; of the whole past, what was not fetched since.
 
         A node that has its data knows by the number of the batch what it has queued of it.
@@ -229,7 +229,7 @@ class Replay:
             self._store.restamp_seeds(batch.id)
 
 
-class Putter:
+class ReplaySender:
     """Puts rows of the log into one node, as far as they belong there.
 
     ``pages`` are about those of the log that is read; ``most_bytes`` is what may be taken to leave
@@ -237,13 +237,13 @@ class Putter:
     """
 
     def __init__(
-        self, parts: Parts, node: Node, course: Course, crawls: set[int],
+        self, parts: Parts, node: Node, progress: ReplayProgress, crawls: set[int],
         pages: int = 100_000, most_bytes: int = MOST_BYTES,
     ) -> None:  # fmt: skip
         placement = parts.placement
         self._placement = placement
         self._admitting = parts.admitting
-        self._course = course
+        self._progress = progress
         self._crawls = crawls
         self._on = set(placement.partitions_on(node))
         self._known = SentFilter(
@@ -251,7 +251,7 @@ class Putter:
         )
         self._rows: dict[int, Grouped] = {}
         self._collected = 0
-        self._held = self._breathed = monotonic()
+        self._held = self._yielded = monotonic()
 
     def here(self, host: str) -> bool:
         """Whether the node holds the host's partition."""
@@ -308,14 +308,14 @@ class Putter:
             self._hold()
 
     def _hold(self) -> None:
-        self._course.hold()
-        self._held = self._breathed = monotonic()
+        self._progress.hold()
+        self._held = self._yielded = monotonic()
 
-    def breathe(self) -> None:
+    def let_others_run(self) -> None:
         """Let others run: what is known already takes no call that would."""
         now = monotonic()
         if now - self._held > HOLD_SECONDS:
             self._hold()
-        elif now - self._breathed > BREATH_SECONDS:
+        elif now - self._yielded > YIELD_SECONDS:
             gevent.sleep(0)
-            self._breathed = monotonic()
+            self._yielded = monotonic()

@@ -23,7 +23,7 @@ def now_ms() -> float:
     return monotonic() * 1000
 
 
-class House:
+class Rig:
     """Leasing over partitions that answer each ``open`` by ``opens(partition, arguments)``."""
 
     def __init__(self) -> None:
@@ -69,29 +69,27 @@ class House:
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
-    made = House()
+def rig() -> Iterator[Rig]:
+    made = Rig()
     with gevent.Timeout(5):
         yield made
     made.greenlet.kill()
 
 
-def test_what_is_due_survives_a_call_that_gave_up_while_the_store_was_read(house: House) -> None:
+def test_what_is_due_survives_a_call_that_gave_up_while_the_store_was_read(rig: Rig) -> None:
     def slow(_: int) -> Crawl:
         gevent.sleep(0.05)
         return CRAWL
 
-    house.crawl = slow
-    house.leasing.note(0, 1, now_ms())
-    assert house.lease(wait=0.01) == ()
+    rig.crawl = slow
+    rig.leasing.note(0, 1, now_ms())
+    assert rig.lease(wait=0.01) == ()
     gevent.sleep(0.1)
-    assert len(house.lease()) == 1
+    assert len(rig.lease()) == 1
 
 
 @pytest.mark.parametrize("error", [Unavailable("the store is away"), KeyError("a defect")])
-def test_what_is_due_survives_an_error_before_redis_is_asked(
-    house: House, error: Exception
-) -> None:
+def test_what_is_due_survives_an_error_before_redis_is_asked(rig: Rig, error: Exception) -> None:
     errors = [error]
 
     def failing(_: int) -> Crawl:
@@ -99,44 +97,42 @@ def test_what_is_due_survives_an_error_before_redis_is_asked(
             raise errors.pop()
         return CRAWL
 
-    house.crawl = failing
-    house.leasing.note(0, 1, now_ms())
-    assert len(house.lease(wait=3)) == 1
+    rig.crawl = failing
+    rig.leasing.note(0, 1, now_ms())
+    assert len(rig.lease(wait=3)) == 1
 
 
 @pytest.mark.parametrize("error", [Unavailable("Redis is away"), RuntimeError("a defect")])
-def test_a_failed_look_fails_its_call_and_the_next_is_served(
-    house: House, error: Exception
-) -> None:
+def test_a_failed_look_fails_its_call_and_the_next_is_served(rig: Rig, error: Exception) -> None:
     errors = [error, error]
 
     def failing(p: int, args: list[Any]) -> list[Any]:
         if errors:
             raise errors.pop()
-        return house.one_session(p, args)
+        return rig.one_session(p, args)
 
-    house.opens = failing
-    house.leasing.note(0, 1, now_ms())
+    rig.opens = failing
+    rig.leasing.note(0, 1, now_ms())
     while errors:
         with pytest.raises(Unavailable):
-            house.lease(wait=3)
+            rig.lease(wait=3)
         if not isinstance(error, Unavailable):
             errors.clear()
-    assert len(house.lease(wait=3)) == 1
+    assert len(rig.lease(wait=3)) == 1
 
 
-def test_a_call_ends_in_time_although_a_look_was_under_way_and_found_nothing(house: House) -> None:
+def test_a_call_ends_in_time_although_a_look_was_under_way_and_found_nothing(rig: Rig) -> None:
     def slow(p: int, args: list[Any]) -> list[Any]:
         gevent.sleep(0.05)
-        return house.nothing(p, args)
+        return rig.nothing(p, args)
 
-    house.opens = slow
-    house.leasing.note(0, 1, now_ms())
-    assert house.lease(wait=0.02) == ()
-    assert house.leasing.waiting == 0
+    rig.opens = slow
+    rig.leasing.note(0, 1, now_ms())
+    assert rig.lease(wait=0.02) == ()
+    assert rig.leasing.waiting == 0
 
 
-def test_partitions_whose_node_is_away_are_asked_again_and_the_others_served(house: House) -> None:
+def test_partitions_whose_node_is_away_are_asked_again_and_the_others_served(rig: Rig) -> None:
     away = {1}
 
     def partly(
@@ -146,33 +142,33 @@ def test_partitions_whose_node_is_away_are_asked_again_and_the_others_served(hou
         found = {p: args for p, args in calls.items() if p not in away}
         if not found:
             raise Unavailable("Redis is away")
-        return house.calls(script, found)
+        return rig.calls(script, found)
 
-    house.leasing._calls = partly
-    house.opens = lambda p, args: [now_ms(), house.one_session(p, args)[1], [0], 0]
+    rig.leasing._calls = partly
+    rig.opens = lambda p, args: [now_ms(), rig.one_session(p, args)[1], [0], 0]
     for p in (0, 1):
-        house.leasing.note(p, 1, now_ms())
+        rig.leasing.note(p, 1, now_ms())
     request = LeaseRequest(worker="w", incarnation=1, sequence=1, max_sessions=2, wait=1)
-    (first,) = house.leasing.lease(request).sessions
+    (first,) = rig.leasing.lease(request).sessions
     assert first.session == "0/h.example"
     away.clear()
-    (second,) = house.leasing.lease(request).sessions
+    (second,) = rig.leasing.lease(request).sessions
     assert second.session == "1/h.example"
 
 
-def test_partitions_beyond_the_sessions_asked_for_stay_due(house: House) -> None:
-    house.opens = lambda p, args: [now_ms(), house.one_session(p, args)[1], [0], 0]
+def test_partitions_beyond_the_sessions_asked_for_stay_due(rig: Rig) -> None:
+    rig.opens = lambda p, args: [now_ms(), rig.one_session(p, args)[1], [0], 0]
     for p in range(3):
-        house.leasing.note(p, 1, now_ms())
-    leased = [session.session for _ in range(3) for session in house.lease()]
+        rig.leasing.note(p, 1, now_ms())
+    leased = [session.session for _ in range(3) for session in rig.lease()]
     assert sorted(leased) == ["0/h.example", "1/h.example", "2/h.example"]
 
 
-def test_a_partition_is_tended_when_an_open_said_so(house: House) -> None:
-    house.opens = lambda p, args: [now_ms(), house.one_session(p, args)[1], [0], now_ms() + 50]
-    house.leasing.note(4, 1, now_ms())
-    house.lease()
-    while house.tended != {4}:
+def test_a_partition_is_tended_when_an_open_said_so(rig: Rig) -> None:
+    rig.opens = lambda p, args: [now_ms(), rig.one_session(p, args)[1], [0], now_ms() + 50]
+    rig.leasing.note(4, 1, now_ms())
+    rig.lease()
+    while rig.tended != {4}:
         gevent.sleep(0.01)
 
 
@@ -181,48 +177,48 @@ def test_a_partition_is_tended_when_an_open_said_so(house: House) -> None:
 HOOKED = Crawl(id=1, name="a", state="active", options=CrawlOptions(delay=0, hook="own"))
 
 
-def test_what_a_worker_refuses_goes_to_the_next_that_waits(house: House) -> None:
-    house.crawl = lambda _: HOOKED
-    first = gevent.spawn(house.lease, wait=0.3, refuses="own")
-    second = gevent.spawn(house.lease, wait=1.0)
+def test_what_a_worker_refuses_goes_to_the_next_that_waits(rig: Rig) -> None:
+    rig.crawl = lambda _: HOOKED
+    first = gevent.spawn(rig.lease, wait=0.3, refuses="own")
+    second = gevent.spawn(rig.lease, wait=1.0)
     gevent.sleep(0.01)
-    house.leasing.note(0, 1, now_ms())
+    rig.leasing.note(0, 1, now_ms())
     assert len(second.get()) == 1
-    house.opens = house.nothing
+    rig.opens = rig.nothing
     assert first.get() == ()
 
 
 def test_what_everybody_refuses_is_there_for_who_comes_and_costs_redis_nothing(
-    house: House,
+    rig: Rig,
 ) -> None:
-    house.crawl = lambda _: HOOKED
-    house.leasing.note(0, 1, now_ms())
-    assert house.lease(wait=0.1, refuses="own") == ()
-    assert house.asked == 0
-    assert len(house.lease(wait=2)) == 1
+    rig.crawl = lambda _: HOOKED
+    rig.leasing.note(0, 1, now_ms())
+    assert rig.lease(wait=0.1, refuses="own") == ()
+    assert rig.asked == 0
+    assert len(rig.lease(wait=2)) == 1
 
 
-def test_a_refusal_says_nothing_of_another_hook_of_the_crawl(house: House) -> None:
-    house.crawl = lambda _: HOOKED
-    house.leasing.note(0, 1, now_ms())
-    assert len(house.lease(refuses="former")) == 1
+def test_a_refusal_says_nothing_of_another_hook_of_the_crawl(rig: Rig) -> None:
+    rig.crawl = lambda _: HOOKED
+    rig.leasing.note(0, 1, now_ms())
+    assert len(rig.lease(refuses="former")) == 1
 
 
-def test_of_two_crawls_the_one_that_is_refused_stays_due(house: House) -> None:
+def test_of_two_crawls_the_one_that_is_refused_stays_due(rig: Rig) -> None:
     other = Crawl(id=2, name="b", state="active", options=CrawlOptions(delay=0))
-    house.crawl = lambda number: HOOKED if number == 1 else other
+    rig.crawl = lambda number: HOOKED if number == 1 else other
     asked: list[int] = []
 
     def opens(p: int, args: list[Any]) -> list[Any]:
         asked.append(args[8][0])
-        return [now_ms(), house.one_session(p, args)[1], [0], 0]
+        return [now_ms(), rig.one_session(p, args)[1], [0], 0]
 
-    house.opens = opens
+    rig.opens = opens
     for crawl in (1, 2):
-        house.leasing.note(crawl, crawl, now_ms())
-    assert len(house.lease(refuses="own")) == 1
+        rig.leasing.note(crawl, crawl, now_ms())
+    assert len(rig.lease(refuses="own")) == 1
     assert asked == [2]
-    assert len(house.lease()) == 1
+    assert len(rig.lease()) == 1
     assert asked == [2, 1]
 
 
@@ -242,17 +238,17 @@ def test_turns_of_crawls_that_ended_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("greencrawl.broker.frontier.leasing.CRAWLS", 20)
-    house = House()
+    rig = Rig()
 
     def once(_: int, args: list[Any]) -> list[Any]:
         number, _, token = args[8]
         row = [token.encode(), number, 1, b"h.example", 0, 0, 1, 0, TASK]
         return [now_ms(), [row], [0], 0]
 
-    house.opens = once
-    house.crawl = lambda number: msgspec.structs.replace(CRAWL, id=number)
+    rig.opens = once
+    rig.crawl = lambda number: msgspec.structs.replace(CRAWL, id=number)
     for number in range(1, 101):
-        house.leasing.note(1, number, now_ms())
-        assert [session.crawl for session in house.lease()] == [number]
-    assert len(house.leasing._virtual) == 20
-    house.greenlet.kill()
+        rig.leasing.note(1, number, now_ms())
+        assert [session.crawl for session in rig.lease()] == [number]
+    assert len(rig.leasing._virtual) == 20
+    rig.greenlet.kill()

@@ -10,13 +10,13 @@ import pytest
 
 from greencrawl.broker.api.handlers import crawls as handlers
 from greencrawl.broker.frontier.coordination.duties import PURGE
-from greencrawl.broker.tasks.patience import FIRST_SECONDS, MOST_SECONDS
+from greencrawl.broker.tasks.duty_timeout import FIRST_SECONDS, MOST_SECONDS
 from greencrawl.broker.tasks.purge import Purging
 from greencrawl.schema.records import Crawl, CrawlOptions
 from tests.support.queue_double import Parts
 
 
-class House(Parts):
+class Rig(Parts):
     """Purging with its parts; ``given_up`` is when the duty was left."""
 
     def __init__(self, folder: Path) -> None:
@@ -34,8 +34,8 @@ class House(Parts):
 
 
 @pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    made = House(tmp_path)
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    made = Rig(tmp_path)
     give_up = made.service.duties.give_up
 
     def noted(name: str, seconds: float) -> None:
@@ -53,49 +53,49 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
 
 
 def test_a_node_that_nobody_reaches_is_no_reason_to_pass_the_duty_on_all_the_time(
-    house: House,
+    rig: Rig,
 ) -> None:
-    house.service.purge(house.crawl("a"))
-    house.queue.away = True
-    house.look(500.0)
-    between = [after - before for before, after in pairwise(house.given_up)]
+    rig.service.purge(rig.crawl("a"))
+    rig.queue.away = True
+    rig.look(500.0)
+    between = [after - before for before, after in pairwise(rig.given_up)]
     assert 5 <= len(between) + 1 <= 12, "each broker kept it for a minute in the end"
     assert between[0] < between[1] < between[2]
     assert MOST_SECONDS <= between[-1] < MOST_SECONDS + 5
 
-    house.queue.away = False
-    house.look(1.0)
-    assert house.store.purges() == [], "at once"
-    house.look(1.0)
-    house.queue.away, back = True, house.now
-    house.service.purge(house.crawl("b"))
-    house.look(4 * FIRST_SECONDS)
-    again = [at for at in house.given_up if at > back]
+    rig.queue.away = False
+    rig.look(1.0)
+    assert rig.store.purges() == [], "at once"
+    rig.look(1.0)
+    rig.queue.away, back = True, rig.now
+    rig.service.purge(rig.crawl("b"))
+    rig.look(4 * FIRST_SECONDS)
+    again = [at for at in rig.given_up if at > back]
     assert FIRST_SECONDS <= again[0] - back < FIRST_SECONDS + 3, "it is as patient as at first"
 
 
-def test_the_duty_is_kept_meanwhile_and_other_deletions_go_on(house: House) -> None:
-    crawl = house.crawl("a")
-    house.queue.put_crawl(crawl)
-    house.queue.lost_node = "away"
-    house.queue.lost = {house.queue.partition_of("h.a.example")}
-    house.service.purge(crawl, "h.a.example")
-    house.purging.step()
-    assert house.service.duties.get(PURGE)
-    house.service.purge(house.crawl("b"))
-    house.purging.step()
-    assert [one.host for one in handlers.list_purges(house.service)] == ["h.a.example"]
+def test_the_duty_is_kept_meanwhile_and_other_deletions_go_on(rig: Rig) -> None:
+    crawl = rig.crawl("a")
+    rig.queue.put_crawl(crawl)
+    rig.queue.lost_node = "away"
+    rig.queue.lost = {rig.queue.partition_of("h.a.example")}
+    rig.service.purge(crawl, "h.a.example")
+    rig.purging.step()
+    assert rig.service.duties.get(PURGE)
+    rig.service.purge(rig.crawl("b"))
+    rig.purging.step()
+    assert [one.host for one in handlers.list_purges(rig.service)] == ["h.a.example"]
 
 
-def test_a_deletion_names_the_nodes_that_it_waits_for(house: House) -> None:
-    crawl = house.crawl("a")
+def test_a_deletion_names_the_nodes_that_it_waits_for(rig: Rig) -> None:
+    crawl = rig.crawl("a")
     for host in ("h.a.example", "h.b.example"):
-        house.service.purge(crawl, host)
-    house.service.purge(house.crawl("b"))
-    assert [one.away for one in handlers.list_purges(house.service)] == [(), (), ()]
-    house.queue.lost_node = "away"
-    house.queue.lost = {house.queue.partition_of("h.a.example")}
-    first, second, whole = handlers.list_purges(house.service)
+        rig.service.purge(crawl, host)
+    rig.service.purge(rig.crawl("b"))
+    assert [one.away for one in handlers.list_purges(rig.service)] == [(), (), ()]
+    rig.queue.lost_node = "away"
+    rig.queue.lost = {rig.queue.partition_of("h.a.example")}
+    first, second, whole = handlers.list_purges(rig.service)
     assert [node.node for node in first.away] == ["redis://b"]
     assert second.away == ()
     assert whole.away == first.away

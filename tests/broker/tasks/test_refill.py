@@ -51,7 +51,7 @@ def test_hosts_that_run_low_come_first_then_those_that_wait(
     service: Service, store: Store, queue: QueueDouble, crawl: int
 ) -> None:
     put(store, crawl, "a.org", "b.org")
-    queue.rooms[7] = PartitionMemory(used=10, budget=100, full=False, dry=[(crawl, "z.org")])
+    queue.memory_of[7] = PartitionMemory(used=10, budget=100, full=False, dry=[(crawl, "z.org")])
     assert Refill(service).step(store.overflow_places()) == 3
     assert queue.refilled == [(crawl, 7, "z.org"), (crawl, 7, "a.org"), (crawl, 7, "b.org")]
 
@@ -60,7 +60,7 @@ def test_partition_above_half_of_its_budget_takes_on_no_new_host(
     service: Service, store: Store, queue: QueueDouble, crawl: int
 ) -> None:
     put(store, crawl, "a.org")
-    queue.rooms[7] = PartitionMemory(used=60, budget=100, full=False, dry=[(crawl, "z.org")])
+    queue.memory_of[7] = PartitionMemory(used=60, budget=100, full=False, dry=[(crawl, "z.org")])
     Refill(service).step(store.overflow_places())
     assert queue.refilled == [(crawl, 7, "z.org")]
 
@@ -70,7 +70,7 @@ def test_crawl_with_nothing_to_lease_gets_what_room_there_is(
 ) -> None:
     put(store, crawl, "a.org")
     put(store, store.put_crawl("b", CrawlOptions(), []).id, "b.org")
-    queue.rooms[7] = PartitionMemory(used=60, budget=100, full=False, dry=[], idle=[crawl])
+    queue.memory_of[7] = PartitionMemory(used=60, budget=100, full=False, dry=[], idle=[crawl])
     Refill(service).step(store.overflow_places())
     assert queue.refilled == [(crawl, 7, "a.org")]
 
@@ -79,10 +79,10 @@ def test_node_near_its_limit_takes_in_only_for_crawls_that_have_nothing_to_do(
     service: Service, store: Store, queue: QueueDouble, crawl: int
 ) -> None:
     put(store, crawl, "a.org")
-    queue.rooms[7] = PartitionMemory(used=0, budget=100, full=True, dry=[(crawl, "z.org")])
+    queue.memory_of[7] = PartitionMemory(used=0, budget=100, full=True, dry=[(crawl, "z.org")])
     assert Refill(service).step(store.overflow_places()) == 0
     assert queue.refilled == []
-    queue.rooms[7] = PartitionMemory(
+    queue.memory_of[7] = PartitionMemory(
         used=0, budget=100, full=True, dry=[(crawl, "z.org")], idle=[crawl]
     )
     assert Refill(service).step(store.overflow_places()) == 1
@@ -140,7 +140,7 @@ def test_a_node_that_nobody_reaches_is_no_reason_to_pass_the_duty_on_all_the_tim
         "frontier.coordination.duties.RENEW_SECONDS",
     ):
         monkeypatch.setattr(f"greencrawl.broker.{name}", 0.01)
-    monkeypatch.setattr("greencrawl.broker.tasks.patience.FIRST_SECONDS", 0.1)
+    monkeypatch.setattr("greencrawl.broker.tasks.duty_timeout.FIRST_SECONDS", 0.1)
     given_up: list[str] = []
     give_up = service.duties.give_up
     monkeypatch.setattr(

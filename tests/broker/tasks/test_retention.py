@@ -30,7 +30,7 @@ NOW_MS = start_ms(month_of(1_900_000_000_000)) + 20 * DAY_MS
 ALL = Limits(journal_months=2, journal_days=30, version_days=10)
 
 
-class House:
+class Rig:
     """A store with one crawl, and brokers that share it; ``now`` is their clock in seconds."""
 
     def __init__(self, folder: Path) -> None:
@@ -85,63 +85,63 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    made = House(tmp_path)
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(tmp_path)
     yield made
     for service in made.services:
         service.duties.stop()
     made.store.close()
 
 
-def test_months_go_once_an_hour_and_the_rest_once_a_day(house: House) -> None:
-    retention = house.broker()
-    house.store_months()
-    batch = house.seed("a")
-    house.page("a")
+def test_months_go_once_an_hour_and_the_rest_once_a_day(rig: Rig) -> None:
+    retention = rig.broker()
+    rig.store_months()
+    batch = rig.seed("a")
+    rig.page("a")
     retention.look(NOW_MS)
-    assert house.months_kept() == [0, 1, 2]
-    assert house.batches == [batch]
-    house.now += FIRST_SECONDS
+    assert rig.months_kept() == [0, 1, 2]
+    assert rig.batches == [batch]
+    rig.now += FIRST_SECONDS
     retention.look(NOW_MS)
-    assert house.batches == []
-    house.store_months()
-    house.seed("a")
-    house.now += HOUR_SECONDS - FIRST_SECONDS - 1
+    assert rig.batches == []
+    rig.store_months()
+    rig.seed("a")
+    rig.now += HOUR_SECONDS - FIRST_SECONDS - 1
     retention.look(NOW_MS)
-    assert house.months_kept() == [0, 1, 2, 3, 4]
-    house.now += 1
+    assert rig.months_kept() == [0, 1, 2, 3, 4]
+    rig.now += 1
     retention.look(NOW_MS)
-    assert house.months_kept() == [0, 1, 2]
-    assert len(house.batches) == 1
-    house.now += DAY_SECONDS
+    assert rig.months_kept() == [0, 1, 2]
+    assert len(rig.batches) == 1
+    rig.now += DAY_SECONDS
     retention.look(NOW_MS)
-    assert house.batches == []
+    assert rig.batches == []
 
 
-def test_without_limits_all_is_kept_but_batches_that_nobody_needs(house: House) -> None:
-    retention = house.broker(Limits())
-    house.store_months()
+def test_without_limits_all_is_kept_but_batches_that_nobody_needs(rig: Rig) -> None:
+    retention = rig.broker(Limits())
+    rig.store_months()
     for day in range(3):
-        house.page("a", 1000 + day)
-    house.store.commit(Commit(attempts=[attempt(house.crawl, 1, 1)]))
-    house.now += FIRST_SECONDS
+        rig.page("a", 1000 + day)
+    rig.store.commit(Commit(attempts=[attempt(rig.crawl, 1, 1)]))
+    rig.now += FIRST_SECONDS
     retention.look(NOW_MS)
-    assert len(house.store.attempts(house.crawl, 1)) == 6
-    number = house.queue.fingerprint("http://a.example/a")
-    assert len(house.store.history(house.crawl, number)) == 3
+    assert len(rig.store.attempts(rig.crawl, 1)) == 6
+    number = rig.queue.fingerprint("http://a.example/a")
+    assert len(rig.store.history(rig.crawl, number)) == 3
 
 
-def test_a_try_with_a_page_stays_for_its_days_where_months_are_short(house: House) -> None:
-    retention = house.broker(Limits(journal_months=1, journal_days=30))
+def test_a_try_with_a_page_stays_for_its_days_where_months_are_short(rig: Rig) -> None:
+    retention = rig.broker(Limits(journal_months=1, journal_days=30))
     march = start_ms(12 * 2031 + 2)
     at = {days: march - days * DAY_MS for days in (28, 29, 30, 31, 59)}
-    house.store.commit(Commit(attempts=[attempt(house.crawl, 1, at_ms) for at_ms in at.values()]))
+    rig.store.commit(Commit(attempts=[attempt(rig.crawl, 1, at_ms) for at_ms in at.values()]))
     retention.look(march + DAY_MS // 2)
-    kept = {one.at_ms for one in house.store.attempts(house.crawl, 1)}
+    kept = {one.at_ms for one in rig.store.attempts(rig.crawl, 1)}
     assert {at[28], at[29]} <= kept, "29.5 days old, of a month before the one that is kept"
-    house.now += FIRST_SECONDS
+    rig.now += FIRST_SECONDS
     retention.look(march + DAY_MS // 2)
-    assert {one.at_ms for one in house.store.attempts(house.crawl, 1)} == {at[28], at[29]}
+    assert {one.at_ms for one in rig.store.attempts(rig.crawl, 1)} == {at[28], at[29]}
 
 
 STEPS = ("drop_months", "drop_expired", "drop_successes", "drop_versions")
@@ -149,33 +149,33 @@ STEPS = ("drop_months", "drop_expired", "drop_successes", "drop_versions")
 
 @pytest.mark.parametrize("drop", [*STEPS, "drop_seeds"])
 def test_each_step_is_followed_by_a_rest_that_is_as_long(
-    house: House, monkeypatch: pytest.MonkeyPatch, drop: str
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, drop: str
 ) -> None:
-    retention = house.broker()
-    house.seed("a")
-    house.page("a")
+    retention = rig.broker()
+    rig.seed("a")
+    rig.page("a")
     course: list[float] = []
 
     def step(*_: Any) -> int:
-        house.now += 0.25
+        rig.now += 0.25
         course.append(-0.25)
         return 1
 
     for name in STEPS:
         steps = (step() for _ in range(3)) if name == drop else iter(())
-        monkeypatch.setattr(type(house.store), name, lambda *_, steps=steps: steps)
+        monkeypatch.setattr(type(rig.store), name, lambda *_, steps=steps: steps)
     if drop == "drop_seeds":
-        monkeypatch.setattr(type(house.store), drop, step)
+        monkeypatch.setattr(type(rig.store), drop, step)
     monkeypatch.setattr("greencrawl.broker.tasks.throttle.gevent.sleep", course.append)
-    house.now += FIRST_SECONDS
+    rig.now += FIRST_SECONDS
     retention.look(NOW_MS)
     assert [one for one in course if one] == [-0.25, 0.25] * (1 if drop == "drop_seeds" else 3)
 
 
-def test_a_store_that_is_away_is_asked_again(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    retention = house.broker()
-    house.store_months()
-    real, prepared = house.store.prepare_months, list[int]()
+def test_a_store_that_is_away_is_asked_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    retention = rig.broker()
+    rig.store_months()
+    real, prepared = rig.store.prepare_months, list[int]()
 
     def prepare(self: Any, now_ms: int) -> None:
         prepared.append(now_ms)
@@ -183,62 +183,60 @@ def test_a_store_that_is_away_is_asked_again(house: House, monkeypatch: pytest.M
             raise Unavailable("away")
         real(now_ms)
 
-    monkeypatch.setattr(type(house.store), "prepare_months", prepare)
+    monkeypatch.setattr(type(rig.store), "prepare_months", prepare)
     with pytest.raises(Unavailable):
         retention.look(NOW_MS)
     retention.look(NOW_MS)
-    assert house.months_kept() == [0, 1, 2]
+    assert rig.months_kept() == [0, 1, 2]
 
 
 def test_one_broker_does_it_and_what_another_has_taken_is_left(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.broker.frontier.coordination.duties.ASK_SECONDS", 0.0)
-    first, second = house.broker(), house.broker()
-    house.store_months()
+    first, second = rig.broker(), rig.broker()
+    rig.store_months()
     first.look(NOW_MS)
-    assert house.months_kept() == [0, 1, 2]
-    house.store_months()
+    assert rig.months_kept() == [0, 1, 2]
+    rig.store_months()
     second.look(NOW_MS)
-    assert house.months_kept() == [0, 1, 2, 3, 4]
-    house.services[0].duties.stop()
-    house.now += HOUR_SECONDS
+    assert rig.months_kept() == [0, 1, 2, 3, 4]
+    rig.services[0].duties.stop()
+    rig.now += HOUR_SECONDS
     second.look(NOW_MS)
-    assert house.months_kept() == [0, 1, 2]
+    assert rig.months_kept() == [0, 1, 2]
 
 
 def test_a_pass_ends_when_the_duty_is_lost_and_the_next_holder_finishes_it(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = house.broker(), house.broker()
+    first, second = rig.broker(), rig.broker()
     for number in range(3):
-        house.seed(f"s{number}")
-        house.page(f"s{number}")
-    duties = house.services[0].duties
+        rig.seed(f"s{number}")
+        rig.page(f"s{number}")
+    duties = rig.services[0].duties
     duty = duties.take(RETENTION)
     assert duty is not None
-    real, dropped = type(house.store).drop_seeds, list[int]()
+    real, dropped = type(rig.store).drop_seeds, list[int]()
 
     def drop(self: Any, batches: Any) -> int:
         if len(dropped) == 1:  # it stood still, and another took it
-            house.store.release_duties(duties.holder, [RETENTION])
-            assert house.services[1].duties.take(RETENTION) is not None
+            rig.store.release_duties(duties.holder, [RETENTION])
+            assert rig.services[1].duties.take(RETENTION) is not None
         dropped.append(real(self, batches))
         return dropped[-1]
 
-    monkeypatch.setattr(type(house.store), "drop_seeds", drop)
+    monkeypatch.setattr(type(rig.store), "drop_seeds", drop)
     with pytest.raises(DutyLost):
         first.sweep(duty, NOW_MS)
-    assert len(house.batches) == 2
-    house.now += FIRST_SECONDS
+    assert len(rig.batches) == 2
+    rig.now += FIRST_SECONDS
     second.look(NOW_MS)
-    assert house.batches == []
+    assert rig.batches == []
 
 
-def test_its_greenlet_goes_on_after_a_lost_duty(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    retention = house.broker()
+def test_its_greenlet_goes_on_after_a_lost_duty(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    retention = rig.broker()
     looks: list[int] = []
 
     def look(now_ms: int) -> None:
@@ -257,42 +255,42 @@ def test_its_greenlet_goes_on_after_a_lost_duty(
 # -- batches of seeds
 
 
-def swept(house: House) -> list[int]:
-    retention = house.broker()
-    house.now += FIRST_SECONDS
+def swept(rig: Rig) -> list[int]:
+    retention = rig.broker()
+    rig.now += FIRST_SECONDS
     retention.look(NOW_MS)
-    house.services[-1].duties.stop()
-    return house.batches
+    rig.services[-1].duties.stop()
+    return rig.batches
 
 
-def test_a_batch_goes_when_each_of_its_urls_is_settled(house: House) -> None:
-    done, open_ = house.seed("a", "b"), house.seed("a", "c")
-    house.page("a")
-    house.dead("b")
-    pending = house.store.add_seeds(house.crawl, [Admission("http://a.example/a")])
-    assert done not in (left := swept(house))
+def test_a_batch_goes_when_each_of_its_urls_is_settled(rig: Rig) -> None:
+    done, open_ = rig.seed("a", "b"), rig.seed("a", "c")
+    rig.page("a")
+    rig.dead("b")
+    pending = rig.store.add_seeds(rig.crawl, [Admission("http://a.example/a")])
+    assert done not in (left := swept(rig))
     assert left == [open_, pending]
 
 
-def test_a_forced_batch_goes_when_all_was_settled_after_it_was_logged(house: House) -> None:
-    house.page("a")
-    house.page("b")
-    house.store.tick()
-    forced = house.seed("a", "b", force=True)
-    house.store.tick()
-    house.page("a", 2000)
-    assert swept(house) == [forced]
-    house.page("b", 2000)
-    house.now += DAY_SECONDS
-    assert swept(house) == []
+def test_a_forced_batch_goes_when_all_was_settled_after_it_was_logged(rig: Rig) -> None:
+    rig.page("a")
+    rig.page("b")
+    rig.store.tick()
+    forced = rig.seed("a", "b", force=True)
+    rig.store.tick()
+    rig.page("a", 2000)
+    assert swept(rig) == [forced]
+    rig.page("b", 2000)
+    rig.now += DAY_SECONDS
+    assert swept(rig) == []
 
 
-def test_dead_letters_that_were_requeued_are_kept_by_the_batch_that_did(house: House) -> None:
-    house.seed("a")
-    house.dead("a")
-    assert swept(house) == []
-    requeued = house.store.requeue_dead(house.crawl)
+def test_dead_letters_that_were_requeued_are_kept_by_the_batch_that_did(rig: Rig) -> None:
+    rig.seed("a")
+    rig.dead("a")
+    assert swept(rig) == []
+    requeued = rig.store.requeue_dead(rig.crawl)
     assert requeued is not None
-    house.store.seeds_admitted(requeued.id)
-    house.now += DAY_SECONDS
-    assert swept(house) == [requeued.id]
+    rig.store.seeds_admitted(requeued.id)
+    rig.now += DAY_SECONDS
+    assert swept(rig) == [requeued.id]

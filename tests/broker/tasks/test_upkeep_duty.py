@@ -10,8 +10,14 @@ import gevent
 import pytest
 
 from greencrawl.broker.frontier import Frontier, Mode
+from greencrawl.broker.frontier.coordination.activity import (
+    ACTIVITY,
+    ANY,
+    MOST,
+    ActivityEvent,
+    message,
+)
 from greencrawl.broker.frontier.coordination.duties import PURGE, REFILL, UPKEEP
-from greencrawl.broker.frontier.coordination.news import ACTIVITY, ANY, MOST, ActivityEvent, message
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.scans import Scans
 from greencrawl.broker.service.service import Service
@@ -128,7 +134,7 @@ def test_a_holder_that_is_cut_off_from_redis_alone_leaves_the_duty_to_one_that_i
 ) -> None:
     """With nothing to do for an idle crawl, nothing but the notes tells it."""
     monkeypatch.setattr("greencrawl.broker.tasks.upkeep.QUIET_SECONDS", 1.0)
-    monkeypatch.setattr("greencrawl.broker.tasks.patience.FIRST_SECONDS", 1.0)
+    monkeypatch.setattr("greencrawl.broker.tasks.duty_timeout.FIRST_SECONDS", 1.0)
     with TcpProxy(address_of(redis_server.url)) as line:
         first = Broker(f"redis://{line.address}", store).start()
         for node in first.frontier.nodes:

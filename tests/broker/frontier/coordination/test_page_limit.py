@@ -46,7 +46,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
-class House:
+class Rig:
     """Some brokers and a crawl with a limit; ``sequence`` is the worker's of each."""
 
     def __init__(self, server: RedisServer, store: Store, brokers: int) -> None:
@@ -99,8 +99,8 @@ class House:
 
 
 @pytest.fixture
-def house(redis_server: RedisServer, store: Store) -> Iterator[House]:
-    made = House(redis_server, store, 1)
+def rig(redis_server: RedisServer, store: Store) -> Iterator[Rig]:
+    made = Rig(redis_server, store, 1)
     yield made
     made.stop()
 
@@ -112,39 +112,39 @@ def tasks(sessions: list[Session]) -> int:
 def test_ten_brokers_lease_the_limit_together_and_not_one_page_more(
     redis_server: RedisServer, store: Store
 ) -> None:
-    house = House(redis_server, store, 10)
+    rig = Rig(redis_server, store, 10)
     try:
-        crawl = house.crawl(max_pages=100, hosts=60)
-        house.start()
+        crawl = rig.crawl(max_pages=100, hosts=60)
+        rig.start()
         leased = 0
         for _ in range(3):
-            calls = [gevent.spawn(house.lease, broker) for broker in range(10)]
+            calls = [gevent.spawn(rig.lease, broker) for broker in range(10)]
             gevent.joinall(calls, raise_error=True)
             leased += sum(tasks(call.get()) for call in calls)
-            assert house.spent(crawl) == leased
+            assert rig.spent(crawl) == leased
             assert leased <= 100
         assert leased == 100
     finally:
-        house.stop()
+        rig.stop()
 
 
-def test_a_crawl_of_one_host_has_all_of_it_at_once_when_its_first_task_comes(house: House) -> None:
-    crawl = house.store.put_crawl("c", CrawlOptions(delay=0, max_pages=5000), ())
-    house.brokers[0].put_crawl(crawl)
-    house.start()
-    waiting = gevent.spawn(house.lease, wait=5)
+def test_a_crawl_of_one_host_has_all_of_it_at_once_when_its_first_task_comes(rig: Rig) -> None:
+    crawl = rig.store.put_crawl("c", CrawlOptions(delay=0, max_pages=5000), ())
+    rig.brokers[0].put_crawl(crawl)
+    rig.start()
+    waiting = gevent.spawn(rig.lease, wait=5)
     gevent.sleep(0.1)
     begun = monotonic()
-    house.brokers[0].admit(crawl.id, [Admission("http://a.example/")])
+    rig.brokers[0].admit(crawl.id, [Admission("http://a.example/")])
     assert tasks(waiting.get(timeout=5)) == 1
     assert monotonic() - begun < 0.2, "it came by a look, not by a wake-up"
-    p = house.brokers[0].partition_of("a.example")
-    assert quotas(house, crawl) == {p: 4999}
+    p = rig.brokers[0].partition_of("a.example")
+    assert quotas(rig, crawl) == {p: 4999}
 
 
-def quotas(house: House, crawl: Crawl) -> dict[int, int]:
+def quotas(rig: Rig, crawl: Crawl) -> dict[int, int]:
     """Partitions that have some."""
-    broker = house.brokers[0]
+    broker = rig.brokers[0]
     replies = broker._calls("count", dict.fromkeys(broker.partitions, to_msgpack([crawl.id])))
     rows = {p: row_of(reply).quota for p, reply in replies.items()}
     return {p: quota for p, quota in rows.items() if quota}
@@ -154,79 +154,79 @@ def quotas(house: House, crawl: Crawl) -> dict[int, int]:
     "outcome",
     [Dead(kind="timeout"), Retry(wait=0, kind="reset"), Done(kind="gone"), "release", "nothing"],
 )
-def test_what_was_not_stored_may_be_leased_again(house: House, outcome: Any) -> None:
-    crawl = house.crawl(max_pages=4, hosts=1)
-    house.start()
-    (session,) = house.lease()
+def test_what_was_not_stored_may_be_leased_again(rig: Rig, outcome: Any) -> None:
+    crawl = rig.crawl(max_pages=4, hosts=1)
+    rig.start()
+    (session,) = rig.lease()
     assert len(session.tasks) == 4
     if outcome == "release":
         item = ReleaseItem(session=session.session, token=session.token, tasks=(1, 2, 3))
-        assert house.brokers[0].release([item]) == ["ok"]
-        house.end(session)
+        assert rig.brokers[0].release([item]) == ["ok"]
+        rig.end(session)
     elif outcome == "nothing":
-        house.end(session)
+        rig.end(session)
     else:
-        house.end(session, outcome, outcome, outcome, outcome)
-    (again,) = house.lease(wait=2)
+        rig.end(session, outcome, outcome, outcome, outcome)
+    (again,) = rig.lease(wait=2)
     assert len(again.tasks) == 4
     done = Done(stored=True)
-    house.end(again, done, done, done, done)
-    assert house.lease() == []
-    assert house.spent(crawl) == 4
+    rig.end(again, done, done, done, done)
+    assert rig.lease() == []
+    assert rig.spent(crawl) == 4
 
 
-def test_quota_follows_what_waits_to_the_last_page(house: House) -> None:
+def test_quota_follows_what_waits_to_the_last_page(rig: Rig) -> None:
     """Hosts of all partitions; what fails in one is given to another."""
-    crawl = house.crawl(max_pages=50, hosts=40, pages=2)
-    house.start()
+    crawl = rig.crawl(max_pages=50, hosts=40, pages=2)
+    rig.start()
     stored = 0
     for n in range(40):
-        sessions = house.lease(max_sessions=7, tasks_per_session=3, wait=1)
-        assert house.spent(crawl) <= 50
+        sessions = rig.lease(max_sessions=7, tasks_per_session=3, wait=1)
+        assert rig.spent(crawl) <= 50
         if not sessions:
             break
         for session in sessions:
             good = n % 3 != 1
             stored += len(session.tasks) * good
             outcome = Done(stored=True) if good else Dead(kind="timeout")
-            house.end(session, *[outcome] * len(session.tasks))
+            rig.end(session, *[outcome] * len(session.tasks))
     assert stored == 50
 
 
-def test_a_limit_that_is_raised_lowered_and_removed(house: House) -> None:
-    crawl = house.crawl(max_pages=5, hosts=1)
-    house.start()
-    broker = house.brokers[0]
+def test_a_limit_that_is_raised_lowered_and_removed(rig: Rig) -> None:
+    crawl = rig.crawl(max_pages=5, hosts=1)
+    rig.start()
+    broker = rig.brokers[0]
 
     def limit(max_pages: int) -> None:
         options = CrawlOptions(delay=0, max_pages=max_pages)
-        broker.put_crawl(house.store.put_crawl("c", options, ()))
+        broker.put_crawl(rig.store.put_crawl("c", options, ()))
 
-    (session,) = house.lease()
-    house.end(session, *[Done(stored=True)] * 5)
-    assert house.lease() == []
+    (session,) = rig.lease()
+    rig.end(session, *[Done(stored=True)] * 5)
+    assert rig.lease() == []
     limit(8)
-    (session,) = house.lease(tasks_per_session=1, wait=2)
-    house.end(session, Done(stored=True))
-    assert sum(quotas(house, crawl).values()) == 2
+    (session,) = rig.lease(tasks_per_session=1, wait=2)
+    rig.end(session, Done(stored=True))
+    assert sum(quotas(rig, crawl).values()) == 2
     limit(7)
-    assert broker.look(house.store.crawl("c")) is not None
+    assert broker.look(rig.store.crawl("c")) is not None
     gevent.sleep(0.1)
-    assert sum(quotas(house, crawl).values()) == 1
+    assert sum(quotas(rig, crawl).values()) == 1
     limit(0)
-    (session,) = house.lease(wait=2)
+    (session,) = rig.lease(wait=2)
     assert len(session.tasks) == 14
-    assert quotas(house, crawl) == {}
+    assert quotas(rig, crawl) == {}
 
 
-def test_what_was_given_by_a_holder_of_before_or_late_is_refused(house: House) -> None:
-    crawl = house.crawl(max_pages=10, hosts=1)
-    broker = house.brokers[0]
+def test_what_was_given_by_a_holder_of_before_or_late_is_refused(rig: Rig) -> None:
+    crawl = rig.crawl(max_pages=10, hosts=1)
+    broker = rig.brokers[0]
     share = broker._quotas
     p = broker.partition_of("h0.example")
     old = [crawl.id, share._next(1), 5]
     share.share(crawl, Duty(names.QUOTAS, 2))
-    before = quotas(house, crawl)
+    before = quotas(rig, crawl)
     assert before == {p: 10}
     ((_, mine, changed, *_),) = broker._calls("quota", {p: to_msgpack(old)}).values()
     assert (mine, changed) == (0, 0)
@@ -236,62 +236,60 @@ def test_what_was_given_by_a_holder_of_before_or_late_is_refused(house: House) -
     late = [crawl.id, share._round[0] * (1 << 24) + share._round[1] - 1, 5]
     ((_, mine, *_),) = broker._calls("quota", {p: to_msgpack(late)}).values()
     assert not mine
-    assert quotas(house, crawl) == before
+    assert quotas(rig, crawl) == before
 
 
-def test_a_node_that_came_back_begins_with_no_quota(
-    house: House, redis_server: RedisServer
-) -> None:
-    crawl = house.crawl(max_pages=10, hosts=3)
-    house.start()
-    house.lease(max_sessions=1, tasks_per_session=2)
-    assert quotas(house, crawl)
-    broker = house.brokers[0]
+def test_a_node_that_came_back_begins_with_no_quota(rig: Rig, redis_server: RedisServer) -> None:
+    crawl = rig.crawl(max_pages=10, hosts=3)
+    rig.start()
+    rig.lease(max_sessions=1, tasks_per_session=2)
+    assert quotas(rig, crawl)
+    broker = rig.brokers[0]
     broker.tell_node([crawl], broker.nodes[0], afresh=True)
-    assert quotas(house, crawl) == {}
-    broker.put_crawl(house.store.set_state(crawl.id, "paused"))
+    assert quotas(rig, crawl) == {}
+    broker.put_crawl(rig.store.set_state(crawl.id, "paused"))
     broker.tell_node([crawl], broker.nodes[0], afresh=True)  # read before the pause
-    assert quotas(house, crawl) == {}
-    assert house.spent(crawl) == 2
+    assert quotas(rig, crawl) == {}
+    assert rig.spent(crawl) == 2
 
 
 def test_who_scans_tells_who_shares_out_that_quota_is_needed(
     redis_server: RedisServer, store: Store
 ) -> None:
     """The broker of that duty may not have been able to give any when it was told."""
-    house = House(redis_server, store, 2)
+    rig = Rig(redis_server, store, 2)
     try:
-        other = house.brokers[1]
+        other = rig.brokers[1]
         assert other.duties.take(names.QUOTAS)
-        crawl = house.crawl(max_pages=10, hosts=1)
-        house.start()
-        assert quotas(house, crawl) == {}  # nobody asks for tasks, so nobody is told
+        crawl = rig.crawl(max_pages=10, hosts=1)
+        rig.start()
+        assert quotas(rig, crawl) == {}  # nobody asks for tasks, so nobody is told
         wait_until(lambda: bool(other._wake_ups._heard), 5, "listening")
-        house.brokers[0].scan(crawl.id)
-        wait_until(lambda: sum(quotas(house, crawl).values()) == 10, 5, "quota is given")
+        rig.brokers[0].scan(crawl.id)
+        wait_until(lambda: sum(quotas(rig, crawl).values()) == 10, 5, "quota is given")
         assert other.duties.get(names.QUOTAS)
     finally:
-        house.stop()
+        rig.stop()
 
 
 def test_quota_that_is_away_is_asked_for_again_until_it_is_there(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker = house.brokers[0]
+    broker = rig.brokers[0]
     ask, away = broker._quotas._calls, set[int]()
 
     def some(script: str, calls: dict[int, bytes], **more: Any) -> dict[int, Any]:
         return ask(script, {p: args for p, args in calls.items() if p not in away}, **more)
 
     monkeypatch.setattr(broker._quotas, "_calls", some)
-    crawl = house.crawl(max_pages=10, hosts=1)
-    house.start()
-    (session,) = house.lease(tasks_per_session=4)
+    crawl = rig.crawl(max_pages=10, hosts=1)
+    rig.start()
+    (session,) = rig.lease(tasks_per_session=4)
     away.add(broker.partition_of(session.host))
     other = next(
         f"h{n}.example" for n in range(1, 99) if broker.partition_of(f"h{n}.example") not in away
     )
     broker.admit(crawl.id, [Admission(f"http://{other}/{n}") for n in range(3)])
-    assert house.lease() == []  # here it is heard of, once
+    assert rig.lease() == []  # here it is heard of, once
     away.clear()
-    wait_until(lambda: quotas(house, crawl).get(broker.partition_of(other)), 5, "quota is given")
+    wait_until(lambda: quotas(rig, crawl).get(broker.partition_of(other)), 5, "quota is given")

@@ -19,7 +19,7 @@ from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.frontier.coordination import duties
 from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.broker.frontier.recovery.debts import Debts
-from greencrawl.broker.frontier.recovery.replay import Putter, Replay
+from greencrawl.broker.frontier.recovery.replay import Replay, ReplaySender
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.upkeep import Upkeep
@@ -54,14 +54,14 @@ from tests.support.two_nodes import TIMEOUT_SECONDS, TwoNodes, hosts_on
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[TwoNodes]:
+def rig(tmp_path: Path) -> Iterator[TwoNodes]:
     with TwoNodes(tmp_path) as made:
         yield made
 
 
-def seeded(house: TwoNodes, frontier: Frontier, hosts: int = 2, pages: int = 3) -> Crawl:
+def seeded(rig: TwoNodes, frontier: Frontier, hosts: int = 2, pages: int = 3) -> Crawl:
     """A crawl with pages on as many hosts of either node."""
-    crawl = new_crawl(frontier, house.store, delay=0)
+    crawl = new_crawl(frontier, rig.store, delay=0)
     for node in frontier.nodes:
         for host in hosts_on(frontier, node, hosts):
             frontier.admit(crawl.id, urls(host, pages))
@@ -91,11 +91,11 @@ def finishes(sessions: list[Session]) -> list[FinishItem]:
     ]
 
 
-def test_a_frozen_node_costs_one_time_out_that_all_share(house: TwoNodes) -> None:
-    frontier = house.open(start=False)
+def test_a_frozen_node_costs_one_time_out_that_all_share(rig: TwoNodes) -> None:
+    frontier = rig.open(start=False)
     up, away = frontier.nodes
     until(lambda: [away.run_id() for _ in range(3)])  # the pool has a connection
-    house.freeze(away)
+    rig.freeze(away)
     began = monotonic()
     calls = [gevent.spawn(pytest.raises, Unavailable, away.command, "PING") for _ in range(20)]
     gevent.sleep(TIMEOUT_SECONDS / 2)
@@ -113,18 +113,18 @@ def test_a_frozen_node_costs_one_time_out_that_all_share(house: TwoNodes) -> Non
     assert (node, since_ms) == (away.shown, away.breaker.since_ms)
     assert "away" in why
     assert up.command("PING") == b"PONG"
-    house.thaw(away)
+    rig.thaw(away)
     until(lambda: answers(away))
     assert frontier.nodes_away() == {}
     assert away.command("PING") == b"PONG"
 
 
 @pytest.mark.parametrize("how", ["killed", "frozen"])
-def test_hosts_of_the_other_node_are_leased_while_one_is_away(house: TwoNodes, how: str) -> None:
-    frontier = house.open()
+def test_hosts_of_the_other_node_are_leased_while_one_is_away(rig: TwoNodes, how: str) -> None:
+    frontier = rig.open()
     up, away = frontier.nodes
-    seeded(house, frontier, hosts=10, pages=1)
-    house.freeze(away) if how == "frozen" else house.server_of(away).kill()
+    seeded(rig, frontier, hosts=10, pages=1)
+    rig.freeze(away) if how == "frozen" else rig.server_of(away).kill()
     worker, found = Worker(frontier), list[Session]()
     began = monotonic()
     while len(found) < 10:
@@ -137,12 +137,12 @@ def test_hosts_of_the_other_node_are_leased_while_one_is_away(house: TwoNodes, h
 
 
 def test_links_are_looked_at_only_until_those_of_the_node_that_is_away_are_found(
-    house: TwoNodes,
+    rig: TwoNodes,
 ) -> None:
-    frontier = house.open()
+    frontier = rig.open()
     up, away = frontier.nodes
     (other,), (gone,) = hosts_on(frontier, up, 1), hosts_on(frontier, away, 1)
-    house.server_of(away).kill()
+    rig.server_of(away).kill()
     with pytest.raises(Unavailable):
         away.command("PING")
     assert frontier.away_of(urls(other, 3)) == frozenset()
@@ -151,13 +151,13 @@ def test_links_are_looked_at_only_until_those_of_the_node_that_is_away_are_found
     assert len(list(links)) == 1, "every page pays for this as long as the node is away"
 
 
-def test_items_of_a_node_that_is_away_say_so_and_the_others_pass(house: TwoNodes) -> None:
-    frontier = house.open()
+def test_items_of_a_node_that_is_away_say_so_and_the_others_pass(rig: TwoNodes) -> None:
+    frontier = rig.open()
     up, away = frontier.nodes
-    seeded(house, frontier)
+    seeded(rig, frontier)
     worker = Worker(frontier)
     sessions = leased(frontier, worker, 4)
-    house.server_of(away).kill()
+    rig.server_of(away).kill()
     tasks = finishes(sessions)
     lost = {one.token for one in at(frontier, away, sessions)}
     assert len(lost) == 2
@@ -172,9 +172,9 @@ def test_items_of_a_node_that_is_away_say_so_and_the_others_pass(house: TwoNodes
         for s, report in zip(sessions, reports, strict=True)
     ]
     assert frontier.close_sessions(closes) == expected
-    blocked = {host for host, _, _ in house.store.blocks(0)}
+    blocked = {host for host, _, _ in rig.store.blocks(0)}
     assert blocked == {one.host for one in at(frontier, up, sessions)}
-    house.server_of(away).start()
+    rig.server_of(away).start()
     until(lambda: answers(away))
     again = [item for item in tasks if item.token in lost]
     until(lambda: set(finish_settled(frontier, again)) <= {"ok", "stale"})
@@ -188,17 +188,17 @@ def finish_settled(frontier: Frontier, items: list[FinishItem]) -> list[str]:
 
 
 def test_a_delay_that_the_node_was_not_told_of_is_refused_and_holds_once_it_is_refilled(
-    house: TwoNodes,
+    rig: TwoNodes,
 ) -> None:
-    frontier = house.open()
+    frontier = rig.open()
     _, away = frontier.nodes
-    seeded(house, frontier)
+    seeded(rig, frontier)
     (host,) = hosts_on(frontier, away, 1)
-    house.server_of(away).kill()
+    rig.server_of(away).kill()
     with pytest.raises(Unavailable):
         frontier.patch_host(host, HostPatch(delay=30))
-    assert house.store.delays() == {host: 30_000}
-    house.server_of(away).start()
+    assert rig.store.delays() == {host: 30_000}
+    rig.server_of(away).start()
     until(lambda: answers(away) and _delay(frontier, host) == 30)
 
 
@@ -209,20 +209,20 @@ def _delay(frontier: Frontier, host: str) -> float:
         return -1
 
 
-def test_reconcile_says_which_node_has_not_heard_it(house: TwoNodes) -> None:
-    frontier = house.open()
+def test_reconcile_says_which_node_has_not_heard_it(rig: TwoNodes) -> None:
+    frontier = rig.open()
     up, away = frontier.nodes
-    seeded(house, frontier)
+    seeded(rig, frontier)
     worker = Worker(frontier)
     sessions = leased(frontier, worker, 4)
-    house.freeze(away)
+    rig.freeze(away)
     held = [one.token for one in at(frontier, up, sessions)][:1]
     request = ReconcileRequest(
         worker="w", incarnation=1, sequence=worker.sequence, holding=tuple(held)
     )
     reply = frontier.reconcile(request)
     assert (reply.sessions, reply.away) == (1, (away.shown,))
-    house.thaw(away)
+    rig.thaw(away)
     until(lambda: answers(away))
     reply = until(lambda: heard(frontier, request))
     assert (reply.sessions, reply.away) == (2, ())
@@ -243,64 +243,64 @@ def reconcile(
         return frontier.reconcile(request)
 
 
-def test_a_name_is_free_though_a_node_heard_nothing_of_those_who_had_it(house: TwoNodes) -> None:
+def test_a_name_is_free_though_a_node_heard_nothing_of_those_who_had_it(rig: TwoNodes) -> None:
     """While it was away one began anew after a crash, and left."""
-    frontier = house.open()
+    frontier = rig.open()
     ask = partial(reconcile, frontier)
     away = frontier.nodes[0]
     assert ask(1, 1).superseded == 0
     assert ask(5, 1).superseded == 0
-    house.freeze(away)
+    rig.freeze(away)
     with pytest.raises(Unavailable):  # known to be away: it will not hear of this later
         away.command("PING")
     assert ask(7, 1).away
     ask(7, 2, leaving=True)
-    house.thaw(away)
+    rig.thaw(away)
     until(lambda: answers(away))
     assert ask(1, 2).superseded == 0
 
 
-def test_a_name_is_free_though_nodes_heard_of_different_ones_that_left(house: TwoNodes) -> None:
-    frontier = house.open()
+def test_a_name_is_free_though_nodes_heard_of_different_ones_that_left(rig: TwoNodes) -> None:
+    frontier = rig.open()
     ask = partial(reconcile, frontier)
     away = frontier.nodes[0]
     for incarnation in (1, 5):
         assert ask(incarnation, 1).superseded == 0
-    house.freeze(away)
+    rig.freeze(away)
     with pytest.raises(Unavailable):  # known to be away: it will not hear of this later
         away.command("PING")
     assert ask(7, 1).away
     ask(7, 2, leaving=True)
-    house.thaw(away)
+    rig.thaw(away)
     until(lambda: answers(away))
     assert ask(5, 2).superseded == 0
     ask(5, 3, leaving=True)
     assert ask(1, 2).superseded == 0
 
 
-def test_a_name_is_free_though_a_node_was_away_when_its_worker_left(house: TwoNodes) -> None:
-    frontier = house.open()
+def test_a_name_is_free_though_a_node_was_away_when_its_worker_left(rig: TwoNodes) -> None:
+    frontier = rig.open()
     first = frontier.nodes[0]
 
     ask = partial(reconcile, frontier)
     assert ask(1, 1).superseded == 0
     assert ask(7, 1).superseded == 0
-    house.freeze(first)
+    rig.freeze(first)
     assert ask(7, 2, leaving=True).away
-    house.thaw(first)
+    rig.thaw(first)
     until(lambda: answers(first))
     assert ask(1, 2).superseded == 0
-    seeded(house, frontier)
+    seeded(rig, frontier)
     worker = Worker(frontier, incarnation=1)
     worker.sequence = 2
     assert at(frontier, first, leased(frontier, worker, 4)), "the node has heard of it as well"
 
 
-def test_both_away_is_an_error(house: TwoNodes) -> None:
-    frontier = house.open()
-    seeded(house, frontier)
+def test_both_away_is_an_error(rig: TwoNodes) -> None:
+    frontier = rig.open()
+    seeded(rig, frontier)
     sessions = leased(frontier, Worker(frontier), 4)
-    for server in house.servers:
+    for server in rig.servers:
         server.kill()
     with pytest.raises(Unavailable):
         frontier.finish(finishes(sessions))
@@ -314,13 +314,13 @@ def test_both_away_is_an_error(house: TwoNodes) -> None:
 class Pages:
     """A worker's writer on a frontier of its own, whose finishes are noted."""
 
-    def __init__(self, house: TwoNodes, crawl: Crawl) -> None:
+    def __init__(self, rig: TwoNodes, crawl: Crawl) -> None:
         self.crawl = crawl.id
-        self.frontier = house.open(create=False, start=False)
+        self.frontier = rig.open(create=False, start=False)
         self.finished: list[int] = []
         self.sessions = Sessions()
         outbox: Outbox[FinishItem] = Outbox("finish", self._finish, lambda *_: None, linger=0)
-        self.writer = Writer(house.store, self.frontier, outbox, self.sessions, linger=0)
+        self.writer = Writer(rig.store, self.frontier, outbox, self.sessions, linger=0)
         self.greenlets = [gevent.spawn(self.writer.run), gevent.spawn(outbox.run)]
 
     def _finish(self, items: Sequence[FinishItem]) -> ItemsReply:
@@ -350,35 +350,35 @@ def linked(frontier: Frontier, node: Node, number: int) -> list[str]:
     return [f"http://{host}/{number}" for host in hosts_on(frontier, node, 3)]
 
 
-def bring_back(house: TwoNodes, node: Node, how: str) -> None:
+def bring_back(rig: TwoNodes, node: Node, how: str) -> None:
     if how == "frozen":
-        house.thaw(node)
+        rig.thaw(node)
     elif how == "killed":
-        house.server_of(node).start()
+        rig.server_of(node).start()
     else:
-        house.empty(node)
+        rig.empty(node)
 
 
 @pytest.mark.parametrize("how", ["frozen", "killed", "emptied"])
-def test_links_to_a_node_that_is_away_are_queued_when_it_is_back(house: TwoNodes, how: str) -> None:
-    frontier = house.open()
+def test_links_to_a_node_that_is_away_are_queued_when_it_is_back(rig: TwoNodes, how: str) -> None:
+    frontier = rig.open()
     frontier.recovery.rest_ms = 0  # hosts of a node that was taken over need not rest
     up, away = frontier.nodes
-    crawl = new_crawl(frontier, house.store, delay=0)
-    pages = Pages(house, crawl)
+    crawl = new_crawl(frontier, rig.store, delay=0)
+    pages = Pages(rig, crawl)
     pages.store(1, linked(frontier, away, 1))
-    house.freeze(away) if how == "frozen" else house.server_of(away).kill()
+    rig.freeze(away) if how == "frozen" else rig.server_of(away).kill()
     before = monotonic()
     for number in range(2, 8):
-        house.store.tick()
+        rig.store.tick()
         pages.store(number, [*linked(frontier, up, number), *linked(frontier, away, number)])
     assert monotonic() - before < 3, "pages are finished with a debt"
-    assert set(house.store.debts()) == {away.id}
-    late = new_crawl(frontier, house.store, "late", delay=0)
-    assert house.store.set_state(late.id, "done", "finished").state == "active"
+    assert set(rig.store.debts()) == {away.id}
+    late = new_crawl(frontier, rig.store, "late", delay=0)
+    assert rig.store.set_state(late.id, "done", "finished").state == "active"
     assert frontier.scan(crawl.id) is None
-    bring_back(house, away, how)
-    until(lambda: not house.store.debts(), 15)
+    bring_back(rig, away, how)
+    until(lambda: not rig.store.debts(), 15)
     totals = until(lambda: frontier.scan(crawl.id), 15)
     assert totals.waiting == 3 + 6 * 6
     assert list(frontier.admit(late.id, [Admission(linked(frontier, away, 1)[0])])) == [True]
@@ -396,63 +396,63 @@ def test_links_to_a_node_that_is_away_are_queued_when_it_is_back(house: TwoNodes
 
 
 def test_a_debt_is_paid_once_by_one_broker_however_often_it_is_cut_off(
-    house: TwoNodes, monkeypatch: pytest.MonkeyPatch
+    rig: TwoNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frontier = house.open()
+    frontier = rig.open()
     _, away = frontier.nodes
-    crawl = new_crawl(frontier, house.store, delay=0)
-    pages = Pages(house, crawl)
-    house.freeze(away)
+    crawl = new_crawl(frontier, rig.store, delay=0)
+    pages = Pages(rig, crawl)
+    rig.freeze(away)
     pages.store(1, linked(frontier, away, 1))
     frontier.stop()  # the broker is killed with the debt open
-    since = house.store.debts()[away.id].since
+    since = rig.store.debts()[away.id].since
     for _ in range(2 * MARGIN):
-        house.store.tick()
-    house.thaw(away)
-    second = house.open()
+        rig.store.tick()
+    rig.thaw(away)
+    second = rig.open()
     node = second.nodes[1]
     seen: list[tuple[int, bool]] = []
     links = Replay.links
 
-    def cut_off(replay: Replay, put: Putter) -> None:
-        second.tick(house.store.clock())  # no tick is written meanwhile
+    def cut_off(replay: Replay, put: ReplaySender) -> None:
+        second.tick(rig.store.clock())  # no tick is written meanwhile
         seen.append((int(node.owner()["tick"]), second.scan(crawl.id) is None))
         if len(seen) == 1:
             raise Unavailable("cut off")
         if len(seen) == 2:  # more comes to be owed
-            house.store.owe([node.id])
+            rig.store.owe([node.id])
         links(replay, put)
 
     monkeypatch.setattr(Replay, "links", cut_off)
     monkeypatch.setattr("greencrawl.broker.frontier.recovery.debts.GIVE_UP_SECONDS", 0.0)
-    until(lambda: not house.store.debts(), 10)
+    until(lambda: not rig.store.debts(), 10)
     assert [(tick <= since, void) for tick, void in seen] == [(True, True)] * 3
     assert "debt" not in node.owner()
-    second.tick(house.store.clock())
-    assert int(node.owner()["tick"]) == house.store.clock().clock
+    second.tick(rig.store.clock())
+    assert int(node.owner()["tick"]) == rig.store.clock().clock
     totals = until(lambda: second.scan(crawl.id))
     assert (totals.admitted, totals.waiting) == (3, 3)
     pages.stop()
 
 
 def test_what_a_node_loses_again_that_it_was_owed_is_in_the_window_of_its_recovery(
-    house: TwoNodes,
+    rig: TwoNodes,
 ) -> None:
     """It is put back to before its debt was paid, after the debt was paid."""
-    frontier = house.open()
+    frontier = rig.open()
     frontier.recovery.rest_ms = 0
     _, away = frontier.nodes
-    crawl = new_crawl(frontier, house.store, delay=0)
-    pages = Pages(house, crawl)
-    frontier.tick(house.store.clock())
-    server = house.server_of(away)
-    house.freeze(away)
+    crawl = new_crawl(frontier, rig.store, delay=0)
+    pages = Pages(rig, crawl)
+    frontier.tick(rig.store.clock())
+    server = rig.server_of(away)
+    rig.freeze(away)
     pages.store(1, linked(frontier, away, 1))
     for _ in range(3 * MARGIN):
-        house.store.tick()
+        rig.store.tick()
     shutil.copytree(server.folder, server.folder.with_name("older"))
-    house.thaw(away)
-    until(lambda: not house.store.debts(), 10)
+    rig.thaw(away)
+    until(lambda: not rig.store.debts(), 10)
     until(lambda: frontier.scan(crawl.id))
     server.kill()
     shutil.rmtree(server.folder)
@@ -464,11 +464,11 @@ def test_what_a_node_loses_again_that_it_was_owed_is_in_the_window_of_its_recove
 
 
 def test_links_of_a_worker_that_is_late_and_dies_before_it_admits_them_are_queued(
-    house: TwoNodes, monkeypatch: pytest.MonkeyPatch
+    rig: TwoNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frontier = house.open()
-    crawl = new_crawl(frontier, house.store, delay=0)
-    pages, reached = Pages(house, crawl), Event()
+    frontier = rig.open()
+    crawl = new_crawl(frontier, rig.store, delay=0)
+    pages, reached = Pages(rig, crawl), Event()
 
     def killed_at(*_: object, **__: object) -> None:
         reached.set()
@@ -480,43 +480,43 @@ def test_links_of_a_worker_that_is_late_and_dies_before_it_admits_them_are_queue
     gevent.killall([writing, *pages.greenlets])
     worker = Worker(frontier)
     assert len(leased(frontier, worker, 3)) == 3
-    until(lambda: not house.store.debts(), 10)
+    until(lambda: not rig.store.debts(), 10)
 
 
 def test_a_node_that_only_workers_do_not_reach_keeps_its_tick_until_it_has_what_it_missed(
-    house: TwoNodes,
+    rig: TwoNodes,
 ) -> None:
     """Else a copy from before that, put back afterwards, would not be given it."""
-    frontier = house.open(start=False)
+    frontier = rig.open(start=False)
     up, cut = frontier.nodes
-    since = house.store.clock().clock
-    house.store.owe([cut.id])  # the broker reaches it all the while
+    since = rig.store.clock().clock
+    rig.store.owe([cut.id])  # the broker reaches it all the while
     for _ in range(3 * MARGIN):
-        house.store.tick()
-    now = house.store.clock()
+        rig.store.tick()
+    now = rig.store.clock()
     frontier.tick(now)
     assert (int(up.owner()["tick"]), int(cut.owner()["tick"])) == (now.clock, since)
     frontier._debts.step()
-    assert not house.store.debts()
+    assert not rig.store.debts()
     frontier.tick(now)
     assert int(cut.owner()["tick"]) == now.clock
 
 
 def test_the_tick_goes_back_to_where_a_debt_began_until_it_is_paid(
-    house: TwoNodes, monkeypatch: pytest.MonkeyPatch
+    rig: TwoNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One may be noted late, by a commit that was long under way; and a tick may come late."""
-    frontier = house.open(start=False)
+    frontier = rig.open(start=False)
     node = frontier.nodes[1]
-    since = house.store.clock().clock
+    since = rig.store.clock().clock
     for _ in range(3 * MARGIN):
-        house.store.tick()
-    now = house.store.clock()
+        rig.store.tick()
+    now = rig.store.clock()
     frontier.tick(now)
-    house.store.owe([node.id], since)
+    rig.store.owe([node.id], since)
     links, ticks = Replay.links, []
 
-    def paying(replay: Replay, put: Putter) -> None:
+    def paying(replay: Replay, put: ReplaySender) -> None:
         ticks.append(int(node.owner()["tick"]))
         frontier._wake_ups.beat(node, frontier.partitions_on(node)[0], now.clock)
         ticks.append(int(node.owner()["tick"]))
@@ -525,18 +525,18 @@ def test_the_tick_goes_back_to_where_a_debt_began_until_it_is_paid(
     monkeypatch.setattr(Replay, "links", paying)
     frontier._debts.step()
     assert ticks == [since, since]
-    assert not house.store.debts()
+    assert not rig.store.debts()
 
 
-def test_crawls_are_made_paused_and_told_while_a_node_is_away(house: TwoNodes) -> None:
-    frontier = house.open()
+def test_crawls_are_made_paused_and_told_while_a_node_is_away(rig: TwoNodes) -> None:
+    frontier = rig.open()
     _, away = frontier.nodes
-    old = seeded(house, frontier)
-    house.freeze(away)
-    made = new_crawl(frontier, house.store, "made", delay=0)
-    frontier.put_crawl(house.store.set_state(old.id, "paused"))
-    house.thaw(away)
-    until(lambda: not house.store.debts(), 10)
+    old = seeded(rig, frontier)
+    rig.freeze(away)
+    made = new_crawl(frontier, rig.store, "made", delay=0)
+    frontier.put_crawl(rig.store.set_state(old.id, "paused"))
+    rig.thaw(away)
+    until(lambda: not rig.store.debts(), 10)
     (host,) = hosts_on(frontier, away, 1)
     frontier.admit(made.id, urls(host, 2))
     sessions = Worker(frontier).lease(wait=2)
@@ -544,50 +544,50 @@ def test_crawls_are_made_paused_and_told_while_a_node_is_away(house: TwoNodes) -
 
 
 def test_a_debt_is_paid_by_a_broker_that_reaches_the_node_when_its_payer_does_not(
-    house: TwoNodes,
+    rig: TwoNodes,
 ) -> None:
-    frontier, other = house.open(), house.open(start=False)
+    frontier, other = rig.open(), rig.open(start=False)
     _, away = frontier.nodes
-    crawl = seeded(house, frontier)
-    house.store.owe([away.id])
-    until(lambda: not house.store.debts(), 10)
+    crawl = seeded(rig, frontier)
+    rig.store.owe([away.id])
+    until(lambda: not rig.store.debts(), 10)
     assert frontier.duties.get(f"{duties.REPLAY}:{away.id}"), "it pays what is owed to that node"
     away.breaker.stop()
     away.breaker.since_ms = 1  # cut off from it, and from nothing else
     other.start()
-    frontier.put_crawl(house.store.set_state(crawl.id, "paused"))
-    assert house.store.debts()
-    until(lambda: not house.store.debts(), 15)
-    look = other.look(house.store.crawl(crawl.id))
+    frontier.put_crawl(rig.store.set_state(crawl.id, "paused"))
+    assert rig.store.debts()
+    until(lambda: not rig.store.debts(), 15)
+    look = other.look(rig.store.crawl(crawl.id))
     assert look is not None
     assert look.states == {"paused"}
 
 
 def test_a_payer_whose_duty_is_over_offers_no_more(
-    house: TwoNodes, monkeypatch: pytest.MonkeyPatch
+    rig: TwoNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frontier = house.open(start=False)
+    frontier = rig.open(start=False)
     node = frontier.nodes[1]
-    crawl = new_crawl(frontier, house.store, delay=0)
-    pages = Pages(house, crawl)
+    crawl = new_crawl(frontier, rig.store, delay=0)
+    pages = Pages(rig, crawl)
     pages.store(1, linked(frontier, node, 1), late=True)
     duty = frontier.duties.take(f"{duties.REPLAY}:{node.id}")
     assert duty is not None
     links = Replay.links
 
-    def paying(replay: Replay, put: Putter) -> None:
+    def paying(replay: Replay, put: ReplaySender) -> None:
         frontier.duties.lost(duty.name)  # as its own clock says: nobody has taken it yet
         links(replay, put)
 
     monkeypatch.setattr(Replay, "links", paying)
     with pytest.raises(DutyLost):
         frontier._debts._pay(node, duty)
-    assert set(house.store.debts()) == {node.id}
+    assert set(rig.store.debts()) == {node.id}
     pages.stop()
 
 
-def test_a_payer_that_stood_still_leaves_no_mark_of_a_debt_that_is_paid(house: TwoNodes) -> None:
-    frontier = house.open()
+def test_a_payer_that_stood_still_leaves_no_mark_of_a_debt_that_is_paid(rig: TwoNodes) -> None:
+    frontier = rig.open()
     node = frontier.nodes[1]
     fresh = Duty(f"{duties.REPLAY}:{node.id}", 2)
     stale = Duty(fresh.name, 1)
@@ -600,13 +600,13 @@ def test_a_payer_that_stood_still_leaves_no_mark_of_a_debt_that_is_paid(house: T
 
 
 def test_a_crawl_with_a_limit_goes_on_though_nobody_knows_what_a_node_has_that_is_away(
-    house: TwoNodes,
+    rig: TwoNodes,
 ) -> None:
-    frontier = house.open()
+    frontier = rig.open()
     here, away = frontier.nodes
-    house.freeze(away)
+    rig.freeze(away)
     (host,) = hosts_on(frontier, here, 1)
-    crawl = new_crawl(frontier, house.store, "limited", delay=0, max_pages=10)
+    crawl = new_crawl(frontier, rig.store, "limited", delay=0, max_pages=10)
     frontier.admit(crawl.id, urls(host, 20))
     worker = Worker(frontier)
     leased = until(lambda: worker.lease(wait=1), 10)
@@ -614,22 +614,22 @@ def test_a_crawl_with_a_limit_goes_on_though_nobody_knows_what_a_node_has_that_i
 
 
 def test_links_to_a_crawl_that_a_node_has_not_been_told_of_are_owed_and_not_dropped(
-    house: TwoNodes,
+    rig: TwoNodes,
 ) -> None:
-    frontier = house.open(start=False)
+    frontier = rig.open(start=False)
     up, away = frontier.nodes
-    crawl = house.store.put_crawl("new", CrawlOptions(delay=0), [])
+    crawl = rig.store.put_crawl("new", CrawlOptions(delay=0), [])
     frontier.tell(crawl, up)
     links = [Admission(link) for link in (*linked(frontier, up, 1), *linked(frontier, away, 1))]
     admitted = frontier.admit(crawl.id, links, partial=True)
     assert (admitted.away, admitted.missed) == ({away.id}, {3, 4, 5})
     assert list(admitted) == [True] * 3 + [False] * 3
     assert list(frontier.admit(crawl.id, links)) == [False] * 3 + [True] * 3, "it is told then"
-    other = house.store.put_crawl("other", CrawlOptions(delay=0), [])
+    other = rig.store.put_crawl("other", CrawlOptions(delay=0), [])
     with pytest.raises(Unavailable, match="has not been told"):
         frontier.admit(other.id, links)
-    crawl = house.store.put_crawl("newer", CrawlOptions(delay=0), [])
-    house.store.delete_crawl(crawl.id)
+    crawl = rig.store.put_crawl("newer", CrawlOptions(delay=0), [])
+    rig.store.delete_crawl(crawl.id)
     with pytest.raises(UnknownCrawl):
         frontier.admit(crawl.id, links, partial=True)
 
@@ -638,28 +638,28 @@ def test_links_to_a_crawl_that_a_node_has_not_been_told_of_are_owed_and_not_drop
 
 
 @pytest.mark.parametrize("how", ["frozen", "killed", "emptied"])
-def test_a_broker_and_a_worker_may_begin_while_a_node_is_away(house: TwoNodes, how: str) -> None:
-    first = house.open()
+def test_a_broker_and_a_worker_may_begin_while_a_node_is_away(rig: TwoNodes, how: str) -> None:
+    first = rig.open()
     first.recovery.rest_ms = 0
     up, away = first.nodes
-    seeded(house, first)
+    seeded(rig, first)
     first.stop()
-    house.freeze(away) if how == "frozen" else house.server_of(away).kill()
-    house.hasten()
-    broker = house.open()
+    rig.freeze(away) if how == "frozen" else rig.server_of(away).kill()
+    rig.hasten()
+    broker = rig.open()
     broker.recovery.rest_ms = 0
     assert [node.id for node in broker.nodes] == list(first.identity.nodes)
     assert set(broker.nodes_away()) == {away.id}
     up, away = broker.nodes
-    worker = house.open(create=False, start=False)
+    worker = rig.open(create=False, start=False)
     assert [node.id for node in worker.nodes] == list(first.identity.nodes)
-    crawl = new_crawl(broker, house.store, "b", delay=0)
+    crawl = new_crawl(broker, rig.store, "b", delay=0)
     links = [Admission(link) for link in (*linked(broker, up, 7), *linked(broker, away, 7))]
     admitted = worker.admit(crawl.id, links, partial=True)
     assert (admitted.away, admitted.missed) == ({away.id}, {3, 4, 5})
     assert {one.host for one in Worker(broker).lease(wait=2)} <= set(hosts_on(broker, up, 3))
-    bring_back(house, away, how)
-    until(lambda: not house.store.debts(), 15)
+    bring_back(rig, away, how)
+    until(lambda: not rig.store.debts(), 15)
     until(lambda: not worker.nodes_away())
     until(lambda: admitted_all(worker, crawl, links), 10)
     known = until(lambda: broker.scan(crawl.id), 15)
@@ -671,55 +671,55 @@ def admitted_all(frontier: Frontier, crawl: Crawl, links: list[Admission]) -> bo
 
 
 def test_a_node_that_is_away_is_told_from_others_by_its_address_or_by_what_is_left(
-    house: TwoNodes,
+    rig: TwoNodes,
 ) -> None:
-    first = house.open(start=False)
+    first = rig.open(start=False)
     ids = list(first.identity.nodes)
     addresses = {node.id: node.shown for node in first.nodes}
-    assert house.store.addresses() == addresses
-    house.server_of(first.nodes[1]).kill()
-    house.servers.reverse()
-    assert [node.id for node in house.open(start=False).nodes] == ids
-    house.store.put_addresses({ids[1]: "redis://elsewhere"})
-    assert [node.id for node in house.open(start=False).nodes] == ids, "one is left"
-    assert house.store.addresses() == {ids[0]: addresses[ids[0]], ids[1]: "redis://elsewhere"}
+    assert rig.store.addresses() == addresses
+    rig.server_of(first.nodes[1]).kill()
+    rig.servers.reverse()
+    assert [node.id for node in rig.open(start=False).nodes] == ids
+    rig.store.put_addresses({ids[1]: "redis://elsewhere"})
+    assert [node.id for node in rig.open(start=False).nodes] == ids, "one is left"
+    assert rig.store.addresses() == {ids[0]: addresses[ids[0]], ids[1]: "redis://elsewhere"}
 
 
 def test_an_empty_server_is_not_taken_for_the_node_that_is_away(tmp_path: Path) -> None:
-    with TwoNodes(tmp_path, count=3) as house:
-        first = house.open(start=False)
+    with TwoNodes(tmp_path, count=3) as rig:
+        first = rig.open(start=False)
         ids = list(first.identity.nodes)
-        house.server_of(first.nodes[0]).kill()
-        house.server_of(first.nodes[1]).kill()
-        house.empty(first.nodes[0])
-        again = house.open(start=False)
+        rig.server_of(first.nodes[0]).kill()
+        rig.server_of(first.nodes[1]).kill()
+        rig.empty(first.nodes[0])
+        again = rig.open(start=False)
         assert [node.id for node in again.nodes] == ids
         assert again.nodes[0].owner()["id"] == ids[0]
-        house.server_of(first.nodes[0]).kill()
-        house.empty(first.nodes[0])
-        house.store.put_addresses({i: f"redis://elsewhere{i}" for i in ids[:2]})
+        rig.server_of(first.nodes[0]).kill()
+        rig.empty(first.nodes[0])
+        rig.store.put_addresses({i: f"redis://elsewhere{i}" for i in ids[:2]})
         with pytest.raises(Unavailable, match="is which is not known"):
-            house.open(start=False)
+            rig.open(start=False)
 
 
-def test_a_frontier_is_not_made_while_a_node_is_away(house: TwoNodes) -> None:
-    house.servers[1].kill()
+def test_a_frontier_is_not_made_while_a_node_is_away(rig: TwoNodes) -> None:
+    rig.servers[1].kill()
     with pytest.raises(Unavailable, match="is away"):
-        house.open(start=False)
+        rig.open(start=False)
 
 
 # -- what is said of it
 
 
 def test_a_broker_says_which_node_is_away_and_since_when(
-    house: TwoNodes, monkeypatch: pytest.MonkeyPatch
+    rig: TwoNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frontier = house.open()
+    frontier = rig.open()
     up, away = frontier.nodes
-    seeded(house, frontier, hosts=2, pages=3)
-    service = Service(frontier, house.store, duties=frontier.duties)
+    seeded(rig, frontier, hosts=2, pages=3)
+    service = Service(frontier, rig.store, duties=frontier.duties)
     assert handlers.get_ready(service) == Health()
-    house.server_of(away).kill()
+    rig.server_of(away).kill()
     now_ms = epoch_ms()
     stats = handlers.get_stats(service, StatsQuery())
     assert [one.waiting for one in stats.crawls] == [6], "of the node that answers"
@@ -740,28 +740,28 @@ def test_a_broker_says_which_node_is_away_and_since_when(
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert away.shown in shown
     assert "since 20" in shown
-    house.server_of(up).kill()
+    rig.server_of(up).kill()
     with pytest.raises(Unavailable):
         handlers.get_ready(service)
     with pytest.raises(Unavailable):
         handlers.get_stats(service, StatsQuery())
 
 
-def test_seeds_are_taken_while_a_node_is_away_and_nothing_is_lost(house: TwoNodes) -> None:
-    frontier = house.open()
+def test_seeds_are_taken_while_a_node_is_away_and_nothing_is_lost(rig: TwoNodes) -> None:
+    frontier = rig.open()
     up, away = frontier.nodes
-    crawl = new_crawl(frontier, house.store, delay=0, scope="any")
-    service = Service(frontier, house.store, duties=frontier.duties)
+    crawl = new_crawl(frontier, rig.store, delay=0, scope="any")
+    service = Service(frontier, rig.store, duties=frontier.duties)
     upkeep = Upkeep(service)
-    house.freeze(away)
+    rig.freeze(away)
     given = [*linked(frontier, up, 1), *linked(frontier, away, 1)]
     reply = seeding.seed(service, crawl.name, given, force=False)
     assert (reply.added, reply.pending) == (3, 3)
     upkeep.step()
-    assert house.store.crawl(crawl.id).state == "active"
-    house.thaw(away)
+    assert rig.store.crawl(crawl.id).state == "active"
+    rig.thaw(away)
     until(lambda: answers(away))
-    until(lambda: not upkeep.step() or not house.store.pending_seeds())
+    until(lambda: not upkeep.step() or not rig.store.pending_seeds())
     totals = until(lambda: frontier.scan(crawl.id))
     assert totals.admitted == 6
     again = seeding.seed(service, crawl.name, given, force=False)

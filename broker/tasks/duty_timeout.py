@@ -47,7 +47,7 @@ class DutyTimeout:
     def spent(self, since: float) -> bool:
         """Whether the duty is to be left to others now, of what has stood in the way ``since``.
 
-        Then there is more patience the next time.
+        The next time it may stand in the way for longer.
         """
         now = self._clock()
         if now - since <= self._seconds:

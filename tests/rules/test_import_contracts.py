@@ -49,10 +49,10 @@ def test_all_hold() -> None:
 @pytest.mark.parametrize(
     ("importer", "imported", "contract"),
     [
-        ("schema.net.urls", "store.base", "Floors"),
-        ("store.rows", "broker.client", "Floors"),
-        ("broker.service.seeding", "worker.retry", "Floors"),
-        ("worker.engine", "cli.main", "Floors"),
+        ("schema.net.urls", "store.base", "Layers"),
+        ("store.rows", "broker.client", "Layers"),
+        ("broker.service.seeding", "worker.retry", "Layers"),
+        ("worker.engine", "cli.main", "Layers"),
         ("worker.engine", "broker.service.seeding", "A worker takes"),
         ("worker.delivery.writer", "broker.frontier.nodes.node", "A worker takes"),
         ("worker.link_checker", "broker.api.app", "A worker takes"),

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.checkout import ROOT
 
-ROOMS = ("schema", "store", "broker", "worker", "cli")
+FOLDERS = ("schema", "store", "broker", "worker", "cli")
 METHODS = {"debug", "info", "warning", "error", "exception", "critical"}
 EVENT = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
 
@@ -29,16 +29,16 @@ def events(source: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_events_in_logs_have_one_form(room: str) -> None:
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_events_in_logs_have_one_form(folder: str) -> None:
     wrong, seen = [], 0
-    for path in sorted((ROOT / room).rglob("*.py")):
+    for path in sorted((ROOT / folder).rglob("*.py")):
         for event in events(path.read_text(encoding="utf-8")):
             seen += 1
             if not EVENT.fullmatch(event):
                 wrong.append(f"{path.relative_to(ROOT)}: {event!r}")
     assert not wrong
-    assert seen or room in ("schema", "cli")
+    assert seen or folder in ("schema", "cli")
 
 
 def test_an_event_of_another_form_is_seen() -> None:
