@@ -140,8 +140,8 @@ def _problem(text: str) -> tuple[str, str]:
         return _problem_of_table(path, unknown["name"] if unknown else "", _FIELD.sub("", text))
     if unknown:
         name = unknown["name"]
-        near = difflib.get_close_matches(name, CreateCrawl.__struct_fields__, n=1)
-        return name, "unknown option" + (f"; did you mean {near[0]}?" if near else "")
+        similar = difflib.get_close_matches(name, CreateCrawl.__struct_fields__, n=1)
+        return name, "unknown option" + (f"; did you mean {similar[0]}?" if similar else "")
     wanted = _WANTED.get(option)
     return path, wanted or f"{_FIELD.sub('', text)}; see `greencrawl crawl --help`"
 

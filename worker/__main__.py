@@ -28,7 +28,7 @@ def _child(settings: Settings, number: int) -> int:
         return supervisor.EX_CONFIG
 
 
-def _alone(settings: Settings, descriptor: int, parent: int) -> int:
+def _quarantine(settings: Settings, descriptor: int, parent: int) -> int:
     from greencrawl.worker.process import quarantine
 
     log.configure("worker-quarantine", settings.log_level)
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
         print(f"worker: {error}", file=sys.stderr)
         return 2
     if is_quarantine:
-        return _alone(settings, numbers[0], numbers[1])
+        return _quarantine(settings, numbers[0], numbers[1])
     log.configure(f"worker-{arguments[1]}" if is_child else "worker", settings.log_level)
     if is_child:
         return _child(settings, numbers[0])

@@ -185,7 +185,7 @@ class Worker:
         """Authentication. A file of credentials that is named must be there."""
         settings, file = self._settings, self._settings.credentials_file
 
-        def open_rooms() -> LoginParts:
+        def open_parts() -> LoginParts:
             # Only for crawls that log in: its libraries take memory, and the vault makes a folder.
             from greencrawl.worker.auth.errands import Errands
             from greencrawl.worker.auth.state.sealing import sealing
@@ -198,7 +198,7 @@ class Worker:
             )
 
         keeper = Keeper(
-            open_rooms,
+            open_parts,
             Secrets(file),
             load(file) if settings.credentials or file.exists() else None,
             make=make,

@@ -62,7 +62,8 @@ class CrawlContext:
 
     @cached_property
     def backtracks(self) -> bool:
-        """Whether its scope must be asked under the marker; see ``schema.net.scope.Rules``."""
+        """Whether its scope is asked with the page named in the crash record; see
+        ``schema.net.scope.Rules``."""
         return self.rules.backtracks
 
     @cached_property

@@ -190,7 +190,7 @@ def load(module: str) -> Hooks:
     return Hooks(**found)
 
 
-_ROOMS = ("schema", "store", "broker", "worker", "cli")
+_FOLDERS = ("schema", "store", "broker", "worker", "cli")
 """What hooks of earlier versions imported without ``greencrawl.``."""
 
 
@@ -214,7 +214,9 @@ def _renamed(error: BaseException) -> str:
     """What to say of a module that is not there, or not as it was, since ours have a new name."""
     missing = error.name or "" if isinstance(error, ImportError) else ""
     first = missing.partition(".")[0]
-    return f"; Greencrawl's `{first}` is called `greencrawl.{first}` now" if first in _ROOMS else ""
+    return (
+        f"; Greencrawl's `{first}` is called `greencrawl.{first}` now" if first in _FOLDERS else ""
+    )
 
 
 def _problem(function: object, count: int) -> str:

@@ -54,7 +54,7 @@ from greencrawl.worker.session.held import Held
 log = logger("worker")
 
 
-class Widener(CrawlSource, Protocol):
+class RootStore(CrawlSource, Protocol):
     """The part of a store that is needed here; see ``store.base.Store``."""
 
     def add_roots(self, crawl: int, roots: list[str]) -> Crawl:
@@ -77,7 +77,7 @@ class Pipeline:
     def __init__(
         self,
         *,
-        store: Widener,
+        store: RootStore,
         frontier: Fingerprinter,
         fetcher: Fetcher,
         auth: Authenticated,

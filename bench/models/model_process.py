@@ -267,7 +267,8 @@ def _rollup() -> dict[str, float]:
 def sleep(process: Process, task: dict[str, Any], at: float) -> dict[str, Any]:
     """Seconds until all units have slept ``seconds`` once, with ``parse`` read a page after it.
 
-    A unit goes through visit, pace and marker as a page does; it is not stored, as in the source.
+    A unit goes through visit, pace and crash record as a page does; it is not stored, as in the
+    source.
     A point begins every ``period`` seconds from ``at`` on, ``late`` if the one before took longer.
     """
     context = context_of(process.hosts.crawl)

@@ -55,5 +55,5 @@ def _serve(pair: Processes, settings: Settings, address: str, asked: Event) -> N
     if not asked.is_set():
         click.echo(f"broker at {address}, data in {settings.data}; Ctrl-C stops", err=True)
     while not asked.wait(LOOK_SECONDS):
-        for death in pair.revive():
+        for death in pair.restart_dead():
             click.echo(f"{death}; started again", err=True)

@@ -85,7 +85,7 @@ class Child:
             if output is not None:
                 output.close()
 
-    def revive(self, clock: Clock = monotonic) -> str:
+    def restart_dead(self, clock: Clock = monotonic) -> str:
         """Start it again if it has died; returns how it had, or "" if it lives.
 
         Raises :class:`ProcessFailed` when that happened too often.
@@ -95,12 +95,12 @@ class Child:
         now = clock()
         self._deaths = [then for then in self._deaths if now - then < RESTARTS_WITHIN] + [now]
         if len(self._deaths) > RESTARTS:
-            raise ProcessFailed(self.obituary())
-        death = self.obituary()
+            raise ProcessFailed(self.end_text())
+        death = self.end_text()
         self.start()
         return death
 
-    def obituary(self) -> str:
+    def end_text(self) -> str:
         """One line on how it ended, and the last line of its log."""
         code = self.code
         if code is not None and code < 0:  # killed: its log says nothing about that
@@ -167,7 +167,7 @@ class Processes:
         deadline = monotonic() + START_SECONDS
         while not ready():
             if self.broker.code is not None:
-                raise ProcessFailed(self.broker.obituary())
+                raise ProcessFailed(self.broker.end_text())
             if monotonic() > deadline:
                 log = f" (log: {self.broker.log})" if self.broker.log else ""
                 raise ProcessFailed(f"the broker was not ready in {START_SECONDS:g} s{log}")
@@ -175,9 +175,9 @@ class Processes:
                 return
         self.worker.start()
 
-    def revive(self) -> list[str]:
+    def restart_dead(self) -> list[str]:
         """Start again what has died; returns a line on each. Raises :class:`ProcessFailed`."""
-        return [death for child in (self.broker, self.worker) if (death := child.revive())]
+        return [death for child in (self.broker, self.worker) if (death := child.restart_dead())]
 
     def stop(self, impatient: Event, between: Callable[[], None] = lambda: None) -> None:
         """Stop the workers, then the broker; at once when ``impatient`` is or becomes set.

@@ -102,7 +102,7 @@ def follow(
         def ask(call: Callable[[], T]) -> T | None:
             """The answer, however long the broker is away; None once stopped."""
             while not stop.asked.is_set():
-                for death in processes.revive() if processes else ():
+                for death in processes.restart_dead() if processes else ():
                     display.note(f"{death}; started again")
                 try:
                     return call()

@@ -32,7 +32,7 @@ def prepare(path: Path) -> None:
         finally:
             connection.close()
         if left:
-            _finish_alone(path)
+            _finish_exclusively(path)
 
 
 def refuse_early(path: Path) -> None:
@@ -57,7 +57,7 @@ def _pending(path: Path) -> list[Migration]:
         connection.close()
 
 
-def _finish_alone(path: Path) -> None:
+def _finish_exclusively(path: Path) -> None:
     """Apply ``post_`` files under a lock of the whole file, or leave them if somebody has it open.
 
     A connection in WAL mode holds a shared lock for as long as it is open.

@@ -37,21 +37,21 @@ from greencrawl.worker.process.crash_record import CrashRecord, Suspect
 settings = load()
 number = sys.argv[-1]
 folder = settings.data / "worker"
-marker = CrashRecord(folder / f"{settings.worker_id}-{number}.marker")
+record = CrashRecord(folder / f"{settings.worker_id}-{number}.marker")
 page = Suspect("1/h", "00000000000000aa", 1, 1, "http://h/bad", 0, 0, 0)
 with (settings.data / f"starts-{number}").open("a") as log:
-    verdict = marker.verdict()
+    verdict = record.verdict()
     log.write(f"{os.getpid()} {verdict[0] if verdict else '-'}\\n")
 first = len((settings.data / f"starts-{number}").read_text().splitlines()) == 1
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-marker.clear()
+record.clear()
 """
 """The beginning of a child's program: it logs its start with the verdict that it finds."""
 
 BEAT = """
-marker.set_ready()
+record.set_ready()
 while True:
-    marker.beat()
+    record.beat()
     time.sleep(0.01)
 """
 

@@ -553,7 +553,7 @@ def test_starts_from_copies_of_one_folder_differ(tmp_path: Path) -> None:
 
 
 def test_stopping_does_not_wait_for_a_charge_that_cannot_be_settled() -> None:
-    """The broker is away; the verdict stays in the marker for the next process."""
+    """The broker is away; the verdict stays in the crash record for the next process."""
     events: list[str] = []
 
     class Part:

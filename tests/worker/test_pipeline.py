@@ -403,8 +403,8 @@ def test_sessions_that_begin_together_take_turns_at_the_shared_cache(world: Worl
             asking.append(asking[-1] - 1)
             return b""
 
-    gate = RobotsRules(Slow(world.stores.crawl_))
-    many = [gevent.spawn(gate._known, f"http://h{n}") for n in range(100)]
+    cache = RobotsRules(Slow(world.stores.crawl_))
+    many = [gevent.spawn(cache._known, f"http://h{n}") for n in range(100)]
     gevent.joinall(many, timeout=10, raise_error=True)
     assert len(asking) == 201
     assert max(asking) == 16
@@ -537,27 +537,27 @@ def test_giant_robots_of_many_origins_are_not_all_kept_in_memory(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.worker.robots.cache._RULES_BYTES", 8_000_000)
-    gate = RobotsRules(world.stores)
+    cache = RobotsRules(world.stores)
     giant = b"User-agent: *\nDisallow: /a\nDisallow: /" + b"x" * 400_000
     for number in range(20):
         world.stores.robots[f"http://h{number}"] = parser.pack("rules", giant, 0)
-        rules = gate.rules(None, f"http://h{number}/a")  # type: ignore[arg-type]
+        rules = cache.rules(None, f"http://h{number}/a")  # type: ignore[arg-type]
         assert isinstance(rules, parser.Rules)
         assert not rules.allowed(f"http://h{number}/a", "bot")
-    assert 8 < len(gate._local) < 11
-    assert gate._bytes < 8_000_000
+    assert 8 < len(cache._local) < 11
+    assert cache._bytes < 8_000_000
 
 
 def test_robots_with_long_comments_take_no_room(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.worker.robots.cache._RULES_BYTES", 1_000_000)
-    gate = RobotsRules(world.stores)
+    cache = RobotsRules(world.stores)
     wordy = b"User-agent: *\nDisallow: /a\n#" + b"x" * 400_000
     for number in range(20):
         world.stores.robots[f"http://h{number}"] = parser.pack("rules", wordy, 0)
-        gate.rules(None, f"http://h{number}/a")  # type: ignore[arg-type]
-    assert len(gate._local) == 20
+        cache.rules(None, f"http://h{number}/a")  # type: ignore[arg-type]
+    assert len(cache._local) == 20
 
 
 @pytest.mark.parametrize("why", ["full", "away"])
@@ -968,7 +968,9 @@ def test_source_without_content_is_an_empty_page(world: World) -> None:
     assert world.outcomes == [Done(stored=True)]
 
 
-def test_list_is_read_under_the_marker(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_is_read_while_the_crash_record_names_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.set(sources=(LIST,))
     marked: list[object] = []
     monkeypatch.setattr(
@@ -1113,7 +1115,7 @@ def test_store_that_is_away_is_waited_for(world: World) -> None:
 SUSPECT = Task(1, "http://h/s", deliveries=4)
 
 
-def test_suspect_is_read_alone_and_not_under_the_marker(
+def test_suspect_is_read_in_quarantine_and_the_crash_record_names_nothing(
     world: World, use: Callable[..., None]
 ) -> None:
     seen: list[Suspect | None] = []
@@ -1155,7 +1157,7 @@ def test_suspect_goes_back_uncharged_when_there_is_no_process_to_read_it(world: 
     assert close.release == (1, 2)
 
 
-def test_patterns_are_searched_under_the_marker(
+def test_patterns_are_searched_while_the_crash_record_names_the_page(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Suspect | None] = []

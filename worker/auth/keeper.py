@@ -52,7 +52,7 @@ class Keeper:
 
     def __init__(
         self,
-        rooms: Callable[[], LoginParts],
+        parts: Callable[[], LoginParts],
         secrets: SecretsSource,
         by_origin: Basic | None = None,
         *,
@@ -63,7 +63,7 @@ class Keeper:
         """``by_origin``: Basic credentials for all crawls. ``make`` turns an entry and its secrets
         into a kind."""
         self._by_origin = by_origin or Basic({})
-        self._logins = Logins(rooms, secrets, make=make, stopping=stopping, clock=clock)
+        self._logins = Logins(parts, secrets, make=make, stopping=stopping, clock=clock)
         self._clock = clock
         self._accounts: dict[str, Account] = {}
         self._of_crawl: CrawlCache[tuple[int, int], tuple[Account, ...]]
@@ -93,11 +93,11 @@ class Keeper:
 
     def serve(self, visit: Visit) -> int:
         """Send what logins of others need of the visit's host; returns how many requests."""
-        return self._logins.rooms.errands.serve(visit)
+        return self._logins.parts.errands.serve(visit)
 
     def resume(self) -> None:
         """Go on with what a process before this one could not put into the vault."""
-        self._logins.rooms.vault.resume()
+        self._logins.parts.vault.resume()
 
     # -- which entry
 

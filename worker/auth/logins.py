@@ -122,21 +122,21 @@ class Logins:
 
     def __init__(
         self,
-        rooms: Callable[[], LoginParts],
+        parts: Callable[[], LoginParts],
         secrets: SecretsSource,
         *,
         make: Callable[[Auth, Mapping[str, str]], Kind],
         stopping: Event,
         clock: Clock,
     ) -> None:
-        self._open = rooms
+        self._open = parts
         self._secrets = secrets
         self._make = make
         self._stopping = stopping
         self._clock = clock
 
     @cached_property
-    def rooms(self) -> LoginParts:
+    def parts(self) -> LoginParts:
         """Vault and errands; opened when they are asked for first."""
         return self._open()
 
@@ -188,14 +188,14 @@ class Logins:
         """Wait for ``event`` so long at most, and send what others' logins need of our host."""
         gevent.wait([event, self._stopping], seconds, count=1)
         visit.rest(0.0)
-        self.rooms.errands.serve(visit)
+        self.parts.errands.serve(visit)
 
     def _settle(self, visit: Visit, account: Account) -> Grant | Failure | None:
         """Take what another worker obtained, or obtain it; None while another is at it."""
         found = self._kept(visit, account)
         if found is not None:
             return found
-        claim = self._ask(visit, account, lambda: self.rooms.vault.claim(account.name))
+        claim = self._ask(visit, account, lambda: self.parts.vault.claim(account.name))
         if claim is None:
             return None
         with claim:
@@ -229,7 +229,7 @@ class Logins:
 
     def _kept(self, visit: Visit, account: Account) -> Grant | Failure | None:
         """What the vault has for us, if it is of use: a good grant, or a refusal that holds."""
-        kept = self._ask(visit, account, lambda: self.rooms.vault.read(account.name))
+        kept = self._ask(visit, account, lambda: self.parts.vault.read(account.name))
         if kept is None:
             return None
         if kept.refused:
@@ -263,7 +263,7 @@ class Logins:
                 return Failure(FailureKind.LOGIN, "another worker has taken it over", requests=0)
             if place == visit.host:
                 return visit.send(method, url, headers, body, MAX_BODY_BYTES)
-            return self.rooms.errands.send(visit, method, url, headers, body)
+            return self.parts.errands.send(visit, method, url, headers, body)
 
         known, account.kind = account.kind, None  # the secrets may have changed
         kind = self.kind(account)
@@ -273,7 +273,7 @@ class Logins:
         if known is not None and digest == account.digest:
             kind = account.kind = known  # it keeps what it has learnt of the site
         account.digest = digest
-        old = self._ask(visit, account, lambda: self.rooms.vault.read(account.name))
+        old = self._ask(visit, account, lambda: self.parts.vault.read(account.name))
         generation = max(old.generation if old else 0, account.void) + 1
         grant = Grant(account=kind.account, generation=generation, made_ms=0)
         try:

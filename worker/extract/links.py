@@ -118,7 +118,7 @@ def references(
     """
     texts: list[str] = []
     rels: list[str | None] = []
-    standing: list[etree._Element] = []
+    kept: list[etree._Element] = []
     for element, tag in zip(elements, tags, strict=True):
         # Most are plain <a href>, so those take the short way.
         if tag == "a":
@@ -128,8 +128,8 @@ def references(
         if text is not None and (has_base or (text and text[0] != "#")):
             texts.append(text)
             rels.append(rel)
-            standing.append(element)
-    return References(texts, rels, standing if anchors else None)
+            kept.append(element)
+    return References(texts, rels, kept if anchors else None)
 
 
 def collect(found: References | Resolved, base: str, encoding: str) -> tuple[list[Link], int]:

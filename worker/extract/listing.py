@@ -2,7 +2,7 @@
 
 What a provider answers is as hostile as any page: its size and depth, and what is taken from it,
 are bounded. What a crawl's author writes as an expression may still take as long as it likes, so
-a list is read where the user's own functions are called: under the marker.
+a list is read where the user's own functions are called: with the page named in the crash record.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ class CrashRecord:
     Raises OSError when the file cannot be made.
     """
 
-    def __init__(self, path: Path, alone: Lock | None = None) -> None:
-        """``alone`` is the lock under which pages are parsed; by default one of threads, which is
+    def __init__(self, path: Path, lock: Lock | None = None) -> None:
+        """``lock`` is the one under which pages are parsed; by default one of threads, which is
         slower where gevent has patched it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -76,7 +76,7 @@ class CrashRecord:
         self._parses = 0
         self._page = 0  # number of the one being parsed, 0 between pages
         self._beaten_page = 0
-        self._alone = threading.Lock() if alone is None else alone
+        self._lock = threading.Lock() if lock is None else lock
         self._encode = msgspec.msgpack.Encoder().encode
 
     # -- the child
@@ -110,7 +110,7 @@ class CrashRecord:
         encoded = self._encode(suspect)  # which may raise, so before the lock
         payload = _LENGTH.pack(len(encoded)) + encoded
         end = _LENGTH_AT + len(payload)
-        self._alone.acquire()
+        self._lock.acquire()
         self._parses += 1
         self._page = self._parses
         if end <= _DIED_AT:  # else (a URL beyond every limit) the page is parsed unnamed
@@ -120,7 +120,7 @@ class CrashRecord:
     def _end(self) -> None:
         self._map[_SET] = 0
         self._page = 0
-        self._alone.release()
+        self._lock.release()
 
     # -- the supervisor, and the next child
 
@@ -142,7 +142,7 @@ class CrashRecord:
         payload = self._map[_HEAD.size : _HEAD.size + length]
         return msgspec.msgpack.decode(payload, type=Suspect)
 
-    def convict(self, cause: FailureKind) -> Suspect | None:
+    def note_death(self, cause: FailureKind) -> Suspect | None:
         """Write down why the child is gone, for its successor; returns the suspect, if any.
 
         Without a suspect nothing is written: nobody will be charged.
@@ -152,7 +152,7 @@ class CrashRecord:
         return suspect
 
     def verdict(self) -> tuple[FailureKind, Suspect] | None:
-        """What :meth:`convict` wrote, until :meth:`clear`."""
+        """What :meth:`note_death` wrote, until :meth:`clear`."""
         cause, suspect = _CAUSES[self._map[_CAUSE]], self.suspect()
         return (cause, suspect) if cause and suspect else None
 

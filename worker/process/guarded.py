@@ -1,7 +1,7 @@
 """What runs the user's code, libxml or an old pattern on a task: where it can be charged for it.
 
-That is here under the marker, which tells the supervisor whose page it was, or, for a suspect, in a
-process of its own (``worker.process.quarantine``).
+The crash record names the page meanwhile, so that the supervisor can tell whose it was. A suspect
+is read in a process of its own (``worker.process.quarantine``).
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Guarded:
     :class:`Reader` does.
     """
 
-    def __init__(self, crash_record: CrashRecord, alone: Reader) -> None:
+    def __init__(self, crash_record: CrashRecord, quarantine: Reader) -> None:
         self._crash_record = crash_record
-        self._alone = alone
+        self._quarantine = quarantine
 
     def excluded_by(self, visit: Visit, task: Task, url: str) -> str | None:
         """What the crawl's rules say of the task's URL, or of where it redirects to.
@@ -63,7 +63,7 @@ class Guarded:
             return rules.judge(task, url)
         if task.suspect:
             with visit.held.waiting(request=False):
-                return self._alone.excluded_by(visit.context, task, url)
+                return self._quarantine.excluded_by(visit.context, task, url)
         with self._crash_record.parsing(_suspect(visit, task)):
             return rules.judge(task, url)
 
@@ -71,7 +71,7 @@ class Guarded:
         """Headers by the user's own function. Raises HookError."""
         if task.suspect:
             with visit.held.waiting(request=False):
-                return self._alone.request_headers(visit.context, task, headers)
+                return self._quarantine.request_headers(visit.context, task, headers)
         with self._crash_record.parsing(_suspect(visit, task)):
             return visit.context.hooks.request_headers(task, headers)
 
@@ -83,7 +83,9 @@ class Guarded:
             return kind.judge(fetched, grant)
         if task.suspect:
             with visit.held.waiting(request=False):
-                return self._alone.verdict(visit.context, task, kind.entry.name, fetched, grant)
+                return self._quarantine.verdict(
+                    visit.context, task, kind.entry.name, fetched, grant
+                )
         with self._crash_record.parsing(_suspect(visit, task)):
             return kind.judge(fetched, grant)
 
@@ -91,7 +93,7 @@ class Guarded:
         """Read a page: see ``worker.reading.read``."""
         if task.suspect:
             with visit.held.waiting(request=False):
-                return self._alone.read(visit.context, task, fetched)
+                return self._quarantine.read(visit.context, task, fetched)
         with self._crash_record.parsing(_suspect(visit, task)):
             return read(visit.context, task, fetched)
 

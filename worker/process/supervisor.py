@@ -1,7 +1,7 @@
 """The parent of a worker host's processes: it starts them, watches them, and never crawls itself.
 
 Life of a child: started → ready (it has reconciled with a broker) → gone. If the page that it was
-reading is known from the shared marker, it is started again at once, and charges that page alone;
+reading is known from its crash record, it is started again at once, and charges that page alone;
 else after a back-off. A child whose hub stood still for ``stall_seconds`` is killed and treated
 likewise. Time for which the supervisor itself stood still counts for nothing: what froze it – a
 signal to all, a container's freezer – may have frozen them all. Children that die again and again
@@ -179,22 +179,22 @@ class Supervisor:
 
     def _look_after(self) -> None:
         now = self._clock()
-        self._excuse(now - self._looked_at - self._look)
+        self._allow_for_delay(now - self._looked_at - self._look)
         self._looked_at = now
         for child in self._children:
             if child.process is None:
                 if now >= child.start_at and self._stopping_since is None:
                     self._start(child)
             elif child.process.poll() is not None:
-                self._bury(child)
+                self._after_death(child)
             else:
-                self._check_pulse(child, now)
+                self._check_beats(child, now)
         if self._stopping_since is not None and now - self._stopping_since > self._grace:
             log.warning("children_killed_after_grace", grace_seconds=self._grace)
             self._kill_all()
 
-    def _excuse(self, late_seconds: float) -> None:
-        """Add so much patience: we come later than we meant to, and the children may as well."""
+    def _allow_for_delay(self, late_seconds: float) -> None:
+        """Give the children so much longer: the supervisor is late, and they may be as well."""
         if late_seconds <= self._look:
             return
         for child in self._children:
@@ -217,15 +217,15 @@ class Supervisor:
         child.beats = 0
         log.info("child_started", child=child.number, pid=child.process.pid)
 
-    def _check_pulse(self, child: Child, now: float) -> None:
+    def _check_beats(self, child: Child, now: float) -> None:
         """Kill a child whose hub stands still; one that is still importing has more time."""
         assert child.process
         beats = child.crash_record.beats
         if beats != child.beats:
             child.beats, child.beaten = beats, now
             return
-        patience = self._settings.stall_seconds if beats else _START_SECONDS
-        if now - child.beaten <= patience:
+        allowed = self._settings.stall_seconds if beats else _START_SECONDS
+        if now - child.beaten <= allowed:
             return
         suspect = child.crash_record.suspect()
         log.error(
@@ -239,8 +239,8 @@ class Supervisor:
         child.beaten = now
         child.process.kill()
 
-    def _bury(self, child: Child) -> None:
-        """Take leave of a child that is gone, and arrange for its successor."""
+    def _after_death(self, child: Child) -> None:
+        """Note how a child ended, and when its successor starts."""
         assert child.process
         status, child.process = child.process.returncode, None
         child.died = self._clock()
@@ -248,7 +248,7 @@ class Supervisor:
             if status:
                 log.warning("child_stopped_uncleanly", child=child.number, status=status)
             return
-        suspect = child.crash_record.convict(child.cause)
+        suspect = child.crash_record.note_death(child.cause)
         explained = suspect is not None  # the same page will not do it again: it is read alone
         long_ago = self._clock() - child.started > 60
         child.deaths = 0 if long_ago or explained else child.deaths + 1

@@ -1,10 +1,10 @@
-"""Who may use how many of a worker's sessions: hosts that crawl along must not hold up the others.
+"""Who may use how many of a worker's sessions: slow hosts must not hold up the others.
 
-A session is *crawling* while one of its requests has been under way for longer than
+A session is *slow* while one of its requests has been under way for longer than
 :data:`SLOW_SECONDS`. Such a session needs memory and little else, so it is not counted among the
-greenlets: its place is lent to another host, until :data:`SLOW_SHARE` times as many as there are
-greenlets crawl. So that this bound is not reached by those who are in already, whoever may turn
-out to crawl is counted with them from its beginning: hosts that nobody has heard of, and, within
+greenlets: another host may take its place, until :data:`SLOW_SHARE` times as many as there are
+greenlets are slow. So that this bound is not reached by those who are in already, whoever may turn
+out to be slow is counted with them from its beginning: hosts that nobody has heard of, and, within
 half of the bound, those that are known to be slow or to fail. Beyond it their sessions are handed
 back at once and the hosts rest for a while, here and at every other worker; hosts known to be in
 good order never wait for any of them.
@@ -22,76 +22,76 @@ from greencrawl.worker.session.held import Held
 SLOW_SECONDS = 2.0
 """A host whose answers take longer is slow."""
 SLOW_SHARE = 2
-"""Crawling sessions per greenlet, at most."""
+"""Slow sessions per greenlet, at most."""
 REST_SECONDS = 20.0
 """How long a host rests, about, that found no room: some of those before it are through by then."""
 STRAINED_SECONDS = 1.0
 """A host whose delay is so much above the least has been slow, or has failed."""
-_SLOW_HOSTS = 10_000
+_MOST_HOSTS = 10_000
 
 
 class SlowHosts:
-    """The books of one process. Not locked: its methods never yield to the hub."""
+    """The slow sessions of one process. Not locked: its methods never yield to the hub."""
 
     def __init__(self, greenlets: int) -> None:
         self._most = SLOW_SHARE * greenlets
-        self._slow: OrderedDict[str, None] = OrderedDict()
+        self._slow_hosts: OrderedDict[str, None] = OrderedDict()
         self._doubtful: set[Held] = set()
-        self._crawling: set[Held] = set()
+        self._slow_sessions: set[Held] = set()
         self._refused = False
 
     @property
     def slow(self) -> int:
-        """Sessions that crawl, as of the last :meth:`look`."""
-        return len(self._crawling)
+        """Sessions that are slow, as of the last :meth:`look`."""
+        return len(self._slow_sessions)
 
     def admits(self, held: Held) -> bool:
         """Whether a session may begin now; False once there are too many of its kind."""
         session = held.session
-        known = session.host in self._slow or _strained(session)
+        known = session.host in self._slow_hosts or _strained(session)
         if not known and session.robots_known:
             return True
         most = self._most // 2 if known else self._most
-        if len(self._doubtful | self._crawling) >= most:
+        if len(self._doubtful | self._slow_sessions) >= most:
             self._refused = True
             return False
         self._doubtful.add(held)
         return True
 
     def look(self, sessions: Iterable[Held], now: float) -> bool:
-        """Find out who crawls at ``now`` (monotonic clock); True if others do than before.
+        """Find out who is slow at ``now`` (monotonic clock); True if others are than before.
 
-        Where somebody found no room, whoever crawls is asked to end after the present request.
+        Where somebody found no room, who is slow is asked to end after the present request.
         """
-        before = self._crawling
-        self._crawling = {
+        before = self._slow_sessions
+        self._slow_sessions = {
             held for held in sessions if held.since is not None and now - held.since > SLOW_SECONDS
         }
-        for held in self._crawling - before:
+        for held in self._slow_sessions - before:
             self._note(held.session.host)
         if self._refused:
-            for held in self._crawling:
+            for held in self._slow_sessions:
                 held.ended = held.ended or "stop"
             self._refused = False
-        return self._crawling != before
+        return self._slow_sessions != before
 
     def ended(self, held: Held, close: CloseItem | None) -> None:
         """A session is through; ``close`` says how its host did, None if that is not known."""
         self._doubtful.discard(held)
-        self._crawling.discard(held)
+        self._slow_sessions.discard(held)
         if close is None:
             return
         report = close.report
         if report.failed or report.latency > SLOW_SECONDS:
             self._note(held.session.host)
         elif report.latency:  # it answered, and soon
-            self._slow.pop(held.session.host, None)
+            self._slow_hosts.pop(held.session.host, None)
 
     def _note(self, host: str) -> None:
-        self._slow.pop(host, None)
-        self._slow[host] = None
-        if len(self._slow) > _SLOW_HOSTS:
-            self._slow.popitem(last=False)
+        self._slow_hosts.pop(host, None)
+        self._slow_hosts[host] = None
+        if len(self._slow_hosts) > _MOST_HOSTS:
+            self._slow_hosts.popitem(last=False)
 
 
 def _strained(session: Session) -> bool:

@@ -134,11 +134,11 @@ def test_child_killed_is_started_again(folder: Path) -> None:
         module(folder, name, OBEDIENT)
     pair = both(folder)
     start(pair, folder)
-    assert pair.revive() == []
+    assert pair.restart_dead() == []
     before = pair.worker.pid
     os.kill(before, signal.SIGKILL)
     until(lambda: pair.worker.code is not None)
-    assert pair.revive() == ["the worker was ended by SIGKILL"]
+    assert pair.restart_dead() == ["the worker was ended by SIGKILL"]
     assert pair.worker.pid != before
     pair.stop(NEVER)
 
@@ -149,10 +149,10 @@ def test_child_that_keeps_dying_ends_the_command(folder: Path) -> None:
     child.start()
     for _ in range(processes.RESTARTS):
         until(lambda: child.code is not None)
-        assert child.revive()
+        assert child.restart_dead()
     until(lambda: child.code is not None)
     with pytest.raises(ProcessFailed, match="broken for good"):
-        child.revive()
+        child.restart_dead()
 
 
 def test_deaths_long_ago_are_forgiven(folder: Path) -> None:
@@ -161,7 +161,7 @@ def test_deaths_long_ago_are_forgiven(folder: Path) -> None:
     child.start()
     for number in range(processes.RESTARTS * 2):
         until(lambda: child.code is not None)
-        assert child.revive(lambda now=number * processes.RESTARTS_WITHIN: now)  # type: ignore[misc]
+        assert child.restart_dead(lambda now=number * processes.RESTARTS_WITHIN: now)  # type: ignore[misc]
     until(lambda: child.code is not None)
 
 

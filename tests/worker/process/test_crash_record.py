@@ -36,7 +36,7 @@ def test_page_stays_named_when_the_process_is_killed(path: Path) -> None:
         with CrashRecord(path).parsing(PAGE):
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
-    assert supervisor.convict(FailureKind.PROCESS_DEATH) == PAGE
+    assert supervisor.note_death(FailureKind.PROCESS_DEATH) == PAGE
     supervisor.rearm()
     assert CrashRecord(path).verdict() == (FailureKind.PROCESS_DEATH, PAGE)
 
@@ -69,7 +69,7 @@ def test_suspect_without_verdict_is_forgotten_at_the_next_start(path: Path) -> N
 
 def test_death_between_pages_convicts_nobody(path: Path) -> None:
     crash_record = CrashRecord(path)
-    assert crash_record.convict(FailureKind.STALLED) is None
+    assert crash_record.note_death(FailureKind.STALLED) is None
     assert crash_record.verdict() is None
 
 
@@ -77,7 +77,7 @@ def test_verdict_is_gone_once_cleared(path: Path) -> None:
     crash_record = CrashRecord(path)
     body = crash_record.parsing(PAGE)
     body.__enter__()
-    crash_record.convict(FailureKind.STALLED)
+    crash_record.note_death(FailureKind.STALLED)
     assert crash_record.verdict() == (FailureKind.STALLED, PAGE)
     crash_record.clear()
     assert crash_record.verdict() is None

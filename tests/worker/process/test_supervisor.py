@@ -16,28 +16,28 @@ from tests.support.worker_process import BEAT, SupervisorProcess, alive
 
 DIES_IN_A_PAGE = """
 if first:
-    marker.set_ready()
-    with marker.parsing(page):
+    record.set_ready()
+    with record.parsing(page):
         os.kill(os.getpid(), signal.SIGKILL)
 """
 HANGS_IN_A_PAGE = """
 if first:
-    marker.set_ready()
-    marker.beat()
-    with marker.parsing(page):
+    record.set_ready()
+    record.beat()
+    with record.parsing(page):
         time.sleep(60)
 """
 READS_FOR_LONG = """
-marker.set_ready()
-marker.beat()
-with marker.parsing(page):
+record.set_ready()
+record.beat()
+with record.parsing(page):
     (settings.data / "reading").touch()
     time.sleep(1)
 (settings.data / "read").touch()
 """
 DIES_BETWEEN_PAGES = """
 if first:
-    marker.set_ready()
+    record.set_ready()
     os.kill(os.getpid(), signal.SIGKILL)
 """
 STUBBORN = """
@@ -69,7 +69,7 @@ def test_death_between_pages_is_charged_to_nobody(tmp_path: Path) -> None:
 def test_next_process_is_told_when_the_last_one_died(tmp_path: Path) -> None:
     program = """
 with (settings.data / "died").open("a") as log:
-    log.write(f"{marker.died} {time.monotonic()}\\n")
+    log.write(f"{record.died} {time.monotonic()}\\n")
 """
     before = time.monotonic()
     with SupervisorProcess(tmp_path, program + DIES_BETWEEN_PAGES + BEAT) as worker:

@@ -368,7 +368,7 @@ def test_tag_with_a_hundred_thousand_attributes_is_not_parsed() -> None:
 
 
 def test_a_disabled_fieldset_of_thousands_of_legends_is_read_at_once() -> None:
-    """No marker charges the login page: what is slow here holds up the whole process."""
+    """No crash record names the login page: what is slow here holds up the whole process."""
     many = 20_000
     html = (
         "<form method=post><fieldset disabled>"
