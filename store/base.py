@@ -67,7 +67,7 @@ class Step(NamedTuple):
 
 
 class Store(Protocol):
-    """Content, final states, seeds and the log of admitted links. See the module's text."""
+    """Content, final states, seeds and the replay log. See the module's text."""
 
     # -- the frontier's identity and the store's clock
     def frontier(self) -> FrontierIdentity | None:
@@ -103,7 +103,7 @@ class Store(Protocol):
         """Node → what it is owed; none for a node that is owed nothing."""
 
     def begin_replay(self, node: str) -> Debt | None:
-        """What the node is owed, of which all is in the log by now; None if it is nothing."""
+        """What the node is owed, all of it in the replay log by now; None if it is nothing."""
 
     def end_replay(self, node: str, serial: int) -> bool:
         """The node has all it was owed. False, and it stays, if more came since ``serial``."""
@@ -207,7 +207,7 @@ class Store(Protocol):
     def end_purge(self, purge: int) -> None:
         """Nothing is left of it; idempotent."""
 
-    # -- the log of seeds
+    # -- logged seeds
     def add_seeds(
         self,
         crawl: int,
@@ -241,17 +241,17 @@ class Store(Protocol):
     def seeds(self, crawl: int) -> Iterator[SeedBatch]:
         """Stream all logged batches, oldest first."""
 
-    # -- reading the log, to refill a Redis: what was stamped ``since`` or later, in that order
-    def log_size(self, since: int) -> tuple[int, int, int]:
+    # -- the replay log, read to refill a Redis: what was stamped ``since`` or later, in that order
+    def replay_size(self, since: int) -> tuple[int, int, int]:
         """Pages, final states and batches of seeds."""
 
-    def log_marks(self, since: int) -> Iterator[list[Mark]]:
+    def replay_marks(self, since: int) -> Iterator[list[Mark]]:
         """Stream what is settled, in chunks: pages, then final states."""
 
-    def log_links(self, since: int) -> Iterator[list[tuple[int, list[Admission]]]]:
+    def replay_links(self, since: int) -> Iterator[list[tuple[int, list[Admission]]]]:
         """Stream (crawl, links) of pages, in chunks."""
 
-    def log_seeds(self, since: int, *, force: bool) -> Iterator[SeedBatch]:
+    def replay_seeds(self, since: int, *, force: bool) -> Iterator[SeedBatch]:
         """Stream batches that are forced, or that are not; pending ones too."""
 
     def stamps(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, int]:

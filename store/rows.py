@@ -275,7 +275,8 @@ class Codec:
     def merge_links(self, old: bytes, new: bytes) -> bytes:
         """The union of two blobs by URL; of one URL the link of least depth stays.
 
-        A refetch thereby removes nothing from the log, and the order of commits does not matter.
+        A refetch thereby takes nothing out of the replay log, and the order of commits does not
+        matter.
         """
         if not new or old == new:
             return old

@@ -147,7 +147,7 @@ class HookRerun:
             request=page.request,
         )
         before, known = page.fields, {link.url for link in page.links}
-        page.links = []  # those that are logged stay in the log
+        page.links = []  # those that are logged stay in the replay log
         try:
             reading = self._reader.read(self._context, Task(0, page.url, page.depth), fetched)
             problems = reading.problems

@@ -34,7 +34,7 @@ def account(
 ) -> dict[str, Any]:
     """URLs that the store's pages and seeds lead to, beside those that the queue knows."""
     known, links, there = set(map(hash, seeds)), 0, 0
-    for chunk in store.log_links(0):
+    for chunk in store.replay_links(0):
         for _, found in chunk:
             known.update(hash(link.url) for link in found)
             links += len(found)

@@ -160,10 +160,10 @@ class Admitting:
         """Queue what is new of ``items`` (canonical URLs).
 
         What is beyond the memory budget waits in the store's overflow instead.
-        ``stamp`` is that of their rows in the log: a node is asked only under an epoch that is not
-        below the one read with it. The caller compares it with the tick returned: if that is more
-        than MARGIN ahead it has to write the rows again, and admit again. Idempotent; FORCE is so
-        only for a ``batch`` (its number in the log of seeds). ``partial``: what belongs to a node
+        ``stamp`` is that of their rows in the replay log: a node is asked only under an epoch that
+        is not below the one read with it. The caller compares it with the tick returned: if that is
+        more than MARGIN ahead it has to write the rows again, and admit again. Idempotent; FORCE is
+        so only for a ``batch`` (the number of its row). ``partial``: what belongs to a node
         that cannot be asked is left out, and named in the answer. Raises UnknownCrawl when the
         crawl was deleted.
         """

@@ -64,8 +64,9 @@ class AdmissionBatcher:
         self._crawls: dict[int, _Crawl] = {}
 
     def admit(self, crawl: int, items: Sequence[Admission]) -> Admitted:
-        """Queue what is new of ``items``, whose rows are in the log; see ``Frontier.admit``, whose
-        errors it raises.
+        """Queue what is new of ``items``, whose rows are in the replay log.
+
+        See ``Frontier.admit``, whose errors it raises.
 
         Of a URL that two batches of a round bring, one is told that it was new; tick and epochs are
         the round's, which asked at least the nodes of this batch, after its rows were written.

@@ -1,6 +1,6 @@
 """Seeds: canonicalise, judge by the crawl's rules, log in the store, admit to the frontier.
 
-The order is the promise: a batch is in the store's log *before* the frontier sees it, and the
+The order is the promise: a batch is in the replay log *before* the frontier sees it, and the
 caller is answered only when every partition has admitted it, but for those of a node that is away
 while others answer: what belongs there is answered as pending. Whatever dies in between leaves a
 pending batch, which the upkeep admits again; the seen-set makes that harmless.
@@ -168,7 +168,7 @@ def admit(
     try:
         batch = service.store.add_seeds(crawl.id, admissions, force=force, claim=claim)
         crash_points.point("broker.after_seed_log")
-        if crawl.state == "done":  # the log has made it active again
+        if crawl.state == "done":  # the replay log has made it active again
             service.frontier.put_crawl(service.store.crawl(crawl.id))
         if force:  # what it has queued is kept under its own number
             admitted = service.frontier.admit(

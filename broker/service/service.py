@@ -116,7 +116,7 @@ class Queue(Protocol):
     ) -> Admitted:
         """Queue what is new of ``items``: True for each URL that was not seen before.
 
-        Idempotent; with ``Mode.FORCE`` only for a ``batch``, its number in the log of seeds.
+        Idempotent; with ``Mode.FORCE`` only for a ``batch``, the number of its row.
 
         ``partial`` leaves out what belongs to nodes that are away, and names it in the answer.
         Raises UnknownCrawl.
@@ -219,7 +219,7 @@ class Queue(Protocol):
         """Write the store's clock to every node that answers. Raises DutyLost."""
 
     def repair(self, everything: bool) -> None:
-        """Begin to give nodes what the store's log holds since their ticks, or all of it."""
+        """Begin to give nodes what the replay log holds since their ticks, or all of it."""
 
     def repairs(self) -> list[NodeRepair]:
         """How far each node is refilled by this process."""

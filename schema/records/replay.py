@@ -31,7 +31,7 @@ class Debt(Struct, frozen=True):
 
 
 class Stamp(Struct, frozen=True):
-    """What a transaction read of the log: the value of its clock, and node → epoch.
+    """What a transaction read of the replay log: the value of its clock, and node → epoch.
 
     ``refused`` are pages, as (crawl, fingerprint), that a commit did not store: ``max_pages`` are.
     """
@@ -58,9 +58,9 @@ class Mark(Struct, frozen=True):
 
 
 class NodeRepair(Struct, frozen=True, kw_only=True):
-    """How far a Redis node is refilled from the store's log.
+    """How far a Redis node is refilled from the replay log.
 
-    ``done`` and ``total`` count rows of the log: pages twice (as marks and for their links), final
+    ``done`` and ``total`` count rows of it: pages twice (as marks and for their links), final
     states and batches of seeds. ``detail`` says why it waits.
     """
 

@@ -44,7 +44,7 @@ class StoredPage(Struct, kw_only=True):
     """A row of ``pages``. Bodies and texts are plain here; the store compresses them.
 
     ``digest`` tells bodies apart: the first 16 bytes of the SHA-256 of what was fetched, also where
-    the body itself is not kept. ``links`` are those admitted: the log that recovery replays.
+    the body itself is not kept. ``links`` are those admitted: the replay log that recovery replays.
     """
 
     crawl: int

@@ -268,7 +268,7 @@ class MysqlStore:
         """See :class:`store.base.Store`."""
         self._cluster.write(lambda db: purges.end(db, purge))
 
-    # -- the log of seeds
+    # -- logged seeds
 
     def add_seeds(
         self,
@@ -327,16 +327,16 @@ class MysqlStore:
             lambda db: crawls.requeue_dead(db, self._codec, self._ids, crawl, limit, before)
         )
 
-    # -- reading the log: it decides what a Redis knows, so it is asked of the writing server
+    # -- reading the replay log: it decides what a Redis knows, so it is asked of the writing server
 
-    def log_size(self, since: int) -> tuple[int, int, int]:
+    def replay_size(self, since: int) -> tuple[int, int, int]:
         """See :class:`store.base.Store`."""
         return self._cluster.read(lambda db: replay_log.size(db, since), seconds=LONG_SECONDS)
 
     def _stamped(self, table: str, since: int) -> list[int]:
         return self._cluster.read(lambda db: replay_log.stamped(db, table, since))
 
-    def log_marks(self, since: int) -> Iterator[list[Mark]]:
+    def replay_marks(self, since: int) -> Iterator[list[Mark]]:
         """See :class:`store.base.Store`; crawl by crawl."""
         sql = f"SELECT p.fingerprint, c.url, p.status, p.body_bytes {rows.PAGE_FROM}"
         for crawl in self._stamped("pages", since):
@@ -356,7 +356,7 @@ class MysqlStore:
                 ]
                 at = found[-1][:2]
 
-    def log_links(self, since: int) -> Iterator[list[tuple[int, list[Admission]]]]:
+    def replay_links(self, since: int) -> Iterator[list[tuple[int, list[Admission]]]]:
         """See :class:`store.base.Store`; crawl by crawl."""
         sql = f"SELECT p.fingerprint, c.links {rows.PAGE_FROM}"
         for crawl in self._stamped("pages", since):
@@ -369,7 +369,7 @@ class MysqlStore:
     ) -> Iterator[streams.Chunk]:
         return streams.stream(self._cluster.read, crawl, sql, wanted, detail, after)
 
-    def log_seeds(self, since: int, *, force: bool) -> Iterator[SeedBatch]:
+    def replay_seeds(self, since: int, *, force: bool) -> Iterator[SeedBatch]:
         """See :class:`store.base.Store`."""
         at = (-1, 0)
         while found := self._cluster.read(

@@ -67,7 +67,8 @@ def _pages_sql(count: int, *, bodies: bool) -> str:
     )
 
 
-# A page that came late is left out, but its links are admitted all the same: the log needs them.
+# A page that came late is left out, but its links are admitted all the same: the replay log needs
+# them.
 _LATE_PAGE = (
     "UPDATE pages SET links = merge_links(links, ?), stamp = ? "
     "WHERE crawl = ? AND fingerprint = ? AND fetched_ms > ?"

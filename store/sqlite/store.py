@@ -313,7 +313,7 @@ class SqliteStore:
         """See :class:`store.base.Store`."""
         self._write(lambda db: purges.end(db, purge))
 
-    # -- the log of seeds
+    # -- logged seeds
 
     def add_seeds(
         self,
@@ -372,9 +372,9 @@ class SqliteStore:
         codec = self._commits.codec
         return self._write(lambda db: crawls.requeue_dead(db, codec, crawl, limit, before))
 
-    # -- reading the log
+    # -- reading the replay log
 
-    def log_size(self, since: int) -> tuple[int, int, int]:
+    def replay_size(self, since: int) -> tuple[int, int, int]:
         """See :class:`store.base.Store`."""
         return self._scans.run(lambda db: replay_log.size(db, since))
 
@@ -385,7 +385,7 @@ class SqliteStore:
             yield found
             at = found[-1][:2]
 
-    def log_marks(self, since: int) -> Iterator[list[Mark]]:
+    def replay_marks(self, since: int) -> Iterator[list[Mark]]:
         """See :class:`store.base.Store`."""
         for sql in replay_log.MARKS.values():
             for chunk in self._window(sql, since):
@@ -394,13 +394,13 @@ class SqliteStore:
                     for _, _, crawl, url, word, size in chunk
                 ]
 
-    def log_links(self, since: int) -> Iterator[list[tuple[int, list[Admission]]]]:
+    def replay_links(self, since: int) -> Iterator[list[tuple[int, list[Admission]]]]:
         """See :class:`store.base.Store`."""
         for chunk in self._window(replay_log.LINKS, since):
             for some in rows.few(chunk):
                 yield [(crawl, self._codec.links(blob)) for _, _, crawl, blob in some]
 
-    def log_seeds(self, since: int, *, force: bool) -> Iterator[SeedBatch]:
+    def replay_seeds(self, since: int, *, force: bool) -> Iterator[SeedBatch]:
         """See :class:`store.base.Store`."""
         for chunk in self._window(replay_log.SEEDS.format(forced=force), since):
             for stamp, number, crawl, forced, blob in chunk:

@@ -156,7 +156,7 @@ class StoreContract(ContentContract, HookContract, RetentionContract):
         jobs = [gevent.spawn(commit, number) for number in range(1, 13)]
         begun = store.begin_replay("a")
         assert begun is not None
-        there = {mark.url for marks in store.log_marks(0) for mark in marks}
+        there = {mark.url for marks in store.replay_marks(0) for mark in marks}
         gevent.joinall(jobs, raise_error=True)
         missed = {page(crawl, n).url for n in range(1, 13)} - there
         assert not (store.end_replay("a", begun.serial) and missed)
@@ -275,16 +275,16 @@ class StoreContract(ContentContract, HookContract, RetentionContract):
         )
         batch = store.add_seeds(crawl, links("http://new/"), force=True)
         store.seeds_admitted(batch)
-        assert store.log_size(since) == (2, 2, 1)
-        assert store.log_size(0) == (3, 3, 2)
-        marks = [mark for chunk in store.log_marks(since) for mark in chunk]
+        assert store.replay_size(since) == (2, 2, 1)
+        assert store.replay_size(0) == (3, 3, 2)
+        marks = [mark for chunk in store.replay_marks(since) for mark in chunk]
         assert [(m.kind, m.crawl) for m in marks] == [(kind, crawl) for kind in "SODO"]
         assert marks[0].url == page(crawl, 3).url
         assert marks[0].bytes == len(page(crawl, 3).body)
-        found = [row for chunk in store.log_links(since) for row in chunk]
+        found = [row for chunk in store.replay_links(since) for row in chunk]
         assert found == [(crawl, list(links("http://b/")))]
-        assert list(store.log_seeds(since, force=False)) == []
-        (seeds,) = store.log_seeds(since, force=True)
+        assert list(store.replay_seeds(since, force=False)) == []
+        (seeds,) = store.replay_seeds(since, force=True)
         assert (seeds.id, seeds.urls, seeds.force, seeds.stamp) == (
             batch, tuple(links("http://new/")), True, since,
         )  # fmt: skip
@@ -296,7 +296,7 @@ class StoreContract(ContentContract, HookContract, RetentionContract):
             store.commit(Commit([page(crawl, n) for n in range(start, start + 400)]))
             if start:
                 store.tick()
-        marks = [mark.url for chunk in store.log_marks(0) for mark in chunk]
+        marks = [mark.url for chunk in store.replay_marks(0) for mark in chunk]
         assert sorted(marks) == sorted(page(crawl, n).url for n in range(1200))
 
     def test_written_again_a_row_has_the_later_stamp(self, store: Store, crawl: int) -> None:
@@ -304,10 +304,10 @@ class StoreContract(ContentContract, HookContract, RetentionContract):
         store.commit(work)
         batch = store.add_seeds(crawl, links("http://s/"))
         since = store.tick()
-        assert store.log_size(since) == (0, 0, 0)
+        assert store.replay_size(since) == (0, 0, 0)
         assert store.commit(work).clock == since
         assert store.restamp_seeds(batch).clock == since
-        assert store.log_size(since) == (1, 1, 1)
+        assert store.replay_size(since) == (1, 1, 1)
         number = page(crawl, 1).fingerprint
         assert store.stamps(crawl, [number, final(crawl, 2).fingerprint, 77]) == {
             number: since,
@@ -924,10 +924,10 @@ class StoreContract(ContentContract, HookContract, RetentionContract):
         rows = store.overflow(crawl, 7, "a.org", 10)
         store.commit(Commit(pages=[page(crawl, 10)], finals=[final(crawl, 11)]))
         since = store.tick()
-        assert store.log_size(since) == (0, 0, 0)
+        assert store.replay_size(since) == (0, 0, 0)
         store.overflow_taken(rows, "n", 1)
-        assert store.log_size(since) == (1, 1, 0)
-        marks = [mark for chunk in store.log_marks(since) for mark in chunk]
+        assert store.replay_size(since) == (1, 1, 0)
+        marks = [mark for chunk in store.replay_marks(since) for mark in chunk]
         assert [mark.kind for mark in marks] == ["S", "D"]
 
     def test_overflow_of_a_deleted_crawl_goes_with_it(self, store: Store, crawl: int) -> None:

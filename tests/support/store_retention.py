@@ -82,7 +82,7 @@ class RetentionContract:
         assert store.drop_seeds(known) == 1
         assert [batch.id for batch in store.seeds(crawl)] == [pending, anew]
         assert store.seeds_admitted(gone)
-        assert [batch.id for batch in store.log_seeds(0, force=False)] == [pending, anew]
+        assert [batch.id for batch in store.replay_seeds(0, force=False)] == [pending, anew]
 
     def test_nothing_is_dropped_under_a_duty_that_another_has(
         self, store: Store, crawl: int

@@ -7,7 +7,7 @@ waits here is bounded in bytes: beyond that no page is asked for (:meth:`Writer.
 the greenlets whose answers come all the same wait with them in :meth:`Writer.put`.
 
 Only links to a Redis node that is away while others answer are not waited for: the node is owed
-them in the store, and a broker offers them from the log once it is back.
+them in the store, and a broker offers them from the replay log once it is back.
 
 A batch leaves when it is full, or when the most urgent of its results is due. Whatever a result's
 host leads to on itself cannot be asked for before the host's delay is over, so of that time a

@@ -31,7 +31,7 @@ def patch_host(service: Service, host: str, body: HostPatch) -> HostState:
 
 
 def repair(service: Service, body: RepairRequest) -> RepairReply:
-    """Give Redis again what the store's log holds since its last tick, or ``all`` of it.
+    """Give Redis again what the replay log holds since its last tick, or ``all`` of it.
 
     Goes on in the background; ask by GET how far it is. Idempotent: what is under way is joined.
     Admitting and finishing go on, and no session opens meanwhile. Where the store lost data only

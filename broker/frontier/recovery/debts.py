@@ -1,6 +1,6 @@
 """What nodes that were away missed: links of pages that were committed meanwhile, and crawls.
 
-A page may be finished though a node cannot be told of its links: they are in the store's log, and
+A page may be finished though a node cannot be told of its links: they are in the replay log, and
 the node is owed them (``Store.owe``). Once it answers, the holder of its duty tells it the crawls
 and offers it all links since. That is idempotent: one that is cut off is begun again by whoever
 takes the duty, and what comes to be owed meanwhile keeps the debt open. A node that came back under

@@ -3,8 +3,8 @@
 A server that runs under another run_id than its owner record's may have lost its last writes. Its
 epoch is raised in the store first: whoever commits afterwards knows that an older server of this
 node counts no more, and what was committed before is read in the replay. Then the node is claimed
-under that epoch, and given what the log holds since MARGIN before its *tick*, a value of the log's
-clock that it kept; a node without one is given everything (:mod:`broker.frontier.recovery.replay`).
+under that epoch, and given what the replay log holds since MARGIN before its *tick*, a value of the
+store's clock that it kept; one without a tick is given all (``broker.frontier.recovery.replay``).
 
 While it goes on the node is *owed*: admitting and finishing go on, but no session opens, no scan
 counts, and no tick is written, so that a replay which is cut short begins at the same place again.
@@ -70,7 +70,7 @@ def settled(node: Node, call: Callable[[], None]) -> None:
 
 
 class StoreLostData(Unavailable):
-    """Raised when the store's log is older than what a node has seen of it: it lost data."""
+    """Raised when the replay log is older than what a node has seen of it: it lost data."""
 
 
 class Recovery:
@@ -297,7 +297,7 @@ class Recovery:
         self._start(Job(node, run, emptying=True))
 
     def repair_all(self, everything: bool) -> None:
-        """Give the nodes again what the store's log holds since their ticks, or all of it.
+        """Give the nodes again what the replay log holds since their ticks, or all of it.
 
         Goes on in the background; see :meth:`report_all`. Raises Unavailable after the others if
         that could not begin at a node.

@@ -1,4 +1,4 @@
-"""Giving a Redis node what the log holds since some value of its clock, or all of it.
+"""Giving a Redis node what the replay log holds since some value of its clock, or all of it.
 
 The crawls come first, then what was queued from the overflow, marks of what is settled, seeds, the
 links of pages, operators' delays, and blocks. All of it is idempotent: one that was cut off is
@@ -51,7 +51,7 @@ class Parts(NamedTuple):
 
 
 class ReplayProgress(Protocol):
-    """Who is told how far a replay is, in rows of the log."""
+    """Who is told how far a replay is, in rows of the replay log."""
 
     phase: Any
     done: int
@@ -62,7 +62,7 @@ class ReplayProgress(Protocol):
 
 
 class Replay:
-    """One reading of the log into one node: what was stamped ``since`` or later, or everything."""
+    """The replay log is read into one node: what was stamped ``since`` or later, or everything."""
 
     def __init__(
         self, parts: Parts, store: Store, node: Node, since: int, progress: ReplayProgress,
@@ -81,7 +81,7 @@ class Replay:
         Raises Unavailable.
         """
         progress, store, since = self._progress, self._store, self._since
-        pages, finals, batches = store.log_size(since)
+        pages, finals, batches = store.replay_size(since)
         progress.done, progress.total = 0, 2 * pages + finals + batches
         crawls = store.crawls()
         self.tell(crawls)
@@ -168,21 +168,21 @@ class Replay:
 
     def marks(self, put: ReplaySender) -> None:
         """Pages and final states, as seen and finished."""
-        for marks in self._store.log_marks(self._since):
+        for marks in self._store.replay_marks(self._since):
             put.marks(marks)
             self._progress.done += len(marks)
 
     def seeds(self, put: ReplaySender) -> None:
         """Batches of seeds, those that are pending too."""
         for force in (True, False):  # what is forced comes first, and is then queued once
-            for batch in self._store.log_seeds(self._since, force=force):
+            for batch in self._store.replay_seeds(self._since, force=force):
                 self._batch(put, batch)
                 self._progress.done += 1
             put.flush()
 
     def links(self, put: ReplaySender) -> None:
         """The links of pages; leases are served meanwhile."""
-        for chunk in self._store.log_links(self._since):
+        for chunk in self._store.replay_links(self._since):
             for crawl, links in chunk:
                 put.links(crawl, links)
             self._progress.done += len(chunk)
@@ -230,10 +230,10 @@ class Replay:
 
 
 class ReplaySender:
-    """Puts rows of the log into one node, as far as they belong there.
+    """Puts rows of the replay log into one node, as far as they belong there.
 
-    ``pages`` are about those of the log that is read; ``most_bytes`` is what may be taken to leave
-    out links that were put in already.
+    ``pages`` are about those of the replay log that is read; ``most_bytes`` is what may be taken to
+    leave out links that were put in already.
     """
 
     def __init__(

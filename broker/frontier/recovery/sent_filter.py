@@ -34,7 +34,7 @@ class SentFilter:
     """
 
     def __init__(self, secret: int, pages: int, most_bytes: int = MOST_BYTES) -> None:
-        """``pages`` are those of the log that is read: a small one takes little memory."""
+        """``pages`` are those of the replay log that is read: a small one takes little memory."""
         wanted = min(pages * SLOTS_A_PAGE, most_bytes // _SLOT_BYTES)
         slots = max(1 << max(wanted, 1).bit_length() - 1, LEAST_SLOTS)
         self._secret = secret

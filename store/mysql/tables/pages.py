@@ -138,7 +138,7 @@ def _apart(found: Sequence[tuple[Row, str]]) -> tuple[list[Row], list[str]]:
 
 
 def _stays(running: CommitAttempt, key: Key, old: Known, links: bytes, merged: bytes) -> None:
-    """A page that came late: the log tells of its links, at this stamp."""
+    """A page that came late: the replay log tells of its links, at this stamp."""
     crawl, number = key
     if merged != links:
         sql = b"UPDATE contents SET links = %b WHERE crawl = %d AND place = %d AND fingerprint = %d"
@@ -149,7 +149,7 @@ def _stays(running: CommitAttempt, key: Key, old: Known, links: bytes, merged: b
 
 
 def _links(running: CommitAttempt, known: Mapping[Key, Known]) -> dict[Key, bytes]:
-    """The links that the log has of these pages."""
+    """The links that the replay log has of these pages."""
     found: dict[Key, bytes] = {}
     for crawl, where in _where(known):
         sql = b"SELECT fingerprint, links FROM contents WHERE crawl = %d AND (%b)"

@@ -974,7 +974,7 @@ def test_replay_that_was_cut_short_is_begun_again_and_no_crawl_ends_before(
         raise Unavailable("the store is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "log_seeds", away)
+        patch.setattr(store, "replay_seeds", away)
         with pytest.raises(Unavailable):
             frontier.stats(crawl)  # notices, reopens the node, and cannot fill it
         until(lambda: owed)

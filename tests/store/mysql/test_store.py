@@ -325,7 +325,7 @@ def test_a_window_costs_what_happened_in_it(store: Store, topology: Topology) ->
         before = rows_read()
         store.free_overflow(7, since)
         assert list(store.overflow_since(7, since)) == []
-        assert list(store.log_links(since)) == list(store.log_marks(since)) == []
+        assert list(store.replay_links(since)) == list(store.replay_marks(since)) == []
         spent.append(rows_read() - before)
     assert spent[1] < spent[0] + 20 * 15, "three look-ups a crawl, of 20 more"
 

@@ -89,7 +89,9 @@ def test_a_store_of_the_first_version_is_migrated_and_keeps_its_content(path: Pa
     connection.close()
     store = SqliteStore(path)
     assert store.clock() == Stamp(7, {})
-    assert [mark for some in store.log_marks(6) for mark in some] == [Mark(1, "http://a/", "S", 9)]
+    assert [mark for some in store.replay_marks(6) for mark in some] == [
+        Mark(1, "http://a/", "S", 9)
+    ]
     assert store.raise_epoch("n", 0, 1)
     assert store.commit(Commit()) == Stamp(7, {"n": 1})
     store.close()

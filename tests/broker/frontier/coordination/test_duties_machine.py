@@ -281,7 +281,7 @@ class DutiesMachine(World):
         self.pass_time(DUTY_SECONDS + 1)
         task = self.job(names.REPLAY, broker, steps)
         if which % 3:
-            self.fences.advance_to(task, {"log_links"}, 1)
+            self.fences.advance_to(task, {"replay_links"}, 1)
         if ticker is not None and which % 2:
             self.fences.advance(ticker, 999)
         self.tick(broker, after)
@@ -292,7 +292,7 @@ class DutiesMachine(World):
             self.recover(node, 1 - broker, 999)
         self.settle_all(1)
 
-    @rule(node=EITHER, broker=EITHER, call=st.sampled_from(["log_links", "eval", "end_replay"]))
+    @rule(node=EITHER, broker=EITHER, call=st.sampled_from(["replay_links", "eval", "end_replay"]))
     def owe_more(self, node: int, broker: int, call: str) -> None:
         """While a node is given what it missed, it misses more."""
         task = self.begin_to_pay(node, broker)
@@ -308,7 +308,7 @@ class DutiesMachine(World):
     def owe_more_and_die(self, node: int, broker: int, ticks: int) -> None:
         """Who was to give a node what it missed dies, and it had missed more since."""
         task = self.begin_to_pay(node, broker)
-        self.fences.advance_to(task, {"log_links"}, 1)
+        self.fences.advance_to(task, {"replay_links"}, 1)
         self.tick(broker, ticks)
         self.come_to_owe(node, broker)
         self.kill(task)

@@ -395,13 +395,13 @@ def test_sessions_wait_for_the_replay_while_admitting_and_finishing_go_on(
     rig.seed("i.example/1")
     rig.tick(2)
     copy = rig.saved()
-    go_on, real = Event(), rig.store.log_links
+    go_on, real = Event(), rig.store.replay_links
 
     def slow(since: int) -> Iterator[Any]:
         go_on.wait(20)
         yield from real(since)
 
-    monkeypatch.setattr(rig.store, "log_links", slow)
+    monkeypatch.setattr(rig.store, "replay_links", slow)
     rig.put_back(copy)
     until(lambda: _quietly(lambda: rig.frontier.ready() is None))
     until(lambda: rig.frontier.repairs()[0].phase == "links")
@@ -466,7 +466,7 @@ def test_a_replay_that_its_broker_left_is_taken_over(
     monkeypatch.setattr("greencrawl.broker.frontier.recovery.owner.STALLED_MS", 500)
     rig.seed("h.example/")
     rig.server.client.flushall()
-    monkeypatch.setattr(rig.store, "log_marks", lambda _: Event().wait())
+    monkeypatch.setattr(rig.store, "replay_marks", lambda _: Event().wait())
     _quietly(lambda: rig.frontier.scan(rig.crawl.id))
     until(lambda: rig.frontier.repairs()[0].phase == "marks")
     gevent.killall([job.greenlet for job in rig.frontier.recovery._jobs.values() if job.greenlet])
