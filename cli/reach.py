@@ -36,7 +36,7 @@ def load(data: str | None = None, **overrides: str | None) -> Settings:
     """Settings from the environment, with ``--data`` and other options (None: not given) on top.
 
     Commands that are advised from here on name the same folder. Raises
-    :class:`schema.errors.InvalidConfig`.
+    :class:`greencrawl.schema.errors.InvalidConfig`.
     """
     given = {name: value for name, value in {"data": data, **overrides}.items() if value}
     loaded = configuration.load(None, **given)

@@ -1,8 +1,8 @@
 """``python -m greencrawl.cli.tables``: writes the generated tables of docs and ``.env.example``.
 
-Settings stand in ``schema.settings.KEYS``, options of a crawl in ``schema.records.CrawlOptions``,
-failures in ``worker.retry.TABLE``, what a login skips in ``schema.records.auth``; a test fails
-while the docs say something else.
+Settings stand in ``greencrawl.schema.settings.KEYS``, options of a crawl in
+``greencrawl.schema.records.CrawlOptions``, failures in ``greencrawl.worker.retry.TABLE``, what a
+login skips in ``greencrawl.schema.records.auth``; a test fails while the docs say something else.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ AUTH_FIELDS = (
     "hosts",
 )
 """Secrets of a crawl's entry NAME, and the hosts that they are for: the variable
-GREENCRAWL_AUTH_NAME_FIELD is read by ``worker.auth.state.secrets``. No field ends in another one,
-so that a variable names one entry only."""
+GREENCRAWL_AUTH_NAME_FIELD is read by ``greencrawl.worker.auth.state.secrets``. No field ends in
+another one, so that a variable names one entry only."""
 _AUTH_VARIABLE = re.compile(rf"{AUTH}[A-Z][A-Z0-9_]{{0,31}}_({'|'.join(AUTH_FIELDS).upper()})")
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -20,7 +20,7 @@ __all__ = ["Store", "open_store", "open_upgrade"]
 
 
 def open_store(url: str, bodies: str = "sql", *, upgrade: bool = True) -> Store:
-    """Open the store at ``url``: ``sqlite:///PATH`` or ``mysql://…`` (see ``store.mysql``).
+    """Open the store at ``url``: ``sqlite:///PATH``, or ``mysql://…``.
 
     A SQLite file is created or migrated; ``sqlite:///data/x.sqlite`` is relative,
     ``sqlite:////srv/x.sqlite`` absolute. An empty MySQL database is set up. ``bodies`` is as

@@ -1,8 +1,8 @@
 """The contract of a store: the durable truth about crawls, pages, final states and seeds.
 
 Every method is one transaction, durable when it returns, and idempotent where it says so. Methods
-raise :class:`schema.errors.Unavailable` when the store is away (the caller waits and tries again).
-A store may be used from many greenlets; blocking work runs off the hub.
+raise :class:`greencrawl.schema.errors.Unavailable` when the store is away (the caller waits and
+tries again). A store may be used from many greenlets; blocking work runs off the hub.
 """
 
 from __future__ import annotations
@@ -130,8 +130,9 @@ class Store(Protocol):
         """This store, for the holder of a duty.
 
         Each of its writing transactions checks first that nobody has taken the duty since, and
-        keeps it from being taken before its commit. It raises :class:`schema.errors.DutyLost` and
-        has changed nothing otherwise. Not to be closed.
+        keeps it from being taken before its commit. It raises
+        :class:`greencrawl.schema.errors.DutyLost` and has changed nothing otherwise. Not to be
+        closed.
         """
 
     # -- crawls

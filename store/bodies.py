@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from greencrawl.schema.records import StoredPage
 
 NO_BODY = sha256(b"").digest()[:16]
-"""The digest (see :class:`schema.records.StoredPage`) of a body without a byte."""
+"""The digest (see :class:`greencrawl.schema.records.StoredPage`) of a body without a byte."""
 
 
 def has_body(page: StoredPage) -> bool:

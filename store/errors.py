@@ -1,4 +1,4 @@
-"""What a store raises besides :class:`schema.errors.Unavailable`."""
+"""What a store raises besides :class:`greencrawl.schema.errors.Unavailable`."""
 
 from __future__ import annotations
 

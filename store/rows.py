@@ -167,7 +167,7 @@ class Codec:
         """:meth:`pack` for many, as buffers, giving up the GIL once and not for each.
 
         A thread that gives it up beside a busy hub can wait for the switch interval (5 ms) to
-        get it back, and three times a page adds up; see ``store.sqlite.commits``.
+        get it back, and three times a page adds up; see ``greencrawl.store.sqlite.commits``.
         """
         packed: list[Any] = [b""] * len(plain)
         chosen: list[int] = []

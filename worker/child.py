@@ -232,10 +232,10 @@ class Worker:
         """Charge the page that killed or hung our predecessor, and that page alone.
 
         Others may have had a part in it, so it is no dead letter yet: from now on the page is read
-        alone (``worker.process.quarantine``): what it does there is the proof. This comes before
-        the first reconcile, which releases the session's other tasks uncharged. If the broker has
-        reaped the session already, the outcome is stale and the page is merely fetched once more;
-        its attempt is in the journal all the same.
+        alone (``greencrawl.worker.process.quarantine``): what it does there is the proof. This
+        comes before the first reconcile, which releases the session's other tasks uncharged. If the
+        broker has reaped the session already, the outcome is stale and the page is merely fetched
+        once more; its attempt is in the journal all the same.
         """
         verdict = self._crash_record.verdict()
         if verdict is None:

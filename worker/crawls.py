@@ -32,7 +32,7 @@ REFUSALS = 100
 
 
 class CrawlSource(Protocol):
-    """The part of a store that is needed here; see ``store.base.Store``."""
+    """The part of a store that is needed here; see ``greencrawl.store.base.Store``."""
 
     def crawl(self, name_or_id: str | int) -> Crawl:
         """The crawl as it is now. Raises UnknownCrawl, Unavailable."""
@@ -63,7 +63,7 @@ class CrawlContext:
     @cached_property
     def backtracks(self) -> bool:
         """Whether its scope is asked with the page named in the crash record; see
-        ``schema.net.scope.Rules``."""
+        ``greencrawl.schema.net.scope.Rules``."""
         return self.rules.backtracks
 
     @cached_property

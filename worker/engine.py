@@ -1,11 +1,11 @@
 """One worker process: a greenlet for each host session, and a few that keep them going.
 
 The lease loop asks for as many sessions as greenlets are free and starts them; an extender
-(``worker.session.extending``) keeps all of them alive; outboxes and the writer carry results away;
-the heartbeat tells the supervisor that the hub is turning. Brokers that are away are waited for;
-after any lost answer the worker reconciles before it leases again, so that nothing waits out a
-lease nobody knows of. A worker that is told of a later incarnation of itself leases nothing:
-another host goes by its name.
+(``greencrawl.worker.session.extending``) keeps all of them alive; outboxes and the writer carry
+results away; the heartbeat tells the supervisor that the hub is turning. Brokers that are away are
+waited for; after any lost answer the worker reconciles before it leases again, so that nothing
+waits out a lease nobody knows of. A worker that is told of a later incarnation of itself leases
+nothing: another host goes by its name.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PAUSE_SECONDS = 0.005
 OWED_SECONDS = 5.0
 """Before what a node that was away has not heard is said again."""
 LOOK_AROUND_SECONDS = 0.25
-"""Between two looks at who crawls (``worker.session.slow_hosts``)."""
+"""Between two looks at who crawls (``greencrawl.worker.session.slow_hosts``)."""
 LOOK_SECONDS = 1.0
 PARKED_SECONDS = 5.0
 """So long a worker that stops waits for the Redis node of what it has still to tell."""
@@ -60,7 +60,7 @@ AWAY_LOOKS = 3
 
 
 class Broker(Leaseholder, Protocol):
-    """The part of ``broker.client.BrokerClient`` that is needed here."""
+    """The part of ``greencrawl.broker.client.BrokerClient`` that is needed here."""
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
         """Sessions, or none after ``request.wait`` seconds. Raises Unavailable, Refused."""
@@ -73,14 +73,14 @@ class Broker(Leaseholder, Protocol):
 
 
 class Runner(Protocol):
-    """The part of ``worker.pipeline.Pipeline`` that is needed here."""
+    """The part of ``greencrawl.worker.pipeline.Pipeline`` that is needed here."""
 
     def run(self, held: Held) -> CloseItem | None:
         """Fetch a session's tasks; returns how to close it, None if it is not ours any more."""
 
 
 class Heartbeat(Protocol):
-    """The part of ``worker.process.crash_record.CrashRecord`` that is needed here."""
+    """The part of ``greencrawl.worker.process.crash_record.CrashRecord`` that is needed here."""
 
     def beat(self) -> None:
         """Show that the process gets on."""

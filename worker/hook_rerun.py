@@ -5,7 +5,7 @@ they return is stored with the page: fields, and links that were not among those
 which are logged as a batch of seeds first. So whatever dies in between, a link is at worst logged
 twice, and no broker need run: the next that does queues the batch. A page whose hook has run is not
 met again; one on which it fails again stays as it is. Each page is read in a process of its own
-(``worker.process.quarantine``), which is bounded in time.
+(``greencrawl.worker.process.quarantine``), which is bounded in time.
 
 ``fetched`` has what the store kept of the answer: no cookies, no address of the server.
 """
@@ -41,7 +41,7 @@ TOGETHER_BYTES = 4 * 1024 * 1024
 
 
 class HookStore(Protocol):
-    """The part of a store that is needed here; see ``store.base.Store``."""
+    """The part of a store that is needed here; see ``greencrawl.store.base.Store``."""
 
     def hook_pages(
         self, crawl: int, functions: Sequence[str], *, after: int | None = None, limit: int = 100
@@ -59,7 +59,7 @@ class HookStore(Protocol):
 
 
 class Reader(Protocol):
-    """The part of ``worker.process.quarantine.Quarantine`` that is needed here."""
+    """The part of ``greencrawl.worker.process.quarantine.Quarantine`` that is needed here."""
 
     def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
         """Read a page there. Raises DiedInQuarantine, NoProcess and RaisedInQuarantine."""

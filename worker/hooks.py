@@ -9,10 +9,11 @@
 ``on_page`` returns own fields (a dict that JSON can hold) to be stored and exported with the page.
 ``links`` returns those of the page's links to follow, perhaps with a ``score`` each; scope and the
 seen-check come afterwards. ``request`` returns the headers to send; what proves who is asking
-(``worker.auth``) is added afterwards, so that it is not seen here. They run between the network
-calls of one page, one page at a time in a process: one that never returns is killed, and the page
-charged. Its page is then tried once more in a process of its own (``worker.process.quarantine``),
-which imports the module anew: what a function keeps in memory for others to read is not there.
+(``greencrawl.worker.auth``) is added afterwards, so that it is not seen here. They run between the
+network calls of one page, one page at a time in a process: one that never returns is killed, and
+the page charged. Its page is then tried once more in a process of its own
+(``greencrawl.worker.process.quarantine``), which imports the module anew: what a function keeps in
+memory for others to read is not there.
 
 An error in a function, even an exit, is a :class:`HookError` here; the pipeline journals it with
 the URL, counts it by what it says, and goes on as though the function were not there. What a

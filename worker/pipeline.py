@@ -3,8 +3,8 @@
 robots → hook ``request`` → authentication, download → verdict on the status → reading (extraction
 → hooks ``on_page`` and ``links`` → link checker) → journal → writer. A session's tasks go through
 it one after the other; the writer stores and settles them behind our back, in batches. What runs
-the user's code and libxml is guarded (``worker.process.guarded``); what a task's end leaves for the
-writer is made in ``worker.delivery.results``.
+the user's code and libxml is guarded (``greencrawl.worker.process.guarded``); what a task's end
+leaves for the writer is made in ``greencrawl.worker.delivery.results``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ log = logger("worker")
 
 
 class RootStore(CrawlSource, Protocol):
-    """The part of a store that is needed here; see ``store.base.Store``."""
+    """The part of a store that is needed here; see ``greencrawl.store.base.Store``."""
 
     def add_roots(self, crawl: int, roots: list[str]) -> Crawl:
         """Widen a crawl's scope; returns the crawl as it is then. Raises Unavailable."""
@@ -65,7 +65,7 @@ class RootStore(CrawlSource, Protocol):
 
 
 class Fingerprinter(RobotsCache, Protocol):
-    """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
+    """The part of the frontier that is needed here; see ``greencrawl.broker.frontier.Frontier``."""
 
     def fingerprint(self, url: str) -> int:
         """Signed 64-bit fingerprint of a canonical URL."""

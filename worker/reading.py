@@ -2,7 +2,8 @@
 list, of which only the link checker is asked.
 
 No I/O and no shared state but that of the user's own module, so that the same function runs in a
-worker's process and in that where a suspect's page is read alone (``worker.process.quarantine``).
+worker's process and in that where a suspect's page is read alone
+(``greencrawl.worker.process.quarantine``).
 """
 
 from __future__ import annotations

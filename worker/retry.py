@@ -71,8 +71,8 @@ class Decision:
     ``errors`` is the URL's count with this one, ``wait`` the seconds until the next try, or None
     when there is none; then ``final`` is the state to record. ``block`` is None when the host goes
     on; else its session ends, and the host is blocked for that many seconds (0: for its own
-    back-off, as ``schema.records.HostReport`` says). The URL is always charged, the rest of an
-    ended session never.
+    back-off, as ``greencrawl.schema.records.HostReport`` says). The URL is always charged, the rest
+    of an ended session never.
     """
 
     outcome: Outcome

@@ -6,9 +6,9 @@ nine tenths of the links are known when they come, some since the page was marke
 
 Redis (append-only file, fsync every second) has one core; the other has this process, which is what
 a broker is while it refills a node, with its SQLite file. Runs with and without the cache of what
-was sent (:mod:`broker.frontier.recovery.sent_filter`) take turns on the same log, three of each,
-each into an empty Redis; the median counts. A greenlet that sleeps for a millisecond at a time
-tells how long whoever is served meanwhile has to wait.
+was sent (:mod:`greencrawl.broker.frontier.recovery.sent_filter`) take turns on the same log, three
+of each, each into an empty Redis; the median counts. A greenlet that sleeps for a millisecond at a
+time tells how long whoever is served meanwhile has to wait.
 
 ``--short`` is a tenth of it, once. The figures are kept only if the run was full and others took
 less than a tenth of a core.

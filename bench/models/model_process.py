@@ -1,9 +1,9 @@
 """``python -m bench.models.model_process greenlets|threads TASK.json``: one process of one model.
 
-It is a worker's process: ``worker.child.Worker`` builds all its parts, and its engine runs the
-sessions, as greenlets or as threads. Only the broker is one of ours, which leases hosts of its own
-to it without a queue. It prints ``ready`` once it is built, reads on a line when to begin (epoch
-seconds), and prints its result, JSON.
+It is a worker's process: ``greencrawl.worker.child.Worker`` builds all its parts, and its engine
+runs the sessions, as greenlets or as threads. Only the broker is one of ours, which leases hosts of
+its own to it without a queue. It prints ``ready`` once it is built, reads on a line when to begin
+(epoch seconds), and prints its result, JSON.
 """
 
 import sys
@@ -209,7 +209,7 @@ class Sleeping:
 
 
 class Process:
-    """A worker's process, built as ``worker.child`` builds it."""
+    """A worker's process, built as ``greencrawl.worker.child`` builds it."""
 
     def __init__(self, task: dict[str, Any]) -> None:
         child.before_start()

@@ -62,7 +62,7 @@ class Greenlet:
 
 
 class Timeout(BaseException):
-    """Named by ``worker.hooks`` among what a user's function may raise; never raised here."""
+    """``greencrawl.worker.hooks`` names it as what a user's function may raise; not raised here."""
 
 
 class ThreadPool:

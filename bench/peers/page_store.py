@@ -18,7 +18,7 @@ from lxml import etree
 
 BATCH = 64
 LEVEL = 1
-"""Of zstd, that of ``store.rows``; importing it would make others' processes larger."""
+"""Of zstd, that of ``greencrawl.store.rows``; importing it would make others' processes larger."""
 
 _TEXTS = etree.XPath(
     "//body//text()[not(parent::script or parent::style or parent::noscript)]", smart_strings=False

@@ -84,7 +84,8 @@ def polite_rate(spec: Spec, delay: float, *, from_start: bool = False) -> float:
     """Pages a second at most, of all hosts that answer, with ``delay`` seconds between requests.
 
     Ours counts the delay from the end of a request, and waits twice the latency of a slow host
-    (``worker.session.pace``); ``from_start``: Scrapy counts from its start, and does not adapt.
+    (``greencrawl.worker.session.pace``); ``from_start``: Scrapy counts from its start, and does not
+    adapt.
     """
     rate = 0.0
     for found in (host(spec, number) for number in range(spec.hosts)):

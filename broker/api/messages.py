@@ -1,6 +1,6 @@
 """Records that only the broker's HTTP face and its clients exchange: problems, queries, lists.
 
-What other rooms share as well stands in ``schema.records``.
+What other rooms share as well stands in ``greencrawl.schema.records``.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A handler's signature is its contract: ``body`` and ``query`` are decoded to the annotated record
 before it is called, other parameters come from the path, and the annotated result is encoded. Both
-the routes (``broker.api.app``) and the OpenAPI document (``broker.api.openapi``) are
-made from the table.
+the routes (``greencrawl.broker.api.app``) and the OpenAPI document
+(``greencrawl.broker.api.openapi``) are made from the table.
 """
 
 from __future__ import annotations
@@ -138,4 +138,4 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(method="GET", path="/healthz", role=Role.OPEN, run=state.get_health),
     Operation(method="GET", path="/readyz", role=Role.OPEN, run=state.get_ready),
 )
-"""All but ``/metrics`` and ``/openapi.json``, which ``broker.api.app`` adds: they are about it."""
+"""All but ``/metrics`` and ``/openapi.json``: ``greencrawl.broker.api.app`` adds these itself."""

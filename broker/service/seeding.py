@@ -115,7 +115,7 @@ def check_room(service: Service) -> None:
 
 
 def judge(crawl: Crawl, seeds: Sequence[str | Seed]) -> list[Admission | Refusal]:
-    """Canonicalise each seed and ask the crawl's rules (``schema.net.scope``) about it."""
+    """Canonicalise each seed, and ask the crawl's rules about it."""
     excluded_by = compile(crawl).excluded_by
     order = crawl.options.order
     verdicts: list[Admission | Refusal] = []

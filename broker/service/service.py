@@ -95,7 +95,7 @@ class Queue(Protocol):
     def announce(self, what: bytes, crawls: Collection[int]) -> None:
         """Tell the other brokers ``what`` goes on in crawls; raises nothing.
 
-        See ``broker.frontier.coordination.activity``.
+        See ``greencrawl.broker.frontier.coordination.activity``.
         """
 
     def fingerprint(self, url: str) -> int:

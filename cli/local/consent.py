@@ -48,7 +48,7 @@ class Way:
 
 
 class Asking(Protocol):
-    """A kind that needs a person: ``worker.auth.kinds.oauth1`` and ``oauth2``."""
+    """A kind that needs a person: ``greencrawl.worker.auth.kinds.oauth1`` and ``oauth2``."""
 
     def authorize(self, session: requests.Session, redirect_uri: str) -> Asked:
         """What the person is to open. ``redirect_uri`` is where the provider sends them back to.

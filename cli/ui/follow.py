@@ -46,7 +46,7 @@ ONLY_RETRIES = (
 )
 
 AUTH = re.compile(r"\bauth (?P<name>[a-z][a-z0-9_]*)")
-"""In the reason of a block that a login led to (``worker.auth.account``)."""
+"""In the reason of a block that a login led to (``greencrawl.worker.auth.account``)."""
 
 HOSTS = 10
 """So many of the seeds' hosts are asked about."""
@@ -93,8 +93,8 @@ def follow(
 
     With ``fresh`` it is deleted first. A broker that is away is waited for, and our own processes
     are started again when they die. None when it was stopped before there was anything to count.
-    Raises :class:`schema.errors.Refused` when the broker will not have the crawl, and
-    :class:`cli.local.processes.ProcessFailed` when our processes keep dying.
+    Raises :class:`greencrawl.schema.errors.Refused` when the broker will not have the crawl, and
+    :class:`greencrawl.cli.local.processes.ProcessFailed` when our processes keep dying.
     """
     name = wanted.name
     with Display(Console(stderr=True)) as display:

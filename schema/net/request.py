@@ -11,7 +11,7 @@ ACCEPT = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.5"
 ACCEPT_JSON = "application/json,*/*;q=0.5"
 
 ACCEPT_ENCODING = "gzip, deflate, br, zstd"
-"""The codings that ``worker.http.codings`` undoes."""
+"""The codings that ``greencrawl.worker.http.codings`` undoes."""
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")

@@ -2,7 +2,7 @@
 
 No secret stands here. An entry has a name; user names, passwords, keys and tokens are found under
 that name in the environment or in a file with mode 0600 on the worker hosts
-(``worker.auth.state.secrets``), so that neither the broker nor the store ever has them.
+(``greencrawl.worker.auth.state.secrets``), so that neither the broker nor the store ever has them.
 
 *Where credentials go*: each entry lists the origins that it is for. ``example.org`` means https on
 its standard port, ``example.org:8443`` https on that port, ``*.example.org`` every host below (not
@@ -154,7 +154,7 @@ class Form(Entry, frozen=True, kw_only=True, tag="form"):
 
 
 class Own(Entry, frozen=True, kw_only=True, tag="own"):
-    """A class of the user's, a ``worker.auth.Login``. Secrets: username, password."""
+    """A class of the user's, a ``greencrawl.worker.auth.Login``. Secrets: username, password."""
 
     login: Annotated[
         str,

@@ -173,9 +173,10 @@ class Crawl(Struct, frozen=True, kw_only=True):
     """A crawl as the store keeps it.
 
     ``id`` also is the crawl's instance: a purged and re-created crawl has another. ``roots`` are
-    what its scope is measured from: hosts, domains or prefixes, as ``schema.net.scope`` has them.
-    ``revision`` rises with every change of options or roots, ``version`` with every change at all:
-    what somebody does with a crawl counts only while its version is the one that he has read.
+    what its scope is measured from: hosts, domains or prefixes, as ``greencrawl.schema.net.scope``
+    has them. ``revision`` rises with every change of options or roots, ``version`` with every
+    change at all: what somebody does with a crawl counts only while its version is the one that he
+    has read.
     """
 
     id: int

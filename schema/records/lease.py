@@ -19,7 +19,7 @@ class TaskKind(IntEnum):
     """To ask what stands at this URL, for another host that redirects its robots.txt here."""
     ERRAND = 2
     """To send the requests that wait for whoever holds this host: those of a login that leads over
-    several hosts (``worker.auth.errands``)."""
+    several hosts (``greencrawl.worker.auth.errands``)."""
 
 
 _KIND_BITS = 6

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 
 class FailureKind(StrEnum):
-    """Every way a fetch can fail; what follows from each stands in ``worker.retry.TABLE``."""
+    """Every way a fetch can fail; what follows stands in ``greencrawl.worker.retry.TABLE``."""
 
     GONE = "gone"  # 404, 410, 451 …: final
     FORBIDDEN = "forbidden"  # 401, 403, 407

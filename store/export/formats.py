@@ -64,11 +64,11 @@ class Jsonl:
         return b""
 
     def page(self, page: StoredPage) -> bytes:
-        """See :func:`store.export.objects.page_object`."""
+        """See :func:`greencrawl.store.export.objects.page_object`."""
         return wire.to_json(page_object(page, bodies=self._bodies)) + b"\n"
 
     def final(self, final: Final) -> bytes:
-        """See :func:`store.export.objects.final_object`."""
+        """See :func:`greencrawl.store.export.objects.final_object`."""
         return wire.to_json(final_object(final)) + b"\n"
 
 

@@ -138,17 +138,17 @@ def applied(db: Db) -> dict[int, Applied]:
 
 
 class MysqlUpgrade:
-    """:class:`store.migrations.Upgrade` of the database of a cluster."""
+    """:class:`greencrawl.store.migrations.Upgrade` of the database of a cluster."""
 
     def __init__(self, topology: Topology) -> None:
         self._cluster = Cluster(topology)
 
     def pending(self) -> list[Migration]:
-        """See :class:`store.migrations.Upgrade`."""
+        """See :class:`greencrawl.store.migrations.Upgrade`."""
         return pending(load(FOLDER), self._cluster.read(applied))
 
     def apply(self, *, post: bool, told: Told) -> int:
-        """See :class:`store.migrations.Upgrade`."""
+        """See :class:`greencrawl.store.migrations.Upgrade`."""
         return migrate(self._cluster, post=post, told=told)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""``max_pages`` in the transaction of the commit, on MySQL; see :mod:`store.sqlite.page_limit`.
+"""``max_pages`` in a commit's transaction, on MySQL; see :mod:`greencrawl.store.sqlite.page_limit`.
 
 The row of a crawl's limit is locked by each commit that brings pages of it, so that these come one
 after the other.

@@ -1,4 +1,4 @@
-"""Records ⇄ rows of the MySQL tables; what a column holds is as in :mod:`store.rows`."""
+"""Records ⇄ rows of the MySQL tables; what a column holds is as in :mod:`greencrawl.store.rows`."""
 
 from __future__ import annotations
 

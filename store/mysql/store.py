@@ -70,7 +70,7 @@ T = TypeVar("T")
 
 
 class MysqlStore:
-    """:class:`store.base.Store` on a cluster; a database without tables is set up at opening.
+    """:class:`greencrawl.store.base.Store` on a cluster; an empty database is set up at opening.
 
     ``files`` keep the bodies; without them they are in the database. Raises InvalidConfig for
     a database of another version or program, Unavailable when no server takes writes.
@@ -92,12 +92,12 @@ class MysqlStore:
     # -- the frontier's identity and the store's clock
 
     def frontier(self) -> FrontierIdentity | None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         found = self._cluster.read(lambda db: _all(db, "SELECT identity FROM frontier"))
         return wire.from_json(found[0][0], FrontierIdentity) if found else None
 
     def create_frontier(self, identity: FrontierIdentity) -> FrontierIdentity:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
 
         def create(db: Db) -> str:
             db.execute(
@@ -111,7 +111,7 @@ class MysqlStore:
         return wire.from_json(self._cluster.write(create), FrontierIdentity)
 
     def put_layout(self, layout: int) -> FrontierIdentity:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
 
         def put(db: Db) -> FrontierIdentity:
             text: str = _all(db, "SELECT identity FROM frontier FOR UPDATE")[0][0]
@@ -122,21 +122,21 @@ class MysqlStore:
         return self._cluster.write(put)
 
     def tick(self) -> int:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(replay_log.tick)
 
     def clock(self) -> Stamp:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.read(replay_log.clock)
 
     def raise_epoch(self, node: str, known: int, epoch: int) -> bool:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(lambda db: replay_log.raise_epoch(db, node, known, epoch))
 
     # -- debts
 
     def owe(self, nodes: Collection[str], since: int | None = None) -> int:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
 
         def note(db: Db) -> int:
             clock = replay_log.clock(db).clock
@@ -146,19 +146,19 @@ class MysqlStore:
         return self._cluster.write(note)
 
     def debts(self) -> dict[str, Debt]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.read(debts.every)
 
     def begin_replay(self, node: str) -> Debt | None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(lambda db: debts.begin(db, node))
 
     def end_replay(self, node: str, serial: int) -> bool:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(lambda db: debts.end(db, node, serial))
 
     def addresses(self) -> dict[str, str]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
 
         def read(db: Db) -> dict[str, str]:
             db.execute("SELECT node, address FROM addresses")
@@ -167,7 +167,7 @@ class MysqlStore:
         return self._cluster.read(read)
 
     def put_addresses(self, addresses: Mapping[str, str]) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
 
         def put(db: Db) -> None:
             for node, address in sorted(addresses.items()):
@@ -180,7 +180,7 @@ class MysqlStore:
     # -- duties
 
     def take_duties(self, holder: str, names: Sequence[str]) -> dict[str, int]:
-        """See :class:`store.base.Store`. What others hold is found without a lock."""
+        """See :class:`greencrawl.store.base.Store`. What others hold is found without a lock."""
         known = self._cluster.read(lambda db: duties.others(db, holder, names))
         free = [name for name in names if name not in known]
         if not free:
@@ -188,11 +188,11 @@ class MysqlStore:
         return self._cluster.write(lambda db: duties.take(db, holder, free))
 
     def release_duties(self, holder: str, names: Sequence[str]) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         self._cluster.write(lambda db: duties.release(db, holder, names))
 
     def under(self, duty: Duty) -> MysqlStore:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         fenced = copy.copy(self)
         fenced._cluster = self._cluster.checking(lambda db: duties.check(db, duty))
         fenced._seeds = Grouped(fenced._cluster)
@@ -201,43 +201,43 @@ class MysqlStore:
     # -- crawls
 
     def put_crawl(self, name: str, options: CrawlOptions, roots: Sequence[str]) -> Crawl:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(lambda db: crawls.put(db, name, options, roots, epoch_ms()))
 
     def crawls(self) -> list[Crawl]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.read(crawls.every)
 
     def crawl(self, name_or_id: str | int) -> Crawl:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.read(lambda db: crawls.get(db, name_or_id))
 
     def add_roots(self, crawl: int, roots: Sequence[str]) -> Crawl:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(lambda db: crawls.add_roots(db, crawl, roots))
 
     def set_state(
         self, crawl: int, state: CrawlState, reason: str = "", *, version: int = 0
     ) -> Crawl:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(
             lambda db: crawls.set_state(db, crawl, state, reason, version, epoch_ms())
         )
 
     def reopen(self, crawl: int, version: int) -> Crawl:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(lambda db: crawls.reopen(db, crawl, version))
 
     def stored(self, crawl: int) -> int:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.read(lambda db: page_limit.stored(db, crawl))
 
     def count_time(self, crawl: int, now_ms: int, most_ms: int) -> int:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(lambda db: crawls.count_time(db, crawl, now_ms, most_ms))
 
     def delete_crawl(self, crawl: int) -> None:
-        """See :class:`store.base.Store`. The crawl is unknown at once, its rows go in steps."""
+        """See :class:`greencrawl.store.base.Store`. Its rows go in steps."""
         self._cluster.write(lambda db: crawls.mark_deleted(db, crawl))
         while self._cluster.write(lambda db: crawls.purge_step(db, crawl)) is not None:
             pass
@@ -245,27 +245,27 @@ class MysqlStore:
     # -- deletions in the background
 
     def purges(self) -> list[Purge]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.read(purges.every)
 
     def add_purge(self, crawl: int, host: str = "") -> Purge:
-        """See :class:`store.base.Store`. Raises UnknownCrawl."""
+        """See :class:`greencrawl.store.base.Store`. Raises UnknownCrawl."""
         return self._cluster.write(lambda db: purges.add(db, self._ids, crawl, host, epoch_ms()))
 
     def purge_size(self, purge: Purge) -> int:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.scan(lambda db: purges.size(db, purge))
 
     def note_purge(self, purge: int, removed: int, total: int = 0) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         self._cluster.write(lambda db: purges.note(db, purge, removed, total))
 
     def purge_step(self, purge: Purge) -> bool:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(lambda db: purges.step(db, purge))
 
     def end_purge(self, purge: int) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         self._cluster.write(lambda db: purges.end(db, purge))
 
     # -- logged seeds
@@ -278,7 +278,7 @@ class MysqlStore:
         force: bool = False,
         claim: Callable[[int], None] | None = None,
     ) -> int:
-        """See :class:`store.base.Store`. Raises UnknownCrawl."""
+        """See :class:`greencrawl.store.base.Store`. Raises UnknownCrawl."""
         blob = self._codec.pack_links(urls)
 
         def add(db: Db) -> int:
@@ -292,17 +292,17 @@ class MysqlStore:
     def seeds_admitted(
         self, batch: int, tick: int = 0, epochs: Mapping[str, int] | None = None
     ) -> bool:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._seeds.run(
             lambda db: replay_log.settle_seeds(db, batch, tick - MARGIN, epochs or {})
         )
 
     def restamp_seeds(self, batch: int) -> Stamp:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(lambda db: replay_log.restamp_seeds(db, batch))
 
     def pending_seeds(self, limit: int = 100, after: int = 0) -> list[SeedBatch]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         found = self._cluster.read(lambda db: crawls.pending_rows(db, limit, after))
         return [self._batch(*row) for row in found]
 
@@ -311,7 +311,7 @@ class MysqlStore:
         return SeedBatch(id=number, crawl=crawl, urls=urls, force=bool(forced), stamp=stamp)
 
     def seeds(self, crawl: int) -> Iterator[SeedBatch]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         after = 0
         scan = self._cluster.stream()
         while found := scan(partial(crawls.seed_rows, crawl=crawl, after=after)):
@@ -322,7 +322,7 @@ class MysqlStore:
     def requeue_dead(
         self, crawl: int, limit: int = 10_000, *, before: int = NEVER
     ) -> SeedBatch | None:
-        """See :class:`store.base.Store`. Raises UnknownCrawl."""
+        """See :class:`greencrawl.store.base.Store`. Raises UnknownCrawl."""
         return self._cluster.write(
             lambda db: crawls.requeue_dead(db, self._codec, self._ids, crawl, limit, before)
         )
@@ -330,14 +330,14 @@ class MysqlStore:
     # -- reading the replay log: it decides what a Redis knows, so it is asked of the writing server
 
     def replay_size(self, since: int) -> tuple[int, int, int]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.read(lambda db: replay_log.size(db, since), seconds=LONG_SECONDS)
 
     def _stamped(self, table: str, since: int) -> list[int]:
         return self._cluster.read(lambda db: replay_log.stamped(db, table, since))
 
     def replay_marks(self, since: int) -> Iterator[list[Mark]]:
-        """See :class:`store.base.Store`; crawl by crawl."""
+        """See :class:`greencrawl.store.base.Store`; crawl by crawl."""
         sql = f"SELECT p.fingerprint, c.url, p.status, p.body_bytes {rows.PAGE_FROM}"
         for crawl in self._stamped("pages", since):
             for chunk in self._stream(crawl, sql, EVERY, "row", (since - 1, 2**63 - 1, 2**63 - 1)):
@@ -357,7 +357,7 @@ class MysqlStore:
                 at = found[-1][:2]
 
     def replay_links(self, since: int) -> Iterator[list[tuple[int, list[Admission]]]]:
-        """See :class:`store.base.Store`; crawl by crawl."""
+        """See :class:`greencrawl.store.base.Store`; crawl by crawl."""
         sql = f"SELECT p.fingerprint, c.links {rows.PAGE_FROM}"
         for crawl in self._stamped("pages", since):
             for chunk in self._stream(crawl, sql, EVERY, "text", (since - 1, 2**63 - 1, 2**63 - 1)):
@@ -370,7 +370,7 @@ class MysqlStore:
         return streams.stream(self._cluster.read, crawl, sql, wanted, detail, after)
 
     def replay_seeds(self, since: int, *, force: bool) -> Iterator[SeedBatch]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         at = (-1, 0)
         while found := self._cluster.read(
             partial(replay_log.seeds, forced=force, since=since, after=at)
@@ -380,7 +380,7 @@ class MysqlStore:
             at = (found[-1][4], found[-1][0])
 
     def stamps(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, int]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         latest: dict[int, int] = {}
         for number, stamp in self._cluster.read(
             lambda db: replay_log.stamps(db, crawl, fingerprints)
@@ -391,27 +391,27 @@ class MysqlStore:
     # -- the overflow
 
     def put_overflow(self, crawl: int, items: Sequence[Overflow]) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         self._cluster.write(lambda db: overflow.put(db, self._ids, crawl, items))
 
     def overflow(self, crawl: int, partition: int, host: str, limit: int) -> list[Overflow]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.read(lambda db: overflow.best(db, crawl, partition, host, limit))
 
     def overflow_taken(self, items: Sequence[Overflow], node: str, epoch: int) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         self._cluster.write(lambda db: overflow.taken(db, items, node, epoch))
 
     def overflow_hosts(self, crawl: int, partition: int, after: str, limit: int) -> list[str]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.read(lambda db: overflow.hosts(db, crawl, partition, after, limit))
 
     def overflow_places(self) -> list[tuple[int, int]]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.read(overflow.places)
 
     def overflow_of(self, partition: int) -> Iterator[tuple[int, list[Overflow]]]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         after = 0
         while found := self._cluster.read(
             partial(overflow.page, partition=partition, after=after, limit=streams.CHUNK_ROWS)
@@ -420,7 +420,7 @@ class MysqlStore:
             after = found[-1][1].id
 
     def overflow_since(self, partition: int, since: int) -> Iterator[tuple[int, list[Overflow]]]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         after = (since, -1)
         while found := self._cluster.read(
             partial(overflow.begun, partition=partition, after=after, limit=streams.CHUNK_ROWS)
@@ -429,7 +429,7 @@ class MysqlStore:
             after = (found[-1][0], found[-1][2].id)
 
     def free_overflow(self, partition: int, since: int = 0) -> None:
-        """See :class:`store.base.Store`. In bounded steps."""
+        """See :class:`greencrawl.store.base.Store`. In bounded steps."""
         while (
             self._cluster.write(lambda db: overflow.free(db, partition, since))
             == overflow.FREED_ROWS
@@ -439,10 +439,10 @@ class MysqlStore:
     # -- the worker's commit
 
     def commit(self, work: Commit) -> Stamp:
-        """See :class:`store.base.Store`; "newer" also holds between a page and a final state.
+        """See :class:`greencrawl.store.base.Store`.
 
-        Records of a deleted crawl are left out. Raises Unstorable for a record that no second try
-        would store, naming its URL.
+        "Newer" also holds between a page and a final state. Records of a deleted crawl are left
+        out. Raises Unstorable for a record that no second try would store, naming its URL.
         """
         prepared = rows.prepare(self._codec, work)
         write = self._writing(work, prepared)
@@ -522,13 +522,13 @@ class MysqlStore:
     # -- pages whose hook failed
 
     def hook_counts(self, crawl: int) -> list[HookCount]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.read(lambda db: hooks.counts(db, crawl))
 
     def hook_failures(
         self, crawl: int, function: str, message: str, *, after: str = "", limit: int = 100
     ) -> list[tuple[str, HookFailure]]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         at = streams.after_number(after)
         first = common.LEAST if at is None else at + 1
         found = self._cluster.read(
@@ -539,7 +539,7 @@ class MysqlStore:
     def hook_pages(
         self, crawl: int, functions: Sequence[str], *, after: int | None = None, limit: int = 100
     ) -> list[int]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         first = common.LEAST if after is None else after + 1
         return self._cluster.read(lambda db: hooks.pages(db, crawl, functions, first, limit))
 
@@ -548,17 +548,17 @@ class MysqlStore:
     def put_refusals(
         self, worker: str, host: str, refusals: Sequence[Refusal], until_ms: int
     ) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         self._cluster.write(lambda db: hooks.put_refusals(db, worker, host, refusals, until_ms))
 
     def refusals(self, now_ms: int) -> list[tuple[int, HookRefusal]]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.read(lambda db: hooks.refusals(db, now_ms))
 
     # -- blocks of hosts
 
     def put_block(self, host: str, until_ms: int, reason: str) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         row = (common.clean(host).encode(), common.bounded(until_ms), common.clean(reason))
         sql = (
             "INSERT INTO blocks (host, until_ms, reason) VALUES (%s, %s, %s) "
@@ -569,12 +569,12 @@ class MysqlStore:
         self._cluster.write(lambda db: db.execute(sql, row))
 
     def lift_block(self, host: str) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         sql = "DELETE FROM blocks WHERE host = %s"
         self._cluster.write(lambda db: db.execute(sql, (common.clean(host).encode(),)))
 
     def blocks(self, now_ms: int) -> list[tuple[str, int, str]]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         sql = "SELECT host, until_ms, reason FROM blocks WHERE until_ms > %s ORDER BY host"
         found = self._cluster.read(lambda db: _all(db, sql, (now_ms,)))
         return [(host.decode(), until_ms, reason) for host, until_ms, reason in found]
@@ -582,7 +582,7 @@ class MysqlStore:
     # -- operators' delays of hosts
 
     def put_delay(self, host: str, delay_ms: int) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         row = (common.clean(host).encode(), common.bounded(delay_ms))
         if delay_ms:
             sql = (
@@ -595,20 +595,20 @@ class MysqlStore:
             self._cluster.write(lambda db: db.execute(sql, row[:1]))
 
     def delay(self, host: str) -> int:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         sql, key = "SELECT delay_ms FROM delays WHERE host = %s", common.clean(host).encode()
         found = self._cluster.read(lambda db: _all(db, sql, (key,)))
         return int(found[0][0]) if found else 0
 
     def delays(self) -> dict[str, int]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         found = self._cluster.read(lambda db: _all(db, "SELECT host, delay_ms FROM delays"))
         return {host.decode(): delay_ms for host, delay_ms in found}
 
     # -- questions
 
     def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         sql = f"{rows.READS[detail]} WHERE p.crawl = %s AND p.fingerprint = %s"
         found = self._cluster.read(lambda db: _all(db, sql, (crawl, fingerprint)))
         return self._page(crawl, found[0]) if found else None
@@ -627,7 +627,7 @@ class MysqlStore:
         return page
 
     def history(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Version]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         columns = "fetched_ms, status, digest, body_bytes"
         where = "WHERE crawl = %s AND fingerprint = %s"
         sql = (
@@ -653,7 +653,7 @@ class MysqlStore:
         return rows.final(found[0]) if found else None
 
     def attempts(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Attempt]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         sql = (
             f"SELECT {rows.ATTEMPTS} FROM attempts WHERE crawl = %s AND fingerprint = %s "
             "ORDER BY at_ms DESC LIMIT %s"
@@ -662,17 +662,17 @@ class MysqlStore:
         return [rows.attempt(row) for row in found]
 
     def dead(self, crawl: int, limit: int = 100, after: str = "") -> list[tuple[str, Final]]:
-        """See :class:`store.base.Store`; ordered by fingerprint."""
+        """See :class:`greencrawl.store.base.Store`; ordered by fingerprint."""
         at = streams.after_number(after)
         found = self._cluster.read(lambda db: crawls.dead_rows(db, crawl, limit, at))
         return [(str(row[1]), rows.final(row)) for row in found]
 
     def counts(self, crawl: int) -> dict[str, int]:
-        """See :class:`store.base.Store`. Reads sums, not the rows."""
+        """See :class:`greencrawl.store.base.Store`. Reads sums, not the rows."""
         return self._cluster.read(lambda db: crawls.counts(db, crawl))
 
     def slowest_hosts(self, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
-        """See :class:`store.base.Store`; an answer is an attempt with a status code."""
+        """See :class:`greencrawl.store.base.Store`; an answer is an attempt with a status code."""
         return self._cluster.read(lambda db: crawls.slowest(db, crawl, limit))
 
     # -- streams
@@ -685,7 +685,7 @@ class MysqlStore:
         detail: Detail = "text",
         after: str = "",
     ) -> Iterator[tuple[str, StoredPage]]:
-        """See :class:`store.base.Store`; in order of stamps, then of storing."""
+        """See :class:`greencrawl.store.base.Store`; in order of stamps, then of storing."""
         most = streams.WINDOW
         for step in self.page_steps(crawl, wanted, detail=detail, after=after, window=most):
             yield from step.pages
@@ -699,7 +699,7 @@ class MysqlStore:
         after: str = "",
         window: int = STEP_ROWS,
     ) -> Iterator[Step]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         at, sql = streams.after_page(after), rows.READS[detail]
         scan = self._cluster.stream()
         for chunk in streams.stream(scan, crawl, sql, wanted, detail, at, window):
@@ -717,7 +717,7 @@ class MysqlStore:
     def finals(
         self, crawl: int, since_ms: int = 0, *, after: str = ""
     ) -> Iterator[tuple[str, Final]]:
-        """See :class:`store.base.Store`; ordered by fingerprint."""
+        """See :class:`greencrawl.store.base.Store`; ordered by fingerprint."""
         at = streams.after_number(after)
         scan = self._cluster.stream()
         while True:
@@ -730,18 +730,18 @@ class MysqlStore:
     # -- the journal by months
 
     def prepare_months(self, now_ms: int) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         self._cluster.write(lambda db: partitions.prepare(db, now_ms), seconds=LONG_SECONDS)
 
     def drop_months(self, before_ms: int) -> Iterator[int]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         while self._cluster.write(lambda db: partitions.drop(db, before_ms), seconds=LONG_SECONDS):
             yield 1
 
     # -- retention
 
     def drop_successes(self, before_ms: int) -> Iterator[int]:
-        """See :class:`store.base.Store`; crawl by crawl, and month by month."""
+        """See :class:`greencrawl.store.base.Store`; crawl by crawl, and month by month."""
         crawls = [crawl.id for crawl in self.crawls()]
         for name in self._cluster.read(lambda db: retention.old_months(db, before_ms)):
             for crawl in crawls:
@@ -749,7 +749,7 @@ class MysqlStore:
                 yield from self._steps(retention.Pass(where, crawl, "kind = 'ok'"))
 
     def drop_versions(self, before_ms: int) -> Iterator[int]:
-        """See :class:`store.base.Store`; crawl by crawl."""
+        """See :class:`greencrawl.store.base.Store`; crawl by crawl."""
         for crawl in [crawl.id for crawl in self.crawls()]:
             old = f"fetched_ms < {before_ms:d}"
             yield from self._steps(retention.Pass("versions", crawl, old))
@@ -761,12 +761,12 @@ class MysqlStore:
             yield dropped
 
     def drop_expired(self, now_ms: int) -> Iterator[int]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         while dropped := self._cluster.write(lambda db: retention.drop_expired(db, now_ms)):
             yield dropped
 
     def drop_seeds(self, batches: Sequence[tuple[int, int]]) -> int:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(lambda db: retention.drop_seeds(db, batches))
 
     def close(self) -> None:

@@ -2,8 +2,9 @@
 
 Every step of a statement gives up the GIL, and beside a busy hub getting it back can take the
 switch interval (5 ms). ``executemany`` steps once a row; here one statement carries up to
-:data:`store.sqlite.batches.ROWS` rows. Beside a computing greenlet a trial wrote between 1.3 (cores
-loaded by others) and 25 times (cores free: 1,400 a second against 56) as many pages this way.
+:data:`greencrawl.store.sqlite.batches.ROWS` rows. Beside a computing greenlet a trial wrote between
+1.3 (cores loaded by others) and 25 times (cores free: 1,400 a second against 56) as many pages this
+way.
 """
 
 from __future__ import annotations

@@ -123,20 +123,20 @@ def _refuse_foreign(connection: sqlite3.Connection) -> None:
 
 
 class SqliteUpgrade:
-    """:class:`store.migrations.Upgrade` of the file ``path``; only ``apply`` creates it."""
+    """:class:`greencrawl.store.migrations.Upgrade` of a file; only ``apply`` creates it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()
 
     def pending(self) -> list[Migration]:
-        """See :class:`store.migrations.Upgrade`."""
+        """See :class:`greencrawl.store.migrations.Upgrade`."""
         if not self._path.exists():
             return load(FOLDER)
         with translated(self._path):
             return _pending(self._path)
 
     def apply(self, *, post: bool, told: Told) -> int:
-        """See :class:`store.migrations.Upgrade`."""
+        """See :class:`greencrawl.store.migrations.Upgrade`."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with translated(self._path), opening(self._path):
             connection = connect(self._path, create=True)

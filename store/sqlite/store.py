@@ -96,7 +96,7 @@ class _InTurn:
 
 
 class SqliteStore:
-    """:class:`store.base.Store` on the file ``path``, which is created or migrated at opening.
+    """:class:`greencrawl.store.base.Store` on a file, which is made or migrated at opening.
 
     Without ``upgrade`` its schema is left alone, and a version too early to be read is refused.
 
@@ -141,14 +141,14 @@ class SqliteStore:
     # -- the frontier's identity and the store's clock
 
     def frontier(self) -> FrontierIdentity | None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         found = self._questions.run(
             lambda db: db.execute("SELECT identity FROM frontier").fetchone()
         )
         return wire.from_json(found[0], FrontierIdentity) if found else None
 
     def create_frontier(self, identity: FrontierIdentity) -> FrontierIdentity:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
 
         def create(db: sqlite3.Connection) -> str:
             db.execute(
@@ -161,7 +161,7 @@ class SqliteStore:
         return wire.from_json(self._write(create), FrontierIdentity)
 
     def put_layout(self, layout: int) -> FrontierIdentity:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
 
         def put(db: sqlite3.Connection) -> FrontierIdentity:
             text: str = db.execute("SELECT identity FROM frontier").fetchone()[0]
@@ -172,22 +172,22 @@ class SqliteStore:
         return self._write(put)
 
     def tick(self) -> int:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         sql = "UPDATE clock SET value = value + 1 RETURNING value"
         return int(self._write(lambda db: db.execute(sql).fetchall())[0][0])
 
     def clock(self) -> Stamp:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._questions.run(lambda db: replay_log.clock(db))
 
     def raise_epoch(self, node: str, known: int, epoch: int) -> bool:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._write(lambda db: replay_log.raise_epoch(db, node, known, epoch))
 
     # -- debts
 
     def owe(self, nodes: Collection[str], since: int | None = None) -> int:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
 
         def note(db: sqlite3.Connection) -> int:
             clock = replay_log.clock(db).clock
@@ -197,24 +197,24 @@ class SqliteStore:
         return self._write(note)
 
     def debts(self) -> dict[str, Debt]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._questions.run(debts.every)
 
     def begin_replay(self, node: str) -> Debt | None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._write(lambda db: debts.begin(db, node))
 
     def end_replay(self, node: str, serial: int) -> bool:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._write(lambda db: debts.end(db, node, serial))
 
     def addresses(self) -> dict[str, str]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         sql = "SELECT node, address FROM addresses"
         return dict(self._questions.run(lambda db: db.execute(sql).fetchall()))
 
     def put_addresses(self, addresses: Mapping[str, str]) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         rows = sorted(addresses.items())
 
         def put(db: sqlite3.Connection) -> None:
@@ -226,7 +226,7 @@ class SqliteStore:
     # -- duties
 
     def take_duties(self, holder: str, names: Sequence[str]) -> dict[str, int]:
-        """See :class:`store.base.Store`. What others hold is found without the lock of writers."""
+        """See :class:`greencrawl.store.base.Store`. Others' duties are found without a lock."""
         known = self._questions.run(lambda db: duties.others(db, holder, names, epoch_ms()))
         free = [name for name in names if name not in known]
         if not free:
@@ -234,11 +234,11 @@ class SqliteStore:
         return self._write(lambda db: duties.take(db, holder, free, epoch_ms()))
 
     def release_duties(self, holder: str, names: Sequence[str]) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         self._write(lambda db: duties.release(db, holder, names))
 
     def under(self, duty: Duty) -> SqliteStore:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         fenced = copy.copy(self)
         fenced._duty = duty
         return fenced
@@ -246,43 +246,43 @@ class SqliteStore:
     # -- crawls
 
     def put_crawl(self, name: str, options: CrawlOptions, roots: Sequence[str]) -> Crawl:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._write(lambda db: crawls.put(db, name, options, roots, epoch_ms()))
 
     def crawls(self) -> list[Crawl]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._questions.run(crawls.every)
 
     def crawl(self, name_or_id: str | int) -> Crawl:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._questions.run(lambda db: crawls.get(db, name_or_id))
 
     def add_roots(self, crawl: int, roots: Sequence[str]) -> Crawl:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._write(lambda db: crawls.add_roots(db, crawl, roots))
 
     def set_state(
         self, crawl: int, state: CrawlState, reason: str = "", *, version: int = 0
     ) -> Crawl:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._write(
             lambda db: crawls.set_state(db, crawl, state, reason, version, epoch_ms())
         )
 
     def reopen(self, crawl: int, version: int) -> Crawl:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._write(lambda db: crawls.reopen(db, crawl, version))
 
     def stored(self, crawl: int) -> int:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._questions.run(lambda db: page_limit.stored(db, crawl))
 
     def count_time(self, crawl: int, now_ms: int, most_ms: int) -> int:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._write(lambda db: crawls.count_time(db, crawl, now_ms, most_ms))
 
     def delete_crawl(self, crawl: int) -> None:
-        """See :class:`store.base.Store`. The crawl is unknown at once, its rows go in steps."""
+        """See :class:`greencrawl.store.base.Store`. Its rows go in steps."""
         self._write(lambda db: crawls.mark_deleted(db, crawl))
         while self._write(lambda db: crawls.purge_step(db, crawl)) is not None:
             pass
@@ -290,27 +290,27 @@ class SqliteStore:
     # -- deletions in the background
 
     def purges(self) -> list[Purge]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._questions.run(purges.every)
 
     def add_purge(self, crawl: int, host: str = "") -> Purge:
-        """See :class:`store.base.Store`. Raises UnknownCrawl."""
+        """See :class:`greencrawl.store.base.Store`. Raises UnknownCrawl."""
         return self._write(lambda db: purges.add(db, crawl, host, epoch_ms()))
 
     def purge_size(self, purge: Purge) -> int:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._scans.run(lambda db: purges.size(db, purge))
 
     def note_purge(self, purge: int, removed: int, total: int = 0) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         self._write(lambda db: purges.note(db, purge, removed, total))
 
     def purge_step(self, purge: Purge) -> bool:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._write(lambda db: purges.step(db, purge))
 
     def end_purge(self, purge: int) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         self._write(lambda db: purges.end(db, purge))
 
     # -- logged seeds
@@ -323,7 +323,7 @@ class SqliteStore:
         force: bool = False,
         claim: Callable[[int], None] | None = None,
     ) -> int:
-        """See :class:`store.base.Store`. Raises UnknownCrawl."""
+        """See :class:`greencrawl.store.base.Store`. Raises UnknownCrawl."""
         plain = rows.plain_links(urls)
 
         def add(db: sqlite3.Connection) -> int:
@@ -337,7 +337,7 @@ class SqliteStore:
     def seeds_admitted(
         self, batch: int, tick: int = 0, epochs: Mapping[str, int] | None = None
     ) -> bool:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
 
         def settle(db: sqlite3.Connection) -> bool:
             return replay_log.settle_seeds(db, batch, tick - MARGIN, epochs or {})
@@ -345,11 +345,11 @@ class SqliteStore:
         return self._seeds.run(lambda db: self._checked(db, settle))
 
     def restamp_seeds(self, batch: int) -> Stamp:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._write(lambda db: replay_log.restamp_seeds(db, batch))
 
     def pending_seeds(self, limit: int = 100, after: int = 0) -> list[SeedBatch]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         found = self._questions.run(lambda db: crawls.pending_rows(db, limit, after))
         return [self._batch(*row) for row in found]
 
@@ -358,7 +358,7 @@ class SqliteStore:
         return SeedBatch(id=number, crawl=crawl, urls=urls, force=bool(forced), stamp=stamp)
 
     def seeds(self, crawl: int) -> Iterator[SeedBatch]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         after = 0
         while found := self._scans.run(partial(crawls.seed_rows, crawl=crawl, after=after)):
             for row in found:
@@ -368,14 +368,14 @@ class SqliteStore:
     def requeue_dead(
         self, crawl: int, limit: int = 10_000, *, before: int = NEVER
     ) -> SeedBatch | None:
-        """See :class:`store.base.Store`. Raises UnknownCrawl."""
+        """See :class:`greencrawl.store.base.Store`. Raises UnknownCrawl."""
         codec = self._commits.codec
         return self._write(lambda db: crawls.requeue_dead(db, codec, crawl, limit, before))
 
     # -- reading the replay log
 
     def replay_size(self, since: int) -> tuple[int, int, int]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._scans.run(lambda db: replay_log.size(db, since))
 
     def _window(self, sql: str, since: int) -> Iterator[list[Row]]:
@@ -386,7 +386,7 @@ class SqliteStore:
             at = found[-1][:2]
 
     def replay_marks(self, since: int) -> Iterator[list[Mark]]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         for sql in replay_log.MARKS.values():
             for chunk in self._window(sql, since):
                 yield [
@@ -395,19 +395,19 @@ class SqliteStore:
                 ]
 
     def replay_links(self, since: int) -> Iterator[list[tuple[int, list[Admission]]]]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         for chunk in self._window(replay_log.LINKS, since):
             for some in rows.few(chunk):
                 yield [(crawl, self._codec.links(blob)) for _, _, crawl, blob in some]
 
     def replay_seeds(self, since: int, *, force: bool) -> Iterator[SeedBatch]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         for chunk in self._window(replay_log.SEEDS.format(forced=force), since):
             for stamp, number, crawl, forced, blob in chunk:
                 yield self._batch(number, crawl, forced, blob, stamp)
 
     def stamps(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, int]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         latest: dict[int, int] = {}
         for start in range(0, len(fingerprints), replay_log.TOGETHER):
             some = fingerprints[start : start + replay_log.TOGETHER]
@@ -419,23 +419,23 @@ class SqliteStore:
     # -- the overflow
 
     def put_overflow(self, crawl: int, items: Sequence[Overflow]) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         self._write(lambda db: overflow.put(db, crawl, items))
 
     def overflow(self, crawl: int, partition: int, host: str, limit: int) -> list[Overflow]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._questions.run(lambda db: overflow.best(db, crawl, partition, host, limit))
 
     def overflow_taken(self, items: Sequence[Overflow], node: str, epoch: int) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         self._write(lambda db: overflow.taken(db, items, node, epoch))
 
     def overflow_hosts(self, crawl: int, partition: int, after: str, limit: int) -> list[str]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._questions.run(lambda db: overflow.hosts(db, crawl, partition, after, limit))
 
     def overflow_places(self) -> list[tuple[int, int]]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
 
         def places(db: sqlite3.Connection) -> list[tuple[int, int]]:
             return [
@@ -447,7 +447,7 @@ class SqliteStore:
         return self._questions.run(places)
 
     def overflow_of(self, partition: int) -> Iterator[tuple[int, list[Overflow]]]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         after = 0
         while found := self._scans.run(
             partial(overflow.page, partition=partition, after=after, limit=CHUNK_ROWS)
@@ -456,7 +456,7 @@ class SqliteStore:
             after = found[-1][1].id
 
     def overflow_since(self, partition: int, since: int) -> Iterator[tuple[int, list[Overflow]]]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         after = (since, -1)
         while found := self._scans.run(
             partial(overflow.begun, partition=partition, after=after, limit=CHUNK_ROWS)
@@ -465,30 +465,31 @@ class SqliteStore:
             after = (found[-1][0], found[-1][2].id)
 
     def free_overflow(self, partition: int, since: int = 0) -> None:
-        """See :class:`store.base.Store`. In bounded steps."""
+        """See :class:`greencrawl.store.base.Store`. In bounded steps."""
         while self._write(lambda db: overflow.free(db, partition, since)) == overflow.FREED_ROWS:
             pass
 
     # -- the worker's commit
 
     def commit(self, work: Commit) -> Stamp:
-        """See :class:`store.base.Store`; "newer" also holds between a page and a final state.
+        """See :class:`greencrawl.store.base.Store`.
 
-        Commits of several greenlets share a transaction. Records of a deleted crawl are left out.
-        Raises Unstorable for a record that no second try would store, naming its URL.
+        "Newer" also holds between a page and a final state. Commits of several greenlets share a
+        transaction. Records of a deleted crawl are left out. Raises Unstorable for a record that no
+        second try would store, naming its URL.
         """
         return self._commits.commit(work, self._duty)
 
     # -- pages whose hook failed
 
     def hook_counts(self, crawl: int) -> list[HookCount]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._questions.run(lambda db: hooks.counts(db, crawl))
 
     def hook_failures(
         self, crawl: int, function: str, message: str, *, after: str = "", limit: int = 100
     ) -> list[tuple[str, HookFailure]]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         first = lists.beyond(after, rows.LEAST)
         if first > lists.LAST:
             return []
@@ -500,7 +501,7 @@ class SqliteStore:
     def hook_pages(
         self, crawl: int, functions: Sequence[str], *, after: int | None = None, limit: int = 100
     ) -> list[int]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         first = rows.LEAST if after is None else after + 1
         if first > lists.LAST:
             return []
@@ -511,17 +512,17 @@ class SqliteStore:
     def put_refusals(
         self, worker: str, host: str, refusals: Sequence[Refusal], until_ms: int
     ) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         self._write(lambda db: hooks.put_refusals(db, worker, host, refusals, until_ms))
 
     def refusals(self, now_ms: int) -> list[tuple[int, HookRefusal]]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._questions.run(lambda db: hooks.refusals(db, now_ms))
 
     # -- blocks of hosts
 
     def put_block(self, host: str, until_ms: int, reason: str) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         row = (rows.clean(host), rows.bounded(until_ms), rows.clean(reason))
         sql = (
             "INSERT INTO blocks (host, until_ms, reason) VALUES (?, ?, ?) "
@@ -531,19 +532,19 @@ class SqliteStore:
         self._write(lambda db: db.execute(sql, row).rowcount)
 
     def lift_block(self, host: str) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         sql = "DELETE FROM blocks WHERE host = ?"
         self._write(lambda db: db.execute(sql, (rows.clean(host),)).rowcount)
 
     def blocks(self, now_ms: int) -> list[tuple[str, int, str]]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         sql = "SELECT host, until_ms, reason FROM blocks WHERE until_ms > ? ORDER BY host"
         return self._questions.run(lambda db: db.execute(sql, (now_ms,)).fetchall())
 
     # -- operators' delays of hosts
 
     def put_delay(self, host: str, delay_ms: int) -> None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         row = (rows.clean(host), rows.bounded(delay_ms))
         if delay_ms:
             sql = "INSERT OR REPLACE INTO delays (host, delay_ms) VALUES (?, ?)"
@@ -553,20 +554,20 @@ class SqliteStore:
             self._write(lambda db: db.execute(sql, row[:1]).rowcount)
 
     def delay(self, host: str) -> int:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         sql, key = "SELECT delay_ms FROM delays WHERE host = ?", (rows.clean(host),)
         found = self._questions.run(lambda db: db.execute(sql, key).fetchone())
         return found[0] if found else 0
 
     def delays(self) -> dict[str, int]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         sql = "SELECT host, delay_ms FROM delays"
         return dict(self._questions.run(lambda db: db.execute(sql).fetchall()))
 
     # -- questions
 
     def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         sql = f"{lists.page_sql(detail)} WHERE pages.crawl = ? AND pages.fingerprint = ?"
         row = self._questions.run(lambda db: db.execute(sql, (crawl, fingerprint)).fetchone())
         return self._page(row, detail, self._questions) if row else None
@@ -593,7 +594,7 @@ class SqliteStore:
         return page
 
     def history(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Version]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         codec = self._asking
         return self._questions.run(
             lambda db: contents.history(db, codec, crawl, fingerprint, limit)
@@ -606,7 +607,7 @@ class SqliteStore:
         return rows.final(row) if row else None
 
     def attempts(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Attempt]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         sql = (
             f"SELECT {rows.ATTEMPT} FROM attempts WHERE crawl = ? AND fingerprint = ? "
             "ORDER BY at_ms DESC LIMIT ?"
@@ -617,7 +618,7 @@ class SqliteStore:
         return [rows.attempt(row) for row in found]
 
     def dead(self, crawl: int, limit: int = 100, after: str = "") -> list[tuple[str, Final]]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         first = lists.beyond(after)
         if first > lists.LAST:
             return []
@@ -625,11 +626,11 @@ class SqliteStore:
         return [(str(row[0]), rows.final(row)) for row in found]
 
     def counts(self, crawl: int) -> dict[str, int]:
-        """See :class:`store.base.Store`. Reads indexes and sums, not the rows."""
+        """See :class:`greencrawl.store.base.Store`. Reads indexes and sums, not the rows."""
         return self._scans.run(lambda db: crawls.counts(db, crawl))
 
     def slowest_hosts(self, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
-        """See :class:`store.base.Store`; an answer is an attempt with a status code."""
+        """See :class:`greencrawl.store.base.Store`; an answer is an attempt with a status code."""
         sql = (
             "SELECT host, elapsed_ms / (1000.0 * answers) AS mean, answers FROM hosts "
             "WHERE crawl = ? AND answers > 0 ORDER BY mean DESC, host LIMIT ?"
@@ -644,7 +645,7 @@ class SqliteStore:
         detail: Detail = "text",
         after: str = "",
     ) -> Iterator[tuple[str, StoredPage]]:
-        """See :class:`store.base.Store`. No transaction stays open between two chunks."""
+        """See :class:`greencrawl.store.base.Store`. Each chunk is a transaction."""
         most = lists.WINDOW
         for step in self.page_steps(crawl, wanted, detail=detail, after=after, window=most):
             yield from step.pages
@@ -658,7 +659,7 @@ class SqliteStore:
         after: str = "",
         window: int = STEP_ROWS,
     ) -> Iterator[Step]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         first = lists.beyond(after)
         run = self._scans.run
         indexed = bool(wanted.host) and run(contents.layout) >= contents.APART
@@ -669,7 +670,7 @@ class SqliteStore:
     def finals(
         self, crawl: int, since_ms: int = 0, *, after: str = ""
     ) -> Iterator[tuple[str, Final]]:
-        """See :class:`store.base.Store`; ordered by fingerprint."""
+        """See :class:`greencrawl.store.base.Store`; ordered by fingerprint."""
         first = lists.beyond(after, -(2**63))
         for found in lists.finals(self._scans.run, crawl, since_ms, first):
             for row in found.rows:
@@ -683,15 +684,15 @@ class SqliteStore:
     # -- retention
 
     def drop_months(self, before_ms: int) -> Iterator[int]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._steps(attempts.Months(before_ms).step)
 
     def drop_successes(self, before_ms: int) -> Iterator[int]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._steps(retention.Successes(before_ms).step)
 
     def drop_versions(self, before_ms: int) -> Iterator[int]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._steps(retention.Versions(before_ms).step)
 
     def _steps(self, step: Callable[[sqlite3.Connection], int | None]) -> Iterator[int]:
@@ -699,12 +700,12 @@ class SqliteStore:
             yield dropped
 
     def drop_expired(self, now_ms: int) -> Iterator[int]:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         while dropped := self._write(lambda db: retention.drop_expired(db, now_ms)):
             yield dropped
 
     def drop_seeds(self, batches: Sequence[tuple[int, int]]) -> int:
-        """See :class:`store.base.Store`."""
+        """See :class:`greencrawl.store.base.Store`."""
         return self._write(lambda db: retention.drop_seeds(db, batches))
 
     def close(self) -> None:

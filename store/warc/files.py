@@ -1,4 +1,4 @@
-"""Bodies in WARC files: :class:`store.bodies.Bodies` in a folder that processes share."""
+"""Bodies in WARC files: ``greencrawl.store.bodies.Bodies`` in a folder that processes share."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Known = Mapping[tuple[int, bytes], Place]
 
 
 class WarcFiles:
-    """:class:`store.bodies.Bodies` in ``folder``.
+    """:class:`greencrawl.store.bodies.Bodies` in ``folder``.
 
     The folder is touched at the first append: a process that only reads creates and mends nothing.
     Each process writes a file of its own, ``greencrawl-TIME-NUMBER-HOST-PID.warc.gz``, and many may
@@ -67,7 +67,7 @@ class WarcFiles:
     # -- writing
 
     def append(self, pages: Sequence[StoredPage], known: Known) -> list[Place]:
-        """See :class:`store.bodies.Bodies`."""
+        """See :class:`greencrawl.store.bodies.Bodies`."""
         if self._closed or self._process != os.getpid():
             raise Closed(f"the files in {self.folder} are closed, or were opened elsewhere")
         try:
@@ -220,7 +220,7 @@ class WarcFiles:
     # -- reading
 
     def read(self, place: Place) -> bytes:
-        """See :class:`store.bodies.Bodies`. May be called from any thread."""
+        """See :class:`greencrawl.store.bodies.Bodies`. May be called from any thread."""
         packed = self._bytes(place, place.length)
         if len(packed) < place.length:
             raise BodyAway(place.file, "cut off")
@@ -246,7 +246,7 @@ class WarcFiles:
         raise BodyAway(place.file, "there is no such file")
 
     def close(self) -> None:
-        """See :class:`store.bodies.Bodies`."""
+        """See :class:`greencrawl.store.bodies.Bodies`."""
         if self._closed or self._process != os.getpid():
             return
         self._closed = True
@@ -291,8 +291,8 @@ class _Brisk:
     """While it is entered, threads get the GIL back sooner.
 
     Hashing and deflating a page give it up several times, and beside a busy hub each time may cost
-    the switch interval, 5 ms by default; see ``store.sqlite.commits``. A trial wrote 1.2 to 1.5
-    times many pages this way.
+    the switch interval, 5 ms by default; see ``greencrawl.store.sqlite.commits``. A trial wrote 1.2
+    to 1.5 times many pages this way.
     """
 
     SECONDS = 0.0002

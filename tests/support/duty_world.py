@@ -279,7 +279,7 @@ class World(Laws, RuleBasedStateMachine):
         return self.work("settle", steps, work, (session, number))
 
     def settle(self, broker: int, session: Session, number: int, page: bool) -> None:
-        """What ``worker.delivery.writer`` does with one task."""
+        """What ``greencrawl.worker.delivery.writer`` does with one task."""
         (task,) = (task for task in session.tasks if task.number == number)
         at = self.brokers[broker].frontier
         number_of = self.workers.fingerprint(task.url)

@@ -266,7 +266,7 @@ class World(Laws, RuleBasedStateMachine):
         return self.work("settle", steps, work, (held, number))
 
     def through(self, broker: int, held: Held, number: int, outcome: str) -> None:
-        """What ``worker.delivery.writer`` does with one task."""
+        """What ``greencrawl.worker.delivery.writer`` does with one task."""
         session = held.session
         task = next(task for task in session.tasks if task.number == number)
         commit, links = self.commit_of(session.crawl, task.url, outcome)

@@ -2,8 +2,9 @@
 
 Shares nothing with the crawler: ``html.parser`` reads the pages, ``urllib.parse`` resolves links,
 ``urllib.robotparser`` judges robots.txt. Followed are ``a[href]``, ``area[href]``, ``frame[src]``,
-``iframe[src]``, ``link`` with rel next or prev, and a meta refresh, as ``worker.extract`` says;
-``rel=nofollow`` and meta robots are not obeyed here, so sites under test do without them.
+``iframe[src]``, ``link`` with rel next or prev, and a meta refresh, as
+``greencrawl.worker.extract`` says; ``rel=nofollow`` and meta robots are not obeyed here, so sites
+under test do without them.
 """
 
 from __future__ import annotations

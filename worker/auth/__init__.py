@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Authenticated(Protocol):
-    """Asks for pages with whatever proves that we may have them: ``worker.auth.keeper.Keeper``."""
+    """Asks for pages with what proves that we may: ``greencrawl.worker.auth.keeper.Keeper``."""
 
     def get(
         self, visit: Visit, url: str, headers: Mapping[str, str], judge: Judge

@@ -2,8 +2,8 @@
 
 A *kind* is one way to prove who is asking (Basic, OAuth 2.0, a login form …), made of a crawl's
 entry and its secrets. Kinds that log in leave a *grant*: cookies, headers or a token, which all
-workers share until it expires or the site no longer accepts it. ``worker.auth.logins`` decides
-when to log in; kinds only know how.
+workers share until it expires or the site no longer accepts it. ``greencrawl.worker.auth.logins``
+decides when to log in; kinds only know how.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ log = logger("worker")
 
 
 class Shared(Protocol):
-    """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
+    """The part of the frontier that is needed here; see ``greencrawl.broker.frontier.Frontier``."""
 
     def admit(self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW) -> list[bool]:
         """Queue tasks by canonical URL; True for each that was not known. Raises Unavailable.
@@ -79,7 +79,7 @@ class Shared(Protocol):
 
 
 class Context(Protocol):
-    """The part of ``worker.crawls.CrawlContext`` that is needed here."""
+    """The part of ``greencrawl.worker.crawls.CrawlContext`` that is needed here."""
 
     @property
     def crawl(self) -> Crawl:
@@ -87,7 +87,7 @@ class Context(Protocol):
 
 
 class Visit(Protocol):
-    """The part of ``worker.session.fetcher.Visit`` that is needed here."""
+    """The part of ``greencrawl.worker.session.fetcher.Visit`` that is needed here."""
 
     @property
     def context(self) -> Context:

@@ -1,8 +1,9 @@
 """Which proof a page is asked for with, and what its answer says about it.
 
 A page of a crawl with ``auth`` is asked for with the proof of the first entry that names its
-origin. Where that takes a login, ``worker.auth.logins`` makes it or takes another worker's; when
-an answer is believed that says we are no longer in, ``worker.auth.account`` knows.
+origin. Where that takes a login, ``greencrawl.worker.auth.logins`` makes it or takes another
+worker's; when an answer is believed that says we are no longer in,
+``greencrawl.worker.auth.account`` knows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Making a login, or taking what another worker made of it.
 
-One worker makes it, under a lease that all workers share (``worker.auth.state.vault``), and the
-others wait; meanwhile they send what logins need of the hosts that they hold
-(``worker.auth.errands``), or two hosts could wait for each other.
+One worker makes it, under a lease that all workers share (``greencrawl.worker.auth.state.vault``),
+and the others wait; meanwhile they send what logins need of the hosts that they hold
+(``greencrawl.worker.auth.errands``), or two hosts could wait for each other.
 
 A login that was refused is not tried again before a wait that doubles from
 :data:`REFUSED_SECONDS`, unless the secrets have changed. The hosts are blocked until then, with the
@@ -59,7 +59,7 @@ MAX_BODY_BYTES = 2 * 1024 * 1024
 
 
 class Claim(AbstractContextManager["Claim"], Protocol):
-    """The right to log in, held by one worker of all; see ``worker.auth.state.vault``."""
+    """The right to log in, held by one worker; see ``greencrawl.worker.auth.state.vault``."""
 
     @property
     def count(self) -> int:
@@ -76,7 +76,7 @@ class Claim(AbstractContextManager["Claim"], Protocol):
 
 
 class Keeping(Protocol):
-    """The part of ``worker.auth.state.vault.Vault`` that is needed here."""
+    """The part of ``greencrawl.worker.auth.state.vault.Vault`` that is needed here."""
 
     def read(self, name: str) -> Grant | None:
         """The newest grant, be it good or refused; None if there is none. Raises Unavailable."""
@@ -89,7 +89,7 @@ class Keeping(Protocol):
 
 
 class Sending(Protocol):
-    """The part of ``worker.auth.errands.Errands`` that is needed here."""
+    """The part of ``greencrawl.worker.auth.errands.Errands`` that is needed here."""
 
     def send(
         self, visit: Visit, method: str, url: str, headers: Mapping[str, str], body: bytes
@@ -101,7 +101,7 @@ class Sending(Protocol):
 
 
 class SecretsSource(Protocol):
-    """The part of ``worker.auth.state.secrets.Secrets`` that is needed here."""
+    """The part of ``greencrawl.worker.auth.state.secrets.Secrets`` that is needed here."""
 
     def of(self, entry: Auth) -> Mapping[str, str]:
         """The entry's secrets as they are now. Raises InvalidConfig naming what is missing."""

@@ -64,7 +64,7 @@ OWE_TRIES = 4
 
 
 class Committer(Protocol):
-    """The part of a store that is needed here; see ``store.base.Store``."""
+    """The part of a store that is needed here; see ``greencrawl.store.base.Store``."""
 
     def commit(self, work: Commit) -> Stamp:
         """Write all of ``work`` in one transaction. Raises Unavailable, Unstorable."""
@@ -77,7 +77,7 @@ class Committer(Protocol):
 
 
 class Admitter(Protocol):
-    """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
+    """The part of the frontier that is needed here; see ``greencrawl.broker.frontier.Frontier``."""
 
     def admit(
         self, crawl_id: int, items: Sequence[Admission], *, stamp: Stamp | None, partial: bool

@@ -1,4 +1,4 @@
-"""What ``worker.extract.compile`` made of ``speedups.c`` and ``pool.c``, if it did.
+"""What ``greencrawl.worker.extract.compile`` made of ``speedups.c`` and ``pool.c``, if it did.
 
 It lies in the environment of the Python that compiled it and is used where it fits: the sources,
 the lists it was given, and the releases of lxml and of libxml2, whose structures it reads. It is

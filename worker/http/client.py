@@ -1,9 +1,9 @@
 """Downloads: one call is one request on the wire, and one answer or one failure.
 
 Redirects are not followed and nothing is tried again here: a request that politeness does not
-know of must not exist. The host's name is resolved and judged (``worker.http.addresses``), and the
-connection goes to that very address, while the Host header, SNI and the certificate's check keep
-the name.
+know of must not exist. The host's name is resolved and judged
+(``greencrawl.worker.http.addresses``), and the connection goes to that very address, while the Host
+header, SNI and the certificate's check keep the name.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ class Downloader:
     ) -> Fetched | Failure:
         """Request a canonical ``url``: whatever the server answered, or why it did not.
 
-        Any status comes back as ``Fetched``; ``worker.retry.classify`` judges it. Once the head
-        of an answer other than 2xx is there, its status is the answer: a body that then breaks
-        off is kept as far as it came, marked as truncated. ``headers`` are sent besides Host,
-        Accept-Encoding and, with a ``body``, Content-Length. ``deadline`` is a value of the
+        Any status comes back as ``Fetched``; ``greencrawl.worker.retry.classify`` judges it. Once
+        the head of an answer other than 2xx is there, its status is the answer: a body that then
+        breaks off is kept as far as it came, marked as truncated. ``headers`` are sent besides
+        Host, Accept-Encoding and, with a ``body``, Content-Length. ``deadline`` is a value of the
         monotonic clock. Raises LeaseExpired when it has passed, InvalidUrl when ``url`` is not
         canonical http(s).
         """

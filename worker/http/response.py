@@ -22,8 +22,8 @@ _PLAIN_HEAD = re.compile(
 class Answer(HTTPResponseParser):
     """Collects head and body from the bytes fed to it. Interim 1xx answers are passed over.
 
-    ``headers`` are as in ``schema.records.Fetched``: lower-case names, repeated ones joined by
-    ", ", bytes read as Latin-1. ``body`` is as transferred, after chunking, before
+    ``headers`` are as in ``greencrawl.schema.records.Fetched``: lower-case names, repeated ones
+    joined by ", ", bytes read as Latin-1. ``body`` is as transferred, after chunking, before
     content-encoding. ``received`` counts every byte fed. ``status`` is 0 until ``head_done``.
     ``cookies`` are the Set-Cookie values one by one: joined they could not be told apart.
     ``bodiless``: it answers a HEAD, so no body follows whatever its headers say.

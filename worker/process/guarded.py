@@ -1,7 +1,7 @@
 """What runs the user's code, libxml or an old pattern on a task: where it can be charged for it.
 
 The crash record names the page meanwhile, so that the supervisor can tell whose it was. A suspect
-is read in a process of its own (``worker.process.quarantine``).
+is read in a process of its own (``greencrawl.worker.process.quarantine``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from greencrawl.worker.session.fetcher import Visit
 
 
 class Reader(Protocol):
-    """The part of ``worker.process.quarantine.Quarantine`` that is needed here.
+    """The part of ``greencrawl.worker.process.quarantine.Quarantine`` that is needed here.
 
     Each of its methods raises DiedInQuarantine when the task killed or hung that process, NoProcess
     when the process does not come up, and RaisedInQuarantine with what nobody foresaw there.
@@ -90,7 +90,7 @@ class Guarded:
             return kind.judge(fetched, grant)
 
     def read(self, visit: Visit, task: Task, fetched: Fetched) -> Reading:
-        """Read a page: see ``worker.reading.read``."""
+        """Read a page: see ``greencrawl.worker.reading.read``."""
         if task.suspect:
             with visit.held.waiting(request=False):
                 return self._quarantine.read(visit.context, task, fetched)

@@ -170,7 +170,7 @@ class Quarantine:
         return self._process.pid if self._process else None
 
     def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
-        """:func:`worker.reading.read` there.
+        """:func:`greencrawl.worker.reading.read` there.
 
         Raises DiedInQuarantine, NoProcess and RaisedInQuarantine.
         """

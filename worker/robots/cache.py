@@ -50,7 +50,7 @@ _KIND = FailureKind.ROBOTS_UNREACHABLE
 
 
 class RobotsCache(Protocol):
-    """The part of the frontier that is needed here; see ``broker.frontier.Frontier``."""
+    """The part of the frontier that is needed here; see ``greencrawl.broker.frontier.Frontier``."""
 
     def admit(self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW) -> list[bool]:
         """Queue tasks by canonical URL; True for each that was not known. Raises Unavailable.

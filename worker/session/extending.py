@@ -20,7 +20,7 @@ _EXTEND_BATCH = 1000
 
 
 class Leaseholder(Protocol):
-    """The part of ``broker.client.BrokerClient`` that is needed here."""
+    """The part of ``greencrawl.broker.client.BrokerClient`` that is needed here."""
 
     def extend(self, request: ExtendRequest) -> ItemsReply:
         """A status for each session, in their order. Raises Unavailable, Refused."""

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Fetcher(Protocol):
-    """The part of ``worker.http.client.Downloader`` that is needed here."""
+    """The part of ``greencrawl.worker.http.client.Downloader`` that is needed here."""
 
     def fetch(
         self,
@@ -37,7 +37,8 @@ class Fetcher(Protocol):
     ) -> Fetched | Failure:
         """One request of a canonical URL: what the server answered, or why it did not.
 
-        ``deadline`` on ``schema.clock.monotonic``, in seconds. Raises LeaseExpired after it.
+        ``deadline`` on ``greencrawl.schema.clock.monotonic``, in seconds. Raises LeaseExpired after
+        it.
         """
 
 

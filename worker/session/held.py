@@ -19,7 +19,9 @@ End = Literal["", "stop", "stale"]
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """One session. ``deadline`` is on ``schema.clock.monotonic``: no request may leave after it.
+    """One session.
+
+    ``deadline`` is on ``greencrawl.schema.clock.monotonic``: no request may leave after it.
 
     ``ended`` says that it is to end: "stop" soon and properly; "stale" at once and without a word,
     since its tasks are not ours any more. ``since`` is when that began which it waits for – a

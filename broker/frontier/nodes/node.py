@@ -3,7 +3,8 @@
 Every script call carries the ``run_id`` that was read on its own connection, so that a server which
 came back older is noticed by whoever speaks to it next, though drivers reconnect in silence. The
 driver never retries; LOADING, BUSY, READONLY, MISCONF and OOM mean "away", never "empty". A server
-that gives no answer at all is left alone until it does (:mod:`broker.frontier.nodes.breaker`).
+that gives no answer at all is left alone until it does
+(:mod:`greencrawl.broker.frontier.nodes.breaker`).
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Node:
         self.owed = False
         """Whether a replay was not through when the node was last heard."""
         self.full = False
-        """Near its memory limit, as :mod:`broker.frontier.nodes.memory` has found last."""
+        """Near its memory limit, as ``greencrawl.broker.frontier.nodes.memory`` has found."""
         self._timeout = timeout_seconds
         self.breaker = Breaker(self.shown, self.ask)
         self._idle: LifoQueue[tuple[AbstractConnection, str]] = LifoQueue(pool)

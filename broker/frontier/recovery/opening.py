@@ -4,7 +4,8 @@ A server that runs under another run_id than its owner record's may have lost it
 epoch is raised in the store first: whoever commits afterwards knows that an older server of this
 node counts no more, and what was committed before is read in the replay. Then the node is claimed
 under that epoch, and given what the replay log holds since MARGIN before its *tick*, a value of the
-store's clock that it kept; one without a tick is given all (``broker.frontier.recovery.replay``).
+store's clock that it kept; one without a tick is given all
+(``greencrawl.broker.frontier.recovery.replay``).
 
 While it goes on the node is *owed*: admitting and finishing go on, but no session opens, no scan
 counts, and no tick is written, so that a replay which is cut short begins at the same place again.

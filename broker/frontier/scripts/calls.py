@@ -71,8 +71,8 @@ class Scripts:
     ) -> dict[int, list[Any]]:
         """Run a script on several partitions: one round trip a node, nodes side by side.
 
-        ``partial``: see :class:`broker.frontier.leasing.Calls`; ``failed`` takes why each node
-        that was left out was. Raises DutyLost where another broker has taken ``duty``.
+        ``partial``: see :class:`greencrawl.broker.frontier.leasing.Calls`; ``failed`` takes why
+        each node that was left out was. Raises DutyLost where another broker has taken ``duty``.
         """
         by_node: dict[int, list[int]] = {}
         for p in calls:

@@ -206,7 +206,7 @@ class Admin:
         return Vote(row[0], row[1], register.term_of(row[2]))
 
     def promise(self, ballot: int) -> Vote | None:
-        """See :class:`store.mysql.cluster.register.Voter`."""
+        """See :class:`greencrawl.store.mysql.cluster.register.Voter`."""
 
         def work(db: Db) -> Vote | None:
             db.execute("BEGIN")
@@ -228,7 +228,7 @@ class Admin:
         return self.run(work)
 
     def accept(self, ballot: int, term: WriterTerm) -> bool:
-        """See :class:`store.mysql.cluster.register.Voter`."""
+        """See :class:`greencrawl.store.mysql.cluster.register.Voter`."""
 
         def work(db: Db) -> bool:
             changed = db.execute(

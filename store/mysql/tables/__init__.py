@@ -1,1 +1,1 @@
-"""Statements on the tables of a MySQL store, a subject a module, as in ``store.sqlite.tables``."""
+"""Statements on the tables of a MySQL store, a subject a module, as on SQLite."""

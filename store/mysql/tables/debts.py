@@ -1,6 +1,6 @@
 """What is owed to nodes that were away, on MySQL, in a caller's transaction.
 
-See ``store.sqlite.tables.debts``.
+See ``greencrawl.store.sqlite.tables.debts``.
 
 Rows are locked last, in the order of their keys. A commit that finds its debt noted keeps it from
 being replayed until it ends, beside any number of others.

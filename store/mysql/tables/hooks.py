@@ -1,6 +1,6 @@
 """Pages whose hook failed, on MySQL, in a caller's transaction.
 
-See :mod:`store.sqlite.tables.hooks`.
+See :mod:`greencrawl.store.sqlite.tables.hooks`.
 
 Who stores a page has its row locked, so that what is known of its hook changes in order. The sums
 come last but for those of hosts: a crawl whose hook always fails has one row for all to count in.

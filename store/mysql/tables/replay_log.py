@@ -1,4 +1,4 @@
-"""The log that a Redis node is refilled from, on MySQL; see :mod:`store.sqlite.tables.replay_log`.
+"""The replay log on MySQL; see :mod:`greencrawl.store.sqlite.tables.replay_log`.
 
 A window is read crawl by crawl, in the order (stamp, place, fingerprint) of an index. A row's stamp
 never goes down, so one that is stamped anew while it is being read is met again, not passed over.

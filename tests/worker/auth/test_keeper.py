@@ -67,7 +67,7 @@ class Claim:
 
 
 class Vault:
-    """Like ``worker.auth.state.vault.Vault``, for one name."""
+    """Like ``greencrawl.worker.auth.state.vault.Vault``, for one name."""
 
     def __init__(self) -> None:
         self.kept: Grant | None = None

@@ -6,7 +6,7 @@ The file is TOML, a table an origin::
     username = "crawler"
     password = "…"
 
-Its other tables are secrets of crawls' entries (``worker.auth.state.secrets``).
+Its other tables are secrets of crawls' entries (``greencrawl.worker.auth.state.secrets``).
 """
 
 from __future__ import annotations

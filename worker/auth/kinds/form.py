@@ -36,7 +36,7 @@ class FormKind:
     """A login by a form, and what shows later that one is out.
 
     Secrets: username, password. Raises ValueError for an entry that
-    ``schema.net.scope.check_options`` would have refused.
+    ``greencrawl.schema.net.scope.check_options`` would have refused.
     """
 
     logs_in = True

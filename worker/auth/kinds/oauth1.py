@@ -119,7 +119,7 @@ class OAuth1Kind:
     def prove(
         self, url: str, headers: Mapping[str, str], grant: Grant | None
     ) -> tuple[str, dict[str, str]]:
-        """See :class:`worker.auth.base.Kind`."""
+        """See :class:`greencrawl.worker.auth.base.Kind`."""
         signer = self._signer
         if not self._token:
             token = ("", "") if grant is None else tuple(grant.token.get(key, "") for key in _PAIR)
@@ -130,7 +130,7 @@ class OAuth1Kind:
         return url, {**proven, "authorization": made["Authorization"]}
 
     def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict:
-        """See :class:`worker.auth.base.Kind`."""
+        """See :class:`greencrawl.worker.auth.base.Kind`."""
         if fetched.status != 401:
             return "in"
         text = fetched.body[: providers.ERROR_BYTES].decode("latin-1")

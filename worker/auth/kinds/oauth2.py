@@ -69,7 +69,7 @@ class OAuth2Kind:
     # -- consent
 
     def authorize(self, _session: requests.Session, redirect_uri: str) -> Asked:
-        """Begin to ask a person for consent; see :class:`worker.auth.kinds.oauth.Asked`.
+        """Begin to ask a person for consent; see :class:`greencrawl.worker.auth.kinds.oauth.Asked`.
 
         Raises LoginRefused where the entry has no ``authorize_url``, or needs no consent.
         """
@@ -107,7 +107,7 @@ class OAuth2Kind:
     # -- kind
 
     def log_in(self, session: requests.Session, old: Grant | None) -> Grant:
-        """See :class:`worker.auth.base.Kind`."""
+        """See :class:`greencrawl.worker.auth.base.Kind`."""
         if self.entry.grant == "client_credentials":
             flow = _Flow(self, session, "token", BackendApplicationClient(self._account))
             return flow.fetch({"scope": self._scope()})
@@ -122,14 +122,14 @@ class OAuth2Kind:
     def prove(
         self, url: str, headers: Mapping[str, str], grant: Grant | None
     ) -> tuple[str, dict[str, str]]:
-        """See :class:`worker.auth.base.Kind`."""
+        """See :class:`greencrawl.worker.auth.base.Kind`."""
         proven = {key: value for key, value in headers.items() if key.lower() != "authorization"}
         if grant is not None and grant.token:
             proven["authorization"] = f"{self._at.prefix}{grant.token['access_token']}"
         return url, proven
 
     def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict | Failure:
-        """See :class:`worker.auth.base.Kind`."""
+        """See :class:`greencrawl.worker.auth.base.Kind`."""
         text = fetched.body[: providers.ERROR_BYTES].decode("latin-1")
         # A provider's errors are short; what is longer is a page, whatever it speaks of.
         error = text if len(fetched.body) <= providers.ERROR_BYTES else ""
@@ -202,7 +202,7 @@ class _Flow(OAuth2Session):
 
     It takes https URLs only, unless a variable of the environment opens the whole process to
     others. So it is shown an https URL, and the request goes to the real one, which
-    :func:`worker.auth.kinds.oauth.endpoint` has let pass.
+    :func:`greencrawl.worker.auth.kinds.oauth.endpoint` has let pass.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A user's own login: a class of theirs, found as hooks are (``worker.hooks``)."""
+"""A user's own login: a class of theirs, found as hooks are (``greencrawl.worker.hooks``)."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Claims(Protocol):
-    """The part of the frontier that is needed here; see ``broker.frontier.Frontier``.
+    """The part of the frontier that is needed here; see ``greencrawl.broker.frontier.Frontier``.
 
     Methods raise Unavailable when it is away; times are in seconds.
     """

@@ -15,7 +15,7 @@ or::
 
 The environment wins, field by field. The file is read anew each time: a person mends a password
 without a restart. In the same file a table that is called like an origin (``["https://…"]``) is
-HTTP Basic for every crawl, see ``worker.auth.kinds.basic``.
+HTTP Basic for every crawl, see ``greencrawl.worker.auth.kinds.basic``.
 
 Nothing here shows a secret: no message, no ``repr``, no cause of an exception.
 """

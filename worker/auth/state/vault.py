@@ -8,10 +8,11 @@ Each grant has a higher generation than the one before. A holder that was frozen
 to another one meanwhile, overwrites nothing: the frontier takes nothing from who does not hold the
 claim, the file nothing that is not newer. Of the two places the newer counts, and what the frontier
 has lost – it forgets with its Redis – is put back from a file. What it could not be given, since
-its Redis node was away, it is given later (``worker.auth.state.late_grants``); the claim is held
-until then.
+its Redis node was away, it is given later (``greencrawl.worker.auth.state.late_grants``); the claim
+is held until then.
 
-The files are in ``worker.auth.state.grant_files``, the leases in ``worker.auth.state.leases``.
+The files are in ``greencrawl.worker.auth.state.grant_files``, the leases in
+``greencrawl.worker.auth.state.leases``.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _FORGOTTEN = b""
 
 
 class Seal(Protocol):
-    """The part of ``worker.auth.state.sealing.Sealing`` that is needed here."""
+    """The part of ``greencrawl.worker.auth.state.sealing.Sealing`` that is needed here."""
 
     def seal(self, data: bytes) -> bytes:
         """``data`` encrypted and authenticated."""
@@ -58,12 +59,12 @@ class Seal(Protocol):
 
 
 class Vault:
-    """Grants by ``worker.auth.base.name_of``, as one process sees them. Safe for many greenlets.
+    """Grants by ``greencrawl.worker.auth.base.name_of``, as one process sees them.
 
-    With ``seal`` the frontier has them too, for all hosts. A claim lasts ``claim_seconds``, longer
-    than the longest request. Methods raise Unavailable when the frontier is away; calling again
-    does no harm. While the folder cannot be used the log says so, and without ``seal`` every
-    process logs in by itself.
+    Safe for many greenlets. With ``seal`` the frontier has them too, for all hosts. A claim lasts
+    ``claim_seconds``, longer than the longest request. Methods raise Unavailable when the frontier
+    is away; calling again does no harm. While the folder cannot be used the log says so, and
+    without ``seal`` every process logs in by itself.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Two masters and three replicas on loopback, for ``make cluster`` and tests.
 
 Their ports, passwords and accounts are chosen here. Nothing here decides who takes writes: see
-:mod:`store.mysql.cluster.steward.steward`.
+:mod:`greencrawl.store.mysql.cluster.steward.steward`.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 It runs in every broker and does one round a second; any number of them may run side by side.
 
-What is in force stands in the register (:mod:`store.mysql.cluster.register`): the writer, its epoch
-and its partner. Each change is accepted there by a majority of all servers before anything is done,
-and what follows from it can be done again by whoever comes next:
+What is in force stands in the register (:mod:`greencrawl.store.mysql.cluster.register`): the
+writer, its epoch and its partner. Each change is accepted there by a majority of all servers before
+anything is done, and what follows from it can be done again by whoever comes next:
 
 * **Partner lost, or started anew** → (epoch, writer, alone) → commits stop waiting for it. From the
   first moment on nobody takes the partner for complete.

@@ -14,7 +14,7 @@ from greencrawl.store.mysql.cluster.topology import Server
 
 
 class Memory:
-    """A voter without a server: the rules of ``store.mysql.cluster.admin.Admin`` on a variable."""
+    """A voter without a server: the rules of ``cluster.admin.Admin`` on a variable."""
 
     def __init__(self, number: int) -> None:
         self.server = Server(f"s{number}", 1)

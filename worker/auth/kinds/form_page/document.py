@@ -14,7 +14,8 @@ from greencrawl.schema.net.urls import canonicalise
 class Document:
     """A page that was parsed. ``base`` is what its references count from.
 
-    ``url`` and ``base`` are canonical URLs; ``encoding`` is one of ``schema.text.encodings``.
+    ``url`` and ``base`` are canonical URLs; ``encoding`` is one of
+    ``greencrawl.schema.text.encodings``.
     """
 
     root: etree._Element
