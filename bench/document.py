@@ -52,6 +52,7 @@ class Required(NamedTuple):
         return self.what.replace("the same", "pages/s of a core ÷ Scrapy's, 20 KB pages,")
 
     def reached(self, value: float, bound: float) -> bool:
+        """Whether ``value`` keeps ``bound``."""
         return value <= bound if self.at_most else value >= bound
 
 

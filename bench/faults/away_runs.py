@@ -44,6 +44,7 @@ class Run(NamedTuple):
     before_seconds: float
 
     def short(self) -> Run:
+        """The same with shorter times, for a quick look."""
         return self._replace(
             away_seconds=self.away_seconds / (10 if self.delay else 6),
             before_seconds=self.before_seconds / 6,
@@ -77,15 +78,18 @@ class Nodes:
 
     @property
     def staying(self) -> RedisServer:
+        """The node that nothing is done to."""
         return next(server for server in self.servers if server is not self.gone)
 
     def take_away(self, how: signal.Signals) -> None:
+        """Kill or stop the other one."""
         if how == signal.SIGKILL:
             self.gone.kill()
         else:
             self._signal(how)
 
     def give_back(self, how: signal.Signals) -> None:
+        """Start it again, or let it go on."""
         if how == signal.SIGKILL:
             self.gone.start()
         else:
@@ -96,6 +100,7 @@ class Nodes:
         self.gone.process.send_signal(number)
 
     def stop(self) -> None:
+        """Stop both, whatever state they are in."""
         for server in self.servers:
             if server.process is not None and server.process.poll() is None:
                 server.process.send_signal(signal.SIGCONT)
@@ -207,4 +212,5 @@ def spent(parts: Mapping[str, Sequence[psutil.Process]]) -> float:
 
 
 def say(text: str) -> None:
+    """Print how far the bench is."""
     print(f"   {text}", flush=True)

@@ -90,6 +90,7 @@ def seed_requests(task: dict[str, Any]) -> list[bytes]:
 
 
 def ingest(task: dict[str, Any]) -> tuple[list[Talk], Callable[[], int]]:
+    """Requests that seed URLs, one after the other on each connection; and how many were new."""
     requests = seed_requests(task)
     requests.reverse()
     added = 0
@@ -116,6 +117,8 @@ class Leased(msgspec.Struct):
 
 
 class Reply(msgspec.Struct):
+    """The part of a lease's answer that is read here."""
+
     sessions: list[Leased]
 
 
@@ -178,6 +181,7 @@ def _finishing(sessions: list[Leased]) -> Iterator[bytes]:
 
 
 def main() -> None:
+    """Do the task of the first argument, and print its figures."""
     os.nice(19)  # or it would stop Redis in the middle of scripts, whose times are measured
     task = json.loads(sys.argv[1])
     talks, done = (ingest if task["do"] == "ingest" else lease)(task)

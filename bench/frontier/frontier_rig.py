@@ -65,9 +65,11 @@ class Spent:
         return float(times.user + times.system)
 
     def begin(self) -> None:
+        """Count from now on."""
         self._at = self._read()
 
     def end(self) -> None:
+        """Count no more."""
         self.cpu = self._read() - self._at
 
 
@@ -97,20 +99,24 @@ class Client:
         return line
 
     def ready(self) -> Client:
+        """Wait until it can begin."""
         assert self._line() == "ready"
         return self
 
     def go(self) -> None:
+        """Let it begin."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
     def figures(self) -> dict[str, float]:
+        """Wait for its end; what it has measured."""
         found: dict[str, float] = json.loads(self._line())
         self.process.wait()
         return found
 
     def stop(self) -> None:
+        """Kill it if it still runs."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
@@ -152,6 +158,7 @@ class Bare:
         self._replies = replies[::-1]
 
     def read_response(self) -> Any:
+        """The next reply, as the driver's connection gives it."""
         reply = self._replies.pop()
         assert not isinstance(reply, Exception), reply
         return reply

@@ -60,6 +60,7 @@ class Spent(NamedTuple):
 
 
 def spent(redis: RedisServer, brokers: Sequence[BrokerProcess]) -> Spent:
+    """What Redis and brokers have used until now."""
     cpu, stats = redis.client.info("cpu"), redis.client.info("commandstats")
     own = 0.0
     for broker in brokers:
@@ -159,6 +160,7 @@ def measure(folder: Path, *, short: bool) -> dict[str, dict[str, Any]]:
 
 
 def report(record: Record, found: dict[str, dict[str, Any]]) -> None:
+    """Figures and tables."""
     bare = found["no client"]["redis_ms"]
     rows = []
     for what, one in found.items():

@@ -55,12 +55,13 @@ LIMIT_SECONDS = 120.0
 
 
 def urls(first: int, count: int) -> Iterator[Admission]:
+    """URLs of many hosts, numbered from ``first`` on."""
     for n in range(first, first + count):
         host = n % HOSTS
         yield Admission(f"http://h{host}.example{host}.org/path/to/page{n}", depth=1)
 
 
-class Ground:
+class RecoveryRig:
     """A Redis, a store, and a broker's frontier with no room for anything but the overflow."""
 
     def __init__(self, folder: Path) -> None:
@@ -75,7 +76,7 @@ class Ground:
         self.frontier.start()
         self.admitted = 0
 
-    def __enter__(self) -> Ground:
+    def __enter__(self) -> RecoveryRig:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -84,6 +85,7 @@ class Ground:
         self.server.stop()
 
     def admit(self, count: int) -> None:
+        """Admit so many more URLs."""
         items: Iterable[Admission] = urls(self.admitted, count)
         while some := list(islice(items, TOGETHER)):
             self.frontier.admit(self.crawl.id, some)
@@ -96,6 +98,7 @@ class Ground:
             self.store.tick()
 
     def overflow(self) -> int:
+        """How many wait in the store."""
         return int(self.frontier.stats(self.crawl).overflow)
 
     def restart(self) -> dict[str, float]:
@@ -136,7 +139,7 @@ def _cpu(process: psutil.Process) -> float:
 def measure(rows: int) -> list[dict[str, float]]:
     """Three restarts with so many rows in the overflow."""
     found = []
-    with tempfile.TemporaryDirectory(prefix="recovery-") as folder, Ground(Path(folder)) as on:
+    with tempfile.TemporaryDirectory(prefix="recovery-") as folder, RecoveryRig(Path(folder)) as on:
         began = monotonic()
         on.admit(rows)
         print(f"   {on.overflow():,} rows wait after {monotonic() - began:.0f} s", flush=True)
@@ -151,6 +154,7 @@ def measure(rows: int) -> list[dict[str, float]]:
 
 
 def report(record: Record, found: dict[int, list[dict[str, Any]]]) -> None:
+    """Figures and tables."""
     rows: list[list[Cell]] = []
     for count, runs in found.items():
         columns = ("seconds", "broker_cpu", "redis_cpu", "redis_itself")

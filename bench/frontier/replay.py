@@ -56,11 +56,12 @@ class Nothing(SentFilter):
     """In place of the cache: nothing is known."""
 
     def unknown(self, _crawl: int, links: Iterable[Admission]) -> list[tuple[int, Admission]]:
+        """All of them, with their fingerprints."""
         digest_of, secret = xxhash.xxh3_64_intdigest, self._secret
         return [(digest_of(link.url.encode(), secret), link) for link in links]
 
 
-class Course:
+class Phases:
     """When each phase began."""
 
     def __init__(self) -> None:
@@ -72,10 +73,12 @@ class Course:
 
     @property
     def phase(self) -> str:
+        """The one that began last."""
         return next(reversed(self.began))
 
     @phase.setter
     def phase(self, phase: str) -> None:
+        """Begin a phase."""
         self.began[phase] = time.perf_counter()
 
 
@@ -93,6 +96,7 @@ class Waiting:
             self.waits.append((time.perf_counter() - began) * 1000 - 1)
 
     def stop(self) -> None:
+        """Measure no more."""
         self._greenlet.kill()
 
 
@@ -127,9 +131,9 @@ def once(rig: Rig, cache: type[SentFilter]) -> dict[str, float]:
     if names := client.keys("gc:{*"):
         client.unlink(*names)
     setattr(replay, "Known", cache)  # noqa: B010 - it is another class
-    course = Course()
+    phases = Phases()
     whole: Any = replay.Replay(
-        rig.frontier.parts, rig.store, rig.frontier.nodes[0], 0, course, everything=True
+        rig.frontier.parts, rig.store, rig.frontier.nodes[0], 0, phases, everything=True
     )
     calm()
     server, mine = psutil.Process(rig.server.process.pid), psutil.Process()
@@ -142,8 +146,8 @@ def once(rig: Rig, cache: type[SentFilter]) -> dict[str, float]:
     busy, ours = _busy() - busy, sum(map(_cpu, (server, mine))) - ours
     waits = sorted(waiting.waits)
     return {
-        "links": course.began["blocks"] - course.began["links"],
-        "marks": course.began["seeds"] - course.began["marks"],
+        "links": phases.began["blocks"] - phases.began["links"],
+        "marks": phases.began["seeds"] - phases.began["marks"],
         "all": seconds,
         "broker cpu": _cpu(mine) - here,
         "redis cpu": _cpu(server) - there,

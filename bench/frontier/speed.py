@@ -81,6 +81,7 @@ class Run:
     """Rounds that counted."""
 
     def count(self, full: int) -> int:
+        """``full``, or a tenth of it in a quick run."""
         return full // 10 if self.quick else full
 
     def rounds(self, rig: Rig, once: Callable[[int], Figures]) -> list[Figures]:
@@ -109,6 +110,7 @@ def _counts(figures: Figures) -> bool:
 
 
 def seen(run: Run) -> None:
+    """Bytes a URL of the seen-set."""
     with Rig(broker=False, durable=False) as rig:
         crawl = rig.crawl("seen")
         before, done = rig.used(), 0
@@ -132,6 +134,7 @@ MANY, MANY_HOSTS, MANY_LIMIT = 10_000_000, 100_000, 1.2e9
 
 
 def waiting(run: Run) -> None:
+    """Bytes a URL that waits."""
     mixes = [(run.count(n), run.count(n) // per, per, most) for n, per, most in WAITING]
     many = (run.count(MANY), run.count(MANY_HOSTS), MANY // MANY_HOSTS, MANY_LIMIT / MANY)
     for count, hosts, per, most in [*mixes, many]:
@@ -148,6 +151,7 @@ def waiting(run: Run) -> None:
 
 
 def queues(run: Run) -> None:
+    """Bytes a URL of other shapes of the queue."""
     with Rig(broker=False, durable=False) as rig:
         shapes(run.report, rig.server.client, run.count(200_000))
 
@@ -176,6 +180,7 @@ INGEST = ((1_000, True), (20_000, True), (0, False))
 
 
 def ingest(run: Run) -> None:
+    """Seeds a second through the API."""
     count = run.count(256_000)
     for hosts, claimed in INGEST:
         mix = f"{hosts:,} hosts, each URL of a batch at another" if hosts else "each at a new host"
@@ -227,6 +232,7 @@ PAUSED, PAUSED_HOSTS = 1_000_000, 100_000
 
 
 def lease(run: Run) -> None:
+    """Tasks a second that are leased, closed and finished through the API."""
     rates: list[float] = []
     for full_hosts, per, beside in LEASE:
         hosts = full_hosts if full_hosts <= 1000 else run.count(full_hosts)
@@ -309,6 +315,7 @@ def _settle(frontier: Frontier, request: LeaseRequest) -> int:
 
 
 def admit(run: Run) -> None:
+    """URLs a second that are admitted without the API."""
     count, hosts = run.count(640_000) // PAGE_BATCH * PAGE_BATCH, 1_000
     with Rig(broker=False) as rig:
 

@@ -97,6 +97,7 @@ def _median_run(runs: list[list[int]]) -> list[int]:
 
 
 def plots(record: Record, found: dict[str, Any]) -> None:
+    """A figure of each experiment."""
     figure = draw(7, 4)
     axes = figure.subplots()
     for model in MODELS:

@@ -47,6 +47,7 @@ def run(short: bool) -> None:
 
 
 def main(arguments: list[str]) -> int:
+    """Run it; with ``--network``, the part that runs in a network namespace of its own."""
     short = "--short" in arguments
     if "--network" in arguments:
         namespace.bring_up()

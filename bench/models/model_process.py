@@ -145,6 +145,7 @@ class Hosts:
         )
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
+        """Hosts that are free, at least one."""
         hosts = [self._free.get()]
         while len(hosts) < request.max_sessions and not self._free.empty():
             hosts.append(self._free.get())
@@ -153,20 +154,25 @@ class Hosts:
         return LeaseReply(sessions)
 
     def close(self, request: CloseRequest) -> ItemsReply:
+        """Give hosts back."""
         for item in request.items:
             self._free.put(self._leased.pop(item.token))
         return _accepted(len(request.items))
 
     def finish(self, request: FinishRequest) -> ItemsReply:
+        """Accepted; nothing is kept."""
         return _accepted(len(request.items))
 
     def extend(self, request: ExtendRequest) -> ItemsReply:
+        """Accepted; a lease lasts for ever."""
         return _accepted(len(request.items))
 
     def reconcile(self, _: ReconcileRequest) -> ReconcileReply:
+        """Nothing was leased before."""
         return ReconcileReply(sessions=0, tasks=0)
 
     def ready(self) -> bool:
+        """Always."""
         return True
 
 
@@ -183,6 +189,7 @@ class Counts:
         self.bytes = 0
 
     def watch(self, downloader: Downloader) -> None:
+        """Count what ``downloader`` brings from now on."""
         fetch = downloader.fetch
 
         def counted(url: str, headers: Mapping[str, str], **named: Any) -> Fetched | Failure:
@@ -203,6 +210,7 @@ class Sleeping:
         self._body = body
 
     def fetch(self, url: str, headers: Mapping[str, str], **_: Any) -> Fetched | Failure:
+        """Sleep, and answer with the page."""
         gevent.sleep(self._seconds)
         kind = {"content-type": "text/html; charset=utf-8"}
         return Fetched(url=url, status=200, headers=kind, body=self._body, fetched_ms=0)
@@ -318,6 +326,7 @@ def link(process: Process, task: dict[str, Any], at: float) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Build the process of the second argument's task, run it, and print its result."""
     log.configure("bench", "warning")
     signal.alarm(MOST_SECONDS)
     task = json.loads(Path(sys.argv[2]).read_text())

@@ -37,6 +37,7 @@ class Greenlet:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def _run(self) -> None:
@@ -46,18 +47,22 @@ class Greenlet:
             self._error = error
 
     def join(self, timeout: float | None = None) -> None:
+        """Wait for its end, at most for ``timeout`` seconds."""
         self._thread.join(timeout)
 
     def ready(self) -> bool:
+        """Whether it has ended."""
         return not self._thread.is_alive()
 
     def get(self) -> Any:
+        """Its value, or what it raised."""
         self._thread.join()
         if self._error is not None:
             raise self._error
         return self._value
 
     def kill(self, *_: object) -> None:
+        """Nothing: a thread cannot be killed."""
         return
 
 
@@ -74,6 +79,7 @@ class ThreadPool:
         self._threads: list[threading.Thread] = []
 
     def spawn(self, body: Callable[..., Any], *args: Any, **named: Any) -> Greenlet:
+        """Begin a call in one of the threads."""
         call = Greenlet(body, *args, **named)
         done = threading.Event()
         call.join = lambda timeout=None: done.wait(timeout)  # type: ignore[method-assign,assignment]
@@ -85,6 +91,7 @@ class ThreadPool:
         return call
 
     def apply(self, body: Callable[..., Any], args: Any = (), named: Any = None) -> Any:
+        """A call's value, or what it raised."""
         call = self.spawn(body, *args, **(named or {}))
         call.join()
         if call._error is not None:
@@ -92,6 +99,7 @@ class ThreadPool:
         return call._value
 
     def kill(self) -> None:
+        """End the threads when they have done what they were given."""
         for _ in self._threads:
             self._calls.put(None)
 
@@ -117,16 +125,19 @@ class Io:
             raise TimeoutError
 
     def close(self) -> None:
+        """Nothing: a poller holds no descriptor."""
         return
 
 
 def spawn(body: Callable[..., Any], *args: Any, **named: Any) -> Greenlet:
+    """Start ``body`` in a thread."""
     started = Greenlet(body, *args, **named)
     started.start()
     return started
 
 
 def joinall(many: list[Greenlet], timeout: float | None = None) -> None:
+    """Wait for all, at most for ``timeout`` seconds."""
     until = None if timeout is None else time.monotonic() + timeout
     for one in many:
         one.join(None if until is None else max(0.0, until - time.monotonic()))

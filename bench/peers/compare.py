@@ -51,7 +51,7 @@ from bench.peers.crawls import (
     Outcome,
     crawl_with,
     crawl_with_ours,
-    ground,
+    served,
 )
 from bench.rig.record import Cell, Record, draw, spread
 from bench.rig.sites import DOCUMENTATION, SYNTHETIC, Site
@@ -94,7 +94,7 @@ def measure(
 ) -> Outcomes:
     """Every contender, ``rounds`` times in turn; each round begins with another one."""
     outcomes: dict[tuple[str, str], list[Outcome]] = {key: [] for key in contenders}
-    with ground(site, max(HOSTS.values()), folder / site.name) as on:
+    with served(site, max(HOSTS.values()), folder / site.name) as on:
         for number in range(rounds):
             turn = number * 3 % len(contenders)
             for who, level in (*contenders[turn:], *contenders[:turn]):

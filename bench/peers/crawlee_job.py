@@ -84,6 +84,7 @@ async def crawl(job: dict[str, Any]) -> dict[str, float]:
 
 
 def main(job: dict[str, Any]) -> None:
+    """Crawl, and write the figures to the job's file."""
     logging.basicConfig(level=logging.ERROR)
     logging.getLogger("crawlee").setLevel(logging.ERROR)
     figures = asyncio.run(crawl(job))

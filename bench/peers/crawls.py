@@ -50,15 +50,17 @@ class Outcome:
 
     @property
     def all_cpu(self) -> float:
+        """CPU of all processes, ms a page."""
         return sum(self.cpu.values())
 
     @property
     def all_memory(self) -> float:
+        """Memory of all processes, MB."""
         return sum(self.memory.values())
 
 
 @dataclass(frozen=True)
-class Ground:
+class ServedSite:
     """A site that is served on many addresses, each with ``pages`` to be fetched, and the cores of
     the crawling process and of all others.
 
@@ -73,6 +75,7 @@ class Ground:
     other_cpu: int | None
 
     def seeds(self, hosts: int) -> list[str]:
+        """The first page on each of so many hosts."""
         return self.nginx.urls(self.site.start, hosts)
 
     def outcome(
@@ -113,7 +116,7 @@ def cores() -> tuple[int | None, int | None]:
 
 
 @contextmanager
-def ground(site: Site, hosts: int, folder: Path) -> Iterator[Ground]:
+def served(site: Site, hosts: int, folder: Path) -> Iterator[ServedSite]:
     """Serve ``site`` on ``hosts`` addresses from nginx as long as the block runs."""
     crawler, other = cores()
     folder.mkdir(parents=True)
@@ -125,7 +128,7 @@ def ground(site: Site, hosts: int, folder: Path) -> Iterator[Ground]:
             page.write_bytes(page.read_bytes() + f"<!-- {address} -->".encode())
     nginx = Nginx(folder, addresses, other).start()
     try:
-        yield Ground(site, pages, nginx, crawler, other)
+        yield ServedSite(site, pages, nginx, crawler, other)
     finally:
         nginx.stop()
 
@@ -145,7 +148,7 @@ def redis_on(folder: Path, cpu: int | None) -> Iterator[tuple[RedisServer, psuti
 
 
 def crawl_with_ours(
-    on: Ground, hosts: int, folder: Path, meanwhile: Callable[[System], None] | None = None
+    on: ServedSite, hosts: int, folder: Path, meanwhile: Callable[[System], None] | None = None
 ) -> Outcome:
     """One broker, one worker process, Redis, and SQLite; everything set as it is by default, but
     for the delay and the connections to a host. ``meanwhile`` is called as soon as it crawls.
@@ -190,7 +193,7 @@ def crawl_with_ours(
     return on.outcome(mark, hosts, ended, stored, cpu, memory)
 
 
-def crawl_with(who: str, level: str, on: Ground, hosts: int, folder: Path) -> Outcome:
+def crawl_with(who: str, level: str, on: ServedSite, hosts: int, folder: Path) -> Outcome:
     """Crawl ``hosts`` with one of the others.
 
     Raises RuntimeError with the end of its output when it fails.
@@ -205,7 +208,7 @@ def crawl_with(who: str, level: str, on: Ground, hosts: int, folder: Path) -> Ou
 def _crawl_with(
     who: str,
     level: str,
-    on: Ground,
+    on: ServedSite,
     hosts: int,
     folder: Path,
     redis: tuple[RedisServer, psutil.Process] | None,

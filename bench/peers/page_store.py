@@ -55,6 +55,7 @@ class PageStore:
         links: Sequence[str],
         body: bytes,
     ) -> None:
+        """Store a page with the next batch."""
         self._rows.append(
             (
                 url,
@@ -71,6 +72,7 @@ class PageStore:
             self._commit()
 
     def close(self) -> None:
+        """Commit what is left."""
         self._commit()
         self._db.close()
 

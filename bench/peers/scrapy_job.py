@@ -72,6 +72,7 @@ class PeerSpider(scrapy.Spider):
             yield scrapy.Request(seed)
 
     def parse(self, response: Response, **_: Any) -> Iterator[scrapy.Request | dict[str, Any]]:
+        """Follow the links, and yield the page if it is to be stored."""
         if not isinstance(response, HtmlResponse):
             return
         found = list(response.follow_all(xpath=LINKS))
@@ -106,17 +107,21 @@ class Storing:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Storing:
+        """Made by Scrapy, with the job's file."""
         return cls(crawler.settings["PEER_STORE"])
 
     def process_item(self, item: dict[str, Any]) -> dict[str, Any]:
+        """Store a page."""
         self._store.add(**item)
         return item
 
     def close_spider(self) -> None:
+        """Commit what is left."""
         self._store.close()
 
 
 def main(job: dict[str, Any]) -> None:
+    """Crawl; the spider writes the figures to the job's file."""
     process = CrawlerProcess({**settings(job), "PEER_STORE": job["store"]})
     process.crawl(PeerSpider, job=job)
     process.start()

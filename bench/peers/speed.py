@@ -25,7 +25,7 @@ from bench.peers.crawls import (
     cores,
     crawl_with,
     crawl_with_ours,
-    ground,
+    served,
 )
 from bench.rig.report import Report
 from bench.rig.sampling import top_functions
@@ -39,6 +39,7 @@ TIMES_FASTER = 5.0
 
 
 def show() -> int:
+    """Measure, print, and return the exit status."""
     report = Report("speed", "5. pages a second of a worker core, beside Scrapy")
     rounds: dict[str, list[dict[str, float]]] = {OURS: [], SCRAPY: []}
     profile: list[str] = []
@@ -48,7 +49,7 @@ def show() -> int:
 
     with (
         tempfile.TemporaryDirectory() as name,
-        ground(SYNTHETIC, OUR_HOSTS, Path(name) / "site") as on,
+        served(SYNTHETIC, OUR_HOSTS, Path(name) / "site") as on,
     ):
         folder = Path(name)
         for number in range(ROUNDS):

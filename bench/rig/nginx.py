@@ -91,6 +91,7 @@ class Nginx:
         return self
 
     def stop(self) -> None:
+        """End it."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait(10)

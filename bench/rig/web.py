@@ -156,6 +156,7 @@ class Web:
         return f"https://{name}/p/0" if self._tls else f"http://{name}:{self.port}/p/0"
 
     def seeds(self) -> list[str]:
+        """The first page of each host; of those ``abroad`` alone, where there are some."""
         return [self.url(number) for number in self.spec.abroad or range(self.spec.hosts)]
 
     def counts(self) -> dict[str, float]:

@@ -45,6 +45,7 @@ class Pages:
             self._menu = max(1, links - spec.fresh)
 
     def body(self, name: str, path: str) -> bytes:
+        """The page at ``path`` of the host ``name``."""
         head = (
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{path} of {name}'
             f"</title></head><body><h1>{path}</h1><p>This is {path} of {name}.</p>"

@@ -117,6 +117,7 @@ class Server:
     # -- what the bench asks
 
     def control(self, sock: socket.socket, _: object) -> None:
+        """Answer one question of the bench."""
         path = sock.recv(4096).split(b" ")[1].decode()
         reply: dict[str, float] = {}
         if path == "/counts":
@@ -147,6 +148,7 @@ class Names(DatagramServer):
         self._hosts = hosts
 
     def handle(self, data: bytes, address: Any) -> None:
+        """Answer one DNS query."""
         from dnslib import AAAA, QTYPE, RCODE, RR, A, DNSRecord
 
         query = DNSRecord.parse(data)
@@ -182,6 +184,7 @@ class Certificates:
         sock.context = self.prepare(name or "www.s0000.test")
 
     def prepare(self, name: str) -> ssl.SSLContext:
+        """The TLS context of a host, with a certificate made for it."""
         known = self._contexts.get(name)
         if known is None:
             file = self._folder / f"{name}.pem"
@@ -217,6 +220,7 @@ class Certificates:
 
 
 def main(path: str) -> int:
+    """Serve what the file at ``path`` describes, until it is ended."""
     config = json.loads(Path(path).read_text())
     server = Server(config)
     tls: dict[str, Any] = {}

@@ -340,6 +340,7 @@ def _plot(record: Record, found: dict[str, Any]) -> None:
 
 
 def main(arguments: list[str]) -> int:
+    """Run it; with ``--inside``, the part that runs in a network namespace of its own."""
     short = "--short" in arguments
     if "--inside" in arguments:
         print(json.dumps(_inside(short)))

@@ -42,5 +42,6 @@ class WideSpider(scrapy.Spider):
         self.start_urls = Path(seeds).read_text().split()
 
     def parse(self, response: Response, **_: Any) -> Iterator[scrapy.Request]:
+        """Follow all links."""
         assert isinstance(response, TextResponse)
         yield from response.follow_all(css="a")

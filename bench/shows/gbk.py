@@ -25,6 +25,7 @@ OWN = {"/", "/robots.txt", "/favicon.ico", "/frames"}
 
 
 def show() -> int:
+    """Try it, print what was found, and return the exit status."""
     report = Report("gbk", "9. Chinese queries in a GBK page")
     with tempfile.TemporaryDirectory() as folder:
         redis = RedisServer(Path(folder) / "redis").start()

@@ -22,6 +22,7 @@ PAUSE_SECONDS = 0.25
 
 
 def show() -> int:
+    """Try it, print what was found, and return the exit status."""
     report = Report("idle", "6. an idle system is quiet and wakes at once")
     addresses = tuple(f"127.0.1.{n}" for n in range(1, SEEDS + 2))
     with tempfile.TemporaryDirectory() as folder:

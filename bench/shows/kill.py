@@ -15,6 +15,7 @@ ROUNDS = 2
 
 
 def show() -> int:
+    """Try it, print what was found, and return the exit status."""
     report = Report("kill", "4. kill -9 at named points")
     for number in range(ROUNDS):
         for point, count in POINTS:

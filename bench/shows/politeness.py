@@ -19,6 +19,7 @@ PAGES = 60
 
 
 def show() -> int:
+    """Try it, print what was found, and return the exit status."""
     report = Report("politeness", f"3. {len(ADDRESSES)} hosts, delay {DELAY} s, a worker killed")
     with tempfile.TemporaryDirectory() as folder:
         redis = RedisServer(Path(folder) / "redis").start()

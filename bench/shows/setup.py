@@ -18,6 +18,7 @@ LIMIT_SECONDS = 300
 
 
 def show() -> int:
+    """Try it, print what was found, and return the exit status."""
     report = Report("setup", "1. make crawl in a fresh clone")
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "clone"

@@ -24,6 +24,7 @@ MISSING = tuple(f"/no-such-page-{n}.html" for n in range(5))
 
 
 def show() -> int:
+    """Try it, print what was found, and return the exit status."""
     report = Report("site", f"2. {PACKAGE}, two worker processes")
     with tempfile.TemporaryDirectory() as folder:
         redis = RedisServer(Path(folder) / "redis").start()

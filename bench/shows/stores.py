@@ -25,6 +25,7 @@ SECONDS = 300.0
 
 
 def show() -> int:
+    """Try it, print what was found, and return the exit status."""
     cluster = os.environ.get(CLUSTER, "")
     report = Report("store-cluster" if cluster else "store-equal", "10. SQLite and MySQL agree")
     install_site()

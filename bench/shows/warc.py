@@ -89,6 +89,7 @@ class Nginx:
 
 
 def show() -> int:
+    """Try it, print what was found, and return the exit status."""
     report = Report("warc", "a crawled site as WARC equals the site")
     install_site()
     with tempfile.TemporaryDirectory() as folder, Nginx(Path(folder) / "nginx", SITE) as server:

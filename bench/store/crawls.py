@@ -94,6 +94,7 @@ def growth(found: Sequence[dict[str, float]], part: str) -> tuple[float, float]:
 
 
 def report(record: Record, found: list[dict[str, float]]) -> None:
+    """Figures and tables."""
     shown = marks(len(found))
     rows: list[list[Cell]] = [
         [part, *(size(found, part, n) for n in shown), *growth(found, part)] for part in PARTS

@@ -143,6 +143,7 @@ class Broker:
         return crawl.id
 
     def delete(self, name: str) -> None:
+        """Delete a crawl."""
         self.service.purge(self.store.crawl(name))
 
 
@@ -170,6 +171,7 @@ def measure(folder: Path, pages: int) -> tuple[list[dict[str, Size]], dict[str, 
 
 
 def total(of: dict[str, Size]) -> Size:
+    """The sum of all tables."""
     return Size(sum(one.rows for one in of.values()), sum(one.bytes for one in of.values()))
 
 
@@ -184,6 +186,7 @@ def growth(months: Sequence[dict[str, Size]]) -> dict[str, float]:
 
 
 def report(record: Record, months: list[dict[str, Size]], before: dict[str, Size]) -> None:
+    """Figures and tables."""
     year, two, last = months[MONTHS // 3 - 1], months[2 * MONTHS // 3 - 1], months[-1]
     rows: list[list[Cell]] = []
     for table in sorted(last, key=lambda name: -before[name].bytes):

@@ -128,36 +128,46 @@ class Question:
         return len([listed(page) for page in look.pages])
 
     def first(self) -> int:
+        """The first pages of the crawl."""
         return self._list(PageFilter())
 
     def middle(self) -> int:
+        """Pages from the middle on."""
         return self._list(PageFilter(), self.cursor)
 
     def host(self) -> int:
+        """Pages of a host that has few."""
         return self._list(PageFilter(host="rare.example.org"))
 
     def status(self) -> int:
+        """Pages with 4xx."""
         return self._list(PageFilter(status=(400, 499)))
 
     def nothing(self) -> int:
+        """Pages with 5xx, of which there are none."""
         return self._list(PageFilter(status=(500, 599)))
 
     def since(self) -> int:
+        """Pages of the last moments."""
         return self._list(PageFilter(since_ms=BEGAN + self.pages - 50))
 
     def grep(self) -> int:
+        """Pages with a pattern that none has."""
         pattern = Pattern("no page says this")
         return self.reader.look(self.crawl.id, PageFilter(), pattern, limit=100).looked_at
 
     def every(self) -> int:
+        """All pages, without text and body."""
         return sum(1 for _ in self.store.pages(self.crawl.id, detail="row"))
 
     def explain(self) -> int:
+        """Where a hundred URLs are."""
         urls = [url_of(self.pages * part // 100) for part in range(100)]
         found = [in_store(self.store, self.crawl, url, SECRET) for url in urls]
         return sum(state.state == "fetched" for state in found)
 
     def page(self) -> int:
+        """A hundred pages, by their id."""
         for part in range(100):
             number = fingerprint(url_of(self.pages * part // 100), SECRET)
             page = self.store.page(self.crawl.id, number)

@@ -126,6 +126,7 @@ def _hash(body: bytes) -> bytes:
 
 
 def insertion(table: str, columns: str) -> str:
+    """The statement that inserts a row with these columns."""
     return f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(columns.split(', ')))})"
 
 

@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from bench.peers.crawls import FULL, SCRAPY, crawl_with, ground
+from bench.peers.crawls import FULL, SCRAPY, crawl_with, served
 from bench.rig.report import Report
 from bench.rig.sampling import busiest
 from bench.rig.sites import LINKS, PAGE_BYTES, SYNTHETIC, write_pages
@@ -29,7 +29,7 @@ def test_synthetic_pages_have_the_stated_size_and_are_all_reachable(tmp_path: Pa
 
 
 def test_a_peer_is_judged_by_log_and_store(tmp_path: Path) -> None:
-    with ground(replace(SYNTHETIC, pages=60), 2, tmp_path / "site") as on:
+    with served(replace(SYNTHETIC, pages=60), 2, tmp_path / "site") as on:
         one = crawl_with(SCRAPY, FULL, on, 2, tmp_path / "run")
         bodies = {urlopen(url, timeout=10).read() for url in on.seeds(2)}
     assert len(bodies) == 2

@@ -64,6 +64,7 @@ class Job:
             )  # fmt: skip
 
     def report(self) -> NodeRepair:
+        """How far it is, as the API tells it."""
         return NodeRepair(
             node=self.node.shown, phase=self.phase, everything=self.everything, done=self.done,
             total=self.total, seconds=self.seconds, detail=self.detail,
