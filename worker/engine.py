@@ -51,7 +51,7 @@ OWED_SECONDS = 5.0
 LOOK_AROUND_SECONDS = 0.25
 """Between two looks at who crawls (``greencrawl.worker.session.slow_hosts``)."""
 LOOK_SECONDS = 1.0
-PARKED_SECONDS = 5.0
+POSTPONED_SECONDS = 5.0
 """So long a worker that stops waits for the Redis node of what it has still to tell."""
 SUPERSEDED_SECONDS = 1.0, 5.0
 """First and longest pause of a worker that another has taken the place of."""
@@ -192,7 +192,7 @@ class Engine:
         for outbox in self._outboxes:
             outbox.join()
         for outbox in self._outboxes:
-            outbox.join(parked_seconds=PARKED_SECONDS)
+            outbox.join(postponed_seconds=POSTPONED_SECONDS)
         # A lease whose answer we did not wait for opens nothing, and the name is free.
         self._reconcile(leaving=True)
 
@@ -321,7 +321,7 @@ class Engine:
             "incarnation": self._limits.incarnation,
             "by": newer,
             "why": "another process works under this id and began later: nothing is leased here",
-            "do": "set GREENCRAWL_WORKER_ID to a name of its own on each worker host",
+            "do": "set GREENCRAWL_WORKER_ID to a name of its own on each worker",
         }
 
     # -- sessions

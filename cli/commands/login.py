@@ -225,7 +225,7 @@ def _forget(vault: Vault, settings: Settings, entry: Auth) -> None:
 
 
 def _lift(settings: Settings, entry: Auth) -> None:
-    """Let workers ask the entry's hosts again at once, where a failed login had parked them."""
+    """Let workers ask the entry's hosts again at once, where a failed login had blocked them."""
     broker = reach.answering(settings)
     if broker is None:
         return

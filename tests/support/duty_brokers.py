@@ -160,7 +160,7 @@ def _heed(node: Node, number: int, pace: Pace, heard: Heard) -> None:
         if args[0] == "EVAL":
             pace.gate("eval")
         found = command(*args)
-        if args[:2] == ("EVAL", debts._PAY) and found > 0:
+        if args[:2] == ("EVAL", debts._MARK) and found > 0:
             note(args[7], args[8])
         return found
 

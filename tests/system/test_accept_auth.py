@@ -234,7 +234,7 @@ WAYS = {
 
 
 def credentials(system: System, pairs: dict[str, tuple[str, str]]) -> Path:
-    """A credentials file of the worker host, as a person makes it; replaced at once."""
+    """A credentials file of the worker, as a person makes it; replaced at once."""
     path = Path(system.variables["DATA"]) / "credentials.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(".new")
@@ -417,7 +417,7 @@ def hidden(page: str) -> dict[str, str]:
     return {name: unescape(value) for name, value in found}
 
 
-# -- worker hosts
+# -- workers
 
 
 def test_two_worker_hosts_share_one_session_and_short_lived_tokens_through_the_frontier(
@@ -478,7 +478,7 @@ def stop_worker(system: System) -> None:
 def two_hosts(
     folder: Path, redis_server: RedisServer, site: DjangoSite, key: str
 ) -> Iterator[tuple[System, System]]:
-    """A broker, and two worker hosts with two processes each that share Redis and the store."""
+    """A broker, and two workers with two processes each that share Redis and the store."""
     secret = {
         **secrets_of(site, "club"),
         "auth_api_client_id": site.machine_id,
@@ -600,7 +600,7 @@ def watched(folder: Path) -> Iterator[Watch]:
 # -- a site that says no
 
 
-def test_a_refused_password_is_tried_once_the_host_is_parked_and_a_mended_one_lets_in(
+def test_a_refused_password_is_tried_once_the_host_is_blocked_and_a_mended_one_lets_in(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     wrong = f"wrong-{secrets.token_urlsafe(9)}"
@@ -616,7 +616,7 @@ def test_a_refused_password_is_tried_once_the_host_is_parked_and_a_mended_one_le
         system.start().crawl([url], delay=0, slots=4, auth=[members_entry(site)])
         wait_until(site.logins, 30, "a login was tried")
         wait_until(
-            lambda: system.call("GET", f"/v1/hosts/{host}")["blocked_in"] > 3000, 10, "parked"
+            lambda: system.call("GET", f"/v1/hosts/{host}")["blocked_in"] > 3000, 10, "blocked"
         )
         gevent.sleep(2)  # nobody tries again
         assert len(site.logins()) == 1

@@ -30,7 +30,7 @@ PATIENCE_MOST_SECONDS = 3600.0
 OUTS_IN_A_ROW = 5
 """So many pages in a row that say we are out are believed, whatever was in vain before."""
 REJECTIONS = 3
-"""So many pages in a row that accept no secret, and none that does, and the host is parked."""
+"""So many pages in a row that accept no secret, and none that does, and the host is blocked."""
 SHORT_LIFE_MS = 60_000
 SHORT_LIVES = 10
 """So many logins in a row that last no longer, and the next ones wait like those in vain."""
@@ -93,7 +93,7 @@ class Account:
             return answer
         self.outs = 0
         reason = f"{origin_of(answer.url)} accepts none of it: HTTP {answer.status}"
-        return self.parked(reason, REFUSED_SECONDS)
+        return self.block(reason, REFUSED_SECONDS)
 
     def not_helped(self, answer: Fetched, now: float) -> Failure:
         """The page asks for a login though one was just made: further ones wait."""
@@ -110,7 +110,7 @@ class Account:
         detail = f"auth {self.entry.name}: the page asks for a login, {how}"
         return Failure(FailureKind.LOGGED_OUT, detail, answer.status)
 
-    def parked(self, reason: str, seconds: float) -> Failure:
+    def block(self, reason: str, seconds: float) -> Failure:
         """Why a host is not asked for anything now. No request for the page has left."""
         self.kind, self.grant = None, None  # the secrets are read anew next time
         detail = f"auth {self.entry.name}: {reason}"

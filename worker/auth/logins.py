@@ -44,7 +44,7 @@ T = TypeVar("T")
 log = logger("worker")
 
 AMISS_SECONDS = 60.0
-"""Until the secrets of this host are looked at again, after some were missing."""
+"""Until the secrets of this machine are looked at again, after some were missing."""
 REFUSED_MOST_SECONDS = 86_400.0
 DEATHS = 5
 """Logins in a row that ended without a word, their process dead, before they count as refused."""
@@ -141,12 +141,12 @@ class Logins:
         return self._open()
 
     def kind(self, account: Account) -> Kind | Failure:
-        """The account's kind; a failure, which parks the host, if its secrets do not do."""
+        """The account's kind; a failure, which blocks the host, if its secrets do not do."""
         if account.kind is None:
             try:
                 account.kind = self._make(account.entry, self._secrets.of(account.entry))
             except (InvalidConfig, LoginRefused) as error:
-                return account.parked(str(error), AMISS_SECONDS)
+                return account.block(str(error), AMISS_SECONDS)
         return account.kind
 
     def grant(self, visit: Visit, account: Account, kind: Kind) -> Grant | Failure | None:
@@ -238,7 +238,7 @@ class Logins:
             if 0 < left <= 2 * REFUSED_MOST_SECONDS and kept.secrets_digest == self._secrets.digest(
                 account.entry
             ):
-                return account.parked(kept.refused, left)
+                return account.block(kept.refused, left)
             return None
         kind = self.kind(account)
         if isinstance(kind, Failure):
@@ -303,7 +303,7 @@ class Logins:
             return Failure(FailureKind.LOGIN, "another worker has taken the login over", requests=0)
         if grant.refused:
             log.warning("login_refused", auth=entry.name, reason=grant.refused, wait_seconds=wait)
-            return account.parked(grant.refused, wait)
+            return account.block(grant.refused, wait)
         account.grant = grant
         log.info("logged_in", auth=entry.name, host=visit.host, generation=grant.generation)
         return grant

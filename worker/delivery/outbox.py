@@ -2,7 +2,7 @@
 
 An item stays in the outbox until a broker has answered it, however long brokers are away; nothing
 is dropped but what a broker refuses as malformed, which is an error of ours and is logged. Items
-whose Redis node is away are parked and sent again later, while others pass.
+whose Redis node is away are postponed and sent again later, while others pass.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MALFORMED = (400, 413, 422)
 
 
 class Outbox(Generic[T]):
-    """A queue with one sender greenlet; order is kept among what is not parked.
+    """A queue with one sender greenlet; order is kept among what is not postponed.
 
     ``send`` posts a batch; ``settle`` is told each item's status ("stale" for what was refused).
     ``before`` and ``after`` run around each post that succeeds: named fault points.
@@ -56,12 +56,12 @@ class Outbox(Generic[T]):
         self._some = Event()
         self._empty = Event()
         self._empty.set()
-        self._parked: list[T] = []
+        self._postponed: list[T] = []
         self._pauses = delays()
         self._try_at = math.inf
-        """When what is parked is sent again."""
-        self._none_parked = Event()
-        self._none_parked.set()
+        """When what is postponed is sent again."""
+        self._none_postponed = Event()
+        self._none_postponed.set()
 
     def put(self, item: T) -> None:
         """Queue an item; never blocks. What bounds the outbox is the number of leased tasks."""
@@ -69,64 +69,65 @@ class Outbox(Generic[T]):
         self._some.set()
         self._empty.clear()
 
-    def join(self, timeout: float | None = None, *, parked_seconds: float = 0.0) -> bool:
+    def join(self, timeout: float | None = None, *, postponed_seconds: float = 0.0) -> bool:
         """Wait until all is answered; False when ``timeout`` seconds were not enough.
 
-        For what is parked it waits ``parked_seconds`` after that: nobody knows how long it will be.
+        For what is postponed it waits ``postponed_seconds`` after that: nobody knows how
+        long it will be.
         """
         if not self._empty.wait(timeout):
             return False
-        return bool(self._none_parked.wait(parked_seconds)) if self._parked else True
+        return bool(self._none_postponed.wait(postponed_seconds)) if self._postponed else True
 
     def run(self) -> None:
         """Send for ever; a greenlet's body."""
         while True:
-            left = max(self._try_at - monotonic(), 0) if self._parked else None
+            left = max(self._try_at - monotonic(), 0) if self._postponed else None
             if self._some.wait(left):
                 if len(self._items) < BATCH:
                     gevent.sleep(self._linger)
                 self.flush()
-            if self._parked and monotonic() >= self._try_at:
-                self._try_parked()
+            if self._postponed and monotonic() >= self._try_at:
+                self._try_postponed()
 
     def flush(self) -> None:
         """Send one batch of what there is; returns when it is answered."""
         batch = self._items[:BATCH]
         if batch:
             self._before()
-            self._park(self._post(batch))
+            self._postpone(self._post(batch))
             self._after()
             del self._items[: len(batch)]
         if not self._items:
             self._some.clear()
             self._empty.set()
 
-    def _park(self, away: list[T]) -> None:
+    def _postpone(self, away: list[T]) -> None:
         if not away:
             return
-        if not self._parked:
+        if not self._postponed:
             self._pauses = delays()
             self._try_at = monotonic() + next(self._pauses)
-            self._none_parked.clear()
-        self._parked += away
+            self._none_postponed.clear()
+        self._postponed += away
 
-    def _try_parked(self) -> None:
-        """Send a batch of what is parked, and the others as long as none of it is away.
+    def _try_postponed(self) -> None:
+        """Send a batch of what is postponed, and the others as long as none of it is away.
 
         What still is goes behind them: another node may be back.
         """
-        while self._parked:
-            batch = self._parked[:BATCH]
+        while self._postponed:
+            batch = self._postponed[:BATCH]
             self._before()
             away = self._post(batch)
             self._after()
-            self._parked = self._parked[len(batch) :] + away
+            self._postponed = self._postponed[len(batch) :] + away
             if len(away) < len(batch):
                 self._pauses = delays()
             if away:
                 self._try_at = monotonic() + next(self._pauses)
                 return
-        self._none_parked.set()
+        self._none_postponed.set()
 
     def _post(self, batch: Sequence[T]) -> list[T]:
         """Send a batch; returns those whose node is away."""

@@ -6,8 +6,8 @@ and offers it all links since. That is idempotent: one that is cut off is begun 
 takes the duty, and what comes to be owed meanwhile keeps the debt open. A node that came back under
 another run_id is given all that by its recovery.
 
-While a debt is paid the node's tick is where the debt began, so that a node which then loses what
-it was given is given it again; no scan of it counts. Sessions go on.
+While a debt is replayed the node's tick is where the debt began, so that a node which then loses
+what it was given is given it again; no scan of it counts. Sessions go on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOOK_SECONDS = 1.0
 GIVE_UP_SECONDS = 2.0
 """For which another broker may try what could not be done here."""
 
-_PAY = f"""
+_MARK = f"""
 redis.call('DEL', '{keys.NIL}')
 local o = redis.call('HMGET', KEYS[1], 'state', 'run', 'epoch', 'tick')
 if o[1] ~= 'open' or o[2] ~= ARGV[1] or o[3] ~= ARGV[2] then return 0 end
@@ -46,11 +46,11 @@ if ARGV[3] == '' then redis.call('HDEL', KEYS[1], 'debt') return 1 end
 redis.call('HSET', KEYS[1], 'debt', 1, 'tick', math.min(tonumber(o[4]), tonumber(ARGV[3])))
 return 1
 """
-"""Begin to pay a debt, or be done. ARGV: run_id, epoch, since or '', name and epoch of the duty.
-0: the node is another now; -1: another broker has taken the duty."""
+"""Note that a debt's replay begins, or is done. ARGV: run_id, epoch, since or '', the duty's
+name, its epoch. 0: the node is another now; -1: another broker has taken the duty."""
 
 
-class _Paying:
+class _DebtReplay:
     """How far the replay of a debt is; see ``replay.ReplayProgress``. It ends with its duty."""
 
     def __init__(self, node: Node, duties: Duties, duty: Duty) -> None:
@@ -66,7 +66,7 @@ class _Paying:
             raise DutyLost(f"another broker has taken the duty {self._duty.name}")
         if monotonic() - self._said > 5.0:
             self._said = monotonic()
-            log.info("paying", node=self._node.shown, pages=self.done, seconds=self.seconds)
+            log.info("debt_replay", node=self._node.shown, pages=self.done, seconds=self.seconds)
 
     @property
     def seconds(self) -> float:
@@ -112,7 +112,7 @@ class Debts:
             gevent.sleep(LOOK_SECONDS)
 
     def step(self) -> None:
-        """Pay what is owed to nodes that answer, as far as it is for this broker to do.
+        """Replay what is owed to nodes that answer, as far as it is for this broker to do.
 
         Raises Unavailable after the others if something could not be done.
         """
@@ -129,7 +129,7 @@ class Debts:
             try:
                 duty = self._duties.take(name)
                 if duty is not None:
-                    self._pay(node, duty)
+                    self._replay(node, duty)
             except DutyLost:
                 self._duties.lost(name)
             except Unavailable as error:
@@ -138,30 +138,31 @@ class Debts:
         if failed is not None:
             raise failed
 
-    def _pay(self, node: Node, duty: Duty) -> None:
+    def _replay(self, node: Node, duty: Duty) -> None:
         if node.command("HEXISTS", keys.OWNER, "owed"):
-            return  # its recovery is at it, and pays this as well
+            return  # its recovery is at it, and replays this as well
         store = self._store.under(duty)
         debt = store.begin_replay(node.id)
         if debt is None:
             return
         run, epoch = node.run_id(), node.epoch
         self._mark(node, run, epoch, str(debt.since), duty)
-        progress = _Paying(node, self._duties, duty)
-        log.info("paying_begins", node=node.shown, since=debt.since)
+        progress = _DebtReplay(node, self._duties, duty)
+        log.info("debt_replay_begins", node=node.shown, since=debt.since)
         crawls = self._store.crawls()
         replay = Replay(self._parts, self._store, node, debt.since, progress)
         replay.tell(crawls)
         replay.links(ReplaySender(self._parts, node, progress, {crawl.id for crawl in crawls}))
         self._mark(node, run, epoch, "", duty)  # first: until then its tick has not moved on
-        paid = store.end_replay(node.id, debt.serial)
+        done = store.end_replay(node.id, debt.serial)
         self._activity.set()
-        log.info("paid", node=node.shown, all=paid, pages=progress.done, seconds=progress.seconds)
+        pages, seconds = progress.done, progress.seconds
+        log.info("debt_replayed", node=node.shown, all=done, pages=pages, seconds=seconds)
 
     @staticmethod
     def _mark(node: Node, run: str, epoch: str, since: str, duty: Duty) -> None:
         what = (run, epoch, since, duty.name, duty.epoch)
-        done = node.command("EVAL", _PAY, 1, keys.OWNER, *what)
+        done = node.command("EVAL", _MARK, 1, keys.OWNER, *what)
         if done < 0:
             raise DutyLost(f"another broker has taken the duty {duty.name}")
         if not done:

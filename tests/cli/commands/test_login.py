@@ -409,7 +409,7 @@ def test_the_three_legs_of_oauth_1(terminal: Terminal, oob: bool) -> None:
 # -- with workers
 
 
-def test_a_login_that_works_again_wakes_the_hosts_that_were_parked(
+def test_a_login_that_works_again_wakes_the_hosts_that_were_blocked(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     with DjangoSite(tmp_path / "site", articles=5) as site:

@@ -344,7 +344,7 @@ def test_many_in_a_row_are_believed_whatever_was_in_vain(world: World) -> None:
     assert len(world.site.logins) == made + 1
 
 
-def test_a_refused_login_parks_all_workers_until_the_secrets_change(world: World) -> None:
+def test_a_refused_login_blocks_all_workers_until_the_secrets_change(world: World) -> None:
     world.secrets.values["password"] = "wrong"
     keepers = [world.keeper() for _ in range(2)]
     with within(10):
@@ -395,15 +395,15 @@ class PlainKind(TokenKind):
         return url, {**headers, "x-token": self.password}
 
 
-def test_a_host_that_accepts_the_secrets_for_no_page_is_parked(world: World) -> None:
+def test_a_host_that_accepts_the_secrets_for_no_page_is_blocked(world: World) -> None:
     world.kind = PlainKind
     keeper = world.keeper()
     answers = [get(keeper, world.visit(), f"{PAGE}{i}", {}) for i in range(account.REJECTIONS)]
     assert [isinstance(answer, Fetched) for answer in answers[:-1]] == [True] * (len(answers) - 1)
-    parked = answers[-1]
-    assert isinstance(parked, Failure)
-    assert (parked.kind, parked.retry_after) == (FailureKind.LOGIN, account.REFUSED_SECONDS)
-    assert "http://shop.test accepts none of it" in parked.detail
+    blocked = answers[-1]
+    assert isinstance(blocked, Failure)
+    assert (blocked.kind, blocked.retry_after) == (FailureKind.LOGIN, account.REFUSED_SECONDS)
+    assert "http://shop.test accepts none of it" in blocked.detail
 
 
 def test_a_page_that_does_not_accept_what_others_did_is_answered_as_it_is(world: World) -> None:
@@ -470,7 +470,7 @@ def test_a_refusal_by_a_clock_that_was_years_ahead_is_not_believed(world: World)
     assert len(world.site.logins) == 2
 
 
-def test_an_error_that_nobody_foresaw_in_a_login_parks_the_host(world: World) -> None:
+def test_an_error_that_nobody_foresaw_in_a_login_blocks_the_host(world: World) -> None:
     class Broken(TokenKind):
         def log_in(self, session: Any, old: Grant | None) -> Grant:
             self.site.logins.append("")

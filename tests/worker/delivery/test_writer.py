@@ -569,7 +569,7 @@ def test_items_whose_node_is_away_wait_while_others_pass_and_keep_their_order() 
     running = gevent.spawn(box.run)
     for i in range(6):
         box.put(i)
-    assert box.join(5) is False, "some are parked"
+    assert box.join(5) is False, "some are postponed"
     assert nodes.settled == [0, 1, 3]
     box.put(6)
     until(lambda: [2, 4, 5] in nodes.sent)
@@ -578,12 +578,12 @@ def test_items_whose_node_is_away_wait_while_others_pass_and_keep_their_order() 
     nodes.away = {4}
     until(lambda: {2, 5} <= set(nodes.settled))
     nodes.away.clear()
-    assert box.join(5, parked_seconds=5)
+    assert box.join(5, postponed_seconds=5)
     assert nodes.settled == [0, 1, 3, 6, 2, 5, 4]
     running.kill()
 
 
-def test_what_is_parked_is_tried_in_small_part_and_in_turn_until_its_node_is_back(
+def test_what_is_postponed_is_tried_in_small_part_and_in_turn_until_its_node_is_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(outbox_module, "BATCH", 2)
@@ -596,7 +596,7 @@ def test_what_is_parked_is_tried_in_small_part_and_in_turn_until_its_node_is_bac
     nodes.away = {0, 1, 2, 3}  # one of two nodes is back
     until(lambda: {4, 5, 6, 7} <= set(nodes.settled))
     nodes.away.clear()
-    assert box.join(5, parked_seconds=5)
+    assert box.join(5, postponed_seconds=5)
     assert sorted(nodes.settled) == list(range(8))
     running.kill()
 

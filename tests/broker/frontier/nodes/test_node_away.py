@@ -581,7 +581,7 @@ def test_a_payer_whose_duty_is_over_offers_no_more(
 
     monkeypatch.setattr(Replay, "links", paying)
     with pytest.raises(DutyLost):
-        frontier._debts._pay(node, duty)
+        frontier._debts._replay(node, duty)
     assert set(rig.store.debts()) == {node.id}
     pages.stop()
 
