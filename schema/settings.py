@@ -247,7 +247,7 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "JOURNAL_DAYS": (
         "30",
         _number(int, 0, 36_500),
-        "Days for which the journal keeps tries that brought a page, on MySQL up to a "
+        "Days for which the journal keeps attempts that brought a page, on MySQL up to a "
         "month longer; no more than GREENCRAWL_JOURNAL_MONTHS; 0: as long as the others",
     ),
     "VERSION_DAYS": (
@@ -273,7 +273,7 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         _number(int, 1, 4096),
         "Partitions of a frontier, fixed when it is created",
     ),
-    "WORKER_ID": ("", _worker_id, "Name of this worker host; empty: its host name"),
+    "WORKER_ID": ("", _worker_id, "Name of this worker; empty: the host name of its machine"),
     "LEASE_SECONDS": ("60", _number(float, 1, 3600), "Life of a lease between two renewals"),
     "REQUEST_SECONDS": (
         "60",
@@ -299,8 +299,9 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "SESSION_KEY": (
         "",
         _session_key,
-        "Key, the same on all hosts, under which workers share what logins leave behind, by Redis; "
-        "`openssl rand -base64 32` makes one; empty: each host logs in by itself; secret",
+        "Key, the same on all machines, under which workers share what logins leave behind, by "
+        "Redis; "
+        "`openssl rand -base64 32` makes one; empty: each machine logs in by itself; secret",
     ),
     "LOG_LEVEL": (
         "info",

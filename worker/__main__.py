@@ -1,4 +1,4 @@
-"""``python -m greencrawl.worker``: the supervisor of a worker host.
+"""``python -m greencrawl.worker``: the supervisor of a worker.
 
 ``--child N`` is one of its processes, ``--quarantine`` the one in which a child has suspects read.
 The supervisor is plain Python on purpose (signals, waitpid); only these are made of greenlets.

@@ -70,7 +70,7 @@ def nodes(short: bool) -> list[int]:
 
 
 class Host:
-    """A broker, a Redis and a worker host, beside a web; made by :func:`running`."""
+    """A broker, a Redis and a worker, beside a web; made by :func:`running`."""
 
     def __init__(self, system: System, redis: RedisServer, web: Web, patience: Patience) -> None:
         self._system, self._redis, self._web = system, redis, web

@@ -74,7 +74,7 @@ ADVICE = (
     (
         "a worker's core",
         "its process at 100 %; hosts are due and nobody takes them",
-        "a worker host; nothing else has to be told",
+        "a worker; nothing else has to be told",
     ),
     (
         "a broker",
@@ -100,7 +100,7 @@ ADVICE = (
         " beyond that split the crawl by domains over several installations, each with a frontier"
         " and a store of its own",
     ),
-    ("the network", "the line's rate", "worker hosts on other lines"),
+    ("the network", "the line's rate", "workers on other lines"),
     (
         "politeness",
         "workers idle while every host rests",

@@ -1,9 +1,9 @@
 """What is dropped from the store by itself, so that it does not grow for ever.
 
 Under a duty, so that one broker does it; its writes are checked against the duty's epoch. Hourly:
-the journal's months, and what has expired. Daily: tries that brought a page, earlier fetches, and
-batches of seeds that nobody needs any more. All of it goes in steps of some milliseconds with rests
-as long between them, and may end anywhere: the next pass begins anew and finds less.
+the journal's months, and what has expired. Daily: attempts that brought a page, earlier fetches,
+and batches of seeds that nobody needs any more. All of it goes in steps of some milliseconds with
+rests as long between them, and may end anywhere: the next pass begins anew and finds less.
 
 A batch of seeds is there to be queued again in a Redis that lost it. Once each of its URLs has a
 page or a final state, those are what a replay marks as settled, and the batch says nothing more:
@@ -117,7 +117,7 @@ class Retention:
         store, limits = self._service.store.under(duty), self._limits
         if limits.journal_days:
             steps = store.drop_successes(now_ms - limits.journal_days * DAY_MS)
-            self._told("tries that brought a page", self._rested(steps))
+            self._told("attempts that brought a page", self._rested(steps))
         if limits.version_days:
             steps = store.drop_versions(now_ms - limits.version_days * DAY_MS)
             self._told("earlier fetches", self._rested(steps))

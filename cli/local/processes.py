@@ -143,7 +143,7 @@ class Child:
 
 
 class Processes:
-    """One broker and one worker host.
+    """One broker and one worker.
 
     ``logs`` is the folder of their log files; None sends what they say to our own output.
     ``request_seconds`` is how long a worker may need to let its last requests end.

@@ -126,7 +126,7 @@ def workers_text(stats: Stats) -> str:
     ids = sorted({printable(name.rpartition("-")[0] or name) for name in stats.claimed_twice})
     if ids:
         notes.append(
-            f"worker id claimed twice: {', '.join(ids)}; give each worker host a"
+            f"worker id claimed twice: {', '.join(ids)}; give each worker a"
             " GREENCRAWL_WORKER_ID of its own"
         )
     return "; ".join(notes)

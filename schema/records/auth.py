@@ -1,7 +1,7 @@
 """What a crawl says about authentication, and about JSON APIs that list what to fetch.
 
 No secret stands here. An entry has a name; user names, passwords, keys and tokens are found under
-that name in the environment or in a file with mode 0600 on the worker hosts
+that name in the environment or in a file with mode 0600 on the workers
 (``greencrawl.worker.auth.state.secrets``), so that neither the broker nor the store ever has them.
 
 *Where credentials go*: each entry lists the origins that it is for. ``example.org`` means https on

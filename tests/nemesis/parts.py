@@ -184,7 +184,7 @@ def started(root: Path, module: str) -> tuple[list[str], dict[str, str]]:
 
 
 class Product(Part):
-    """A broker or a worker host of the project in ``root``."""
+    """A broker or a worker of the project in ``root``."""
 
     def __init__(
         self, name: str, module: str, root: Path, folder: Path, settings: Mapping[str, str]

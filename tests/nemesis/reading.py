@@ -198,7 +198,7 @@ def waiting(client: redis.Redis, crawls: set[int]) -> dict[int, set[str]]:
 class Session:
     """A session with a host and its tasks that are not finished, as places: address and path.
 
-    ``worker`` is the id of the worker host, whichever process of it has the session.
+    ``worker`` is the id of the worker, whichever process of it has the session.
     """
 
     token: str

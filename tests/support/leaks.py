@@ -142,7 +142,7 @@ def command(system: System, *arguments: str) -> bytes:
 
 
 def environment(system: System) -> dict[str, str]:
-    """Of a command on the worker host."""
+    """Of a command on the worker."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
     given = {**system.variables, **system.secrets}
     return kept | {f"GREENCRAWL_{k}": v for k, v in given.items() if v}

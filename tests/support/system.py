@@ -43,7 +43,7 @@ def wait_until(
 
 
 class System:
-    """One broker and one worker host (a supervisor with ``processes`` children).
+    """One broker and one worker (a supervisor with ``processes`` children).
 
     ``redis`` are node addresses (none: the embedded one); ``settings`` are further GREENCRAWL_
     variables in lower case without prefix; ``secrets`` such

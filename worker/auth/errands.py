@@ -303,5 +303,5 @@ class Errands:
 def _alike(host: str) -> str:
     return (
         f"the login leads to {host}, whose worker has another key: "
-        "set GREENCRAWL_SESSION_KEY alike on all worker hosts"
+        "set GREENCRAWL_SESSION_KEY alike on all workers"
     )

@@ -1,4 +1,4 @@
-"""The parent of a worker host's processes: it starts them, watches them, and never crawls itself.
+"""The parent of a worker's processes: it starts them, watches them, and never crawls itself.
 
 Life of a child: started → ready (it has reconciled with a broker) → gone. If the page that it was
 reading is known from its crash record, it is started again at once, and charges that page alone;
@@ -51,7 +51,7 @@ class IdInUse(GreencrawlError):
 
 
 def folder(settings: Settings) -> Path:
-    """Where a worker host keeps locks, incarnations and shared pages."""
+    """Where a worker keeps locks, incarnations and shared pages."""
     return settings.data / "worker"
 
 

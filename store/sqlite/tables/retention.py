@@ -18,7 +18,7 @@ DAY_MS = 86_400_000
 
 
 class Successes:
-    """One pass over the journal for tries that brought a page; :meth:`step` until it is None."""
+    """One pass over the journal for attempts that brought a page; :meth:`step` until it is None."""
 
     def __init__(self, before_ms: int) -> None:
         self._sweep = attempts.Sweep(before_ms, "kind = 'ok'")

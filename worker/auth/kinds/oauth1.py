@@ -191,7 +191,7 @@ def _why(response: requests.Response, field: str, secrets: Sequence[str]) -> str
         return told
     skew = _skew_seconds(response)
     if skew:
-        return f"{told}: the clocks of this host and the provider's differ by {skew} s"
+        return f"{told}: the clocks of this machine and the provider's differ by {skew} s"
     return f"{told}: are client_key and client_secret right?"
 
 

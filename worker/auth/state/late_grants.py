@@ -1,10 +1,10 @@
-"""Grants that the frontier is still to be given, so that no other host uses what stands there.
+"""Grants that the frontier is still to be given, so that no other machine uses what stands there.
 
 A login may spend the refresh token that the frontier has. While its Redis node is away, what comes
-of it is in a file of one host only, and used there. Another host would log in with the spent one
-once the claim has run out; so a greenlet a login gives the new grant to the frontier as soon as it
-can. It ends when that is done, or a grant as new stands there, or with its process. A mark beside
-the file tells the next process of the host to go on with it.
+of it is in a file of one machine only, and used there. Another machine would log in with the spent
+one once the claim has run out; so a greenlet a login gives the new grant to the frontier as soon as
+it can. It ends when that is done, or a grant as new stands there, or with its process. A mark
+beside the file tells the next process of the machine to go on with it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def mark(folder: Path, name: str) -> Path:
 
 
 def marked(folder: Path) -> list[str]:
-    """Names of grants that are late, as far as the processes of this host know."""
+    """Names of grants that are late, as far as the processes of this machine know."""
     return sorted(path.name.removesuffix(_SUFFIX) for path in folder.glob(f"*{_SUFFIX}"))
 
 

@@ -1,4 +1,4 @@
-"""Who may log in, and what all hosts know of logins: the frontier's part, and a stand-in for it."""
+"""Who may log in, and what all machines know of logins: the frontier's part, and one without it."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Fernet (AES-128-CBC with HMAC-SHA256), under a key that HKDF-SHA256 (RFC 5869) makes of
 ``GREENCRAWL_SESSION_KEY``, or, where that is not set, of a random one in the data folder, which
-serves the processes of this host. Each purpose has its own key: what was sealed for one opens for
-no other.
+serves the processes of this machine. Each purpose has its own key: what was sealed for one opens
+for no other.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What logins leave behind: kept for all workers, and renewed by one at a time.
 
-*Who logs in* holds a claim, a lease in the frontier with a token: among all workers of all hosts.
-*What comes of it*, a grant, is a file in ``logins/`` of the data folder, for the processes of a
-host, and, where ``GREENCRAWL_SESSION_KEY`` is set, sealed in the frontier, for all hosts.
+*Who logs in* holds a claim, a lease in the frontier with a token: among all workers of all
+machines. *What comes of it*, a grant, is a file in ``logins/`` of the data folder, for the
+processes of a machine, and, where ``GREENCRAWL_SESSION_KEY`` is set, sealed in the frontier, for
+all machines.
 
 Each grant has a higher generation than the one before. A holder that was frozen, whose claim went
 to another one meanwhile, overwrites nothing: the frontier takes nothing from who does not hold the
@@ -41,7 +42,7 @@ PURPOSE = "logins"
 KEEP_SECONDS = 90 * 24 * 3600
 """How long the frontier keeps a grant; files keep it for longer, and put it back."""
 
-_ALIKE = "set GREENCRAWL_SESSION_KEY alike on all hosts"
+_ALIKE = "set GREENCRAWL_SESSION_KEY alike on all machines"
 _APART = b"local:"
 """In the frontier in place of a grant that stays on its host; a token follows."""
 _FORGOTTEN = b""
@@ -61,10 +62,10 @@ class Seal(Protocol):
 class Vault:
     """Grants by ``greencrawl.worker.auth.base.name_of``, as one process sees them.
 
-    Safe for many greenlets. With ``seal`` the frontier has them too, for all hosts. A claim lasts
-    ``claim_seconds``, longer than the longest request. Methods raise Unavailable when the frontier
-    is away; calling again does no harm. While the folder cannot be used the log says so, and
-    without ``seal`` every process logs in by itself.
+    Safe for many greenlets. With ``seal`` the frontier has them too, for all machines. A claim
+    lasts ``claim_seconds``, longer than the longest request. Methods raise Unavailable when the
+    frontier is away; calling again does no harm. While the folder cannot be used the log says so,
+    and without ``seal`` every process logs in by itself.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Vault:
                 self._open.discard(name)
 
     def resume(self) -> None:
-        """Go on with what a process of this host could not give the frontier before it ended."""
+        """Go on with what a process of this machine could not give the frontier before it ended."""
         if self._seal is None:
             return
         for name in marked(self._files.folder):
@@ -163,7 +164,7 @@ class Vault:
         return self._seal.seal(encoded(name, grant))
 
     def _unsealed(self, name: str, generation: int, blob: bytes) -> Grant | None:
-        """What the frontier has; None for what another host keeps for itself."""
+        """What the frontier has; None for what another machine keeps for itself."""
         if self._seal is None or blob.startswith(_APART):
             return None
         try:
@@ -256,7 +257,7 @@ class Claim:
         return put
 
     def forget(self) -> bool:
-        """Drop what is kept, here and – where it is shared – for all hosts; False as by put."""
+        """Drop what is kept, here and – where it is shared – for all machines; False as by put."""
         if self._over:
             return False
         vault = self._vault

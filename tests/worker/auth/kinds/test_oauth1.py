@@ -168,7 +168,9 @@ def test_clocks_that_differ_are_named(twitter: Twitter) -> None:
     late = {"Date": "Sat, 01 Jan 2000 00:00:00 GMT"}
     twitter.instead = [Reply(401, b"timestamp refused", late)]
     kind = OAuth1Kind(entry(twitter), client_only(twitter))
-    with pytest.raises(LoginRefused, match=r"clocks of this host and the provider's differ by \d+"):
+    with pytest.raises(
+        LoginRefused, match=r"clocks of this machine and the provider's differ by \d+"
+    ):
         kind.authorize(requests.Session(), OUT_OF_BAND)
 
 
