@@ -1,4 +1,4 @@
-"""Bodies outside SQL: the door behind which they are kept in files. SQL holds their places."""
+"""Bodies outside SQL: what keeps them in files has these calls. SQL holds their places."""
 
 from __future__ import annotations
 
