@@ -18,6 +18,7 @@ from typing import Any
 
 import gevent
 
+from greencrawl.broker.frontier.addresses import Addresses
 from greencrawl.broker.frontier.admission import Admitting, Spill
 from greencrawl.broker.frontier.coordination import duties as names
 from greencrawl.broker.frontier.coordination.activity import (
@@ -176,6 +177,7 @@ class Frontier:
         self.count, self.look, self.scan = scans.count, scans.look, scans.scan
         self.stilled, self.stats, self.ready = scans.stilled, scans.stats, scans.ready
 
+        self.shares = Addresses(calls, placement).shares
         robots, logins = Robots(calls, placement), Logins(calls, placement)
         self.robots_get, self.robots_put = robots.robots_get, robots.robots_put
         self.login_get, self.login_claim = logins.login_get, logins.login_claim

@@ -3,7 +3,7 @@
 ``{p}`` is the hash tag that keeps a partition on one node; what has none belongs to the node.
 
 =====================  ==========================================================================
-``gc:owner``           hash: id, layout, frontier, state, epoch, run, tick, clean, rest, owed,
+``gc:owner``           hash: id, layout, frontier, state, epoch, run, tick, clean, rest, lost, owed,
                        listed (``recovery/``); offset, used, gap, jumps, parts
                        (``lua/shared/clock.lua``); vouched (``clock.py``); budget, host_budget,
                        robots_budget, idle_hosts, forced, full (``memory.py``); longest, the
@@ -48,6 +48,8 @@
 ``gc:{p}:ac:<login>``  token of who is logging in, expiring
 ``gc:{p}:an:<login>``  hash: claims since the last that ended with a word, token of the latest;
                        for a day
+``gc:{p}:ad:<address>``  what worker processes hold of an address or a domain, packed, expiring
+                       (``lua/addresses/shares.lua``)
 ``gc:{p}:e:<host>``    list of ids: requests of logins at other hosts, the oldest first
 ``gc:{p}:eq:<host>:<id>``, ``gc:{p}:er:<host>:<id>``  such a request, and its answer, sealed,
                        expiring
@@ -66,8 +68,9 @@ needed. What bounds each of them:
 - a number: ``gc:wake``, and what a broker has not read yet of its messages is bounded by Redis
   (``client-output-buffer-limit pubsub``);
 - time: ``ws`` a day, the record of a deleted crawl an hour; a minute ``still`` (of crawls of which
-  something was leased since), ``workers`` and ``claimed``, and requests of logins at other hosts
-  (``e``, ``eq``, ``er``: one a waiting session, at most 1000 a host).
+  something was leased since), ``workers`` and ``claimed``; some seconds
+  ``ad``; and requests of logins at other hosts (``e``, ``eq``, ``er``: one a waiting session, at
+  most 1000 a host).
 """
 
 from __future__ import annotations

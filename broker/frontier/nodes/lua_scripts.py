@@ -13,6 +13,7 @@ WRITES_AT_LIMIT = frozenset({"admit", "mark", "robots_put"})
 """Scripts that do not begin with DEL: at the memory limit Redis refuses them, and only them."""
 UNTIMED = WRITES_AT_LIMIT | {
     "login_claim", "login_put", "login_drop", "errand_put", "errand_take", "errand_answer",
+    "shares",
 }  # fmt: skip
 """Scripts that workers call too: they act on no time, and are no sign that a broker lives."""
 _INCLUDE = re.compile(r"^-- include ([\w ]+)\n")

@@ -28,7 +28,9 @@ redis.call('HSET', KEYS[1], 'run', run, 'epoch', epoch, 'gap', ARGV[6], 'parts',
 redis.call('HINCRBY', KEYS[1], 'jumps', 1)
 redis.call('HDEL', KEYS[1], 'clean')
 if how ~= 'emptying' then redis.call('HSET', KEYS[1], 'state', 'open') end
-if how == 'lost' or how == 'emptying' then redis.call('HSET', KEYS[1], 'rest', now + hold) end
+if how == 'lost' or how == 'emptying' then
+  redis.call('HSET', KEYS[1], 'rest', now + hold, 'lost', now)
+end
 if how ~= 'clean' and how ~= 'taken' then redis.call('HSET', KEYS[1], 'owed', now + stalled) end
 return how
 """
@@ -56,7 +58,7 @@ A node that was given all it was owed can name its crawls (``listed``, see
 _EMPTY = f"""{_NOW}
 if tonumber(o[2]) >= tonumber(ARGV[2]) then return 0 end
 redis.call('HSET', KEYS[1], 'state', 'emptying', 'run', ARGV[1], 'epoch', ARGV[2], 'tick', 0,
-           'owed', now + ARGV[3], 'rest', now + ARGV[4])
+           'owed', now + ARGV[3], 'rest', now + ARGV[4], 'lost', now)
 redis.call('HDEL', KEYS[1], 'clean')
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
   if string.sub(field, 1, 5) == 'duty:' then redis.call('HDEL', KEYS[1], field) end

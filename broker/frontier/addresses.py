@@ -1,0 +1,89 @@
+"""Shares of what an address or a domain may be asked for, over all worker processes.
+
+A host's session keeps its host's delay; that says nothing of a machine with thousands of names. So
+a worker process asks for a share of the address that a name leads to: so many starts of requests in
+any sliding window, and so many connections. Shares are held for some seconds and asked for again
+while they are used. What all hold together is never above the caps, and the share of a process that
+died ends by itself (decision 29).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from greencrawl.broker.frontier.nodes.placement import Placement
+from greencrawl.broker.frontier.scripts.calls import Scripts
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.wire import to_msgpack
+
+SHARE_SECONDS = 5.0
+"""So long a share is held; also how long those wait at least who come after a process that died."""
+
+
+class Ask(NamedTuple):
+    """What a process asks of one address or domain, ``name``.
+
+    ``window`` seconds is the sliding window in which at most ``starts_cap`` requests may start,
+    over all processes. ``…_used`` is what this process has in use and so does not give up,
+    ``…_wanted`` what it could use.
+    """
+
+    name: str
+    window: float
+    starts_cap: int
+    starts_used: int
+    starts_wanted: int
+    connections_cap: int
+    connections_used: int
+    connections_wanted: int
+
+
+class Share(NamedTuple):
+    """What a process was given: starts in a window, and connections.
+
+    ``retry_seconds``: when the next share of another process ends; 0: there is none.
+    """
+
+    starts: int
+    connections: int
+    retry_seconds: float
+
+
+class Addresses:
+    """Shares by the names of addresses and domains."""
+
+    def __init__(self, calls: Scripts, placement: Placement) -> None:
+        self._calls = calls
+        self._placement = placement
+
+    def shares(self, holder: str, asks: Sequence[Ask]) -> list[Share | None]:
+        """Ask for shares for :data:`SHARE_SECONDS`, counted from before this call.
+
+        One round trip a node. None where a node is away: the shares of its addresses stay as they
+        are until they end. Raises Unavailable where all nodes are.
+        """
+        by_partition: dict[int, list[int]] = {}
+        for number, ask in enumerate(asks):
+            by_partition.setdefault(self._placement.partition_of(ask.name), []).append(number)
+        calls = {
+            p: to_msgpack([holder, round(SHARE_SECONDS * 1000), [_row(asks[n]) for n in numbers]])
+            for p, numbers in by_partition.items()
+        }
+        found: list[Share | None] = [None] * len(asks)
+        failed: dict[int, Unavailable] = {}
+        replies = self._calls("shares", calls, partial=True, failed=failed)
+        for p, (_, shares) in replies.items():
+            for number, (starts, connections, retry_ms) in zip(
+                by_partition[p], shares, strict=True
+            ):
+                found[number] = Share(starts, connections, retry_ms / 1000)
+        return found
+
+
+def _row(ask: Ask) -> list[object]:
+    return [
+        ask.name, round(ask.window * 1000),
+        [ask.starts_cap, ask.starts_used, ask.starts_wanted],
+        [ask.connections_cap, ask.connections_used, ask.connections_wanted],
+    ]  # fmt: skip

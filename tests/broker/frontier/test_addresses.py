@@ -1,0 +1,163 @@
+"""Shares of addresses: what all hold is never above the cap, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier.addresses import SHARE_SECONDS, Ask, Share
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.schema.errors import Unavailable
+from greencrawl.store import open_store
+from tests.broker.frontier.test_frontier import pass_time, until
+from tests.support.effort import cases
+from tests.support.redis_server import RedisServer
+
+NAME = "4:203.0.113.7"
+
+
+@pytest.fixture
+def frontier(redis_server: RedisServer, tmp_path: Path) -> Iterator[Frontier]:
+    store = open_store(f"sqlite:///{tmp_path / 'c.sqlite'}")
+    frontier = Frontier([redis_server.url], store, partitions=8, create=True)
+    yield frontier
+    frontier.stop()
+    store.close()
+
+
+def ask(
+    frontier: Frontier,
+    holder: str,
+    cap: int,
+    want: int,
+    used: int = 0,
+    *,
+    connections: int = 100,
+    name: str = NAME,
+    window: float = 1.0,
+) -> Share:
+    wanted = Ask(name, window, cap, used, want, connections, used, want)
+    (share,) = frontier.shares(holder, [wanted])
+    assert share is not None
+    return share
+
+
+def test_one_process_has_all_that_it_wants_up_to_the_cap(frontier: Frontier) -> None:
+    assert ask(frontier, "a", 10, 3) == Share(3, 3, 0.0)
+    assert ask(frontier, "a", 10, 30)[:2] == (10, 30)
+    assert ask(frontier, "a", 10, 30, connections=4)[:2] == (10, 4)
+    assert ask(frontier, "a", 10, 30, name="4:203.0.113.8")[:2] == (10, 30), "another address"
+
+
+def test_what_another_holds_is_not_given_until_it_ends(frontier: Frontier) -> None:
+    assert ask(frontier, "a", 10, 10).starts == 10
+    share = ask(frontier, "b", 10, 10)
+    assert share.starts == 0
+    assert SHARE_SECONDS < share.retry_seconds < SHARE_SECONDS + 3
+    pass_time(frontier, SHARE_SECONDS)
+    assert ask(frontier, "b", 10, 10).starts == 0, "requests of the last moment are in the window"
+    pass_time(frontier, 2.1)
+    assert ask(frontier, "b", 10, 10).starts == 10
+
+
+def test_who_holds_more_than_its_part_lets_go_what_it_does_not_use(frontier: Frontier) -> None:
+    assert ask(frontier, "a", 10, 10).starts == 10
+    assert ask(frontier, "b", 10, 10).starts == 0
+    assert ask(frontier, "a", 10, 10, used=7).starts == 7, "never what it has in use"
+    assert ask(frontier, "a", 10, 10, used=2).starts == 5
+    assert ask(frontier, "b", 10, 10).starts == 0, "requests under the old share are in the window"
+    pass_time(frontier, SHARE_SECONDS + 2.1)
+    assert ask(frontier, "a", 10, 10, used=2).starts <= 5
+    pass_time(frontier, 2.1)
+    assert ask(frontier, "b", 10, 10).starts == 5
+
+
+def test_what_others_do_not_want_may_be_taken(frontier: Frontier) -> None:
+    assert ask(frontier, "a", 10, 2).starts == 2
+    assert ask(frontier, "b", 10, 10).starts == 8
+    assert ask(frontier, "b", 10, 10).starts == 8
+
+
+def test_a_single_place_goes_round(frontier: Frontier) -> None:
+    holders, had = ("a", "b", "c"), set()
+    for _ in range(60):
+        found = [holder for holder in holders if ask(frontier, holder, 1, 4).starts]
+        assert len(found) <= 1
+        had |= {*found}
+        if had == {*holders}:
+            return
+        pass_time(frontier, 1.0)
+    raise AssertionError(f"only {had} had it")
+
+
+def test_shares_that_a_redis_forgot_are_not_given_again_at_once(
+    frontier: Frontier, redis_server: RedisServer
+) -> None:
+    assert ask(frontier, "a", 10, 10).starts == 10
+    redis_server.client.hset(keys.OWNER, "lost", round(frontier.nodes[0].now_ms()))
+    redis_server.client.delete(*redis_server.client.keys("gc:{*}:ad:*"))
+    share = ask(frontier, "b", 10, 10)
+    assert (share.starts, share.connections) == (0, 0)
+    pass_time(frontier, share.retry_seconds + 0.1)
+    assert ask(frontier, "b", 10, 10).starts == 10
+
+
+def test_a_redis_that_was_emptied_says_when(frontier: Frontier, redis_server: RedisServer) -> None:
+    redis_server.kill()
+    for file in redis_server.folder.rglob("*"):
+        if file.is_file() and file.suffix in (".aof", ".rdb", ".manifest"):
+            file.unlink()
+    redis_server.start()
+
+    def opened() -> bool:
+        with suppress(Unavailable):
+            frontier.recovery.reopen(frontier.nodes[0])
+            return True
+        return False
+
+    until(opened)
+    assert float(redis_server.client.hget(keys.OWNER, "lost")) > 0
+    assert ask(frontier, "a", 10, 10).starts == 0
+
+
+def test_a_record_ends_by_itself(frontier: Frontier, redis_server: RedisServer) -> None:
+    ask(frontier, "a", 10, 10)
+    (key,) = redis_server.client.keys("gc:{*}:ad:*")
+    assert 0 < redis_server.client.pttl(key) < 1000 * (SHARE_SECONDS + 10)
+
+
+@pytest.mark.parametrize("seed", cases(range(3), range(3, 60)))
+def test_what_all_hold_in_a_window_is_never_above_the_cap(frontier: Frontier, seed: int) -> None:
+    """Holders come, pause and die; each judges by its own clock, from before it asked."""
+    draw = random.Random(seed)
+    cap, window = draw.choice([1, 2, 5, 10]), draw.choice([0.5, 1.0, 4.0])
+    now, starts_of = 0.0, defaultdict(list)
+    held: dict[str, tuple[int, float]] = {}
+    granted = set()
+    for _ in range(300):
+        holder = draw.choice("abcd")
+        mine = starts_of[holder] = [t for t in starts_of[holder] if t > now - window]
+        share = ask(
+            frontier, holder, cap, draw.randint(0, cap + 2), len(mine), window=window
+        ).starts
+        held[holder] = (share, now + SHARE_SECONDS)
+        if share:
+            granted.add(holder)
+        for name, (most, ends) in held.items():
+            mine = [t for t in starts_of[name] if t > now - window]
+            while now < ends and len(mine) < most and draw.random() < 0.7:
+                mine.append(now)
+            starts_of[name] = mine
+        assert sum(len(mine) for mine in starts_of.values()) <= cap
+        step = draw.choice([0.0, 0.05, 0.3, 1.0, 2.5])
+        now += step
+        pass_time(frontier, step)
+        for name in starts_of:
+            starts_of[name] = [t for t in starts_of[name] if t > now - window]
+    assert granted == set("abcd")
