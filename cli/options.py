@@ -14,6 +14,7 @@ import click
 import msgspec.inspect as inspect
 
 from greencrawl.schema.records import CrawlOptions
+from greencrawl.schema.records.crawl import ADDRESS_CONNECTIONS, ADDRESS_RATE, DOMAIN_RATE
 from greencrawl.schema.text.moments import SINCE, STATUS, since_ms, status_range
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -23,6 +24,8 @@ UNBOUNDED = 2**53
 
 METAVARS = {
     "delay": "SECONDS",
+    "address_rate": "N",
+    "domain_rate": "N",
     "max_seconds": "SECONDS",
     "max_bytes": "BYTES",
     "max_body_bytes": "BYTES",
@@ -34,6 +37,13 @@ METAVARS = {
 }
 """What stands for the value in the help, where N does not say it."""
 
+
+UNSAID = {
+    "address_rate": ADDRESS_RATE,
+    "address_connections": ADDRESS_CONNECTIONS,
+    "domain_rate": DOMAIN_RATE,
+}
+"""What holds where an option that may be left unsaid is."""
 
 _APART = frozenset({"seeds", "auth", "sources"})
 """Seeds are the arguments; what is a table of its own stands in a TOML file only."""
@@ -52,6 +62,8 @@ def unwrap(field: inspect.Field) -> tuple[inspect.Type, str]:
     if isinstance(kind, inspect.Metadata):
         description = str((kind.extra_json_schema or {}).get("description", ""))
         kind = kind.type
+    if isinstance(kind, inspect.UnionType):  # with None: not said
+        (kind,) = (one for one in kind.types if not isinstance(one, inspect.NoneType))
     return kind, description
 
 
@@ -59,6 +71,8 @@ def default_text(field: inspect.Field) -> str:
     """The default as help and docs show it; "" becomes "none"."""
     if field.default in ((), ""):
         return "none"
+    if field.default is None:
+        return f"{UNSAID[field.name]:g}, but none in GREENCRAWL_ALLOW_NETWORKS"
     return f"{field.default:g}" if isinstance(field.default, float) else str(field.default)
 
 

@@ -6,8 +6,10 @@ import gc
 import os
 import random
 import resource
+import secrets
 import signal
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,7 @@ from greencrawl.worker.process.quarantine import Quarantine
 from greencrawl.worker.process.supervisor import folder
 from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.held import Held, Sessions
+from greencrawl.worker.session.shares import Shares
 
 log = logger("worker")
 
@@ -117,7 +120,12 @@ class Worker:
         self._inflight = InflightTable(base / f"{name}.flights")
         self._sessions = Sessions(self._inflight)
         self._results = Results(Journal(name), self._frontier.fingerprint)
-        self._downloader = Downloader(settings.allow_networks, settings.request_seconds)
+        self._shares = Shares(
+            partial(self._frontier.shares, secrets.token_hex(8)), settings.allow_networks
+        )
+        self._downloader = Downloader(
+            settings.allow_networks, settings.request_seconds, gate=self._shares
+        )
         self._quarantine = Quarantine(settings.stall_seconds)
         self._build(name, next_incarnation(base / f"{name}.incarnation"))
 
@@ -225,6 +233,7 @@ class Worker:
             return self._engine.run(self._settings.request_seconds + 10.0)
         finally:
             self._quarantine.close()
+            self._shares.close()
             self._downloader.close()
             self._store.close()
 

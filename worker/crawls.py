@@ -22,6 +22,7 @@ from greencrawl.worker.hooks import Hooks
 from greencrawl.worker.link_checker import Checker
 from greencrawl.worker.robots.parser import product_token
 from greencrawl.worker.session.backoff import until_available
+from greencrawl.worker.session.shares import Caps
 
 log = logger("worker")
 
@@ -54,6 +55,11 @@ class CrawlContext:
     def options(self) -> CrawlOptions:
         """Those of the crawl."""
         return self.crawl.options
+
+    @cached_property
+    def caps(self) -> Caps:
+        """What may be asked of the addresses and domains of its hosts."""
+        return Caps.of(self.options)
 
     @cached_property
     def logs_in(self) -> bool:

@@ -24,6 +24,10 @@ LEVELS = 32
 """Priority levels of a host's waiting queue; 0 is served first."""
 
 
+ADDRESS_RATE, ADDRESS_CONNECTIONS, DOMAIN_RATE = 10.0, 10, 20.0
+"""What holds outside GREENCRAWL_ALLOW_NETWORKS where a crawl says nothing."""
+
+
 class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a person may say about a crawl: the same names in TOML, options and the API."""
 
@@ -93,6 +97,24 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             description="Parallel connections to one host; more than one needs delay = 0",
         ),
     ] = 1
+    address_rate: Annotated[
+        Seconds | None,
+        Meta(
+            description="Requests a second to one address (IPv4, or /64 of IPv6), however many "
+            "hosts it has, over all workers; 0: no limit"
+        ),
+    ] = None
+    address_connections: Annotated[
+        Count | None,
+        Meta(description="Connections to one address, over all workers; 0: no limit"),
+    ] = None
+    domain_rate: Annotated[
+        Seconds | None,
+        Meta(
+            description="Requests a second to one registrable domain, over all its hosts and all "
+            "workers; 0: no limit"
+        ),
+    ] = None
     tries: Annotated[
         int,
         Meta(
@@ -153,8 +175,8 @@ def kept_options(options: CrawlOptions) -> bytes:
     it while an upgrade is under way.
     """
     fields = msgspec.structs.asdict(options)
-    for name in ("auth", "sources"):
-        if not fields[name]:
+    for name in ("auth", "sources", "address_rate", "address_connections", "domain_rate"):
+        if fields[name] in ((), None):
             del fields[name]
     return msgspec.json.encode(fields)
 

@@ -9,9 +9,9 @@ header, SNI and the certificate's check keep the name.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, Protocol
 
 import gevent
 from gevent import ssl
@@ -47,6 +47,36 @@ class LeaseExpired(GreencrawlError):
     """Raised when a lease's deadline passed before the request's bytes left: nothing was sent."""
 
 
+class Ticket(Protocol):
+    """Leave to send one request to an address; see ``worker.session.shares``."""
+
+    def opened(self) -> Callable[[], None]:
+        """A connection was opened under it; returns what is to be called when that is closed."""
+
+    def end(self) -> None:
+        """The request is over."""
+
+
+class Gate(Protocol):
+    """Who says when something may be asked of an address; see ``worker.session.shares``."""
+
+    def enter(
+        self,
+        host: str,
+        address: str,
+        caps: Any,
+        *,
+        connect: bool,
+        deadline: float,
+        make_room: Callable[[], bool],
+    ) -> Ticket | None:
+        """Leave for one request; None where nothing is limited. May wait, and may raise.
+
+        ``connect``: it will open a connection. ``make_room`` closes one to the address that is
+        idle, and says whether there was any.
+        """
+
+
 class _Request(NamedTuple):
     """What one exchange needs; ``until`` is a value of the monotonic clock."""
 
@@ -77,8 +107,10 @@ class Downloader:
         idle_seconds: float = IDLE_SECONDS,
         resolver: Lookup = system_lookup,
         tls: ssl.SSLContext | None = None,
+        gate: Gate | None = None,
         clock: Clock = monotonic,
     ) -> None:
+        self._gate = gate
         self._request_seconds = request_seconds
         self._clock = clock
         self._resolver = Resolver(allow_networks, resolver, clock=clock)
@@ -99,6 +131,7 @@ class Downloader:
         deadline: float,
         method: str = "GET",
         body: bytes = b"",
+        caps: Any = None,
     ) -> Fetched | Failure:
         """Request a canonical ``url``: whatever the server answered, or why it did not.
 
@@ -106,8 +139,8 @@ class Downloader:
         the head of an answer other than 2xx is there, its status is the answer: a body that then
         breaks off is kept as far as it came, marked as truncated. ``headers`` are sent besides
         Host, Accept-Encoding and, with a ``body``, Content-Length. ``deadline`` is a value of the
-        monotonic clock. Raises LeaseExpired when it has passed, InvalidUrl when ``url`` is not
-        canonical http(s).
+        monotonic clock. ``caps`` are those of the gate, if there is one. Raises LeaseExpired when
+        it has passed, InvalidUrl when ``url`` is not canonical http(s), and what the gate raises.
         """
         origin, target = _split(url)
         if origin.port in BAD_PORTS:
@@ -121,20 +154,63 @@ class Downloader:
         if isinstance(addresses, Failure):
             return addresses
         until = started + self._request_seconds
-        connection = self._connections.take(origin, addresses) or self._connections.open(
-            origin, addresses, until - self._clock()
-        )
+        ticket = None
+        if self._gate is None:
+            connection = self._connections.take(origin, addresses) or self._connections.open(
+                origin, addresses, until - self._clock()
+            )
+        else:
+            connection, ticket = self._admitted(origin, addresses, until, caps, deadline)
         if isinstance(connection, Failure):
             return connection
         message = request_head(target, origin.authority, fields, method, len(body)) + body
         request = _Request(url, message, max_body_bytes, until, deadline)
         answer = Answer(bodiless=method == "HEAD")
         sent_ms, sent = epoch_ms(), self._clock()
-        failure = self._exchange(connection, request, answer)
+        try:
+            failure = self._exchange(connection, request, answer)
+        finally:
+            if ticket is not None:
+                ticket.end()
         if failure is None or _status_is_the_answer(answer):
             took_ms = round((self._clock() - sent) * 1000)
             return _fetched(request, answer, connection.address, sent_ms, took_ms)
         return failure
+
+    def _admitted(
+        self, origin: Origin, addresses: Sequence[str], until: float, caps: Any, deadline: float
+    ) -> tuple[Connection | Failure, Ticket | None]:
+        """A connection to one of the addresses that the gate lets us ask; raises what it raises."""
+        assert self._gate is not None
+        idle = self._connections.take(origin, addresses)
+        if idle is not None:
+            try:
+                return idle, self._gate.enter(
+                    origin.host, idle.address, caps, connect=False, deadline=deadline,
+                    make_room=no_room,
+                )  # fmt: skip
+            except BaseException:
+                self._connections.give(idle)
+                raise
+        kind, told = FailureKind.UNREACHABLE, []
+        for index, address in enumerate(addresses):
+            left = min(until - self._clock(), self._connections.connect_seconds)
+            ticket = self._gate.enter(
+                origin.host, address, caps, connect=True, deadline=deadline,
+                make_room=partial(self._connections.drop_idle, address),
+            )  # fmt: skip
+            if ticket is None:
+                return self._connections.open(origin, addresses[index:], left), None
+            found = self._connections.open(origin, [address], left / (len(addresses) - index))
+            if isinstance(found, Connection):
+                found.closed = ticket.opened()
+                return found, ticket
+            ticket.end()
+            told.append(found.detail)
+            kind = found.kind
+            if kind is FailureKind.TLS:
+                break
+        return Failure(kind, "; ".join(told), requests=0), None
 
     @property
     def idle_connections(self) -> int:
@@ -196,6 +272,11 @@ class Downloader:
                 # but no timer and no socket become ready.
                 gevent.sleep(_YIELD_SECONDS)
         raise TimeoutError
+
+
+def no_room() -> bool:
+    """Close no connection."""
+    return False
 
 
 def _beyond_cap(answer: Answer, max_body_bytes: int) -> bool:

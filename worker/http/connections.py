@@ -6,7 +6,7 @@ import errno
 import math
 import select
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -67,6 +67,7 @@ class Connection:
         "_waiting",
         "_writable",
         "address",
+        "closed",
         "idle_since",
         "place",
         "socket",
@@ -79,6 +80,8 @@ class Connection:
         self.place = (origin, address)
         self.address = address
         self.idle_since = 0.0
+        self.closed: Callable[[], None] | None = None
+        """What is to be told once it is closed."""
         self._clock = clock
         if isinstance(sock, ssl.SSLSocket):
             self.socket = sock
@@ -149,6 +152,9 @@ class Connection:
         self._readable.close()
         self._writable.close()
         self.socket.close()
+        if self.closed is not None:
+            self.closed()
+            self.closed = None
 
     def _wait(self, watcher: Any, until: float) -> None:
         if until < self._rings:
@@ -208,7 +214,7 @@ class Connections:
         self._max_idle = max_idle
         self._tls = tls
         self._idle_seconds = idle_seconds
-        self._connect_seconds = connect_seconds
+        self.connect_seconds = connect_seconds
         self._clock = clock
         self._by_place: dict[tuple[Origin, str], list[Connection]] = {}
         self._by_age: OrderedDict[Connection, None] = OrderedDict()  # longest idle first
@@ -255,7 +261,7 @@ class Connections:
         against the origin's name, whatever the address. On failure no byte of a request has left
         (``requests`` is 0) and the last address's error gives the kind.
         """
-        budget = min(timeout, self._connect_seconds)
+        budget = min(timeout, self.connect_seconds)
         until = self._clock() + budget
         told: list[str] = []
         failure = Failure(FailureKind.UNREACHABLE, "no address", requests=0)
@@ -271,6 +277,14 @@ class Connections:
             if found.kind is FailureKind.TLS:
                 break  # a wrong certificate is an answer; other addresses would only repeat it
         return failure
+
+    def drop_idle(self, address: str) -> bool:
+        """Close the connection to ``address`` that has been idle for longest; False if none is."""
+        for connection in self._by_age:
+            if connection.address == address:
+                self._drop(connection)
+                return True
+        return False
 
     def close(self) -> None:
         """Close what is idle, and from now on whatever is given back."""

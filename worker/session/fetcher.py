@@ -18,8 +18,11 @@ from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.session.backoff import AWAY_PATIENCE_SECONDS, delays
 from greencrawl.worker.session.held import Held
 from greencrawl.worker.session.pace import Pace
+from greencrawl.worker.session.shares import Caps, NoShare
 
 T = TypeVar("T")
+
+NO_CAPS = Caps()
 
 
 class Fetcher(Protocol):
@@ -34,11 +37,12 @@ class Fetcher(Protocol):
         deadline: float,
         method: str = "GET",
         body: bytes = b"",
+        caps: Caps = NO_CAPS,
     ) -> Fetched | Failure:
         """One request of a canonical URL: what the server answered, or why it did not.
 
         ``deadline`` on ``greencrawl.schema.clock.monotonic``, in seconds. Raises LeaseExpired after
-        it.
+        it, and NoShare where the host's address may not be asked now, by ``caps``.
         """
 
 
@@ -95,15 +99,19 @@ class Visit:
         Raises VisitOver, and LeaseExpired (of the downloader) when the lease ran out meanwhile.
         """
         self.rest(self._pace.wait_seconds())
-        with self.held.waiting(request=True):
-            answer = self._fetcher.fetch(
-                url,
-                headers,
-                max_body_bytes=max_body_bytes,
-                deadline=self.held.deadline,
-                method=method,
-                body=body,
-            )
+        try:
+            with self.held.waiting(request=True):
+                answer = self._fetcher.fetch(
+                    url,
+                    headers,
+                    max_body_bytes=max_body_bytes,
+                    deadline=self.held.deadline,
+                    method=method,
+                    body=body,
+                    caps=self.context.caps,
+                )
+        except NoShare as error:  # others at its address were asked: it comes again
+            self.put_off(error.seconds, str(error))
         self._requests += 1 if isinstance(answer, Fetched) else answer.requests
         self._pace.note(answer)
         return answer
@@ -138,6 +146,7 @@ class Visit:
         Its tasks go back uncharged, and the host is not counted as failing.
         """
         self._block = seconds
+        self._why = why[:300]
         raise VisitOver(why)
 
     def learn_robots(self, crawl_delay: float | None) -> None:

@@ -1,0 +1,361 @@
+"""What this process may ask an address or a domain for, as part of what all processes may.
+
+A host has one session, so its delay is kept wherever it is leased. An address may have thousands of
+hosts. Before a request leaves, it takes one *start* of its address and one of its registrable
+domain, and a place among the address's connections where it opens one. A start comes free a window
+after the request's end, not after its beginning: then the next cannot arrive sooner than a window
+after it, however long either was on its way. How many there are is this process's share, which the
+frontier gives for some seconds (:mod:`broker.frontier.addresses`). One greenlet asks for all of
+them, many at a time, before the shares end. Who finds none waits for a moment, and else hands its
+session back, with a turn at which to come again.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import gevent
+from gevent.event import Event
+
+from greencrawl.broker.frontier import SHARE_SECONDS, Ask, Share
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.errors import GreencrawlError, Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.net.urls import registrable_domain
+from greencrawl.schema.records import CrawlOptions
+from greencrawl.schema.records.crawl import ADDRESS_CONNECTIONS, ADDRESS_RATE, DOMAIN_RATE
+
+log = logger("worker")
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+PATIENCE_SECONDS = 1.0
+"""So long a session waits for its start; then its place is of use to others."""
+LONGEST_TURN_SECONDS = 300.0
+TOGETHER_SECONDS = 0.005
+"""What is asked for within so long is asked for in one call."""
+TICK_SECONDS = 0.02
+"""Between two looks at who waits, while anybody does."""
+AGAIN_SECONDS = 0.5
+"""Between two asks for more of what others hold."""
+NO_LIMIT = 1 << 30
+
+
+class Caps(NamedTuple):
+    """What a crawl allows: requests a second, and connections; 0: no limit, None: not said."""
+
+    address_rate: float | None = None
+    address_connections: int | None = None
+    domain_rate: float | None = None
+
+    @classmethod
+    def of(cls, options: CrawlOptions) -> Caps:
+        """Those of a crawl."""
+        return cls(options.address_rate, options.address_connections, options.domain_rate)
+
+    def outside(self) -> Caps:
+        """What was not said, as it is for addresses of others."""
+        return Caps(
+            ADDRESS_RATE if self.address_rate is None else self.address_rate,
+            ADDRESS_CONNECTIONS if self.address_connections is None else self.address_connections,
+            DOMAIN_RATE if self.domain_rate is None else self.domain_rate,
+        )
+
+
+class NoShare(GreencrawlError):
+    """Raised when nothing may be asked of an address or domain for ``seconds``."""
+
+    def __init__(self, name: str, seconds: float, why: str) -> None:
+        super().__init__(f"{name}: {why}")
+        self.seconds = seconds
+
+
+class _Place:
+    """One address or domain. Not locked: nothing here yields to the hub."""
+
+    __slots__ = (
+        "again", "connections", "connections_cap", "ends", "free_at", "name", "open", "rate",
+        "sending", "shown", "starts", "starts_cap", "turn", "waiting", "window",
+    )  # fmt: skip
+
+    def __init__(self, name: str, shown: str) -> None:
+        self.name, self.shown = name, shown
+        self.rate = math.inf
+        self.window = 1.0
+        self.starts_cap = self.connections_cap = NO_LIMIT
+        self.starts = self.connections = 0
+        self.ends = self.again = self.turn = 0.0
+        self.sending = self.open = 0
+        self.free_at: deque[float] = deque()
+        self.waiting: deque[_Waiter] = deque()
+
+    def limit(self, rate: float, connections: int) -> None:
+        """Keep a crawl's caps, 0 for none: of several crawls the strictest."""
+        if 0 < rate < self.rate:
+            self.rate = rate
+            self.window = max(1.0, 1 / rate)
+            self.starts_cap = max(1, math.floor(rate))
+        if connections:
+            self.connections_cap = min(self.connections_cap, connections)
+
+    def used(self, now: float) -> int:
+        """Starts that are under way, or ended less than a window ago."""
+        while self.free_at and self.free_at[0] <= now:
+            self.free_at.popleft()
+        return self.sending + len(self.free_at)
+
+    def has_room(self, now: float, waiter: _Waiter) -> bool:
+        if now >= self.ends or self.used(now) >= self.starts:
+            return False
+        if waiter.make_room is None or self.open < self.connections:
+            return True
+        while self.connections and self.open >= self.connections and waiter.make_room():
+            pass
+        return self.open < self.connections
+
+    def take(self, waiter: _Waiter) -> None:
+        self.sending += 1
+        self.open += waiter.make_room is not None
+
+    def closed(self) -> None:
+        """A connection to it was closed."""
+        self.open -= 1
+
+    def next_turn(self, now: float) -> float:
+        """Seconds until it is the turn of one who found no room: one after the other."""
+        each = self.window / max(1, self.starts)
+        self.turn = max(self.turn, now + self.window) + each
+        return min(self.turn - now, LONGEST_TURN_SECONDS)
+
+    def wish(self, now: float) -> Ask:
+        """What to ask the frontier for."""
+        used, more = self.used(now), 2 * len(self.waiting) + 1
+        return Ask(
+            self.name, self.window,
+            self.starts_cap, used, min(used + more, self.starts_cap),
+            self.connections_cap, self.open, min(self.open + more, self.connections_cap),
+        )  # fmt: skip
+
+
+class _Waiter:
+    """Who wants to send a request; ``make_room`` is None where that opens no connection."""
+
+    __slots__ = ("has_it", "make_room", "told")
+
+    def __init__(self, make_room: Callable[[], bool] | None) -> None:
+        self.make_room = make_room
+        self.has_it = False
+        self.told = Event()
+
+
+class Ticket:
+    """Leave to send one request. :meth:`end` must be called, once it is over."""
+
+    __slots__ = ("_clock", "_connecting", "_places")
+
+    def __init__(self, places: list[_Place], connecting: _Place | None, clock: Clock) -> None:
+        """``connecting``: where it has a place for a connection, which is not open yet."""
+        self._places = places
+        self._connecting = connecting
+        self._clock = clock
+
+    def opened(self) -> Callable[[], None]:
+        """A connection was opened under it; returns what is to be called when that is closed."""
+        place, self._connecting = self._connecting, None
+        return place.closed if place is not None else _nothing
+
+    def end(self) -> None:
+        """The request is over, or its connecting failed."""
+        now = self._clock()
+        for place in self._places:
+            place.sending -= 1
+            place.free_at.append(now + place.window)
+        if self._connecting is not None:
+            self._connecting.closed()
+        self._places, self._connecting = [], None
+
+
+def _nothing() -> None:
+    """A connection that nobody counts was closed."""
+
+
+class Shares:
+    """The shares of one process. ``ask`` is the frontier's; ``allow`` has no caps by default."""
+
+    def __init__(
+        self,
+        ask: Callable[[Sequence[Ask]], list[Share | None]],
+        allow: Sequence[Network] = (),
+        *,
+        clock: Clock = monotonic,
+    ) -> None:
+        self._ask = ask
+        self._allow = tuple(allow)
+        self._clock = clock
+        self._places: dict[str, _Place] = {}
+        self._waiting: dict[_Place, None] = {}
+        self._poked = Event()
+        self._pump: gevent.Greenlet[[], None] | None = None
+        self._own = lru_cache(4096)(self._is_own)
+
+    def enter(
+        self,
+        host: str,
+        address: str,
+        caps: Caps,
+        *,
+        connect: bool,
+        deadline: float = math.inf,
+        make_room: Callable[[], bool] = bool,
+    ) -> Ticket | None:
+        """Take what a request to ``host`` at ``address`` needs; None where nothing is limited.
+
+        ``connect``: it will open a connection; where there are too many, ``make_room`` closes an
+        idle one, if there is any. Waits for some moments, not beyond ``deadline``. Raises NoShare,
+        which says for how long.
+        """
+        rate, connections, domain_rate = caps if self._own(address) else caps.outside()
+        places = []
+        connecting = None
+        if domain_rate:
+            domain = registrable_domain(host)
+            places.append(self._place(f"d:{domain}", domain, domain_rate, 0))
+        if rate or connections:
+            name = address_name(address)
+            places.append(self._place(name, name[2:], rate or 0, connections or 0))
+            connecting = places[-1] if connect else None
+        if not places:
+            return None
+        taken: list[_Place] = []
+        try:
+            for place in places:
+                self._enter(place, make_room if place is connecting else None, deadline)
+                taken.append(place)
+        except BaseException:
+            for place in taken:
+                place.sending -= 1  # nothing was sent
+            raise
+        return Ticket(places, connecting, self._clock)
+
+    def close(self) -> None:
+        """Ask for nothing any more."""
+        if self._pump is not None:
+            self._pump.kill()
+
+    def _is_own(self, address: str) -> bool:
+        found = ipaddress.ip_address(address)
+        return any(found in network for network in self._allow)
+
+    def _place(self, name: str, shown: str, rate: float, connections: int) -> _Place:
+        place = self._places.get(name)
+        if place is None:
+            place = self._places[name] = _Place(name, shown)
+        place.limit(rate, connections)
+        return place
+
+    def _enter(self, place: _Place, make_room: Callable[[], bool] | None, deadline: float) -> None:
+        now = self._clock()
+        waiter = _Waiter(make_room)
+        if not place.waiting and place.has_room(now, waiter):
+            place.take(waiter)
+            return
+        known = now < place.ends
+        if known and len(place.waiting) >= max(1, place.starts * PATIENCE_SECONDS / place.window):
+            raise self._denied(place, now)
+        place.waiting.append(waiter)
+        self._waiting[place] = None
+        self._poke()
+        try:
+            waiter.told.wait(max(0.0, min(PATIENCE_SECONDS, deadline - now)))
+        finally:
+            if not waiter.has_it:
+                place.waiting.remove(waiter)
+        if not waiter.has_it:
+            raise self._denied(place, self._clock())
+
+    def _denied(self, place: _Place, now: float) -> NoShare:
+        most = [] if place.starts_cap == NO_LIMIT else [
+            f"{place.starts_cap} requests in {place.window:g} s"
+        ]  # fmt: skip
+        if place.connections_cap != NO_LIMIT:
+            most.append(f"{place.connections_cap} connections")
+        why = f"all hosts there together may have {' and '.join(most)}"
+        return NoShare(place.shown, place.next_turn(now), why)
+
+    # -- asking
+
+    def _poke(self) -> None:
+        self._poked.set()
+        if self._pump is None or self._pump.ready():
+            self._pump = gevent.spawn(self._run)
+
+    def _run(self) -> None:
+        """Ask for what is needed and let those who wait go on; ends when nothing is held."""
+        round_at = 0.0
+        while self._places:
+            now = self._clock()
+            self._poked.wait(TICK_SECONDS if self._waiting else max(0.0, round_at - now))
+            if self._poked.is_set():
+                self._poked.clear()
+                gevent.sleep(TOGETHER_SECONDS)
+            now = self._clock()
+            looked_at = list(self._waiting)
+            if now >= round_at:
+                round_at = now + SHARE_SECONDS / 4
+                looked_at = list(self._places.values())
+            self._renew(looked_at, now)
+            self._let_go_on(self._clock())
+
+    def _renew(self, places: list[_Place], now: float) -> None:
+        wanted = []
+        for place in places:
+            used = place.used(now)
+            ending = place.ends - now < SHARE_SECONDS / 2
+            stuck = place.waiting and not place.has_room(now, place.waiting[0])
+            if not used and not place.open and not place.waiting:
+                if place.ends <= now and place.turn <= now:
+                    del self._places[place.name]
+            elif now >= place.again and (ending or (stuck and self._may_grow(place))):
+                place.again = now + AGAIN_SECONDS
+                wanted.append(place)
+        if not wanted:
+            return
+        try:
+            found = self._ask([place.wish(now) for place in wanted])
+        except Unavailable as error:
+            log.info("no_shares", reason=str(error))
+            return
+        for place, share in zip(wanted, found, strict=True):
+            if share is not None:
+                place.starts, place.connections = share.starts, share.connections
+                place.ends = now + SHARE_SECONDS
+
+    def _let_go_on(self, now: float) -> None:
+        for place in list(self._waiting):
+            while place.waiting and place.has_room(now, place.waiting[0]):
+                waiter = place.waiting.popleft()
+                place.take(waiter)
+                waiter.has_it = True
+                waiter.told.set()
+            if not place.waiting:
+                del self._waiting[place]
+
+    @staticmethod
+    def _may_grow(place: _Place) -> bool:
+        return place.starts < place.starts_cap or place.connections < place.connections_cap
+
+
+@lru_cache(4096)
+def address_name(address: str) -> str:
+    """What is counted as one machine: an IPv4 address, or the /64 of an IPv6 one."""
+    found = ipaddress.ip_address(address)
+    if isinstance(found, ipaddress.IPv4Address):
+        return f"4:{found}"
+    if found.ipv4_mapped is not None:
+        return f"4:{found.ipv4_mapped}"
+    return f"6:{ipaddress.IPv6Network((int(found) >> 64 << 64, 64))}"
