@@ -136,5 +136,5 @@ def _held_up(state: HostState) -> str:
     if state.sessions:
         return "; the host is being fetched from now"
     if state.next_in > 0:
-        return f"; the host rests for another {state.next_in:.1f} s (delay)"
+        return f"; the host rests for another {state.next_in:.1f} s ({state.why or 'delay'})"
     return ""

@@ -94,6 +94,7 @@ class Site:
         deadline: float,
         method: str = "GET",
         body: bytes = b"",
+        caps: object = None,
     ) -> Fetched | Failure:
         self.asked.append(url)
         self.headers.append(headers)

@@ -128,8 +128,8 @@ class _Place:
 
     def next_turn(self, now: float) -> float:
         """Seconds until it is the turn of one who found no room: one after the other."""
-        each = self.window / max(1, self.starts)
-        self.turn = max(self.turn, now + self.window) + each
+        each = 0.1 if self.starts_cap == NO_LIMIT else self.window / self.starts_cap
+        self.turn = max(self.turn, now + self.window / 2) + each
         return min(self.turn - now, LONGEST_TURN_SECONDS)
 
     def wish(self, now: float) -> Ask:

@@ -36,7 +36,8 @@ local function share(record, mine, i, ask, window, claimants, ahead, starving)
   local held = held_by(mine, i, window)
   local grant = math.min(want, cap - others - ahead, math.max(fair, cap - wanted))
   if starving and mine.n > 0 and now - mine.n > ttl then grant = 0 end
-  grant = math.max(grant, math.min(used, held), 0)
+  grant = math.max(grant, 0)
+  if i == 2 then grant = math.max(grant, math.min(used, held)) end -- open ones stay; requests end
   if mine.u + window + MARGIN > now and mine[i].h > grant then
     mine[i].o, mine[i].t = held, math.max(mine.u, now) + window + MARGIN
   end

@@ -1,0 +1,51 @@
+"""Many hosts on one machine: together they are asked no more than the crawl says, whatever dies."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.support.redis_server import RedisServer
+from tests.support.site_server import Answer, Request, SiteServer
+from tests.support.sites import html
+from tests.support.system import System, wait_until
+from tests.worker.session.test_shares import busiest
+
+HOSTS, PAGES, RATE = 16, 3, 8
+
+
+def site(request: Request) -> Answer:
+    if request.target == "/robots.txt":
+        return Answer(404)
+    return Answer(body=html("page", [f"/{n}" for n in range(PAGES)]))
+
+
+def test_hosts_of_one_address_share_its_rate_over_processes_of_which_one_dies(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    with ExitStack() as stack:
+        servers = [stack.enter_context(SiteServer(site)) for _ in range(HOSTS)]
+        system = stack.enter_context(
+            System(
+                tmp_path, [redis_server.url], processes=3, lease_seconds="4", request_seconds="2"
+            ).start()
+        )
+        system.crawl([one.url("/") for one in servers], delay=0, address_rate=RATE)
+        wait_until(lambda: sum(len(one.hits) for one in servers) > 20, 20, "the crawl began")
+        first = servers[0].url("/0")
+        wait_until(lambda: "8 requests in 1 s" in explained(system, first), 20, "explain says why")
+        system.children()[0].send_signal(signal.SIGKILL)
+        took = system.wait_done(60)
+        hits = [hit for one in servers for hit in one.hits]
+        assert len(hits) >= HOSTS * (PAGES + 2)
+        assert busiest([hit.arrived for hit in hits], 0.98) <= RATE
+        assert len(hits) / took > RATE / 4, "and they are asked"
+        host = system.call("GET", f"/v1/hosts/127.0.0.1:{servers[0].port}")
+        assert host["failures"] == 0, "no fault of the host's"
+
+
+def explained(system: System, url: str) -> str:
+    """What is said of a URL."""
+    (state,) = system.call("GET", f"/v1/explain?url={url}")["items"]
+    return str(state["why"])

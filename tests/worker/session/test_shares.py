@@ -1,0 +1,169 @@
+"""Shares of addresses in worker processes, on a real Redis: caps, turns, what is exempt."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import gevent
+import pytest
+
+from greencrawl.broker.frontier import Frontier
+from greencrawl.store import open_store
+from greencrawl.worker.session.shares import Caps, NoShare, Shares, address_name
+from tests.support.redis_server import RedisServer
+
+ADDRESS, OTHER = "203.0.113.7", "203.0.113.8"
+CAPS = Caps(address_rate=8, address_connections=100, domain_rate=0)
+
+
+@pytest.fixture
+def frontier(redis_server: RedisServer, tmp_path: Path) -> Iterator[Frontier]:
+    store = open_store(f"sqlite:///{tmp_path / 'c.sqlite'}")
+    frontier = Frontier([redis_server.url], store, partitions=8, create=True)
+    yield frontier
+    frontier.stop()
+    store.close()
+
+
+@pytest.fixture
+def pair(frontier: Frontier) -> Iterator[tuple[Shares, Shares]]:
+    """Of two processes."""
+    made = [Shares(partial(frontier.shares, name)) for name in "ab"]
+    yield made[0], made[1]
+    for shares in made:
+        shares.close()
+
+
+def busiest(times: list[float], window: float) -> int:
+    """The most that began within any window."""
+    times = sorted(times)
+    return max(sum(at <= other < at + window for other in times) for at in times)
+
+
+def send(shares: Shares, caps: Caps, times: list[float], until: float) -> None:
+    while time.monotonic() < until:
+        try:
+            ticket = shares.enter("h.example", ADDRESS, caps, connect=False)
+        except NoShare as error:
+            gevent.sleep(min(error.seconds, 0.2))
+            continue
+        assert ticket is not None
+        times.append(time.monotonic())
+        gevent.sleep(0.005)
+        ticket.end()
+
+
+def test_two_processes_together_stay_within_the_rate_and_use_it(
+    pair: tuple[Shares, Shares],
+) -> None:
+    times: tuple[list[float], list[float]] = ([], [])
+    until = time.monotonic() + 10
+    jobs = [
+        gevent.spawn(send, shares, CAPS, mine, until)
+        for shares, mine in zip(pair, times, strict=True)
+        for _ in range(12)
+    ]
+    gevent.joinall(jobs, raise_error=True)
+    everything = [*times[0], *times[1]]
+    assert busiest(everything, 1.0) <= 8
+    assert len(everything) >= 40
+    assert min(len(mine) for mine in times) >= 8, "each had its part"
+
+
+def test_a_rate_below_one_is_a_longer_window(pair: tuple[Shares, Shares]) -> None:
+    caps = Caps(address_rate=0.5, address_connections=0, domain_rate=0)
+    ticket = pair[0].enter("h.example", ADDRESS, caps, connect=False)
+    assert ticket is not None
+    ticket.end()
+    for shares in pair:
+        with pytest.raises(NoShare, match="1 requests in 2 s") as caught:
+            shares.enter("i.example", ADDRESS, caps, connect=False)
+        assert caught.value.seconds > 1
+
+
+def test_turns_are_one_after_the_other(pair: tuple[Shares, Shares]) -> None:
+    shares, turns = pair[0], []
+    for _ in range(8):
+        shares.enter("h.example", ADDRESS, CAPS, connect=False)
+    for _ in range(40):
+        with pytest.raises(NoShare) as caught:
+            shares.enter("h.example", ADDRESS, CAPS, connect=False, deadline=0)
+        turns.append(caught.value.seconds)
+    assert turns == sorted(turns)
+    assert 40 / 8 < turns[-1] < 2 + 40 / 8
+
+
+def test_connections_are_counted_until_they_are_closed(pair: tuple[Shares, Shares]) -> None:
+    caps = Caps(address_rate=0, address_connections=2, domain_rate=0)
+    shares, idle = pair[0], []
+    for _ in range(2):
+        ticket = shares.enter("h.example", ADDRESS, caps, connect=True)
+        assert ticket is not None
+        idle.append(ticket.opened())
+        ticket.end()
+    with pytest.raises(NoShare, match="2 connections"):
+        shares.enter("i.example", ADDRESS, caps, connect=True, deadline=0)
+    assert shares.enter("i.example", ADDRESS, caps, connect=False), "an open one may be used"
+
+    def close_one() -> bool:
+        if idle:
+            idle.pop()()
+            return True
+        return False
+
+    ticket = shares.enter("i.example", ADDRESS, caps, connect=True, make_room=close_one)
+    assert ticket is not None
+    assert len(idle) == 1
+    ticket.end()  # its connecting failed
+    assert shares.enter("i.example", ADDRESS, caps, connect=True, deadline=0)
+
+
+def test_a_domain_has_a_rate_of_its_own_over_addresses(pair: tuple[Shares, Shares]) -> None:
+    caps = Caps(address_rate=0, address_connections=0, domain_rate=3)
+    for n, address in enumerate((ADDRESS, OTHER, "2001:db8::1")):
+        assert pair[0].enter(f"{n}.farm.example.org", address, caps, connect=True)
+    with pytest.raises(NoShare, match=r"example\.org"):
+        pair[0].enter("9.farm.example.org:8080", "203.0.113.9", caps, connect=True, deadline=0)
+    assert pair[0].enter("other.example.net", ADDRESS, caps, connect=True)
+
+
+def test_own_networks_have_no_caps_but_what_a_crawl_says(frontier: Frontier) -> None:
+    own = (ipaddress.ip_network("203.0.113.0/24"),)
+    shares = Shares(partial(frontier.shares, "a"), own)
+    try:
+        for _ in range(50):
+            assert shares.enter("h.example", ADDRESS, Caps(), connect=True) is None
+        assert shares.enter("h.example", "198.51.100.1", Caps(), connect=True) is not None
+        said = Caps(address_rate=1)
+        assert shares.enter("h.example", ADDRESS, said, connect=True) is not None
+        with pytest.raises(NoShare):
+            shares.enter("h.example", ADDRESS, said, connect=True, deadline=0)
+        nothing = Caps(address_rate=0, address_connections=0, domain_rate=0)
+        assert shares.enter("h.example", "198.51.100.1", nothing, connect=True) is None
+    finally:
+        shares.close()
+
+
+def test_a_redis_that_is_away_holds_up_and_is_no_error(
+    pair: tuple[Shares, Shares], redis_server: RedisServer
+) -> None:
+    redis_server.kill()
+    with pytest.raises(NoShare):
+        pair[0].enter("h.example", ADDRESS, CAPS, connect=False)
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("203.0.113.7", "4:203.0.113.7"),
+        ("::ffff:203.0.113.7", "4:203.0.113.7"),
+        ("2001:db8:1:2:3::4", "6:2001:db8:1:2::/64"),
+        ("2001:db8:1:2::9", "6:2001:db8:1:2::/64"),
+    ],
+)
+def test_a_machine_is_an_address_or_a_network_of_64_bits(address: str, name: str) -> None:
+    assert address_name(address) == name
