@@ -47,5 +47,4 @@ def test_hosts_of_one_address_share_its_rate_over_processes_of_which_one_dies(
 
 def explained(system: System, url: str) -> str:
     """What is said of a URL."""
-    (state,) = system.call("GET", f"/v1/explain?url={url}")["items"]
-    return str(state["why"])
+    return str(system.call("GET", f"/v1/urls?url={url}"))

@@ -48,7 +48,7 @@ class LeaseExpired(GreencrawlError):
 
 
 class Ticket(Protocol):
-    """Leave to send one request to an address; see ``worker.session.shares``."""
+    """Leave to send one request to an address; see ``greencrawl.worker.session.shares``."""
 
     def opened(self) -> Callable[[], None]:
         """A connection was opened under it; returns what is to be called when that is closed."""
@@ -58,7 +58,7 @@ class Ticket(Protocol):
 
 
 class Gate(Protocol):
-    """Who says when something may be asked of an address; see ``worker.session.shares``."""
+    """Who says when an address may be asked; see ``greencrawl.worker.session.shares``."""
 
     def enter(
         self,

@@ -5,9 +5,9 @@ hosts. Before a request leaves, it takes one *start* of its address and one of i
 domain, and a place among the address's connections where it opens one. A start comes free a window
 after the request's end, not after its beginning: then the next cannot arrive sooner than a window
 after it, however long either was on its way. How many there are is this process's share, which the
-frontier gives for some seconds (:mod:`broker.frontier.addresses`). One greenlet asks for all of
-them, many at a time, before the shares end. Who finds none waits for a moment, and else hands its
-session back, with a turn at which to come again.
+frontier gives for some seconds (:mod:`greencrawl.broker.frontier.addresses`). One greenlet asks for
+all of them, many at a time, before the shares end. Who finds none waits for a moment, and else
+hands its session back, with a turn at which to come again.
 """
 
 from __future__ import annotations
