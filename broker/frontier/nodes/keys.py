@@ -24,8 +24,9 @@
 ``gc:{p}:crawls``      hash: id of each crawl with a record → version it was told of last
 ``gc:{p}:due:<crawl>`` sorted set host → logical ms at which it may be opened
 ``gc:{p}:h:<host>``    a host's record, packed: next, last, till, lvl, busy, sole, ad, rd, od, lat,
-                       fail, why, rob, and q: for each crawl the waiting tasks, if they are few, or
-                       their levels, number and bytes (``lua/shared/common.lua``)
+                       fail, why, nw (why it rests), rob, and q: for each crawl the waiting tasks,
+                       if they are few, or their levels, number and bytes
+                       (``lua/shared/common.lua``)
 ``gc:{p}:w:<crawl>:<host>:<level>``  list of waiting entries of a long queue
 ``gc:{p}:b``           bytes of tasks in this partition: waiting, leased and later
 ``gc:{p}:hi``          sorted set host → logical ms when its times are past: hosts that were idle

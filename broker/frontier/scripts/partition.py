@@ -252,5 +252,5 @@ def host_state(
         latency=ms("lat") / 1000,
         failures=int(ms("fail")),
         robots_known=ms("rob") > now_ms,
-        why=why if ms("till") > now_ms else "",
+        why=why,
     )

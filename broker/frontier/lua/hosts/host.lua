@@ -2,7 +2,8 @@
 -- What is known of a host; an operator's delay and block are set first where given.
 --
 -- args  {host, delay ms or -1, block ms or -1}
--- {'OK', now, {field, value …}, waiting, why}: waiting counts the tasks of all crawls. blocked-until never
+-- {'OK', now, {field, value …}, waiting, why}: waiting counts the tasks of all crawls; why it is blocked, or
+-- rests by no fault of its own. blocked-until never
 -- moves back, but for a block of 0, by which an operator lifts it.
 local h = host_of(args[1])
 if args[2] >= 0 or args[3] >= 0 then
@@ -22,4 +23,4 @@ for _, field in ipairs({'next', 'till', 'lvl', 'busy', 'ad', 'rd', 'od', 'lat', 
   flat[#flat + 1] = string.format('%.0f', num(h[field]))
 end
 for _, q in pairs(h.q) do waiting = waiting + tasks_in(q) end
-return {'OK', now, flat, waiting, h.why or ''}
+return {'OK', now, flat, waiting, num(h.till) > now and h.why or num(h.next) > now and h.nw or ''}

@@ -39,9 +39,10 @@ for a = 3, #args do
       h.fail, h.lvl, h.why = nil, nil, nil
     end
     free_slot(token, s, h, it[9] > 0 and now or 0)
+    h.nw = nil
     if it[7] == '' and it[8] > 0 then -- no fault of the host's, but its turn comes later
       h.next = math.max(num(h.next), now + math.min(it[8], MAX_BLOCK))
-      if it[10] ~= '' then h.why = it[10] end
+      if it[10] ~= '' then h.nw = it[10] end
     end
     if num(s.left) <= 0 then drop_session(token, s) end
     rescore(h)
