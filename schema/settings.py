@@ -58,6 +58,7 @@ class Settings:
     journal_days: int
     version_days: int
     allow_networks: tuple[Network, ...]
+    allow_ports: tuple[int, ...]
     worker_token: str
     admin_token: str
     tls_cert: str
@@ -162,6 +163,10 @@ def _networks(value: str) -> tuple[Network, ...]:
     return tuple(ipaddress.ip_network(part, strict=False) for part in _list(value))
 
 
+def _ports(value: str) -> tuple[int, ...]:
+    return tuple(_number(int, 1, 65_535)(part) for part in _list(value))
+
+
 def _number(kind: type[int] | type[float], low: float, high: float) -> Callable[[str], Any]:
     def parse(value: str) -> Any:
         number = kind(value)
@@ -256,6 +261,12 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "Days for which earlier fetches of a page stay in its history; 0: for ever",
     ),
     "ALLOW_NETWORKS": ("", _networks, "CIDRs that are fetched although private or loopback"),
+    "ALLOW_PORTS": (
+        "",
+        _ports,
+        "Ports that are fetched from although they are usually those of databases, caches, queues "
+        "or of what steers machines, as 9200",
+    ),
     "WORKER_TOKEN": ("", _text, "Bearer token of workers; secret"),
     "ADMIN_TOKEN": ("", _text, "Bearer token of administrators: seeding, crawls, hosts; secret"),
     "TLS_CERT": ("", _text, "Certificate file (PEM) of the broker's listener"),

@@ -124,7 +124,10 @@ class Worker:
             partial(self._frontier.shares, secrets.token_hex(8)), settings.allow_networks
         )
         self._downloader = Downloader(
-            settings.allow_networks, settings.request_seconds, gate=self._shares
+            settings.allow_networks,
+            settings.request_seconds,
+            gate=self._shares,
+            allow_ports=settings.allow_ports,
         )
         self._quarantine = Quarantine(settings.stall_seconds)
         self._build(name, next_incarnation(base / f"{name}.incarnation"))

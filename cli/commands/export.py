@@ -16,7 +16,7 @@ from greencrawl.schema.net.urls import canonicalise, host_of
 from greencrawl.schema.records import Crawl, PageFilter
 from greencrawl.schema.text.moments import SINCE, STATUS, since_ms, status_range
 from greencrawl.store.base import Store
-from greencrawl.store.export.formats import FORMATS, Format
+from greencrawl.store.export.formats import FORMATS, Format, Wishes
 from greencrawl.store.export.resumable import Position, Resumable, Wanted
 from greencrawl.store.export.resumable import export as export_all
 
@@ -49,6 +49,7 @@ _MEANINGS = "; ".join(f"{name}: {choice.meaning}" for name, choice in FORMATS.it
     "[default: standard output, as -]",
 )
 @click.option("--bodies", is_flag=True, help="Include page bodies, base64; WARC always does.")
+@click.option("--raw", is_flag=True, help="Leave CSV cells that begin a formula as they are.")
 @click.option("--pages-only", is_flag=True, help="Leave out the URLs that came to no page.")
 @click.option("--restart", is_flag=True, help="Begin an interrupted export anew.")
 @reach.data_option
@@ -61,6 +62,7 @@ def export(
     status: str | None,
     output: Path | None,
     bodies: bool,
+    raw: bool,
     pages_only: bool,
     restart: bool,
     data: str | None,
@@ -80,6 +82,7 @@ def export(
         "status": status,
         "bodies": bodies or FORMATS[format_].always_bodies,
         "pages_only": pages_only,
+        "raw": raw,
     }
     wanted = _filter(since, host, status)
     with reach.store(reach.load(data)) as store:
@@ -118,7 +121,7 @@ def _host(text: str) -> str:
 
 
 def _format(typed: Mapping[str, Any], crawl: Crawl, name: str = "") -> Format:
-    return FORMATS[typed["format"]].make(crawl, name, typed["bodies"])
+    return FORMATS[typed["format"]].make(crawl, name, Wishes(typed["bodies"], typed["raw"]))
 
 
 def _to_stdout(store: Store, wanted: Wanted, typed: Mapping[str, Any]) -> None:

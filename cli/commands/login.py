@@ -254,7 +254,9 @@ class _Login:
         self._way = way
         self._headers = crawl_headers(wanted.options)
         self._secrets = Secrets(settings.credentials_file)
-        self._downloader = Downloader(settings.allow_networks, settings.request_seconds)
+        self._downloader = Downloader(
+            settings.allow_networks, settings.request_seconds, allow_ports=settings.allow_ports
+        )
 
     def close(self) -> None:
         self._downloader.close()

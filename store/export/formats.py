@@ -72,13 +72,26 @@ class Jsonl:
         return wire.to_json(final_object(final)) + b"\n"
 
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""What a formula may begin with in a spreadsheet, be it in full width."""
+
+
+def defused(value: object) -> object:
+    """A cell's value; with an apostrophe before it where it would be taken for a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+
+
 class Csv:
-    """RFC 4180 in UTF-8 with a line of names; with ``bodies`` a column of base64 at the end."""
+    """RFC 4180 in UTF-8 with a line of names; with ``bodies`` a column of base64 at the end.
+
+    A cell that a spreadsheet would take for a formula begins with an apostrophe, unless ``raw``.
+    """
 
     finals = True
 
-    def __init__(self, *, bodies: bool = False) -> None:
+    def __init__(self, *, bodies: bool = False, raw: bool = False) -> None:
         self._bodies = bodies
+        self._raw = raw
         self.detail: Detail = "body" if bodies else "text"
         self._text = io.StringIO(newline="")
         self._writer = csv.writer(self._text, lineterminator="\r\n")
@@ -109,6 +122,9 @@ class Csv:
         return self._row([*row, *([""] if self._bodies else [])])
 
     def _row(self, values: list[object] | list[str]) -> bytes:
+        if not self._raw:  # base64 is none, though it may begin with a plus
+            texts = len(COLUMNS)
+            values = [*map(defused, values[:texts]), *values[texts:]]
         self._writer.writerow(values)
         made = self._text.getvalue().encode()
         self._text.seek(0)
@@ -163,21 +179,30 @@ class Warc:
         return records.member(record) if self._compress else b"".join(record.parts)
 
 
+class Wishes(NamedTuple):
+    """What a person says beside the format: whether bodies are wanted, and cells as they are."""
+
+    bodies: bool = False
+    raw: bool = False
+
+
 class Choice(NamedTuple):
     """How ``greencrawl export`` offers a format, under the name that it has in :data:`FORMATS`."""
 
     meaning: str
     """For the help of ``--format``."""
-    make: Callable[[Crawl, str, bool], Format]
-    """From the crawl, the file's name ("" without one), and whether bodies are wanted."""
+    make: Callable[[Crawl, str, Wishes], Format]
+    """From the crawl, the file's name ("" without one), and what was typed."""
     always_bodies: bool = False
     """Whether bodies are in it unasked."""
 
 
 FORMATS: Mapping[str, Choice] = MappingProxyType(
     {
-        "jsonl": Choice("one JSON object a line", lambda _, __, bodies: Jsonl(bodies=bodies)),
-        "csv": Choice("a table", lambda _, __, bodies: Csv(bodies=bodies)),
+        "jsonl": Choice(
+            "one JSON object a line", lambda _, __, wishes: Jsonl(bodies=wishes.bodies)
+        ),
+        "csv": Choice("a table", lambda _, __, wishes: Csv(bodies=wishes.bodies, raw=wishes.raw)),
         "warc": Choice(
             "an archive",
             lambda crawl, name, _: Warc(crawl, name, compress=not name.endswith(".warc")),

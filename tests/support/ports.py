@@ -8,6 +8,7 @@ from collections import deque
 from contextlib import suppress
 
 from greencrawl.schema.errors import Unavailable
+from greencrawl.worker.http.addresses import BAD_PORTS, SERVICE_PORTS
 
 PORTS = range(10_000, 32_000)
 """Below the ports that outgoing connections are given: one that is free now stays free."""
@@ -23,6 +24,8 @@ def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on and that no other test process holds, all different."""
     found: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
+        if port in BAD_PORTS | SERVICE_PORTS:  # nothing is fetched from them
+            continue
         if token := _token(port):
             found.append(port)
             _tokens.append(token)

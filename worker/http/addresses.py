@@ -45,6 +45,16 @@ BAD_PORTS = frozenset((
 # fmt: on
 """Ports of other protocols, to which no page may send us (Fetch Standard, "bad port")."""
 
+# fmt: off
+SERVICE_PORTS = frozenset((
+    1433, 1521, 2181, 2375, 2376, 2379, 2380, 3306, 3389, 4369, 5432, 5672, 5900, 5984, 6379, 6380,
+    7000, 7001, 8086, 8500, 9042, 9092, 9200, 9300, 10250, 11211, 15672, 16379, 26379, 27017, 27018,
+    27019, 28017,
+))
+# fmt: on
+"""Ports of databases, caches, queues and what steers machines. Some answer to HTTP, and none has
+pages for strangers: an operator says which are fetched from (``GREENCRAWL_ALLOW_PORTS``)."""
+
 _NO_SUCH_NAME = (socket.EAI_NONAME, socket.EAI_NODATA, socket.EAI_ADDRFAMILY)
 
 _FORBIDDEN_V4 = tuple(

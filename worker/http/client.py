@@ -9,7 +9,7 @@ header, SNI and the certificate's check keep the name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol
 
@@ -20,7 +20,14 @@ from greencrawl.schema.clock import Clock, epoch_ms, monotonic
 from greencrawl.schema.errors import GreencrawlError, InvalidUrl
 from greencrawl.schema.net.request import header_lines, request_head
 from greencrawl.schema.records import Failure, FailureKind, Fetched
-from greencrawl.worker.http.addresses import BAD_PORTS, Lookup, Network, Resolver, system_lookup
+from greencrawl.worker.http.addresses import (
+    BAD_PORTS,
+    SERVICE_PORTS,
+    Lookup,
+    Network,
+    Resolver,
+    system_lookup,
+)
 from greencrawl.worker.http.codings import decode, encoded_cap
 from greencrawl.worker.http.connections import (
     CONNECT_SECONDS,
@@ -108,9 +115,11 @@ class Downloader:
         resolver: Lookup = system_lookup,
         tls: ssl.SSLContext | None = None,
         gate: Gate | None = None,
+        allow_ports: Collection[int] = (),
         clock: Clock = monotonic,
     ) -> None:
         self._gate = gate
+        self._refused_ports = BAD_PORTS | SERVICE_PORTS.difference(allow_ports)
         self._request_seconds = request_seconds
         self._clock = clock
         self._resolver = Resolver(allow_networks, resolver, clock=clock)
@@ -143,8 +152,10 @@ class Downloader:
         it has passed, InvalidUrl when ``url`` is not canonical http(s), and what the gate raises.
         """
         origin, target = _split(url)
-        if origin.port in BAD_PORTS:
+        if origin.port in self._refused_ports:
             detail = f"port {origin.port} of {origin.host} belongs to another protocol"
+            if origin.port in SERVICE_PORTS:
+                detail = f"port {origin.port} is not in the worker's GREENCRAWL_ALLOW_PORTS"
             return Failure(FailureKind.ADDRESS_FORBIDDEN, detail, requests=0)
         fields = _render(tuple(headers.items()))
         if isinstance(fields, Failure):

@@ -88,6 +88,24 @@ def test_csv_is_read_by_others_as_it_was_stored(store: SqliteStore, crawl: Crawl
     assert last["fetched"] == "1970-01-01T00:00:02.000Z"
 
 
+@pytest.mark.parametrize(
+    "title", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "＝1", "a=", ""]
+)
+def test_csv_cells_that_begin_a_formula_are_defused_unless_raw(
+    store: SqliteStore, title: str
+) -> None:
+    crawl = store.put_crawl("evil", CrawlOptions(), [])
+    store.commit(Commit([page(crawl.id, 1, title=title, text=title, body=b"\xfb\xef")]))
+    written = {}
+    for raw in (True, False):
+        data, _ = exported(store, crawl, Csv(bodies=True, raw=raw))
+        written[raw] = next(csv.DictReader(io.StringIO(data.decode(), newline="")))
+    safe = title if title in ("a=", "") else f"'{title}"
+    assert (written[True]["title"], written[True]["text"]) == (title, title)
+    assert (written[False]["title"], written[False]["text"]) == (safe, safe)
+    assert base64.b64decode(written[False]["body"]) == b"\xfb\xef"
+
+
 def test_csv_has_bodies_in_a_last_column_when_asked_for(store: SqliteStore, crawl: Crawl) -> None:
     data, position = exported(store, crawl, Csv(bodies=True), pages_only=True)
     rows = list(csv.DictReader(io.StringIO(data.decode(), newline=""), strict=True))

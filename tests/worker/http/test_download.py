@@ -487,6 +487,27 @@ def test_ipv6_literal_is_fetched_with_brackets_in_its_host_header(downloader: Do
         assert f"Host: [::1]:{server.port}\r\n" in server.requests[0]
 
 
+@pytest.mark.parametrize("port", [3306, 5432, 6379, 9200, 11211, 27017])
+def test_ports_of_databases_are_refused_unless_an_operator_allows_them(port: int) -> None:
+    tried = 0
+
+    def nobody(name: str) -> list[str]:
+        nonlocal tried
+        tried += 1
+        return ["192.0.2.1"]
+
+    for allowed in ((), (port,)):
+        made = Downloader((), 5, resolver=nobody, allow_ports=allowed)
+        try:
+            url = f"http://db.example:{port}/"
+            found = made.fetch(url, {}, max_body_bytes=MEGABYTE, deadline=monotonic() + 60)
+            assert isinstance(found, Failure)
+            assert ("GREENCRAWL_ALLOW_PORTS" in found.detail) is (not allowed)
+            assert tried == len(allowed), "looked up only where it is allowed"
+        finally:
+            made.close()
+
+
 @pytest.mark.parametrize("port", [0, 22, 25, 6667, 10080])
 def test_port_of_another_protocol_is_refused(downloader: Downloader, port: int) -> None:
     failure = fail(downloader, f"http://127.0.0.1:{port}/")
