@@ -6,23 +6,20 @@ meaning stand in :data:`KEYS`; the table in the docs is printed from there.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
-import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.text import variables
+from greencrawl.schema.text.variables import Network
 
 PREFIX = "GREENCRAWL_"
 _PASSWORD = re.compile(r"^([a-z]+://[^:/?#@]*):.*@", re.DOTALL)
 """Up to the last "@", which no server's name has."""
-
-SESSION_KEY_LENGTH = 32
 
 AUTH = "AUTH_"
 AUTH_FIELDS = (
@@ -39,8 +36,6 @@ AUTH_FIELDS = (
 GREENCRAWL_AUTH_NAME_FIELD is read by ``greencrawl.worker.auth.state.secrets``. No field ends in
 another one, so that a variable names one entry only."""
 _AUTH_VARIABLE = re.compile(rf"{AUTH}[A-Z][A-Z0-9_]{{0,31}}_({'|'.join(AUTH_FIELDS).upper()})")
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True)
@@ -108,220 +103,138 @@ class Settings:
         return self.store or f"sqlite:///{self.data / 'content.sqlite'}"
 
 
-def _text(value: str) -> str:
-    return value.strip()
-
-
-def _list(value: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in value.split(",") if part.strip())
-
-
-def _bind(value: str) -> tuple[str, int]:
-    host, _, port = value.strip().rpartition(":")
-    if not host or not port.isdigit() or not 0 <= int(port) <= 65535:
-        raise ValueError("must be host:port, as in 127.0.0.1:8765")
-    return host.strip("[]"), int(port)
-
-
-def _addresses(*schemes: str) -> Callable[[str], tuple[str, ...]]:
-    def parse(value: str) -> tuple[str, ...]:
-        found = _list(value)
-        for address in found:
-            parts = urlsplit(address)
-            if parts.scheme not in schemes or not (parts.netloc or parts.path):
-                raise ValueError(f"each must start with {' or '.join(s + '://' for s in schemes)}")
-        if len(set(found)) != len(found):
-            raise ValueError("names an address twice")
-        return found
-
-    return parse
-
-
-def _store(value: str) -> str:
-    if value.strip() and urlsplit(value).scheme not in ("sqlite", "mysql"):
-        raise ValueError("must start with sqlite:// or mysql://")
-    return value.strip()
-
-
-def _account(value: str) -> str:
-    user, colon, _ = value.strip().partition(":")
-    if value.strip() and not (user and colon):
-        raise ValueError("must be USER:PASSWORD")
-    return value.strip()
-
-
-def _bodies(value: str) -> str:
-    kind, _, folder = value.strip().partition(":")
-    if kind == "sql" and not folder:
-        return kind
-    if kind != "warc" or not folder.strip():
-        raise ValueError("must be sql, or warc:FOLDER")
-    return f"warc:{_path(folder)}"
-
-
-def _networks(value: str) -> tuple[Network, ...]:
-    return tuple(ipaddress.ip_network(part, strict=False) for part in _list(value))
-
-
-def _ports(value: str) -> tuple[int, ...]:
-    return tuple(_number(int, 1, 65_535)(part) for part in _list(value))
-
-
-def _number(kind: type[int] | type[float], low: float, high: float) -> Callable[[str], Any]:
-    def parse(value: str) -> Any:
-        number = kind(value)
-        if not low <= number <= high:
-            raise ValueError(f"must be from {low:g} to {high:g}")
-        return number
-
-    return parse
-
-
-def _choice(*allowed: str) -> Callable[[str], str]:
-    def parse(value: str) -> str:
-        if value.strip().lower() not in allowed:
-            raise ValueError(f"must be one of {', '.join(allowed)}")
-        return value.strip().lower()
-
-    return parse
-
-
-def _path(value: str) -> Path:
-    return Path(value.strip()).expanduser().absolute()
-
-
-def _file(value: str) -> str:
-    return str(_path(value)) if value.strip() else ""
-
-
-def _session_key(value: str) -> str:
-    if value.strip() and len(value.strip()) < SESSION_KEY_LENGTH:
-        least = f"must have at least {SESSION_KEY_LENGTH} characters"
-        raise ValueError(f"{least}: `openssl rand -base64 32` makes one")
-    return value.strip()
-
-
-def _worker_id(value: str) -> str:
-    name = value.strip() or socket.gethostname()
-    return "".join(c if c.isalnum() or c in "._-" else "-" for c in name)[:80]
-
-
 SECRETS = frozenset({"STORE_STEWARD", "WORKER_TOKEN", "ADMIN_TOKEN", "SESSION_KEY"})
 
 KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
-    "DATA": ("data", _path, "Folder for the embedded Redis and SQLite, sockets and locks"),
+    "DATA": ("data", variables.path, "Folder for the embedded Redis and SQLite, sockets and locks"),
     "BIND": (
         "127.0.0.1:8765",
-        _bind,
+        variables.bind,
         "host:port the broker listens on; beyond loopback it needs tokens",
     ),
     "BROKER": (
         "http://127.0.0.1:8765",
-        _addresses("http", "https"),
+        variables.addresses("http", "https"),
         "Broker addresses for workers and commands, comma-separated; "
         "the next is tried when one is away",
     ),
     "REDIS": (
         "",
-        _addresses("redis", "rediss", "unix"),
+        variables.addresses("redis", "rediss", "unix"),
         "Redis nodes, comma-separated; empty: the embedded one",
     ),
     "STORE": (
         "",
-        _store,
+        variables.store,
         "sqlite:///PATH, or mysql://USER:PASSWORD@MASTER[,MASTER]/DATABASE[?replicas=HOST,…]; "
         "empty: content.sqlite in the data folder",
     ),
     "STORE_STEWARD": (
         "",
-        _account,
+        variables.account,
         "USER:PASSWORD with which brokers and `greencrawl store` look after a ring of masters; "
         "empty: that of GREENCRAWL_STORE; workers need none; secret",
     ),
     "BODIES": (
         "sql",
-        _bodies,
+        variables.bodies,
         "Where bodies are kept: sql, or warc:FOLDER for WARC files, whose places SQL keeps; "
         "the same on all workers and brokers",
     ),
     "JOURNAL_MONTHS": (
         "12",
-        _number(int, 0, 1200),
+        variables.number(int, 0, 1200),
         "Months of the journal that are kept beside the present one; 0: all",
     ),
     "JOURNAL_DAYS": (
         "30",
-        _number(int, 0, 36_500),
+        variables.number(int, 0, 36_500),
         "Days for which the journal keeps attempts that brought a page, on MySQL up to a "
         "month longer; no more than GREENCRAWL_JOURNAL_MONTHS; 0: as long as the others",
     ),
     "VERSION_DAYS": (
         "365",
-        _number(int, 0, 36_500),
+        variables.number(int, 0, 36_500),
         "Days for which earlier fetches of a page stay in its history; 0: for ever",
     ),
-    "ALLOW_NETWORKS": ("", _networks, "CIDRs that are fetched although private or loopback"),
+    "ALLOW_NETWORKS": (
+        "",
+        variables.networks,
+        "CIDRs that are fetched although private or loopback",
+    ),
     "ALLOW_PORTS": (
         "",
-        _ports,
+        variables.ports,
         "Ports that are fetched from although they are usually those of databases, caches, queues "
         "or of what steers machines, as 9200",
     ),
-    "WORKER_TOKEN": ("", _text, "Bearer token of workers; secret"),
-    "ADMIN_TOKEN": ("", _text, "Bearer token of administrators: seeding, crawls, hosts; secret"),
-    "TLS_CERT": ("", _text, "Certificate file (PEM) of the broker's listener"),
-    "TLS_KEY": ("", _text, "Key file (PEM) of the broker's listener"),
-    "TLS_CA": ("", _text, "CA file (PEM) against which clients verify the broker"),
-    "PROCESSES": ("0", _number(int, 0, 1024), "Worker processes; 0: one per core"),
+    "WORKER_TOKEN": ("", variables.text, "Bearer token of workers; secret"),
+    "ADMIN_TOKEN": (
+        "",
+        variables.text,
+        "Bearer token of administrators: seeding, crawls, hosts; secret",
+    ),
+    "TLS_CERT": ("", variables.text, "Certificate file (PEM) of the broker's listener"),
+    "TLS_KEY": ("", variables.text, "Key file (PEM) of the broker's listener"),
+    "TLS_CA": ("", variables.text, "CA file (PEM) against which clients verify the broker"),
+    "PROCESSES": ("0", variables.number(int, 0, 1024), "Worker processes; 0: one per core"),
     "GREENLETS": (
         "300",
-        _number(int, 1, 10_000),
+        variables.number(int, 1, 10_000),
         "Hosts that one worker process fetches from at once, "
         "beside up to twice as many whose answers take longer than two seconds",
     ),
     "PARTITIONS": (
         "64",
-        _number(int, 1, 4096),
+        variables.number(int, 1, 4096),
         "Partitions of a frontier, fixed when it is created",
     ),
-    "WORKER_ID": ("", _worker_id, "Name of this worker; empty: the host name of its machine"),
-    "LEASE_SECONDS": ("60", _number(float, 1, 3600), "Life of a lease between two renewals"),
+    "WORKER_ID": (
+        "",
+        variables.worker_id,
+        "Name of this worker; empty: the host name of its machine",
+    ),
+    "LEASE_SECONDS": (
+        "60",
+        variables.number(float, 1, 3600),
+        "Life of a lease between two renewals",
+    ),
     "REQUEST_SECONDS": (
         "60",
-        _number(float, 0.5, 600),
+        variables.number(float, 0.5, 600),
         "Longest time one request may take; the same on all workers and brokers",
     ),
     "STALL_SECONDS": (
         "30",
-        _number(float, 0.5, 3600),
+        variables.number(float, 0.5, 3600),
         "A worker process that parses one page for longer is killed",
     ),
     "HOST_BYTES": (
         "16777216",
-        _number(int, 1024, 2**40),
+        variables.number(int, 1024, 2**40),
         "Bytes of one host's URLs that wait in Redis; what is beyond waits in the store",
     ),
     "CREDENTIALS": (
         "",
-        _file,
+        variables.optional_path,
         "File (mode 0600) of passwords and keys for crawls' logins; empty: credentials.toml in the "
         "data folder; GREENCRAWL_AUTH_NAME_FIELD says the same, see docs/authentication.md",
     ),
     "SESSION_KEY": (
         "",
-        _session_key,
+        variables.session_key,
         "Key, the same on all machines, under which workers share what logins leave behind, by "
         "Redis; "
         "`openssl rand -base64 32` makes one; empty: each machine logs in by itself; secret",
     ),
     "LOG_LEVEL": (
         "info",
-        _choice("debug", "info", "warning", "error"),
+        variables.choice("debug", "info", "warning", "error"),
         "debug, info, warning or error",
     ),
     "FAULT": (
         "",
-        _text,
+        variables.text,
         "For tests: POINT[:N][@FILE] kills the process at the Nth pass of that point, "
         "counted while FILE exists; POINT>FILE notes what passes there",
     ),

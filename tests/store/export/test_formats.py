@@ -88,9 +88,7 @@ def test_csv_is_read_by_others_as_it_was_stored(store: SqliteStore, crawl: Crawl
     assert last["fetched"] == "1970-01-01T00:00:02.000Z"
 
 
-@pytest.mark.parametrize(
-    "title", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "＝1", "a=", ""]
-)
+@pytest.mark.parametrize("title", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "＝1", "a=", ""])
 def test_csv_cells_that_begin_a_formula_are_defused_unless_raw(
     store: SqliteStore, title: str
 ) -> None:

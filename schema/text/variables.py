@@ -1,0 +1,130 @@
+"""What the text of a setting's variable means. Each reader raises ValueError for what it refuses."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+SESSION_KEY_LENGTH = 32
+
+
+def text(value: str) -> str:
+    """The text without white space around it."""
+    return value.strip()
+
+
+def parts(value: str) -> tuple[str, ...]:
+    """What stands between commas, without what is empty."""
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def bind(value: str) -> tuple[str, int]:
+    """(host, port) of ``host:port``."""
+    host, _, port = value.strip().rpartition(":")
+    if not host or not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise ValueError("must be host:port, as in 127.0.0.1:8765")
+    return host.strip("[]"), int(port)
+
+
+def addresses(*schemes: str) -> Callable[[str], tuple[str, ...]]:
+    """A reader of addresses with one of these schemes, none twice."""
+
+    def parse(value: str) -> tuple[str, ...]:
+        found = parts(value)
+        for address in found:
+            split = urlsplit(address)
+            if split.scheme not in schemes or not (split.netloc or split.path):
+                raise ValueError(f"each must start with {' or '.join(s + '://' for s in schemes)}")
+        if len(set(found)) != len(found):
+            raise ValueError("names an address twice")
+        return found
+
+    return parse
+
+
+def store(value: str) -> str:
+    """The URL of a store, or ""."""
+    if value.strip() and urlsplit(value).scheme not in ("sqlite", "mysql"):
+        raise ValueError("must start with sqlite:// or mysql://")
+    return value.strip()
+
+
+def account(value: str) -> str:
+    """``USER:PASSWORD``, or ""."""
+    user, colon, _ = value.strip().partition(":")
+    if value.strip() and not (user and colon):
+        raise ValueError("must be USER:PASSWORD")
+    return value.strip()
+
+
+def bodies(value: str) -> str:
+    """``sql``, or ``warc:`` and a folder in full."""
+    kind, _, folder = value.strip().partition(":")
+    if kind == "sql" and not folder:
+        return kind
+    if kind != "warc" or not folder.strip():
+        raise ValueError("must be sql, or warc:FOLDER")
+    return f"warc:{path(folder)}"
+
+
+def networks(value: str) -> tuple[Network, ...]:
+    """Networks in CIDR notation."""
+    return tuple(ipaddress.ip_network(part, strict=False) for part in parts(value))
+
+
+def ports(value: str) -> tuple[int, ...]:
+    """Port numbers."""
+    return tuple(number(int, 1, 65_535)(part) for part in parts(value))
+
+
+def number(kind: type[int] | type[float], low: float, high: float) -> Callable[[str], Any]:
+    """A reader of numbers from ``low`` to ``high``."""
+
+    def parse(value: str) -> Any:
+        given = kind(value)
+        if not low <= given <= high:
+            raise ValueError(f"must be from {low:g} to {high:g}")
+        return given
+
+    return parse
+
+
+def choice(*allowed: str) -> Callable[[str], str]:
+    """A reader of one of some words."""
+
+    def parse(value: str) -> str:
+        if value.strip().lower() not in allowed:
+            raise ValueError(f"must be one of {', '.join(allowed)}")
+        return value.strip().lower()
+
+    return parse
+
+
+def path(value: str) -> Path:
+    """A path in full, the home folder written out."""
+    return Path(value.strip()).expanduser().absolute()
+
+
+def optional_path(value: str) -> str:
+    """A path in full, or ""."""
+    return str(path(value)) if value.strip() else ""
+
+
+def session_key(value: str) -> str:
+    """A key that is long enough, or ""."""
+    if value.strip() and len(value.strip()) < SESSION_KEY_LENGTH:
+        least = f"must have at least {SESSION_KEY_LENGTH} characters"
+        raise ValueError(f"{least}: `openssl rand -base64 32` makes one")
+    return value.strip()
+
+
+def worker_id(value: str) -> str:
+    """A name of letters, digits and ``._-``; this machine's where none is given."""
+    name = value.strip() or socket.gethostname()
+    return "".join(c if c.isalnum() or c in "._-" else "-" for c in name)[:80]
