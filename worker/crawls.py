@@ -22,7 +22,7 @@ from greencrawl.worker.hooks import Hooks
 from greencrawl.worker.link_checker import Checker
 from greencrawl.worker.robots.parser import product_token
 from greencrawl.worker.session.backoff import until_available
-from greencrawl.worker.session.shares import Caps
+from greencrawl.worker.session.caps import Caps
 
 log = logger("worker")
 

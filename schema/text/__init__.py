@@ -1,1 +1,1 @@
-"""Text: encodings, patterns, JMESPath expressions, moments as people write them, settings' variables."""
+"""Text: encodings, patterns, JMESPath expressions, moments, the variables of settings."""

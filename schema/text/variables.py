@@ -1,4 +1,4 @@
-"""What the text of a setting's variable means. Each reader raises ValueError for what it refuses."""
+"""What the text of a setting's variable means. Readers raise ValueError for what they refuse."""
 
 from __future__ import annotations
 

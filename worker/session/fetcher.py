@@ -16,9 +16,9 @@ from greencrawl.schema.errors import GreencrawlError, Unavailable
 from greencrawl.schema.records import Failure, Fetched, HostReport
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.session.backoff import AWAY_PATIENCE_SECONDS, delays
+from greencrawl.worker.session.caps import Caps, NoShare
 from greencrawl.worker.session.held import Held
 from greencrawl.worker.session.pace import Pace
-from greencrawl.worker.session.shares import Caps, NoShare
 
 T = TypeVar("T")
 

@@ -17,18 +17,16 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import gevent
 from gevent.event import Event
 
 from greencrawl.broker.frontier import SHARE_SECONDS, Ask, Share
 from greencrawl.schema.clock import Clock, monotonic
-from greencrawl.schema.errors import GreencrawlError, Unavailable
+from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.urls import registrable_domain
-from greencrawl.schema.records import CrawlOptions
-from greencrawl.schema.records.crawl import ADDRESS_CONNECTIONS, ADDRESS_RATE, DOMAIN_RATE
+from greencrawl.worker.session.caps import Caps, NoShare
 
 log = logger("worker")
 
@@ -44,35 +42,6 @@ TICK_SECONDS = 0.02
 AGAIN_SECONDS = 0.5
 """Between two asks for more of what others hold."""
 NO_LIMIT = 1 << 30
-
-
-class Caps(NamedTuple):
-    """What a crawl allows: requests a second, and connections; 0: no limit, None: not said."""
-
-    address_rate: float | None = None
-    address_connections: int | None = None
-    domain_rate: float | None = None
-
-    @classmethod
-    def of(cls, options: CrawlOptions) -> Caps:
-        """Those of a crawl."""
-        return cls(options.address_rate, options.address_connections, options.domain_rate)
-
-    def outside(self) -> Caps:
-        """What was not said, as it is for addresses of others."""
-        return Caps(
-            ADDRESS_RATE if self.address_rate is None else self.address_rate,
-            ADDRESS_CONNECTIONS if self.address_connections is None else self.address_connections,
-            DOMAIN_RATE if self.domain_rate is None else self.domain_rate,
-        )
-
-
-class NoShare(GreencrawlError):
-    """Raised when nothing may be asked of an address or domain for ``seconds``."""
-
-    def __init__(self, name: str, seconds: float, why: str) -> None:
-        super().__init__(f"{name}: {why}")
-        self.seconds = seconds
 
 
 class _Place:

@@ -13,7 +13,8 @@ import pytest
 
 from greencrawl.broker.frontier import Frontier
 from greencrawl.store import open_store
-from greencrawl.worker.session.shares import Caps, NoShare, Shares, address_name
+from greencrawl.worker.session.caps import Caps, NoShare
+from greencrawl.worker.session.shares import Shares, address_name
 from tests.support.redis_server import RedisServer
 
 ADDRESS, OTHER = "203.0.113.7", "203.0.113.8"

@@ -1,0 +1,38 @@
+"""What a crawl allows an address and a domain to be asked for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from greencrawl.schema.errors import GreencrawlError
+from greencrawl.schema.records import CrawlOptions
+from greencrawl.schema.records.crawl import ADDRESS_CONNECTIONS, ADDRESS_RATE, DOMAIN_RATE
+
+
+class Caps(NamedTuple):
+    """What a crawl allows: requests a second, and connections; 0: no limit, None: not said."""
+
+    address_rate: float | None = None
+    address_connections: int | None = None
+    domain_rate: float | None = None
+
+    @classmethod
+    def of(cls, options: CrawlOptions) -> Caps:
+        """Those of a crawl."""
+        return cls(options.address_rate, options.address_connections, options.domain_rate)
+
+    def outside(self) -> Caps:
+        """What was not said, as it is for addresses of others."""
+        return Caps(
+            ADDRESS_RATE if self.address_rate is None else self.address_rate,
+            ADDRESS_CONNECTIONS if self.address_connections is None else self.address_connections,
+            DOMAIN_RATE if self.domain_rate is None else self.domain_rate,
+        )
+
+
+class NoShare(GreencrawlError):
+    """Raised when nothing may be asked of an address or domain for ``seconds``."""
+
+    def __init__(self, name: str, seconds: float, why: str) -> None:
+        super().__init__(f"{name}: {why}")
+        self.seconds = seconds
