@@ -189,16 +189,14 @@ class Pipeline:
             return
         if task.deliveries > 1:
             self._recall(visit, task)
-        context = visit.context
         reason = self._guarded.excluded_by(visit, task, task.url)
         if reason is not None:  # the crawl's options have changed since it was admitted
             self._exclude(visit, task, "scope", reason)
             return
-        rules = self._robots.rules(visit, task.url)
-        if isinstance(rules, Failure):
-            self._fail(visit, task, rules)
+        asked = self._robots.group(visit, task.url)
+        if isinstance(asked, Failure):
+            self._fail(visit, task, asked)
             return
-        asked = rules.of(context.agent)
         visit.learn_robots(asked.delay)
         line = asked.forbids(task.url)
         if line is not None:

@@ -10,6 +10,9 @@ through the queue, as a task that is no page (``TaskKind.ROBOTS``), and whoever 
 the host answers it into the shared cache. Meanwhile our session waits, sending nothing; without an
 answer in time the file counts as unreachable for now.
 
+A long file is compiled in slices, between which other greenlets have their turn, one file at a
+time; its host then rests for many times as long as that took.
+
 The shared cache may refuse a file, near Redis' memory limit say; this process then goes by the
 rules that it keeps itself, and others fetch the file once each.
 """
@@ -18,9 +21,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import NamedTuple, Protocol
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import NamedTuple, Protocol, TypeVar
 
+import gevent
 from gevent.lock import BoundedSemaphore
 
 from greencrawl.broker.frontier import Mode
@@ -29,8 +33,10 @@ from greencrawl.schema.errors import InvalidUrl, Unavailable
 from greencrawl.schema.net.urls import canonicalise, host_of, origin_of
 from greencrawl.schema.records import Admission, Failure, FailureKind, Fetched, Task, TaskKind
 from greencrawl.worker import retry
-from greencrawl.worker.robots import parser
+from greencrawl.worker.robots import matching, parser
 from greencrawl.worker.session.fetcher import Visit
+
+T = TypeVar("T")
 
 MAX_REDIRECTS = 5
 SHARED_SECONDS = 23 * 3600
@@ -46,6 +52,11 @@ thousand that begin together had some 300 opened, for one question each and 20 K
 _ORIGINS = 2000
 _RULES_BYTES = 64 * 1024 * 1024
 """About what the rules that are kept in a process may take of its memory."""
+_SLICE_SECONDS = 0.002
+_LONG_BYTES = 32 * 1024
+"""Only one file that is longer is compiled at a time."""
+_DEAR_SECONDS, _SHARE = 0.02, 0.05
+"""A file that takes more CPU than that may take this share of its host's time."""
 _KIND = FailureKind.ROBOTS_UNREACHABLE
 
 
@@ -83,8 +94,11 @@ class RobotsRules:
         self._shared = shared
         self._clock = clock
         self._turns = BoundedSemaphore(_AT_ONCE)
+        self._compiling = BoundedSemaphore(1)
         self._local: OrderedDict[str, _Kept] = OrderedDict()
         self._bytes = 0
+        self._owed: dict[str, float] = {}
+        """Seconds that a file took, until a session of its host rests for them."""
 
     def rules(self, visit: Visit, url: str) -> parser.Rules | Failure:
         """The rules that hold for ``url``, or why they cannot be known now.
@@ -103,6 +117,24 @@ class RobotsRules:
             self._put(origin, record, seconds)
         return self._keep(origin, record) or parser.ALLOW_ALL
 
+    def group(self, visit: Visit, url: str) -> matching.Group | Failure:
+        """What the rules that hold for ``url`` say to the visit's crawl; see :meth:`rules`."""
+        rules = self.rules(visit, url)
+        if isinstance(rules, Failure):
+            return rules
+        agent = visit.context.agent
+        seconds = self._owed.pop(origin_of(url), 0.0) if self._owed else 0.0
+        known = rules.known(agent)
+        if known is not None:
+            group = known
+        else:
+            with self._turn(rules.bytes):
+                group, took = in_turns(rules.of_steps(agent))
+            seconds += took
+        if seconds > _DEAR_SECONDS:
+            visit.rest(seconds / _SHARE)
+        return group
+
     def answer(self, visit: Visit, task: Task) -> Failure | None:
         """Read, for the session of another host, the rules that stand at the task's URL.
 
@@ -120,10 +152,10 @@ class RobotsRules:
         return None
 
     def _known(self, origin: str) -> parser.Rules | None:
-        entry = self._local.get(origin)
-        if entry is not None and entry.until > self._clock():
+        kept = self._fresh(origin)
+        if kept is not None:
             self._local.move_to_end(origin)
-            return entry.rules
+            return kept.rules
         try:
             record = self._get(origin)
         except Unavailable:  # a cache: what cannot be looked up is fetched
@@ -142,13 +174,27 @@ class RobotsRules:
         cached = parser.unpack(record)
         if cached is None:
             return None
-        rules = cached.rules()
-        self._forget(origin)
-        kept = self._local[origin] = _Kept(self._clock() + LOCAL_SECONDS, rules, rules.bytes)
-        self._bytes += kept.size
+        with self._turn(len(cached.body)):
+            kept = self._fresh(origin)  # somebody may have had the turn before
+            if kept is not None:
+                return kept.rules
+            rules, seconds = in_turns(cached.rules_steps())
+            self._forget(origin)
+            kept = self._local[origin] = _Kept(self._clock() + LOCAL_SECONDS, rules, rules.bytes)
+            self._bytes += kept.size
+        if seconds > _DEAR_SECONDS:
+            self._owed[origin] = seconds
         while len(self._local) > _ORIGINS or self._bytes > _RULES_BYTES:
             self._forget(next(iter(self._local)))
         return rules
+
+    def _fresh(self, origin: str) -> _Kept | None:
+        kept = self._local.get(origin)
+        return kept if kept is not None and kept.until > self._clock() else None
+
+    def _turn(self, size: int) -> AbstractContextManager[object]:
+        """One long file is compiled at a time, that less memory is taken; a short one at once."""
+        return self._compiling if size > _LONG_BYTES else nullcontext()
 
     def _forget(self, origin: str) -> None:
         kept = self._local.pop(origin, None)
@@ -230,6 +276,22 @@ def _target(url: str, answer: Fetched) -> str | None:
         return canonicalise(answer.location, url)
     except InvalidUrl:
         return None
+
+
+def in_turns(steps: matching.Steps[T]) -> tuple[T, float]:
+    """What ``steps`` make, and the seconds that they took; others have their turn in between."""
+    took, begun = 0.0, monotonic()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            made: T = end.value
+            return made, took + monotonic() - begun
+        now = monotonic()
+        if now - begun > _SLICE_SECONDS:
+            took += now - begun
+            gevent.sleep(0)
+            begun = monotonic()
 
 
 def _unreachable(cause: Failure) -> Failure:

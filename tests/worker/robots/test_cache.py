@@ -1,0 +1,81 @@
+"""robots.txt fetched from real servers: told to wait, redirected, or a long file."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gevent
+import msgspec
+import pytest
+
+from greencrawl.schema.records import Task
+from greencrawl.worker.http.client import Downloader
+from greencrawl.worker.robots import cache, parser
+from greencrawl.worker.robots.cache import RobotsRules
+from tests.support.raw_server import RawServer, answer
+from tests.worker.test_pipeline import World
+
+LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
+PAGE = answer(b"<title>T</title>", Content_Type="text/html")
+TRIES = 5
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """One whose pages and robots.txt come over the network, as from a host of any name."""
+    made = World(tmp_path)
+    made.set(tries=TRIES)
+    downloader = Downloader(LOOPBACK, 5)
+    made.site = downloader  # type: ignore[assignment]
+    yield made
+    downloader.close()
+
+
+def host_of(server: RawServer) -> str:
+    return f"127.0.0.1:{server.port}"
+
+
+def crawl(world: World, server: RawServer, **more: Any) -> None:
+    """A session of the server's host, with one task."""
+    crawl = world.stores.crawl_
+    host = host_of(server)
+    world.stores.crawl_ = msgspec.structs.replace(crawl, roots=(*crawl.roots, host))
+    world.run(Task(1, server.url("/a"), errors=more.pop("errors", 0)), host=host, **more)
+
+
+# --- long files ------------------------------------------------------------------------------
+
+LONG = b"User-agent: *\n" + b"".join(b"Disallow: /*a%d*b\n" % n for n in range(25_000))
+
+
+def test_others_have_their_turn_while_a_long_file_is_compiled(world: World) -> None:
+    gate = RobotsRules(world.stores)
+    world.stores.robots["http://h"] = parser.pack("rules", LONG, 0)
+    compiled = gevent.spawn(lambda: gate._known("http://h"))
+    turns = 0
+    while not compiled.ready():
+        turns += 1
+        gevent.sleep(0)
+    rules = compiled.get()
+    before = turns
+    made = gevent.spawn(lambda: cache.in_turns(rules.of_steps("bot")))
+    while not made.ready():
+        turns += 1
+        gevent.sleep(0)
+    assert before > 2
+    assert turns > before + 2
+
+
+def test_host_rests_for_a_file_that_is_dear(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_DEAR_SECONDS", 0.001)
+    with RawServer({"/robots.txt": answer(LONG[:100_000]), "/a": PAGE}) as server:
+        host = host_of(server)
+        world.stores.crawl_ = msgspec.structs.replace(world.stores.crawl_, roots=(host,))
+        rested: list[float] = []
+        world.stopping.wait = rested.append  # type: ignore[method-assign,assignment]
+        world.run(server.url("/a"), host=host)
+    assert rested
+    assert rested[0] >= 0.001 / cache._SHARE

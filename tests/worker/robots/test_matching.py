@@ -1,0 +1,213 @@
+"""Many rules and wildcards: the same verdicts as tried one by one, within bounds of work."""
+
+from __future__ import annotations
+
+import gc
+import random
+import re
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from greencrawl.worker.robots import matching, parser
+from greencrawl.worker.robots.parser import MAX_BODY_BYTES, parse
+from tests.support.effort import examples
+
+Rule = tuple[bool, str]
+
+LETTERS = st.sampled_from(["a", "b", "ab", "abc", "/", "*", "?", "x=1&", "/aa/b", "abcdefgh"])
+PATHS = st.lists(LETTERS, max_size=6).map("".join)
+RULES = st.lists(
+    st.tuples(st.booleans(), st.builds("{}{}".format, PATHS, st.sampled_from(["", "$"])))
+)
+URLS = st.lists(LETTERS.filter(lambda letter: letter != "*"), max_size=30).map("".join)
+
+
+def body_of(rules: list[Rule]) -> bytes:
+    lines = [f"{'Allow' if allow else 'Disallow'}: /{path}" for allow, path in rules]
+    return "\n".join(["User-agent: *", *lines]).encode()
+
+
+def plain(rules: list[Rule], path: str) -> bool:
+    """Whether a URL's path is allowed, rule by rule, as RFC 9309 says it."""
+    best = (0, True)
+    for allow, written in rules:
+        pattern = re.sub(r"\*+", "*", f"/{written}")
+        ends = pattern.endswith("$")
+        parts = [re.escape(part) for part in pattern.removesuffix("$").split("*")]
+        if re.match(".*".join(parts) + ("$" if ends else ""), path):
+            best = max(best, (len(pattern), allow))
+    return best[1]
+
+
+def fast(rules: list[Rule], path: str) -> bool:
+    return parse(body_of(rules)).allowed(f"http://h{path}", "bot")
+
+
+@settings(max_examples=examples(100, 3000))
+@given(RULES, URLS)
+def test_compiled_rules_decide_as_rules_tried_one_by_one(rules: list[Rule], url: str) -> None:
+    assert fast(rules, f"/{url}") is plain(rules, f"/{url}")
+
+
+@settings(max_examples=examples(100, 3000))
+@given(st.integers(0, 10**9), st.sampled_from([3, 40, 200]))
+def test_many_wildcards_decide_as_tried_one_by_one(seed: int, count: int) -> None:
+    """On the way that counts its work, which few rules do not need."""
+    made = random.Random(seed)
+    words = ["a", "b", "ab", "ba", "aab", "shop", "?sort=", "&dir=", ".gif", "/", "aaaa", "abcabd"]
+
+    def path(stars: bool) -> str:
+        pieces = made.choices([*words, "*"] if stars else words, k=made.randint(1, 8))
+        return "".join(pieces) + made.choice(["", "*", "$"] if stars else [""])
+
+    rules = [(made.random() < 0.4, path(True)) for _ in range(count)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matching, "BUDGET", 1)
+        patch.setattr(matching, "_LONG", 1e-9)
+        patch.setattr(matching, "_FEW", made.choice([0, 16]))
+        compiled = parse(body_of(rules)).of("bot")
+        for _ in range(5):
+            url = f"/{path(False)}"
+            assert (compiled.forbids(f"http://h{url}") is None) is plain(rules, url), url
+
+
+@settings(max_examples=examples(100, 3000))
+@given(RULES, URLS, st.sampled_from([0, 300, 1000]), st.integers(0, 3), st.integers(0, 5))
+def test_bounds_only_ever_forbid(
+    rules: list[Rule], url: str, budget: int, wildcards: int, stars: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matching, "BUDGET", budget)
+        patch.setattr(matching, "MAX_WILDCARDS", wildcards)
+        patch.setattr(matching, "MAX_STARS", stars)
+        assert not fast(rules, f"/{url}") or plain(rules, f"/{url}")
+
+
+def test_wildcard_beyond_the_bound_is_read_up_to_its_star() -> None:
+    rules = [(False, f"x*{number:04}") for number in range(matching.MAX_WILDCARDS)]
+    body = body_of([*rules, (False, "y*z"), (True, "y*zz"), (False, "x*0001")])
+    found = parse(body)
+    assert found.allowed("http://h/xa", "bot")
+    assert not found.allowed("http://h/xa0001", "bot")
+    assert not found.allowed("http://h/yzz", "bot")
+    line = found.line_for("http://h/y", "bot")
+    assert line == f"Disallow: /y*z (read up to *: over {matching.MAX_WILDCARDS} wildcards)"
+
+
+@pytest.mark.parametrize("count", [50, 300, 1500])
+@pytest.mark.parametrize("length", [80, 400, 1000])
+def test_budget_suffices_for_wildcards_as_sites_have_them(count: int, length: int) -> None:
+    made = random.Random(count)
+    words = ["shop", "list", "cart", "user", "search", "print", "sort", "color", "tag", "login"]
+    shapes = ["*?{}=", "*&{}=", "*/{}/", "*.{}$", "{}/*/edit", "*/{}-*/all"]
+
+    def rule(number: int) -> Rule:
+        word = made.choice(words) + (str(number) if count > 60 else "")
+        return made.random() < 0.2, made.choice(shapes).format(word)
+
+    rules = [rule(number) for number in range(count)]
+    compiled = parse(body_of(rules)).of("bot")
+    for _ in range(20):
+        url = f"/{made.choice(words)}/{made.choice(words)}{made.randint(0, 99)}?"
+        while len(url) < length:
+            url += f"{made.choice(words)}{made.randint(0, 99)}={made.getrandbits(30):x}&"
+        assert (compiled.forbids(f"http://h{url}") is None) is plain(rules, url)
+        assert "too many" not in (compiled.line_for(f"http://h{url}") or "")
+
+
+# --- hostile files ---------------------------------------------------------------------------
+
+
+def filled(line: Callable[[int], str]) -> bytes:
+    """A file of as many lines as are read of one."""
+    lines, size = ["User-agent: *"], 14
+    while size < MAX_BODY_BYTES:
+        lines.append(line(len(lines)))
+        size += len(lines[-1]) + 1
+    return "\n".join(lines).encode()[:MAX_BODY_BYTES]
+
+
+def some(letters: str, length: int, seed: int) -> str:
+    return "".join(random.Random(seed).choices(letters, k=length))
+
+
+HOSTILE = {
+    "plain": filled(lambda n: f"Disallow: /p{n * 7919 % 99991}x"),
+    "wildcards": filled(lambda n: f"Disallow: /*a{n % 26}*b{n}"),
+    "beginnings of their own": filled(lambda n: f"Disallow: /{n}*a*b"),
+    "letters": filled(lambda n: "Disallow: *" + "*".join(some("abcdef", 5, n))),
+    "same letter": filled(lambda n: "Disallow: *" + "*".join(["a" * (n % 7 + 1)] * 5) + "*b"),
+    "short": filled(lambda n: f"allow:*{n:x}"),
+    "two letters": body_of([(False, f"*{some('ab', 12, n)}*z") for n in range(2000)]),
+    "two letters, few": body_of([(False, f"*{some('ab', 9, n)}*z") for n in range(60)]),
+    "long pieces": body_of([(False, "*" + "a" * 500 + "b" + "a" * n) for n in range(500)]),
+    "one rule of stars": b"User-agent: *\nDisallow: /" + b"*a" * 255_000 + b"b",
+    "one long rule": b"User-agent: *\nDisallow: /" + b"%41" * 170_000,
+    "each within the next": filled(lambda n: "Disallow: /" + "a" * n),
+    "wildcards within": filled(lambda n: "Disallow: /" + "a" * n + "*b"),
+    "empty lines": b"\n" * MAX_BODY_BYTES,
+    "one comment": b"#" + b"x" * MAX_BODY_BYTES,
+    "agents": filled(lambda n: f"User-agent: a{n}"),
+}
+TARGETS = [
+    "/shop/list12?sort=3&dir=up",
+    "/" + "a" * 70,
+    "/" + "ab" * 40 + "!",
+    "/" + "abcdef" * 12,
+    "/" + "a" * 1990 + "b",
+    "/" + "ab" * 1000,
+    "/" + some("ab", 2000, 1),
+    "/list?" + "&".join(f"{some('cdefgh', 5, n)}={n}" for n in range(190)),
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_url_costs_little_whatever_the_file(name: str) -> None:
+    """About 0.1 ms here; without the bounds 1 to 100 ms."""
+    group = parse(HOSTILE[name]).of("bot")
+    for path in TARGETS:
+        took = []
+        for _ in range(20):
+            began = time.thread_time()
+            group.forbids(f"http://example.org{path}")
+            took.append(time.thread_time() - began)
+        assert min(took) < 0.000_4, path[:30]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_file_is_compiled_in_slices_and_stays_small(name: str) -> None:
+    slices = []
+
+    def taken(steps: matching.Steps[matching.T]) -> matching.T:
+        while True:
+            began = time.thread_time()
+            try:
+                next(steps)
+            except StopIteration as end:
+                made: matching.T = end.value
+                return made
+            finally:
+                slices.append(time.thread_time() - began)
+
+    gc.disable()  # its pauses grow with what the tests have in memory
+    try:
+        rules = taken(parser.parse_steps(HOSTILE[name]))
+        taken(rules.of_steps("bot"))
+    finally:
+        gc.enable()
+    assert max(slices) < 0.05
+    assert sum(slices) < 1.0
+    tracemalloc.start()
+    try:
+        rules = parse(HOSTILE[name])
+        rules.of("bot")
+        size = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert size < 8_000_000
+    assert size < 1.3 * rules.bytes + 10_000
