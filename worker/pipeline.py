@@ -143,6 +143,8 @@ class Pipeline:
 
     def _given_up(self, visit: Visit, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
         """Bury the tasks of a host that is down for good; returns those that are to be kept."""
+        if visit.told_to_wait:
+            return tasks
         kind, failures = visit.failure, visit.held.session.failures
         for task in tasks:
             decision = retry.give_up(kind, failures, task.errors)
@@ -254,7 +256,8 @@ class Pipeline:
         if failure is not None:
             decision = retry.decide(failure, task.errors, visit.context.options.tries)
             if decision.block is not None:
-                visit.fail(str(failure.kind), decision.block)
+                told = retry.told_to_wait(failure)
+                visit.fail(str(failure.kind), decision.block, told_to_wait=told)
         self._writer.put(Result(held=visit.held, task=task.number, outcome=Done()))
 
     # -- outcomes
@@ -275,7 +278,8 @@ class Pipeline:
         tries = visit.context.options.tries
         decision = retry.decide(failure, task.errors, tries)
         if decision.block is not None:
-            visit.fail(str(failure.kind), decision.block)
+            told = retry.told_to_wait(failure)
+            visit.fail(str(failure.kind), decision.block, told_to_wait=told)
         crawl = visit.context.crawl.id
         result = self._results.failed(visit.held, crawl, task, failure, decision, elapsed_ms)
         if problems:

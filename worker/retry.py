@@ -14,7 +14,8 @@ few tries are spread over hours.
 **Told to wait.** A 429 or 503 with Retry-After says that the server is alive and when to come
 back. The block is what it asked for, and such a try weighs a :data:`PATIENCE`-th of another: with
 the usual five tries a URL is asked for up to twenty times. It still counts, so that a crawl ends
-even where the answer never changes. This is the one row that may go beyond the crawl's ``tries``.
+even where the answer never changes. Such an answer to robots.txt is one, too, and the host is not
+given up for it. This is the one row that may go beyond the crawl's ``tries``.
 
 **Proof.** A page that was being read when its process died or stood still is under suspicion only:
 it is always tried once more, in a process of its own, and becomes a dead letter by what it does
@@ -243,7 +244,7 @@ def decide(failure: Failure, errors: int, max_tries: int, *, proven: bool = True
     asked = failure.retry_after or 0.0
     block = asked if policy.concerns == "host" else None
     tries = min(policy.tries, max_tries)
-    if asked and failure.kind in (_K.RATE_LIMITED, _K.UNAVAILABLE):
+    if told_to_wait(failure):
         tries *= PATIENCE
     if errors >= tries and proven:
         outcome = Dead(kind) if policy.final == "dead" else Done(kind=kind)
@@ -251,6 +252,14 @@ def decide(failure: Failure, errors: int, max_tries: int, *, proven: bool = True
     # A host that names its wait is believed; the table's own wait is for those that do not.
     wait = min(asked or policy.wait(errors), MAX_WAIT)
     return Decision(Retry(wait, kind), errors, wait, None, block)
+
+
+def told_to_wait(failure: Failure) -> bool:
+    """Whether it is a 429 or 503, of a page or of robots.txt, that says when to come back."""
+    return bool(failure.retry_after) and (
+        failure.kind in (_K.RATE_LIMITED, _K.UNAVAILABLE)
+        or (failure.kind == _K.ROBOTS_UNREACHABLE and failure.code in (429, 503))
+    )
 
 
 def give_up(kind: str, host_failures: int, errors: int) -> Decision | None:

@@ -66,6 +66,8 @@ class Visit:
         self._why = ""
         self._block = 0.0
         self._robots_read = False
+        self.told_to_wait = False
+        """Whether the host failed by an answer that says when to come back."""
 
     @property
     def host(self) -> str:
@@ -155,9 +157,13 @@ class Visit:
         if crawl_delay is not None:
             self._pace.learn_robots_delay(crawl_delay)
 
-    def fail(self, kind: str, block: float, why: str = "") -> None:
-        """The host failed; ``block`` seconds were asked for by it (0: its own back-off)."""
+    def fail(self, kind: str, block: float, why: str = "", *, told_to_wait: bool = False) -> None:
+        """The host failed; ``block`` seconds were asked for by it (0: its own back-off).
+
+        ``told_to_wait``: it is alive, and said itself when to come back.
+        """
         self._failed = kind
+        self.told_to_wait = told_to_wait
         self._block = block
         self._why = why[:300]
 

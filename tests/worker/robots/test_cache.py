@@ -11,11 +11,12 @@ import gevent
 import msgspec
 import pytest
 
-from greencrawl.schema.records import Task
+from greencrawl.schema.records import Dead, Retry, Task
 from greencrawl.worker.http.client import Downloader
+from greencrawl.worker.retry import GIVE_UP_FAILURES, PATIENCE, TABLE
 from greencrawl.worker.robots import cache, parser
 from greencrawl.worker.robots.cache import RobotsRules
-from tests.support.raw_server import RawServer, answer
+from tests.support.raw_server import Behaviour, RawServer, answer
 from tests.worker.test_pipeline import World
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
@@ -44,6 +45,49 @@ def crawl(world: World, server: RawServer, **more: Any) -> None:
     host = host_of(server)
     world.stores.crawl_ = msgspec.structs.replace(crawl, roots=(*crawl.roots, host))
     world.run(Task(1, server.url("/a"), errors=more.pop("errors", 0)), host=host, **more)
+
+
+# --- 429 and 503 -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["503 Service Unavailable", "429 Too Many Requests"])
+def test_seed_outlives_robots_that_say_when_to_come_back(world: World, status: str) -> None:
+    """A server that starts up, say, and asks for a second's patience more often than the tries."""
+    left = TRIES + 3
+
+    def starting(sock: Any) -> object:
+        nonlocal left
+        left -= 1
+        late: Behaviour = answer(b"", status, Retry_After="1") if left >= 0 else answer(b"")
+        return late(sock)
+
+    with RawServer({"/robots.txt": starting, "/a": PAGE}) as server:
+        for errors in range(TRIES + 3):
+            crawl(world, server, errors=errors, failures=errors)
+            outcome = world.stores.results[-1].outcome
+            assert outcome == Retry(1.0, "robots_unreachable")
+        crawl(world, server, errors=TRIES + 3, failures=TRIES + 3)
+    assert world.stores.results[-1].page is not None
+
+
+def test_robots_that_never_change_end_the_seed(world: World) -> None:
+    patient = TABLE[cache._KIND].tries * PATIENCE
+    with RawServer(answer(b"", "503 Service Unavailable", Retry_After="1")) as server:
+        crawl(world, server, errors=patient - 1)
+    assert world.result.outcome == Dead("robots_unreachable")
+
+
+@pytest.mark.parametrize(("told", "kept"), [({"Retry_After": "1"}, True), ({}, False)])
+def test_host_that_says_when_to_come_back_is_not_given_up(
+    world: World, told: dict[str, str], kept: bool
+) -> None:
+    with RawServer(answer(b"", "503 Service Unavailable", **told)) as server:
+        crawl = world.stores.crawl_
+        world.stores.crawl_ = msgspec.structs.replace(crawl, roots=(host_of(server),))
+        urls = [server.url(path) for path in ("/a", "/b", "/c")]
+        close = world.run(*urls, host=host_of(server), failures=GIVE_UP_FAILURES)
+    assert close is not None
+    assert close.release == ((2, 3) if kept else ())
 
 
 # --- long files ------------------------------------------------------------------------------
