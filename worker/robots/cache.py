@@ -10,6 +10,10 @@ through the queue, as a task that is no page (``TaskKind.ROBOTS``), and whoever 
 the host answers it into the shared cache. Meanwhile our session waits, sending nothing; without an
 answer in time the file counts as unreachable for now.
 
+A redirect makes us fetch what looks like a robots.txt and nothing else (:func:`_wanted`), of two
+other hosts at most; one that leads elsewhere counts as none. Otherwise a host could have us send
+requests of its choice to others, which their own rules may forbid.
+
 A long file is compiled in slices, between which other greenlets have their turn, one file at a
 time; its host then rests for many times as long as that took.
 
@@ -39,6 +43,8 @@ from greencrawl.worker.session.fetcher import Visit
 T = TypeVar("T")
 
 MAX_REDIRECTS = 5
+_LAST_HOST = MAX_REDIRECTS - 1
+"""So many redirects are said to lead to the second other host: from it none leads to a third."""
 SHARED_SECONDS = 23 * 3600
 LOCAL_SECONDS = 3600
 """Together the 24 hours beyond which RFC 9309 (2.4) wants no copy used."""
@@ -216,10 +222,12 @@ class RobotsRules:
             if verdict == "disallow_all_for_now":
                 return _unreachable(retry.classify(answer) or Failure(_KIND, code=answer.status))
             target = _target(url, answer)
-            if target is None:
+            if target is None or not _wanted(target, host_of(target) == visit.host):
                 break
             if host_of(target) != visit.host:
-                return self._elsewhere(visit, target, hop + 1)
+                if hops >= _LAST_HOST:
+                    break
+                return self._elsewhere(visit, target, max(hop + 1, _LAST_HOST if hops else 0))
             url = target
         return parser.pack("allow", b"", epoch_ms()), SHARED_SECONDS
 
@@ -276,6 +284,19 @@ def _target(url: str, answer: Fetched) -> str | None:
         return canonicalise(answer.location, url)
     except InvalidUrl:
         return None
+
+
+def _wanted(target: str, same_host: bool) -> bool:
+    """Whether what a robots.txt is redirected to looks like one.
+
+    On its own host the last part of the path names robots or ends in ``.txt``; on another it is
+    ``robots.txt``, without a query.
+    """
+    path, query, _ = target.partition("?")
+    name = path.rpartition("/")[2].lower()
+    if same_host:
+        return "robots" in name or name.endswith(".txt")
+    return name == "robots.txt" and not query
 
 
 def in_turns(steps: matching.Steps[T]) -> tuple[T, float]:

@@ -11,7 +11,7 @@ import gevent
 import msgspec
 import pytest
 
-from greencrawl.schema.records import Dead, Retry, Task
+from greencrawl.schema.records import Admission, Dead, Retry, Task, TaskKind
 from greencrawl.worker.http.client import Downloader
 from greencrawl.worker.retry import GIVE_UP_FAILURES, PATIENCE, TABLE
 from greencrawl.worker.robots import cache, parser
@@ -88,6 +88,88 @@ def test_host_that_says_when_to_come_back_is_not_given_up(
         close = world.run(*urls, host=host_of(server), failures=GIVE_UP_FAILURES)
     assert close is not None
     assert close.release == ((2, 3) if kept else ())
+
+
+# --- redirects -------------------------------------------------------------------------------
+
+
+def moved(location: str) -> Behaviour:
+    return answer(b"", "302 Found", Location=location)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/logout", "/robots.txt?q=1", "/robots.html", "/a?/robots.txt", "/robots.txt/x"]
+)
+def test_redirect_makes_nobody_fetch_what_is_no_robots(world: World, path: str) -> None:
+    with RawServer(PAGE) as other:
+        target = other.url(path)
+        with RawServer({"/robots.txt": moved(target), "/a": PAGE}) as server:
+            crawl(world, server)
+            assert server.paths == ["/robots.txt", "/a"]
+    assert world.stores.asked == []
+    assert other.paths == []
+    assert world.result.page is not None, "as where there are no rules"
+
+
+@pytest.mark.parametrize("path", ["/robots.txt", "/sites/7/Robots.txt"])
+def test_redirect_to_robots_of_another_host_is_asked_of_its_session(
+    world: World, path: str
+) -> None:
+    rules = answer(b"User-agent: *\nDisallow: /a")
+    with RawServer({path: rules}) as other:
+
+        def answered(question: Admission) -> None:
+            mine, world.stores.answer = world.held, None
+            world.run(Task(1, question.url, redirects=1, kind=question.kind), host=host_of(other))
+            world.held = mine
+
+        world.stores.answer = answered
+        with RawServer({"/robots.txt": moved(other.url(path)), "/a": PAGE}) as server:
+            crawl(world, server)
+            assert server.paths == ["/robots.txt"]
+    assert other.paths == [path]
+    assert world.stores.results[-1].finals[0].kind == "robots"
+
+
+@pytest.mark.parametrize("path", ["/seo/robots", "/robots.php?v=2", "/crawlers.txt"])
+def test_redirect_on_the_own_host_may_lead_to_other_names(world: World, path: str) -> None:
+    rules = answer(b"User-agent: *\nDisallow: /a")
+    with RawServer({"/robots.txt": moved(path), path: rules, "/a": PAGE}) as server:
+        crawl(world, server)
+        assert server.paths == ["/robots.txt", path]
+
+
+def test_redirect_on_the_own_host_fetches_no_page(world: World) -> None:
+    with RawServer({"/robots.txt": moved("/login"), "/login": PAGE, "/a": PAGE}) as server:
+        crawl(world, server)
+        assert server.paths == ["/robots.txt", "/a"]
+
+
+@pytest.mark.parametrize("redirects", [1, 3])
+def test_redirects_lead_to_two_other_hosts_at_most(world: World, redirects: int) -> None:
+    """Each is a server of its own; the first question is that of a host before them."""
+    with (
+        RawServer(answer(b"User-agent: *\nDisallow: /")) as third,
+        RawServer(moved(third.url("/robots.txt"))) as second,
+        RawServer(moved(second.url("/robots.txt"))) as first,
+    ):
+        servers = {host_of(server): server for server in (first, second, third)}
+
+        def answered(question: Admission) -> None:
+            mine = world.held
+            ask(question.url, question.redirects)
+            world.held = mine
+
+        def ask(url: str, redirects: int) -> None:
+            task = Task(1, url, redirects=redirects, kind=TaskKind.ROBOTS)
+            world.run(task, host=url.split("/")[2])
+
+        world.stores.answer = answered
+        ask(first.url("/robots.txt"), redirects)
+        assert [len(server.paths) for server in servers.values()] == [1, 1, 0]
+        record = parser.unpack(world.stores.robots[first.url("")])
+    assert record is not None
+    assert record.kind == "allow"
 
 
 # --- long files ------------------------------------------------------------------------------
