@@ -37,7 +37,7 @@ from greencrawl.schema.errors import InvalidUrl, Unavailable
 from greencrawl.schema.net.urls import canonicalise, host_of, origin_of
 from greencrawl.schema.records import Admission, Failure, FailureKind, Fetched, Task, TaskKind
 from greencrawl.worker import retry
-from greencrawl.worker.robots import matching, parser
+from greencrawl.worker.robots import matching, parser, prefixes
 from greencrawl.worker.session.fetcher import Visit
 
 T = TypeVar("T")
@@ -301,7 +301,7 @@ def _wanted(target: str, same_host: bool) -> bool:
     return name == "robots.txt" and not query
 
 
-def in_turns(steps: matching.Steps[T]) -> tuple[T, float]:
+def in_turns(steps: prefixes.Steps[T]) -> tuple[T, float]:
     """What ``steps`` make, and the seconds that they took; others have their turn in between."""
     took, begun = 0.0, monotonic()
     while True:

@@ -20,7 +20,8 @@ import msgspec
 import zstandard
 
 from greencrawl.schema import wire
-from greencrawl.worker.robots.matching import MAX_STARS, STEP, Group, Line, Steps, finish
+from greencrawl.worker.robots.matching import MAX_STARS, Group, Line
+from greencrawl.worker.robots.prefixes import STEP, Steps, finish
 
 MAX_BODY_BYTES = 500 * 1024
 """What is read of a file, the least that RFC 9309 section 2.5 asks for; the rest is ignored."""

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from greencrawl.worker.robots import matching, parser
+from greencrawl.worker.robots import matching, parser, prefixes
 from greencrawl.worker.robots.parser import MAX_BODY_BYTES, parse
 from tests.support.effort import examples
 
@@ -183,7 +183,7 @@ def test_url_costs_little_whatever_the_file(name: str) -> None:
 def test_hostile_file_is_compiled_in_slices_and_stays_small(name: str) -> None:
     slices = []
 
-    def taken(steps: matching.Steps[matching.T]) -> matching.T:
+    def taken(steps: prefixes.Steps[prefixes.T]) -> prefixes.T:
         while True:
             began = time.thread_time()
             try:

@@ -1,0 +1,106 @@
+"""Strings found by the longest that another one begins with; made in steps."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Generator
+from typing import TypeVar
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Work that may be laid down at each ``yield``, and what it makes."""
+
+STEP = 128
+"""Lines, or rules, between two yields."""
+
+_SORTED_AT_ONCE = 2048
+
+
+def finish(steps: Steps[T]) -> T:
+    """Take all steps at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            made: T = end.value
+            return made
+
+
+class Prefixes:
+    """Strings with what each stands for, found by the longest that another string begins with.
+
+    ``best`` is the largest code of a string or of one that it begins with, ``exact`` one for
+    the very string alone.
+    """
+
+    __slots__ = ("best", "exact", "jumps", "parents", "texts")
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.parents = array("i")
+        self.jumps = array("i")
+        self.best = array("Q")
+        self.exact = array("Q")
+
+    @classmethod
+    def steps(cls, begins: dict[str, int], exact: dict[str, int]) -> Steps[Prefixes]:
+        """Make one of codes by string."""
+        table = cls()
+        texts = list({**begins, **exact}) if exact else list(begins)
+        if len(texts) > _SORTED_AT_ONCE:  # what comes in runs is merged soon
+            runs: list[str] = []
+            for first in range(0, len(texts), _SORTED_AT_ONCE):
+                runs += sorted(texts[first : first + _SORTED_AT_ONCE])
+                yield
+            texts = runs
+        texts.sort()
+        yield
+        parents, jumps, best = table.parents, table.jumps, table.best
+        depths = array("i")
+        above = -1
+        for number, text in enumerate(texts):
+            if not number % STEP:
+                yield
+            above = number - 1
+            while above >= 0 and not text.startswith(texts[above]):
+                above = parents[above]
+            depths.append(depths[above] + 1 if above >= 0 else 0)
+            parents.append(above)
+            jumps.append(_jump(depths, jumps, above))
+            own = begins.get(text, 0)
+            best.append(max(own, best[above]) if above >= 0 else own)
+            if exact:
+                table.exact.append(exact.get(text, 0))
+        table.texts = texts
+        return table
+
+    def find(self, target: str) -> int:
+        """Where the longest string that ``target`` begins with is, or -1."""
+        texts, starts = self.texts, target.startswith
+        at = bisect_right(texts, target) - 1
+        while at >= 0 and not starts(texts[at]):  # what it begins with is at or above this one
+            jump = self.jumps[at]
+            at = jump if jump >= 0 and not starts(texts[jump]) else self.parents[at]
+        return at
+
+    def code(self, target: str) -> int:
+        """The largest code that holds for ``target``, 0 if none does."""
+        at = self.find(target)
+        if at < 0:
+            return 0
+        if self.exact and len(self.texts[at]) == len(target):
+            return max(self.best[at], self.exact[at])
+        return self.best[at]
+
+
+def _jump(depths: array[int], jumps: array[int], above: int) -> int:
+    """A string further up, so that a chain of n strings is climbed in about log n steps."""
+    if above < 0:
+        return -1
+    first = jumps[above]
+    second = jumps[first] if first >= 0 else -1
+    if first >= 0 and second >= 0:
+        even = depths[above] - depths[first] == depths[first] - depths[second]
+        return second if even else above
+    return above
