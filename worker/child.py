@@ -50,6 +50,7 @@ from greencrawl.worker.extract import pool_trees
 from greencrawl.worker.http.client import Downloader
 from greencrawl.worker.pipeline import Pipeline
 from greencrawl.worker.process import heap
+from greencrawl.worker.process.blocked import blocked
 from greencrawl.worker.process.crash_record import CrashRecord, Suspect
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.inflight_table import InflightTable
@@ -109,7 +110,7 @@ class Worker:
         base = folder(settings)
         self._settings = settings
         self._stopping = stopping
-        self._crash_record = CrashRecord(base / f"{name}.marker", Semaphore(1))
+        self._crash_record = CrashRecord(base / f"{name}.marker", Semaphore(1), blocked())
         self._store = until_available(
             lambda: open_store(settings.store_url, settings.bodies), "store"
         )
@@ -183,6 +184,7 @@ class Worker:
             inflight=self._inflight,
             dead_for=self._dead_for,
             refusals=self._pipeline.refusals,
+            blocked=blocked().since,
             stopping=self._stopping,
         )
         log.info("worker_up", worker=name, incarnation=incarnation, pid=os.getpid())

@@ -39,7 +39,7 @@ from greencrawl.worker.process.inflight_table import InflightTable
 from greencrawl.worker.session.backoff import delays
 from greencrawl.worker.session.extending import Extender, Leaseholder
 from greencrawl.worker.session.held import Held, Sessions
-from greencrawl.worker.session.slow_hosts import SlowHosts, refusal
+from greencrawl.worker.session.slow_hosts import SlowHosts, never, refusal
 
 log = logger("worker")
 
@@ -118,6 +118,7 @@ class Engine:
         inflight: InflightTable | None = None,
         dead_for: Callable[[], float] = lambda: 0.0,
         refusals: Callable[[], tuple[Refusal, ...]] = tuple,
+        blocked: Callable[[float], float] = never,
         stopping: Event,
         clock: Clock = monotonic,
     ) -> None:
@@ -132,6 +133,7 @@ class Engine:
         self._inflight = inflight
         self._dead_for = dead_for
         self._refusals = refusals
+        self._blocked = blocked
         self._stopping = stopping
         self._clock = clock
         self._sequence = 0
@@ -248,7 +250,7 @@ class Engine:
     def _look_around(self) -> None:
         while True:
             gevent.sleep(LOOK_AROUND_SECONDS)
-            if self._slow_hosts.look(self._sessions.holding(), self._clock()):
+            if self._slow_hosts.look(self._sessions.holding(), self._clock(), self._blocked):
                 self._freed.set()
 
     def _lease(self, free: int) -> LeaseReply:

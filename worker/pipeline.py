@@ -318,21 +318,24 @@ class Pipeline:
 
     def _page(self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str]) -> None:
         row = self._results.page(visit.context.crawl.id, task, fetched)
+        costly = ""
         options = visit.context.options
         listed = fetched.status != 204 and visit.context.listing(task.url) is not None
         if listed or is_html(fetched.content_type, fetched.body[:1024]):
             self._writer.wait_for_room()  # with its text and links a page is twice as large
             reading = self._guarded.read(visit, task, fetched)
             if reading.failure:
-                failure = Failure(FailureKind.PARSE, reading.failure, fetched.status)
+                kind = FailureKind.COSTLY if reading.costly else FailureKind.PARSE
+                failure = Failure(kind, reading.failure, fetched.status)
                 self._fail(visit, task, failure, fetched.elapsed_ms, problems)
                 return
             row.title, row.text, row.language = reading.title, reading.text, reading.language
             row.encoding, row.fields, row.links = reading.encoding, reading.fields, reading.links
             problems = problems | reading.problems
+            costly = reading.costly
         elif not self._keep_all and options.bodies == "text" and not _is_text(fetched):
             row.body = b""
-        self._store_page(visit, task, fetched, row, problems)
+        self._store_page(visit, task, fetched, row, problems, costly)
 
     def _store_page(
         self,
@@ -341,9 +344,10 @@ class Pipeline:
         fetched: Fetched,
         row: StoredPage,
         problems: dict[str, str],
+        costly: str = "",
     ) -> None:
-        """Hand it to the writer."""
-        result = self._results.stored(visit.held, task, fetched, row)
+        """Hand it to the writer. ``costly`` says how its reading went beyond what is granted."""
+        result = self._results.stored(visit.held, task, fetched, row, costly)
         if visit.context.hooks.any:
             self._results.note_hooks(row.crawl, task, result, problems, row.fetched_ms)
         self._writer.put(result)

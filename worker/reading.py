@@ -8,22 +8,39 @@ worker's process and in that where a suspect's page is read alone
 
 from __future__ import annotations
 
+from time import thread_time
 from typing import Any
 
 from msgspec import Struct, field
 
 from greencrawl.schema.records import Admission, Fetched, Link, Page, Task
 from greencrawl.worker.crawls import CrawlContext
-from greencrawl.worker.extract import add_links, outline
+from greencrawl.worker.extract import TooDear, add_links, outline
 from greencrawl.worker.extract.links import Resolved
 from greencrawl.worker.extract.listing import Listing, ListingError
 from greencrawl.worker.hooks import HookError
+
+BASE_SECONDS = 0.25
+SECONDS_PER_WIRE_BYTE = 1e-6
+SECONDS_PER_BYTE = 0.25e-6
+"""CPU that reading a page is granted: the first, and the lesser of the others times its bytes, as
+they came and decoded. Honest pages take 0.03e-6 a byte."""
+
+HUB_SECONDS = 0.25
+"""CPU that a parse may take where all others wait for it."""
+ALONE_SECONDS = 2.0
+"""CPU that a parse may take where nobody does, or twice what is granted if that is more."""
+
+_METERED_BYTES = 32 * 1024
+"""A smaller page cannot take what is granted, attributes apart, which end its parse."""
 
 
 class Reading(Struct, kw_only=True):
     """What a page says. ``problems`` are errors of the user's functions, by function.
 
-    ``failure`` says why a page of a list cannot be read: what it would have led to is not known.
+    ``failure`` says why a page cannot be read: what it would have led to is not known.
+    ``cpu`` is what reading took of the CPU, the user's functions apart, in seconds; 0 where that is
+    next to nothing. ``costly`` says how it went beyond what was granted, "" if it did not.
     """
 
     title: str = ""
@@ -34,16 +51,44 @@ class Reading(Struct, kw_only=True):
     links: list[Admission] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
     failure: str = ""
+    cpu: float = 0.0
+    costly: str = ""
 
 
-def read(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
+def granted(fetched: Fetched) -> float:
+    """Seconds of CPU that reading an answer may take."""
+    size = len(fetched.body)
+    if size < _METERED_BYTES:
+        return BASE_SECONDS
+    sent = fetched.wire_bytes or size
+    return BASE_SECONDS + min(SECONDS_PER_WIRE_BYTE * sent, SECONDS_PER_BYTE * size)
+
+
+def read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool = False) -> Reading:
     """Read the HTML that came as ``fetched`` for ``task``; an error in a hook is a problem.
 
-    What came for a page of a source's list is read as that says, whatever type it names.
+    What came for a page of a source's list is read as that says, whatever type it names. Raises
+    TooDear where others would have to wait for long, unless it is read ``alone``.
     """
     listing = context.listing(task.url)
     if listing is not None:
         return _list(context, task, fetched, listing)
+    metered = len(fetched.body) >= _METERED_BYTES
+    began = thread_time() if metered else 0.0
+    try:
+        reading = _read(context, task, fetched, alone=alone)
+    except TooDear as error:
+        spent = max(error.spent, thread_time() - began if metered else 0.0)
+        if not alone:
+            raise TooDear(spent) from None
+        failure = f"its parse had not ended after {spent:.1f} s of CPU"
+        return Reading(failure=failure, cpu=spent)
+    # That of hooks was taken from it already.
+    reading.cpu = reading.cpu + thread_time() - began if metered else 0.0
+    return reading
+
+
+def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -> Reading:
     page, found = outline(
         fetched.body,
         task.url,
@@ -51,6 +96,8 @@ def read(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
         agent=context.agent,
         robots_tag=fetched.headers.get("x-robots-tag", ""),
         anchors=context.hooks.wanted,
+        seconds=max(ALONE_SECONDS, 2 * granted(fetched)) if alone else HUB_SECONDS,
+        brief=not alone,
     )
     reading = Reading(
         title=page.title, text=page.text, language=page.language, encoding=page.encoding
@@ -62,6 +109,10 @@ def read(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
     # Hooks see links, and what many links take has to be counted.
     add_links(page, found)
     links = page.links
+    if not hooks.wanted:
+        reading.links = checker.check(page, links, task.depth)
+        return reading
+    began = thread_time()
     try:
         reading.fields = hooks.page_fields(page, fetched)
     except HookError as error:
@@ -70,6 +121,7 @@ def read(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
         links = hooks.chosen_links(page)
     except HookError as error:
         reading.problems[error.function] = error.what
+    reading.cpu -= thread_time() - began  # the user's functions are no fault of the page's
     reading.links = checker.check(page, links, task.depth)
     return reading
 

@@ -129,6 +129,9 @@ TABLE: Mapping[FailureKind, Policy] = MappingProxyType(
         _K.STALLED: Policy(
             "url", 3, 5, 10 * _MINUTE, "dead", "the page hung the process that read it"
         ),
+        _K.COSTLY: _final(
+            "dead", "its parse did not end in time, or as one of many it took too much CPU"
+        ),
         _K.HOOK: _final("dead", "the user's own function raised; requeue once it is mended"),
         _K.PARSE: _final("dead", "extraction raised"),
         _K.LOGIN: Policy(
@@ -171,6 +174,7 @@ _DOWN = frozenset(
         _K.UNREACHABLE,
         _K.CONNECT_TIMEOUT,
         _K.ROBOTS_UNREACHABLE,
+        _K.COSTLY,
         _K.LOGIN,
     }
 )

@@ -35,6 +35,7 @@ class FailureKind(StrEnum):
     ROBOTS_UNREACHABLE = "robots_unreachable"
     PROCESS_DEATH = "process_death"  # the page killed the process that parsed it
     STALLED = "stalled"  # the page hung the process that parsed it
+    COSTLY = "costly"  # reading it took more CPU than is granted
     HOOK = "hook"  # the user's own function raised
     PARSE = "parse"  # extraction raised
     LOGIN = "login"  # the login was refused, or could not be made

@@ -48,6 +48,7 @@ from greencrawl.worker.hooks import Hooks
 from greencrawl.worker.http.client import LeaseExpired
 from greencrawl.worker.link_checker import MAX_REDIRECTS
 from greencrawl.worker.pipeline import Pipeline
+from greencrawl.worker.process.costly import PARKED_AFTER
 from greencrawl.worker.process.crash_record import CrashRecord, Suspect
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
@@ -1156,6 +1157,39 @@ def test_suspect_goes_back_uncharged_when_there_is_no_process_to_read_it(world: 
     assert world.outcomes == []
     assert close is not None
     assert close.release == (1, 2)
+
+
+def test_page_that_is_dear_to_read_is_stored_counted_and_journalled(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("greencrawl.worker.reading.BASE_SECONDS", 0.0)
+    dear = html("<title>T</title>" + "<p>word" * 40_000)
+    world.site.answers |= {f"http://h/{n}": dear for n in range(PARKED_AFTER + 1)}
+    dear.wire_bytes = 10
+    close = world.run(*sorted(world.site.answers))
+    assert close is not None
+    assert world.outcomes == [Done(stored=True, bytes=10, kind="costly")] * PARKED_AFTER
+    assert close.release == (PARKED_AFTER + 1,)
+    assert close.report.failed == "costly"
+    assert close.report.why.startswith(f"reading {PARKED_AFTER} of its pages took ")
+    assert close.report.delay > 0
+    told = world.stores.results[0].attempts[0]
+    assert told.kind == "costly"
+    assert told.detail.startswith("reading it took 0.")
+    assert world.quarantine.read_ == world.site.pages[1:], "from the second one on"
+
+
+def test_page_whose_parse_has_no_end_is_given_up_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_end(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
+        return Reading(failure="its parse had not ended after 2.0 s of CPU", cpu=2.0)
+
+    monkeypatch.setattr(world.quarantine, "read", without_end)
+    world.site.answers |= {url: html() for url in ("http://h/s", "http://h/b")}
+    world.run(SUSPECT)
+    assert world.outcomes == [Dead("costly")]
+    assert world.stores.results[0].finals[0].detail.startswith("its parse had not ended")
 
 
 def test_patterns_are_searched_while_the_crash_record_names_the_page(

@@ -162,15 +162,32 @@ class Results:
             request=fetched.request,
         )
 
-    def stored(self, held: Held, task: Task, fetched: Fetched, page: StoredPage) -> Result:
-        """A page and its attempt. It counts as stored by the store's own measure: its status."""
-        return Result(
+    def stored(
+        self, held: Held, task: Task, fetched: Fetched, page: StoredPage, costly: str = ""
+    ) -> Result:
+        """A page and its attempt. It counts as stored by the store's own measure: its status.
+
+        ``costly``, if it was, is journalled beside it and counted as a failure by its kind.
+        """
+        result = Result(
             held=held,
             task=task.number,
             outcome=Done(stored=page.status // 100 == 2, bytes=fetched.wire_bytes),
             page=page,
             attempts=[self._journal.success(page.crawl, page.fingerprint, task, fetched)],
         )
+        if costly:
+            failure = Failure(FailureKind.COSTLY, costly, fetched.status)
+            attempt = self._journal.attempt(
+                page.crawl, page.fingerprint, task, failure, errors=task.errors
+            )
+            result.attempts.insert(0, attempt)
+            result.outcome = Done(
+                stored=page.status // 100 == 2,
+                bytes=fetched.wire_bytes,
+                kind=str(FailureKind.COSTLY),
+            )
+        return result
 
     def note_hooks(
         self, crawl: int, task: Task, result: Result, problems: Mapping[str, str], at_ms: int

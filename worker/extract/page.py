@@ -12,7 +12,12 @@ from greencrawl.schema.net.urls import canonicalise, resolved
 from greencrawl.schema.records import Page
 from greencrawl.worker.extract.charset import sniff, to_utf8
 from greencrawl.worker.extract.directives import index_and_follow, of_header
-from greencrawl.worker.extract.hostile import flatten, has_attribute_bomb
+from greencrawl.worker.extract.hostile import (
+    TooDear,
+    flatten,
+    has_attribute_bomb,
+    hides_attribute_bomb,
+)
 from greencrawl.worker.extract.language import tag
 from greencrawl.worker.extract.links import (
     FEW,
@@ -43,7 +48,18 @@ _parser = etree.HTMLParser(
 )
 
 
-_read: Callable[[bytes, etree.HTMLParser], etree._Element | None] = etree.fromstring
+_FLATTENED = 256 * 1024
+"""A longer page takes tens of milliseconds to flatten."""
+_SMALL = 16 * 1024
+"""A shorter page cannot hold attributes that take long."""
+
+
+def _unbounded(_: float, body: bytes, parser: etree.HTMLParser) -> etree._Element | None:
+    return etree.fromstring(body, parser)
+
+
+# Arguments: seconds of CPU that it may take, 0 for any; raises TimeoutError beyond.
+_read: Callable[[float, bytes, etree.HTMLParser], etree._Element | None] = _unbounded
 
 # What a parser keeps – its names, its stacks – is made by this and is not of any page's memory.
 _WARM_UP = b"<p>".join(b"<a x%d=y>" % i for i in range(200))
@@ -99,16 +115,20 @@ def outline(
     agent: str = "",
     robots_tag: str = "",
     anchors: bool = False,
+    seconds: float = 0.0,
+    brief: bool = False,
 ) -> tuple[Page, References | Resolved]:
     """A page as :func:`extract` reads it, but for its links, and what would become those.
 
+    With ``seconds`` it raises TooDear where its parse takes more CPU than that, which only a pool
+    can tell (:func:`pool_trees`); ``brief``: also where it is long and has to be flattened.
     Without ``anchors`` the texts of links cannot be read afterwards, ``url`` has to be canonical,
     and references that are few (:data:`FEW`) come resolved.
     """
     if not is_html(content_type, body[:_HEAD_BYTES]):
         return Page(url=url, base=url), References([], [])
     encoding, skipped = sniff(body, content_type)
-    root = _parse(to_utf8(body[skipped:] if skipped else body, encoding))
+    root = _parse(to_utf8(body[skipped:] if skipped else body, encoding), seconds, brief)
     if root is None:
         return Page(url=url, base=url, encoding=encoding), References([], [])
     found: References | Resolved
@@ -143,15 +163,32 @@ def outline(
     return page, found
 
 
-def _parse(body: bytes) -> etree._Element | None:
-    """The root of the tree, or None where there is nothing to make one of."""
-    if has_attribute_bomb(body):
-        body = flatten(body)
-    root = _read(body, _parser)
-    last = _parser.error_log.last_error
-    if last is not None and last.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT:
-        root = _read(flatten(body), _parser)
+def _parse(body: bytes, seconds: float = 0.0, brief: bool = False) -> etree._Element | None:
+    """The root of the tree, or None where there is nothing to make one of.
+
+    Raises TooDear as :func:`outline` says.
+    """
+    if len(body) > _SMALL:
+        if not brief or _read is _unbounded:
+            bomb = hides_attribute_bomb(body)
+        else:  # the parser is stopped in time, so that nobody need know beforehand
+            bomb = len(body) <= _FLATTENED and has_attribute_bomb(body)
+        if bomb:
+            body = _flattened(body, brief)
+    try:
+        root = _read(seconds, body, _parser)
+        last = _parser.error_log.last_error
+        if last is not None and last.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT:
+            root = _read(seconds, _flattened(body, brief), _parser)
+    except TimeoutError:
+        raise TooDear(seconds) from None
     return root
+
+
+def _flattened(body: bytes, brief: bool) -> bytes:
+    if brief and len(body) > _FLATTENED:
+        raise TooDear(0.0)
+    return flatten(body)
 
 
 def _base(elements: list[etree._Element], url: str, encoding: str) -> str | None:

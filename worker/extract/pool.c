@@ -7,7 +7,10 @@
  * left, from all over: with it a page of documentation takes a tenth more CPU.
  *
  * One thread takes from the pool, and only while it says so; any may free. Whatever was taken
- * elsewhere, before or meanwhile, is the C library's, and so is what is large. */
+ * elsewhere, before or meanwhile, is the C library's, and so is what is large.
+ *
+ * All that a parse does takes memory, so this is also where a parse that takes too much CPU is
+ * ended: it is refused a piece. libxml2 then gives up, as it does where memory is short. */
 
 #define _DEFAULT_SOURCE
 #include "pool.h"
@@ -16,12 +19,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #define SMALL 256
 #define CHUNK ((size_t)256 * 1024)
 #define CHUNKS 128
 /* Beyond these an empty chunk's memory is given back: a huge page's. */
 #define KEPT 16
+/* Pieces between two looks at the clock: within so many a hostile page spends some 50 ms, and a
+ * usual page is over after a few looks. */
+#define PIECES 512
+/* Less wall-clock time than this is not worth asking for the CPU's, which is a system call. */
+#define UNASKED 5000000
 
 static char *pool;
 static char *next, *end; /* what is left of the current chunk */
@@ -34,6 +43,36 @@ static struct {
 __attribute__((tls_model("initial-exec")))
 #endif
 static __thread int owner, in_use;
+static unsigned pieces; /* until the next look */
+static int64_t granted; /* of CPU, in ns; 0: without end */
+static int64_t began;   /* by the clock that is asked: 0 until it is */
+static clockid_t asked;
+static int refused;
+
+static int64_t nanoseconds(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Whether what takes from the pool has had its time. It is counted from the first look; first by
+ * the cheap clock, and by the CPU's once that shows more than a usual page takes. */
+static int overdue(void) {
+    pieces = refused ? 1 : PIECES;
+    if (granted == 0 || refused)
+        return refused;
+    int64_t now = nanoseconds(asked);
+    if (began == 0)
+        began = now;
+    if (asked == CLOCK_MONOTONIC && now - began > UNASKED) {
+        asked = CLOCK_THREAD_CPUTIME_ID;
+        began = nanoseconds(asked) - UNASKED;
+    } else if (asked != CLOCK_MONOTONIC && now - began > granted) {
+        /* From now on every piece: the attributes of one tag go on one by one. */
+        refused = 1, pieces = 1;
+    }
+    return refused;
+}
 
 static int is_empty(unsigned chunk) {
     return chunks[chunk].held == __atomic_load_n(&chunks[chunk].others, __ATOMIC_ACQUIRE);
@@ -57,7 +96,11 @@ static int go_on(void) {
 }
 
 static void *take(size_t size) {
-    if (!in_use || size > SMALL || size == 0)
+    if (!in_use)
+        return malloc(size);
+    if (--pieces == 0 && overdue())
+        return NULL;
+    if (size > SMALL || size == 0)
         return malloc(size);
     size = (size + 15) & ~(size_t)15;
     if ((size_t)(end - next) < size && !go_on())
@@ -140,6 +183,19 @@ int pool_use(int use) {
     int before = in_use;
     in_use = use && owner;
     return before;
+}
+
+void pool_grant(double seconds) {
+    if (!owner)
+        return;
+    granted = (int64_t)(seconds * 1e9);
+    asked = CLOCK_MONOTONIC;
+    began = refused = 0;
+    pieces = PIECES;
+}
+
+int pool_refused(void) {
+    return owner && refused;
 }
 
 unsigned pool_chunks(void) {

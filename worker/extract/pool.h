@@ -17,5 +17,12 @@ int pool_begin(mem_get get, mem_setup setup);
 /* Whether this thread takes small pieces from the pool; returns what it did before. */
 int pool_use(int use);
 
+/* From now on what this thread does while it takes from the pool may use so much CPU, 0: any;
+ * afterwards it is refused memory, until it gives up. */
+void pool_grant(double seconds);
+
+/* Whether it was, since then. */
+int pool_refused(void);
+
 /* How many chunks hold something. */
 unsigned pool_chunks(void);

@@ -467,16 +467,26 @@ static PyObject *pool(PyObject *self, PyObject *path) {
                            pool_begin((mem_get)(uintptr_t)get, (mem_setup)(uintptr_t)setup));
 }
 
-/* pooled(function, ...): call it, and take memory from the pool meanwhile. */
+/* pooled(function, seconds, ...): call it, and take memory from the pool meanwhile. Raises
+ * TimeoutError where that takes more CPU than `seconds`; 0: without end. */
 static PyObject *pooled(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     (void)self;
-    if (count < 1) {
-        PyErr_SetString(PyExc_TypeError, "pooled(function, ...)");
+    if (count < 2) {
+        PyErr_SetString(PyExc_TypeError, "pooled(function, seconds, ...)");
         return NULL;
     }
+    double seconds = PyFloat_AsDouble(arguments[1]);
+    if (seconds == -1.0 && PyErr_Occurred())
+        return NULL;
     int before = pool_use(1);
-    PyObject *result = PyObject_Vectorcall(arguments[0], arguments + 1, (size_t)count - 1, NULL);
+    pool_grant(seconds);
+    PyObject *result = PyObject_Vectorcall(arguments[0], arguments + 2, (size_t)count - 2, NULL);
     pool_use(before);
+    if (pool_refused()) {
+        Py_CLEAR(result);
+        PyErr_Clear();
+        PyErr_SetString(PyExc_TimeoutError, "it has had its time");
+    }
     return result;
 }
 

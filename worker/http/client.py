@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol
 
-import gevent
 from gevent import ssl
 
 from greencrawl.schema.clock import Clock, epoch_ms, monotonic
@@ -184,7 +183,8 @@ class Downloader:
             if ticket is not None:
                 ticket.end()
         if failure is None or _status_is_the_answer(answer):
-            took_ms = round((self._clock() - sent) * 1000)
+            took = self._clock() - sent - connection.held_up
+            took_ms = max(round(took * 1000), 0)
             return _fetched(request, answer, connection.address, sent_ms, took_ms)
         return failure
 
@@ -281,7 +281,7 @@ class Downloader:
                 # To receive does not switch while data is there: a fast peer without an end
                 # would keep the whole process to itself. sleep(0) would let other greenlets run,
                 # but no timer and no socket become ready.
-                gevent.sleep(_YIELD_SECONDS)
+                connection.pause(_YIELD_SECONDS)
         raise TimeoutError
 
 

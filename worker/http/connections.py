@@ -16,6 +16,7 @@ from gevent import getcurrent, monkey, socket, ssl
 
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.records import Failure, FailureKind
+from greencrawl.worker.process.blocked import blocked
 
 if TYPE_CHECKING:
     from greenlet import greenlet
@@ -55,6 +56,7 @@ class Connection:
     """
 
     __slots__ = (
+        "_blocked",
         "_clock",
         "_excused",
         "_hub",
@@ -68,6 +70,7 @@ class Connection:
         "_writable",
         "address",
         "closed",
+        "held_up",
         "idle_since",
         "place",
         "socket",
@@ -103,6 +106,9 @@ class Connection:
         self.until = 0.0
         """Until when the request may wait; later, once, if the process stood still."""
         self._waiting: greenlet | None = None
+        self._blocked = blocked()
+        self.held_up = 0.0
+        """Seconds of the request's waits in which this process did other things, not its peer."""
 
     def stale(self) -> bool:
         """True when the peer has closed, or sent what nobody asked for. Never blocks.
@@ -117,7 +123,7 @@ class Connection:
 
         Raises TimeoutError, or OSError when the connection is lost.
         """
-        self.until, self._excused = until, False
+        self.until, self._excused, self.held_up = until, False, 0.0
         left: bytes | memoryview = data
         while True:
             try:
@@ -160,10 +166,20 @@ class Connection:
         if until < self._rings:
             self._set_timer(until)
         self.until, self._waiting = until, getcurrent()
+        before = self._blocked.count
         try:
             self._hub.wait(watcher)
         finally:
             self._waiting = None
+        if self._blocked.count != before:
+            self.held_up += self._blocked.before_this(before)
+
+    def pause(self, seconds: float) -> None:
+        """Let others run, between two reads."""
+        before = self._blocked.count
+        gevent.sleep(seconds)
+        if self._blocked.count != before:
+            self.held_up += self._blocked.after(before)
 
     def _set_timer(self, until: float) -> None:
         self._stop_timer()

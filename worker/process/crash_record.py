@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from greencrawl.schema.records import FailureKind
+from greencrawl.worker.process.blocked import Blocked
 
 SIZE = 16_384
 _HEAD = struct.Struct("<QBBBxI")
@@ -62,9 +63,11 @@ class CrashRecord:
     Raises OSError when the file cannot be made.
     """
 
-    def __init__(self, path: Path, lock: Lock | None = None) -> None:
+    def __init__(
+        self, path: Path, lock: Lock | None = None, blocked: Blocked | None = None
+    ) -> None:
         """``lock`` is the one under which pages are parsed; by default one of threads, which is
-        slower where gevent has patched it."""
+        slower where gevent has patched it. ``blocked`` is told how long each body took."""
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -77,6 +80,7 @@ class CrashRecord:
         self._page = 0  # number of the one being parsed, 0 between pages
         self._beaten_page = 0
         self._lock = threading.Lock() if lock is None else lock
+        self._blocked = blocked
         self._encode = msgspec.msgpack.Encoder().encode
 
     # -- the child
@@ -104,7 +108,7 @@ class CrashRecord:
         Bodies are serial because a user's hook may yield to the hub: with two under way nobody
         could say which of them killed the process.
         """
-        return Parsing(self, suspect)
+        return Parsing(self, suspect, self._blocked)
 
     def _begin(self, suspect: Suspect) -> None:
         encoded = self._encode(suspect)  # which may raise, so before the lock
@@ -188,14 +192,21 @@ class CrashRecord:
 class Parsing:
     """A body of :meth:`CrashRecord.parsing`: a class, since each page pays for it."""
 
-    __slots__ = ("_crash_record", "_suspect")
+    __slots__ = ("_begun", "_blocked", "_crash_record", "_suspect")
 
-    def __init__(self, crash_record: CrashRecord, suspect: Suspect) -> None:
+    def __init__(
+        self, crash_record: CrashRecord, suspect: Suspect, blocked: Blocked | None
+    ) -> None:
         self._crash_record = crash_record
         self._suspect = suspect
+        self._blocked = blocked
 
     def __enter__(self) -> None:
         self._crash_record._begin(self._suspect)
+        if self._blocked is not None:
+            self._begun = self._blocked.begin()
 
     def __exit__(self, *_: object) -> None:
+        if self._blocked is not None:
+            self._blocked.end(self._begun)
         self._crash_record._end()

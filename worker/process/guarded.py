@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from greencrawl.schema.records import Failure, Fetched, Task
+from greencrawl.schema.records import Failure, FailureKind, Fetched, Task
 from greencrawl.schema.records.auth import Form, Own
 from greencrawl.worker.auth.base import Grant, Kind, Verdict
 from greencrawl.worker.crawls import CrawlContext
+from greencrawl.worker.extract import TooDear
+from greencrawl.worker.process.costly import REST, CostlyHosts
 from greencrawl.worker.process.crash_record import CrashRecord, Suspect
-from greencrawl.worker.reading import Reading, read
+from greencrawl.worker.process.quarantine import DiedInQuarantine
+from greencrawl.worker.reading import Reading, granted, read
 from greencrawl.worker.session.fetcher import Visit
 
 
@@ -51,6 +54,7 @@ class Guarded:
     def __init__(self, crash_record: CrashRecord, quarantine: Reader) -> None:
         self._crash_record = crash_record
         self._quarantine = quarantine
+        self._costly = CostlyHosts()
 
     def excluded_by(self, visit: Visit, task: Task, url: str) -> str | None:
         """What the crawl's rules say of the task's URL, or of where it redirects to.
@@ -90,12 +94,44 @@ class Guarded:
             return kind.judge(fetched, grant)
 
     def read(self, visit: Visit, task: Task, fetched: Fetched) -> Reading:
-        """Read a page: see ``greencrawl.worker.reading.read``."""
-        if task.suspect:
+        """Read a page: see ``greencrawl.worker.reading.read``. One that takes too long is read alone, and its
+        host is charged."""
+        if task.suspect or self._costly.alone(visit.host, fetched):
+            return self._read_alone(visit, task, fetched, 0.0)
+        try:
+            with self._crash_record.parsing(_suspect(visit, task)):
+                reading = read(visit.context, task, fetched)
+        except TooDear as error:
+            return self._read_alone(visit, task, fetched, error.spent)
+        if reading.cpu > granted(fetched):
+            self._charge(visit, fetched, reading)
+        return reading
+
+    def _read_alone(self, visit: Visit, task: Task, fetched: Fetched, spent: float) -> Reading:
+        """``spent`` seconds of CPU went into it here already."""
+        try:
             with visit.held.waiting(request=False):
-                return self._quarantine.read(visit.context, task, fetched)
-        with self._crash_record.parsing(_suspect(visit, task)):
-            return read(visit.context, task, fetched)
+                reading = self._quarantine.read(visit.context, task, fetched)
+        except DiedInQuarantine as error:
+            # What the user's functions hang in is no fault of the host's.
+            if error.seconds and not visit.context.hooks.wanted:
+                self._charge(visit, fetched, Reading(cpu=spent + error.seconds))
+            raise
+        reading.cpu += spent
+        if reading.cpu > granted(fetched):
+            self._charge(visit, fetched, reading)
+        else:
+            self._costly.cheap(visit.host, fetched.address)
+        return reading
+
+    def _charge(self, visit: Visit, fetched: Fetched, reading: Reading) -> None:
+        """What a page took beyond its grant is its host's to wait for."""
+        most, cpu = granted(fetched), reading.cpu
+        reading.costly = f"reading it took {cpu:.2f} s of CPU, and {most:.2f} s were granted"
+        visit.rest_for(REST * cpu)
+        why = self._costly.charge(visit.host, fetched.address, cpu, most)
+        if why:
+            visit.fail(str(FailureKind.COSTLY), 0.0, why)
 
 
 def _suspect(visit: Visit, task: Task) -> Suspect:

@@ -1,7 +1,8 @@
 """A process of its own for suspects: pages that may kill or hang whoever reads them.
 
 A task is a suspect once its page was being read when a process died or stood still, or when it was
-handed out several times without an outcome. From then on its page is read here, and here the
+handed out several times without an outcome, or of a host whose pages take more CPU than they are
+granted. From then on its page is read here, and here the
 crawl's patterns are asked of its URL and the user's module for its request's headers: if this
 process dies or stands still, that task alone is charged, by the worker, which goes on. A page that
 is harmless costs a process for a minute.
@@ -36,6 +37,7 @@ from greencrawl.worker.auth.base import Grant, Verdict
 from greencrawl.worker.auth.kinds.registry import make
 from greencrawl.worker.auth.state.secrets import Secrets
 from greencrawl.worker.crawls import CrawlContext, context_of
+from greencrawl.worker.extract import pool_trees
 from greencrawl.worker.hooks import HookError
 from greencrawl.worker.reading import Reading, read
 
@@ -53,11 +55,15 @@ log = logger("alone")
 
 
 class DiedInQuarantine(GreencrawlError):
-    """Raised when a task killed or hung the process that had nothing else to do."""
+    """Raised when a task killed or hung the process that had nothing else to do.
 
-    def __init__(self, kind: FailureKind, detail: str) -> None:
+    ``seconds`` is how long it hung.
+    """
+
+    def __init__(self, kind: FailureKind, detail: str, seconds: float = 0.0) -> None:
         super().__init__(detail)
         self.kind = kind
+        self.seconds = seconds
 
 
 class NoProcess(GreencrawlError):
@@ -241,7 +247,7 @@ class Quarantine:
             data = _receive(sock)
         except TimeoutError:
             detail = f"read alone, it did not end within {self._stall_seconds:g} s"
-            raise DiedInQuarantine(FailureKind.STALLED, detail) from None
+            raise DiedInQuarantine(FailureKind.STALLED, detail, self._stall_seconds) from None
         except OSError:
             data = None
         if data is None:
@@ -351,6 +357,7 @@ def main(descriptor: int, parent: int) -> int:
     if os.getppid() != parent:  # it died before the kernel was told
         return 1
     os.nice(NICENESS)
+    pool_trees()  # without which no parse can be ended
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker says when it is over
     contexts: dict[int, CrawlContext] = {}
     with socket.socket(fileno=descriptor) as sock:
@@ -367,7 +374,7 @@ def _serve(contexts: dict[int, CrawlContext], request: Request) -> Answer:
         if context is None or context.crawl != crawl:
             context = contexts[crawl.id] = context_of(crawl)
         if isinstance(request, ReadRequest):
-            return ReadAnswer(read(context, request.task, request.fetched))
+            return ReadAnswer(read(context, request.task, request.fetched, alone=True))
         if isinstance(request, JudgeRequest):
             return JudgeAnswer(context.rules.judge(request.task, request.url))
         if isinstance(request, VerdictRequest):

@@ -157,6 +157,11 @@ class Visit:
         if crawl_delay is not None:
             self._pace.learn_robots_delay(crawl_delay)
 
+    def rest_for(self, seconds: float) -> None:
+        """The host made us work for so long, about, that it has to wait: this much more from the
+        end of one request to the start of the next, until it does better."""
+        self._pace.slow_down(seconds)
+
     def fail(self, kind: str, block: float, why: str = "", *, told_to_wait: bool = False) -> None:
         """The host failed; ``block`` seconds were asked for by it (0: its own back-off).
 

@@ -112,6 +112,11 @@ class Pace:
         elif isinstance(answer, Fetched) and answer.status < 400:
             self._succeeded(answer.elapsed_ms / 1000)
 
+    def slow_down(self, seconds: float) -> None:
+        """Wait so much longer between requests, up to :data:`MAX_ADAPTIVE_DELAY`; successes take it
+        away again, as they do what strain brought."""
+        self._delay = max(self._delay, min(self.delay + seconds, MAX_ADAPTIVE_DELAY))
+
     def report(
         self,
         *,

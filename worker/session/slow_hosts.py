@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from greencrawl.schema.records import CloseItem, HostReport, Session
 from greencrawl.worker.session.held import Held
@@ -28,6 +28,11 @@ REST_SECONDS = 20.0
 STRAINED_SECONDS = 1.0
 """A host whose delay is so much above the least has been slow, or has failed."""
 _MOST_HOSTS = 10_000
+
+
+def never(_: float) -> float:
+    """No time at all, since whatever moment."""
+    return 0.0
 
 
 class SlowHosts:
@@ -58,14 +63,21 @@ class SlowHosts:
         self._doubtful.add(held)
         return True
 
-    def look(self, sessions: Iterable[Held], now: float) -> bool:
+    def look(
+        self, sessions: Iterable[Held], now: float, blocked: Callable[[float], float] = never
+    ) -> bool:
         """Find out who is slow at ``now`` (monotonic clock); True if others are than before.
 
-        Where somebody found no room, who is slow is asked to end after the present request.
+        ``blocked`` says for how long this process did other things since some moment. Where
+        somebody found no room, who is slow is asked to end after the present request.
         """
         before = self._slow_sessions
         self._slow_sessions = {
-            held for held in sessions if held.since is not None and now - held.since > SLOW_SECONDS
+            held
+            for held in sessions
+            if (since := held.since) is not None
+            and now - since > SLOW_SECONDS
+            and now - since - blocked(since) > SLOW_SECONDS
         }
         for held in self._slow_sessions - before:
             self._note(held.session.host)

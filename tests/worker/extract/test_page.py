@@ -8,7 +8,7 @@ import pytest
 
 from greencrawl.schema.errors import InvalidUrl
 from greencrawl.worker.extract import extract, is_html
-from greencrawl.worker.extract.hostile import has_attribute_bomb
+from greencrawl.worker.extract.hostile import has_attribute_bomb, hides_attribute_bomb
 
 URL = "https://example.org/docs/index.html"
 
@@ -285,10 +285,33 @@ def test_only_a_tag_can_be_a_bomb(before: bytes, after: bytes, bomb: bool) -> No
     assert has_attribute_bomb(b"<html>" + before + words + after) is bomb
 
 
+@pytest.mark.parametrize(
+    ("begin", "one", "end", "bomb"),
+    [
+        (b"<p", b" a%d='>'", b">", True),
+        (b"<p", b' a%d = "<p>"', b">", True),
+        (b"<p", b"/a%d='>'", b"/>", True),
+        (b'<p x=y"', b" a%d='>'", b' z=">', True),  # a quote within a value that has none
+        (b'<p "', b" a%d='>'", b' z=">', True),
+        (b"<p>", b"<i a%d='>'>", b"</p>", False),
+        (b"<p title='", b' a%d=">"', b"'>", False),
+        (b"<!--", b"<p a%d='>'", b"-->", False),
+        (b"<script>", b"<p a%d='>'", b"</script>", False),
+    ],
+)
+def test_an_end_within_a_value_hides_nothing(
+    begin: bytes, one: bytes, end: bytes, bomb: bool
+) -> None:
+    many = b"".join(one % n for n in range(5_000))
+    assert hides_attribute_bomb(b"<html>" + begin + many + end) is bomb
+
+
 def test_looking_for_bombs_is_linear() -> None:
     began = time.process_time()
     has_attribute_bomb(b"<p" + b" x='" * 1_500_000)
     has_attribute_bomb((b"<p" + b" x" * 9_000 + b">") * 300)
+    for filling in (b" x='", b'="', b' a=b"', b"='>", b"<p a=", b"<p a=' ", b"a" * 99 + b"\n="):
+        hides_attribute_bomb(b"<p a='>'>" + b"<p" + filling * (1_000_000 // len(filling)))
     assert time.process_time() - began < 3
 
 

@@ -188,3 +188,59 @@ page.compiled = None
 print(page.pool_trees(), text_of(parse(b"<p>a")))
 """
     assert run(compiled_at, program).split() == ["False", "a"]
+
+
+BOMB = """
+import time
+from greencrawl.worker.extract import TooDear
+from greencrawl.worker.extract.page import outline
+
+def seconds(body, **how):
+    before = time.thread_time()
+    try:
+        outline(body, "http://h/", "text/html", **how)
+        told = ""
+    except TooDear as error:
+        told = f"after {error.spent:g}"
+    return told, time.thread_time() - before
+
+hidden = b"<p" + b"".join(b" a%x%s" % (n, b"='>'" if n % 500 == 0 else b"") for n in range(40_000))
+hub = {"seconds": 0.1, "brief": True}
+"""
+
+
+def test_a_parse_that_takes_too_long_is_ended_and_the_next_page_is_read(compiled_at: Path) -> None:
+    """A second of CPU for 290 KB: a tag of 40,000 attributes, some with a ">" in the value."""
+    program = """
+told, took = seconds(hidden + b">", **hub)
+assert told == "after 0.1", told
+assert took < 0.5, took
+for _ in range(3):
+    page, found = outline(b"<title>T</title><p>a<a href=/x>b", "http://h/", "text/html", **hub)
+    assert (page.title, page.text, found.urls) == ("T", "ab", ["http://h/x"]), page
+print(compiled.chunks())
+"""
+    assert run(compiled_at, BOMB + program) == "0"
+
+
+def test_a_page_of_many_tags_with_attributes_is_ended_too(compiled_at: Path) -> None:
+    program = """
+tag = b"<p " + b" ".join(b"a%x" % n for n in range(1900)) + b">"
+told, took = seconds(tag * 200, **hub)
+assert told == "after 0.1", told
+assert took < 0.5, took
+told, took = seconds(b"<font><b>" * 300_000, **hub)
+assert told == "after 0", "it would have to be flattened"
+assert took < 0.5, took
+"""
+    assert run(compiled_at, BOMB + program) == ""
+
+
+def test_whoever_may_take_any_time_loses_the_attributes_and_keeps_the_rest(
+    compiled_at: Path,
+) -> None:
+    program = """
+page, found = outline(b"<p>a" + hidden + b">b<a href=/x>c", "http://h/", "text/html")
+print(page.text, found.urls)
+"""
+    assert run(compiled_at, BOMB + program) == "a bc ['http://h/x']"

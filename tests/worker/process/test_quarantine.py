@@ -20,6 +20,7 @@ from greencrawl.schema.records import Crawl, CrawlOptions, FailureKind, Fetched,
 from greencrawl.schema.records.auth import Own
 from greencrawl.worker.auth.base import Grant
 from greencrawl.worker.crawls import CrawlContext, context_of
+from greencrawl.worker.extract.text import compiled
 from greencrawl.worker.hooks import HookError
 from greencrawl.worker.process.quarantine import (
     DiedInQuarantine,
@@ -92,6 +93,17 @@ def test_page_that_kills_or_hangs_it_is_named_and_the_next_is_read(
         alone.read(context(), *page(title))
     assert died.value.kind is kind
     assert not alive([before])
+    assert alone.read(context(), *page("harmless")).title == "harmless"
+
+
+@pytest.mark.skipif(compiled is None, reason="nothing stops a parse")
+def test_a_parse_that_no_look_foresees_is_ended_there(alone: Quarantine) -> None:
+    """The comment is over at once, for a parser."""
+    names = b"".join(b" a%x" % n for n in range(200_000))
+    body = b"<!--><p a='>'" + names + b">-->"
+    found = alone.read(context(""), Task(1, "http://h/x"), Fetched("http://h/x", 200, HTML, body))
+    assert found.failure.startswith("its parse had not ended after 2.")
+    assert found.cpu > 2
     assert alone.read(context(), *page("harmless")).title == "harmless"
 
 

@@ -176,3 +176,17 @@ def test_delay_stays_between_its_floor_and_its_bound(
         assert max(floor, min(robots, MAX_ROBOTS_DELAY)) <= pace.delay
         assert pace.delay <= max(pace.floor, MAX_ADAPTIVE_DELAY)
         assert pace.wait_seconds() <= pace.delay
+
+
+def test_a_host_that_makes_us_work_waits_longer_until_it_does_better() -> None:
+    pace = Pace(1.0, 1.0)
+    settle(pace, 0.1)
+    pace.slow_down(20.0)
+    assert pace.delay == pytest.approx(21.0)
+    pace.slow_down(1000.0)
+    assert pace.delay == MAX_ADAPTIVE_DELAY
+    settle(pace, 0.1)
+    assert pace.delay == 1.0
+    waits = Pace(90.0, 90.0)
+    waits.slow_down(1.0)
+    assert waits.delay == 90.0, "a floor may lie beyond what is added"

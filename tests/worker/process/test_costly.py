@@ -1,0 +1,162 @@
+"""Hosts whose pages take too much CPU: a real server, downloader, pages, and separate reader."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import brotli
+import gevent
+import pytest
+from gevent.event import Event
+
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, Session, Task
+from greencrawl.worker import reading
+from greencrawl.worker.crawls import context_of
+from greencrawl.worker.http.client import Downloader
+from greencrawl.worker.process.costly import CHEAP_AGAIN, PARKED_AFTER, REST, CostlyHosts
+from greencrawl.worker.process.crash_record import CrashRecord
+from greencrawl.worker.process.guarded import Guarded
+from greencrawl.worker.process.quarantine import Quarantine
+from greencrawl.worker.session.fetcher import Visit
+from greencrawl.worker.session.held import Held
+from tests.support.checkout import ROOT
+from tests.support.raw_server import RawServer, answer
+
+LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
+HTML = {"content-type": "text/html"}
+CONTEXT = context_of(Crawl(id=1, name="t", state="active", options=CrawlOptions(), roots=("h",)))
+
+DEAR = b"<b><i><u><p>x" * 40_000
+"""Half a megabyte that some dozens of bytes bring, and that takes some 60 ms."""
+CHEAP = b"<title>cheap</title>" + b"<p>word" * 3_000
+
+
+class Worker:
+    """What reads the pages of hosts; hosts are names only, of one server or none."""
+
+    def __init__(self, folder: Path) -> None:
+        self.alone = Quarantine(60.0)
+        self.guarded = Guarded(CrashRecord(folder / "marker"), self.alone)
+        self.downloader = Downloader(LOOPBACK, 20)
+
+    def visit(self, host: str) -> Visit:
+        session = Session(
+            session=f"1/{host}", token="t", crawl=1, revision=1, host=host, ttl=60,
+            delay=0.0, floor=0.0, robots_known=True, tasks=(),
+        )  # fmt: skip
+        return Visit(Held(session, 1e12), CONTEXT, self.downloader, Event())
+
+    def read(self, visit: Visit, body: bytes, address: str = "", wire: int = 100) -> str:
+        """How a page went beyond what it was granted, "" if it did not."""
+        fetched = Fetched("http://h/", 200, HTML, body, wire_bytes=wire, address=address)
+        return self.guarded.read(visit, Task(1, "http://h/"), fetched).costly
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(reading, "BASE_SECONDS", 0.005)  # or each page would have to take so long
+    made = Worker(tmp_path)
+    yield made
+    made.alone.close()
+    made.downloader.close()
+
+
+def test_a_host_pays_for_a_page_beyond_its_grant_and_no_other_does(worker: Worker) -> None:
+    bad, good = worker.visit("bad"), worker.visit("good")
+    assert "s were granted" in worker.read(bad, DEAR)
+    assert 0.005 * REST < bad.report().delay < 60
+    assert not bad.failed
+    assert worker.alone.pid is None, "nobody knew"
+    worker.read(good, CHEAP)
+    assert worker.alone.pid is None
+    worker.read(bad, CHEAP)
+    assert worker.alone.pid is not None
+    assert good.report().delay == 0
+
+
+def test_other_names_at_its_address_are_read_alone_and_not_charged(worker: Worker) -> None:
+    worker.read(worker.visit("bad"), DEAR, address="192.0.2.1")
+    other = worker.visit("other")
+    worker.read(other, CHEAP, address="192.0.2.1")
+    assert worker.alone.pid is not None
+    assert other.report().delay == 0
+
+
+def test_after_some_such_pages_a_host_is_parked_and_the_reason_is_said(worker: Worker) -> None:
+    for _ in range(PARKED_AFTER):
+        visit = worker.visit("bad")
+        worker.read(visit, DEAR)
+    report = visit.report()
+    assert report.failed == "costly"
+    assert report.block == 0, "its own back-off"
+    assert report.why.startswith(f"reading {PARKED_AFTER} of its pages took 0.")
+    again = worker.visit("bad")
+    worker.read(again, DEAR)
+    assert again.failed, "at once, when it comes back"
+
+
+def test_a_long_page_that_came_as_next_to_nothing_is_read_alone_at_once(worker: Worker) -> None:
+    worker.read(worker.visit("h"), b"<p>word" * 200_000, wire=3_000)
+    assert worker.alone.pid is not None
+
+
+def test_the_users_own_functions_are_not_the_hosts_fault(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = CrawlOptions(hook="tests.worker.process.test_costly")
+    given = context_of(Crawl(id=2, name="t", state="active", options=options, roots=("h",)))
+    fetched = Fetched("http://h/", 200, HTML, DEAR[:40_000])
+    read = reading.read(given, Task(1, "http://h/"), fetched)
+    assert read.fields == {"spun": True}
+    assert 0 < read.cpu < 0.15
+
+
+def on_page(page: object, fetched: object) -> dict[str, bool]:
+    """A hook that takes its time."""
+    from time import thread_time
+
+    until = thread_time() + 0.2
+    while thread_time() < until:
+        pass
+    return {"spun": True}
+
+
+def test_pages_that_are_cheap_again_are_forgiven() -> None:
+    hosts = CostlyHosts()
+    page = Fetched("http://h/", 200, {}, b"")
+    hosts.charge("h", "", 1.0, 0.25)
+    for _ in range(CHEAP_AGAIN):
+        assert hosts.alone("h", page)
+        hosts.cheap("h", "")
+    assert not hosts.alone("h", page)
+
+
+def test_a_bomb_of_attributes_holds_up_nobody_and_its_page_is_read(worker: Worker) -> None:
+    """Some 100 KB on the wire, 20 s of one tag; here nothing stops the parse, so the look finds it
+    and leaves it to the separate reader."""
+    names = (b" a%x%s" % (n, b"='>'" if n % 500 == 0 else b"") for n in range(150_000))
+    body = b"<title>T</title><p" + b"".join(names) + b">end"
+    headers = {"Content-Type": "text/html", "Content-Encoding": "br"}
+    turns = [monotonic()]
+
+    def turn() -> None:
+        while True:
+            gevent.sleep(0.01)
+            turns.append(monotonic())
+
+    with RawServer(answer(brotli.compress(body, quality=3), **headers)) as server:
+        visit = worker.visit("h")
+        fetched = visit.get(server.url("/"), {}, 10_000_000)
+        assert isinstance(fetched, Fetched), fetched
+        turning = gevent.spawn(turn)
+        gevent.sleep(0.02)
+        found = worker.guarded.read(visit, Task(1, server.url("/")), fetched)
+        gevent.sleep(0.02)
+        turning.kill()
+    assert (found.title, found.text) == ("T", "end")
+    assert max(b - a for a, b in pairwise(turns)) < 2
