@@ -12,7 +12,8 @@ import re
 
 from greencrawl.schema.errors import GreencrawlError
 
-_BLOCK = 4096
+_BLOCK = 16_384
+_SHORT_BLOCK = 4096
 _MAX_ATTRIBUTES = 2000
 
 # As the HTML standard has it: a quote begins a value only behind "=". All is linear: possessive,
@@ -35,15 +36,15 @@ _READ = frozenset(
 _INLINE = frozenset(b"b i u s em strong span font small big tt code sub sup q abbr cite".split())
 
 
-def has_attribute_bomb(body: bytes) -> bool:
-    """Whether one tag has thousands of attributes: looks only where 4 KiB hold no ">"."""
+def has_attribute_bomb(body: bytes, block: int = _BLOCK) -> bool:
+    """Whether one tag has thousands of attributes: looks only where ``block`` bytes hold no ">"."""
     start = 0
-    while start + _BLOCK < len(body):
-        if body.find(b">", start, start + _BLOCK) >= 0:
-            start += _BLOCK
+    while start + block < len(body):
+        if body.find(b">", start, start + block) >= 0:
+            start += block
             continue
         opening = max(body.rfind(b"<", 0, start + 1), 0)
-        closing = body.find(b">", start + _BLOCK)
+        closing = body.find(b">", start + block)
         closing = closing if closing >= 0 else len(body)
         if (
             body.find(b">", opening, start) < 0  # else it is a long text
@@ -65,7 +66,7 @@ def _is_bomb(attributes: bytes) -> bool:
 
 def hides_attribute_bomb(body: bytes) -> bool:
     """:func:`has_attribute_bomb`, and a look at every tag of a page with a ">" within a value."""
-    return has_attribute_bomb(body) or (
+    return has_attribute_bomb(body, _SHORT_BLOCK) or (
         _END_IN_VALUE.search(body) is not None
         and any(_is_bomb(found[3] or b"") for found in _MARKUP.finditer(body))
     )

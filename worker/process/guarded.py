@@ -103,7 +103,7 @@ class Guarded:
                 reading = read(visit.context, task, fetched)
         except TooDear as error:
             return self._read_alone(visit, task, fetched, error.spent)
-        if reading.cpu > granted(fetched):
+        if reading.cpu and reading.cpu > granted(fetched):
             self._charge(visit, fetched, reading)
         return reading
 
