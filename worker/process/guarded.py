@@ -94,8 +94,10 @@ class Guarded:
             return kind.judge(fetched, grant)
 
     def read(self, visit: Visit, task: Task, fetched: Fetched) -> Reading:
-        """Read a page: see ``greencrawl.worker.reading.read``. One that takes too long is read alone, and its
-        host is charged."""
+        """Read a page: see ``greencrawl.worker.reading.read``.
+
+        One that takes too long is read alone, and its host is charged.
+        """
         if task.suspect or self._costly.alone(visit.host, fetched):
             return self._read_alone(visit, task, fetched, 0.0)
         try:
