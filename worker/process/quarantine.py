@@ -1,11 +1,10 @@
 """A process of its own for suspects: pages that may kill or hang whoever reads them.
 
 A task is a suspect once its page was being read when a process died or stood still, or when it was
-handed out several times without an outcome, or of a host whose pages take more CPU than they are
-granted. From then on its page is read here, and here the
+handed out several times without an outcome. From then on its page is read here, and here the
 crawl's patterns are asked of its URL and the user's module for its request's headers: if this
 process dies or stands still, that task alone is charged, by the worker, which goes on. A page that
-is harmless costs a process for a minute.
+is harmless costs a process for a minute. Pages of costly hosts (``costly.py``) are read here, too.
 
 The worker starts the process at the first suspect and ends it when it has had none for a while; it
 serves one suspect at a time, at a lower priority than the crawl's. Requests and answers are msgpack
@@ -55,10 +54,7 @@ log = logger("alone")
 
 
 class DiedInQuarantine(GreencrawlError):
-    """Raised when a task killed or hung the process that had nothing else to do.
-
-    ``seconds`` is how long it hung.
-    """
+    """Raised when a task killed the process that had nothing else to do, or hung it (``seconds``)."""
 
     def __init__(self, kind: FailureKind, detail: str, seconds: float = 0.0) -> None:
         super().__init__(detail)
