@@ -54,7 +54,7 @@ log = logger("alone")
 
 
 class DiedInQuarantine(GreencrawlError):
-    """Raised when a task killed the process that had nothing else to do, or hung it (``seconds``)."""
+    """Raised when a task killed the idle process that read it, or hung it for ``seconds``."""
 
     def __init__(self, kind: FailureKind, detail: str, seconds: float = 0.0) -> None:
         super().__init__(detail)
