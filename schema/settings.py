@@ -202,7 +202,8 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "REQUEST_SECONDS": (
         "60",
         variables.number(float, 0.5, 600),
-        "Longest time one request may take; the same on all workers and brokers",
+        "Longest time one request may take, look-up, connecting, TLS, head and body in all; "
+        "the same on all workers and brokers",
     ),
     "STALL_SECONDS": (
         "30",

@@ -58,6 +58,7 @@ from greencrawl.worker.process.quarantine import Quarantine
 from greencrawl.worker.process.supervisor import folder
 from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.held import Held, Sessions
+from greencrawl.worker.session.in_hand import InHand
 from greencrawl.worker.session.shares import Shares
 
 log = logger("worker")
@@ -121,6 +122,7 @@ class Worker:
         self._inflight = InflightTable(base / f"{name}.flights")
         self._sessions = Sessions(self._inflight)
         self._results = Results(Journal(name), self._frontier.fingerprint)
+        self._in_hand = InHand()
         self._shares = Shares(
             partial(self._frontier.shares, secrets.token_hex(8)), settings.allow_networks
         )
@@ -129,6 +131,7 @@ class Worker:
             settings.request_seconds,
             gate=self._shares,
             allow_ports=settings.allow_ports,
+            in_hand=self._in_hand,
         )
         self._quarantine = Quarantine(settings.stall_seconds)
         self._build(name, next_incarnation(base / f"{name}.incarnation"))
@@ -154,6 +157,7 @@ class Worker:
             finishing,
             sessions,
             spawn=lambda *call: self._engine.spawn(*call),
+            in_hand=self._in_hand,
         )
         self._pipeline = Pipeline(
             store=self._store,
@@ -165,6 +169,7 @@ class Worker:
             guarded=Guarded(self._crash_record, self._quarantine),
             stopping=self._stopping,
             keep_all=settings.bodies != "sql",
+            in_hand=self._in_hand,
         )
         self._engine = Engine(
             Limits(

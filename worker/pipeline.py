@@ -50,6 +50,7 @@ from greencrawl.worker.robots.cache import RobotsCache, RobotsRules
 from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.fetcher import Fetcher, Visit, VisitOver
 from greencrawl.worker.session.held import Held
+from greencrawl.worker.session.in_hand import InHand
 
 log = logger("worker")
 
@@ -86,8 +87,10 @@ class Pipeline:
         guarded: Guarded,
         stopping: Event,
         keep_all: bool = False,
+        in_hand: InHand | None = None,
     ) -> None:
         """``keep_all``: bodies of every type are kept, whatever the crawls' options say."""
+        self._in_hand = in_hand or InHand()
         self._keep_all = keep_all
         self._store = store
         self._frontier = frontier
@@ -113,7 +116,7 @@ class Pipeline:
             return _unused(session)
         except Refused:  # another worker may have what we lack
             return _unused(session)
-        visit = Visit(held, context, self._fetcher, self._stopping)
+        visit = Visit(held, context, self._fetcher, self._stopping, self._in_hand)
         begun = 0
         try:
             for task in session.tasks:
@@ -178,6 +181,8 @@ class Pipeline:
         except Exception as error:
             log.exception("page_failed", url=task.url)
             self._fail(visit, task, Failure(FailureKind.PARSE, f"{type(error).__name__}: {error}"))
+        finally:
+            visit.let_go()
 
     def _task(self, visit: Visit, task: Task) -> None:
         """Bring a task to its outcome. Raises VisitOver or LeaseExpired: then it has none."""

@@ -113,7 +113,9 @@ TABLE: Mapping[FailureKind, Policy] = MappingProxyType(
         _K.REFUSED: Policy("host", 5, _MINUTE, _HOUR, "dead", "nothing listens on the port"),
         _K.UNREACHABLE: Policy("host", 5, _MINUTE, _HOUR, "dead", "no route to the address"),
         _K.CONNECT_TIMEOUT: Policy("host", 5, _MINUTE, _HOUR, "dead", "no connection in time"),
-        _K.TIMEOUT: Policy("url", 3, _MINUTE, _HOUR, "dead", "no complete answer in time"),
+        _K.TIMEOUT: Policy(
+            "url", 3, _MINUTE, _HOUR, "dead", "no complete answer in time, or too slow a body"
+        ),
         _K.RESET: Policy("url", 4, 15, 10 * _MINUTE, "dead", "connection lost under the answer"),
         _K.TLS: Policy("url", 2, _HOUR, _HOUR, "dead", "certificate or handshake not accepted"),
         _K.PROTOCOL: Policy("url", 2, _MINUTE, _HOUR, "dead", "the answer is not HTTP"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.raw_server import RawServer, drip
+from tests.support.raw_server import Behaviour, RawServer, drip, send_then_stall
 from tests.support.redis_server import RedisServer
 from tests.support.site_server import Answer, Request, SiteServer
 from tests.support.sites import html
@@ -28,17 +28,25 @@ def good_site(request: Request) -> Answer:
     return Answer(body=html(request.target, PAGES))
 
 
-def tarpits(stack: ExitStack, count: int) -> Sequence[RawServer]:
-    """Servers that answer everything, robots.txt too, at a byte a second."""
+SLOW = drip(HEAD + b"x" * 600, 1.0)
+SILENT = send_then_stall(b"", 600)
+
+
+def tarpits(stack: ExitStack, behaviour: Behaviour, count: int) -> Sequence[RawServer]:
+    """Servers that answer everything like this, robots.txt too."""
     return [
-        stack.enter_context(RawServer(drip(HEAD + b"x" * 600, 1.0), host=f"127.0.2.{number}"))
+        stack.enter_context(RawServer(behaviour, host=f"127.0.2.{number}"))
         for number in range(1, count + 1)
     ]
 
 
-@pytest.mark.parametrize("count", [2 * GREENLETS - 4, 10 * GREENLETS])
-def test_good_hosts_are_fetched_while_others_answer_a_byte_a_second(
-    tmp_path: Path, redis_server: RedisServer, count: int
+@pytest.mark.parametrize(
+    ("behaviour", "count"),
+    [(SLOW, 2 * GREENLETS - 4), (SLOW, 10 * GREENLETS), (SILENT, 10 * GREENLETS)],
+    ids=["a byte a second", "many of them", "many silent ones"],
+)
+def test_good_hosts_are_fetched_while_others_hardly_answer(
+    tmp_path: Path, redis_server: RedisServer, behaviour: Behaviour, count: int
 ) -> None:
     """With a dozen such hosts for eight greenlets good ones are let in though nobody knows them.
 
@@ -50,7 +58,7 @@ def test_good_hosts_are_fetched_while_others_answer_a_byte_a_second(
         System(tmp_path, [redis_server.url], greenlets=str(GREENLETS)) as system,
     ):
         system.start()
-        slow = tarpits(stack, count)
+        slow = tarpits(stack, behaviour, count)
         crowd = count > 2 * GREENLETS
         seeds = [server.url("/", host) for host in GOOD]
         if crowd:

@@ -55,8 +55,9 @@ from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
 from greencrawl.worker.reading import Reading, read
 from greencrawl.worker.robots import parser
 from greencrawl.worker.robots.cache import ASK_AGAIN_SECONDS, RobotsRules
-from greencrawl.worker.session.fetcher import Visit
+from greencrawl.worker.session.fetcher import CROWDED_SECONDS, Visit
 from greencrawl.worker.session.held import Held
+from greencrawl.worker.session.in_hand import Crowded, InHand
 
 TOKEN = "00000000000000aa"
 Answer = Fetched | Failure | Exception
@@ -249,6 +250,7 @@ class World:
         self.quarantine = QuarantineDouble()
         self.errands = Anonymous()
         self.keep_all = False
+        self.in_hand = InHand()
         self.set(scope="host")
 
     def set(self, **options: Any) -> None:
@@ -268,6 +270,7 @@ class World:
             guarded=Guarded(self.crash_record, self.quarantine),
             stopping=self.stopping,
             keep_all=self.keep_all,
+            in_hand=self.in_hand,
         )
 
     def run(
@@ -638,6 +641,33 @@ def test_failing_host_ends_the_session_and_the_rest_is_released(world: World) ->
     assert world.site.pages == ["http://h/a"]
     assert close is not None
     assert (close.release, close.report.failed, close.report.block) == ((2, 3), "unavailable", 120)
+
+
+def test_body_is_in_hand_until_its_page_is_with_the_writer(world: World) -> None:
+    body = "<p>" + "a" * 5000
+    world.site.answers["http://h/a"] = html(body)
+    world.stores.room.clear()
+    running = gevent.spawn(world.run, "http://h/a", "http://h/gone")
+    gevent.sleep(0.01)
+    assert world.in_hand.bytes == 0, "nothing is asked for while there is no room"
+    world.site.meanwhile = lambda url: world.stores.room.clear()
+    world.stores.room.set()
+    gevent.sleep(0.01)
+    assert world.in_hand.bytes == len(body), "it waits to be read"
+    world.site.meanwhile = lambda url: None
+    world.stores.room.set()
+    assert running.get(timeout=5) is not None
+    assert world.in_hand.bytes == 0
+
+
+def test_page_for_which_there_is_no_memory_waits_uncharged_and_its_host_rests(world: World) -> None:
+    world.site.answers["http://h/b"] = Crowded("no memory")
+    close = world.run("http://h/a", "http://h/b", "http://h/c")
+    assert close is not None
+    assert close.release == (2, 3)
+    assert (close.report.failed, close.report.block) == ("", CROWDED_SECONDS)
+    assert close.report.requests == 3, "robots.txt, and two pages"
+    assert len(world.stores.results) == 1
 
 
 def test_expired_lease_ends_the_session_without_a_word(world: World) -> None:

@@ -46,6 +46,7 @@ from greencrawl.worker.delivery.recent import Recents
 from greencrawl.worker.delivery.results import Result
 from greencrawl.worker.session.backoff import delays, until_available
 from greencrawl.worker.session.held import Sessions
+from greencrawl.worker.session.in_hand import InHand
 
 log = logger("worker")
 
@@ -107,9 +108,14 @@ class Writer:
         spawn: Callable[..., object] = gevent.spawn,
         backlog_bytes: int = BACKLOG_BYTES,
         linger: float = LINGER_SECONDS,
+        in_hand: InHand | None = None,
         clock: Clock = monotonic,
     ) -> None:
-        """``spawn`` starts the greenlet of a batch, and watches it: it is not to fail."""
+        """``spawn`` starts the greenlet of a batch, and watches it: it is not to fail.
+
+        Results count in ``in_hand``, too.
+        """
+        self._in_hand = in_hand or InHand(clock=clock)
         self._spawn = spawn
         self._store = store
         self._frontier = frontier
@@ -144,7 +150,7 @@ class Writer:
         self._sessions.submitted(result.held)
         self.wait_for_room()
         result.weight = result.bytes
-        self._bytes += result.weight
+        self._count(result.weight)
         self._waiting.append(result)
         self._idle.clear()
         self._some.set()
@@ -153,6 +159,10 @@ class Writer:
         else:
             rest = min(result.held.session.delay * PATIENCE, PATIENCE_SECONDS)
             self._leave_at(self._clock() + max(rest, self._linger))
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        self._in_hand.add(size)
 
     def _leave_at(self, due: float) -> None:
         if due < self._due:
@@ -163,7 +173,7 @@ class Writer:
         """Take one result through all steps at once, without :meth:`run`."""
         self._batches.acquire()
         result.weight = result.bytes
-        self._bytes += result.weight
+        self._count(result.weight)
         self._sessions.submitted(result.held)
         self._write([result])
 
@@ -232,7 +242,7 @@ class Writer:
                     outcome=result.outcome,
                 )
             )
-        self._bytes -= size
+        self._count(-size)
         self._room.set()
         self._batches.release()
         if not self._bytes:

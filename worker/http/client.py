@@ -27,22 +27,21 @@ from greencrawl.worker.http.addresses import (
     Resolver,
     system_lookup,
 )
-from greencrawl.worker.http.codings import decode, encoded_cap
 from greencrawl.worker.http.connections import (
     CONNECT_SECONDS,
     IDLE_SECONDS,
     Connection,
     Connections,
     Origin,
-    tls_context,
 )
+from greencrawl.worker.http.receiving import LEAST_RATE, RATE_SECONDS, Receiver, put_aside
 from greencrawl.worker.http.response import Answer
+from greencrawl.worker.http.tls import tls_context
+from greencrawl.worker.session.in_hand import InHand, Part, PutAside
 
 LOOKUP_SECONDS = 20.0
 MAX_IDLE = 600
 
-_READS_BETWEEN_YIELDS = 4
-_YIELD_SECONDS = 0.0001
 _PORTS = {"http": 80, "https": 443}
 _ORIGIN = re.compile(
     r"(https?)://(?:[^/?#@\s]*@)?(\[[0-9a-fA-F:.]+\]|[^/?#@:\[\]\s]+)(?::(\d{1,5}))?"
@@ -96,11 +95,13 @@ class _Request(NamedTuple):
 class Downloader:
     """Fetches URLs over kept-alive connections. One for a process; safe for many greenlets.
 
-    ``request_seconds`` bounds a whole request – look-up, connecting, sending, headers and body,
-    however slowly they drip – and ``connect_seconds`` its connecting alone. At
-    most ``max_idle`` connections are kept, each for ``idle_seconds``. ``resolver`` turns
-    a name into addresses, in a thread; ``tls`` is the one context of all https connections. What
-    is not bounded: the time before a greenlet that has become ready is run again.
+    ``request_seconds`` bounds a whole request – look-up, connecting, TLS, sending, headers and
+    body, however slowly they drip – and ``connect_seconds`` its connecting and TLS alone. A body
+    ends sooner that brings less than ``least_rate`` bytes a second after ``rate_seconds``. Bodies
+    count in ``in_hand`` while they are received, and may have to wait for each other. At most
+    ``max_idle`` connections are kept, each for ``idle_seconds``. ``resolver`` turns a name into
+    addresses, in a thread; ``tls`` is the one context of all https connections. What is not
+    bounded: the time before a greenlet that has become ready is run again.
     """
 
     def __init__(
@@ -111,6 +112,9 @@ class Downloader:
         connect_seconds: float = CONNECT_SECONDS,
         max_idle: int = MAX_IDLE,
         idle_seconds: float = IDLE_SECONDS,
+        least_rate: float = LEAST_RATE,
+        rate_seconds: float = RATE_SECONDS,
+        in_hand: InHand | None = None,
         resolver: Lookup = system_lookup,
         tls: ssl.SSLContext | None = None,
         gate: Gate | None = None,
@@ -120,6 +124,8 @@ class Downloader:
         self._gate = gate
         self._refused_ports = BAD_PORTS | SERVICE_PORTS.difference(allow_ports)
         self._request_seconds = request_seconds
+        self._in_hand = in_hand or InHand(clock=clock)
+        self._receiver = Receiver(self._in_hand, least_rate, rate_seconds, clock)
         self._clock = clock
         self._resolver = Resolver(allow_networks, resolver, clock=clock)
         self._connections = Connections(
@@ -148,7 +154,8 @@ class Downloader:
         breaks off is kept as far as it came, marked as truncated. ``headers`` are sent besides
         Host, Accept-Encoding and, with a ``body``, Content-Length. ``deadline`` is a value of the
         monotonic clock. ``caps`` are those of the gate, if there is one. Raises LeaseExpired when
-        it has passed, InvalidUrl when ``url`` is not canonical http(s), and what the gate raises.
+        it has passed, InvalidUrl when ``url`` is not canonical http(s), Crowded when there is no
+        memory for the body, and what the gate raises.
         """
         origin, target = _split(url)
         if origin.port in self._refused_ports:
@@ -176,17 +183,21 @@ class Downloader:
         message = request_head(target, origin.authority, fields, method, len(body)) + body
         request = _Request(url, message, max_body_bytes, until, deadline)
         answer = Answer(bodiless=method == "HEAD")
-        sent_ms, sent = epoch_ms(), self._clock()
+        part = Part(self._in_hand, connection.interrupt)
         try:
-            failure = self._exchange(connection, request, answer)
+            sent_ms, sent = epoch_ms(), self._clock()
+            try:
+                failure = self._exchange(connection, request, answer, part)
+            finally:
+                if ticket is not None:
+                    ticket.end()
+            if failure is None or _status_is_the_answer(answer):
+                took = self._clock() - sent - connection.held_up - part.paused
+                took_ms = max(round(took * 1000), 0)
+                return self._fetched(request, answer, part, connection.address, sent_ms, took_ms)
+            return failure
         finally:
-            if ticket is not None:
-                ticket.end()
-        if failure is None or _status_is_the_answer(answer):
-            took = self._clock() - sent - connection.held_up
-            took_ms = max(round(took * 1000), 0)
-            return _fetched(request, answer, connection.address, sent_ms, took_ms)
-        return failure
+            part.close()
 
     def _admitted(
         self, origin: Origin, addresses: Sequence[str], until: float, caps: Any, deadline: float
@@ -234,7 +245,7 @@ class Downloader:
         self._resolver.close()
 
     def _exchange(
-        self, connection: Connection, request: _Request, answer: Answer
+        self, connection: Connection, request: _Request, answer: Answer, part: Part
     ) -> Failure | None:
         """Send and read on an open connection; keep it if the answer ended cleanly."""
         reusable = False
@@ -242,12 +253,16 @@ class Downloader:
             if self._clock() >= request.deadline:
                 raise LeaseExpired(f"the lease ended before {request.url} was asked for")
             connection.ask(request.message, request.until)
-            failure = self._read(connection, request, answer)
+            failure = self._receiver.read(
+                connection, request.until, request.max_body_bytes, answer, part
+            )
             reusable = failure is None and answer.reusable
             return failure
-        except TimeoutError:
-            detail = f"no complete answer within {self._request_seconds:g} s"
+        except TimeoutError as error:
+            detail = str(error) or f"no complete answer within {self._request_seconds:g} s"
             return Failure(FailureKind.TIMEOUT, detail, code=answer.status)
+        except PutAside:
+            return put_aside(answer, part)
         except ssl.SSLError as error:
             return Failure(FailureKind.TLS, error.reason or str(error), code=answer.status)
         except OSError as error:
@@ -258,31 +273,31 @@ class Downloader:
             else:
                 connection.close()
 
-    def _read(self, connection: Connection, request: _Request, answer: Answer) -> Failure | None:
-        """Read until the answer is complete, its cap is reached, or it breaks.
-
-        Raises TimeoutError when the request's time is over, OSError when the connection is lost.
-        """
-        reads = 0
-        while self._clock() < connection.until:
-            data = connection.receive(connection.until)
-            answer.take(data)
-            if answer.violation:
-                return Failure(FailureKind.PROTOCOL, answer.violation, code=answer.status)
-            if answer.complete:
-                return None
-            if not data:
-                detail = f"closed after {answer.received} bytes, before the end of the answer"
-                return Failure(FailureKind.RESET, detail, code=answer.status)
-            if answer.head_done and _beyond_cap(answer, request.max_body_bytes):
-                return None
-            reads += 1
-            if reads % _READS_BETWEEN_YIELDS == 0:
-                # To receive does not switch while data is there: a fast peer without an end
-                # would keep the whole process to itself. sleep(0) would let other greenlets run,
-                # but no timer and no socket become ready.
-                connection.pause(_YIELD_SECONDS)
-        raise TimeoutError
+    def _fetched(
+        self,
+        request: _Request,
+        answer: Answer,
+        part: Part,
+        address: str,
+        sent_ms: int,
+        took_ms: int,
+    ) -> Fetched | Failure:
+        """The record of what arrived, its content-encoding undone. Raises Crowded."""
+        decoded = self._receiver.decode(request.until, request.max_body_bytes, answer, part)
+        if decoded.error and not _status_is_the_answer(answer):
+            return Failure(FailureKind.DECODE, decoded.error, code=answer.status)
+        return Fetched(
+            url=request.url,
+            status=answer.status,
+            headers=answer.headers,
+            body=decoded.body,
+            fetched_ms=sent_ms,
+            elapsed_ms=took_ms,
+            wire_bytes=len(answer.body),
+            truncated=decoded.truncated or bool(decoded.error),
+            address=address,
+            cookies=answer.cookies,
+        )
 
 
 def no_room() -> bool:
@@ -290,42 +305,8 @@ def no_room() -> bool:
     return False
 
 
-def _beyond_cap(answer: Answer, max_body_bytes: int) -> bool:
-    cap = max_body_bytes
-    if "content-encoding" in answer.headers:
-        cap = encoded_cap(cap)
-    # The second limit is for framing that outweighs what it carries: chunks of one byte, trailers.
-    return len(answer.body) > cap or answer.received > 2 * cap + 2**20
-
-
 def _status_is_the_answer(answer: Answer) -> bool:
     return answer.head_done and not 200 <= answer.status < 300
-
-
-def _fetched(
-    request: _Request, answer: Answer, address: str, sent_ms: int, took_ms: int
-) -> Fetched | Failure:
-    """The record of what arrived, its content-encoding undone."""
-    decoded = decode(
-        bytes(answer.body),
-        answer.headers.get("content-encoding", ""),
-        request.max_body_bytes,
-        complete=answer.complete,
-    )
-    if decoded.error and not _status_is_the_answer(answer):
-        return Failure(FailureKind.DECODE, decoded.error, code=answer.status)
-    return Fetched(
-        url=request.url,
-        status=answer.status,
-        headers=answer.headers,
-        body=decoded.body,
-        fetched_ms=sent_ms,
-        elapsed_ms=took_ms,
-        wire_bytes=len(answer.body),
-        truncated=decoded.truncated or bool(decoded.error),
-        address=address,
-        cookies=answer.cookies,
-    )
 
 
 def _split(url: str) -> tuple[Origin, bytes]:

@@ -119,8 +119,8 @@ def _unzstd(data: bytes, limit: int) -> _Step:
             if stream.eof or len(out) >= limit:
                 break
     except zstandard.ZstdError as error:
-        return bytes(out[:limit]), False, str(error)
-    return bytes(out[:limit]), stream.eof, ""
+        return bytes(memoryview(out)[:limit]), False, str(error)
+    return bytes(memoryview(out)[:limit]), stream.eof, ""
 
 
 _DECODERS: dict[str, Callable[[bytes, int], _Step]] = {

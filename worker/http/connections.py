@@ -7,15 +7,14 @@ import math
 import select
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import certifi
 import gevent
 from gevent import getcurrent, monkey, socket, ssl
 
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.records import Failure, FailureKind
+from greencrawl.worker.http.tls import connect_failure
 from greencrawl.worker.process.blocked import blocked
 
 if TYPE_CHECKING:
@@ -27,10 +26,11 @@ the peer sent meanwhile may be read, for so long; for what it has not sent nobod
 """
 IDLE_SECONDS = 15.0
 CONNECT_SECONDS = 10.0
+READ_BYTES = 64 * 1024
 
 # Of all connections, and so at hand in the processor's cache: memory of its own for each answer,
 # and a copy from it, would cost a page 5 µs.
-_received = memoryview(bytearray(64 * 1024))
+_received = memoryview(bytearray(READ_BYTES))
 _READ, _WRITE = 1, 2
 _poll = monkey.get_original("select", "poll")
 _bare_socket = monkey.get_original("socket", "socket")
@@ -49,16 +49,16 @@ class Origin(NamedTuple):
 class Connection:
     """A connected socket (inside TLS for https), bound to one origin and one judged address.
 
-    :meth:`ask` and :meth:`receive` wait for the peer, but not beyond ``until``, a value of
-    ``clock``. The socket itself does not block: gevent's methods would set up a time-out for every
-    single wait. Here one timer outlives the waits, and only when it rings is it asked whether the
-    wait under way has more time. For one greenlet at a time.
+    :meth:`shake_hands`, :meth:`ask` and :meth:`receive` wait for the peer, but not beyond
+    ``until``, a value of ``clock``, however many waits they take. The socket itself does not
+    block: gevent's methods would set up a time-out for every single wait. Here one timer outlives
+    the waits, and only when it rings is it asked whether the wait under way has more time. For one
+    greenlet at a time.
     """
 
     __slots__ = (
         "_blocked",
         "_clock",
-        "_excused",
         "_hub",
         "_poller",
         "_readable",
@@ -66,15 +66,16 @@ class Connection:
         "_rings",
         "_send",
         "_timer",
+        "_until",
         "_waiting",
         "_writable",
         "address",
         "closed",
+        "excused",
         "held_up",
         "idle_since",
         "place",
         "socket",
-        "until",
     )
 
     def __init__(
@@ -102,9 +103,9 @@ class Connection:
         self._writable = self._hub.loop.io(descriptor, _WRITE)
         self._timer: Any = None
         self._rings = math.inf  # when the timer does; without one, never
-        self._excused = False
-        self.until = 0.0
-        """Until when the request may wait; later, once, if the process stood still."""
+        self._until = 0.0
+        self.excused = 0.0
+        """Seconds that a request may wait beyond its time, as the process stood still meanwhile."""
         self._waiting: greenlet | None = None
         self._blocked = blocked()
         self.held_up = 0.0
@@ -118,12 +119,27 @@ class Connection:
         """
         return bool(self._poller.poll(0))
 
+    def shake_hands(self, until: float) -> None:
+        """Agree on TLS, where the socket is inside it. Raises TimeoutError and OSError.
+
+        gevent would set up its time-out anew at each byte that comes.
+        """
+        self.excused = 0.0
+        while isinstance(self.socket, ssl.SSLSocket):
+            try:
+                self.socket.do_handshake()
+                return
+            except ssl.SSLWantReadError:
+                self._wait(self._readable, until)
+            except ssl.SSLWantWriteError:
+                self._wait(self._writable, until)
+
     def ask(self, data: bytes, until: float) -> None:
         """Send all of ``data`` and wait until there is something to receive.
 
         Raises TimeoutError, or OSError when the connection is lost.
         """
-        self.until, self._excused, self.held_up = until, False, 0.0
+        self.excused = self.held_up = 0.0
         left: bytes | memoryview = data
         while True:
             try:
@@ -138,19 +154,25 @@ class Connection:
                 left = memoryview(left)[sent:]
         self._wait(self._readable, until)  # to try first would cost a system call and an error
 
-    def receive(self, until: float) -> memoryview:
-        """At most 64 KiB of what has come, once there is any; nothing when the peer has closed.
+    def receive(self, until: float, most: int = READ_BYTES) -> memoryview | None:
+        """At most ``most`` bytes of what has come; nothing at all when the peer has closed.
 
-        It is good until this greenlet lets another one run, which may receive, too. Raises
-        TimeoutError, or OSError when the connection is lost.
+        None when there was nothing, and it was waited for. What is returned is good until this
+        greenlet lets another one run, which may receive, too. Raises TimeoutError, or OSError when
+        the connection is lost.
         """
-        while True:
-            try:
-                return _received[: self._receive(_received)]
-            except (BlockingIOError, ssl.SSLWantReadError):
-                self._wait(self._readable, until)
-            except ssl.SSLWantWriteError:
-                self._wait(self._writable, until)
+        try:
+            return _received[: self._receive(_received, most)]
+        except (BlockingIOError, ssl.SSLWantReadError):
+            self._wait(self._readable, until)
+        except ssl.SSLWantWriteError:
+            self._wait(self._writable, until)
+        return None
+
+    def interrupt(self, error: BaseException) -> None:
+        """Raise ``error`` in the wait under way, if there is one. To be called in the hub."""
+        if self._waiting is not None:
+            self._waiting.throw(error)
 
     def close(self) -> None:
         """Close at once; errors of the peer no longer matter."""
@@ -163,9 +185,10 @@ class Connection:
             self.closed = None
 
     def _wait(self, watcher: Any, until: float) -> None:
+        until += self.excused
         if until < self._rings:
             self._set_timer(until)
-        self.until, self._waiting = until, getcurrent()
+        self._until, self._waiting = until, getcurrent()
         before = self._blocked.count
         try:
             self._hub.wait(watcher)
@@ -200,12 +223,12 @@ class Connection:
         self._stop_timer()
         if self._waiting is None:
             return
-        late = self._clock() - self.until
-        if late > STOOD_SECONDS and not self._excused and self._poller.poll(0):
-            self._excused = True
-            self.until += late + EXCUSED_SECONDS
-        if self._clock() < self.until:
-            self._set_timer(self.until)
+        late = self._clock() - self._until
+        if late > STOOD_SECONDS and not self.excused and self._poller.poll(0):
+            self.excused = late + EXCUSED_SECONDS
+            self._until += self.excused
+        if self._clock() < self._until:
+            self._set_timer(self._until)
         else:
             self._waiting.throw(TimeoutError())
 
@@ -313,16 +336,20 @@ class Connections:
         """One try at one address: TCP, then TLS where the scheme asks for it."""
         until = self._clock() + timeout
         sock: socket.socket | None = None
+        connection: Connection | None = None
         try:
             sock = self._socket(address)
             sock.settimeout(timeout)
             sock.connect((address, origin.port))
             if origin.scheme == "https":
-                sock.settimeout(max(0.001, until - self._clock()))
-                sock = self._tls.wrap_socket(sock, server_hostname=origin.host.rstrip("."))
-            connection = Connection(origin, address, sock, self._clock)
-            sock = None
-            return connection
+                name = origin.host.rstrip(".")
+                sock = self._tls.wrap_socket(
+                    sock, server_hostname=name, do_handshake_on_connect=False
+                )
+            connection, sock = Connection(origin, address, sock, self._clock), None
+            connection.shake_hands(until)
+            ready, connection = connection, None
+            return ready
         except TimeoutError:
             return Failure(FailureKind.CONNECT_TIMEOUT, f"no connection within {timeout:.1f} s")
         except OSError as error:
@@ -330,6 +357,8 @@ class Connections:
         finally:
             if sock is not None:
                 sock.close()
+            if connection is not None:
+                connection.close()
 
     def _socket(self, address: str) -> socket.socket:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -363,30 +392,3 @@ class Connections:
             else:
                 self._drop(oldest)
         self._sweeper = None
-
-
-def connect_failure(error: OSError) -> Failure:
-    """The failure that an error of ``connect`` or of the TLS handshake stands for."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return Failure(FailureKind.TLS, error.verify_message)
-    if isinstance(error, ssl.SSLError):
-        return Failure(FailureKind.TLS, error.reason or str(error))
-    detail = error.strerror or str(error)
-    if isinstance(error, ConnectionRefusedError):
-        return Failure(FailureKind.REFUSED, detail)
-    if isinstance(error, ConnectionResetError | BrokenPipeError):
-        return Failure(FailureKind.RESET, detail)
-    if error.errno == errno.ETIMEDOUT:
-        return Failure(FailureKind.CONNECT_TIMEOUT, detail)
-    return Failure(FailureKind.UNREACHABLE, detail)
-
-
-def tls_context() -> ssl.SSLContext:
-    """Verify against the system's certificate authorities, or certifi's where it has none."""
-    context = ssl.create_default_context()
-    paths = ssl.get_default_verify_paths()
-    folder = Path(paths.capath) if paths.capath else None
-    if paths.cafile is None and not (folder and folder.is_dir() and any(folder.iterdir())):
-        context.load_verify_locations(certifi.where())
-    context.set_alpn_protocols(["http/1.1"])
-    return context

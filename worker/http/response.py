@@ -60,6 +60,16 @@ class Answer(HTTPResponseParser):
             self.complete and not self._excess and (self._keeps or bool(self.should_keep_alive()))
         )
 
+    @property
+    def missing(self) -> int | None:
+        """Bytes of the body that are still to come; 0 before the head is done, None if unsaid."""
+        if self._missing or not self.head_done:
+            return self._missing
+        length = self.headers.get("content-length", "")
+        if "transfer-encoding" in self.headers or not length.isdecimal():
+            return None
+        return max(0, int(length) - len(self.body))
+
     def take(self, data: bytes | memoryview) -> None:
         """Feed what was received, which is copied; nothing says that the peer closed.
 

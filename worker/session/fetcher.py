@@ -18,7 +18,11 @@ from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.session.backoff import AWAY_PATIENCE_SECONDS, delays
 from greencrawl.worker.session.caps import Caps, NoShare
 from greencrawl.worker.session.held import Held
+from greencrawl.worker.session.in_hand import Crowded, InHand
 from greencrawl.worker.session.pace import Pace
+
+CROWDED_SECONDS = 20.0
+"""How long a host rests whose answer found no memory."""
 
 T = TypeVar("T")
 
@@ -42,7 +46,8 @@ class Fetcher(Protocol):
         """One request of a canonical URL: what the server answered, or why it did not.
 
         ``deadline`` on ``greencrawl.schema.clock.monotonic``, in seconds. Raises LeaseExpired after
-        it, and NoShare where the host's address may not be asked now, by ``caps``.
+        it, NoShare where the host's address may not be asked now, by ``caps``, and Crowded when
+        there is no memory for the body.
         """
 
 
@@ -54,8 +59,15 @@ class Visit:
     """One session under way. ``stopping`` is set when the worker is to end."""
 
     def __init__(
-        self, held: Held, context: CrawlContext, fetcher: Fetcher, stopping: Event
+        self,
+        held: Held,
+        context: CrawlContext,
+        fetcher: Fetcher,
+        stopping: Event,
+        in_hand: InHand | None = None,
     ) -> None:
+        self._in_hand = in_hand or InHand()
+        self._holds = 0
         self.held = held
         self.context = context
         self._fetcher = fetcher
@@ -98,8 +110,10 @@ class Visit:
     ) -> Fetched | Failure:
         """One paced and counted request to the session's host.
 
-        Raises VisitOver, and LeaseExpired (of the downloader) when the lease ran out meanwhile.
+        The answer counts as in hand until :meth:`let_go`, or the next request. Raises VisitOver,
+        and LeaseExpired (of the downloader) when the lease ran out meanwhile.
         """
+        self.let_go()
         self.rest(self._pace.wait_seconds())
         try:
             with self.held.waiting(request=True):
@@ -114,9 +128,22 @@ class Visit:
                 )
         except NoShare as error:  # others at its address were asked: it comes again
             self.put_off(error.seconds, str(error))
-        self._requests += 1 if isinstance(answer, Fetched) else answer.requests
+        except Crowded as error:
+            self._requests += 1
+            self.put_off(CROWDED_SECONDS, str(error))
+        if isinstance(answer, Fetched):
+            self._requests += 1
+            self._holds = len(answer.body)
+            self._in_hand.add(self._holds)
+        else:
+            self._requests += answer.requests
         self._pace.note(answer)
         return answer
+
+    def let_go(self) -> None:
+        """The last answer is with the writer, or of no use any more."""
+        self._in_hand.add(-self._holds)
+        self._holds = 0
 
     def rest(self, seconds: float) -> None:
         """Send nothing for so long. Raises VisitOver when the session must end, or has failed."""

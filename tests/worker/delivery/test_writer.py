@@ -34,6 +34,7 @@ from greencrawl.worker.delivery.recent import Recent, Recents
 from greencrawl.worker.delivery.results import SURPLUS_SECONDS, Result
 from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.session.held import Held, Sessions
+from greencrawl.worker.session.in_hand import InHand
 
 TOKEN = "00000000000000aa"
 
@@ -655,6 +656,17 @@ def test_links_are_sent_again_once_a_node_was_opened_anew(rig: Rig) -> None:
     rig.drain()
     asked = [entry for entry in rig.world.log if entry[0] == "admit"]
     assert asked == [("admit", 1, ["http://h/x"])] * 2
+
+
+def test_results_are_in_hand_until_they_are_written() -> None:
+    in_hand, gate = InHand(), Event()
+    rig = Rig(World(gate=gate), in_hand=in_hand)
+    rig.put(1, page("http://h/p", "http://h/a"))
+    assert in_hand.bytes == rig.writer._waiting[0].weight > 0
+    gate.set()
+    rig.drain()
+    assert in_hand.bytes == 0
+    gevent.killall(rig.greenlets)
 
 
 def test_links_count_towards_the_backlog_with_their_urls() -> None:

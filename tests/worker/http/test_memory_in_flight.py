@@ -1,0 +1,183 @@
+"""Bodies that are being received count: who sits on them neither fills nor stops the process."""
+
+from __future__ import annotations
+
+import ipaddress
+import zlib
+from collections.abc import Iterator
+
+import gevent
+import pytest
+from gevent import socket
+
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.records import Failure, FailureKind, Fetched
+from greencrawl.worker.http.client import Downloader
+from greencrawl.worker.session.in_hand import Crowded, InHand
+from tests.support.raw_server import Behaviour, RawServer, answer, send_then_stall
+
+LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
+OK = b"HTTP/1.1 200 OK\r\n"
+MOST, RESERVE, SMALL, READ = 400_000, 200_000, 20_000, 65536
+LARGE = 200_000
+GOOD = answer(b"g" * 5000)
+
+
+class Watched(InHand):
+    """Notes what was in hand at most."""
+
+    peak = 0
+
+    def add(self, size: int) -> None:
+        super().add(size)
+        self.peak = max(self.peak, self.bytes)
+
+
+@pytest.fixture
+def in_hand() -> Iterator[Watched]:
+    made = Watched(MOST, RESERVE, small=SMALL)
+    yield made
+    assert (made.bytes, made.taken, list(made.parts), made.favoured) == (0, 0, [], None)
+
+
+@pytest.fixture
+def downloader(in_hand: Watched) -> Iterator[Downloader]:
+    made = Downloader(LOOPBACK, 20, in_hand=in_hand)
+    yield made
+    made.close()
+
+
+def fetch(downloader: Downloader, url: str) -> Fetched | Failure | Crowded:
+    try:
+        return downloader.fetch(url, {}, max_body_bytes=10**6, deadline=monotonic() + 60)
+    except Crowded as error:
+        return error
+
+
+def sit_on(size: int) -> Behaviour:
+    """All of a body but for its last bytes, and then nothing."""
+    head = OK + b"Content-Length: %d\r\n\r\n" % size
+    return send_then_stall(head + bytes(size - 100), 30)
+
+
+def test_peers_that_sit_on_their_bodies_are_ended_and_small_pages_go_on(
+    downloader: Downloader, in_hand: Watched
+) -> None:
+    with RawServer({"/bad": sit_on(LARGE), "/good": GOOD}) as server:
+        bad = [gevent.spawn(fetch, downloader, server.url("/bad")) for _ in range(12)]
+        gevent.sleep(0.2)
+        began = monotonic()
+        for _ in range(50):
+            assert isinstance(fetch(downloader, server.url("/good")), Fetched)
+        assert monotonic() - began < 0.5
+        gevent.wait(bad, timeout=9, count=4)
+        ended = [one.value for one in bad if one.ready()]
+        gevent.killall(bad)  # nobody ends the last of them, for whom none has to wait
+    assert len(ended) >= 4
+    for found in ended:
+        assert isinstance(found, Failure)
+        assert found.kind is FailureKind.TIMEOUT
+        assert "waited for the memory" in found.detail
+    assert in_hand.peak < MOST + RESERVE + READ
+
+
+def test_small_bodies_that_are_sat_on_leave_room_for_smaller_ones() -> None:
+    in_hand = Watched(400_000, 600_000, small=64_000)
+    downloader = Downloader(LOOPBACK, 20, in_hand=in_hand)
+    with RawServer({"/bad": sit_on(60_000), "/good": answer(b"g" * 1000)}) as server:
+        bad = [gevent.spawn(fetch, downloader, server.url("/bad")) for _ in range(30)]
+        gevent.sleep(0.3)
+        began = monotonic()
+        for _ in range(20):
+            assert isinstance(fetch(downloader, server.url("/good")), Fetched)
+        assert monotonic() - began < 0.3
+        assert in_hand.peak < 1_000_000
+        gevent.killall(bad)
+    downloader.close()
+
+
+def test_large_bodies_that_all_hold_a_part_come_to_their_end(
+    downloader: Downloader, in_hand: Watched
+) -> None:
+    def behave(sock: socket.socket) -> None:
+        sock.sendall(OK + b"Connection: close\r\n\r\n")
+        for _ in range(6):
+            sock.sendall(bytes(50_000))
+            gevent.sleep(0.01)
+
+    with RawServer(behave) as server:
+        pages = [gevent.spawn(fetch, downloader, server.url()) for _ in range(8)]
+        gevent.joinall(pages, timeout=10)
+    assert [len(page.value.body) for page in pages] == [300_000] * 8
+    assert in_hand.peak < MOST + RESERVE + READ
+
+
+@pytest.mark.parametrize(("first", "again"), [(100, 0), (20_000, 4000)], ids=["nothing", "little"])
+def test_peer_that_announces_much_and_sends_little_is_overtaken(
+    downloader: Downloader, first: int, again: int
+) -> None:
+    def sit(sock: socket.socket) -> None:
+        sock.sendall(OK + b"Content-Length: 900000\r\n\r\n" + bytes(first))
+        while True:
+            gevent.sleep(0.1)
+            sock.sendall(bytes(again))
+
+    with RawServer({"/bad": sit, "/good": answer(bytes(LARGE))}) as server:
+        bad = gevent.spawn(fetch, downloader, server.url("/bad"))
+        gevent.sleep(0.1)
+        began = monotonic()
+        assert isinstance(fetch(downloader, server.url("/good")), Fetched)
+        assert monotonic() - began < 2
+        assert not bad.ready(), "it does not hold much, so it is not ended"
+        bad.kill()
+
+
+def test_bombs_count_in_their_decoded_size(downloader: Downloader, in_hand: Watched) -> None:
+    size = 600_000
+    bomb = answer(zlib.compress(bytes(size), 9), Content_Encoding="deflate")
+    little = answer(zlib.compress(b"g" * 5000), Content_Encoding="deflate")
+
+    def session(url: str) -> int:
+        found = fetch(downloader, url)
+        assert isinstance(found, Fetched), found
+        in_hand.add(len(found.body))
+        gevent.sleep(0.1)  # it waits to be read
+        in_hand.add(-len(found.body))
+        return len(found.body)
+
+    with RawServer({"/bomb": bomb, "/little": little}) as server:
+        bombs = [gevent.spawn(session, server.url("/bomb")) for _ in range(6)]
+        gevent.sleep(0.05)
+        began = monotonic()
+        found = fetch(downloader, server.url("/little"))
+        assert isinstance(found, Fetched)
+        assert len(found.body) == 5000
+        assert monotonic() - began < 0.08, "small ones do not wait for bombs"
+        gevent.joinall(bombs, timeout=10)
+    assert [one.value for one in bombs] == [size] * 6
+    assert in_hand.peak < MOST + size
+
+
+def test_body_for_which_the_store_leaves_no_memory_is_nobodys_fault(in_hand: Watched) -> None:
+    downloader = Downloader(LOOPBACK, 0.4, in_hand=in_hand)
+    in_hand.add(MOST)
+    with RawServer({"/large": answer(bytes(LARGE)), "/good": GOOD}) as server:
+        began = monotonic()
+        assert isinstance(fetch(downloader, server.url("/large")), Crowded)
+        assert 0.35 < monotonic() - began < 1
+        assert isinstance(fetch(downloader, server.url("/good")), Fetched)
+    in_hand.add(-MOST)
+    downloader.close()
+
+
+def test_waiting_for_memory_does_not_count_as_a_slow_body(in_hand: Watched) -> None:
+    downloader = Downloader(LOOPBACK, 9, least_rate=10**6, rate_seconds=0.2, in_hand=in_hand)
+    in_hand.add(MOST)
+    with RawServer(answer(bytes(LARGE))) as server:
+        page = gevent.spawn(fetch, downloader, server.url())
+        gevent.sleep(0.6)
+        assert not page.ready()
+        in_hand.add(-MOST)
+        page.join(2)
+    assert isinstance(page.value, Fetched), page.value
+    downloader.close()

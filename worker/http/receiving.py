@@ -1,0 +1,133 @@
+"""Reading an answer: in time, at a least rate, and within the memory that the process has."""
+
+from __future__ import annotations
+
+from greencrawl.schema.clock import Clock
+from greencrawl.schema.records import Failure, FailureKind
+from greencrawl.worker.http.codings import Decoded, decode, encoded_cap
+from greencrawl.worker.http.connections import READ_BYTES, Connection
+from greencrawl.worker.http.response import Answer
+from greencrawl.worker.session.in_hand import LITTLE_BYTES, InHand, Part, PutAside
+
+LEAST_RATE = 1024
+"""Bytes of a body that must come each second, on the average of its time."""
+RATE_SECONDS = 20.0
+"""From then on, counted from the end of the head."""
+
+_READS_BETWEEN_YIELDS = 4
+_YIELD_SECONDS = 0.0001
+
+
+class Receiver:
+    """For all requests of a process. A body that brings less than ``least_rate`` bytes a second
+    after ``rate_seconds`` is not read on.
+    """
+
+    def __init__(
+        self, in_hand: InHand, least_rate: float, rate_seconds: float, clock: Clock
+    ) -> None:
+        self._in_hand = in_hand
+        self._least_rate = least_rate
+        self._rate_seconds = rate_seconds
+        self._clock = clock
+
+    def read(
+        self,
+        connection: Connection,
+        until: float,
+        max_body_bytes: int,
+        answer: Answer,
+        part: Part,
+    ) -> Failure | None:
+        """Read until the answer is complete, its cap is reached, or it breaks.
+
+        Raises TimeoutError when the request's time is over, or the body comes too slowly, OSError
+        when the connection is lost, PutAside, and Crowded.
+        """
+        in_hand, reads, begun = self._in_hand, 0, 0.0
+        while True:
+            most = READ_BYTES
+            if part.held >= part.granted or in_hand.taken >= in_hand.most:
+                if part.ended:
+                    raise PutAside
+                part.wait_for_room(until + connection.excused)
+                most = READ_BYTES if answer.received else LITTLE_BYTES
+            now = self._clock() - connection.excused
+            if now >= until:
+                raise TimeoutError
+            limit = until
+            if begun:
+                seconds = max(self._rate_seconds, len(answer.body) / self._least_rate)
+                limit = min(until, begun + part.paused + seconds)
+                if now >= limit:
+                    raise TimeoutError(self._too_slow(len(answer.body), now - begun - part.paused))
+            try:
+                data = connection.receive(limit, most)
+            except TimeoutError as error:
+                if error.errno is not None:  # the connection's own
+                    raise
+                continue
+            if data is None:
+                continue
+            answer.take(data)
+            if answer.violation:
+                return Failure(FailureKind.PROTOCOL, answer.violation, code=answer.status)
+            if answer.complete:
+                return None
+            if not data:
+                detail = f"closed after {answer.received} bytes, before the end of the answer"
+                return Failure(FailureKind.RESET, detail, code=answer.status)
+            if answer.head_done and _beyond_cap(answer, max_body_bytes):
+                return None
+            if answer.head_done:
+                begun = begun or now
+                part.hold(max(part.held, len(answer.body)), answer.missing)
+            else:
+                part.hold(answer.received, 0)
+            reads += 1
+            if reads % _READS_BETWEEN_YIELDS == 0:
+                # To receive does not switch while data is there: a fast peer without an end
+                # would keep the whole process to itself. sleep(0) would let other greenlets run,
+                # but no timer and no socket become ready.
+                connection.pause(_YIELD_SECONDS)
+
+    def _too_slow(self, size: int, seconds: float) -> str:
+        return (
+            f"{size} bytes of a body in {seconds:.1f} s: "
+            f"the least is {self._least_rate:g} bytes a second"
+        )
+
+    def decode(self, until: float, cap: int, answer: Answer, part: Part) -> Decoded:
+        """Undo content-encodings; what gets large by that waits until there is memory.
+
+        Raises Crowded.
+        """
+        data, coding = bytes(answer.body), answer.headers.get("content-encoding", "")
+        in_hand, complete = self._in_hand, answer.complete
+        if coding and in_hand.taken >= in_hand.most:
+            small = in_hand.small
+            decoded = decode(data, coding, min(cap, small), complete=complete)
+            if cap <= small or not (decoded.truncated or decoded.error):
+                return decoded
+            del decoded  # or all who wait would keep what they have just made
+            part.grant(0)
+            part.hold(len(data), cap)
+            part.wait_for_room(until)
+        return decode(data, coding, cap, complete=complete)
+
+
+def put_aside(answer: Answer, part: Part) -> Failure:
+    """How a request ends whose memory others waited for."""
+    detail = (
+        f"ended after {part.held} bytes: others waited for the memory, and it came too slowly "
+        "for what it held"
+    )
+    return Failure(FailureKind.TIMEOUT, detail, code=answer.status)
+
+
+def _beyond_cap(answer: Answer, max_body_bytes: int) -> bool:
+    cap = max_body_bytes
+    if "content-encoding" in answer.headers:
+        cap = encoded_cap(cap)
+    # The second limit is for framing that outweighs what it carries: chunks of one byte, trailers.
+    return len(answer.body) > cap or answer.received > 2 * cap + 2**20

@@ -1,0 +1,39 @@
+"""TLS as the downloader wants it, and what errors of connecting mean."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import certifi
+from gevent import ssl
+
+from greencrawl.schema.records import Failure, FailureKind
+
+
+def connect_failure(error: OSError) -> Failure:
+    """The failure that an error of ``connect`` or of the TLS handshake stands for."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Failure(FailureKind.TLS, error.verify_message)
+    if isinstance(error, ssl.SSLError):
+        return Failure(FailureKind.TLS, error.reason or str(error))
+    detail = error.strerror or str(error)
+    if isinstance(error, ConnectionRefusedError):
+        return Failure(FailureKind.REFUSED, detail)
+    if isinstance(error, ConnectionResetError | BrokenPipeError):
+        return Failure(FailureKind.RESET, detail)
+    if error.errno == errno.ETIMEDOUT:
+        return Failure(FailureKind.CONNECT_TIMEOUT, detail)
+    return Failure(FailureKind.UNREACHABLE, detail)
+
+
+def tls_context() -> ssl.SSLContext:
+    """Verify against the system's certificate authorities, or certifi's where it has none."""
+    context = ssl.create_default_context()
+    paths = ssl.get_default_verify_paths()
+    folder = Path(paths.capath) if paths.capath else None
+    if paths.cafile is None and not (folder and folder.is_dir() and any(folder.iterdir())):
+        context.load_verify_locations(certifi.where())
+    context.set_alpn_protocols(["http/1.1"])
+    context.options |= ssl.OP_NO_RENEGOTIATION  # a peer could have us compute for ever
+    return context
