@@ -215,15 +215,18 @@ class Downloader:
                 self._connections.give(idle)
                 raise
         kind, told = FailureKind.UNREACHABLE, []
+        budget = self._connections.connect_seconds  # of all addresses
         for index, address in enumerate(addresses):
-            left = min(until - self._clock(), self._connections.connect_seconds)
             ticket = self._gate.enter(
                 origin.host, address, caps, connect=True, deadline=deadline,
                 make_room=partial(self._connections.drop_idle, address),
             )  # fmt: skip
+            began = self._clock()
+            left = min(until - began, budget)
             if ticket is None:
                 return self._connections.open(origin, addresses[index:], left), None
             found = self._connections.open(origin, [address], left / (len(addresses) - index))
+            budget -= self._clock() - began
             if isinstance(found, Connection):
                 found.closed = ticket.opened()
                 return found, ticket

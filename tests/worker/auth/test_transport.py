@@ -14,9 +14,10 @@ from gevent.event import Event
 
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import InvalidUrl
-from greencrawl.schema.records import Failure, FailureKind, Fetched, Session
+from greencrawl.schema.records import Crawl, CrawlOptions, Failure, FailureKind, Fetched, Session
 from greencrawl.worker.auth.base import LoginFailed, LoginRefused
 from greencrawl.worker.auth.transport import MAX_BODY_BYTES, MAX_REDIRECTS, refusals, session_over
+from greencrawl.worker.crawls import context_of
 from greencrawl.worker.http.client import Downloader
 from greencrawl.worker.session.fetcher import Visit
 from greencrawl.worker.session.held import Held
@@ -36,7 +37,8 @@ class Way:
             floor=delay, robots_known=True, tasks=(),
         )  # fmt: skip
         held = Held(session, monotonic() + 60)
-        self.visit = Visit(held, None, downloader, Event())  # type: ignore[arg-type]
+        context = context_of(Crawl(id=1, name="c", state="active", options=CrawlOptions()))
+        self.visit = Visit(held, context, downloader, Event())
         self.sent: list[Sent] = []
 
     def __call__(
