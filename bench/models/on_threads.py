@@ -22,6 +22,7 @@ import threading
 import time
 import types
 from collections.abc import Callable
+from itertools import count
 from math import inf
 from typing import Any
 
@@ -129,6 +130,35 @@ class Io:
         return
 
 
+class Loop:
+    """What is asked of gevent's loop beside its watchers."""
+
+    io = Io
+    now = staticmethod(time.time)
+
+    def __init__(self) -> None:
+        self._turns = count(1)
+
+    @property
+    def iteration(self) -> int:
+        """Another one each time: threads run while one is busy, so none holds others up."""
+        return next(self._turns)
+
+    @staticmethod
+    def run_callback(call: Callable[[], Any]) -> None:
+        """Call it at once."""
+        call()
+
+
+class Hub:
+    """The one of all threads."""
+
+    loop = Loop()
+
+
+_hub = Hub()
+
+
 def spawn(body: Callable[..., Any], *args: Any, **named: Any) -> Greenlet:
     """Start ``body`` in a thread."""
     started = Greenlet(body, *args, **named)
@@ -179,7 +209,7 @@ def install() -> None:
         killall=lambda many: None,
         getcurrent=threading.current_thread,
         config=types.SimpleNamespace(),
-        get_hub=lambda: types.SimpleNamespace(loop=types.SimpleNamespace(io=Io)),
+        get_hub=lambda: _hub,
     )
     sys.modules["gevent"].__path__ = []  # type: ignore[attr-defined]
     module(
