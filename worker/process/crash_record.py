@@ -16,13 +16,15 @@ import os
 import struct
 import threading
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from greencrawl.schema.records import FailureKind
-from greencrawl.worker.process.blocked import Blocked
+
+if TYPE_CHECKING:  # the supervisor has no gevent
+    from greencrawl.worker.process.blocked import Blocked
 
 SIZE = 16_384
 _HEAD = struct.Struct("<QBBBxI")
