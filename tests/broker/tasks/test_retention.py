@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gevent
@@ -11,6 +12,7 @@ import pytest
 
 from greencrawl.broker.frontier.coordination.duties import RETENTION
 from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks import throttle
 from greencrawl.broker.tasks.retention import (
     DAY_SECONDS,
     FIRST_SECONDS,
@@ -166,7 +168,7 @@ def test_each_step_is_followed_by_a_rest_that_is_as_long(
         monkeypatch.setattr(type(rig.store), name, lambda *_, steps=steps: steps)
     if drop == "drop_seeds":
         monkeypatch.setattr(type(rig.store), drop, step)
-    monkeypatch.setattr("greencrawl.broker.tasks.throttle.gevent.sleep", course.append)
+    monkeypatch.setattr(throttle, "gevent", SimpleNamespace(sleep=course.append))  # here alone
     rig.now += FIRST_SECONDS
     retention.look(NOW_MS)
     assert [one for one in course if one] == [-0.25, 0.25] * (1 if drop == "drop_seeds" else 3)

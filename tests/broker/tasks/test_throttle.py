@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ def test_each_step_is_handed_on_at_once_and_followed_by_a_rest_as_long_up_to_a_s
             now[0] += took
             yield name
 
-    monkeypatch.setattr("greencrawl.broker.tasks.throttle.gevent.sleep", sleep)
+    monkeypatch.setattr(throttle, "gevent", SimpleNamespace(sleep=sleep))  # here alone
     for name in rested(steps(), lambda: now[0]):
         course.append(name)
         now[0] += 10.0  # what the caller does with it is no step
@@ -45,7 +46,7 @@ def test_a_crawl_that_is_deleted_goes_with_rests_between_the_steps(
 ) -> None:
     monkeypatch.setitem(crawls.PURGE_ROWS, "attempts", 10)
     slept: list[float] = []
-    monkeypatch.setattr("greencrawl.broker.tasks.throttle.gevent.sleep", slept.append)
+    monkeypatch.setattr(throttle, "gevent", SimpleNamespace(sleep=slept.append))  # here alone
     store = open_store(f"sqlite:///{tmp_path / 'content.sqlite'}")
     service = Service(QueueDouble(), store)
     crawl = store.put_crawl("test", CrawlOptions(), [])
