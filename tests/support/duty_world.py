@@ -185,6 +185,7 @@ class World(Laws, RuleBasedStateMachine):
         Another may have fetched the URL since, to another end, and nobody comes for it again.
         """
         if isinstance(task.owner, tuple) and not self.is_current(*task.owner):
+            self.mend_links()
             self.fences.advance(task, 999)
         else:
             task.kill()
@@ -309,10 +310,14 @@ class World(Laws, RuleBasedStateMachine):
         self, crawl: int, links: list[Admission], stamp: Any, owed: frozenset[str]
     ) -> bool:
         """False when the rows are to be written again."""
-        try:
-            found = self.workers.admit(crawl, links, stamp=stamp, partial=True)
-        except UnknownCrawl:
-            return True
+        while True:
+            try:
+                found = self.workers.admit(crawl, links, stamp=stamp, partial=True)
+                break
+            except UnknownCrawl:
+                return True
+            except Unavailable:
+                self.pace.gate("away")  # a worker waits until a node answers
         tick = found.tick
         if left := found.away - owed:
             tick = max(tick, self.paced_store.owe(left, stamp.clock))

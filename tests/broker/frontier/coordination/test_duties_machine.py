@@ -45,6 +45,12 @@ from tests.support.paced import Pace, Paced
 from tests.support.redis_server import RedisServer
 from tests.support.turned import turned
 
+LIKELY = [
+    (names.UPKEEP, "seeds_admitted"), (names.UPKEEP, "eval"), (names.UPKEEP, "redis"),
+    (names.PURGE, "redis"), (names.REFILL, "redis"),
+]  # fmt: skip
+"""A duty, and the calls before which its holder stands still."""
+
 
 class DutiesMachine(World):
     """Three crawls, two brokers and workers on two nodes."""
@@ -83,17 +89,36 @@ class DutiesMachine(World):
     ) -> None:
         """A holder believes that it has what another took since, and goes on where it stood."""
         for name, calls, count in stalls:
-            self.end_all(name)
-            self.something_to_do(name, which)
-            self.pass_time(DUTY_SECONDS + 1)
-            task = self.job(name, broker, 1)
-            self.fences.advance_to(task, calls, count)
-            self.pass_time(DUTY_SECONDS + 1)
-            taker = self.job(name, 1 - broker, 1)
-            self.fences.advance_to(taker, {"redis", *WRITES}, other)
-            self.fences.advance(task, 999)
-            self.job(name, broker, 999)  # it may not free what it has no more
-            self.holds()
+            self.stall(name, calls, count, broker, which, other)
+
+    @rule(
+        stall=st.sampled_from(LIKELY),
+        count=st.sampled_from([1, 1, 2, 3]),
+        broker=EITHER,
+        which=WHICH,
+        other=st.sampled_from([1, 2, 3, 999]),
+    )
+    def stand_still_before_a_node(
+        self, stall: tuple[str, str], count: int, broker: int, which: int, other: int
+    ) -> None:
+        """Under these duties each call of a node is fenced; a batch of seeds comes to its end."""
+        name, call = stall
+        self.stall(name, {call}, count, broker, which | 1, other)
+
+    def stall(
+        self, name: str, calls: set[str], count: int, broker: int, which: int, other: int
+    ) -> None:
+        self.end_all(name)
+        self.something_to_do(name, which)
+        self.pass_time(DUTY_SECONDS + 1)
+        task = self.job(name, broker, 1)
+        self.fences.advance_to(task, calls, count)
+        self.pass_time(DUTY_SECONDS + 1)
+        taker = self.job(name, 1 - broker, 1)
+        self.fences.advance_to(taker, {"redis", *WRITES}, other)
+        self.fences.advance(task, 999)
+        self.job(name, broker, 999)  # it may not free what it has no more
+        self.holds()
 
     def something_to_do(self, name: str, which: int) -> None:
         if name in (names.REFILL, names.PURGE, names.RETENTION):
@@ -432,6 +457,25 @@ class DutiesMachine(World):
     ) -> None:
         """The same, and it comes from who was fetching all the while."""
         self.end(which, broker, calls, count, comes, late)
+
+    @rule(node=EITHER, broker=EITHER)
+    def owe_after_the_end(self, node: int, broker: int) -> None:
+        """A page is stored when its crawl is done, and leads to nothing but a node that is away."""
+        self.mend()
+        self.resume(PLAIN, broker)
+        self.moment += 1
+        url = f"http://{HOSTS[1 - node]}/d{self.moment}"
+        self.give(PLAIN, [Admission(url)], 0, 999)
+        known = len(self.held)
+        self.work("lease", 999, partial(self.open, self.brokers[broker], 1 - node, 1, 2))
+        late_ones = [(one, task.number) for one in self.held[known:] for task in one.tasks]
+        self.pass_time(31.0)
+        if self.quiet(broker):
+            self.job(names.UPKEEP, broker, 999)
+        self.cut(None, node)
+        for one in late_ones:
+            self.deliver(1 - broker, *one, 999, True)
+        self.holds()
 
     @rule(which=WHICH, broker=EITHER)
     def end_before_a_debt_comes(self, which: int, broker: int) -> None:

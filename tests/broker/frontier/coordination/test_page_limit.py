@@ -239,6 +239,38 @@ def test_what_was_given_by_a_holder_of_before_or_late_is_refused(rig: Rig) -> No
     assert quotas(rig, crawl) == before
 
 
+def test_no_more_is_given_than_could_be_taken(
+    redis_server: RedisServer, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks are leased between the look at the quotas and the change."""
+    rig = Rig(redis_server, store, 2)
+    try:
+        broker, holder = rig.brokers
+        duty = holder.duties.take(names.QUOTAS)
+        assert duty
+        share = holder._quotas
+        broker.start()
+        crawl = rig.crawl(max_pages=10, hosts=1)
+        share.share(crawl, duty)
+        p = broker.partition_of("h0.example")
+        others = (f"h{n}.example" for n in range(1, 99))
+        other = next(host for host in others if broker.partition_of(host) != p)
+        broker.admit(crawl.id, [Admission(f"http://{other}/{n}") for n in range(20)])
+        claim = share._claim
+
+        def claim_and_lease(*args: Any) -> Any:
+            rows = claim(*args)
+            assert tasks(rig.lease(wait=2, tasks_per_session=8)) == 8
+            return rows
+
+        monkeypatch.setattr(share, "_claim", claim_and_lease)
+        share.share(crawl, duty)
+        assert quotas(rig, crawl) == {broker.partition_of(other): 2}
+        assert rig.spent(crawl) == 8
+    finally:
+        rig.stop()
+
+
 def test_a_node_that_came_back_begins_with_no_quota(rig: Rig, redis_server: RedisServer) -> None:
     crawl = rig.crawl(max_pages=10, hosts=3)
     rig.start()
