@@ -59,6 +59,17 @@ class Strokes:
         for thread in self._threads:
             thread.join(max(0.0, limit - time.monotonic()))
 
+    def empty(self, node: str, at: float) -> None:
+        """Start a node that does not run with nothing; it counts as one with an older copy."""
+        part = self.world.master(node)
+        done = Done(Event(at, "older", 0.0, {"node": node}), time.monotonic())
+        with part.lock:
+            part.kill()
+            part.wipe()
+            part.start()
+        done.over = time.monotonic()
+        self.done.append(done)
+
     def _run(self, done: Done) -> None:
         event = done.event
         try:

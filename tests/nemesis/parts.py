@@ -274,6 +274,11 @@ class RedisPart(Part):
             else:
                 return
 
+    def last_words(self) -> str:
+        """The last line of its log, without its time."""
+        lines = self._log().read_text("utf-8", "replace").splitlines() or [""]
+        return lines[-1].partition(" # ")[2] or lines[-1]
+
     def lag_seconds(self) -> float:
         """For how long a replica has heard nothing of its master. Raises redis.RedisError."""
         told = self.client.info("replication")

@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import redis
+
 from tests.nemesis import checker, refetches
 from tests.nemesis.api import Call
 from tests.nemesis.checker import Finding, Hit, Span, Stillness
@@ -116,8 +118,20 @@ class _Run:
         self.world.heal()
         for node in NODES:
             with suppress(OSError):
-                self.world.master(node).until_up()
+                self._up_again(node)
         return time.monotonic()
+
+    def _up_again(self, node: str) -> None:
+        """Wait for a node. One that refuses the file it wrote is started empty, by an operator."""
+        part = self.world.master(node)
+        try:
+            part.until_up()
+        except redis.RedisError:
+            why = f"node {node} was started empty: {part.last_words()}"
+            self.tell(why)
+            self.report.notes.append(why)
+            self.strokes.empty(node, time.monotonic() - self.began)
+            part.until_up()
 
     # -- the end
 
