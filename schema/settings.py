@@ -54,6 +54,7 @@ class Settings:
     version_days: int
     allow_networks: tuple[Network, ...]
     allow_ports: tuple[int, ...]
+    dns_servers: tuple[str, ...]
     worker_token: str
     admin_token: str
     tls_cert: str
@@ -167,6 +168,12 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         variables.ports,
         "Ports that are fetched from although they are usually those of databases, caches, queues "
         "or of what steers machines, as 9200",
+    ),
+    "DNS_SERVERS": (
+        "",
+        variables.dns_servers,
+        "Name servers that workers ask, as 127.0.0.1:5353,1.1.1.1,[::1]:53; port 53 where none is "
+        "said; empty: those of /etc/resolv.conf",
     ),
     "WORKER_TOKEN": ("", variables.text, "Bearer token of workers; secret"),
     "ADMIN_TOKEN": (

@@ -83,6 +83,21 @@ def ports(value: str) -> tuple[int, ...]:
     return tuple(number(int, 1, 65_535)(part) for part in parts(value))
 
 
+def dns_servers(value: str) -> tuple[str, ...]:
+    """Name servers, each as ``address:port`` (``[address]:port`` for IPv6), none twice."""
+    found = []
+    for part in parts(value):
+        host, port = part, "53"
+        if part.startswith("[") or part.count(":") == 1:
+            host, _, port = part.removeprefix("[").replace("]", "", 1).rpartition(":")
+        shown = ipaddress.ip_address(host)
+        number(int, 1, 65_535)(port)
+        found.append(f"{shown}:{port}" if shown.version == 4 else f"[{shown}]:{port}")
+    if len(set(found)) != len(found):
+        raise ValueError("names a server twice")
+    return tuple(found)
+
+
 def number(kind: type[int] | type[float], low: float, high: float) -> Callable[[str], Any]:
     """A reader of numbers from ``low`` to ``high``."""
 

@@ -82,6 +82,19 @@ def test_lists_and_networks_are_split_at_commas() -> None:
     assert settings.allow_networks == (ip_network("127.0.0.1/32"), ip_network("10.0.0.0/8"))
 
 
+def test_name_servers_have_an_address_and_port_53_where_none_is_said() -> None:
+    given = "127.0.0.1:5353, 1.1.1.1,::1,[2606:4700::1111]:54"
+    servers = load({"GREENCRAWL_DNS_SERVERS": given}).dns_servers
+    assert servers == ("127.0.0.1:5353", "1.1.1.1:53", "[::1]:53", "[2606:4700::1111]:54")
+    assert load({}).dns_servers == ()
+
+
+@pytest.mark.parametrize("given", ["ns.example", "1.1.1.1:0", "1.1.1.1:x", "1.1.1.1,1.1.1.1:53"])
+def test_what_is_no_name_server_is_refused(given: str) -> None:
+    with pytest.raises(InvalidConfig, match="GREENCRAWL_DNS_SERVERS"):
+        load({"GREENCRAWL_DNS_SERVERS": given})
+
+
 def test_secrets_never_appear_in_what_is_logged_or_refused() -> None:
     settings = load(
         {
