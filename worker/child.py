@@ -131,6 +131,7 @@ class Worker:
             settings.request_seconds,
             gate=self._shares,
             allow_ports=settings.allow_ports,
+            dns_servers=settings.dns_servers,
             in_hand=self._in_hand,
         )
         self._quarantine = Quarantine(settings.stall_seconds)

@@ -255,7 +255,10 @@ class _Login:
         self._headers = crawl_headers(wanted.options)
         self._secrets = Secrets(settings.credentials_file)
         self._downloader = Downloader(
-            settings.allow_networks, settings.request_seconds, allow_ports=settings.allow_ports
+            settings.allow_networks,
+            settings.request_seconds,
+            allow_ports=settings.allow_ports,
+            dns_servers=settings.dns_servers,
         )
 
     def close(self) -> None:

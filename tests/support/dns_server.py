@@ -25,7 +25,7 @@ from gevent.server import DatagramServer, StreamServer
 
 Names = Mapping[str, tuple[str, ...]]
 
-_TYPES = {dns.rdatatype.A: ".", dns.rdatatype.AAAA: ":"}
+_SIX = {dns.rdatatype.A: False, dns.rdatatype.AAAA: True}
 _PLAIN_UDP = 512
 _TRIES = 100
 
@@ -38,10 +38,11 @@ class Zone:
     one without any exists and has none. ``aliases`` are CNAMEs, which are followed into other
     zones. Negative answers carry a SOA with ``negative_ttl``, or none where that is None.
 
-    ``delay``: seconds before each answer. ``silent``: none at all. ``rcode``: this instead of
-    records. ``truncated``: the whole answer by TCP only. ``without_edns``: FORMERR to whoever uses
-    EDNS. ``forged``: before each UDP answer come some that nobody asked for, with these addresses:
-    under another id, and to another question.
+    ``delay``: seconds before each answer. ``silent``: none at all, or none about the types of
+    ``silent_for``; those of ``missing_for`` have NXDOMAIN. ``rcode``: this instead of records.
+    ``truncated``: the whole answer by TCP only. ``without_edns``: FORMERR to whoever uses EDNS.
+    ``forged``: before each UDP answer come some that nobody asked for, with these addresses: under
+    another id, and to another question.
     """
 
     addresses: tuple[str, ...] | Names = ()
@@ -50,6 +51,8 @@ class Zone:
     negative_ttl: int | None = 60
     delay: float = 0.0
     silent: bool = False
+    silent_for: tuple[str, ...] = ()
+    missing_for: tuple[str, ...] = ()
     rcode: dns.rcode.Rcode | None = None
     truncated: bool = False
     without_edns: bool = False
@@ -146,7 +149,8 @@ class DnsServer:
             gevent.sleep(zone.delay)
         finally:
             self.waiting[apex] -= 1
-        if zone.silent:
+        type_ = dns.rdatatype.to_text(kind)
+        if zone.silent or type_ in zone.silent_for:
             return []
         if zone.without_edns and query.edns >= 0:
             plain = dns.message.make_response(query)
@@ -156,6 +160,8 @@ class DnsServer:
         answer = dns.message.make_response(query, recursion_available=True)
         if zone.rcode is not None:
             answer.set_rcode(zone.rcode)
+        elif type_ in zone.missing_for:
+            answer.set_rcode(dns.rcode.NXDOMAIN)
         elif zone.truncated and not by_tcp:
             answer.flags |= dns.flags.TC
         else:
@@ -185,8 +191,7 @@ class DnsServer:
             name = alias
         known = zone.addresses
         mine = known.get(name) if isinstance(known, Mapping) else known
-        mark = _TYPES.get(kind)
-        fitting = [address for address in mine or () if mark and mark in address]
+        fitting = [address for address in mine or () if (":" in address) is _SIX.get(kind)]
         if fitting:
             kind_name = dns.rdatatype.to_text(kind)
             answer.answer.append(

@@ -1,4 +1,4 @@
-"""Which addresses may be connected to, and what a host name resolves to.
+"""Which addresses may be connected to.
 
 Every answer of DNS is judged before anything connects to it, so that a page cannot make the
 crawler speak to the networks behind it (server-side request forgery, DNS rebinding). What is not
@@ -10,29 +10,10 @@ addresses, and for 192.0.0.192.
 from __future__ import annotations
 
 import ipaddress
-import socket
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
-
-import gevent
-from gevent import monkey
-from gevent.threadpool import ThreadPool
-
-from greencrawl.schema.clock import Clock, monotonic
-from greencrawl.schema.records import Failure, FailureKind
+from collections.abc import Sequence
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-Lookup = Callable[[str], Sequence[str]]
-"""Host name → addresses as text, best first. Raises ``socket.gaierror``; may block its thread."""
-
-ANSWER_SECONDS = 300.0
-NO_ANSWER_SECONDS = 30.0
-MAX_NAMES = 10_000
-MAX_ADDRESSES = 8
-LOOKUP_THREADS = 16
 
 # fmt: off
 BAD_PORTS = frozenset((
@@ -54,8 +35,6 @@ SERVICE_PORTS = frozenset((
 # fmt: on
 """Ports of databases, caches, queues and what steers machines. Some answer to HTTP, and none has
 pages for strangers: an operator says which are fetched from (``GREENCRAWL_ALLOW_PORTS``)."""
-
-_NO_SUCH_NAME = (socket.EAI_NONAME, socket.EAI_NODATA, socket.EAI_ADDRFAMILY)
 
 _FORBIDDEN_V4 = tuple(
     (ipaddress.IPv4Network(network), reason)
@@ -141,119 +120,3 @@ def forbidden(address: str, allow: Sequence[Network] = ()) -> str | None:
     if why is not None:
         return f"{form} of {inner}: {why}"
     return _reason(parsed) if form == "ISATAP" else None
-
-
-def system_lookup(name: str) -> list[str]:
-    """Addresses of ``name`` by the system's resolver, in RFC 6724 order. Blocks its thread."""
-    # The unpatched function: this runs in a thread of its own, where gevent's would start a hub.
-    # Bytes, because text would go through Python's IDNA 2003 codec first.
-    answers = monkey.get_original("socket", "getaddrinfo")(
-        name.encode("ascii"), None, type=socket.SOCK_STREAM
-    )
-    return [sockaddr[0] for *_, sockaddr in answers]
-
-
-class _Entry(NamedTuple):
-    answer: tuple[str, ...] | Failure
-    expires: float
-
-
-class Resolver:
-    """Resolves host names off the hub and judges every answer. One for a process.
-
-    Answers are kept for five minutes, failures for half a minute, in a bounded table (least
-    recently used go first); at most one look-up per name is under way. TTLs of DNS are not seen:
-    ``getaddrinfo`` does not tell them.
-    """
-
-    def __init__(
-        self,
-        allow_networks: Sequence[Network] = (),
-        lookup: Lookup = system_lookup,
-        *,
-        max_names: int = MAX_NAMES,
-        clock: Clock = monotonic,
-    ) -> None:
-        self._allow = tuple(allow_networks)
-        self._lookup = lookup
-        self._max_names = max_names
-        self._clock = clock
-        self._known: OrderedDict[str, _Entry] = OrderedDict()
-        self._under_way: dict[str, gevent.Greenlet[[str], tuple[str, ...] | Failure]] = {}
-        # Its own threads: a resolver that hangs must not hold up the store's.
-        self._threads = ThreadPool(LOOKUP_THREADS)
-
-    def resolve(self, name: str, timeout: float) -> tuple[str, ...] | Failure:
-        """Judged addresses of ``name`` (a host name or an IP literal), best first.
-
-        Waits at most ``timeout`` seconds. Forbidden addresses are left out; when no other is
-        left, the answer is ADDRESS_FORBIDDEN. Never raises for what DNS says.
-        """
-        entry = self._known.get(name)
-        if entry is not None and entry.expires > self._clock():
-            self._known.move_to_end(name)
-            return entry.answer
-        asking = self._under_way.get(name)
-        if asking is None:
-            # In a greenlet of its own, so that those who wait can be killed one by one.
-            asking = self._under_way[name] = gevent.spawn(self._ask, name)
-        asking.join(timeout)
-        if not asking.ready():
-            detail = f"no answer for {name} within {timeout:.1f} s"
-            return Failure(FailureKind.DNS_FAILED, detail, requests=0)
-        return asking.get()
-
-    def close(self) -> None:
-        """Let the threads end, each after the look-up it is in, which cannot be interrupted."""
-        gevent.spawn(self._threads.kill)
-
-    def _ask(self, name: str) -> tuple[str, ...] | Failure:
-        try:
-            answer = self._judge(name, self._addresses(name))
-        finally:
-            del self._under_way[name]
-        kept = NO_ANSWER_SECONDS if isinstance(answer, Failure) else ANSWER_SECONDS
-        self._known[name] = _Entry(answer, self._clock() + kept)
-        self._known.move_to_end(name)
-        while len(self._known) > self._max_names:
-            self._known.popitem(last=False)
-        return answer
-
-    def _addresses(self, name: str) -> Sequence[str] | Failure:
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            pass  # a name, then: ask for it
-        else:
-            return [name]
-        found = self._threads.apply(_look_up, (self._lookup, name))
-        if isinstance(found, UnicodeError):
-            return _missing(name, str(found))
-        if isinstance(found, OSError):
-            detail = found.strerror or str(found)
-            if isinstance(found, socket.gaierror) and found.errno in _NO_SUCH_NAME:
-                return _missing(name, detail)
-            return Failure(FailureKind.DNS_FAILED, f"{name}: {detail}", requests=0)
-        return found or _missing(name, "no address")
-
-    def _judge(self, name: str, answers: Sequence[str] | Failure) -> tuple[str, ...] | Failure:
-        if isinstance(answers, Failure):
-            return answers
-        refused = {address: forbidden(address, self._allow) for address in answers}
-        good = tuple(address for address, why in refused.items() if why is None)
-        if good:
-            return good[:MAX_ADDRESSES]
-        told = ", ".join(f"{address} ({why})" for address, why in refused.items())
-        return Failure(FailureKind.ADDRESS_FORBIDDEN, f"{name} is {told}", requests=0)
-
-
-def _look_up(lookup: Lookup, name: str) -> Sequence[str] | OSError | UnicodeError:
-    """Runs in a thread. An error is handed back: raised, the pool would print it."""
-    try:
-        return lookup(name)
-    except (OSError, UnicodeError) as error:
-        return error
-
-
-def _missing(name: str, why: str) -> Failure:
-    return Failure(FailureKind.DNS_MISSING, f"{name}: {why}", requests=0)

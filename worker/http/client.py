@@ -2,7 +2,7 @@
 
 Redirects are not followed and nothing is tried again here: a request that politeness does not
 know of must not exist. The host's name is resolved and judged
-(``greencrawl.worker.http.addresses``), and the connection goes to that very address, while the Host
+(``greencrawl.worker.http.names``), and the connection goes to that very address, while the Host
 header, SNI and the certificate's check keep the name.
 """
 
@@ -19,14 +19,7 @@ from greencrawl.schema.clock import Clock, epoch_ms, monotonic
 from greencrawl.schema.errors import GreencrawlError, InvalidUrl
 from greencrawl.schema.net.request import header_lines, request_head
 from greencrawl.schema.records import Failure, FailureKind, Fetched
-from greencrawl.worker.http.addresses import (
-    BAD_PORTS,
-    SERVICE_PORTS,
-    Lookup,
-    Network,
-    Resolver,
-    system_lookup,
-)
+from greencrawl.worker.http.addresses import BAD_PORTS, SERVICE_PORTS, Network
 from greencrawl.worker.http.connections import (
     CONNECT_SECONDS,
     IDLE_SECONDS,
@@ -34,12 +27,13 @@ from greencrawl.worker.http.connections import (
     Connections,
     Origin,
 )
+from greencrawl.worker.http.names.resolver import LOOKUP_SECONDS, Resolver
+from greencrawl.worker.http.names.system import Lookup
 from greencrawl.worker.http.receiving import LEAST_RATE, RATE_SECONDS, Receiver, put_aside
 from greencrawl.worker.http.response import Answer
 from greencrawl.worker.http.tls import tls_context
 from greencrawl.worker.session.in_hand import InHand, Part, PutAside
 
-LOOKUP_SECONDS = 20.0
 MAX_IDLE = 600
 
 _PORTS = {"http": 80, "https": 443}
@@ -99,9 +93,10 @@ class Downloader:
     body, however slowly they drip – and ``connect_seconds`` its connecting and TLS alone. A body
     ends sooner that brings less than ``least_rate`` bytes a second after ``rate_seconds``. Bodies
     count in ``in_hand`` while they are received, and may have to wait for each other. At most
-    ``max_idle`` connections are kept, each for ``idle_seconds``. ``resolver`` turns a name into
-    addresses, in a thread; ``tls`` is the one context of all https connections. What is not
-    bounded: the time before a greenlet that has become ready is run again.
+    ``max_idle`` connections are kept, each for ``idle_seconds``. ``dns_servers`` are asked for
+    names, or the system's; a ``resolver`` takes their place, in a thread. ``tls`` is the one
+    context of all https connections. What is not bounded: the time before a greenlet that has
+    become ready is run again.
     """
 
     def __init__(
@@ -115,7 +110,8 @@ class Downloader:
         least_rate: float = LEAST_RATE,
         rate_seconds: float = RATE_SECONDS,
         in_hand: InHand | None = None,
-        resolver: Lookup = system_lookup,
+        dns_servers: Sequence[str] = (),
+        resolver: Lookup | None = None,
         tls: ssl.SSLContext | None = None,
         gate: Gate | None = None,
         allow_ports: Collection[int] = (),
@@ -127,7 +123,7 @@ class Downloader:
         self._in_hand = in_hand or InHand(clock=clock)
         self._receiver = Receiver(self._in_hand, least_rate, rate_seconds, clock)
         self._clock = clock
-        self._resolver = Resolver(allow_networks, resolver, clock=clock)
+        self._resolver = Resolver(allow_networks, resolver, servers=dns_servers, clock=clock)
         self._connections = Connections(
             max_idle=max_idle,
             tls=tls or tls_context(),

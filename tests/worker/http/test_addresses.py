@@ -1,20 +1,14 @@
-"""Judging addresses, and resolving names to judged ones."""
+"""Judging addresses."""
 
 from __future__ import annotations
 
 import ipaddress
-import socket
-import threading
-from collections.abc import Sequence
 
-import gevent
 import pytest
-from gevent.event import Event
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greencrawl.schema.records import Failure, FailureKind
-from greencrawl.worker.http.addresses import Lookup, Resolver, forbidden, system_lookup
+from greencrawl.worker.http.addresses import forbidden
 
 
 @pytest.mark.parametrize(
@@ -137,158 +131,3 @@ def test_nothing_is_allowed_that_the_standard_library_knows_as_private(
             address.ipv4_mapped or address in ipaddress.ip_network("64:ff9b::/96")
         )
         assert carried or forbidden(str(address))
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def answering(answers: Sequence[str], asked: list[str]) -> Lookup:
-    def lookup(name: str) -> Sequence[str]:
-        asked.append(name)
-        return answers
-
-    return lookup
-
-
-def failing(number: int) -> Lookup:
-    def lookup(name: str) -> Sequence[str]:
-        raise socket.gaierror(number, "said the resolver")
-
-    return lookup
-
-
-def test_forbidden_answers_are_left_out_and_public_ones_kept() -> None:
-    lookup = answering(["10.0.0.1", "93.184.216.34", "::1", "2606:4700::1111"], [])
-    answer = Resolver(lookup=lookup).resolve("rebind.example", 5)
-    assert answer == ("93.184.216.34", "2606:4700::1111")
-
-
-def test_only_forbidden_answers_refuse_the_name_and_say_which() -> None:
-    answer = Resolver(lookup=answering(["10.0.0.1", "::1"], [])).resolve("inner.example", 5)
-    assert isinstance(answer, Failure)
-    assert answer.kind is FailureKind.ADDRESS_FORBIDDEN
-    assert answer.requests == 0
-    assert answer.detail == "inner.example is 10.0.0.1 (private), ::1 (loopback)"
-
-
-def test_literal_address_is_judged_without_a_look_up() -> None:
-    asked: list[str] = []
-    resolver = Resolver(lookup=answering(["8.8.8.8"], asked))
-    assert resolver.resolve("1.1.1.1", 5) == ("1.1.1.1",)
-    assert isinstance(resolver.resolve("127.0.0.1", 5), Failure)
-    assert asked == []
-
-
-def test_answer_is_kept_five_minutes_and_then_asked_for_again() -> None:
-    asked: list[str] = []
-    clock = Clock()
-    resolver = Resolver(lookup=answering(["8.8.8.8"], asked), clock=clock)
-    resolver.resolve("a.example", 5)
-    clock.now += 299
-    resolver.resolve("a.example", 5)
-    assert len(asked) == 1
-    clock.now += 2
-    resolver.resolve("a.example", 5)
-    assert len(asked) == 2
-
-
-def test_failure_is_kept_half_a_minute() -> None:
-    asked: list[str] = []
-    clock = Clock()
-    resolver = Resolver(lookup=answering([], asked), clock=clock)
-    first = resolver.resolve("empty.example", 5)
-    assert isinstance(first, Failure)
-    assert first.kind is FailureKind.DNS_MISSING
-    clock.now += 29
-    assert resolver.resolve("empty.example", 5) == first
-    clock.now += 2
-    resolver.resolve("empty.example", 5)
-    assert len(asked) == 2
-
-
-@pytest.mark.parametrize(
-    ("number", "kind"),
-    [
-        (socket.EAI_NONAME, FailureKind.DNS_MISSING),
-        (socket.EAI_NODATA, FailureKind.DNS_MISSING),
-        (socket.EAI_AGAIN, FailureKind.DNS_FAILED),
-        (socket.EAI_FAIL, FailureKind.DNS_FAILED),
-        (socket.EAI_SYSTEM, FailureKind.DNS_FAILED),
-    ],
-)
-def test_resolver_error_tells_a_missing_name_from_a_silent_server(
-    number: int, kind: FailureKind
-) -> None:
-    answer = Resolver(lookup=failing(number)).resolve("a.example", 5)
-    assert isinstance(answer, Failure)
-    assert answer.kind is kind
-    assert "a.example" in answer.detail
-    assert answer.requests == 0
-
-
-def test_many_who_ask_at_once_cause_one_look_up() -> None:
-    asked: list[str] = []
-    resolver = Resolver(lookup=answering(["8.8.8.8"], asked))
-    greenlets = [gevent.spawn(resolver.resolve, "a.example", 5) for _ in range(20)]
-    gevent.joinall(greenlets)
-    assert {greenlet.value for greenlet in greenlets} == {("8.8.8.8",)}
-    assert len(asked) == 1
-
-
-def test_hanging_resolver_fails_in_time_and_lets_other_greenlets_run() -> None:
-    release = threading.Event()
-    ticks: list[int] = []
-
-    def lookup(name: str) -> Sequence[str]:
-        # A thread of the pool has no hub of its own: this blocks the thread, and it alone.
-        release.wait(5)
-        return ["8.8.8.8"]
-
-    def tick() -> None:
-        while True:
-            ticks.append(1)
-            gevent.sleep(0.01)
-
-    ticker = gevent.spawn(tick)
-    answer = Resolver(lookup=lookup).resolve("slow.example", 0.1)
-    ticker.kill()
-    release.set()
-    assert isinstance(answer, Failure)
-    assert answer.kind is FailureKind.DNS_FAILED
-    assert len(ticks) >= 3
-
-
-def test_killed_asker_does_not_take_the_others_answer_along() -> None:
-    asked: list[str] = []
-    resolver = Resolver(lookup=answering(["8.8.8.8"], asked))
-    started = Event()
-
-    def ask() -> object:
-        started.set()
-        return resolver.resolve("a.example", 5)
-
-    first = gevent.spawn(ask)
-    started.wait()
-    second = gevent.spawn(resolver.resolve, "a.example", 5)
-    first.kill()
-    assert second.get(timeout=5) == ("8.8.8.8",)
-
-
-def test_table_of_names_is_bounded_and_the_least_used_goes_first() -> None:
-    asked: list[str] = []
-    resolver = Resolver(lookup=answering(["8.8.8.8"], asked), max_names=2)
-    for name in ("a.example", "b.example", "a.example", "c.example", "a.example", "b.example"):
-        resolver.resolve(name, 5)
-    assert asked == ["a.example", "b.example", "c.example", "b.example"]
-
-
-def test_system_resolver_knows_localhost_and_refuses_overlong_labels() -> None:
-    assert set(system_lookup("localhost")) <= {"127.0.0.1", "::1"}
-    answer = Resolver().resolve("a" * 70 + ".example", 20)
-    assert isinstance(answer, Failure)
-    assert answer.kind in (FailureKind.DNS_MISSING, FailureKind.DNS_FAILED)

@@ -1,0 +1,232 @@
+"""The client of name servers, against servers on loopback."""
+
+from __future__ import annotations
+
+import math
+import struct
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import dns.rcode
+import gevent
+import pytest
+from gevent import socket
+from hypothesis import given
+from hypothesis import strategies as st
+
+from greencrawl.schema.records import Failure, FailureKind
+from greencrawl.worker.http.names import messages, servers
+from greencrawl.worker.http.names.messages import AAAA, A
+from greencrawl.worker.http.names.servers import NameServers
+from greencrawl.worker.http.names.system import Found
+from tests.support.dns_server import DnsServer, Zone
+
+LOCAL = ("127.0.0.7",)
+
+
+def never() -> None:
+    raise AssertionError("the look-up counts as slow")
+
+
+def ask(named: Sequence[str], name: str, *, seconds: float = 5) -> Found:
+    return NameServers(named).ask(name, seconds, math.inf, never)
+
+
+def kind_of(found: Found) -> FailureKind:
+    assert isinstance(found.addresses, Failure)
+    assert found.addresses.requests == 0
+    return found.addresses.kind
+
+
+def test_both_versions_are_asked_for_at_once_and_aliases_are_followed() -> None:
+    zones = {
+        "a.test": Zone(("127.0.0.1", "::1"), ttl=500, delay=0.1),
+        "b.test": Zone(aliases={"www.b.test": "c.a.test", "c.a.test": "d.a.test"}, ttl=90),
+    }
+    with DnsServer(zones) as server:
+        began = time.monotonic()
+        assert ask([server.address], "a.test") == Found(("::1", "127.0.0.1"), 500)
+        assert time.monotonic() - began < 0.19
+        assert ask([server.address], "www.b.test") == Found(("::1", "127.0.0.1"), 90)
+        assert server.asked[:2] == ["a.test A", "a.test AAAA"]
+
+
+@pytest.mark.parametrize(("ttl", "kept"), [(0, 60), (61, 61), (86_400, 3600), (2**31 - 1, 3600)])
+def test_an_answer_is_kept_for_its_ttl_between_a_minute_and_an_hour(ttl: int, kept: float) -> None:
+    with DnsServer({"a.test": Zone(LOCAL, ttl=ttl)}) as server:
+        assert ask([server.address], "a.test") == Found(LOCAL, kept)
+
+
+@pytest.mark.parametrize(("ttl", "kept"), [(None, 30), (1, 30), (200, 200), (86_400, 900)])
+def test_what_is_missing_is_missing_for_as_long_as_its_zone_says(
+    ttl: int | None, kept: float
+) -> None:
+    with DnsServer({"a.test": Zone({"empty.a.test": ()}, negative_ttl=ttl)}) as server:
+        for name, why in (("no.a.test", "no such name"), ("empty.a.test", "has no address")):
+            found = ask([server.address], name)
+            assert kind_of(found) is FailureKind.DNS_MISSING
+            assert isinstance(found.addresses, Failure)
+            assert found.addresses.detail == f"{name}: {why}"
+            assert found.seconds == kept
+
+
+@pytest.mark.parametrize("code", [dns.rcode.SERVFAIL, dns.rcode.REFUSED])
+def test_a_server_that_fails_says_nothing_of_the_name_and_the_next_is_asked(
+    code: dns.rcode.Rcode,
+) -> None:
+    with (
+        DnsServer({"a.test": Zone(rcode=code)}) as broken,
+        DnsServer({"a.test": Zone(LOCAL)}) as good,
+    ):
+        began = time.monotonic()
+        found = ask([broken.address], "a.test")
+        assert kind_of(found) is FailureKind.DNS_FAILED
+        assert dns.rcode.to_text(code) in str(found.addresses)
+        assert found.seconds <= 30
+        assert ask([broken.address, good.address], "a.test").addresses == LOCAL
+        assert time.monotonic() - began < 0.5
+
+
+def test_behind_a_silent_server_the_next_is_asked_and_is_the_first_from_then_on() -> None:
+    with DnsServer({"": Zone(silent=True)}) as silent, DnsServer({"": Zone(LOCAL)}) as good:
+        asking = NameServers([silent.address, good.address])
+        began = time.monotonic()
+        assert asking.ask("a.test", 5, math.inf, never).addresses == LOCAL
+        assert time.monotonic() - began < 1.5
+        heard = len(silent.asked)
+        began = time.monotonic()
+        assert asking.ask("b.test", 5, math.inf, never).addresses == LOCAL
+        assert time.monotonic() - began < 0.5
+        assert len(silent.asked) == heard
+
+
+def test_a_closed_port_is_known_at_once_and_the_next_server_asked() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    with DnsServer({"": Zone(LOCAL)}) as good:
+        began = time.monotonic()
+        found = ask([f"127.0.0.1:{port}"], "a.test")
+        assert kind_of(found) is FailureKind.DNS_FAILED
+        assert ask([f"127.0.0.1:{port}", good.address], "a.test").addresses == LOCAL
+        assert time.monotonic() - began < 0.5
+
+
+def test_silence_ends_in_time_and_was_asked_again() -> None:
+    with DnsServer({"": Zone(silent=True)}) as silent:
+        began = time.monotonic()
+        found = ask([silent.address], "a.test", seconds=1)
+        assert 0.9 < time.monotonic() - began < 1.5
+        assert kind_of(found) is FailureKind.DNS_FAILED
+        assert silent.asked.count("a.test A") == 2
+
+
+def test_a_late_answer_to_the_first_question_counts() -> None:
+    with DnsServer({"": Zone(LOCAL, delay=1)}) as slow:
+        began = time.monotonic()
+        assert ask([slow.address], "a.test").addresses == LOCAL
+        assert time.monotonic() - began < 1.4  # the second was sent after 0.7 s
+
+
+def test_a_cut_answer_is_asked_for_again_by_tcp() -> None:
+    turned: list[int] = []
+    many = tuple(f"10.0.{n // 250}.{n % 250}" for n in range(100))
+    with DnsServer({"a.test": Zone(many), "b.test": Zone(LOCAL, truncated=True)}) as server:
+        asking = NameServers([server.address])
+        found = asking.ask("a.test", 5, math.inf, lambda: turned.append(1))
+        assert isinstance(found.addresses, tuple)
+        assert sorted(found.addresses) == sorted(many)
+        assert asking.ask("b.test", 5, math.inf, lambda: turned.append(1)).addresses == LOCAL
+        assert server.by_tcp == ["a.test A", "b.test A", "b.test AAAA"]
+        assert turned  # TCP is for those with a place among the slow
+
+
+def test_an_answer_of_too_many_records_is_not_read() -> None:
+    many = tuple(f"10.0.{n // 250}.{n % 250}" for n in range(300))
+    with DnsServer({"a.test": Zone(many)}) as server:
+        found = NameServers([server.address]).ask("a.test", 5, math.inf, lambda: None)
+        assert kind_of(found) is FailureKind.DNS_FAILED
+        assert "300 records" in str(found.addresses)
+
+
+def test_a_server_that_knows_no_edns_is_asked_without() -> None:
+    with DnsServer({"": Zone(LOCAL, without_edns=True)}) as server:
+        assert ask([server.address], "a.test").addresses == LOCAL
+
+
+def test_answers_that_nobody_asked_for_are_passed_over() -> None:
+    with DnsServer({"": Zone(LOCAL, forged=("10.6.6.6",))}) as server:
+        assert ask([server.address], "a.test").addresses == LOCAL
+
+
+def test_a_server_that_is_silent_about_ipv6_costs_a_moment() -> None:
+    with DnsServer({"": Zone(LOCAL, silent_for=("AAAA",))}) as server:
+        began = time.monotonic()
+        found = ask([server.address], "a.test")
+        assert time.monotonic() - began < 0.6
+        assert found == Found(LOCAL, 60)
+
+
+def test_no_such_name_of_ipv6_alone_does_not_hide_an_ipv4_address() -> None:
+    with DnsServer({"": Zone(LOCAL, missing_for=("AAAA",))}) as server:
+        assert ask([server.address], "a.test").addresses == LOCAL
+
+
+@pytest.mark.parametrize("name", ["a" * 64 + ".test", "a..test", ".test", "b." * 130, "ä.test"])
+def test_what_cannot_be_a_name_is_not_asked_for(name: str) -> None:
+    with DnsServer({"": Zone(LOCAL)}) as server:
+        assert kind_of(ask([server.address], name)) is FailureKind.DNS_MISSING
+        assert server.asked == []
+
+
+def test_who_is_killed_holds_no_socket() -> None:
+    with DnsServer({"": Zone(silent=True)}) as server:
+        asking = gevent.spawn(ask, [server.address], "a.test")
+        while not server.asked:
+            gevent.sleep(0.01)
+        before = len(open_files())
+        asking.kill()
+        assert len(open_files()) == before - 1
+
+
+def open_files() -> list[str]:
+    return [path.name for path in Path("/proc/self/fd").iterdir()]
+
+
+def _answer(records: bytes, number: int) -> bytes:
+    name = messages.wire_name("a.test")
+    assert name is not None
+    return (
+        struct.pack("!6H", 1, 0x8180, 1, number, 0, 0) + name + struct.pack("!HH", A, 1) + records
+    )
+
+
+@given(st.binary(max_size=80), st.integers(0, 5))
+def test_a_broken_answer_raises_what_is_expected_and_nothing_else(
+    records: bytes, number: int
+) -> None:
+    for kind in (A, AAAA):
+        with suppress(*messages.BROKEN):
+            messages.read(_answer(records, number), kind)
+
+
+def test_aliases_that_go_round_have_no_addresses() -> None:
+    pointer = b"\xc0\x0c"
+    loop = pointer + struct.pack("!HHIH", 5, 1, 60, 2) + pointer
+    assert messages.read(_answer(loop, 1), A) == messages.Answer((), True, 0)
+
+
+def test_the_worst_answer_that_is_read_costs_little() -> None:
+    """Names of 120 labels in each record; 20 ms is what a slow machine may take."""
+    labels = b"\1a" * 120 + b"\0"
+    record = struct.pack("!HHIH", A, 1, 60, 4) + bytes(4)
+    first = labels + record
+    at = len(_answer(b"", 0))
+    records = first + (struct.pack("!H", 0xC000 | at) + record) * (messages.MOST_RECORDS - 1)
+    wire = _answer(records, messages.MOST_RECORDS)
+    assert len(wire) < servers.MOST_BYTES
+    began = time.thread_time()
+    messages.read(wire, A)
+    assert time.thread_time() - began < 0.04

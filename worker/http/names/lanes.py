@@ -1,0 +1,165 @@
+"""How many look-ups may be under way at once: a share for each domain, and a lane for slow ones.
+
+Who asks for names is a host session, so there are never more look-ups than sessions. Still one zone
+could have all of them: whoever makes links decides which names are looked up. A registrable domain
+therefore has :data:`DOMAIN_LOOKUPS` under way; further ones wait for a moment. A look-up that takes
+longer than :data:`SLOW_SECONDS` needs one of :data:`SLOW_LOOKUPS` places besides, whatever its
+domain is: which server its zone has is known to the recursive server alone, and a thousand
+domains may have the same. Who finds no place raises NoShare: its session goes back uncharged, with
+a turn at which to come again. What is answered soon never waits for what is not.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+
+from gevent.event import Event
+
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.net.urls import registrable_domain
+from greencrawl.worker.session.caps import NoShare
+
+DOMAIN_LOOKUPS = 8
+SLOW_LOOKUPS = 64
+SLOW_SECONDS = 1.5
+PATIENCE_SECONDS = 1.0
+"""So long a look-up waits for its domain's share; then its session is of use to others."""
+LONGEST_TURN_SECONDS = 300.0
+MOST_DOMAINS = 10_000
+
+_FIRST_GUESS_SECONDS = 0.05
+_NEWEST = 0.3
+"""Weight of the newest look-up in the mean of how long they take."""
+
+
+class Lane:
+    """So many places, and how long they are taken for. Not locked: only :meth:`wait` yields."""
+
+    __slots__ = ("_places", "_seconds", "_turn", "_waiting", "taken")
+
+    def __init__(self, places: int, seconds: float = _FIRST_GUESS_SECONDS) -> None:
+        self._places = places
+        self._seconds = seconds
+        self._turn = 0.0
+        self._waiting: deque[Event] = deque()
+        self.taken = 0
+
+    def take(self) -> bool:
+        """Take a place if there is one."""
+        if self.taken >= self._places:
+            return False
+        self.taken += 1
+        return True
+
+    def wait(self, seconds: float) -> bool:
+        """Take a place, the first that comes free within so long; False if that is unlikely."""
+        if self.take():
+            return True
+        if len(self._waiting) >= max(1.0, self._places * seconds / self._seconds):
+            return False
+        mine = Event()
+        self._waiting.append(mine)
+        try:
+            mine.wait(seconds)
+        except BaseException:
+            if mine.is_set():
+                self._pass_on()
+            raise
+        finally:
+            if not mine.is_set():
+                self._waiting.remove(mine)
+        return mine.is_set()
+
+    def leave(self, took: float) -> None:
+        """A place is free that was taken for so long."""
+        self._seconds += _NEWEST * (max(took, 0.001) - self._seconds)
+        self._pass_on()
+
+    def next_turn(self, now: float) -> float:
+        """Seconds until it is the turn of one who found no place: one after the other."""
+        self._turn = max(self._turn, now + self._seconds) + self._seconds / self._places
+        return min(self._turn - now, LONGEST_TURN_SECONDS)
+
+    def idle(self, now: float) -> bool:
+        """Whether nobody would miss it."""
+        return not self.taken and self._turn <= now
+
+    def _pass_on(self) -> None:
+        if self._waiting:
+            self._waiting.popleft().set()
+        else:
+            self.taken -= 1
+
+
+class Place:
+    """Leave to look one name up, until :meth:`end`."""
+
+    __slots__ = ("_began", "_clock", "_domain", "_lane", "_slow", "_slow_since")
+
+    def __init__(self, domain: str, lane: Lane, slow: Lane, clock: Clock) -> None:
+        self._domain, self._lane, self._slow, self._clock = domain, lane, slow, clock
+        self._began = clock()
+        self._slow_since: float | None = None
+
+    @property
+    def slow_at(self) -> float:
+        """When it counts as slow."""
+        return self._began + SLOW_SECONDS
+
+    def turn_slow(self) -> None:
+        """It takes long. Raises NoShare where too many do; :meth:`end` is to be called still."""
+        if self._slow_since is not None:
+            return
+        now = self._clock()
+        if not self._slow.take():
+            why = f"{SLOW_LOOKUPS} look-ups of DNS that take long are under way"
+            raise NoShare(self._domain, self._slow.next_turn(now), why)
+        self._slow_since = now
+
+    def end(self) -> None:
+        """The look-up is over."""
+        now = self._clock()
+        self._lane.leave(now - self._began)
+        if self._slow_since is not None:
+            self._slow.leave(now - self._slow_since)
+
+
+class Lanes:
+    """The look-ups of one process."""
+
+    def __init__(self, clock: Clock = monotonic) -> None:
+        self._clock = clock
+        self._slow = Lane(SLOW_LOOKUPS, SLOW_SECONDS)
+        self._domains: OrderedDict[str, Lane] = OrderedDict()
+
+    @property
+    def slow(self) -> int:
+        """Look-ups under way that take long."""
+        return self._slow.taken
+
+    def enter(self, name: str) -> Place:
+        """Wait for a place of the name's domain. Raises NoShare."""
+        domain = _domain(name)
+        lane = self._domains.get(domain)
+        if lane is None:
+            lane = self._domains[domain] = Lane(DOMAIN_LOOKUPS)
+            self._forget_some()
+        self._domains.move_to_end(domain)
+        if not lane.wait(PATIENCE_SECONDS):
+            why = f"{DOMAIN_LOOKUPS} look-ups of its names are under way, and take long"
+            raise NoShare(domain, lane.next_turn(self._clock()), why)
+        return Place(domain, lane, self._slow, self._clock)
+
+    def _forget_some(self) -> None:
+        """Drop domains that nobody has asked for of late, so that there are never too many."""
+        while len(self._domains) > MOST_DOMAINS:
+            domain, lane = self._domains.popitem(last=False)
+            if not lane.idle(self._clock()):
+                self._domains[domain] = lane  # it is of use still
+                return
+
+
+def _domain(name: str) -> str:
+    """The registrable domain of a name; of one under an unknown suffix, its last two labels."""
+    found = registrable_domain(name)
+    return found if found != name else ".".join(name.rsplit(".", 2)[-2:])

@@ -1,0 +1,163 @@
+"""Questions and answers of DNS as bytes. dnspython takes names and numbers out of them.
+
+An answer is read no further than it is needed, so that a long one costs little: what it has beside
+addresses, aliases and the SOA of what is missing is passed over.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from typing import NamedTuple
+
+import dns.exception
+import dns.flags
+import dns.name
+import dns.rcode
+import dns.rdatatype
+import dns.wire
+from gevent import socket
+
+UDP_BYTES = 1232
+"""The longest answer by UDP that a server is told to send: what no link breaks up."""
+MOST_RECORDS = 200
+"""The most records of an answer that is read."""
+MOST_ALIASES = 16
+A, AAAA = int(dns.rdatatype.A), int(dns.rdatatype.AAAA)
+TYPES = (A, AAAA)
+BROKEN = (dns.exception.DNSException, ValueError, IndexError, struct.error)
+"""What reading an answer may raise."""
+
+_FAMILIES = {A: socket.AF_INET, AAAA: socket.AF_INET6}
+_IN = 1
+_POINTER = b"\xc0\x0c"
+"""To the name of the question, which follows the twelve bytes of the header."""
+_HEADER = struct.Struct("!6H")
+_TRUNCATED = dns.flags.TC >> 8
+_IS_ANSWER = dns.flags.QR >> 8
+"""Of a message's third byte."""
+_WITHOUT_EDNS = (dns.rcode.FORMERR, dns.rcode.NOTIMP)
+_MOST_TTL = 2**31 - 1
+
+
+class Answer(NamedTuple):
+    """What one question brought."""
+
+    addresses: tuple[str, ...]
+    exists: bool
+    ttl: float
+
+
+def read(wire: bytes, kind: int) -> Answer:
+    """What an answer to a question of this type says, the aliases in it followed.
+
+    Raises dnspython's FormError, and ValueError where it has more than anybody needs.
+    """
+    parser = dns.wire.Parser(wire)
+    _, _, _, answers, authorities, _ = parser.get_struct("!6H")
+    if answers + authorities > MOST_RECORDS:
+        raise ValueError(f"{answers + authorities} records")
+    name = asked = _name(parser)
+    parser.get_struct("!HH")
+    aliases: dict[dns.name.Name, tuple[dns.name.Name, int]] = {}
+    found: dict[dns.name.Name, list[tuple[str, int]]] = {}
+    for _ in range(answers):
+        owner = _owner(parser, asked)
+        type_, class_, ttl, length = parser.get_struct("!HHIH")
+        with parser.restrict_to(length):
+            if type_ == dns.rdatatype.CNAME and class_ == _IN:
+                aliases[owner] = _name(parser), ttl
+            elif type_ == kind and class_ == _IN:
+                address = socket.inet_ntop(_FAMILIES[kind], parser.get_remaining())
+                found.setdefault(owner, []).append((address, ttl))
+            else:
+                parser.get_remaining()
+    least = _MOST_TTL
+    for _ in range(MOST_ALIASES):
+        if name in found or name not in aliases:
+            break
+        name, ttl = aliases[name]
+        least = min(least, _ttl(ttl))
+    records = found.get(name, [])
+    least = min([least, *(_ttl(ttl) for _, ttl in records)])
+    if not records:
+        least = min(least, _negative_ttl(parser, authorities))
+    exists = wire[3] & 15 == dns.rcode.NOERROR
+    return Answer(tuple(address for address, _ in records), exists, float(least))
+
+
+def _name(parser: dns.wire.Parser) -> dns.name.Name:
+    return dns.name.from_wire_parser(parser)
+
+
+def _owner(parser: dns.wire.Parser, asked: dns.name.Name) -> dns.name.Name:
+    """A record's name; nearly always a pointer to that of the question."""
+    at = parser.current
+    if parser.wire[at : at + 2] == _POINTER:
+        parser.get_bytes(2)
+        return asked
+    return _name(parser)
+
+
+def _negative_ttl(parser: dns.wire.Parser, authorities: int) -> int:
+    """For how long a zone says that what is missing is missing (RFC 2308); 0 if it does not."""
+    for _ in range(authorities):
+        _name(parser)
+        type_, class_, ttl, length = parser.get_struct("!HHIH")
+        with parser.restrict_to(length):
+            if type_ == dns.rdatatype.SOA and class_ == _IN:
+                _name(parser)
+                _name(parser)
+                return min(_ttl(ttl), _ttl(parser.get_struct("!5I")[-1]))
+            parser.get_remaining()
+    return 0
+
+
+def _ttl(seconds: int) -> int:
+    """A TTL as it counts: one with the highest bit is none (RFC 2181)."""
+    return seconds if seconds <= _MOST_TTL else 0
+
+
+def wire_name(name: str) -> bytes | None:
+    """A host name as a question holds it; None if DNS has no such names."""
+    if not name.isascii():
+        return None
+    labels = name.rstrip(".").lower().encode().split(b".")
+    wire = b"".join(bytes((len(label),)) + label for label in labels if len(label) < 64) + b"\0"
+    fits = all(0 < len(label) < 64 for label in labels) and len(wire) <= 255
+    return wire if fits else None
+
+
+def query(name: bytes, kind: int, *, edns: bool) -> bytes:
+    """A question with an id by chance; ``name`` is what :func:`wire_name` made."""
+    header = _HEADER.pack(secrets.randbits(16), dns.flags.RD, 1, 0, 0, int(edns))
+    question = name + struct.pack("!HH", kind, 1)
+    option = b"\0" + struct.pack("!HHIH", dns.rdatatype.OPT, UDP_BYTES, 0, 0) if edns else b""
+    return header + question + option
+
+
+def belongs(wire: bytes, query: bytes) -> bool:
+    """Whether ``wire`` answers just this question, by its id and what it repeats of it."""
+    if len(wire) < _HEADER.size or not wire[2] & _IS_ANSWER or wire[:2] != query[:2]:
+        return False
+    end = query.index(0, _HEADER.size) + 5
+    same = wire[_HEADER.size : end].lower() == query[_HEADER.size : end]
+    return same or asks_for_no_edns(wire)
+
+
+def is_cut(wire: bytes) -> bool:
+    """Whether an answer was too long for UDP."""
+    return bool(wire[2] & _TRUNCATED)
+
+
+def error(wire: bytes) -> str:
+    """By what name a server says that it failed; "" if it did not."""
+    code = wire[3] & 15
+    if code in (dns.rcode.NOERROR, dns.rcode.NXDOMAIN):
+        return ""
+    return dns.rcode.to_text(dns.rcode.Rcode(code))
+
+
+def asks_for_no_edns(wire: bytes) -> bool:
+    """Whether it is the answer of a server that does not know EDNS; it may lack the question."""
+    return wire[3] & 15 in _WITHOUT_EDNS

@@ -1,0 +1,178 @@
+"""Resolves host names and judges every answer; the only way from a name to a connection.
+
+A name is looked for in what is known, in the hosts file, and then asked for: of name servers, or,
+if DNS cannot have it, of the system. At most one look-up per name is under way: whoever else asks
+waits for it too, and it ends when nobody does. What comes of it is kept for its time, in a bounded
+table.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import gevent
+
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.records import Failure, FailureKind
+from greencrawl.worker.http.addresses import Network, forbidden
+from greencrawl.worker.http.names.lanes import Lanes
+from greencrawl.worker.http.names.order import best_first
+from greencrawl.worker.http.names.servers import MOST_SECONDS, NameServers
+from greencrawl.worker.http.names.system import (
+    HOSTS,
+    Found,
+    Lookup,
+    Reread,
+    Threads,
+    hosts,
+    is_local,
+    known_here,
+    unanswered,
+)
+from greencrawl.worker.session.caps import NoShare
+
+MAX_NAMES = 10_000
+"""Names that are kept; the least recently used go first."""
+MAX_ADDRESSES = 8
+"""Addresses of a name that are kept, and tried."""
+LOOKUP_SECONDS = 20.0
+"""The longest look-up."""
+
+
+class _Entry(NamedTuple):
+    answer: tuple[str, ...] | Failure
+    expires: float
+
+
+class _Asking:
+    """A look-up under way, and how many wait for it."""
+
+    __slots__ = ("greenlet", "waiting")
+
+    def __init__(self, greenlet: gevent.Greenlet[..., tuple[str, ...] | Failure | NoShare]) -> None:
+        self.greenlet = greenlet
+        self.waiting = 0
+
+
+class Resolver:
+    """One for a process. ``servers`` are asked, or those of the system if there are none.
+
+    A ``lookup`` takes the place of all other sources but literal addresses; it runs in a thread.
+    """
+
+    def __init__(
+        self,
+        allow_networks: Sequence[Network] = (),
+        lookup: Lookup | None = None,
+        *,
+        servers: Sequence[str] = (),
+        hosts_file: Path = HOSTS,
+        max_names: int = MAX_NAMES,
+        clock: Clock = monotonic,
+    ) -> None:
+        self._allow = tuple(allow_networks)
+        self._threads = Threads() if lookup is None else Threads(lookup)
+        self._all_by_threads = lookup is not None
+        self._named = bool(servers)
+        self._servers = NameServers(servers, clock=clock)
+        self._hosts = Reread(hosts_file, hosts, clock)
+        self._lanes = Lanes(clock)
+        self._max_names = max_names
+        self._clock = clock
+        self._known: OrderedDict[str, _Entry] = OrderedDict()
+        self._under_way: dict[str, _Asking] = {}
+
+    def resolve(self, name: str, timeout: float) -> tuple[str, ...] | Failure:
+        """Judged addresses of ``name`` (a host name or an IP literal), best first.
+
+        Waits at most ``timeout`` seconds. Forbidden addresses are left out; when no other is
+        left, the answer is ADDRESS_FORBIDDEN. Never raises for what DNS says; raises NoShare where
+        too many look-ups of the name's domain, or slow ones, are under way.
+        """
+        entry = self._known.get(name)
+        if entry is not None and entry.expires > self._clock():
+            self._known.move_to_end(name)
+            return entry.answer
+        asking = self._under_way.get(name)
+        if asking is None:
+            # In a greenlet of its own, so that those who wait can be killed one by one.
+            asking = self._under_way[name] = _Asking(gevent.spawn(self._ask, name))
+        asking.waiting += 1
+        try:
+            asking.greenlet.join(timeout)
+        finally:
+            asking.waiting -= 1
+            if not asking.waiting and not asking.greenlet.ready():
+                self._end(name, asking)
+        if not asking.greenlet.ready():
+            return unanswered(name, f"no answer within {timeout:.1f} s")
+        answer = asking.greenlet.get()
+        if isinstance(answer, NoShare):
+            raise answer
+        if isinstance(answer, gevent.GreenletExit):
+            return unanswered(name, "the look-up was ended")
+        return answer
+
+    def close(self) -> None:
+        """End all look-ups; a thread ends after the one that it is in."""
+        for name, asking in list(self._under_way.items()):
+            self._end(name, asking)
+        gevent.spawn(self._threads.close)
+
+    def _end(self, name: str, asking: _Asking) -> None:
+        """Nobody waits for it: what it holds is free for others."""
+        if self._under_way.get(name) is asking:
+            del self._under_way[name]
+        asking.greenlet.kill(block=False)
+
+    def _ask(self, name: str) -> tuple[str, ...] | Failure | NoShare:
+        me = gevent.getcurrent()
+        try:
+            found = self._find(name)
+        except NoShare as error:
+            return error
+        finally:
+            asking = self._under_way.get(name)
+            if asking is not None and asking.greenlet is me:
+                del self._under_way[name]
+        answer = self._judge(name, found.addresses)
+        self._known[name] = _Entry(answer, self._clock() + found.seconds)
+        self._known.move_to_end(name)
+        while len(self._known) > self._max_names:
+            self._known.popitem(last=False)
+        return answer
+
+    def _find(self, name: str) -> Found:
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            pass  # a name, then
+        else:
+            return Found((name,), MOST_SECONDS)
+        if self._all_by_threads:
+            return self._threads.ask(name)
+        found = known_here(name, self._hosts.value())
+        if found is not None:
+            return found
+        if is_local(name) and not self._named:
+            return self._threads.ask(name)
+        place = self._lanes.enter(name)
+        try:
+            return self._servers.ask(name, LOOKUP_SECONDS, place.slow_at, place.turn_slow)
+        finally:
+            place.end()
+
+    def _judge(self, name: str, answers: tuple[str, ...] | Failure) -> tuple[str, ...] | Failure:
+        """What may be connected to, in the order in which it is to be tried."""
+        if isinstance(answers, Failure):
+            return answers
+        refused = {address: forbidden(address, self._allow) for address in answers}
+        good = [address for address, why in refused.items() if why is None]
+        if good:
+            return tuple(best_first(good)[:MAX_ADDRESSES])
+        told = ", ".join(f"{address} ({why})" for address, why in refused.items())
+        return Failure(FailureKind.ADDRESS_FORBIDDEN, f"{name} is {told}", requests=0)

@@ -1,0 +1,187 @@
+"""What this machine says about names: its hosts file, its name servers, its own resolver.
+
+The two files are read again when they have changed. The system's resolver (``getaddrinfo``) knows
+more than DNS does – mDNS, the names of a local network, search lists – but blocks a thread until it
+answers, so only names that DNS cannot have are asked of it, by a few threads.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+from gevent import monkey
+from gevent.threadpool import ThreadPool
+
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.records import Failure, FailureKind
+
+T = TypeVar("T")
+
+Lookup = Callable[[str], Sequence[str]]
+"""Host name → addresses as text, best first. Raises ``socket.gaierror``; may block its thread."""
+
+HOSTS = Path("/etc/hosts")
+RESOLV_CONF = Path("/etc/resolv.conf")
+LOOK_AGAIN_SECONDS = 5.0
+"""Between two looks at whether a file has changed."""
+LOOKUP_THREADS = 8
+LOOKUPS_WAITING = 64
+"""Look-ups that may wait for a thread; one more fails at once."""
+ANSWER_SECONDS = 300.0
+NO_ANSWER_SECONDS = 30.0
+"""So long an answer of the system's resolver is kept, which tells no TTL, and the lack of one."""
+LOOPBACK = ("127.0.0.1", "::1")
+
+_NO_SUCH_NAME = (socket.EAI_NONAME, socket.EAI_NODATA, socket.EAI_ADDRFAMILY)
+_NOWHERE = ("invalid", "onion")
+"""Ends of names that no name server is to be asked for (RFC 6761, RFC 7686)."""
+
+
+class Found(NamedTuple):
+    """What a look-up brought, not judged yet: addresses, best first, or why there are none.
+
+    ``seconds``: for how long that may be kept.
+    """
+
+    addresses: tuple[str, ...] | Failure
+    seconds: float
+
+
+def missing(name: str, why: str) -> Failure:
+    """The failure of a name that does not exist, or has no address."""
+    return Failure(FailureKind.DNS_MISSING, f"{name}: {why}", requests=0)
+
+
+def unanswered(name: str, why: str) -> Failure:
+    """The failure of a name of which nobody could say what it is."""
+    return Failure(FailureKind.DNS_FAILED, f"{name}: {why}", requests=0)
+
+
+class Reread(Generic[T]):
+    """What a file says, read again after it has changed; "" is what a missing one says."""
+
+    def __init__(self, path: Path, parse: Callable[[str], T], clock: Clock = monotonic) -> None:
+        self._path = path
+        self._parse = parse
+        self._clock = clock
+        self._look_at = 0.0
+        self._seen: tuple[int, int, int] | None = None
+        self._value = parse("")
+
+    def value(self) -> T:
+        """What it says now, or said some seconds ago."""
+        now = self._clock()
+        if now >= self._look_at:
+            self._look_at = now + LOOK_AGAIN_SECONDS
+            try:
+                found = self._path.stat()
+                seen = (found.st_mtime_ns, found.st_size, found.st_ino)
+                if seen != self._seen:
+                    self._value = self._parse(self._path.read_text("utf-8", "replace"))
+                    self._seen = seen
+            except OSError:
+                self._value, self._seen = self._parse(""), None
+        return self._value
+
+
+def name_servers(text: str) -> tuple[tuple[str, int], ...]:
+    """The servers that a ``resolv.conf`` names; the local one if it names none."""
+    found = []
+    for line in text.splitlines():
+        words = line.split()
+        if words[:1] == ["nameserver"] and len(words) > 1 and _is_address(words[1]):
+            found.append((words[1], 53))
+    return tuple(found) or (("127.0.0.1", 53),)
+
+
+def hosts(text: str) -> dict[str, tuple[str, ...]]:
+    """Names of a hosts file, in lower case, and their addresses."""
+    found: dict[str, tuple[str, ...]] = {}
+    for line in text.splitlines():
+        address, *names = line.partition("#")[0].split() or [""]
+        if _is_address(address):
+            for name in map(str.lower, names):
+                found[name] = (*found.get(name, ()), address)
+    return found
+
+
+def known_here(name: str, listed: Mapping[str, tuple[str, ...]]) -> Found | None:
+    """What is said of ``name`` without asking anybody; None if it is to be asked for."""
+    addresses = listed.get(name)
+    if addresses is not None:
+        return Found(addresses, ANSWER_SECONDS)
+    end = name.rpartition(".")[2]
+    if end == "localhost":
+        return Found(listed.get(end, LOOPBACK), ANSWER_SECONDS)
+    if end in _NOWHERE:
+        return Found(missing(name, f".{end} has no addresses"), ANSWER_SECONDS)
+    return None
+
+
+def is_local(name: str) -> bool:
+    """Whether only the system's resolver can know ``name``: DNS has no such names for us."""
+    return "." not in name or name.endswith(".local")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def system_lookup(name: str) -> list[str]:
+    """Addresses of ``name`` by the system's resolver, in RFC 6724 order. Blocks its thread."""
+    # The unpatched function: this runs in a thread of its own, where gevent's would start a hub.
+    # Bytes, because text would go through Python's IDNA 2003 codec first.
+    answers = monkey.get_original("socket", "getaddrinfo")(
+        name.encode("ascii"), None, type=socket.SOCK_STREAM
+    )
+    return [sockaddr[0] for *_, sockaddr in answers]
+
+
+class Threads:
+    """Asks a :data:`Lookup` by threads of its own, so many names at once and no more."""
+
+    def __init__(self, lookup: Lookup = system_lookup) -> None:
+        self._lookup = lookup
+        self._asking = 0
+        # Its own threads: a resolver that hangs must not hold up the store's.
+        self._threads = ThreadPool(LOOKUP_THREADS)
+
+    def ask(self, name: str) -> Found:
+        """Look ``name`` up. Who waits may be killed; the thread ends its look-up all the same."""
+        if self._asking >= LOOKUP_THREADS + LOOKUPS_WAITING:
+            return Found(unanswered(name, "too many names are being looked up"), 1.0)
+        self._asking += 1
+        try:
+            found = self._threads.apply(_look_up, (self._lookup, name))
+        finally:
+            self._asking -= 1
+        if isinstance(found, UnicodeError):
+            return Found(missing(name, str(found)), NO_ANSWER_SECONDS)
+        if isinstance(found, OSError):
+            known = isinstance(found, socket.gaierror) and found.errno in _NO_SUCH_NAME
+            why = found.strerror or str(found)
+            failure = missing(name, why) if known else unanswered(name, why)
+            return Found(failure, NO_ANSWER_SECONDS)
+        if not found:
+            return Found(missing(name, "no address"), NO_ANSWER_SECONDS)
+        return Found(tuple(found), ANSWER_SECONDS)
+
+    def close(self) -> None:
+        """Let the threads end, each after the look-up it is in, which cannot be interrupted."""
+        self._threads.kill()
+
+
+def _look_up(lookup: Lookup, name: str) -> Sequence[str] | OSError | UnicodeError:
+    """Runs in a thread. An error is handed back: raised, the pool would print it."""
+    try:
+        return lookup(name)
+    except (OSError, UnicodeError) as error:
+        return error
