@@ -14,6 +14,7 @@ from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
 from greencrawl.schema.log import logger
 from greencrawl.schema.net import scope
 from greencrawl.schema.net.request import ACCEPT_JSON, crawl_headers, shown
+from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records import Crawl, CrawlOptions, Refusal
 from greencrawl.schema.records.auth import Form, OAuth2, Own
 from greencrawl.worker import hooks
@@ -60,6 +61,12 @@ class CrawlContext:
     def caps(self) -> Caps:
         """What may be asked of the addresses and domains of its hosts."""
         return Caps.of(self.options)
+
+    @cached_property
+    def only_start(self) -> str:
+        """The canonical URL that the crawl begins at, "" if there are several, or none."""
+        begins = scope.starts(self.options)
+        return canonicalise(begins[0][1]) if len(begins) == 1 else ""
 
     @cached_property
     def logs_in(self) -> bool:

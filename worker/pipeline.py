@@ -280,12 +280,13 @@ class Pipeline:
         problems: dict[str, str] | None = None,
     ) -> None:
         """Journal a failure, and let the table say what follows for the URL and for the host."""
-        tries = visit.context.options.tries
-        decision = retry.decide(failure, task.errors, tries)
+        context = visit.context
+        typed = task.url == context.only_start
+        decision = retry.decide(failure, task.errors, context.options.tries, typed=typed)
         if decision.block is not None:
             told = retry.told_to_wait(failure)
             visit.fail(str(failure.kind), decision.block, told_to_wait=told)
-        crawl = visit.context.crawl.id
+        crawl = context.crawl.id
         result = self._results.failed(visit.held, crawl, task, failure, decision, elapsed_ms)
         if problems:
             self._results.note_hooks(crawl, task, result, problems, result.attempts[0].at_ms)

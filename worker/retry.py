@@ -21,6 +21,9 @@ given up for it. This is the one row that may go beyond the crawl's ``tries``.
 it is always tried once more, in a process of its own, and becomes a dead letter by what it does
 there. With ``tries`` = 1 this is a second try.
 
+**Typed.** A name that does not exist is tried again, since a zone may be under repair. Where it is
+all that a crawl begins at, somebody who has just typed it waits to be told, so it is final at once.
+
 **Request or no request.** What never left for the host (a name that does not exist, an address
 that is forbidden) costs the host nothing and does not block it: its URLs fail one by one, from the
 resolver's memory.
@@ -105,7 +108,14 @@ TABLE: Mapping[FailureKind, Policy] = MappingProxyType(
         _K.BAD_STATUS: Policy(
             "url", 2, _MINUTE, _HOUR, "dead", "a status that no answer to this request may have"
         ),
-        _K.DNS_MISSING: Policy("url", 3, 5 * _MINUTE, _HOUR, "dead", "the name does not exist"),
+        _K.DNS_MISSING: Policy(
+            "url",
+            3,
+            5 * _MINUTE,
+            _HOUR,
+            "dead",
+            "no such name, or it has no address; a crawl's only seed is not tried again",
+        ),
         _K.DNS_FAILED: Policy("host", 5, _MINUTE, _HOUR, "dead", "the resolver gave no answer"),
         _K.ADDRESS_FORBIDDEN: _final(
             "excluded", "a private or special address, or a port of another protocol"
@@ -238,11 +248,13 @@ def _epoch_seconds(date: str) -> float | None:
         return None
 
 
-def decide(failure: Failure, errors: int, max_tries: int, *, proven: bool = True) -> Decision:
+def decide(
+    failure: Failure, errors: int, max_tries: int, *, proven: bool = True, typed: bool = False
+) -> Decision:
     """What follows from ``failure`` of a URL that had ``errors`` errors before.
 
     ``max_tries`` is the crawl's own bound on every row. What is not ``proven`` is never the last
-    word. Pure.
+    word. ``typed``: the crawl begins at this URL alone. Pure.
     """
     policy = TABLE[failure.kind]
     kind = str(failure.kind)
@@ -250,6 +262,8 @@ def decide(failure: Failure, errors: int, max_tries: int, *, proven: bool = True
     asked = failure.retry_after or 0.0
     block = asked if policy.concerns == "host" else None
     tries = min(policy.tries, max_tries)
+    if typed and failure.kind is _K.DNS_MISSING:
+        tries = 1
     if told_to_wait(failure):
         tries *= PATIENCE
     if errors >= tries and proven:

@@ -14,7 +14,8 @@ URLS = 3
 WORDS = {
     "robots": "robots.txt forbids it",
     "scope": "out of the crawl's scope",
-    "dns": "host name not found",
+    "dns_missing": "no such host name",
+    "dns_failed": "no name server could say what the host name is",
     "gone": "404 or 410",
     "address_forbidden": "in a private or loopback network, which is fetched when "
     "GREENCRAWL_ALLOW_NETWORKS names it",

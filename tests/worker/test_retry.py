@@ -241,3 +241,11 @@ def test_markdown_has_a_row_of_six_cells_for_every_kind() -> None:
     assert (
         "| `server_error` | another 5xx: the server failed | url | 5 | 30 s, 1 h | dead |" in rows
     )
+
+
+def test_a_name_that_does_not_exist_is_final_at_once_only_where_the_crawl_begins_at_it() -> None:
+    missing = Failure(FailureKind.DNS_MISSING, "no such name", requests=0)
+    assert decide(missing, 0, 5, typed=True).final == "dead"
+    assert decide(missing, 0, 5).wait == 300
+    silent = Failure(FailureKind.DNS_FAILED, "SERVFAIL", requests=0)
+    assert decide(silent, 0, 5, typed=True).wait == 60

@@ -24,6 +24,7 @@ from greencrawl.cli.local.site_server import Site, serve
 from greencrawl.cli.main import main
 from greencrawl.schema.clock import monotonic
 from tests.support.checkout import ROOT
+from tests.support.dns_server import DnsServer, Zone
 from tests.support.ports import free_port
 
 SLOW = ("--delay", "0.1", "--processes", "1")
@@ -169,6 +170,17 @@ def test_crawl_ends_with_a_summary_and_fetches_every_url_once(
     code, _, err = command.run("crawl", root, *FAST, "--crawl", "x", "--fresh")
     assert code == 0, err
     assert len(site.requests) == 2 * before - 1  # robots.txt is still known
+
+
+def test_an_only_seed_whose_name_does_not_exist_is_told_at_once(command: Command) -> None:
+    with DnsServer({"": Zone({})}) as names:
+        began = monotonic()
+        code, _, err = command.run("crawl", "http://nosuch.com/", *FAST, dns_servers=names.address)
+        assert monotonic() - began < 30  # a retry would come after five minutes
+        assert code == 1
+        assert "dns_missing 1 (no such host name)" in err
+        assert "nosuch.com: no such name" in err
+        assert names.asked.count("nosuch.com A") == 1
 
 
 def test_ctrl_c_stops_cleanly_and_the_same_command_resumes(

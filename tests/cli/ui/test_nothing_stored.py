@@ -12,10 +12,12 @@ NOTHING = summary.of_run(CrawlStats(crawl="x", state="done", reason="finished"),
 
 
 def test_failures_are_told_by_kind_the_commonest_first_with_what_they_mean() -> None:
-    failed = msgspec.structs.replace(NOTHING, failures={"timeout": 1, "dns": 3, "robots": 2})
+    failed = msgspec.structs.replace(
+        NOTHING, failures={"timeout": 1, "dns_missing": 3, "robots": 2}
+    )
     said = why(failed, [])
     assert said == (
-        "failures: dns 3 (host name not found), robots 2 (robots.txt forbids it), timeout 1"
+        "failures: dns_missing 3 (no such host name), robots 2 (robots.txt forbids it), timeout 1"
     )
 
 

@@ -11,7 +11,7 @@ a turn at which to come again. What is answered soon never waits for what is not
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections.abc import Callable
 
 from gevent.event import Event
 
@@ -41,7 +41,7 @@ class Lane:
         self._places = places
         self._seconds = seconds
         self._turn = 0.0
-        self._waiting: deque[Event] = deque()
+        self._waiting: list[Event] = []
         self.taken = 0
 
     def take(self) -> bool:
@@ -81,12 +81,12 @@ class Lane:
         return min(self._turn - now, LONGEST_TURN_SECONDS)
 
     def idle(self, now: float) -> bool:
-        """Whether nobody would miss it."""
+        """Whether nobody has a place or a turn."""
         return not self.taken and self._turn <= now
 
     def _pass_on(self) -> None:
         if self._waiting:
-            self._waiting.popleft().set()
+            self._waiting.pop(0).set()
         else:
             self.taken -= 1
 
@@ -94,10 +94,13 @@ class Lane:
 class Place:
     """Leave to look one name up, until :meth:`end`."""
 
-    __slots__ = ("_began", "_clock", "_domain", "_lane", "_slow", "_slow_since")
+    __slots__ = ("_began", "_clock", "_domain", "_forget", "_lane", "_slow", "_slow_since")
 
-    def __init__(self, domain: str, lane: Lane, slow: Lane, clock: Clock) -> None:
-        self._domain, self._lane, self._slow, self._clock = domain, lane, slow, clock
+    def __init__(
+        self, domain: str, lane: Lane, slow: Lane, forget: Callable[[str], object], clock: Clock
+    ) -> None:
+        self._domain, self._lane, self._slow = domain, lane, slow
+        self._forget, self._clock = forget, clock
         self._began = clock()
         self._slow_since: float | None = None
 
@@ -120,6 +123,8 @@ class Place:
         """The look-up is over."""
         now = self._clock()
         self._lane.leave(now - self._began)
+        if self._lane.idle(now):
+            self._forget(self._domain)
         if self._slow_since is not None:
             self._slow.leave(now - self._slow_since)
 
@@ -130,7 +135,7 @@ class Lanes:
     def __init__(self, clock: Clock = monotonic) -> None:
         self._clock = clock
         self._slow = Lane(SLOW_LOOKUPS, SLOW_SECONDS)
-        self._domains: OrderedDict[str, Lane] = OrderedDict()
+        self._domains: dict[str, Lane] = {}
 
     @property
     def slow(self) -> int:
@@ -142,20 +147,21 @@ class Lanes:
         domain = _domain(name)
         lane = self._domains.get(domain)
         if lane is None:
-            lane = self._domains[domain] = Lane(DOMAIN_LOOKUPS)
             self._forget_some()
-        self._domains.move_to_end(domain)
+            lane = self._domains[domain] = Lane(DOMAIN_LOOKUPS)
         if not lane.wait(PATIENCE_SECONDS):
             why = f"{DOMAIN_LOOKUPS} look-ups of its names are under way, and take long"
             raise NoShare(domain, lane.next_turn(self._clock()), why)
-        return Place(domain, lane, self._slow, self._clock)
+        return Place(domain, lane, self._slow, self._forget, self._clock)
+
+    def _forget(self, domain: str) -> None:
+        self._domains.pop(domain, None)
 
     def _forget_some(self) -> None:
-        """Drop domains that nobody has asked for of late, so that there are never too many."""
-        while len(self._domains) > MOST_DOMAINS:
-            domain, lane = self._domains.popitem(last=False)
-            if not lane.idle(self._clock()):
-                self._domains[domain] = lane  # it is of use still
+        """Drop turns that nobody uses now, the oldest first, so that there are never too many."""
+        for domain in list(self._domains) if len(self._domains) >= MOST_DOMAINS else ():
+            if not self._domains[domain].taken:
+                del self._domains[domain]
                 return
 
 

@@ -174,5 +174,6 @@ class Resolver:
         good = [address for address, why in refused.items() if why is None]
         if good:
             return tuple(best_first(good)[:MAX_ADDRESSES])
-        told = ", ".join(f"{address} ({why})" for address, why in refused.items())
+        some = list(refused.items())[:MAX_ADDRESSES]
+        told = ", ".join(f"{address} ({why})" for address, why in some)
         return Failure(FailureKind.ADDRESS_FORBIDDEN, f"{name} is {told}", requests=0)

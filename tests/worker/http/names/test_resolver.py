@@ -17,7 +17,7 @@ from gevent.event import Event
 
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.records import Failure, FailureKind
-from greencrawl.worker.http.names.resolver import Resolver
+from greencrawl.worker.http.names.resolver import MAX_ADDRESSES, Resolver
 from greencrawl.worker.http.names.system import (
     LOOKUP_THREADS,
     LOOKUPS_WAITING,
@@ -315,3 +315,12 @@ def test_a_look_up_that_is_known_costs_next_to_nothing(tmp_path: Path) -> None:
         asked.resolve("a.test", 5)
         best = min(timeit.repeat(lambda: asked.resolve("a.test", 5), number=1000, repeat=5))
         assert best / 1000 < 2e-6
+
+
+def test_what_is_said_of_many_forbidden_addresses_is_short(tmp_path: Path) -> None:
+    many = tuple(f"10.0.0.{n}" for n in range(70))
+    with DnsServer({"": Zone(many)}) as server:
+        answer = by_dns(server, tmp_path).resolve("a.test", 5)
+    assert isinstance(answer, Failure)
+    assert answer.kind is FailureKind.ADDRESS_FORBIDDEN
+    assert answer.detail.count("private") == MAX_ADDRESSES
