@@ -27,7 +27,9 @@ PATIENCE_SECONDS = 1.0
 LONGEST_TURN_SECONDS = 300.0
 MOST_DOMAINS = 10_000
 
-_FIRST_GUESS_SECONDS = 0.05
+_GUESS_SECONDS = 0.05
+_SLOW_GUESS_SECONDS = 5.0
+"""How long a place is taken for, as long as none has come free."""
 _NEWEST = 0.3
 """Weight of the newest look-up in the mean of how long they take."""
 
@@ -37,7 +39,7 @@ class Lane:
 
     __slots__ = ("_places", "_seconds", "_turn", "_waiting", "taken")
 
-    def __init__(self, places: int, seconds: float = _FIRST_GUESS_SECONDS) -> None:
+    def __init__(self, places: int, seconds: float = _GUESS_SECONDS) -> None:
         self._places = places
         self._seconds = seconds
         self._turn = 0.0
@@ -74,6 +76,10 @@ class Lane:
         """A place is free that was taken for so long."""
         self._seconds += _NEWEST * (max(took, 0.001) - self._seconds)
         self._pass_on()
+
+    def lasts(self, seconds: float) -> None:
+        """Somebody has held a place, or waited for one, for so long already."""
+        self._seconds = max(self._seconds, seconds)
 
     def next_turn(self, now: float) -> float:
         """Seconds until it is the turn of one who found no place: one after the other."""
@@ -114,6 +120,7 @@ class Place:
         if self._slow_since is not None:
             return
         now = self._clock()
+        self._lane.lasts(now - self._began)
         if not self._slow.take():
             why = f"{SLOW_LOOKUPS} look-ups of DNS that take long are under way"
             raise NoShare(self._domain, self._slow.next_turn(now), why)
@@ -134,7 +141,7 @@ class Lanes:
 
     def __init__(self, clock: Clock = monotonic) -> None:
         self._clock = clock
-        self._slow = Lane(SLOW_LOOKUPS, SLOW_SECONDS)
+        self._slow = Lane(SLOW_LOOKUPS, _SLOW_GUESS_SECONDS)
         self._domains: dict[str, Lane] = {}
 
     @property
@@ -150,6 +157,7 @@ class Lanes:
             self._forget_some()
             lane = self._domains[domain] = Lane(DOMAIN_LOOKUPS)
         if not lane.wait(PATIENCE_SECONDS):
+            lane.lasts(PATIENCE_SECONDS)
             why = f"{DOMAIN_LOOKUPS} look-ups of its names are under way, and take long"
             raise NoShare(domain, lane.next_turn(self._clock()), why)
         return Place(domain, lane, self._slow, self._forget, self._clock)

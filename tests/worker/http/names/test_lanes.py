@@ -175,3 +175,18 @@ def test_the_table_of_domains_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(made._domains) == 10
     assert "kept.test" in made._domains
     kept.end()
+
+
+def test_turns_are_as_far_apart_as_places_are_taken_for() -> None:
+    lane = Lane(8)
+    assert lane.next_turn(100.0) < 0.1
+    lane.lasts(10.0)
+    turns = [lane.next_turn(100.0) for _ in range(400)]
+    assert turns[0] >= 10
+    assert turns[8] - turns[0] == pytest.approx(10)
+    assert turns[-1] == lanes.LONGEST_TURN_SECONDS
+    assert not lane.idle(100.0)
+    lane.take()
+    lane.leave(0.001)
+    lane.leave(0.001)
+    assert lane.next_turn(1000.0) < 10  # what is quick again is soon believed

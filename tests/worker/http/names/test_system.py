@@ -1,0 +1,40 @@
+"""What the files of this machine say about names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from greencrawl.worker.http.names.servers import NameServers
+from greencrawl.worker.http.names.system import Reread, hosts, name_servers
+
+
+def test_servers_are_those_of_resolv_conf_and_the_local_one_if_it_names_none() -> None:
+    text = "# nameserver 9.9.9.9\nsearch a.test\nnameserver 1.1.1.1\nnameserver 2606:4700::1111 \n"
+    assert name_servers(text) == (("1.1.1.1", 53), ("2606:4700::1111", 53))
+    assert name_servers("nameserver ns.test\nnameserver\noptions rotate") == (("127.0.0.1", 53),)
+
+
+def test_servers_change_with_the_file_but_for_those_that_are_named(tmp_path: Path) -> None:
+    now = [0.0]
+    file = tmp_path / "resolv.conf"
+    system = Reread(file, name_servers, lambda: now[0])
+    asked = NameServers(resolv_conf=system, clock=lambda: now[0])
+    assert asked.servers() == (("127.0.0.1", 53),)
+    for address in ("10.0.0.1", "10.0.0.2"):
+        file.write_text(f"nameserver {address}\n")
+        now[0] += 6
+        assert asked.servers() == ((address, 53),)
+    file.unlink()
+    now[0] += 6
+    assert asked.servers() == (("127.0.0.1", 53),)
+    named = NameServers(["127.0.0.1:5353", "[::1]:54"], resolv_conf=system)
+    assert named.servers() == (("127.0.0.1", 5353), ("::1", 54))
+
+
+def test_the_hosts_file_has_all_addresses_of_a_name_and_none_of_what_is_none() -> None:
+    text = "127.0.0.1 localhost a\n::1 localhost\n\n#1.1.1.1 b\nfe80::1%lo c # d\nx e\n2.2.2.2\n"
+    assert hosts(text) == {
+        "localhost": ("127.0.0.1", "::1"),
+        "a": ("127.0.0.1",),
+        "c": ("fe80::1%lo",),
+    }
