@@ -23,6 +23,7 @@ from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.records import Failure, FailureKind, Fetched
 from greencrawl.worker.http.client import Downloader, LeaseExpired
 from greencrawl.worker.http.names.system import Lookup
+from tests.support.dns_server import DnsServer, Zone
 from tests.support.ports import free_port
 from tests.support.raw_server import RawServer, answer, send, send_late, send_then_stall
 
@@ -435,6 +436,23 @@ def test_loopback_is_refused_unless_it_is_allowed() -> None:
             assert failure.requests == 0
         assert server.connections == 0
     downloader.close()
+
+
+def test_a_name_server_is_asked_and_its_answer_judged_and_kept() -> None:
+    zones = {"a.test": Zone(("127.0.0.1",)), "b.test": Zone(("127.0.0.1", "10.0.0.1"))}
+    with DnsServer(zones) as dns, RawServer(answer()) as server:
+        downloader = Downloader(LOOPBACK, 5, dns_servers=[dns.address])
+        for name in ("www.a.test", "www.a.test", "b.test"):
+            get(downloader, server.url(name=name))
+        for head, name in zip(server.requests, ("www.a.test", "www.a.test", "b.test"), strict=True):
+            assert f"host: {name}:{server.port}" in head.lower()
+        assert sorted(dns.asked) == ["b.test A", "b.test AAAA", "www.a.test A", "www.a.test AAAA"]
+        downloader.close()
+        strict = Downloader((), 5, dns_servers=[dns.address])
+        failure = fail(strict, server.url(name="b.test"))
+        assert failure.kind is FailureKind.ADDRESS_FORBIDDEN
+        assert len(server.requests) == 3
+        strict.close()
 
 
 def test_rebinding_name_reaches_the_judged_address_only_and_keeps_its_host_header() -> None:
