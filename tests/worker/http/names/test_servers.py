@@ -46,9 +46,8 @@ def test_both_versions_are_asked_for_at_once_and_aliases_are_followed() -> None:
         "b.test": Zone(aliases={"www.b.test": "c.a.test", "c.a.test": "d.a.test"}, ttl=90),
     }
     with DnsServer(zones) as server:
-        began = time.monotonic()
         assert ask([server.address], "a.test") == Found(("::1", "127.0.0.1"), 500)
-        assert time.monotonic() - began < 0.19
+        assert server.most_waiting["a.test"] == 2
         assert ask([server.address], "www.b.test") == Found(("::1", "127.0.0.1"), 90)
         assert server.asked[:2] == ["a.test A", "a.test AAAA"]
 
@@ -74,60 +73,60 @@ def test_what_is_missing_is_missing_for_as_long_as_its_zone_says(
 
 @pytest.mark.parametrize("code", [dns.rcode.SERVFAIL, dns.rcode.REFUSED])
 def test_a_server_that_fails_says_nothing_of_the_name_and_the_next_is_asked(
-    code: dns.rcode.Rcode,
+    code: dns.rcode.Rcode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(servers, "AGAIN_SECONDS", 60.0)  # it does not wait for that
     with (
         DnsServer({"a.test": Zone(rcode=code)}) as broken,
         DnsServer({"a.test": Zone(LOCAL)}) as good,
     ):
-        began = time.monotonic()
         found = ask([broken.address], "a.test")
         assert kind_of(found) is FailureKind.DNS_FAILED
         assert dns.rcode.to_text(code) in str(found.addresses)
         assert found.seconds <= 30
         assert ask([broken.address, good.address], "a.test").addresses == LOCAL
-        assert time.monotonic() - began < 0.5
 
 
 def test_behind_a_silent_server_the_next_is_asked_and_is_the_first_from_then_on() -> None:
     with DnsServer({"": Zone(silent=True)}) as silent, DnsServer({"": Zone(LOCAL)}) as good:
         asking = NameServers([silent.address, good.address])
-        began = time.monotonic()
         assert asking.ask("a.test", 5, math.inf, never).addresses == LOCAL
-        assert time.monotonic() - began < 1.5
         heard = len(silent.asked)
-        began = time.monotonic()
         assert asking.ask("b.test", 5, math.inf, never).addresses == LOCAL
-        assert time.monotonic() - began < 0.5
         assert len(silent.asked) == heard
 
 
-def test_a_closed_port_is_known_at_once_and_the_next_server_asked() -> None:
+def test_a_closed_port_is_known_at_once_and_the_next_server_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(servers, "AGAIN_SECONDS", 60.0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
     with DnsServer({"": Zone(LOCAL)}) as good:
-        began = time.monotonic()
         found = ask([f"127.0.0.1:{port}"], "a.test")
         assert kind_of(found) is FailureKind.DNS_FAILED
         assert ask([f"127.0.0.1:{port}", good.address], "a.test").addresses == LOCAL
-        assert time.monotonic() - began < 0.5
 
 
 def test_silence_ends_in_time_and_was_asked_again() -> None:
     with DnsServer({"": Zone(silent=True)}) as silent:
         began = time.monotonic()
         found = ask([silent.address], "a.test", seconds=1)
-        assert 0.9 < time.monotonic() - began < 1.5
+        assert 0.9 < time.monotonic() - began < 4
         assert kind_of(found) is FailureKind.DNS_FAILED
         assert silent.asked.count("a.test A") == 2
 
 
-def test_a_late_answer_to_the_first_question_counts() -> None:
-    with DnsServer({"": Zone(LOCAL, delay=1)}) as slow:
-        began = time.monotonic()
-        assert ask([slow.address], "a.test").addresses == LOCAL
-        assert time.monotonic() - began < 1.4  # the second was sent after 0.7 s
+def test_a_late_answer_to_the_first_question_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "AGAIN_SECONDS", 0.1)
+    with DnsServer({"": Zone(LOCAL, delay=0.4)}) as slow:
+        asking = gevent.spawn(ask, [slow.address], "a.test")
+        while len(slow.asked) < 2:
+            gevent.sleep(0.01)
+        slow.zones[""] = Zone(LOCAL, silent=True)  # to all further ones
+        assert asking.get().addresses == LOCAL
+        assert slow.asked.count("a.test A") > 1
 
 
 def test_a_cut_answer_is_asked_for_again_by_tcp() -> None:
@@ -164,8 +163,8 @@ def test_answers_that_nobody_asked_for_are_passed_over() -> None:
 def test_a_server_that_is_silent_about_ipv6_costs_a_moment() -> None:
     with DnsServer({"": Zone(LOCAL, silent_for=("AAAA",))}) as server:
         began = time.monotonic()
-        found = ask([server.address], "a.test")
-        assert time.monotonic() - began < 0.6
+        found = ask([server.address], "a.test", seconds=20)
+        assert time.monotonic() - began < 5
         assert found == Found(LOCAL, 60)
 
 
@@ -219,7 +218,7 @@ def test_aliases_that_go_round_have_no_addresses() -> None:
 
 
 def test_the_worst_answer_that_is_read_costs_little() -> None:
-    """Names of 120 labels in each record; 20 ms is what a slow machine may take."""
+    """Names of 120 labels in each record. It takes a millisecond; 20 if each name is read."""
     labels = b"\1a" * 120 + b"\0"
     record = struct.pack("!HHIH", A, 1, 60, 4) + bytes(4)
     first = labels + record
@@ -227,6 +226,9 @@ def test_the_worst_answer_that_is_read_costs_little() -> None:
     records = first + (struct.pack("!H", 0xC000 | at) + record) * (messages.MOST_RECORDS - 1)
     wire = _answer(records, messages.MOST_RECORDS)
     assert len(wire) < servers.MOST_BYTES
-    began = time.thread_time()
-    messages.read(wire, A)
-    assert time.thread_time() - began < 0.04
+    took = []
+    for _ in range(3):
+        began = time.thread_time()
+        assert len(messages.read(wire, A).addresses) == 0
+        took.append(time.thread_time() - began)
+    assert min(took) < 0.008
