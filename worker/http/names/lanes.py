@@ -21,7 +21,10 @@ from greencrawl.worker.session.caps import NoShare
 
 DOMAIN_LOOKUPS = 8
 SLOW_LOOKUPS = 64
-SLOW_SECONDS = 1.5
+SLOW_SECONDS = 1.0
+CROWDED_SECONDS = 0.3
+"""A look-up is slow after so long, if it began when there was no place for slow ones. What the
+recursive server finds out later, it knows at the look-up's next turn."""
 PATIENCE_SECONDS = 1.0
 """So long a look-up waits for its domain's share; then its session is of use to others."""
 LONGEST_TURN_SECONDS = 300.0
@@ -46,9 +49,14 @@ class Lane:
         self._waiting: list[Event] = []
         self.taken = 0
 
+    @property
+    def full(self) -> bool:
+        """Whether there is no place."""
+        return self.taken >= self._places
+
     def take(self) -> bool:
         """Take a place if there is one."""
-        if self.taken >= self._places:
+        if self.full:
             return False
         self.taken += 1
         return True
@@ -113,7 +121,7 @@ class Place:
     @property
     def slow_at(self) -> float:
         """When it counts as slow."""
-        return self._began + SLOW_SECONDS
+        return self._began + (CROWDED_SECONDS if self._slow.full else SLOW_SECONDS)
 
     def turn_slow(self) -> None:
         """It takes long. Raises NoShare where too many do; :meth:`end` is to be called still."""

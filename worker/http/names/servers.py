@@ -37,7 +37,7 @@ MISSING_LEAST_SECONDS, MISSING_MOST_SECONDS = 30.0, 900.0
 """What does not exist, or has none, is kept as long as its zone says (RFC 2308), within these."""
 UNANSWERED_SECONDS = 10.0
 """What no server could say is kept for so long."""
-AGAIN_SECONDS = 0.7
+AGAIN_SECONDS = 0.5
 """After so long without an answer servers are asked again, then each time after twice as long."""
 OTHER_SECONDS = 0.3
 """So long an answer with addresses waits for those of the other version."""
