@@ -22,6 +22,7 @@ from greencrawl.broker.tasks.upkeep import Upkeep
 from greencrawl.schema import crash_points
 from greencrawl.schema import log
 from greencrawl.schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig, Unavailable
+from greencrawl.schema.net.permits import Permits
 from greencrawl.schema.settings import Settings, load, masked
 from greencrawl.store import Store, open_store
 from greencrawl.store.steward import steward_of
@@ -59,7 +60,8 @@ def run(settings: Settings) -> None:
                 create=True,
             )
             frontier.start()
-            service = Service(frontier, store, duties=frontier.duties)
+            permits = Permits.of(settings)
+            service = Service(frontier, store, duties=frontier.duties, permits=permits)
             upkeep, refill, purging = Upkeep(service), Refill(service), Purging(service)
             limits = Limits(settings.journal_months, settings.journal_days, settings.version_days)
             retention = Retention(service, limits)

@@ -55,6 +55,7 @@ class Settings:
     allow_networks: tuple[Network, ...]
     allow_ports: tuple[int, ...]
     dns_servers: tuple[str, ...]
+    hooks: tuple[str, ...]
     worker_token: str
     admin_token: str
     tls_cert: str
@@ -174,6 +175,14 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         variables.dns_servers,
         "Name servers that workers ask, as 127.0.0.1:5353,1.1.1.1,[::1]:53; port 53 where none is "
         "said; empty: those of /etc/resolv.conf",
+    ),
+    "HOOKS": (
+        "",
+        variables.modules,
+        "Modules that crawls may name as hooks or logins, comma-separated: `module`, "
+        "`module:Class`, `package.*`, or `*` for all; empty: all on a broker with tokens, "
+        "none on one without; "
+        "the same on all workers and brokers",
     ),
     "WORKER_TOKEN": ("", variables.text, "Bearer token of workers; secret"),
     "ADMIN_TOKEN": (

@@ -22,6 +22,7 @@ from greencrawl.broker.frontier import Frontier
 from greencrawl.schema import crash_points
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.log import logger
+from greencrawl.schema.net.permits import Permits
 from greencrawl.schema.records import (
     CloseItem,
     CloseRequest,
@@ -111,6 +112,7 @@ class Worker:
         base = folder(settings)
         self._settings = settings
         self._stopping = stopping
+        self._permits = Permits.of(settings)
         self._crash_record = CrashRecord(base / f"{name}.marker", Semaphore(1), blocked())
         self._store = until_available(
             lambda: open_store(settings.store_url, settings.bodies), "store"
@@ -171,6 +173,7 @@ class Worker:
             stopping=self._stopping,
             keep_all=settings.bodies != "sql",
             in_hand=self._in_hand,
+            permits=self._permits,
         )
         self._engine = Engine(
             Limits(
@@ -220,7 +223,7 @@ class Worker:
             open_parts,
             Secrets(file),
             load(file) if settings.credentials or file.exists() else None,
-            make=make,
+            make=partial(make, permits=self._permits),
             stopping=self._stopping,
         )
         if settings.session_key and marked(settings.logins):

@@ -13,6 +13,7 @@ from greencrawl.schema.crawl_cache import CrawlCache
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable, UnknownCrawl
 from greencrawl.schema.log import logger
 from greencrawl.schema.net import scope
+from greencrawl.schema.net.permits import OWN, Permits
 from greencrawl.schema.net.request import ACCEPT_JSON, crawl_headers, shown
 from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records import Crawl, CrawlOptions, Refusal
@@ -124,12 +125,15 @@ IDLE_SECONDS = 300.0
 class Crawls:
     """Contexts by crawl id; reloaded when a session names a newer revision.
 
-    A crawl whose hook cannot be imported is refused, and tried again every
+    A crawl whose hook is not permitted, or cannot be imported, is refused, and tried again every
     :data:`TRY_AGAIN_SECONDS`: somebody may have installed it.
     """
 
-    def __init__(self, source: CrawlSource, clock: Clock = monotonic) -> None:
+    def __init__(
+        self, source: CrawlSource, clock: Clock = monotonic, permits: Permits = OWN
+    ) -> None:
         self._source = source
+        self._permits = permits
         self._clock = clock
         self._contexts: CrawlCache[int, CrawlContext] = CrawlCache(MOST, IDLE_SECONDS, clock)
         self._loading = BoundedSemaphore(1)
@@ -156,6 +160,8 @@ class Crawls:
     def put(self, crawl: Crawl) -> CrawlContext:
         """Take over a crawl that was read, or widened, just now. Raises Refused."""
         try:
+            if why := self._permits.module(crawl.options.hook):
+                raise InvalidConfig([("hook", why)])
             context = context_of(crawl)
         except InvalidConfig as error:
             reason = "; ".join(why for _, why in error.problems)

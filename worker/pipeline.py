@@ -16,6 +16,7 @@ from gevent.event import Event
 
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.log import logger
+from greencrawl.schema.net.permits import OWN, Permits
 from greencrawl.schema.net.request import shown
 from greencrawl.schema.net.scope import redirect_root
 from greencrawl.schema.net.urls import canonicalise
@@ -88,6 +89,7 @@ class Pipeline:
         stopping: Event,
         keep_all: bool = False,
         in_hand: InHand | None = None,
+        permits: Permits = OWN,
     ) -> None:
         """``keep_all``: bodies of every type are kept, whatever the crawls' options say."""
         self._in_hand = in_hand or InHand()
@@ -100,7 +102,7 @@ class Pipeline:
         self._results = results
         self._guarded = guarded
         self._stopping = stopping
-        self._crawls = Crawls(store)
+        self._crawls = Crawls(store, permits=permits)
         self._robots = RobotsRules(frontier)
 
     def run(self, held: Held) -> CloseItem | None:

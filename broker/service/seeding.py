@@ -59,7 +59,7 @@ def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
     options = msgspec.convert(
         {name: getattr(wanted, name) for name in CrawlOptions.__struct_fields__}, CrawlOptions
     )
-    problems = list(check_options(options))
+    problems = check_options(options) or list(service.permits.problems(options))
     if problems:
         raise InvalidConfig(problems)
     given = starts(options)

@@ -27,6 +27,7 @@ from greencrawl.broker.service.lease_dedup import LeaseDedup
 from greencrawl.broker.service.pages import Reader
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.net.permits import OWN, Permits
 from greencrawl.schema.records import (
     Admission,
     CloseItem,
@@ -241,7 +242,9 @@ class Service:
         clock: Clock = monotonic,
         *,
         duties: Duties | None = None,
+        permits: Permits = OWN,
     ) -> None:
+        self.permits = permits
         self.frontier = frontier
         self.store = store
         self.duties = duties or Duties(store)

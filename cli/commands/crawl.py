@@ -18,6 +18,7 @@ from rich.console import Console
 
 from greencrawl.cli import crawlfile, reach
 from greencrawl.cli.commands.explain import in_store
+from greencrawl.cli.local import permits
 from greencrawl.cli.local.data_folder import LOCK, held
 from greencrawl.cli.local.processes import Processes, environment
 from greencrawl.cli.local.site_server import Site, serve
@@ -28,6 +29,7 @@ from greencrawl.cli.ui.follow import End, follow, is_finished, known_at, last_lo
 from greencrawl.cli.ui.summary import Summary
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.net.origins import Origins
+from greencrawl.schema.net.permits import OWN
 from greencrawl.schema.net.scope import starts
 from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records import Crawl, CreateCrawl, UrlState
@@ -149,7 +151,7 @@ def _check_logins(wanted: CreateCrawl, settings: Settings) -> None:
     problems: list[tuple[str, str]] = []
     for entry in wanted.auth:
         try:
-            make(entry, secrets.of(entry))
+            make(entry, secrets.of(entry), OWN)
         except InvalidConfig as error:
             problems += error.problems
         except LoginRefused as error:
@@ -198,7 +200,7 @@ def _here(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
             _say(f"crawl {known[0].name} is finished; to crawl it again, add --fresh")
             return 0, known[1]
         processes = Processes(
-            _environment(settings, address), settings.data / "logs", settings.request_seconds
+            _environment(job, address), settings.data / "logs", settings.request_seconds
         )
         broker = reach.client(settings, address)
         end: End | None = None
@@ -250,10 +252,19 @@ def export_hint(name: str, data: Path) -> str:
     return f"greencrawl export {name}{advice.data_option(data)} -o {name}.jsonl"
 
 
-def _environment(settings: Settings, address: str) -> dict[str, str]:
+def _environment(job: Job, address: str) -> dict[str, str]:
+    """What the processes are started with: modules and secrets are permitted to this crawl, and to
+    those that are in the store already, which go on with it."""
+    settings = job.settings
     host, port = settings.bind
+    stored: list[Crawl] = []
+    path = reach.sqlite_path(settings)
+    if path is None or path.exists():
+        with reach.store(settings, upgrade=True) as store:
+            stored = store.crawls()
+    crawls = [job.wanted, *(crawl.options for crawl in stored)]
     return environment(
-        os.environ,
+        {**os.environ, **permits.of_crawls(settings, crawls)},
         data=str(settings.data),
         bind=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
         broker=address,

@@ -19,6 +19,7 @@ from greencrawl.cli.ui.display import moment, printable
 from greencrawl.schema.clock import epoch_ms, monotonic
 from greencrawl.schema.errors import GreencrawlError, Refused, Unavailable
 from greencrawl.schema.net.origins import Origins
+from greencrawl.schema.net.permits import OWN, Permits
 from greencrawl.schema.net.request import crawl_headers
 from greencrawl.schema.net.urls import canonicalise, host_of
 from greencrawl.schema.records import CrawlOptions, Failure, FailureKind, Fetched, HostPatch
@@ -37,10 +38,14 @@ WAIT_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Wanted:
-    """An entry, and the options of the crawl that it stands in."""
+    """An entry, and the options of the crawl that it stands in.
+
+    ``permits``: what it may use.
+    """
 
     entry: Auth
     options: CrawlOptions
+    permits: Permits
 
 
 @click.command()
@@ -105,9 +110,10 @@ def _wanted(settings: Settings, name: str, file: str | None, crawl: str | None) 
         if not crawlfile.is_file(file):
             raise click.UsageError(f"{file}: a file that describes a crawl ends in .toml")
         options: Sequence[CrawlOptions] = (crawlfile.build((file,), {}),)
+        permits = OWN
     else:
-        options = _options(settings, name, crawl)
-    found = [Wanted(e, one) for one in options for e in one.auth if e.name == name]
+        options, permits = _options(settings, name, crawl)
+    found = [Wanted(e, one, permits) for one in options for e in one.auth if e.name == name]
     if not found:
         names = sorted({entry.name for one in options for entry in one.auth})
         there = f"; there are: {', '.join(names)}" if names else ""
@@ -121,10 +127,15 @@ def _wanted(settings: Settings, name: str, file: str | None, crawl: str | None) 
     return found[0]
 
 
-def _options(settings: Settings, name: str, crawl: str | None) -> list[CrawlOptions]:
+def _options(
+    settings: Settings, name: str, crawl: str | None
+) -> tuple[Sequence[CrawlOptions], Permits]:
+    """The crawls that are known, and what they may use: those that a broker tells of may be
+    anybody's."""
+    permits = OWN
     broker = reach.answering(settings)
     if broker is not None:
-        crawls = broker.crawls()
+        crawls, permits = broker.crawls(), Permits.of(settings)
     else:
         path = reach.sqlite_path(settings)
         if path is not None and not path.exists():
@@ -136,7 +147,7 @@ def _options(settings: Settings, name: str, crawl: str | None) -> list[CrawlOpti
             crawls = store.crawls()
     if crawl is not None:
         crawls = [choose.one(crawls, crawl)]
-    return [one.options for one in crawls]
+    return [one.options for one in crawls], permits
 
 
 @contextmanager
@@ -251,6 +262,7 @@ class _Login:
         self._settings = settings
         self._vault = vault
         self._entry, self._options = wanted.entry, wanted.options
+        self._permits = wanted.permits
         self._way = way
         self._headers = crawl_headers(wanted.options)
         self._secrets = Secrets(settings.credentials_file)
@@ -272,7 +284,10 @@ class _Login:
         if page is not None and not Origins(self._entry.hosts).hold(page):
             raise GreencrawlError(f"{page} is not on the hosts of auth {self._entry.name}")
         secrets = self._secrets.of(self._entry)
-        kind = registry.make(self._entry, secrets)
+        try:
+            kind = registry.make(self._entry, secrets, self._permits)
+        except LoginRefused as error:
+            raise GreencrawlError(printable(f"refused: {error}")) from None
         if page is None and not kind.logs_in:
             raise GreencrawlError(f"nothing was tried: {self._nowhere()}")
         grant = None

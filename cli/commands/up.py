@@ -8,6 +8,7 @@ import click
 from gevent.event import Event
 
 from greencrawl.cli import reach
+from greencrawl.cli.local import permits
 from greencrawl.cli.local.data_folder import held
 from greencrawl.cli.local.processes import Processes, environment
 from greencrawl.cli.local.stopping import on_signals
@@ -35,7 +36,7 @@ def up(data: str | None, processes: int | None) -> None:
     settings = reach.load(data, processes=None if processes is None else str(processes))
     address = reach.own_address(settings)
     environ = environment(
-        os.environ,
+        {**os.environ, **permits.of_file(settings)},
         data=str(settings.data),
         broker=address,
         processes=str(settings.processes),

@@ -92,9 +92,9 @@ def hooks_text(hooks: Sequence[HookCount]) -> str:
 
 
 def refused_text(stats: CrawlStats) -> str:
-    """Which workers cannot import the crawl's hook, and why; "" for none."""
+    """Which workers do not take the crawl's hook, and why; "" for none."""
     shown = [
-        f"worker {one.worker} on host {one.host} cannot import hook {one.hook}: {one.reason}"
+        f"worker {one.worker} on host {one.host} does not take hook {one.hook}: {one.reason}"
         for one in stats.refused[:REFUSED]
     ]
     if len(stats.refused) > REFUSED:

@@ -38,7 +38,7 @@ def _reasons(summary: Summary, begins: Sequence[UrlState]) -> Iterator[str]:
     if summary.reason.startswith("max_"):
         yield f"the crawl ended at its limit {summary.reason}"
     for one in summary.refused[:1]:
-        yield f"worker {one.worker} on host {one.host} cannot import hook {one.hook}: {one.reason}"
+        yield f"worker {one.worker} on host {one.host} does not take hook {one.hook}: {one.reason}"
     for state in begins[:URLS]:
         if state.why:
             yield f"{state.url}: {state.why.rstrip('.')}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 SESSION_KEY_LENGTH = 32
+_MODULES = re.compile(r"\*|[A-Za-z_][\w.]*(\.\*|:[A-Za-z_]\w*)?")
 
 
 def text(value: str) -> str:
@@ -96,6 +98,15 @@ def dns_servers(value: str) -> tuple[str, ...]:
     if len(set(found)) != len(found):
         raise ValueError("names a server twice")
     return tuple(found)
+
+
+def modules(value: str) -> tuple[str, ...]:
+    """Names of modules, ``module:Class`` or ``package.*`` among them, or ``*``."""
+    found = parts(value)
+    for part in found:
+        if not _MODULES.fullmatch(part):
+            raise ValueError(f"{part!r} is none of module, module:Class, package.* and *")
+    return found
 
 
 def number(kind: type[int] | type[float], low: float, high: float) -> Callable[[str], Any]:

@@ -227,6 +227,8 @@ class World:
                 for host in filter(has_login, range(SHARED_HOSTS)):
                     settings[f"auth_site{host}_username"] = targets.NAME
                     settings[f"auth_site{host}_password"] = targets.PASSWORD
+            for host in filter(has_login, range(SHARED_HOSTS)):
+                settings[f"auth_site{host}_hosts"] = "*"
             module = "broker" if name in BROKERS else "worker"
             self.parts[name] = Product(name, module, self.root, self.folder / name, settings)
         self.api = Api({name: f"http://127.0.0.1:{port}" for name, port in bound.items()})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from typing import Any
 
 import psutil
 
+from greencrawl.schema.settings import AUTH, AUTH_FIELDS
 from tests.support.checkout import ROOT
 from tests.support.ports import free_port
 
@@ -42,12 +44,15 @@ def wait_until(
     return time.monotonic() - began
 
 
+_OF_ENTRY = re.compile(rf"auth_(.+?)_({'|'.join(AUTH_FIELDS)})", re.IGNORECASE)
+
+
 class System:
     """One broker and one worker (a supervisor with ``processes`` children).
 
     ``redis`` are node addresses (none: the embedded one); ``settings`` are further GREENCRAWL_
-    variables in lower case without prefix; ``secrets`` such
-    that only the workers get; ``broker_cpu`` and ``worker_cpu`` pin processes to a core.
+    variables in lower case without prefix; ``secrets`` such that only the workers get, and
+    which crawls may use as they like; ``broker_cpu`` and ``worker_cpu`` pin processes to a core.
     """
 
     def __init__(
@@ -74,6 +79,8 @@ class System:
             "REDIS": ",".join(redis),
             "ALLOW_NETWORKS": "127.0.0.0/8",
             "PROCESSES": str(processes),
+            "HOOKS": "*",
+            **{f"{AUTH}{name.upper()}_HOSTS": "*" for name in _entries(secrets, settings)},
             **{name.upper(): value for name, value in settings.items()},
         }
         folder.mkdir(parents=True, exist_ok=True)
@@ -266,3 +273,9 @@ def signal_child(child: psutil.Process, number: signal.Signals = signal.SIGKILL)
     os.kill(child.pid, number)
     with suppress(psutil.TimeoutExpired):
         child.wait(10)
+
+
+def _entries(*given: Mapping[str, str] | None) -> set[str]:
+    """Names of the entries of which secrets are given."""
+    found = (_OF_ENTRY.fullmatch(name) for one in given for name in one or {})
+    return {match[1] for match in found if match}

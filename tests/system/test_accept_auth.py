@@ -148,6 +148,7 @@ def test_four_processes_log_in_once_for_each_site_and_leave_no_secret_anywhere(
             bodies=f"warc:{warc}",
             secrets={
                 **secrets_of(site, "admin"),
+                **{f"auth_{way}_hosts": "*" for way in WAYS},
                 "auth_api_client_id": site.machine_id,
                 "auth_api_client_secret": site.machine_secret,
                 "auth_signed_client_key": signed.client_key,
@@ -607,7 +608,11 @@ def test_a_refused_password_is_tried_once_the_host_is_blocked_and_a_mended_one_l
     with (
         DjangoSite(tmp_path / "site", articles=20) as site,
         System(
-            tmp_path / "host", [redis_server.url], processes=PROCESSES, log_level="debug"
+            tmp_path / "host",
+            [redis_server.url],
+            processes=PROCESSES,
+            log_level="debug",
+            auth_club_hosts="*",
         ) as system,
     ):
         credentials(system, {"club": (USERNAME, wrong)})

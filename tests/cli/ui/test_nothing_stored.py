@@ -30,5 +30,5 @@ def test_limits_hooks_and_where_it_begins_are_told() -> None:
     ]
     said = why(ended, begins).split("; ")
     assert said[0] == "the crawl ended at its limit max_seconds"
-    assert said[1] == "worker w-0 on host one cannot import hook own: no module"
+    assert said[1] == "worker w-0 on host one does not take hook own: no module"
     assert said[2:] == [f"http://h/{n}: It waits  {n}" for n in range(URLS)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from greencrawl.schema.net.origins import Origins
+from greencrawl.schema.net.permits import OWN, Permits
 from greencrawl.schema.net.urls import canonicalise, origin_of
 from greencrawl.schema.records import auth
 from greencrawl.worker.auth.base import Kind, LoginRefused
@@ -14,13 +15,17 @@ from greencrawl.worker.auth.kinds.bearer import BearerKind
 from greencrawl.worker.auth.kinds.digest import DigestKind
 
 
-def make(entry: auth.Auth, secrets: Mapping[str, str]) -> Kind:
+def make(entry: auth.Auth, secrets: Mapping[str, str], permits: Permits = OWN) -> Kind:
     """The kind that ``entry`` describes; ``secrets`` by the names that it wants.
 
-    Raises LoginRefused for a secret that is missing or cannot be sent, and for a class of the
-    user's that cannot be loaded.
+    Raises LoginRefused for a secret that is missing, cannot be sent, or may not go where the entry
+    takes it, and for a class of the user's that is not permitted or cannot be loaded.
     """
-    _confine(entry, secrets.get("hosts", ""))
+    why = permits.secrets(entry, secrets.get("hosts", ""), login_urls(entry))
+    if not why and isinstance(entry, auth.Own):
+        why = permits.module(entry.login)
+    if why:
+        raise LoginRefused(why)
     try:
         return _make(entry, secrets)
     except KeyError as error:
@@ -54,36 +59,16 @@ def _make(entry: auth.Auth, secrets: Mapping[str, str]) -> Kind:
             return OAuth2Kind(entry, secrets)
 
 
-def _confine(entry: auth.Auth, allowed: str) -> None:
-    """Raises LoginRefused where an entry would take its secrets to other hosts than ``allowed``.
-
-    Whoever may make a crawl writes its entries; whose secrets they are may say where they may go.
-    """
-    if not allowed:
-        return
-    named = [part.strip() for part in allowed.split(",") if part.strip()]
-    try:
-        origins = Origins(named)
-    except ValueError as error:
-        raise LoginRefused(f"hosts of the secrets: {error}") from None
-    urls = [url for url in _login_urls(entry) if url]
-    urls += [
-        host if "://" in host else f"https://{host}" for host in entry.hosts if host not in named
-    ]
-    for url in urls:
-        if "*" in url or not origins.hold(canonicalise(url)):
-            raise LoginRefused(f"its secrets are for {', '.join(named)} only, not for {url}")
-
-
 def trusted(entry: auth.Auth) -> Callable[[str], bool]:
     """Whether what proves who asks may go to a canonical URL while a login is made: to the entry's
     hosts, and to the origins of the URLs that it names for logging in."""
     origins = Origins(entry.hosts)
-    own = frozenset(origin_of(canonicalise(url)) for url in _login_urls(entry) if url)
+    own = frozenset(origin_of(canonicalise(url)) for url in login_urls(entry) if url)
     return lambda url: origins.hold(url) or origin_of(url) in own
 
 
-def _login_urls(entry: auth.Auth) -> tuple[str, ...]:
+def login_urls(entry: auth.Auth) -> tuple[str, ...]:
+    """Where an entry sends its secrets to log in, its provider's endpoints included."""
     match entry:
         case auth.Form() | auth.Own():
             return (entry.login_url,)

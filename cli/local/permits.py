@@ -1,0 +1,54 @@
+"""What a command lets the broker and the workers that it starts use; see ``schema.net.permits``.
+
+Without tokens every account of the machine may create crawls at such a broker. What the person
+who typed the command has named is permitted, and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from greencrawl.schema.net.permits import Permits, permitted_hosts, variable
+from greencrawl.schema.records import CrawlOptions
+from greencrawl.schema.records.auth import Own
+from greencrawl.schema.settings import Settings
+from greencrawl.worker.auth.kinds.registry import login_urls
+from greencrawl.worker.auth.state.secrets import tables_of
+
+
+def of_file(settings: Settings) -> dict[str, str]:
+    """Variables that tell a broker, which does not read the file of credentials, of its ``hosts``.
+
+    What the environment says stays. Raises InvalidConfig when the file cannot be read.
+    """
+    file = settings.credentials_file
+    tables = tables_of(file) if file.exists() else {}
+    found = {variable(n): t["hosts"] for n, t in tables.items() if "hosts" in t and "://" not in n}
+    return {name: hosts for name, hosts in found.items() if not os.environ.get(name)}
+
+
+def of_crawls(settings: Settings, crawls: Iterable[CrawlOptions]) -> dict[str, str]:
+    """Variables that permit the modules and the secrets which these crawls name.
+
+    Where the operator has said something, that stays: hosts of a secret, and, where the broker has
+    tokens, everything.
+    """
+    if not Permits.of(settings).confined:
+        return {}
+    permitted = of_file(settings)
+    modules, hosts = dict.fromkeys(settings.hooks), dict[str, dict[str, None]]()
+    for options in crawls:
+        if options.hook:
+            modules[options.hook] = None
+        for entry in options.auth:
+            if isinstance(entry, Own):
+                modules[entry.login] = None
+            asked = permitted_hosts(entry, login_urls(entry))
+            hosts.setdefault(variable(entry.name), {}).update(dict.fromkeys(asked))
+    for name, asked_hosts in hosts.items():
+        if name not in permitted and not os.environ.get(name):
+            permitted[name] = ",".join(asked_hosts)
+    if modules:
+        permitted["GREENCRAWL_HOOKS"] = ",".join(modules)
+    return permitted

@@ -1,0 +1,142 @@
+"""What crawls may name of the operator's: modules to import, and secrets to send.
+
+Whoever may create a crawl writes its ``hook`` and its ``auth``; the modules and the secrets are the
+operator's. A broker with tokens lets nobody create a crawl but those who hold one: what they
+write counts, unless ``GREENCRAWL_HOOKS``, or ``hosts`` beside a secret, says less. A broker without
+tokens serves every account of its machine. There a crawl names no module that ``GREENCRAWL_HOOKS``
+does not list, and no secret without ``hosts`` that say where it may go. The broker looks when a
+crawl is created, by its environment: it has no secrets. The worker looks before it imports or
+sends, by what stands beside the secrets.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from greencrawl.schema.net.origins import Origins
+from greencrawl.schema.net.urls import canonicalise, origin_of
+from greencrawl.schema.records import CrawlOptions
+from greencrawl.schema.records.auth import Auth, Form, OAuth1, OAuth2, Own
+from greencrawl.schema.settings import AUTH, PREFIX, Settings
+
+ANY = "*"
+
+_URLS = ("login_url", "token_url", "request_token_url", "access_token_url", "base")
+"""Fields of entries that name where secrets are sent to log in."""
+
+
+@dataclass(frozen=True)
+class Permits:
+    """``modules`` are those of ``GREENCRAWL_HOOKS``; ``hosts`` are those of secrets, by entry.
+
+    ``confined``: a secret without ``hosts`` may go nowhere. ``*`` stands for all of either.
+    """
+
+    modules: tuple[str, ...]
+    confined: bool
+    hosts: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: Settings, environ: Mapping[str, str] | None = None) -> Permits:
+        """What an operator's settings permit; ``environ`` is the process's own unless given."""
+        open_broker = not (settings.worker_token or settings.admin_token)
+        modules = settings.hooks or (() if open_broker else (ANY,))
+        return cls(modules, open_broker, _hosts(os.environ if environ is None else environ))
+
+    def module(self, named: str) -> str:
+        """Why a crawl may not name ``module`` or ``module:Class``; "" if it may, or names none."""
+        module = named.partition(":")[0]
+        for pattern in self.modules:
+            if pattern in (ANY, module, named):
+                return ""
+            if pattern.endswith(".*") and module.startswith(pattern[:-1]):
+                return ""
+        if not named:
+            return ""
+        why = ": the broker has no tokens, so that anybody may create a crawl"
+        where = f"{PREFIX}HOOKS of brokers and workers{why if self.confined else ''}"
+        return (
+            f"{named!r} is not among the modules that crawls may name: if it is trusted, the "
+            f"operator adds it to {where}"
+        )
+
+    def secrets(self, entry: Auth, hosts: str, urls: Sequence[str]) -> str:
+        """Why an entry may not have its secrets, which are for ``hosts`` ("": that is not said).
+
+        ``urls`` are where it would log in. "" if it may have them.
+        """
+        if not hosts:
+            if not self.confined:
+                return ""
+            return (
+                "its secrets go nowhere, since nobody says to which hosts they may, and the broker "
+                "has no tokens, so that anybody may create a crawl: the operator sets "
+                f"{variable(entry.name)}={','.join(permitted_hosts(entry, urls))} for brokers and "
+                "workers, if that is right"
+            )
+        if hosts.strip() == ANY:
+            return ""
+        named = [part.strip() for part in hosts.split(",") if part.strip()]
+        try:
+            origins = Origins(named)
+        except ValueError as error:
+            return f"hosts of the secrets: {error}"
+        for url in _places(entry, named, urls):
+            if "*" in url or not origins.hold(canonicalise(url)):
+                return (
+                    f"its secrets are for {', '.join(named)} only, not for {url}: if that is "
+                    f"right, the operator adds it to {variable(entry.name)}"
+                )
+        return ""
+
+    def problems(self, options: CrawlOptions) -> Iterator[tuple[str, str]]:
+        """What a crawl names and may not, as a broker sees it: (field, what is wrong)."""
+        if why := self.module(options.hook):
+            yield "hook", why
+        for index, entry in enumerate(options.auth):
+            if isinstance(entry, Own) and (why := self.module(entry.login)):
+                yield f"auth[{index}].login", why
+            hosts = self.hosts.get(entry.name, "")
+            if why := self.secrets(entry, hosts, login_urls(entry)):
+                yield f"auth[{index}].hosts", why
+
+
+OWN = Permits((ANY,), confined=False)
+"""For who runs a crawl of his own, in his own process."""
+
+
+def variable(name: str) -> str:
+    """The variable that says where the secrets of the entry ``name`` may go."""
+    return f"{PREFIX}{AUTH}{name.upper()}_HOSTS"
+
+
+def login_urls(entry: Auth) -> list[str]:
+    """The URLs that an entry itself names for logging in, as far as they are given."""
+    if not isinstance(entry, Form | Own | OAuth1 | OAuth2):
+        return []
+    return [url for name in _URLS if (url := getattr(entry, name, ""))]
+
+
+def permitted_hosts(entry: Auth, urls: Sequence[str]) -> list[str]:
+    """The ``hosts`` under which an entry that logs in at ``urls`` may have its secrets."""
+    logins = [origin_of(canonicalise(url)) for url in urls if url]
+    written = [f"https://{host}" for host in entry.hosts if "://" not in host]
+    return list(dict.fromkeys([*entry.hosts, *(one for one in logins if one not in written)]))
+
+
+def _places(entry: Auth, named: Sequence[str], urls: Sequence[str]) -> Iterator[str]:
+    yield from (url for url in urls if url)
+    for host in entry.hosts:
+        if host not in named:
+            yield host if "://" in host else f"https://{host}"
+
+
+def _hosts(environ: Mapping[str, str]) -> dict[str, str]:
+    start, end = PREFIX + AUTH, "_HOSTS"
+    return {
+        key[len(start) : -len(end)].lower(): value
+        for key, value in environ.items()
+        if key.startswith(start) and key.endswith(end) and value.strip()
+    }

@@ -1,0 +1,112 @@
+"""What crawls may name of the operator's: modules, and secrets."""
+
+from __future__ import annotations
+
+import pytest
+
+from greencrawl.schema import settings
+from greencrawl.schema.net.permits import OWN, Permits, permitted_hosts
+from greencrawl.schema.records import CrawlOptions
+from greencrawl.schema.records.auth import Auth, Basic, Form, OAuth2, Own
+from greencrawl.worker.auth.kinds.registry import login_urls
+
+OPEN = Permits.of(settings.load({}), {})
+TOKENS = {"worker_token": "w", "admin_token": "a"}
+
+
+@pytest.mark.parametrize(
+    ("listed", "named", "allowed"),
+    [
+        ("", "own", False),
+        ("", "", True),
+        ("other", "own", False),
+        ("own", "own", True),
+        ("own", "own:Login", True),
+        ("own", "own.more", False),
+        ("own", "owner", False),
+        ("own:Login", "own:Login", True),
+        ("own:Login", "own:Other", False),
+        ("own:Login", "own", False),
+        ("own.*", "own.more", True),
+        ("own.*", "own.more:Login", True),
+        ("own.*", "owner.more", False),
+        ("own.*", "own", False),
+        ("other, own", "own", True),
+        ("*", "os", True),
+    ],
+)
+def test_modules_that_a_crawl_may_name(listed: str, named: str, allowed: bool) -> None:
+    found = Permits.of(settings.load({"GREENCRAWL_HOOKS": listed}), {}).module(named)
+    assert (found == "") is allowed
+    assert allowed or ("GREENCRAWL_HOOKS" in found and named in found)
+
+
+def test_where_there_are_tokens_every_module_is_permitted_unless_some_are_listed() -> None:
+    assert Permits.of(settings.load({}, **TOKENS), {}).module("own") == ""
+    assert Permits.of(settings.load({}, hooks="other", **TOKENS), {}).module("own") != ""
+    assert Permits.of(settings.load({}, worker_token="w"), {}).module("own") == ""
+
+
+def test_what_is_no_module_is_refused_at_the_start() -> None:
+    for wrong in ("own/x", "own:", "own.*:Login", "-m", "own ."):
+        with pytest.raises(settings.InvalidConfig, match="GREENCRAWL_HOOKS"):
+            settings.load({"GREENCRAWL_HOOKS": wrong})
+
+
+FORM = Form(name="shop", hosts=("a.org", "*.a.org"), login_url="https://id.b.org/login")
+
+
+def test_without_tokens_secrets_without_hosts_go_nowhere() -> None:
+    why = OPEN.secrets(FORM, "", login_urls(FORM))
+    assert "GREENCRAWL_AUTH_SHOP_HOSTS=a.org,*.a.org,https://id.b.org " in why
+    assert Permits.of(settings.load({}, **TOKENS), {}).secrets(FORM, "", login_urls(FORM)) == ""
+    assert OWN.secrets(FORM, "", login_urls(FORM)) == ""
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        FORM,
+        Basic(name="shop", hosts=("http://a.org:81", "a.org:8443")),
+        Own(name="shop", hosts=("a.org",), login="own:Login", login_url="http://a.org/x"),
+        OAuth2(name="shop", hosts=("a.org",), provider="twitter"),
+        OAuth2(name="shop", hosts=("a.org",), token_url="https://b.org/t"),
+    ],
+)
+def test_the_hosts_that_a_problem_names_are_enough(entry: Auth) -> None:
+    hosts = ",".join(permitted_hosts(entry, login_urls(entry)))
+    assert OPEN.secrets(entry, hosts, login_urls(entry)) == ""
+
+
+def test_every_problem_of_a_crawl_has_its_field() -> None:
+    entries = (
+        FORM,
+        Own(name="own", hosts=("c.org",), login="own:Login"),
+        Basic(name="fine", hosts=("d.org",)),
+        Basic(name="any", hosts=("e.org",)),
+        Basic(name="plain", hosts=("http://f.org",)),
+        OAuth2(name="token", hosts=("g.org",), token_url="https://evil.org/t"),
+        OAuth2(name="base", hosts=("g.org",), provider="twitter", base="https://evil.org"),
+    )
+    said = {
+        "OWN": "c.org",
+        "FINE": "d.org",
+        "ANY": "*",
+        "PLAIN": "f.org",
+        "TOKEN": "g.org",
+        "BASE": "g.org",
+        "SHOP": " ",
+    }
+    environ = {f"GREENCRAWL_AUTH_{name}_HOSTS": hosts for name, hosts in said.items()}
+    permits = Permits.of(settings.load({}), environ)
+    found = dict(permits.problems(CrawlOptions(hook="mine", auth=entries)))
+    assert list(found) == [
+        "hook",
+        "auth[0].hosts",
+        "auth[1].login",
+        "auth[4].hosts",
+        "auth[5].hosts",
+        "auth[6].hosts",
+    ]
+    assert "https://evil.org/t" in found["auth[5].hosts"]
+    assert "GREENCRAWL_AUTH_PLAIN_HOSTS" in found["auth[4].hosts"]
