@@ -15,9 +15,9 @@ from typing import Any
 import falcon
 import gevent
 from gevent.event import Event
-from gevent.pywsgi import WSGIServer
 
 from greencrawl.broker.api import bodies, openapi, problems
+from greencrawl.broker.api.connections import BoundedServer, most_connections
 from greencrawl.broker.api.messages import Answer, Text
 from greencrawl.broker.api.metrics import Metrics
 from greencrawl.broker.api.operations import OPERATIONS, Operation
@@ -228,8 +228,13 @@ class Server:
     ) -> None:
         self.face = face
         secure: dict[str, Any] = {"ssl_context": context} if context else {}
-        self._server = WSGIServer(
-            listening, face.wsgi, log=None, error_log=ConnectionLog(), **secure
+        self._server = BoundedServer(
+            listening,
+            face.wsgi,
+            log=None,
+            error_log=ConnectionLog(),
+            most=most_connections(),
+            **secure,
         )
 
     @property

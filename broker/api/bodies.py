@@ -9,7 +9,9 @@ import falcon
 import gevent
 import msgspec
 
+from greencrawl.broker.api.connections import LEAST_RATE
 from greencrawl.broker.api.problems import HttpProblem, invalid
+from greencrawl.schema.clock import monotonic
 from greencrawl.schema.records import Seed, SeedRequest
 from greencrawl.schema.records.fields import Url
 from greencrawl.schema.wire import from_json
@@ -19,7 +21,10 @@ T = TypeVar("T")
 MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_SEEDS = 50_000
 READ_SECONDS = 60.0
-"""A body that takes longer to arrive is given up (408), or slow senders would pile up."""
+GRACE_SECONDS = 10.0
+"""A body that takes longer to arrive than :data:`READ_SECONDS`, or after some grace comes at less
+than :data:`LEAST_RATE` on average, is given up (408), or slow senders would pile up."""
+PIECE = 64 * 1024
 
 JSON_TYPES = frozenset({"application/json", "text/json"})
 LINE_TYPES = frozenset(
@@ -49,14 +54,22 @@ def read(request: falcon.Request) -> bytes:
     if (request.content_length or 0) > MAX_BODY_BYTES:
         raise _too_large()
     stream = request.env["wsgi.input"]
-    with gevent.Timeout(READ_SECONDS, HttpProblem(408, "the body did not arrive in time")):
-        try:
-            body: bytes = stream.read(MAX_BODY_BYTES + 1)
-        except OSError as error:  # cut short, or not the chunks it said
-            raise HttpProblem(400, f"the body broke off: {error}") from error
-    if len(body) > MAX_BODY_BYTES:
-        raise _too_large()
-    return body
+    late = HttpProblem(408, "the body did not arrive in time", headers={"Connection": "close"})
+    pieces: list[bytes] = []
+    length, began = 0, monotonic()
+    while True:
+        most = min(GRACE_SECONDS + length / LEAST_RATE, READ_SECONDS)
+        with gevent.Timeout(max(most - (monotonic() - began), 0.001), late):
+            try:
+                piece: bytes = stream.read(PIECE)
+            except OSError as error:  # cut short, or not the chunks it said
+                raise HttpProblem(400, f"the body broke off: {error}") from error
+        if not piece:
+            return b"".join(pieces)
+        pieces.append(piece)
+        length += len(piece)
+        if length > MAX_BODY_BYTES:
+            raise _too_large()
 
 
 def _too_large() -> HttpProblem:

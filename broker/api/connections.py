@@ -1,0 +1,215 @@
+"""Connections to the broker, each with a moment until which what it is at must be over.
+
+A peer that opens a connection and sends nothing, or a byte a second, holds a greenlet, a socket and
+some kilobytes. Each part of a request therefore ends at a moment of its own: the TLS handshake, the
+head as a whole, what is left of a body after the answer, an answer that the peer does not read, and
+the rest between two requests. (A body that is read has :func:`greencrawl.broker.api.bodies.read`.)
+While a request is being answered nothing ends: leases wait. One greenlet looks at all
+connections once a second and shuts those that are late, so that a request costs no timer.
+"""
+
+from __future__ import annotations
+
+import resource
+import socket
+from contextlib import suppress
+from email.message import Message
+from math import inf
+from typing import Any, Protocol
+
+import gevent
+from gevent import pywsgi
+from gevent.pywsgi import WSGIServer
+
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.log import logger
+
+log = logger("http")
+
+WSGIHandler: Any = pywsgi.WSGIHandler
+
+HANDSHAKE_SECONDS = 10.0
+HEAD_SECONDS = 10.0
+"""For a request's line and header fields, from the first on; on a new connection from its start."""
+REST_SECONDS = 120.0
+"""Between two requests of a connection."""
+LEAST_RATE = 16 * 1024
+"""Bytes a second on average in which a body must come and an answer be taken, after some grace."""
+SEND_SECONDS = 30.0
+"""Grace for a peer that reads its answer slowly."""
+LEFT_SECONDS = 5.0
+"""For the rest of a body that was answered without being read."""
+MOST_HEAD_BYTES = 64 * 1024
+MOST_CONNECTIONS = 4096
+SPARE_FILES = 256
+"""Files that are kept for Redis, the store and logs."""
+LOOK_SECONDS = 1.0
+
+
+def most_connections() -> int:
+    """Connections at once: :data:`MOST_CONNECTIONS`, or fewer where the system has fewer files."""
+    soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY or soft < most:
+        wanted = MOST_CONNECTIONS + SPARE_FILES
+        soft = wanted if most == resource.RLIM_INFINITY else max(soft, min(most, wanted))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, most))
+    return max(min(MOST_CONNECTIONS, soft - SPARE_FILES), 16)
+
+
+class Connection:
+    """A connection. ``until`` is when it is shut, ``since`` when it began to wait for its peer."""
+
+    __slots__ = ("answered", "since", "socket", "until")
+
+    def __init__(self, sock: Any, now: float) -> None:
+        self.socket = sock
+        self.since = now
+        self.until = now + HANDSHAKE_SECONDS
+        self.answered = False
+
+    def wait(self, seconds: float) -> None:
+        """From now on it waits for its peer, for so long."""
+        self.since = monotonic()
+        self.until = self.since + seconds
+
+    def shut(self) -> None:
+        """End it: whoever reads or writes it is told that it is over.
+
+        The socket below is asked, since one of TLS would lose its state while it is being read.
+        """
+        with suppress(OSError, AttributeError):  # it has just been closed
+            self.socket._sock.shutdown(socket.SHUT_RDWR)
+        self.until = inf
+
+
+class _Lines(Protocol):
+    def readline(self, limit: int = -1, /) -> bytes: ...
+
+
+class _Head:
+    """Reads a head's lines, as many bytes as it may have."""
+
+    def __init__(self, lines: _Lines) -> None:
+        self._lines = lines
+        self._left = MOST_HEAD_BYTES
+
+    def readline(self, limit: int = -1) -> bytes:
+        line = self._lines.readline(limit)
+        self._left -= len(line)
+        if self._left < 0:
+            raise ValueError(f"a head of more than {MOST_HEAD_BYTES} bytes")
+        return line
+
+
+class Handler(WSGIHandler):  # type: ignore[misc]
+    """pywsgi's, which says what its connection is at."""
+
+    server: BoundedServer
+
+    def __init__(self, sock: Any, address: Any, server: BoundedServer) -> None:
+        super().__init__(sock, address, server)
+        self.connection = server.connections[gevent.getcurrent()]
+
+    def MessageClass(self, lines: Any, *rest: Any) -> Message:
+        """The header fields."""
+        fields: Message = super().MessageClass(_Head(lines), *rest)
+        return fields
+
+    def read_requestline(self) -> str:
+        """Waits for a request, and reads its first line."""
+        seconds = REST_SECONDS if self.connection.answered else HEAD_SECONDS
+        self.connection.wait(seconds)
+        line: str = super().read_requestline()
+        self.connection.until = min(self.connection.until, monotonic() + HEAD_SECONDS)
+        return line
+
+    def handle_one_response(self) -> None:
+        """Answers a request whose head is read."""
+        self.connection.until = inf
+        super().handle_one_response()
+        self.connection.answered = True
+
+    def _sendall(self, data: bytes) -> None:
+        self.connection.wait(SEND_SECONDS + len(data) / LEAST_RATE)
+        super()._sendall(data)
+        self.connection.wait(LEFT_SECONDS)
+
+
+class BoundedServer(WSGIServer):
+    """pywsgi's server with a bound of connections and an end for each that waits for its peer."""
+
+    handler_class = Handler
+
+    def __init__(self, *arguments: Any, most: int = MOST_CONNECTIONS, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.connections: dict[Any, Connection] = {}
+        self._most = most
+        self._looking: Any = None
+
+    def start(self) -> None:
+        """Accept connections, and look after them."""
+        super().start()
+        self._looking = gevent.spawn(self._look)
+
+    def stop(self, timeout: float | None = None) -> None:
+        """End all connections."""
+        if self._looking is not None:
+            self._looking.kill(block=False)
+        super().stop(timeout)
+
+    def wrap_socket_and_handle(self, client_socket: Any, address: Any) -> None:
+        """Of a TLS listener: the handshake, and what is said then."""
+        given: Any = {**(self.ssl_args or {}), "do_handshake_on_connect": False}
+        with self._known(client_socket) as connection:
+            secure = vars(self)["wrap_socket"](client_socket, **given)
+            connection.socket = secure
+            try:
+                secure.do_handshake()
+                super().handle(secure, address)
+            except OSError as error:
+                log.debug("connection", text=str(error))
+            finally:
+                secure.close()
+
+    def handle(self, sock: Any, address: Any) -> None:
+        """Of a listener without TLS."""
+        with self._known(sock):
+            super().handle(sock, address)
+
+    def _known(self, sock: Any) -> _Known:
+        if len(self.connections) >= self._most:
+            self._make_room()
+        return _Known(self.connections, Connection(sock, monotonic()))
+
+    def _make_room(self) -> None:
+        """Shut one that waits for its peer: the oldest that never sent a request, or the oldest."""
+        waiting = [one for one in self.connections.values() if one.until < inf]
+        if not waiting:
+            return  # all are being answered; the system's backlog is no place to wait for that
+        oldest = min(waiting, key=lambda one: (one.answered, one.since))
+        oldest.shut()
+
+    def _look(self) -> None:
+        while True:
+            gevent.sleep(LOOK_SECONDS)
+            now = monotonic()
+            late = [one for one in self.connections.values() if one.until < now]
+            for one in late:
+                one.shut()
+            if late:
+                log.info("connections_shut", count=len(late), open=len(self.connections))
+
+
+class _Known:
+    """A connection is in the server's books while the body runs."""
+
+    def __init__(self, books: dict[Any, Connection], connection: Connection) -> None:
+        self._books = books
+        self._connection = connection
+
+    def __enter__(self) -> Connection:
+        self._books[gevent.getcurrent()] = self._connection
+        return self._connection
+
+    def __exit__(self, *_: object) -> None:
+        del self._books[gevent.getcurrent()]
