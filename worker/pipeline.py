@@ -9,6 +9,7 @@ leaves for the writer is made in ``greencrawl.worker.delivery.results``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Protocol
 
@@ -44,7 +45,7 @@ from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.extract import is_html
 from greencrawl.worker.hooks import HookError
 from greencrawl.worker.http.client import LeaseExpired
-from greencrawl.worker.link_checker import redirect_problem, redirected
+from greencrawl.worker.link_checker import MAX_LINKS, redirect_problem, redirected
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
 from greencrawl.worker.robots.cache import RobotsCache, RobotsRules
@@ -71,6 +72,9 @@ class Fingerprinter(RobotsCache, Protocol):
 
     def fingerprint(self, url: str) -> int:
         """Signed 64-bit fingerprint of a canonical URL."""
+
+
+_NO_NOTES: Mapping[FailureKind, str] = {}
 
 
 class Pipeline:
@@ -326,7 +330,7 @@ class Pipeline:
 
     def _page(self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str]) -> None:
         row = self._results.page(visit.context.crawl.id, task, fetched)
-        costly = ""
+        notes: dict[FailureKind, str] = {}
         options = visit.context.options
         listed = fetched.status != 204 and visit.context.listing(task.url) is not None
         if listed or is_html(fetched.content_type, fetched.body[:1024]):
@@ -340,10 +344,15 @@ class Pipeline:
             row.title, row.text, row.language = reading.title, reading.text, reading.language
             row.encoding, row.fields, row.links = reading.encoding, reading.fields, reading.links
             problems = problems | reading.problems
-            costly = reading.costly
+            if reading.costly:
+                notes[FailureKind.COSTLY] = reading.costly
+            if reading.omitted:
+                followed = f"of a page {MAX_LINKS:,} are followed"
+                left = f"{reading.omitted:,} links were left out: {followed}"
+                notes[FailureKind.LINKS] = left
         elif not self._keep_all and options.bodies == "text" and not _is_text(fetched):
             row.body = b""
-        self._store_page(visit, task, fetched, row, problems, costly)
+        self._store_page(visit, task, fetched, row, problems, notes)
 
     def _store_page(
         self,
@@ -352,10 +361,10 @@ class Pipeline:
         fetched: Fetched,
         row: StoredPage,
         problems: dict[str, str],
-        costly: str = "",
+        notes: Mapping[FailureKind, str] = _NO_NOTES,
     ) -> None:
-        """Hand it to the writer. ``costly`` says how its reading went beyond what is granted."""
-        result = self._results.stored(visit.held, task, fetched, row, costly)
+        """Hand it to the writer. ``notes`` say what else is to be known of it."""
+        result = self._results.stored(visit.held, task, fetched, row, notes)
         if visit.context.hooks.any:
             self._results.note_hooks(row.crawl, task, result, problems, row.fetched_ms)
         self._writer.put(result)

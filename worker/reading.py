@@ -39,6 +39,7 @@ class Reading(Struct, kw_only=True):
     """What a page says. ``problems`` are errors of the user's functions, by function.
 
     ``failure`` says why a page cannot be read: what it would have led to is not known.
+    ``omitted`` counts its links beyond those that are followed.
     ``cpu`` is what reading took of the CPU, the user's functions apart, in seconds; 0 where that is
     next to nothing. ``costly`` says how it went beyond what was granted, "" if it did not.
     """
@@ -51,6 +52,7 @@ class Reading(Struct, kw_only=True):
     links: list[Admission] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
     failure: str = ""
+    omitted: int = 0
     cpu: float = 0.0
     costly: str = ""
 
@@ -111,6 +113,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
     links = page.links
     if not hooks.wanted:
         reading.links = checker.check(page, links, task.depth)
+        reading.omitted = page.omitted_links
         return reading
     began = thread_time()
     try:
@@ -123,6 +126,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         reading.problems[error.function] = error.what
     reading.cpu -= thread_time() - began  # the user's functions are no fault of the page's
     reading.links = checker.check(page, links, task.depth)
+    reading.omitted = page.omitted_links
     return reading
 
 
@@ -136,4 +140,4 @@ def _list(context: CrawlContext, task: Task, fetched: Fetched, listing: Listing)
     links = context.checker.check(page, page.links, task.depth)
     if listed.next and context.rules.judge(task, listed.next) is None:
         links.insert(0, Admission(listed.next, task.depth, task.level))
-    return Reading(links=links)
+    return Reading(links=links, omitted=page.omitted_links)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -11,7 +12,7 @@ from greencrawl.broker.tasks.purge import PURGED
 from greencrawl.schema.errors import InvalidUrl, Unavailable
 from greencrawl.schema.net.scope import compile
 from greencrawl.schema.net.urls import canonicalise, host_of
-from greencrawl.schema.records import Crawl, Final, StoredPage, UrlState
+from greencrawl.schema.records import Attempt, Crawl, FailureKind, Final, StoredPage, UrlState
 
 ATTEMPTS = 20
 
@@ -45,7 +46,7 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
             why = f"the crawl is {crawl.state}{_because(crawl)}; {why}"
         state = msgspec.structs.replace(state, why=why)
     elif page is not None:
-        state = msgspec.structs.replace(state, state="fetched", why=_of_page(crawl, page))
+        state = msgspec.structs.replace(state, state="fetched", why=_of_page(crawl, page, attempts))
     elif final is not None:
         state = msgspec.structs.replace(state, state=final.state, why=_of_final(final))
     elif state.state == "unseen":
@@ -71,13 +72,20 @@ def _moment(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _of_page(crawl: Crawl, page: StoredPage) -> str:
+def _of_page(crawl: Crawl, page: StoredPage, attempts: Sequence[Attempt]) -> str:
     where = ""
     if page.final_url not in ("", page.url):
         kept_out = compile(crawl).excluded_by(page.final_url, 1)
         because = f", which the crawl's rules keep out: {kept_out}" if kept_out else ""
         where = f", redirecting to {page.final_url}{because}"
-    return f"fetched at {_moment(page.fetched_ms)} with status {page.status}{where}"
+    fetched = f"fetched at {_moment(page.fetched_ms)} with status {page.status}"
+    return f"{fetched}{where}{_noted(page, attempts)}"
+
+
+def _noted(page: StoredPage, attempts: Sequence[Attempt]) -> str:
+    """What was journalled beside the fetch of a page, which is stored all the same."""
+    beside = [a for a in attempts if a.kind == FailureKind.LINKS and a.at_ms >= page.fetched_ms]
+    return f"; {beside[0].detail}" if beside else ""
 
 
 def _of_final(final: Final) -> str:

@@ -38,6 +38,7 @@ class FailureKind(StrEnum):
     COSTLY = "costly"  # reading it took more CPU than is granted
     HOOK = "hook"  # the user's own function raised
     PARSE = "parse"  # extraction raised
+    LINKS = "links"  # the page is stored, but has more links than are followed
     LOGIN = "login"  # the login was refused, or could not be made
     LOGGED_OUT = "logged_out"  # the page asks for a login in spite of one just made
 
@@ -123,3 +124,4 @@ class Page(Struct):
     index: bool = True
     follow: bool = True
     invalid_links: int = 0
+    omitted_links: int = 0

@@ -71,7 +71,10 @@ def test_depth_ends_at_its_limit() -> None:
 
 def test_page_with_too_many_links_is_cut_off() -> None:
     found = page(*(f"http://h/{i}" for i in range(MAX_LINKS + 5)))
+    found.omitted_links = 2  # extraction did not look at
+    found.links.append(Link("http://elsewhere/"))
     assert len(checker().check(found, found.links, 0)) == MAX_LINKS
+    assert found.omitted_links == 7
 
 
 def test_links_of_a_hook_are_made_canonical_or_dropped() -> None:

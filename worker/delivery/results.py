@@ -163,11 +163,17 @@ class Results:
         )
 
     def stored(
-        self, held: Held, task: Task, fetched: Fetched, page: StoredPage, costly: str = ""
+        self,
+        held: Held,
+        task: Task,
+        fetched: Fetched,
+        page: StoredPage,
+        notes: Mapping[FailureKind, str],
     ) -> Result:
         """A page and its attempt. It counts as stored by the store's own measure: its status.
 
-        ``costly``, if it was, is journalled beside it and counted as a failure by its kind.
+        ``notes``, such as that it was costly, are journalled beside it; the first is counted as a
+        failure by its kind.
         """
         result = Result(
             held=held,
@@ -176,16 +182,21 @@ class Results:
             page=page,
             attempts=[self._journal.success(page.crawl, page.fingerprint, task, fetched)],
         )
-        if costly:
-            failure = Failure(FailureKind.COSTLY, costly, fetched.status)
-            attempt = self._journal.attempt(
-                page.crawl, page.fingerprint, task, failure, errors=task.errors
-            )
-            result.attempts.insert(0, attempt)
+        if notes:
+            result.attempts[:0] = [
+                self._journal.attempt(
+                    page.crawl,
+                    page.fingerprint,
+                    task,
+                    Failure(kind, note, fetched.status),
+                    errors=task.errors,
+                )
+                for kind, note in notes.items()
+            ]
             result.outcome = Done(
                 stored=page.status // 100 == 2,
                 bytes=fetched.wire_bytes,
-                kind=str(FailureKind.COSTLY),
+                kind=str(next(iter(notes))),
             )
         return result
 

@@ -24,13 +24,13 @@ READ = ("a", "area", "base", "frame", "iframe", "link", "meta", "title")
 MAX_ANCHOR = 200
 """Characters of a link's text that are kept."""
 
-MAX_BYTES = 8 * 1024 * 1024
+MAX_BYTES = 32 * 1024 * 1024
 """Memory that the links of one page may take, about; a page whose links take more is a trap. A long
 base before many short references would otherwise make gigabytes of a small page."""
 
 _LINK_BYTES = 250
-FEW = MAX_BYTES // (_LINK_BYTES + MAX_URL)
-"""References that cannot take ``MAX_BYTES``, whatever they are."""
+FEW = 8 * 1024 * 1024 // (_LINK_BYTES + MAX_URL)
+"""References that take little memory, whatever they are."""
 
 _ANCHOR_EVENTS = 100
 _PAGING = frozenset({"next", "prev"})
@@ -132,8 +132,9 @@ def references(
     return References(texts, rels, kept if anchors else None)
 
 
-def collect(found: References | Resolved, base: str, encoding: str) -> tuple[list[Link], int]:
-    """The links that were ``found``, each URL once, and how many references were no http(s) URL.
+def collect(found: References | Resolved, base: str, encoding: str) -> tuple[list[Link], int, int]:
+    """The links that were ``found``, each URL once; how many references were no http(s) URL; and
+    how many were not looked at.
 
     They are resolved against ``base``. Their texts are left empty where their elements are.
 
@@ -152,7 +153,9 @@ def collect(found: References | Resolved, base: str, encoding: str) -> tuple[lis
         urls, elements = _urls(found.texts, base, encoding), found.elements
     if elements is None:
         elements = [None] * len(found.rels)
+    looked = 0
     for url, rel, element in zip(urls, found.rels, elements, strict=True):
+        looked += 1
         if not url:
             invalid += 1
             continue
@@ -166,7 +169,7 @@ def collect(found: References | Resolved, base: str, encoding: str) -> tuple[lis
         elif known.rel and known.rel != rel:
             others = rel.split()
             known.rel = " ".join(word for word in known.rel.split() if word in others)
-    return list(links.values()), invalid
+    return list(links.values()), invalid, len(found.rels) - looked
 
 
 def _urls(texts: list[str], base: str, encoding: str) -> Iterator[str]:

@@ -104,7 +104,7 @@ def extract(
 
 def add_links(page: Page, found: References | Resolved) -> None:
     """Make links of what :func:`outline` ``found`` in ``page``."""
-    page.links, page.invalid_links = collect(found, page.base, page.encoding)
+    page.links, page.invalid_links, page.omitted_links = collect(found, page.base, page.encoding)
 
 
 def outline(

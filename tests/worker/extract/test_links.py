@@ -27,7 +27,7 @@ def test_long_base_before_many_links_does_not_multiply_without_bound() -> None:
     """Half a megabyte that would be 240 MB of URLs."""
     base = "https://example.org/" + "a" * 8000 + "/"
     found = urls(f"<base href={base}>" + "".join(f"<a href={i}>" for i in range(30_000)))
-    assert 900 < len(found) < 1100
+    assert 3900 < len(found) < 4200
     assert found[-1] == base + str(len(found) - 1)
 
 
