@@ -14,6 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from gevent.event import Event
+from msgspec.structs import replace
 
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.log import logger
@@ -221,14 +222,17 @@ class Pipeline:
             # No fault of the page's, and nothing was asked of it: it waits with the others.
             visit.fail(str(answer.kind), answer.retry_after or 0.0, answer.detail)
             raise VisitOver(answer.detail)
+        dear = self._guarded.unpacked(visit, answer)
         failure = answer if isinstance(answer, Failure) else retry.classify(answer)
         if failure is not None:
+            if dear:
+                failure = replace(failure, detail=f"{failure.detail}; {dear}".removeprefix("; "))
             elapsed_ms = answer.elapsed_ms if isinstance(answer, Fetched) else 0
             self._fail(visit, task, failure, elapsed_ms, problems)
         elif isinstance(answer, Fetched) and 300 <= answer.status < 400:
             self._redirect(visit, task, answer, problems)
         elif isinstance(answer, Fetched):
-            self._page(visit, task, answer, problems)
+            self._page(visit, task, answer, problems, dear)
 
     def _recall(self, visit: Visit, task: Task) -> None:
         """Admit what an earlier delivery of a task may have logged, but not admitted any more.
@@ -328,9 +332,12 @@ class Pipeline:
         page.links = [] if reason else [redirected(task, target)]
         self._store_page(visit, task, fetched, page, problems)
 
-    def _page(self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str]) -> None:
+    def _page(
+        self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str], dear: str
+    ) -> None:
+        """Read it, if it is to be read. ``dear``: why undoing its encodings was charged."""
         row = self._results.page(visit.context.crawl.id, task, fetched)
-        notes: dict[FailureKind, str] = {}
+        notes = {FailureKind.COSTLY: dear} if dear else {}
         options = visit.context.options
         listed = fetched.status != 204 and visit.context.listing(task.url) is not None
         if listed or is_html(fetched.content_type, fetched.body[:1024]):
@@ -345,7 +352,8 @@ class Pipeline:
             row.encoding, row.fields, row.links = reading.encoding, reading.fields, reading.links
             problems = problems | reading.problems
             if reading.costly:
-                notes[FailureKind.COSTLY] = reading.costly
+                both = (dear, reading.costly)
+                notes[FailureKind.COSTLY] = "; ".join(filter(None, both))
             if reading.omitted:
                 followed = f"of a page {MAX_LINKS:,} are followed"
                 left = f"{reading.omitted:,} links were left out: {followed}"

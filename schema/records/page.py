@@ -52,6 +52,8 @@ class Failure(Struct, frozen=True):
     retry_after: float | None = None
     requests: int = 1
     """Requests that left for the host before this failed (0: none did)."""
+    unpacking: float = 0.0
+    """Seconds of CPU that undoing content-encodings took before this failed."""
 
 
 _ASCII = "".join(map(chr, range(0x80)))
@@ -63,6 +65,7 @@ class Fetched(Struct):
     ``headers`` have lower-case names; repeated ones are joined by ", ". ``elapsed_ms`` runs from
     the first byte sent to the last byte read; ``wire_bytes`` is the body as transferred.
     ``request`` are header fields that were sent, those that can hold credentials left out.
+    ``unpacking`` is what undoing its content-encodings took of the CPU, in seconds.
     """
 
     url: str
@@ -77,6 +80,7 @@ class Fetched(Struct):
     request: dict[str, str] = field(default_factory=dict)
     cookies: tuple[str, ...] = ()
     """Values of the Set-Cookie headers, one by one."""
+    unpacking: float = 0.0
 
     @property
     def content_type(self) -> str:

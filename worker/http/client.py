@@ -284,7 +284,8 @@ class Downloader:
         """The record of what arrived, its content-encoding undone. Raises Crowded."""
         decoded = self._receiver.decode(request.until, request.max_body_bytes, answer, part)
         if decoded.error and not _status_is_the_answer(answer):
-            return Failure(FailureKind.DECODE, decoded.error, code=answer.status)
+            detail, cpu = decoded.error, decoded.cpu
+            return Failure(FailureKind.DECODE, detail, code=answer.status, unpacking=cpu)
         return Fetched(
             url=request.url,
             status=answer.status,
@@ -296,6 +297,7 @@ class Downloader:
             truncated=decoded.truncated or bool(decoded.error),
             address=address,
             cookies=answer.cookies,
+            unpacking=decoded.cpu,
         )
 
 

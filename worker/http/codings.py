@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from time import thread_time
 from typing import NamedTuple
 
 import brotli
@@ -24,11 +25,15 @@ make of itself stays at 4 MiB."""
 
 
 class Decoded(NamedTuple):
-    """``body`` is at most the cap; ``error`` says what did not decode after it, or is empty."""
+    """``body`` is at most the cap; ``error`` says what did not decode after it, or is empty.
+
+    ``cpu`` is what it took, in seconds.
+    """
 
     body: bytes
     truncated: bool = False
     error: str = ""
+    cpu: float = 0.0
 
 
 def codings_of(header: str) -> list[str]:
@@ -49,6 +54,12 @@ def decode(data: bytes, header: str, cap: int, *, complete: bool = True) -> Deco
     """
     if not header:
         return Decoded(data[:cap], not complete or len(data) > cap)
+    began = thread_time()
+    decoded = _decode(data, header, cap, complete)
+    return decoded._replace(cpu=thread_time() - began)
+
+
+def _decode(data: bytes, header: str, cap: int, complete: bool) -> Decoded:
     codings = codings_of(header)
     if len(codings) > MAX_STACKED:
         return Decoded(b"", error=f"{len(codings)} stacked content-encodings")

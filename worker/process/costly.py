@@ -1,4 +1,5 @@
-"""Hosts whose pages take more CPU than they are granted (``greencrawl.worker.reading.granted``).
+"""Hosts whose pages take more CPU than they are granted (``greencrawl.worker.reading.granted``), be
+it to read them, or to undo their content-encodings.
 
 The pages of such a host, and of others at its address, are read in a process of their own until
 some in a row were cheap again; it waits :data:`REST` times as long as they took, and after
@@ -11,7 +12,7 @@ from collections import OrderedDict
 
 from msgspec import Struct
 
-from greencrawl.schema.records import Fetched
+from greencrawl.schema.records import Failure, Fetched
 
 PARKED_AFTER = 5
 """Pages that a host may have beyond what they are granted."""
@@ -20,6 +21,11 @@ CHEAP_AGAIN = 20
 REST = 10.0
 """Seconds that a host is left in peace for each second that its page took: it gets a tenth of a
 core at most."""
+
+UNPACKING_SECONDS = 0.05
+UNPACKING_SECONDS_PER_BYTE = 0.02e-6
+"""CPU that undoing an answer's content-encodings is granted: the first, and the other times its
+bytes as they came. Ten honest megabytes take 0.02 to 0.04 s, of two to four that came."""
 
 _DENSE_BYTES = 1024 * 1024
 _DENSE = 50
@@ -33,6 +39,25 @@ class _Bill(Struct):
     cheap: int = 0
 
 
+def unpacking(answer: Fetched | Failure) -> str:
+    """Why the host is charged for what undoing an answer's content-encodings took, "" if not."""
+    cpu = answer.unpacking
+    if isinstance(answer, Failure):
+        if cpu <= UNPACKING_SECONDS:
+            return ""
+        return f"undoing a broken content-encoding took {cpu:.2f} s of CPU"
+    size, sent = len(answer.body), answer.wire_bytes
+    if cpu > UNPACKING_SECONDS + UNPACKING_SECONDS_PER_BYTE * sent:
+        return f"undoing the content-encoding of {sent:,} bytes took {cpu:.2f} s of CPU"
+    if answer.truncated and cpu and _is_dense(size, sent):
+        return f"a body of {sent:,} bytes was cut at {size:,}, its content-encoding undone"
+    return ""
+
+
+def _is_dense(size: int, sent: int) -> bool:
+    return size >= _DENSE_BYTES and 0 < sent * _DENSE < size
+
+
 class CostlyHosts:
     """The books of one process. Not locked: its methods never yield to the hub."""
 
@@ -44,8 +69,7 @@ class CostlyHosts:
         before, or since it is large and came as next to nothing."""
         if self._bills and (host in self._bills or fetched.address in self._bills):
             return True
-        size = len(fetched.body)
-        return size >= _DENSE_BYTES and 0 < fetched.wire_bytes * _DENSE < size
+        return _is_dense(len(fetched.body), fetched.wire_bytes)
 
     def cheap(self, host: str, address: str) -> None:
         """A page of a host whose pages are read alone took no more than it was granted."""

@@ -13,7 +13,7 @@ from greencrawl.schema.records.auth import Form, Own
 from greencrawl.worker.auth.base import Grant, Kind, Verdict
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.extract import TooDear
-from greencrawl.worker.process.costly import REST, CostlyHosts
+from greencrawl.worker.process.costly import REST, CostlyHosts, unpacking
 from greencrawl.worker.process.crash_record import CrashRecord, Suspect
 from greencrawl.worker.process.quarantine import DiedInQuarantine
 from greencrawl.worker.reading import Reading, granted, read
@@ -108,6 +108,23 @@ class Guarded:
         if reading.cpu and reading.cpu > granted(fetched):
             self._charge(visit, fetched, reading)
         return reading
+
+    def unpacked(self, visit: Visit, answer: Fetched | Failure) -> str:
+        """Charge the host where undoing an answer's content-encodings took too much.
+
+        Returns why, "" if it did not.
+        """
+        if not answer.unpacking:  # as good as all answers
+            return ""
+        said = unpacking(answer)
+        if said:
+            cpu = answer.unpacking
+            address = answer.address if isinstance(answer, Fetched) else ""
+            visit.rest_for(REST * cpu)
+            why = self._costly.charge(visit.host, address, cpu, 0.0)
+            if why:
+                visit.fail(str(FailureKind.COSTLY), 0.0, f"{why}; of the last, {said}")
+        return said
 
     def _read_alone(self, visit: Visit, task: Task, fetched: Fetched, spent: float) -> Reading:
         """``spent`` seconds of CPU went into it here already."""

@@ -13,11 +13,26 @@ import pytest
 from gevent.event import Event
 
 from greencrawl.schema.clock import monotonic
-from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, Session, Task
+from greencrawl.schema.records import (
+    Crawl,
+    CrawlOptions,
+    Failure,
+    FailureKind,
+    Fetched,
+    Session,
+    Task,
+)
 from greencrawl.worker import reading
 from greencrawl.worker.crawls import context_of
 from greencrawl.worker.http.client import Downloader
-from greencrawl.worker.process.costly import CHEAP_AGAIN, PARKED_AFTER, REST, CostlyHosts
+from greencrawl.worker.process.costly import (
+    CHEAP_AGAIN,
+    PARKED_AFTER,
+    REST,
+    UNPACKING_SECONDS,
+    CostlyHosts,
+    unpacking,
+)
 from greencrawl.worker.process.crash_record import CrashRecord
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import Quarantine
@@ -124,6 +139,33 @@ def on_page(page: object, fetched: object) -> dict[str, bool]:
     while thread_time() < until:
         pass
     return {"spun": True}
+
+
+def test_bombs_that_hit_the_bound_are_charged_whatever_their_type(worker: Worker) -> None:
+    """27 bytes that take 30 ms of CPU, and others that are honest."""
+    zeros, page = brotli.compress(bytes(12_000_000)), brotli.compress(CHEAP * 30)
+    kinds = {"Content_Encoding": "br", "Content_Type": "image/png"}
+    pages = {"/": answer(zeros, **kinds), "/honest": answer(page, **kinds)}
+    with RawServer(pages) as server:
+        visit, said = worker.visit("bad"), ""
+        for _ in range(2 * PARKED_AFTER):
+            got = visit.get(server.url("/honest"), {}, 10_000_000)
+            assert worker.guarded.unpacked(visit, got) == ""
+        assert visit.report().delay == 0
+        for _ in range(PARKED_AFTER):
+            assert not visit.failed
+            said = worker.guarded.unpacked(visit, visit.get(server.url("/"), {}, 10_000_000))
+            assert said.endswith("bytes was cut at 10,000,000, its content-encoding undone")
+        assert visit.failure == "costly"
+        assert said in visit.why
+
+
+def test_what_a_broken_encoding_took_is_charged_too() -> None:
+    failure = Failure(FailureKind.DECODE, "br: wrong", unpacking=2 * UNPACKING_SECONDS)
+    assert unpacking(failure) == "undoing a broken content-encoding took 0.10 s of CPU"
+    assert unpacking(Failure(FailureKind.DECODE, "br: wrong", unpacking=0.001)) == ""
+    dear = Fetched("http://h/", 200, {}, b"x" * 99, wire_bytes=9, unpacking=2 * UNPACKING_SECONDS)
+    assert unpacking(dear) == "undoing the content-encoding of 9 bytes took 0.10 s of CPU"
 
 
 def test_pages_that_are_cheap_again_are_forgiven() -> None:
