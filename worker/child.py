@@ -47,7 +47,7 @@ from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.results import Results
 from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.engine import Engine, Limits
-from greencrawl.worker.extract import pool_trees
+from greencrawl.worker.extract import pool_trees, stops
 from greencrawl.worker.http.client import Downloader
 from greencrawl.worker.pipeline import Pipeline
 from greencrawl.worker.process import heap
@@ -67,6 +67,11 @@ log = logger("worker")
 _SINCE_SECONDS = 1_577_836_800
 """2020: until 2051 an incarnation has no more than fourteen digits."""
 _CHANCES = 100_000
+
+MEND = (
+    "no parse can be ended: pages in doubt are read in a process of their own, and all reading is "
+    "slower; `python -m greencrawl.worker.extract.compile` compiles it, where there is a C compiler"
+)
 
 _DID = {FailureKind.PROCESS_DEATH: "killed", FailureKind.STALLED: "hung"}
 
@@ -197,6 +202,8 @@ class Worker:
             stopping=self._stopping,
         )
         log.info("worker_up", worker=name, incarnation=incarnation, pid=os.getpid())
+        if not stops():
+            log.warning("reader_not_compiled", mend=MEND)
 
     def _dead_for(self) -> float:
         """Seconds since the process before this one was found dead; 0 if that is not known."""

@@ -278,8 +278,9 @@ class _Login:
 
     def run(self, url: str | None) -> str:
         """What came of it, in a sentence. Raises GreencrawlError when nobody lets us in."""
-        from greencrawl.worker.auth.kinds import registry
+        from greencrawl.worker.auth.kinds import form_page, registry
 
+        form_page.read_alone()
         page = crawlfile.seed_url(url) if url else self._page()
         if page is not None and not Origins(self._entry.hosts).hold(page):
             raise GreencrawlError(f"{page} is not on the hosts of auth {self._entry.name}")

@@ -1,7 +1,24 @@
 """Extraction: from the bytes of a page to title, text, language, links and directives."""
 
-from greencrawl.worker.extract.hostile import TooDear
+from greencrawl.worker.extract.hostile import TooDear, is_doubtful
 from greencrawl.worker.extract.media import is_html
-from greencrawl.worker.extract.page import add_links, extract, outline, pool_trees
+from greencrawl.worker.extract.page import (
+    add_links,
+    extract,
+    outline,
+    parsed,
+    pool_trees,
+    stops,
+)
 
-__all__ = ["TooDear", "add_links", "extract", "is_html", "outline", "pool_trees"]
+__all__ = [
+    "TooDear",
+    "add_links",
+    "extract",
+    "is_doubtful",
+    "is_html",
+    "outline",
+    "parsed",
+    "pool_trees",
+    "stops",
+]

@@ -15,6 +15,10 @@ from greencrawl.schema.errors import GreencrawlError
 _BLOCK = 16_384
 _SHORT_BLOCK = 4096
 _MAX_ATTRIBUTES = 2000
+_SURE_BYTES = 16_384
+_LONG_BYTES = 1024 * 1024
+_MANY_TAGS = 50_000
+"""An element takes 1 to 3 µs."""
 
 # As the HTML standard has it: a quote begins a value only behind "=". All is linear: possessive,
 # and what has no end goes on to the end of the page.
@@ -69,6 +73,18 @@ def hides_attribute_bomb(body: bytes) -> bool:
     return has_attribute_bomb(body, _SHORT_BLOCK) or (
         _END_IN_VALUE.search(body) is not None
         and any(_is_bomb(found[3] or b"") for found in _MARKUP.finditer(body))
+    )
+
+
+def is_doubtful(body: bytes) -> bool:
+    """Whether a page may take long where nothing ends its parse: it is large, has very many tags,
+    or one of thousands of attributes."""
+    if len(body) <= _SURE_BYTES:
+        return False
+    return (
+        len(body) > _LONG_BYTES
+        or body.count(b"<") > _MANY_TAGS
+        or has_attribute_bomb(body, _SHORT_BLOCK)
     )
 
 

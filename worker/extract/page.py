@@ -78,6 +78,19 @@ def pool_trees() -> bool:
     return True
 
 
+def stops() -> bool:
+    """Whether a parse in this process is ended where it takes too much CPU."""
+    return _read is not _unbounded
+
+
+def parsed(body: bytes, parser: etree.HTMLParser, seconds: float) -> etree._Element | None:
+    """The root of a tree. Raises TooDear where a parse takes more CPU than that, if it is ended."""
+    try:
+        return _read(seconds, body, parser)
+    except TimeoutError:
+        raise TooDear(seconds) from None
+
+
 def extract(
     body: bytes,
     url: str,
@@ -175,13 +188,10 @@ def _parse(body: bytes, seconds: float = 0.0, brief: bool = False) -> etree._Ele
             bomb = len(body) <= _FLATTENED and has_attribute_bomb(body)
         if bomb:
             body = _flattened(body, brief)
-    try:
-        root = _read(seconds, body, _parser)
-        last = _parser.error_log.last_error
-        if last is not None and last.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT:
-            root = _read(seconds, _flattened(body, brief), _parser)
-    except TimeoutError:
-        raise TooDear(seconds) from None
+    root = parsed(body, _parser, seconds)
+    last = _parser.error_log.last_error
+    if last is not None and last.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT:
+        root = parsed(_flattened(body, brief), _parser, seconds)
     return root
 
 

@@ -12,7 +12,7 @@ from greencrawl.schema.records import Failure, FailureKind, Fetched, Task
 from greencrawl.schema.records.auth import Form, Own
 from greencrawl.worker.auth.base import Grant, Kind, Verdict
 from greencrawl.worker.crawls import CrawlContext
-from greencrawl.worker.extract import TooDear
+from greencrawl.worker.extract import TooDear, is_doubtful, stops
 from greencrawl.worker.process.costly import REST, CostlyHosts, unpacking
 from greencrawl.worker.process.crash_record import CrashRecord, Suspect
 from greencrawl.worker.process.quarantine import DiedInQuarantine
@@ -85,20 +85,23 @@ class Guarded:
         """What ``kind`` says of an answer; raises what its ``judge`` raises."""
         if not isinstance(kind.entry, Form | Own):  # they alone read pages, or run user's code
             return kind.judge(fetched, grant)
-        if task.suspect:
-            with visit.held.waiting(request=False):
-                return self._quarantine.verdict(
-                    visit.context, task, kind.entry.name, fetched, grant
-                )
-        with self._crash_record.parsing(_suspect(visit, task)):
-            return kind.judge(fetched, grant)
+        if not task.suspect:
+            try:
+                with self._crash_record.parsing(_suspect(visit, task)):
+                    return kind.judge(fetched, grant)
+            except TooDear as error:
+                if error.spent:
+                    self._bill(visit, fetched, error.spent)
+        with visit.held.waiting(request=False):
+            return self._quarantine.verdict(visit.context, task, kind.entry.name, fetched, grant)
 
     def read(self, visit: Visit, task: Task, fetched: Fetched) -> Reading:
         """Read a page: see ``greencrawl.worker.reading.read``.
 
         One that takes too long is read alone, and its host is charged.
         """
-        if task.suspect or self._costly.alone(visit.host, fetched):
+        doubtful = not stops() and is_doubtful(fetched.body)
+        if task.suspect or doubtful or self._costly.alone(visit.host, fetched):
             return self._read_alone(visit, task, fetched, 0.0)
         try:
             with self._crash_record.parsing(_suspect(visit, task)):
@@ -118,12 +121,7 @@ class Guarded:
             return ""
         said = unpacking(answer)
         if said:
-            cpu = answer.unpacking
-            address = answer.address if isinstance(answer, Fetched) else ""
-            visit.rest_for(REST * cpu)
-            why = self._costly.charge(visit.host, address, cpu, 0.0)
-            if why:
-                visit.fail(str(FailureKind.COSTLY), 0.0, f"{why}; of the last, {said}")
+            self._bill(visit, answer, answer.unpacking, said=said)
         return said
 
     def _read_alone(self, visit: Visit, task: Task, fetched: Fetched, spent: float) -> Reading:
@@ -147,10 +145,16 @@ class Guarded:
         """What a page took beyond its grant is its host's to wait for."""
         most, cpu = granted(fetched), reading.cpu
         reading.costly = f"reading it took {cpu:.2f} s of CPU, and {most:.2f} s were granted"
+        self._bill(visit, fetched, cpu, most)
+
+    def _bill(
+        self, visit: Visit, answer: Fetched | Failure, cpu: float, most: float = 0.0, said: str = ""
+    ) -> None:
         visit.rest_for(REST * cpu)
-        why = self._costly.charge(visit.host, fetched.address, cpu, most)
+        address = answer.address if isinstance(answer, Fetched) else ""
+        why = self._costly.charge(visit.host, address, cpu, most)
         if why:
-            visit.fail(str(FailureKind.COSTLY), 0.0, why)
+            visit.fail(str(FailureKind.COSTLY), 0.0, f"{why}; of the last, {said}" if said else why)
 
 
 def _suspect(visit: Visit, task: Task) -> Suspect:

@@ -30,9 +30,11 @@ from msgspec import Struct
 
 from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.log import logger
+from greencrawl.schema.net.permits import Permits
 from greencrawl.schema.records import Crawl, Failure, FailureKind, Fetched, Task
 from greencrawl.schema.settings import load
 from greencrawl.worker.auth.base import Grant, Verdict
+from greencrawl.worker.auth.kinds import form_page
 from greencrawl.worker.auth.kinds.registry import make
 from greencrawl.worker.auth.state.secrets import Secrets
 from greencrawl.worker.crawls import CrawlContext, context_of
@@ -354,6 +356,7 @@ def main(descriptor: int, parent: int) -> int:
         return 1
     os.nice(NICENESS)
     pool_trees()  # without which no parse can be ended
+    form_page.read_alone()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker says when it is over
     contexts: dict[int, CrawlContext] = {}
     with socket.socket(fileno=descriptor) as sock:
@@ -386,7 +389,8 @@ def _serve(contexts: dict[int, CrawlContext], request: Request) -> Answer:
 
 def _verdict(request: VerdictRequest) -> VerdictAnswer:
     entry = next(one for one in request.crawl.options.auth if one.name == request.entry)
-    kind = make(entry, Secrets(load().credentials_file).of(entry))
+    settings = load()
+    kind = make(entry, Secrets(settings.credentials_file).of(entry), Permits.of(settings))
     said = kind.judge(request.fetched, request.grant)
     return VerdictAnswer(failure=said) if isinstance(said, Failure) else VerdictAnswer(said)
 

@@ -244,3 +244,23 @@ page, found = outline(b"<p>a" + hidden + b">b<a href=/x>c", "http://h/", "text/h
 print(page.text, found.urls)
 """
     assert run(compiled_at, BOMB + program) == "a bc ['http://h/x']"
+
+
+def test_a_login_page_has_the_same_budget(compiled_at: Path) -> None:
+    program = """
+from time import thread_time
+from greencrawl.worker.auth.kinds import form_page
+from greencrawl.worker.extract import TooDear
+names = b"".join(b" a%x" % n for n in range(200_000))
+body = b"<!--><p a='>'" + names + b">--><input type=password>"
+began = thread_time()
+try:
+    form_page.read(body, "http://h/", "text/html")
+except TooDear:
+    print("ended", thread_time() - began < 1.5)
+form_page.read_alone()
+form_page.ALONE_SECONDS = 0.1
+print(form_page.read(body, "http://h/", "text/html"))
+print(form_page.read(b"<p>x" * 60_000, "http://h/", "text/html") is not None)
+"""
+    assert run(compiled_at, program).split("\n") == ["ended True", "None", "True"]

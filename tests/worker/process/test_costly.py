@@ -22,9 +22,13 @@ from greencrawl.schema.records import (
     Session,
     Task,
 )
+from greencrawl.schema.records.auth import Form
 from greencrawl.worker import reading
+from greencrawl.worker.auth.base import Grant
+from greencrawl.worker.auth.kinds.registry import make
 from greencrawl.worker.crawls import context_of
 from greencrawl.worker.http.client import Downloader
+from greencrawl.worker.process import guarded
 from greencrawl.worker.process.costly import (
     CHEAP_AGAIN,
     PARKED_AFTER,
@@ -75,6 +79,7 @@ class Worker:
 def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(reading, "BASE_SECONDS", 0.005)  # or each page would have to take so long
+    monkeypatch.setattr(guarded, "stops", lambda: True)  # as where the reader is compiled
     made = Worker(tmp_path)
     yield made
     made.alone.close()
@@ -117,6 +122,38 @@ def test_after_some_such_pages_a_host_is_parked_and_the_reason_is_said(worker: W
 
 def test_a_long_page_that_came_as_next_to_nothing_is_read_alone_at_once(worker: Worker) -> None:
     worker.read(worker.visit("h"), b"<p>word" * 200_000, wire=3_000)
+    assert worker.alone.pid is not None
+
+
+def test_where_no_parse_can_be_ended_pages_in_doubt_are_read_alone(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guarded, "stops", lambda: False)
+    worker.read(worker.visit("h"), CHEAP, wire=len(CHEAP))
+    assert worker.alone.pid is None
+    worker.read(worker.visit("h"), DEAR, wire=len(DEAR))
+    assert worker.alone.pid is not None
+
+
+def test_an_answer_that_may_ask_for_a_login_is_judged_alone_if_it_is_in_doubt(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = {"username": "ann", "password": "1", "hosts": "http://h"}
+    for name, value in secrets.items():
+        monkeypatch.setenv(f"GREENCRAWL_AUTH_SHOP_{name.upper()}", value)
+    entry = Form(name="shop", hosts=("http://h",), login_url="http://h/login")
+    options = CrawlOptions(auth=(entry,))
+    crawl = Crawl(id=5, name="t", state="active", options=options, roots=("h",))
+    visit = worker.visit("h")
+    visit.context = context_of(crawl)
+    kind, grant = make(entry, secrets), Grant(account="ann", generation=1, made_ms=0)
+    form = b"<form method=post action=/login><input name=u><input type=password name=p></form>"
+    for body, verdict in ((CHEAP, "in"), (CHEAP + form, "out")):
+        fetched = Fetched("http://h/a", 200, HTML, body)
+        assert worker.guarded.verdict(visit, Task(1, "http://h/a"), kind, fetched, grant) == verdict
+    assert worker.alone.pid is None
+    fetched = Fetched("http://h/a", 200, HTML, b"<p>x" * 60_000 + form)
+    assert worker.guarded.verdict(visit, Task(1, "http://h/a"), kind, fetched, grant) == "out"
     assert worker.alone.pid is not None
 
 

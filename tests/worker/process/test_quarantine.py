@@ -129,6 +129,8 @@ def test_answers_are_judged_there_by_the_entrys_own_class(
 ) -> None:
     monkeypatch.setenv("GREENCRAWL_AUTH_SHOP_USERNAME", "ann")
     monkeypatch.setenv("GREENCRAWL_AUTH_SHOP_PASSWORD", "1")
+    monkeypatch.setenv("GREENCRAWL_AUTH_SHOP_HOSTS", "http://h")
+    monkeypatch.setenv("GREENCRAWL_HOOKS", "tests.support.deadly_hook:DeadlyLogin")
     entry = Own(name="shop", hosts=("http://h",), login="tests.support.deadly_hook:DeadlyLogin")
     options = CrawlOptions(auth=(entry,))
     given = context_of(Crawl(id=4, name="t", state="active", options=options, roots=("h",)))

@@ -25,6 +25,7 @@ from greencrawl.worker.auth.kinds.form_page.document import Document
 from greencrawl.worker.auth.kinds.form_page.filling import filled
 from greencrawl.worker.auth.kinds.form_page.login_form import LoginForm, field_names, login_form
 from greencrawl.worker.auth.transport import refusals
+from greencrawl.worker.extract.hostile import TooDear
 from greencrawl.worker.extract.media import is_html
 from greencrawl.worker.retry import REDIRECTS, classify
 
@@ -110,8 +111,12 @@ class FormKind:
 
         Raises LoginRefused with what the page says, LoginFailed.
         """
-        with refusals(self.entry.login_url):
-            return self._log_in(session)
+        try:
+            with refusals(self.entry.login_url):
+                return self._log_in(session)
+        except TooDear:
+            what = "a page of the login takes too much CPU to read"
+            raise LoginRefused(f"{self.entry.login_url}: {what}") from None
 
     def _log_in(self, session: requests.Session) -> Grant:
         form, came_from = self._form(session)

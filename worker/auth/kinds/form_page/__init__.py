@@ -18,12 +18,20 @@ from greencrawl.worker.auth.kinds.form_page.controls import mark_legends
 from greencrawl.worker.auth.kinds.form_page.document import Document, joined
 from greencrawl.worker.auth.kinds.form_page.login_form import LoginForm, asking_forms
 from greencrawl.worker.extract.charset import sniff, to_utf8
-from greencrawl.worker.extract.hostile import hides_attribute_bomb
+from greencrawl.worker.extract.hostile import TooDear, hides_attribute_bomb, is_doubtful
 from greencrawl.worker.extract.links import refresh_target
 from greencrawl.worker.extract.media import is_html
+from greencrawl.worker.extract.page import parsed, stops
 
 MAX_BYTES = 2 * 1024 * 1024
 """Of a page that are looked at for a form; a login page is no longer than that."""
+
+HUB_SECONDS = 0.25
+"""CPU that a parse may take where all others wait for it."""
+ALONE_SECONDS = 2.0
+"""CPU that it may take in a process of its own."""
+
+_alone = False
 
 _parser = etree.HTMLParser(
     encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True, collect_ids=False
@@ -43,8 +51,18 @@ class Known:
     password: str = ""
 
 
+def read_alone() -> None:
+    """From now on nobody waits for this process: pages may take longer."""
+    global _alone
+    _alone = True
+
+
 def read(body: bytes, url: str, content_type: str) -> Document | None:
-    """Parse a page that was fetched from the canonical ``url``; None if it is no HTML."""
+    """Parse a page that was fetched from the canonical ``url``; None if it is no HTML.
+
+    Raises TooDear where others would have to wait for long; None, too, where nobody does and it
+    takes too long all the same.
+    """
     if not is_html(content_type, body[:1024]):
         return None
     body = body[:MAX_BYTES]
@@ -53,7 +71,14 @@ def read(body: bytes, url: str, content_type: str) -> Document | None:
     # No supervisor charges a page that hangs the process here.
     if hides_attribute_bomb(text):
         return None
-    root: etree._Element | None = etree.fromstring(text, _parser)
+    if not (_alone or stops()) and is_doubtful(text):
+        raise TooDear(0.0)
+    try:
+        root = parsed(text, _parser, ALONE_SECONDS if _alone else HUB_SECONDS)
+    except TooDear:
+        if not _alone:
+            raise
+        return None
     if root is None:
         return None
     mark_legends(root)
