@@ -335,7 +335,7 @@ class Engine:
         if self._slow_hosts.admits(held):
             self.spawn(self._session, held)
         else:
-            self._end(held, refusal(session))
+            self._end(held, refusal(session, self._slow_hosts.rest))
 
     def _session(self, held: Held) -> None:
         close: CloseItem | None = None

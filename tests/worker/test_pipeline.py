@@ -97,6 +97,7 @@ class Site:
         method: str = "GET",
         body: bytes = b"",
         caps: object = None,
+        watch: object = None,
     ) -> Fetched | Failure:
         self.asked.append(url)
         self.headers.append(headers)

@@ -76,6 +76,12 @@ class Gate(Protocol):
         """
 
 
+class Watch(Protocol):
+    """Who may want a request to end before anything has come of its answer."""
+
+    cut: Callable[[], bool] | None
+
+
 class _Request(NamedTuple):
     """What one exchange needs; ``until`` is a value of the monotonic clock."""
 
@@ -142,6 +148,7 @@ class Downloader:
         method: str = "GET",
         body: bytes = b"",
         caps: Any = None,
+        watch: Watch | None = None,
     ) -> Fetched | Failure:
         """Request a canonical ``url``: whatever the server answered, or why it did not.
 
@@ -149,9 +156,10 @@ class Downloader:
         the head of an answer other than 2xx is there, its status is the answer: a body that then
         breaks off is kept as far as it came, marked as truncated. ``headers`` are sent besides
         Host, Accept-Encoding and, with a ``body``, Content-Length. ``deadline`` is a value of the
-        monotonic clock. ``caps`` are those of the gate, if there is one. Raises LeaseExpired when
-        it has passed, InvalidUrl when ``url`` is not canonical http(s), Crowded when there is no
-        memory for the body, and what the gate raises.
+        monotonic clock. ``caps`` are those of the gate, if there is one. ``watch`` gets what cuts
+        the request off while nothing has come of its answer. Raises LeaseExpired when it has
+        passed, InvalidUrl when ``url`` is not canonical http(s), Crowded when there is no memory
+        for the body, and what the gate raises.
         """
         origin, target = _split(url)
         if origin.port in self._refused_ports:
@@ -180,6 +188,8 @@ class Downloader:
         request = _Request(url, message, max_body_bytes, until, deadline)
         answer = Answer(bodiless=method == "HEAD")
         part = Part(self._in_hand, connection.interrupt)
+        if watch is not None:
+            watch.cut = lambda: not answer.received and part.cut_off()
         try:
             sent_ms, sent = epoch_ms(), self._clock()
             try:
@@ -187,6 +197,8 @@ class Downloader:
             finally:
                 if ticket is not None:
                     ticket.end()
+                if watch is not None:
+                    watch.cut, part.cut = None, False
             if failure is None or _status_is_the_answer(answer):
                 took = self._clock() - sent - connection.held_up - part.paused
                 took_ms = max(round(took * 1000), 0)

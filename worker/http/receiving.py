@@ -46,6 +46,8 @@ class Receiver:
         """
         in_hand, reads, begun = self._in_hand, 0, 0.0
         while True:
+            if part.cut:
+                raise PutAside
             most = READ_BYTES
             if part.held >= part.granted or in_hand.taken >= in_hand.most:
                 if part.ended:
@@ -117,7 +119,10 @@ class Receiver:
 
 
 def put_aside(answer: Answer, part: Part) -> Failure:
-    """How a request ends whose memory others waited for."""
+    """How a request ends whose memory, or whose place, others waited for."""
+    if part.cut:
+        detail = "it had sent nothing, and others waited for its place"
+        return Failure(FailureKind.TIMEOUT, detail)
     detail = (
         f"ended after {part.held} bytes: others waited for the memory, and it came too slowly "
         "for what it held"

@@ -42,12 +42,14 @@ class Fetcher(Protocol):
         method: str = "GET",
         body: bytes = b"",
         caps: Caps = NO_CAPS,
+        watch: Held | None = None,
     ) -> Fetched | Failure:
         """One request of a canonical URL: what the server answered, or why it did not.
 
-        ``deadline`` on ``greencrawl.schema.clock.monotonic``, in seconds. Raises LeaseExpired after
-        it, NoShare where the host's address may not be asked now, by ``caps``, and Crowded when
-        there is no memory for the body.
+        ``deadline`` on ``greencrawl.schema.clock.monotonic``, in seconds. Raises LeaseExpired
+        after it; ``watch`` gets what cuts it off while nothing has come. Raises NoShare where the
+        host's address may not be asked now, by ``caps``, and Crowded when there is no memory for
+        the body.
         """
 
 
@@ -125,6 +127,7 @@ class Visit:
                     method=method,
                     body=body,
                     caps=self.context.caps,
+                    watch=self._watched(),
                 )
         except NoShare as error:  # others at its address were asked: it comes again
             self.put_off(error.seconds, str(error))
@@ -138,7 +141,16 @@ class Visit:
         else:
             self._requests += answer.requests
         self._pace.note(answer)
+        if self.held.ended == "silent" and isinstance(answer, Failure):
+            self.fail(str(answer.kind), 0.0, answer.detail)
+            raise VisitOver(answer.detail)
         return answer
+
+    def _watched(self) -> Held | None:
+        """The session of a host that nobody has heard of; None for others, which keep their place
+        however long they take."""
+        known = self._robots_read or self.held.session.robots_known
+        return None if known else self.held
 
     def let_go(self) -> None:
         """The last answer is with the writer, or of no use any more."""

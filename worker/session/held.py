@@ -7,6 +7,7 @@ broker would hand its finished tasks out again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +15,7 @@ from greencrawl.schema.clock import monotonic
 from greencrawl.schema.records import ItemStatus, Session
 from greencrawl.worker.process.inflight_table import InflightTable
 
-End = Literal["", "stop", "stale"]
+End = Literal["", "stop", "stale", "silent"]
 
 
 @dataclass(slots=True, eq=False)
@@ -24,8 +25,11 @@ class Held:
     ``deadline`` is on ``greencrawl.schema.clock.monotonic``: no request may leave after it.
 
     ``ended`` says that it is to end: "stop" soon and properly; "stale" at once and without a word,
-    since its tasks are not ours any more. ``since`` is when that began which it waits for – a
-    request, or a suspect that is read alone – or None; ``row`` is its in ``inflight``.
+    since its tasks are not ours any more; "silent" since its host, which nobody has heard of,
+    sends nothing while others wait for its place. ``cut`` ends the request under way if nothing
+    has come of its answer, and says whether it did; it is there while such a host is asked.
+    ``since`` is when that began which it waits for – a request, or a suspect that is read alone –
+    or None; ``row`` is its in ``inflight``.
     """
 
     session: Session
@@ -35,6 +39,7 @@ class Held:
     unsettled: int = 0
     ended: End = ""
     since: float | None = None
+    cut: Callable[[], bool] | None = None
     inflight: InflightTable | None = None
     row: int | None = None
 

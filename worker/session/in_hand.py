@@ -145,6 +145,8 @@ class Part:
     """Seconds in which nothing was read for want of memory."""
     ended = False
     """Whether it is to give back what it holds, and fail."""
+    cut = False
+    """Whether it is to fail since nothing has come."""
     waits: Event | None = None
     _listed = False
     _since = 0.0
@@ -233,6 +235,16 @@ class Part:
 
     def _end(self) -> None:
         if self._listed:
+            self._interrupt(PutAside())
+
+    def cut_off(self) -> bool:
+        """Have it fail though nothing is held; always True."""
+        self.cut = True
+        gevent.get_hub().loop.run_callback(self._cut)
+        return True
+
+    def _cut(self) -> None:
+        if self.cut:
             self._interrupt(PutAside())
 
     def close(self) -> None:

@@ -7,15 +7,18 @@ greenlets are slow. So that this bound is not reached by those who are in alread
 out to be slow is counted with them from its beginning: hosts that nobody has heard of, and, within
 half of the bound, those that are known to be slow or to fail. Beyond it their sessions are handed
 back at once and the hosts rest for a while, here and at every other worker; hosts known to be in
-good order never wait for any of them.
+good order never wait for any of them. A host that nobody has heard of does not wait for others of
+its kind that have sent nothing: the one among these that is silent for longest is cut off, counted
+as failing, and its URLs go back uncharged.
 """
 
 from __future__ import annotations
 
 import random
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 
+from greencrawl.schema.clock import monotonic
 from greencrawl.schema.records import CloseItem, HostReport, Session
 from greencrawl.worker.session.held import Held
 
@@ -23,8 +26,11 @@ SLOW_SECONDS = 2.0
 """A host whose answers take longer is slow."""
 SLOW_SHARE = 2
 """Slow sessions per greenlet, at most."""
+FRESH_SHARE = 0.5
+"""Of the greenlets, for hosts unheard of that take the places of silent ones."""
 REST_SECONDS = 20.0
-"""How long a host rests, about, that found no room: some of those before it are through by then."""
+"""How long a host rests, about, that found no room: some of those before it are through by then.
+One that nobody has heard of rests for less where few others wait."""
 STRAINED_SECONDS = 1.0
 """A host whose delay is so much above the least has been slow, or has failed."""
 _MOST_HOSTS = 10_000
@@ -40,10 +46,15 @@ class SlowHosts:
 
     def __init__(self, greenlets: int) -> None:
         self._most = SLOW_SHARE * greenlets
+        self._fresh = max(1, round(FRESH_SHARE * greenlets))
         self._slow_hosts: OrderedDict[str, None] = OrderedDict()
         self._doubtful: set[Held] = set()
         self._slow_sessions: set[Held] = set()
         self._refused = False
+        self._turned_away: deque[float] = deque()
+        """When hosts unheard of were handed back lately."""
+        self.rest = REST_SECONDS
+        """How long the host rests, about, that was handed back last."""
 
     @property
     def slow(self) -> int:
@@ -57,11 +68,41 @@ class SlowHosts:
         if not known and session.robots_known:
             return True
         most = self._most // 2 if known else self._most
-        if len(self._doubtful | self._slow_sessions) >= most:
+        if len(self._doubtful | self._slow_sessions) >= most and (known or not self._cut_one()):
             self._refused = True
+            self.rest = REST_SECONDS if known else self._wait_of_strangers()
             return False
         self._doubtful.add(held)
         return True
+
+    def _wait_of_strangers(self) -> float:
+        """How long one more host unheard of rests: about as long as those before it take, each to
+        show within :data:`SLOW_SECONDS` whether it sends something."""
+        now = monotonic()
+        while self._turned_away and now - self._turned_away[0] > REST_SECONDS:
+            self._turned_away.popleft()
+        self._turned_away.append(now)
+        turns = len(self._turned_away) / self._fresh
+        return min(max(turns, 1.0) * SLOW_SECONDS * 1.25, REST_SECONDS)
+
+    def _cut_one(self) -> bool:
+        """Cut off the host unheard of that is silent for longest; False if there is none.
+
+        Nor while :data:`FRESH_SHARE` of the greenlets have such hosts that are not slow yet: they
+        would leave no greenlet to those in good order.
+        """
+        if len(self._doubtful - self._slow_sessions) >= self._fresh:
+            return False
+        silent = [
+            (held.since, held.cut, held)
+            for held in self._slow_sessions & self._doubtful
+            if held.since is not None and held.cut is not None and held.ended in ("", "stop")
+        ]
+        for _, cut, held in sorted(silent, key=lambda one: one[0]):
+            if cut():
+                held.ended = "silent"
+                return True
+        return False
 
     def look(
         self, sessions: Iterable[Held], now: float, blocked: Callable[[float], float] = never
@@ -110,9 +151,9 @@ def _strained(session: Session) -> bool:
     return session.failures > 0 or session.delay >= session.floor + STRAINED_SECONDS
 
 
-def refusal(session: Session) -> CloseItem:
+def refusal(session: Session, seconds: float = REST_SECONDS) -> CloseItem:
     """How a session ends for which there is no room: nothing was asked, nothing was learnt."""
-    rest = REST_SECONDS * random.uniform(0.75, 1.5)
+    rest = seconds * random.uniform(0.75, 1.5)
     own = session.delay if session.delay > session.floor else 0.0
     return CloseItem(
         session=session.session,
