@@ -204,10 +204,7 @@ class Quarantine:
     def verdict(
         self, context: CrawlContext, task: Task, entry: str, fetched: Fetched, grant: Grant | None
     ) -> Verdict | Failure:
-        """``Kind.judge`` of an entry there.
-
-        Raises DiedInQuarantine, NoProcess, RaisedInQuarantine.
-        """
+        """``Kind.judge`` of an entry there; raises as :meth:`read` does."""
         answer = self._ask(VerdictRequest(context.crawl, task, entry, fetched, grant))
         assert isinstance(answer, VerdictAnswer)
         said = answer.verdict or answer.failure
