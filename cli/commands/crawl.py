@@ -7,6 +7,7 @@ import shlex
 import shutil
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +33,7 @@ from greencrawl.schema.net.origins import Origins
 from greencrawl.schema.net.permits import OWN
 from greencrawl.schema.net.scope import starts
 from greencrawl.schema.net.urls import canonicalise
-from greencrawl.schema.records import Crawl, CreateCrawl, UrlState
+from greencrawl.schema.records import Crawl, CrawlOptions, CreateCrawl, UrlState
 from greencrawl.schema.settings import Settings, mask_url
 from greencrawl.worker import hooks
 from greencrawl.worker.auth import LoginRefused
@@ -200,7 +201,9 @@ def _here(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
             _say(f"crawl {known[0].name} is finished; to crawl it again, add --fresh")
             return 0, known[1]
         processes = Processes(
-            _environment(job, address), settings.data / "logs", settings.request_seconds
+            _environment(settings, address, _known(job)),
+            settings.data / "logs",
+            settings.request_seconds,
         )
         broker = reach.client(settings, address)
         end: End | None = None
@@ -252,17 +255,20 @@ def export_hint(name: str, data: Path) -> str:
     return f"greencrawl export {name}{advice.data_option(data)} -o {name}.jsonl"
 
 
-def _environment(job: Job, address: str) -> dict[str, str]:
-    """What the processes are started with: modules and secrets are permitted to this crawl, and to
-    those that are in the store already, which go on with it."""
-    settings = job.settings
+def _known(job: Job) -> list[CrawlOptions]:
+    """This crawl, and those that are in the store already: the processes go on with them."""
+    path = reach.sqlite_path(job.settings)
+    if path is not None and not path.exists():
+        return [job.wanted]
+    with reach.store(job.settings, upgrade=True) as store:
+        return [job.wanted, *(crawl.options for crawl in store.crawls())]
+
+
+def _environment(
+    settings: Settings, address: str, crawls: Sequence[CrawlOptions] = ()
+) -> dict[str, str]:
+    """What the processes are started with; they may use what ``crawls`` name."""
     host, port = settings.bind
-    stored: list[Crawl] = []
-    path = reach.sqlite_path(settings)
-    if path is None or path.exists():
-        with reach.store(settings, upgrade=True) as store:
-            stored = store.crawls()
-    crawls = [job.wanted, *(crawl.options for crawl in stored)]
     return environment(
         {**os.environ, **permits.of_crawls(settings, crawls)},
         data=str(settings.data),
