@@ -189,27 +189,31 @@ class Shares:
         which says for how long.
         """
         rate, connections, domain_rate = caps if self._own(address) else caps.outside()
-        places = []
-        connecting = None
+        wanted: list[tuple[str, str, float, int]] = []
         if domain_rate:
             domain = registrable_domain(host)
-            places.append(self._place(f"d:{domain}", domain, domain_rate, 0))
+            wanted.append((f"d:{domain}", domain, domain_rate, 0))
         if rate or connections:
             name = address_name(address)
-            places.append(self._place(name, name[2:], rate or 0, connections or 0))
-            connecting = places[-1] if connect else None
-        if not places:
+            wanted.append((name, name[2:], rate or 0, connections or 0))
+        if not wanted:
             return None
         taken: list[_Place] = []
+        connecting: _Place | None = None
         try:
-            for place in places:
-                self._enter(place, make_room if place is connecting else None, deadline)
+            for name, shown, starts, most in wanted:
+                # Not before it is its turn: a place that nobody has or waits for is forgotten, and
+                # two of one name would each have its share.
+                place = self._place(name, shown, starts, most)
+                opens = connect and not name.startswith("d:")
+                self._enter(place, make_room if opens else None, deadline)
                 taken.append(place)
+                connecting = place if opens else None
         except BaseException:
             for place in taken:
                 place.sending -= 1  # nothing was sent
             raise
-        return Ticket(places, connecting, self._clock)
+        return Ticket(taken, connecting, self._clock)
 
     def close(self) -> None:
         """Ask for nothing any more."""

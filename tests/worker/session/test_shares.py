@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -73,6 +74,23 @@ def test_two_processes_together_stay_within_the_rate_and_use_it(
     assert busiest(everything, 1.0) <= 8
     assert len(everything) >= 40
     assert min(len(mine) for mine in times) >= 8, "each had its part"
+
+
+def test_who_waits_for_the_domain_first_takes_from_the_same_share_of_the_address(
+    pair: tuple[Shares, Shares],
+) -> None:
+    """A share that nobody used while they waited was forgotten, and asked for twice."""
+    caps = Caps(address_rate=8, address_connections=8, domain_rate=100)
+    times: list[float] = []
+
+    def ask() -> None:
+        with suppress(NoShare):
+            pair[0].enter("h.example", ADDRESS, caps, connect=True)
+            times.append(time.monotonic())
+
+    jobs = [gevent.spawn_later(0.001 * n, ask) for n in range(24)]
+    gevent.joinall(jobs, raise_error=True)
+    assert len(times) == 8
 
 
 def test_a_rate_below_one_is_a_longer_window(pair: tuple[Shares, Shares]) -> None:
