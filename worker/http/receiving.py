@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from time import thread_time
+
+from gevent.lock import BoundedSemaphore
+
 from greencrawl.schema.clock import Clock
 from greencrawl.schema.records import Failure, FailureKind
 from greencrawl.worker.http.codings import Decoded, decode, encoded_cap
@@ -14,6 +18,11 @@ LEAST_RATE = 1024
 RATE_SECONDS = 20.0
 """From then on, counted from the end of the head."""
 
+_LONG_READ = 8192
+_DEAR_SECONDS = 0.001
+"""CPU of one read that is more than bytes take: they are mostly framing."""
+_SHARE = 0.1
+"""Of a core, for all reads of that kind together."""
 _READS_BETWEEN_YIELDS = 4
 _YIELD_SECONDS = 0.0001
 
@@ -30,6 +39,7 @@ class Receiver:
         self._least_rate = least_rate
         self._rate_seconds = rate_seconds
         self._clock = clock
+        self._dear = BoundedSemaphore(1)
 
     def read(
         self,
@@ -71,7 +81,12 @@ class Receiver:
                 continue
             if data is None:
                 continue
+            framed = len(data) >= _LONG_READ and not answer.plain
+            began = thread_time() if framed else 0.0
             answer.take(data)
+            if framed and (spent := thread_time() - began) > _DEAR_SECONDS:
+                with self._dear:
+                    connection.pause(spent / _SHARE)
             if answer.violation:
                 return Failure(FailureKind.PROTOCOL, answer.violation, code=answer.status)
             if answer.complete:

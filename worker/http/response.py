@@ -9,6 +9,8 @@ from geventhttpclient._parser import HTTPParseError, HTTPResponseParser
 MAX_HEAD_BYTES = 64 * 1024
 """Bytes of status line and headers, interim (1xx) answers included."""
 MAX_HEADERS = 200
+MAX_FRAMING_BYTES = 128 * 1024
+"""Beyond a body's own bytes: more than that, and than the body, are chunks of next to nothing."""
 
 _SHORT_HEAD = 4096
 _HEAD_END = b"\r\n\r\n"
@@ -59,6 +61,11 @@ class Answer(HTTPResponseParser):
         return (
             self.complete and not self._excess and (self._keeps or bool(self.should_keep_alive()))
         )
+
+    @property
+    def plain(self) -> bool:
+        """Whether what comes next is taken as it is, without the parser."""
+        return bool(self._missing)
 
     @property
     def missing(self) -> int | None:
@@ -143,7 +150,11 @@ class Answer(HTTPResponseParser):
             if data and not self.complete:
                 self.violation = str(error.args[0]) if error.args else "not HTTP"
             return
-        if not self.head_done and self.received > MAX_HEAD_BYTES:
+        if self.received > MAX_FRAMING_BYTES + 2 * len(self.body) and self.head_done:
+            self.violation = f"{self.received - len(self.body)} bytes around a body of " + (
+                f"{len(self.body)}: its chunks are next to empty"
+            )
+        elif not self.head_done and self.received > MAX_HEAD_BYTES:
             self.violation = f"headers beyond {MAX_HEAD_BYTES} bytes"
         elif self._head_bytes > MAX_HEAD_BYTES or self._fields > MAX_HEADERS:
             self.violation = f"headers beyond {MAX_HEAD_BYTES} bytes or {MAX_HEADERS} fields"
