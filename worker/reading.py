@@ -20,7 +20,7 @@ from greencrawl.worker.extract.links import Resolved
 from greencrawl.worker.extract.listing import Listing, ListingError
 from greencrawl.worker.hooks import HookError
 
-BASE_SECONDS = 0.25
+BASE_SECONDS = 0.02
 SECONDS_PER_WIRE_BYTE = 1e-6
 SECONDS_PER_BYTE = 0.25e-6
 """CPU that reading a page is granted: the first, and the lesser of the others times its bytes, as
@@ -80,7 +80,7 @@ def read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool = F
     try:
         reading = _read(context, task, fetched, alone=alone)
     except TooDear as error:
-        spent = max(error.spent, thread_time() - began if metered else 0.0)
+        spent = thread_time() - began if metered else error.spent
         if not alone:
             raise TooDear(spent) from None
         failure = f"its parse had not ended after {spent:.1f} s of CPU"

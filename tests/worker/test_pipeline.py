@@ -1193,13 +1193,15 @@ def test_suspect_goes_back_uncharged_when_there_is_no_process_to_read_it(world: 
 def test_page_that_is_dear_to_read_is_stored_counted_and_journalled(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("greencrawl.worker.reading.BASE_SECONDS", 0.0)
+    for name in ("reading.BASE_SECONDS", "reading.SECONDS_PER_WIRE_BYTE"):
+        monkeypatch.setattr(f"greencrawl.worker.{name}", 0.0)
+    monkeypatch.setattr("greencrawl.worker.process.costly.PARKED_SECONDS", 0.0)
     dear = html("<title>T</title>" + "<p>word" * 40_000)
     world.site.answers |= {f"http://h/{n}": dear for n in range(PARKED_AFTER + 1)}
-    dear.wire_bytes = 10
+    dear.wire_bytes = 10_000
     close = world.run(*sorted(world.site.answers))
     assert close is not None
-    assert world.outcomes == [Done(stored=True, bytes=10, kind="costly")] * PARKED_AFTER
+    assert world.outcomes == [Done(stored=True, bytes=10_000, kind="costly")] * PARKED_AFTER
     assert close.release == (PARKED_AFTER + 1,)
     assert close.report.failed == "costly"
     assert close.report.why.startswith(f"reading {PARKED_AFTER} of its pages took ")

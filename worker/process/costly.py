@@ -3,7 +3,7 @@ it to read them, or to undo their content-encodings.
 
 The pages of such a host, and of others at its address, are read in a process of their own until
 some in a row were cheap again; it waits :data:`REST` times as long as they took, and after
-:data:`PARKED_AFTER` of them it is blocked.
+:data:`PARKED_AFTER` of them, which took :data:`PARKED_SECONDS` together, it is blocked.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from greencrawl.schema.records import Failure, Fetched
 
 PARKED_AFTER = 5
 """Pages that a host may have beyond what they are granted."""
+PARKED_SECONDS = 1.0
+"""CPU that they may take."""
 CHEAP_AGAIN = 20
 """Pages in a row within what they are granted, after which nothing is held against a host."""
 REST = 10.0
@@ -27,7 +29,7 @@ UNPACKING_SECONDS_PER_BYTE = 0.02e-6
 """CPU that undoing an answer's content-encodings is granted: the first, and the other times its
 bytes as they came. Ten honest megabytes take 0.02 to 0.04 s, of two to four that came."""
 
-_DENSE_BYTES = 1024 * 1024
+_DENSE_BYTES = 128 * 1024
 _DENSE = 50
 _HOSTS = 10_000
 
@@ -92,7 +94,7 @@ class CostlyHosts:
         bill.pages += 1
         bill.cpu += cpu
         bill.granted += granted
-        if bill.pages < PARKED_AFTER:
+        if bill.pages < PARKED_AFTER or bill.cpu < PARKED_SECONDS:
             return ""
         return (
             f"reading {bill.pages} of its pages took {bill.cpu:.1f} s of CPU, "

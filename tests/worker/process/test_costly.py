@@ -28,7 +28,7 @@ from greencrawl.worker.auth.base import Grant
 from greencrawl.worker.auth.kinds.registry import make
 from greencrawl.worker.crawls import context_of
 from greencrawl.worker.http.client import Downloader
-from greencrawl.worker.process import guarded
+from greencrawl.worker.process import costly, guarded
 from greencrawl.worker.process.costly import (
     CHEAP_AGAIN,
     PARKED_AFTER,
@@ -80,6 +80,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(reading, "BASE_SECONDS", 0.005)  # or each page would have to take so long
     monkeypatch.setattr(guarded, "stops", lambda: True)  # as where the reader is compiled
+    monkeypatch.setattr(costly, "PARKED_SECONDS", 0.05)
     made = Worker(tmp_path)
     yield made
     made.alone.close()
@@ -88,7 +89,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
 
 def test_a_host_pays_for_a_page_beyond_its_grant_and_no_other_does(worker: Worker) -> None:
     bad, good = worker.visit("bad"), worker.visit("good")
-    assert "s were granted" in worker.read(bad, DEAR)
+    assert "s were granted" in worker.read(bad, DEAR, wire=len(DEAR) // 40)
     assert 0.005 * REST < bad.report().delay < 60
     assert not bad.failed
     assert worker.alone.pid is None, "nobody knew"
@@ -100,7 +101,8 @@ def test_a_host_pays_for_a_page_beyond_its_grant_and_no_other_does(worker: Worke
 
 
 def test_other_names_at_its_address_are_read_alone_and_not_charged(worker: Worker) -> None:
-    worker.read(worker.visit("bad"), DEAR, address="192.0.2.1")
+    worker.read(worker.visit("bad"), DEAR, address="192.0.2.1", wire=len(DEAR) // 40)
+    assert worker.alone.pid is None
     other = worker.visit("other")
     worker.read(other, CHEAP, address="192.0.2.1")
     assert worker.alone.pid is not None
@@ -120,8 +122,19 @@ def test_after_some_such_pages_a_host_is_parked_and_the_reason_is_said(worker: W
     assert again.failed, "at once, when it comes back"
 
 
+def test_five_pages_that_took_little_together_park_nobody(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costly, "PARKED_SECONDS", 60.0)
+    for _ in range(PARKED_AFTER):
+        visit = worker.visit("bad")
+        worker.read(visit, DEAR)
+    assert not visit.failed
+    assert visit.report().delay > 0
+
+
 def test_a_long_page_that_came_as_next_to_nothing_is_read_alone_at_once(worker: Worker) -> None:
-    worker.read(worker.visit("h"), b"<p>word" * 200_000, wire=3_000)
+    worker.read(worker.visit("h"), b"<p>word" * 20_000, wire=2_000)
     assert worker.alone.pid is not None
 
 
