@@ -54,12 +54,15 @@ _SMALL = 16 * 1024
 """A shorter page cannot hold attributes that take long."""
 
 
-def _unbounded(_: float, body: bytes, parser: etree.HTMLParser) -> etree._Element | None:
+def _unbounded(
+    seconds: float, bounded: bool, body: bytes, parser: etree.HTMLParser
+) -> etree._Element | None:
     return etree.fromstring(body, parser)
 
 
-# Arguments: seconds of CPU that it may take, 0 for any; raises TimeoutError beyond.
-_read: Callable[[float, bytes, etree.HTMLParser], etree._Element | None] = _unbounded
+# Arguments: seconds of CPU that it may take, 0 for any, and whether it may take no more memory than
+# is kept for trees; raises TimeoutError beyond.
+_read: Callable[[float, bool, bytes, etree.HTMLParser], etree._Element | None] = _unbounded
 
 # What a parser keeps – its names, its stacks – is made by this and is not of any page's memory.
 _WARM_UP = b"<p>".join(b"<a x%d=y>" % i for i in range(200))
@@ -83,10 +86,13 @@ def stops() -> bool:
     return _read is not _unbounded
 
 
-def parsed(body: bytes, parser: etree.HTMLParser, seconds: float) -> etree._Element | None:
-    """The root of a tree. Raises TooDear where a parse takes more CPU than that, if it is ended."""
+def parsed(
+    body: bytes, parser: etree.HTMLParser, seconds: float, bounded: bool = False
+) -> etree._Element | None:
+    """The root of a tree. Raises TooDear where a parse takes more CPU than that, if it is ended, or
+    where it is ``bounded`` and takes more memory than is kept for trees."""
     try:
-        return _read(seconds, body, parser)
+        return _read(seconds, bounded, body, parser)
     except TimeoutError:
         raise TooDear(seconds) from None
 
@@ -134,7 +140,8 @@ def outline(
     """A page as :func:`extract` reads it, but for its links, and what would become those.
 
     With ``seconds`` it raises TooDear where its parse takes more CPU than that, which only a pool
-    can tell (:func:`pool_trees`); ``brief``: also where it is long and has to be flattened.
+    can tell (:func:`pool_trees`); ``brief``: also where it is long and has to be flattened, or its
+    tree is larger than the pool.
     Without ``anchors`` the texts of links cannot be read afterwards, ``url`` has to be canonical,
     and references that are few (:data:`FEW`) come resolved.
     """
@@ -188,10 +195,10 @@ def _parse(body: bytes, seconds: float = 0.0, brief: bool = False) -> etree._Ele
             bomb = len(body) <= _FLATTENED and has_attribute_bomb(body)
         if bomb:
             body = _flattened(body, brief)
-    root = parsed(body, _parser, seconds)
+    root = parsed(body, _parser, seconds, brief)
     last = _parser.error_log.last_error
     if last is not None and last.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT:
-        root = parsed(_flattened(body, brief), _parser, seconds)
+        root = parsed(_flattened(body, brief), _parser, seconds, brief)
     return root
 
 

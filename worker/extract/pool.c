@@ -9,8 +9,9 @@
  * One thread takes from the pool, and only while it says so; any may free. Whatever was taken
  * elsewhere, before or meanwhile, is the C library's, and so is what is large.
  *
- * All that a parse does takes memory, so this is also where a parse that takes too much CPU is
- * ended: it is refused a piece. libxml2 then gives up, as it does where memory is short. */
+ * All that a parse does takes memory, so this is also where a parse is ended that takes too much
+ * CPU, or a larger tree than the pool has room for where that is not allowed: it is refused a
+ * piece. libxml2 then gives up, as it does where memory is short. */
 
 #define _DEFAULT_SOURCE
 #include "pool.h"
@@ -23,7 +24,7 @@
 
 #define SMALL 256
 #define CHUNK ((size_t)256 * 1024)
-#define CHUNKS 128
+#define CHUNKS 96
 /* Beyond these an empty chunk's memory is given back: a huge page's. */
 #define KEPT 16
 /* Pieces between two looks at the clock: within so many a hostile page spends some 50 ms, and a
@@ -47,6 +48,7 @@ static unsigned pieces; /* until the next look */
 static int64_t granted; /* of CPU, in ns; 0: without end */
 static int64_t began;   /* by the clock that is asked: 0 until it is */
 static clockid_t asked;
+static int bounded; /* whether no more may be taken than the pool has room for */
 static int refused;
 
 static int64_t nanoseconds(clockid_t clock) {
@@ -103,8 +105,12 @@ static void *take(size_t size) {
     if (size > SMALL || size == 0)
         return malloc(size);
     size = (size + 15) & ~(size_t)15;
-    if ((size_t)(end - next) < size && !go_on())
-        return malloc(size);
+    if ((size_t)(end - next) < size && !go_on()) {
+        if (!bounded)
+            return malloc(size);
+        refused = 1, pieces = 1;
+        return NULL;
+    }
     void *taken = next;
     next += size;
     chunks[current].held++;
@@ -185,9 +191,10 @@ int pool_use(int use) {
     return before;
 }
 
-void pool_grant(double seconds) {
+void pool_grant(double seconds, int bound) {
     if (!owner)
         return;
+    bounded = bound;
     granted = (int64_t)(seconds * 1e9);
     asked = CLOCK_MONOTONIC;
     began = refused = 0;

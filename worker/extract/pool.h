@@ -17,9 +17,10 @@ int pool_begin(mem_get get, mem_setup setup);
 /* Whether this thread takes small pieces from the pool; returns what it did before. */
 int pool_use(int use);
 
-/* From now on what this thread does while it takes from the pool may use so much CPU, 0: any;
- * afterwards it is refused memory, until it gives up. */
-void pool_grant(double seconds);
+/* From now on what this thread does while it takes from the pool may use so much CPU, 0: any, and
+ * where it is bounded no more small pieces than the pool has room for; afterwards it is refused
+ * memory, until it gives up. */
+void pool_grant(double seconds, int bound);
 
 /* Whether it was, since then. */
 int pool_refused(void);

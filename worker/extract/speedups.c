@@ -467,20 +467,24 @@ static PyObject *pool(PyObject *self, PyObject *path) {
                            pool_begin((mem_get)(uintptr_t)get, (mem_setup)(uintptr_t)setup));
 }
 
-/* pooled(function, seconds, ...): call it, and take memory from the pool meanwhile. Raises
- * TimeoutError where that takes more CPU than `seconds`; 0: without end. */
+/* pooled(function, seconds, bounded, ...): call it, and take memory from the pool meanwhile. Raises
+ * TimeoutError where that takes more CPU than `seconds`, 0: without end, or where it is `bounded`
+ * and takes more memory than the pool has. */
 static PyObject *pooled(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     (void)self;
-    if (count < 2) {
-        PyErr_SetString(PyExc_TypeError, "pooled(function, seconds, ...)");
+    if (count < 3) {
+        PyErr_SetString(PyExc_TypeError, "pooled(function, seconds, bounded, ...)");
         return NULL;
     }
     double seconds = PyFloat_AsDouble(arguments[1]);
     if (seconds == -1.0 && PyErr_Occurred())
         return NULL;
+    int bounded = PyObject_IsTrue(arguments[2]);
+    if (bounded < 0)
+        return NULL;
     int before = pool_use(1);
-    pool_grant(seconds);
-    PyObject *result = PyObject_Vectorcall(arguments[0], arguments + 2, (size_t)count - 2, NULL);
+    pool_grant(seconds, bounded);
+    PyObject *result = PyObject_Vectorcall(arguments[0], arguments + 3, (size_t)count - 3, NULL);
     pool_use(before);
     if (pool_refused()) {
         Py_CLEAR(result);
