@@ -4,7 +4,7 @@
 SHOWS := show-1 show-2 show-3 show-4 show-5 show-6 show-7 show-8 show-9 show-10 show-mysql \
 	show-warc
 
-.PHONY: setup-bench bench bench-full bench-lasting bench-pages bench-frontier bench-replay faults cluster-faults shows $(SHOWS)
+.PHONY: setup-bench bench bench-full bench-lasting bench-pages bench-frontier bench-replay faults cluster-faults attacks shows $(SHOWS)
 
 setup-bench:
 	@sh .ci/setup requirements-bench.txt
@@ -33,6 +33,9 @@ bench-replay: setup-dev  ## Links a second of a full replay into an empty Redis
 
 faults: setup-dev packages  ## Kill, cut off, empty and fill everything under a crawl; ROWS="1 5"
 	@$(PYTHON) -m bench.faults.table $(ROWS)
+
+attacks: setup-dev packages  ## One bad host beside ten good ones, one attack after the other; ROWS="silent farm"
+	@$(PYTHON) -m bench.faults.attacks $(ROWS)
 
 bench-pages: setup-dev packages  ## A million pages: lists and export in constant memory; both stores
 	@$(PYTHON) -m bench.store.million

@@ -1,0 +1,245 @@
+"""Each attack in short: good hosts are crawled to their end beside it, and the reason is said.
+
+One system of real processes for all; nothing here goes by ratios of time. Each guard that a row
+stands for is in ``tests/guards/attacks.toml``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.rows import ATTACKS, Attack
+from tests.attacks.servers import GOOD_ZONE, Hosts, good
+from tests.support.dns_server import DnsServer
+from tests.support.redis_server import RedisServer
+from tests.support.system import System, wait_until
+from tests.worker.session.test_shares import busiest
+
+GREENLETS, FEW = 16, 8
+GOOD_HOSTS, PAGES = 3, 8
+SECONDS = 8.0
+"""Patience for what takes a second or two."""
+
+
+@contextmanager
+def running(folder: Path, greenlets: int, **settings: str) -> Iterator[System]:
+    """A system of its own, killed in the end: nobody waits for hosts that say nothing."""
+    redis = RedisServer(folder / "redis").start()
+    zones = {zone: how for one in ATTACKS.values() for zone, how in one.zones.items()}
+    settings["greenlets"] = str(greenlets)
+    try:
+        with (
+            DnsServer({**GOOD_ZONE, **zones}) as names,
+            System(folder, [redis.url], dns_servers=names.address, **settings) as system,
+        ):
+            yield system.start()
+            system.kill("worker")
+            system.kill("broker")
+    finally:
+        redis.stop()
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    with running(tmp_path_factory.mktemp("attacks"), GREENLETS, request_seconds="2") as system:
+        yield system
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> Iterator[System]:
+    """With as long a time for a request as by default, and few greenlets."""
+    with running(tmp_path, FEW) as system:
+        yield system
+
+
+class Row:
+    """An attack under way in a crawl of its name, with good hosts in it."""
+
+    def __init__(self, system: System, attack: Attack, bad: Hosts, friendly: Hosts) -> None:
+        self.system = system
+        self.attack = attack
+        self.bad = bad
+        self.friendly = friendly
+        self.seeds = attack.seeds(bad.ports, short=True)
+        names = [f"127.2.{attack.net}.{n + 1}" for n in range(GOOD_HOSTS)]
+        if attack.zones:
+            names = [f"g{n + attack.net % 5 * 3}.good.test" for n in range(GOOD_HOSTS)]
+        self.good = [f"http://{name}:{friendly.port}/0" for name in names]
+
+    def begin(self, *seeds: str) -> None:
+        """Crawl these."""
+        options = {"delay": 0, "scope": "any", **self.attack.options}
+        self.system.crawl(seeds, self.attack.name, **options)
+
+    def good_end(self, seconds: float = SECONDS) -> None:
+        """Wait until each page of the good hosts was asked for, after its robots.txt."""
+        every = GOOD_HOSTS * (PAGES + 1)
+        wait_until(
+            lambda: sum(self.friendly.asked.values()) >= every, seconds, "good hosts are fetched"
+        )
+
+    def is_said(self, seconds: float = SECONDS) -> None:
+        """Wait until explain and the summary say what became of the attackers."""
+        wait_until(self._explained, seconds, f"explain says {self.attack.said}", 0.05)
+        if self.attack.kinds:
+            wait_until(self._counted, seconds, f"the summary counts {self.attack.kinds}", 0.05)
+
+    def _explained(self) -> bool:
+        said = "".join(
+            str(self.system.call("GET", f"/v1/urls?url={url}"))
+            for url in self.seeds[:: len(self.seeds) // 16 + 1]
+        )
+        return re.search(self.attack.said, said) is not None
+
+    def _counted(self) -> bool:
+        failures = self.system.stats(self.attack.name)["failures"]
+        return not failures.keys().isdisjoint(self.attack.kinds)
+
+
+@contextmanager
+def attacked(system: System, name: str) -> Iterator[Row]:
+    """The hosts of a row, good and bad; the crawl is gone afterwards, and its slots free."""
+    attack = ATTACKS[name]
+    with Hosts(good(PAGES)) as friendly, attack.serve(short=True) as bad:
+        try:
+            yield Row(system, attack, bad, friendly)
+        finally:
+            with suppress(OSError):
+                system.call("DELETE", f"/v1/crawls/{name}")
+
+
+def peak_bytes(system: System) -> int:
+    """What the worker's child had in memory at most."""
+    status = open(f"/proc/{system.children()[0].pid}/status").read()  # noqa: SIM115
+    return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) * 1024
+
+
+def go_by(system: System, name: str) -> None:
+    """Good hosts end, and what became of the others is said."""
+    with attacked(system, name) as row:
+        row.begin(*row.seeds, *row.good)
+        row.good_end()
+        row.is_said()
+
+
+# --- time ------------------------------------------------------------------------------------
+
+
+def test_a_handshake_of_a_byte_at_a_time_ends(system: System) -> None:
+    go_by(system, "handshake")
+
+
+def test_interim_answers_for_ever_end(system: System) -> None:
+    go_by(system, "interim")
+
+
+# --- CPU -------------------------------------------------------------------------------------
+
+
+def test_a_page_that_came_as_next_to_nothing_is_read_alone(system: System) -> None:
+    child = system.children()[0]
+    assert child.children() == [], "nothing was before"
+    with attacked(system, "next-to-nothing") as row:
+        row.begin(*row.seeds, *row.good)
+        row.good_end()
+        wait_until(lambda: child.children(), SECONDS, "it is read alone")
+
+
+def test_a_bomb_of_attributes_holds_up_nobody(system: System) -> None:
+    go_by(system, "attributes")
+
+
+def test_end_tags_that_close_nothing_are_their_hosts_to_pay(system: System) -> None:
+    go_by(system, "end-tags")
+
+
+def test_a_costly_page_is_its_hosts_to_pay(system: System) -> None:
+    go_by(system, "costly")
+
+
+# --- robots.txt ------------------------------------------------------------------------------
+
+
+def test_wildcards_take_no_more_than_their_budget(system: System) -> None:
+    go_by(system, "wildcards")
+
+
+def test_a_robots_txt_without_end_ends(system: System) -> None:
+    go_by(system, "endless-robots")
+
+
+# --- memory ----------------------------------------------------------------------------------
+
+
+def test_bodies_that_are_sat_on_do_not_fill_the_process(patient: System) -> None:
+    with attacked(patient, "almost-10-mib") as row:
+        row.begin(*row.seeds, *row.good)
+        row.good_end()
+        row.is_said()
+        assert peak_bytes(patient) < 150e6
+
+
+def test_a_tree_that_is_too_large_is_made_in_another_process(system: System) -> None:
+    go_by(system, "trees")
+    assert peak_bytes(system) < 150e6
+
+
+def test_chunks_of_a_byte_are_not_read_on(system: System) -> None:
+    go_by(system, "tiny-chunks")
+
+
+# --- names -----------------------------------------------------------------------------------
+
+
+def test_a_farm_of_names_gets_what_an_address_gets(system: System) -> None:
+    with attacked(system, "farm") as row:
+        row.begin(*row.seeds)
+        system.crawl(row.good, "beside", delay=0, scope="any")
+        row.good_end()
+        row.is_said()
+        wait_until(lambda: len(row.bad.arrivals) > 15, SECONDS, "it is asked")
+        assert busiest(sorted(row.bad.arrivals), 0.98) <= 10
+        system.call("DELETE", "/v1/crawls/beside")
+
+
+def test_redirects_from_host_to_host_end(system: System) -> None:
+    go_by(system, "redirects")
+
+
+# --- look-ups --------------------------------------------------------------------------------
+
+
+def test_names_of_a_slow_zone_hold_up_no_others(system: System) -> None:
+    go_by(system, "slow-zone")
+
+
+def test_slow_zones_of_many_domains_hold_up_no_others(system: System) -> None:
+    go_by(system, "slow-zones")
+
+
+# --- slots -----------------------------------------------------------------------------------
+
+
+def good_ones_get_slots(system: System, name: str) -> None:
+    """Good hosts that are known are fetched, and hosts for which there is no room are told off."""
+    with attacked(system, name) as row:
+        row.begin(*[url.replace("/0", "/7") for url in row.good])
+        wait_until(lambda: sum(row.friendly.asked.values()) == 2 * GOOD_HOSTS, SECONDS, "known")
+        system.call("POST", f"/v1/crawls/{name}/urls", {"urls": row.seeds})
+        wait_until(lambda: row.bad.connections >= FEW, SECONDS, "all are at it")
+        system.call("POST", f"/v1/crawls/{name}/urls", {"urls": row.good})
+        row.good_end()
+        assert row.bad.connections <= 3 * FEW
+
+
+def test_silent_hosts_leave_slots_to_good_ones(patient: System) -> None:
+    good_ones_get_slots(patient, "silent")
+
+
+def test_hosts_that_answer_just_in_time_leave_slots_to_good_ones(patient: System) -> None:
+    good_ones_get_slots(patient, "just-in-time")
