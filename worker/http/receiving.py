@@ -18,6 +18,8 @@ LEAST_RATE = 1024
 RATE_SECONDS = 20.0
 """From then on, counted from the end of the head."""
 
+_FREE_READS = 2
+"""Of an answer; what they hold is not worth a look at the clock."""
 _LONG_READ = 8192
 _DEAR_SECONDS = 0.001
 """CPU of one read that is more than bytes take: they are mostly framing."""
@@ -81,7 +83,7 @@ class Receiver:
                 continue
             if data is None:
                 continue
-            framed = len(data) >= _LONG_READ and not answer.plain
+            framed = reads >= _FREE_READS and len(data) >= _LONG_READ and not answer.plain
             began = thread_time() if framed else 0.0
             answer.take(data)
             if framed and (spent := thread_time() - began) > _DEAR_SECONDS:
