@@ -62,9 +62,13 @@ class Greenlet:
             raise self._error
         return self._value
 
-    def kill(self, *_: object) -> None:
+    def kill(self, *_: object, **__: object) -> None:
         """Nothing: a thread cannot be killed."""
         return
+
+
+class GreenletExit(BaseException):
+    """What a greenlet that was killed gives; no thread does."""
 
 
 class Timeout(BaseException):
@@ -201,6 +205,7 @@ def install() -> None:
     module(
         "gevent",
         Greenlet=Greenlet,
+        GreenletExit=GreenletExit,
         Timeout=Timeout,
         spawn=spawn,
         sleep=time.sleep,
@@ -226,6 +231,6 @@ def install() -> None:
     module("gevent.threadpool", ThreadPool=ThreadPool)
     module("gevent.queue", **{n: getattr(queue, n) for n in ("Empty", "Full", "Queue")})
     sys.modules["gevent.queue"].LifoQueue = queue.LifoQueue  # type: ignore[attr-defined]
-    for name, real in (("socket", socket), ("ssl", ssl)):
+    for name, real in (("select", select), ("socket", socket), ("ssl", ssl)):
         sys.modules[f"gevent.{name}"] = real
         setattr(sys.modules["gevent"], name, real)
