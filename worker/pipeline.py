@@ -220,7 +220,8 @@ class Pipeline:
         answer = self._download(visit, task, problems)
         if isinstance(answer, Failure) and answer.kind == FailureKind.LOGIN:
             # No fault of the page's, and nothing was asked of it: it waits with the others.
-            visit.fail(str(answer.kind), answer.retry_after or 0.0, answer.detail)
+            wait = answer.retry_after or 0.0
+            visit.fail(str(answer.kind), wait, answer.detail, told_to_wait=answer.ours)
             raise VisitOver(answer.detail)
         dear = self._guarded.unpacked(visit, answer)
         failure = answer if isinstance(answer, Failure) else retry.classify(answer)

@@ -54,6 +54,8 @@ class Failure(Struct, frozen=True):
     """Requests that left for the host before this failed (0: none did)."""
     unpacking: float = 0.0
     """Seconds of CPU that undoing content-encodings took before this failed."""
+    ours: bool = False
+    """Whether it is the operator's to mend: the host has no part in it, and is not given up."""
 
 
 _ASCII = "".join(map(chr, range(0x80)))

@@ -709,6 +709,18 @@ def test_host_that_is_down_for_good_takes_its_queue_along(world: World) -> None:
     ]
 
 
+def test_a_host_is_not_given_up_for_what_the_operator_has_to_mend(world: World) -> None:
+    class Unset(Anonymous):
+        def get(self, visit: Visit, url: str, headers: Mapping[str, str], judge: Judge) -> Failure:
+            return Failure(FailureKind.LOGIN, "auth shop: no hosts", 0, 60.0, 0, ours=True)
+
+    world.errands = Unset()
+    close = world.run("http://h/a", "http://h/b", failures=retry.GIVE_UP_FAILURES)
+    assert close is not None
+    assert not world.outcomes
+    assert (close.report.failed, close.report.block, close.release) == ("login", 60.0, (1, 2))
+
+
 def test_errand_of_a_login_is_done_and_is_no_page(world: World) -> None:
     """It comes before robots.txt, which is not asked for it, and before the scope's judgement."""
     world.set(scope="host", exclude=("errand",))

@@ -110,8 +110,11 @@ class Account:
         detail = f"auth {self.entry.name}: the page asks for a login, {how}"
         return Failure(FailureKind.LOGGED_OUT, detail, answer.status)
 
-    def block(self, reason: str, seconds: float) -> Failure:
-        """Why a host is not asked for anything now. No request for the page has left."""
+    def block(self, reason: str, seconds: float, *, ours: bool = False) -> Failure:
+        """Why a host is not asked for anything now. No request for the page has left.
+
+        ``ours``: the operator has to mend it.
+        """
         self.kind, self.grant = None, None  # the secrets are read anew next time
         detail = f"auth {self.entry.name}: {reason}"
-        return Failure(FailureKind.LOGIN, detail, retry_after=seconds, requests=0)
+        return Failure(FailureKind.LOGIN, detail, retry_after=seconds, requests=0, ours=ours)

@@ -146,7 +146,7 @@ class Logins:
             try:
                 account.kind = self._make(account.entry, self._secrets.of(account.entry))
             except (InvalidConfig, LoginRefused) as error:
-                return account.block(str(error), AMISS_SECONDS)
+                return account.block(str(error), AMISS_SECONDS, ours=True)
         return account.kind
 
     def grant(self, visit: Visit, account: Account, kind: Kind) -> Grant | Failure | None:

@@ -35,6 +35,8 @@ from greencrawl.worker.http.tls import tls_context
 from greencrawl.worker.session.in_hand import InHand, Part, PutAside
 
 MAX_IDLE = 600
+WAITED_SECONDS = 0.01
+"""Who waited for longer at the gate looks again whether his connection is still good."""
 
 _PORTS = {"http": 80, "https": 443}
 _ORIGIN = re.compile(
@@ -214,14 +216,20 @@ class Downloader:
         assert self._gate is not None
         idle = self._connections.take(origin, addresses)
         if idle is not None:
+            began = self._clock()
             try:
-                return idle, self._gate.enter(
+                ticket = self._gate.enter(
                     origin.host, idle.address, caps, connect=False, deadline=deadline,
                     make_room=no_room,
                 )  # fmt: skip
             except BaseException:
                 self._connections.give(idle)
                 raise
+            if self._clock() - began < WAITED_SECONDS or not idle.stale():
+                return idle, ticket
+            idle.close()
+            if ticket is not None:
+                ticket.end()
         kind, told = FailureKind.UNREACHABLE, []
         budget = self._connections.connect_seconds  # of all addresses
         for index, address in enumerate(addresses):
