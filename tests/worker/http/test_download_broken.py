@@ -247,7 +247,7 @@ print(listener.getsockname()[1], flush=True)
 sock, _ = listener.accept()
 sock.recv(65536)
 sock.sendall(b"HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n")
-chunks = b"1\\r\\nz\\r\\n" * 10_000
+chunks = b"8\\r\\nzzzzzzzz\\r\\n" * 10_000
 try:
     while True:
         sock.sendall(chunks)
@@ -266,7 +266,7 @@ def test_fast_endless_peer_does_not_keep_other_greenlets_from_running() -> None:
             gevent.sleep(0.005)
 
     # A process of its own: a peer in this one could only send while the downloader waits. Chunks of
-    # one byte are read more slowly than they are sent, so that there always are more.
+    # eight bytes are read more slowly than they are sent, so that there always are more.
     with subprocess.Popen([sys.executable, "-c", FAST_PEER], stdout=subprocess.PIPE) as peer:
         assert peer.stdout is not None
         url = f"http://127.0.0.1:{int(peer.stdout.readline())}/"
