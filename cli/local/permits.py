@@ -10,10 +10,10 @@ import os
 from collections.abc import Iterable
 
 from greencrawl.schema.net.permits import Permits, permitted_hosts, variable
+from greencrawl.schema.net.providers import login_urls
 from greencrawl.schema.records import CrawlOptions
 from greencrawl.schema.records.auth import Own
 from greencrawl.schema.settings import Settings
-from greencrawl.worker.auth.kinds.registry import login_urls
 from greencrawl.worker.auth.state.secrets import tables_of
 
 

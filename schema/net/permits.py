@@ -16,15 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from greencrawl.schema.net.origins import Origins
+from greencrawl.schema.net.providers import login_urls
 from greencrawl.schema.net.urls import canonicalise, origin_of
 from greencrawl.schema.records import CrawlOptions
-from greencrawl.schema.records.auth import Auth, Form, OAuth1, OAuth2, Own
+from greencrawl.schema.records.auth import Auth, Own
 from greencrawl.schema.settings import AUTH, PREFIX, Settings
 
 ANY = "*"
-
-_URLS = ("login_url", "token_url", "request_token_url", "access_token_url", "base")
-"""Fields of entries that name where secrets are sent to log in."""
 
 
 @dataclass(frozen=True)
@@ -110,13 +108,6 @@ OWN = Permits((ANY,), confined=False)
 def variable(name: str) -> str:
     """The variable that says where the secrets of the entry ``name`` may go."""
     return f"{PREFIX}{AUTH}{name.upper()}_HOSTS"
-
-
-def login_urls(entry: Auth) -> list[str]:
-    """The URLs that an entry itself names for logging in, as far as they are given."""
-    if not isinstance(entry, Form | Own | OAuth1 | OAuth2):
-        return []
-    return [url for name in _URLS if (url := getattr(entry, name, ""))]
 
 
 def permitted_hosts(entry: Auth, urls: Sequence[str]) -> list[str]:

@@ -6,9 +6,9 @@ import pytest
 
 from greencrawl.schema import settings
 from greencrawl.schema.net.permits import OWN, Permits, permitted_hosts
+from greencrawl.schema.net.providers import login_urls
 from greencrawl.schema.records import CrawlOptions
 from greencrawl.schema.records.auth import Auth, Basic, Form, OAuth2, Own
-from greencrawl.worker.auth.kinds.registry import login_urls
 
 OPEN = Permits.of(settings.load({}), {})
 TOKENS = {"worker_token": "w", "admin_token": "a"}
@@ -76,6 +76,12 @@ def test_without_tokens_secrets_without_hosts_go_nowhere() -> None:
 def test_the_hosts_that_a_problem_names_are_enough(entry: Auth) -> None:
     hosts = ",".join(permitted_hosts(entry, login_urls(entry)))
     assert OPEN.secrets(entry, hosts, login_urls(entry)) == ""
+
+
+def test_a_broker_names_the_endpoints_of_a_provider_as_well() -> None:
+    entry = OAuth2(name="x", hosts=("a.org",), provider="twitter")
+    ((_, why),) = OPEN.problems(CrawlOptions(auth=(entry,)))
+    assert "GREENCRAWL_AUTH_X_HOSTS=a.org,https://api.x.com " in why
 
 
 def test_every_problem_of_a_crawl_has_its_field() -> None:

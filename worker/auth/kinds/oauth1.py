@@ -18,11 +18,11 @@ from oauthlib.oauth1 import Client
 from requests_oauthlib import OAuth1 as Signature
 
 from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.net import providers
 from greencrawl.schema.records import Fetched
 from greencrawl.schema.records.auth import OAuth1
 from greencrawl.schema.text.patterns import Pattern
 from greencrawl.worker.auth.base import Grant, LoginRefused, Verdict
-from greencrawl.worker.auth.kinds import providers
 from greencrawl.worker.auth.kinds.oauth import (
     Asked,
     answered,

@@ -19,11 +19,11 @@ from requests.auth import HTTPBasicAuth
 from requests_oauthlib import OAuth2Session
 
 from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.net import providers
 from greencrawl.schema.records import Failure, FailureKind, Fetched
 from greencrawl.schema.records.auth import OAuth2
 from greencrawl.schema.text.patterns import Pattern
 from greencrawl.worker.auth.base import Grant, LoginFailed, LoginRefused, Verdict
-from greencrawl.worker.auth.kinds import providers
 from greencrawl.worker.auth.kinds.oauth import (
     Asked,
     answered,

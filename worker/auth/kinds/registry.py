@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from greencrawl.schema.net import providers
 from greencrawl.schema.net.origins import Origins
 from greencrawl.schema.net.permits import OWN, Permits
 from greencrawl.schema.net.urls import canonicalise, origin_of
 from greencrawl.schema.records import auth
 from greencrawl.worker.auth.base import Kind, LoginRefused
-from greencrawl.worker.auth.kinds import providers
 from greencrawl.worker.auth.kinds.basic import BasicKind
 from greencrawl.worker.auth.kinds.bearer import BearerKind
 from greencrawl.worker.auth.kinds.digest import DigestKind
@@ -21,7 +21,7 @@ def make(entry: auth.Auth, secrets: Mapping[str, str], permits: Permits = OWN) -
     Raises LoginRefused for a secret that is missing, cannot be sent, or may not go where the entry
     takes it, and for a class of the user's that is not permitted or cannot be loaded.
     """
-    why = permits.secrets(entry, secrets.get("hosts", ""), login_urls(entry))
+    why = permits.secrets(entry, secrets.get("hosts", ""), providers.login_urls(entry))
     if not why and isinstance(entry, auth.Own):
         why = permits.module(entry.login)
     if why:
@@ -63,19 +63,5 @@ def trusted(entry: auth.Auth) -> Callable[[str], bool]:
     """Whether what proves who asks may go to a canonical URL while a login is made: to the entry's
     hosts, and to the origins of the URLs that it names for logging in."""
     origins = Origins(entry.hosts)
-    own = frozenset(origin_of(canonicalise(url)) for url in login_urls(entry) if url)
+    own = frozenset(origin_of(canonicalise(url)) for url in providers.login_urls(entry) if url)
     return lambda url: origins.hold(url) or origin_of(url) in own
-
-
-def login_urls(entry: auth.Auth) -> tuple[str, ...]:
-    """Where an entry sends its secrets to log in, its provider's endpoints included."""
-    match entry:
-        case auth.Form() | auth.Own():
-            return (entry.login_url,)
-        case auth.OAuth1():
-            first = providers.oauth1(entry)
-            return first.request_token_url, first.access_token_url
-        case auth.OAuth2():
-            return (providers.oauth2(entry).token_url,)
-        case _:
-            return ()

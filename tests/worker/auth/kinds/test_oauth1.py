@@ -10,11 +10,11 @@ import pytest
 import requests
 from oauthlib.oauth1 import Client
 
+from greencrawl.schema.net import providers
 from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records import Fetched
 from greencrawl.schema.records.auth import OAuth1, Source
 from greencrawl.worker.auth.base import Grant, LoginFailed, LoginRefused
-from greencrawl.worker.auth.kinds import providers
 from greencrawl.worker.auth.kinds.oauth1 import OUT_OF_BAND, OAuth1Kind
 from greencrawl.worker.extract.listing import Listing
 from tests.support.api import Reply, reply

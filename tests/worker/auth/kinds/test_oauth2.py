@@ -12,10 +12,10 @@ import pytest
 import requests
 
 from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.net import providers
 from greencrawl.schema.records import Failure, FailureKind, Fetched
 from greencrawl.schema.records.auth import OAuth2
 from greencrawl.worker.auth.base import Grant, LoginFailed, LoginRefused
-from greencrawl.worker.auth.kinds import providers
 from greencrawl.worker.auth.kinds.oauth import Asked
 from greencrawl.worker.auth.kinds.oauth2 import OAuth2Kind
 from tests.support.api import Reply, reply

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from greencrawl.schema.records.auth import OAuth1, OAuth2
+from greencrawl.schema.records.auth import Auth, Form, OAuth1, OAuth2, Own
 
 
 class Endpoints1(Struct, frozen=True):
@@ -123,6 +123,20 @@ def oauth2(entry: OAuth2) -> Endpoints2:
         prefix=entry.prefix if entry.prefix != "Bearer " else known.prefix,
         expired=entry.expired or known.expired,
     )
+
+
+def login_urls(entry: Auth) -> tuple[str, ...]:
+    """Where an entry sends its secrets to log in, its provider's endpoints included."""
+    urls: tuple[str, ...] = ()
+    match entry:
+        case Form() | Own():
+            urls = (entry.login_url,)
+        case OAuth1():
+            first = oauth1(entry)
+            urls = first.request_token_url, first.access_token_url
+        case OAuth2():
+            urls = (oauth2(entry).token_url,)
+    return tuple(url for url in urls if url)
 
 
 def _chosen(
