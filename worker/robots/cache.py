@@ -11,8 +11,9 @@ the host answers it into the shared cache. Meanwhile our session waits, sending 
 answer in time the file counts as unreachable for now.
 
 A redirect makes us fetch what looks like a robots.txt and nothing else (:func:`_wanted`), of two
-other hosts at most; one that leads elsewhere counts as none. Otherwise a host could have us send
-requests of its choice to others, which their own rules may forbid.
+other hosts at most. Otherwise a host could have us send requests of its choice to others, which
+their own rules may forbid. What is not fetched and may have rules (:func:`_may_rule`) counts as
+unreachable; a home page, an error or a login says, as a 404 or 401 does, that there are none.
 
 A long file is compiled in slices, between which other greenlets have their turn, one file at a
 time; its host then rests for many times as long as that took.
@@ -224,19 +225,21 @@ class RobotsRules:
             if verdict == "disallow_all_for_now":
                 return _unreachable(retry.classify(answer) or Failure(_KIND, code=answer.status))
             target = _target(url, answer)
-            if target is None or not _wanted(target, host_of(target) == visit.host):
+            if target is None or hop == MAX_REDIRECTS:
                 break
-            if host_of(target) != visit.host:
-                if hops >= _LAST_HOST:
+            here = host_of(target) == visit.host
+            if not _wanted(target, here) or (not here and hops >= _LAST_HOST):
+                if not _may_rule(target):
                     break
+                detail = f"robots.txt is redirected to {target}, which is not followed"
+                return Failure(_KIND, detail, code=answer.status)
+            if not here:
                 return self._elsewhere(visit, target, max(hop + 1, _LAST_HOST if hops else 0))
             url = target
         return parser.pack("allow", b"", epoch_ms()), SHARED_SECONDS
 
     def _elsewhere(self, visit: Visit, target: str, hops: int) -> tuple[bytes, int] | Failure:
         """What the other host's robots.txt says, asked of its session; see the module's text."""
-        if hops > MAX_REDIRECTS:
-            return parser.pack("allow", b"", epoch_ms()), SHARED_SECONDS
         key, asked = _key(target), False
         away: Unavailable | None = None
         limit = self._clock() + ASK_SECONDS
@@ -294,11 +297,23 @@ def _wanted(target: str, same_host: bool) -> bool:
     On its own host the last part of the path names robots or ends in ``.txt``; on another it is
     ``robots.txt``, without a query.
     """
-    path, query, _ = target.partition("?")
-    name = path.rpartition("/")[2].lower()
+    path, query = _path_and_query(target)
+    name = path.rstrip("/").rpartition("/")[2]
     if same_host:
         return "robots" in name or name.endswith(".txt")
     return name == "robots.txt" and not query
+
+
+def _may_rule(target: str) -> bool:
+    """Whether rules may stand there: its path, or a parameter's name, speaks of robots or text."""
+    path, query = _path_and_query(target)
+    return "robots" in path or ".txt" in path or query.startswith("robots") or "&robots" in query
+
+
+def _path_and_query(url: str) -> tuple[str, str]:
+    """Both in lower case."""
+    path, _, query = url.lower().partition("://")[2].partition("?")
+    return path.partition("/")[2], query
 
 
 def in_turns(steps: prefixes.Steps[T]) -> tuple[T, float]:

@@ -97,10 +97,8 @@ def moved(location: str) -> Behaviour:
     return answer(b"", "302 Found", Location=location)
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/logout", "/robots.txt?q=1", "/robots.html", "/a?/robots.txt", "/robots.txt/x"]
-)
-def test_redirect_makes_nobody_fetch_what_is_no_robots(world: World, path: str) -> None:
+@pytest.mark.parametrize("path", ["/", "/logout", "/a?/robots.txt", "/login?next=/robots.txt"])
+def test_redirect_to_a_page_counts_as_no_rules_and_fetches_nothing(world: World, path: str) -> None:
     with RawServer(PAGE) as other:
         target = other.url(path)
         with RawServer({"/robots.txt": moved(target), "/a": PAGE}) as server:
@@ -108,10 +106,35 @@ def test_redirect_makes_nobody_fetch_what_is_no_robots(world: World, path: str) 
             assert server.paths == ["/robots.txt", "/a"]
     assert world.stores.asked == []
     assert other.paths == []
-    assert world.result.page is not None, "as where there are no rules"
+    assert world.result.page is not None
 
 
-@pytest.mark.parametrize("path", ["/robots.txt", "/sites/7/Robots.txt"])
+@pytest.mark.parametrize(
+    "path",
+    ["/robots.txt?q=1", "/robots.html", "/robots.txt/x", "/ROBOTS/7.TXT", "/?robots=1", "/a.txt"],
+)
+def test_rules_that_are_not_fetched_forbid_all_for_now(world: World, path: str) -> None:
+    """A redirect leads to what may have rules, on another host, and does not look like them."""
+    with RawServer(PAGE) as other:
+        target = other.url(path)
+        with RawServer({"/robots.txt": moved(target), "/a": PAGE}) as server:
+            crawl(world, server)
+            assert server.paths == ["/robots.txt"]
+    assert world.stores.asked == []
+    assert other.paths == []
+    outcome = world.result.outcome
+    assert isinstance(outcome, Retry)
+    assert outcome.kind == "robots_unreachable"
+    assert "is redirected to" in world.result.attempts[0].detail
+
+
+def test_name_of_a_host_says_nothing_of_what_its_home_page_is() -> None:
+    for target in ("http://robots.txt/", "http://robots.example", "http://a.example/"):
+        assert not cache._wanted(target, True)
+        assert not cache._may_rule(target)
+
+
+@pytest.mark.parametrize("path", ["/robots.txt", "/sites/7/Robots.txt", "/robots.txt/"])
 def test_redirect_to_robots_of_another_host_is_asked_of_its_session(
     world: World, path: str
 ) -> None:
@@ -131,7 +154,9 @@ def test_redirect_to_robots_of_another_host_is_asked_of_its_session(
     assert world.stores.results[-1].finals[0].kind == "robots"
 
 
-@pytest.mark.parametrize("path", ["/seo/robots", "/robots.php?v=2", "/crawlers.txt"])
+@pytest.mark.parametrize(
+    "path", ["/seo/robots", "/robots.php?v=2", "/crawlers.txt", "/robots.txt/", "/r/robots//"]
+)
 def test_redirect_on_the_own_host_may_lead_to_other_names(world: World, path: str) -> None:
     rules = answer(b"User-agent: *\nDisallow: /a")
     with RawServer({"/robots.txt": moved(path), path: rules, "/a": PAGE}) as server:
@@ -146,8 +171,11 @@ def test_redirect_on_the_own_host_fetches_no_page(world: World) -> None:
 
 
 @pytest.mark.parametrize("redirects", [1, 3])
-def test_redirects_lead_to_two_other_hosts_at_most(world: World, redirects: int) -> None:
+def test_redirects_lead_to_two_other_hosts_at_most(
+    world: World, redirects: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each is a server of its own; the first question is that of a host before them."""
+    monkeypatch.setattr(cache, "ASK_SECONDS", 0.0)
     with (
         RawServer(answer(b"User-agent: *\nDisallow: /")) as third,
         RawServer(moved(third.url("/robots.txt"))) as second,
@@ -167,9 +195,7 @@ def test_redirects_lead_to_two_other_hosts_at_most(world: World, redirects: int)
         world.stores.answer = answered
         ask(first.url("/robots.txt"), redirects)
         assert [len(server.paths) for server in servers.values()] == [1, 1, 0]
-        record = parser.unpack(world.stores.robots[first.url("")])
-    assert record is not None
-    assert record.kind == "allow"
+    assert world.stores.robots == {}, "the third may have rules"
 
 
 # --- long files ------------------------------------------------------------------------------
