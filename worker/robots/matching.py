@@ -5,7 +5,7 @@ with, however many there are. Rules with ``*`` are kept by what stands before th
 only those whose beginning fits are looked at: their pieces are searched for from the left, which is
 enough, since if any placement of the pieces fits, so does that. Nothing is tried twice.
 
-Two bounds keep the work for a URL under :data:`BUDGET`, about 0.1 ms, whatever a file says:
+Two bounds keep the work for a URL under :data:`BUDGET`, 0.1 to 0.15 ms, whatever a file says:
 
 * Of a token's rules with ``*`` the first :data:`MAX_WILDCARDS` are compiled, as long as they have
   no more than :data:`MAX_STARS` ``*`` together. Of the others a Disallow is read up to its first
@@ -21,32 +21,32 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Final, NamedTuple
 
 from greencrawl.worker.robots.paths import pattern_of, target_of
 from greencrawl.worker.robots.prefixes import STEP, Prefixes, Steps
+from greencrawl.worker.robots.wildcards import CALL, SEARCHED, Wildcard
 
 MAX_WILDCARDS = 2000
 MAX_STARS = 10_000
-BUDGET = 80_000
-"""Units of work for a URL of up to 1,000 octets, for longer ones in proportion. One takes about a
-nanosecond."""
+BUDGET = 100_000
+"""Units of work for a URL of up to :data:`_LONG` octets, for longer ones in proportion. One takes
+a nanosecond at most in usual files, and up to 1.5 in those made for it."""
 _LONG = 2000
-_FEW = 16
-"""So many wildcards are tried one by one; among more those are looked up that may match."""
+_FEW = 2
+"""So many that begin alike are tried one by one; among more those are looked up that may match."""
 _MANY = 500
 """More than so many are not even tried: the budget would not suffice."""
-_CALL, _SEARCHED, _COMPARED = 100, 1.5, 2.5
-"""Units of a call of ``str.find``, and for each octet that it passes over or compares again."""
-_PLACED = 200
-"""Units of finding a piece at a place, and of looking whether it is there as a whole."""
-_LOOKED_UP = 25
-"""Units, for each octet of a URL, of looking wildcards up."""
+_LOOKED_UP = 22
+"""Units, for each octet of a URL, of looking up which parts of four octets are in it."""
+_COUNTED, _SPLIT = 0.5, 90
+"""Units, for each octet of a URL, of counting a letter in it; and for each place where it is, of
+noting what follows."""
 _SORTED = 50
 """Units for each wildcard that was found so."""
-_PART = 16
-"""Octets at most that are searched for of a piece."""
 _CUT = 1 << 31
 """Marks, in a code, a rule that was read up to its first ``*``."""
 UNDECIDED: Final = 1 << 62
@@ -61,144 +61,124 @@ class Line(NamedTuple):
     offset: int
 
 
-class _Wildcard:
-    """A pattern with ``*`` that is not its last letter: ``head``, then ``pieces`` in this order.
-
-    ``last`` is what a URL has to end with, None if its end is free. A piece is kept with a part of
-    it in which no letter comes twice: to search for that takes the same time in every text, nearly.
-    ``key`` is the longest of these.
-    """
-
-    __slots__ = ("_least", "code", "head", "key", "last", "pieces")
-
-    def __init__(self, code: int, head: str, pieces: list[str], last: str | None) -> None:
-        self.code = code
-        self.head = head
-        self.pieces = tuple([(piece, *_searched(piece)) for piece in pieces])
-        self.last = last
-        self._least = len(head) + sum(map(len, pieces)) + len(last or "")
-        keys = [part for _, part, _ in self.pieces]
-        self.key = max([*keys, _searched(last)[0]] if last else keys, key=len)
-
-    def matches(self, target: str) -> bool:
-        """Whether it does, where ``key`` is somewhere in ``target``."""
-        if not self._may_match(target):
-            return False
-        at = len(self.head)
-        for piece, _, _ in self.pieces:
-            at = target.find(piece, at)
-            if at < 0:
-                return False
-            at += len(piece)
-        return self.last is None or at <= len(target) - len(self.last)
-
-    def worst(self) -> tuple[float, float]:
-        """Units that this may take, and more for each octet of the URL."""
-        again = max((_again(piece) for piece, _, _ in self.pieces), default=0)
-        octet = _SEARCHED * 2 + _COMPARED * again
-        return _CALL * (len(self.pieces) + 3), octet
-
-    def counted(self, target: str, left: float) -> tuple[bool, float]:
-        """The same, and what is left of the budget: below 0 it was not enough to tell."""
-        left -= _CALL
-        if not self._may_match(target):
-            return False, left
-        at, length = len(self.head), len(target)
-        for piece, part, offset in self.pieces:
-            while True:
-                found = target.find(part, at + offset)
-                left -= _PLACED + _SEARCHED * ((found if found >= 0 else length) - at)
-                if found < 0 or left < 0:
-                    return False, left
-                at = found - offset
-                if part is piece or target.startswith(piece, at):
-                    break
-                at += 1
-            at += len(piece)
-        return self.last is None or at <= length - len(self.last), left
-
-    def _may_match(self, target: str) -> bool:
-        if len(target) < self._least or not target.startswith(self.head):
-            return False
-        return self.last is None or target.endswith(self.last)
-
-
-def _searched(piece: str) -> tuple[str, int]:
-    """The part of a piece that is searched for, and where in it that begins."""
-    if len(piece) <= _PART and len(set(piece)) == len(piece):
-        return piece, 0
-    best = begin = 0
-    size = 0
-    seen: dict[str, int] = {}
-    for at, letter in enumerate(piece[: 2 * _PART]):
-        begin = max(begin, seen.get(letter, -1) + 1, at + 1 - _PART)
-        seen[letter] = at
-        if at + 1 - begin > size:
-            best, size = begin, at + 1 - begin
-    return piece[best : best + size], best
-
-
-def _again(piece: str) -> int:
-    """How often an octet of a text may be compared in a search for ``piece``.
-
-    Two places where a piece begins in part overlap only if its first letter comes again in it.
-    """
-    return piece.count(piece[0]) if len(piece) > 1 else 0
-
-
-_Tries = tuple[tuple[int, str, _Wildcard], ...]
+_Tries = tuple[tuple[int, str, Wildcard], ...]
 
 
 class _Head:
     """The wildcards that begin alike, most specific first; ``above`` those of a shorter beginning.
 
     ``worst`` and ``worst_octet`` are units that it may take to try them all, and more for each
-    octet of the URL, those above included.
+    octet of the URL; ``count`` says how many they are. All three include those above.
     """
 
-    __slots__ = ("_fours", "_keys", "_short", "above", "tries", "worst", "worst_octet")
+    __slots__ = ("_short", "above", "count", "fours", "tries", "worst", "worst_octet")
 
-    def __init__(self, wildcards: list[_Wildcard], above: _Head | None) -> None:
+    def __init__(self, wildcards: list[Wildcard], above: _Head | None) -> None:
         wildcards.sort(key=lambda w: w.code, reverse=True)
         self.above = above
         self.tries: _Tries = tuple([(w.code, w.key, w) for w in wildcards])
         worst = [w.worst() for w in wildcards]
         self.worst: float = sum([fixed for fixed, _ in worst])
         self.worst_octet: float = sum([octet for _, octet in worst])
+        self.count = len(wildcards)
         if above is not None:
+            self.count += above.count
             self.worst += above.worst
             self.worst_octet += above.worst_octet
-        self._fours: dict[int, list[int]] = {}
-        self._keys: frozenset[int] = frozenset()
-        self._short: list[int] = []
+        self.fours: dict[int, list[int]] = {}
+        """By four octets that are in one piece."""
+        self._short: dict[str, dict[str, list[int]]] = {}
+        """Those of shorter pieces: by the first letter of their key, then by its others."""
         if len(wildcards) > _FEW:
             self._look_up()
 
     def _look_up(self) -> None:
-        """Note each by the last four octets of its longest piece, where one has as many."""
-        for number, (_, _, wildcard) in enumerate(self.tries):
-            longest = max(
-                [wildcard.last or "", *[piece for piece, _, _ in wildcard.pieces]], key=len
-            )
-            if len(longest) >= 4:
-                part = int.from_bytes(longest[-4:].encode(), sys.byteorder)
-                self._fours.setdefault(part, []).append(number)
+        """Note each by that part of its longest piece which the fewest others have."""
+        parts: list[tuple[int, ...]] = []
+        for _, _, wildcard in self.tries:
+            pieces = [piece for piece, _, _ in wildcard.pieces]
+            parts.append(_fours(max([wildcard.last or "", *pieces], key=len)))
+        often = Counter(chain.from_iterable(parts))
+        for number, (_, key, _) in enumerate(self.tries):
+            if parts[number]:
+                self.fours.setdefault(min(parts[number], key=often.__getitem__), []).append(number)
             else:
-                self._short.append(number)
-        self._keys = frozenset(self._fours)
+                others = self._short.setdefault(key[0], {})
+                others.setdefault(key[1:], []).append(number)
 
-    def candidates(self, octets: bytes) -> _Tries | None:
-        """Those that may match, most specific first. None: too many to try."""
-        found = set(self._short)
-        for first in range(min(4, len(octets) - 3)):
-            parts = struct.unpack_from(f"={(len(octets) - first) // 4}I", octets, first)
-            for part in self._keys.intersection(parts):
-                found.update(self._fours[part])
-                if len(found) > _MANY:
-                    return None
-        if len(found) > _MANY:
+    def candidates(self, seen: _Seen) -> _Tries | None:
+        """Those that may match, most specific first. None: too many to try, or to tell."""
+        found: set[int] = set()
+        if self.fours:
+            for part in self.fours.keys() & seen.fours():
+                found.update(self.fours[part])
+        for letter, others in self._short.items():
+            for rest in seen.after(letter, others):
+                found.update(others[rest])
+        seen.left -= _SORTED * len(found)
+        if seen.left < 0 or len(found) > _MANY:
             return None
         return tuple([self.tries[number] for number in sorted(found)])
+
+
+def _fours(piece: str) -> tuple[int, ...]:
+    """Some of a piece's parts of four octets: the last ones and the first ones."""
+    octets, last = piece.encode(), len(piece) - 4
+    places = (last, last - 1, last - 2, last - 3, 3, 2, 1, 0)
+    return tuple(
+        [int.from_bytes(octets[at : at + 4], sys.byteorder) for at in places if 0 <= at <= last]
+    )
+
+
+class _Seen:
+    """What a URL has in it, looked up once for all wildcards, as long as the budget lasts.
+
+    ``left`` is what is left of that: below 0, what is said here is not all.
+    """
+
+    __slots__ = ("_after", "_fours", "_keys", "_target", "left")
+
+    def __init__(self, target: str, keys: frozenset[int]) -> None:
+        self.left: float = BUDGET * max(1.0, len(target) / _LONG)
+        self._target = target
+        self._keys = keys
+        self._fours: set[int] | None = None
+        self._after: dict[str, set[str]] = {}
+
+    def fours(self) -> set[int]:
+        """Of all parts of four octets that wildcards are known by, those in the URL."""
+        if self._fours is None:
+            self._fours = set()
+            length = len(self._target)
+            self.left -= _LOOKED_UP * length
+            octets = self._target.encode() if self.left >= 0 else b""
+            for first in range(min(4, len(octets) - 3)):
+                parts = struct.unpack_from(f"={(length - first) // 4}I", octets, first)
+                self._fours.update(self._keys.intersection(parts))
+        return self._fours
+
+    def after(self, letter: str, rests: Mapping[str, object]) -> Iterable[str]:
+        """Which of ``rests``, of two letters at most, come after ``letter`` somewhere.
+
+        ``letter`` is in none of them, so that each ends before it comes again.
+        """
+        known = self._after.get(letter)
+        if known is not None:
+            return rests.keys() & known
+        target = self._target
+        self.left -= CALL + _COUNTED * len(target)
+        places = target.count(letter)
+        split, look = CALL + _SPLIT * places, CALL + SEARCHED * len(target)
+        if places and len(rests) * look < split:
+            self.left -= len(rests) * look
+            return [rest for rest in rests if self.left >= 0 and letter + rest in target]
+        self.left -= split
+        if self.left < 0:
+            return ()
+        pairs = {rest[:2] for rest in target.split(letter)[1:]}
+        known = pairs.union([pair[:1] for pair in pairs], [""] if pairs else ())
+        self._after[letter] = known
+        return rests.keys() & known
 
 
 class Group:
@@ -209,7 +189,7 @@ class Group:
     where its line begins in ``text``.
     """
 
-    __slots__ = ("_heads", "_nodes", "_plain", "_text", "delay")
+    __slots__ = ("_heads", "_keys", "_nodes", "_plain", "_text", "delay")
 
     def __init__(self, text: bytes, delay: float | None) -> None:
         self.delay = delay
@@ -217,6 +197,7 @@ class Group:
         self._plain = Prefixes()
         self._heads = Prefixes()
         self._nodes: list[_Head] = []
+        self._keys: frozenset[int] = frozenset()
 
     @classmethod
     def steps(cls, text: bytes, lines: Iterable[Line], delay: float | None) -> Steps[Group]:
@@ -257,7 +238,7 @@ class Group:
         return group
 
     def _compile(self, wild: dict[str, int]) -> Steps[None]:
-        by_head: dict[str, list[_Wildcard]] = {}
+        by_head: dict[str, list[Wildcard]] = {}
         for number, (pattern, code) in enumerate(wild.items()):
             if not number % STEP:
                 yield
@@ -267,11 +248,12 @@ class Group:
             if not anchored and not pieces[-1]:
                 pieces.pop()
             # Every path begins with "/": so there are not two long lists to look into.
-            by_head.setdefault(head or "/", []).append(_Wildcard(code, head, pieces, last))
+            by_head.setdefault(head or "/", []).append(Wildcard(code, head, pieces, last))
         self._heads = heads = yield from Prefixes.steps(dict.fromkeys(by_head, 1), {})
         for text, above in zip(heads.texts, heads.parents, strict=True):
             yield
             self._nodes.append(_Head(by_head[text], self._nodes[above] if above >= 0 else None))
+        self._keys = frozenset().union(*[node.fours for node in self._nodes])
 
     def forbids(self, url: str) -> str | None:
         """The line of the file that forbids ``url``; None if it may be fetched."""
@@ -311,7 +293,7 @@ class Group:
         assert head is not None
         length = len(target)
         if head.worst + head.worst_octet * length > BUDGET:
-            return _decide_counting(target, head, code)
+            return _decide_counting(target, head, code, self._keys)
         while head is not None:
             for rank, key, wildcard in head.tries:
                 if rank <= code:
@@ -323,31 +305,28 @@ class Group:
         return code
 
 
-def _decide_counting(target: str, head: _Head | None, code: int) -> int:
+def _decide_counting(target: str, last: _Head, code: int, keys: frozenset[int]) -> int:
     """The same where it may take too long: work is counted, and ends where the budget does."""
-    length, octets = len(target), b""
-    left: float = BUDGET * max(1.0, length / _LONG)
-    look = _CALL + _SEARCHED * length
+    seen = _Seen(target, keys)
+    look = CALL + SEARCHED * len(target)
+    many = last.count * look > _LOOKED_UP * len(target)
+    head: _Head | None = last
     while head is not None:
-        left -= _CALL
-        tries, looked_up = head.tries, False
-        looks = len(tries) * look
-        if looks > left / 2 and len(tries) > _FEW:
-            octets = octets or target.encode()
-            found = head.candidates(octets)
-            if found is None:
-                return UNDECIDED
-            tries, looked_up = found, True
-            looks = _LOOKED_UP * length + _SORTED * len(tries)
-        left -= looks
-        if left < 0:
+        seen.left -= CALL
+        tries: _Tries | None = head.tries
+        looked_up = many and len(head.tries) > _FEW
+        if looked_up:
+            tries = head.candidates(seen)
+        else:
+            seen.left -= len(head.tries) * look
+        if tries is None or seen.left < 0:
             return UNDECIDED
         for rank, key, wildcard in tries:
             if rank <= code:
                 break
             if looked_up or key in target:
-                fits, left = wildcard.counted(target, left)
-                if left < 0:
+                fits, seen.left = wildcard.counted(target, seen.left)
+                if seen.left < 0:
                     return UNDECIDED
                 if fits:
                     code = rank
