@@ -174,7 +174,8 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "",
         variables.dns_servers,
         "Name servers that workers ask, as 127.0.0.1:5353,1.1.1.1,[::1]:53; port 53 where none is "
-        "said; empty: those of /etc/resolv.conf",
+        "said; empty: those of /etc/resolv.conf; `system`: the resolver of the operating system, "
+        "by 32 threads",
     ),
     "HOOKS": (
         "",

@@ -14,7 +14,7 @@ URLS = 3
 WORDS = {
     "robots": "robots.txt forbids it",
     "scope": "out of the crawl's scope",
-    "dns_missing": "no such host name",
+    "dns_missing": "no such host name; for those of a search list see GREENCRAWL_DNS_SERVERS",
     "dns_failed": "no name server could say what the host name is",
     "gone": "404 or 410",
     "address_forbidden": "in a private or loopback network, which is fetched when "

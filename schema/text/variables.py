@@ -85,8 +85,17 @@ def ports(value: str) -> tuple[int, ...]:
     return tuple(number(int, 1, 65_535)(part) for part in parts(value))
 
 
+SYSTEM = "system"
+"""In place of name servers: the resolver of the operating system."""
+
+
 def dns_servers(value: str) -> tuple[str, ...]:
-    """Name servers, each as ``address:port`` (``[address]:port`` for IPv6), none twice."""
+    """Name servers, each as ``address:port`` (``[address]:port`` for IPv6), none twice.
+
+    Or :data:`SYSTEM` alone.
+    """
+    if value.strip().lower() == SYSTEM:
+        return (SYSTEM,)
     found = []
     for part in parts(value):
         host, port = part, "53"

@@ -87,9 +87,12 @@ def test_name_servers_have_an_address_and_port_53_where_none_is_said() -> None:
     servers = load({"GREENCRAWL_DNS_SERVERS": given}).dns_servers
     assert servers == ("127.0.0.1:5353", "1.1.1.1:53", "[::1]:53", "[2606:4700::1111]:54")
     assert load({}).dns_servers == ()
+    assert load({"GREENCRAWL_DNS_SERVERS": " System "}).dns_servers == ("system",)
 
 
-@pytest.mark.parametrize("given", ["ns.example", "1.1.1.1:0", "1.1.1.1:x", "1.1.1.1,1.1.1.1:53"])
+@pytest.mark.parametrize(
+    "given", ["ns.example", "1.1.1.1:0", "1.1.1.1:x", "1.1.1.1,1.1.1.1:53", "system,1.1.1.1"]
+)
 def test_what_is_no_name_server_is_refused(given: str) -> None:
     with pytest.raises(InvalidConfig, match="GREENCRAWL_DNS_SERVERS"):
         load({"GREENCRAWL_DNS_SERVERS": given})

@@ -40,7 +40,8 @@ class Zone:
 
     ``delay``: seconds before each answer. ``silent``: none at all, or none about the types of
     ``silent_for``; those of ``missing_for`` have NXDOMAIN. ``rcode``: this instead of records.
-    ``truncated``: the whole answer by TCP only. ``without_edns``: FORMERR to whoever uses EDNS.
+    ``truncated``: the whole answer by TCP only. ``without_edns``: FORMERR to whoever uses EDNS;
+    ``drops_edns``: nothing to him.
     ``forged``: before each UDP answer come some that nobody asked for, with these addresses: under
     another id, and to another question.
     """
@@ -56,6 +57,7 @@ class Zone:
     rcode: dns.rcode.Rcode | None = None
     truncated: bool = False
     without_edns: bool = False
+    drops_edns: bool = False
     forged: tuple[str, ...] = ()
 
 
@@ -150,7 +152,8 @@ class DnsServer:
         finally:
             self.waiting[apex] -= 1
         type_ = dns.rdatatype.to_text(kind)
-        if zone.silent or type_ in zone.silent_for:
+        dropped = zone.drops_edns and query.edns >= 0
+        if zone.silent or dropped or type_ in zone.silent_for:
             return []
         if zone.without_edns and query.edns >= 0:
             plain = dns.message.make_response(query)

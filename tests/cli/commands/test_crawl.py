@@ -178,7 +178,7 @@ def test_an_only_seed_whose_name_does_not_exist_is_told_at_once(command: Command
         code, _, err = command.run("crawl", "http://nosuch.com/", *FAST, dns_servers=names.address)
         assert monotonic() - began < 30  # a retry would come after five minutes
         assert code == 1
-        assert "dns_missing 1 (no such host name)" in err
+        assert "dns_missing 1 (no such host name;" in err
         assert "nosuch.com: no such name" in err
         assert names.asked.count("nosuch.com A") == 1
 

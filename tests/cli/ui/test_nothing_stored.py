@@ -17,7 +17,8 @@ def test_failures_are_told_by_kind_the_commonest_first_with_what_they_mean() -> 
     )
     said = why(failed, [])
     assert said == (
-        "failures: dns_missing 3 (no such host name), robots 2 (robots.txt forbids it), timeout 1"
+        "failures: dns_missing 3 (no such host name; for those of a search list see "
+        "GREENCRAWL_DNS_SERVERS), robots 2 (robots.txt forbids it), timeout 1"
     )
 
 

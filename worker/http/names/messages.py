@@ -21,7 +21,8 @@ from gevent import socket
 UDP_BYTES = 1232
 """The longest answer by UDP that a server is told to send: what no link breaks up."""
 MOST_RECORDS = 200
-"""The most records of an answer that is read."""
+MOST_BYTES = 8192
+"""So much of an answer is read: of one that is longer what it says first."""
 MOST_ALIASES = 16
 A, AAAA = int(dns.rdatatype.A), int(dns.rdatatype.AAAA)
 TYPES = (A, AAAA)
@@ -51,20 +52,27 @@ class Answer(NamedTuple):
 def read(wire: bytes, kind: int) -> Answer:
     """What an answer to a question of this type says, the aliases in it followed.
 
-    Raises dnspython's FormError, and ValueError where it has more than anybody needs.
+    Of a long one the first records count. Raises dnspython's FormError, and ValueError where there
+    is no address among those.
     """
     parser = dns.wire.Parser(wire)
     _, _, _, answers, authorities, _ = parser.get_struct("!6H")
-    if answers + authorities > MOST_RECORDS:
-        raise ValueError(f"{answers + authorities} records")
+    cut = answers + authorities > MOST_RECORDS or len(wire) >= MOST_BYTES
     name = _name(parser)
     parser.get_struct("!HH")
     aliases: dict[bytes, tuple[bytes, int]] = {}
     found: dict[bytes, list[tuple[str, int]]] = {}
     pointed = {_POINTER: name}
-    for _ in range(answers):
-        owner = _owner(parser, pointed)
-        type_, class_, ttl, length = parser.get_struct("!HHIH")
+    for _ in range(min(answers, MOST_RECORDS)):
+        try:
+            owner = _owner(parser, pointed)
+            type_, class_, ttl, length = parser.get_struct("!HHIH")
+            if length > parser.remaining():
+                raise ValueError("it ends within a record")
+        except BROKEN:
+            if not cut:
+                raise
+            break
         with parser.restrict_to(length):
             if type_ == dns.rdatatype.CNAME and class_ == _IN:
                 aliases[owner] = _name(parser), ttl
@@ -81,6 +89,8 @@ def read(wire: bytes, kind: int) -> Answer:
         least = min(least, _ttl(ttl))
     records = found.get(name, [])
     least = min([least, *(_ttl(ttl) for _, ttl in records)])
+    if cut and not records:
+        raise ValueError(f"{answers + authorities} records, no address among the first")
     if not records:
         least = min(least, _negative_ttl(parser, authorities))
     exists = wire[3] & 15 == dns.rcode.NOERROR

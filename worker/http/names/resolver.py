@@ -1,9 +1,9 @@
 """Resolves host names and judges every answer; the only way from a name to a connection.
 
-A name is looked for in what is known, in the hosts file, and then asked for: of name servers, or,
-if DNS cannot have it, of the system. At most one look-up per name is under way: whoever else asks
-waits for it too, and it ends when nobody does. What comes of it is kept for its time, in a bounded
-table.
+A name is looked for in what is known, in the hosts file, and then asked for: of name servers, or of
+the system, if DNS cannot have the name or the settings say so. At most one look-up per name is
+under way: whoever else asks waits for it too, and it ends when nobody does. What comes of it is
+kept for its time, in a bounded table.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ import gevent
 
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.records import Failure, FailureKind
+from greencrawl.schema.text.variables import SYSTEM
 from greencrawl.worker.http.addresses import Network, forbidden
 from greencrawl.worker.http.names.lanes import Lanes
 from greencrawl.worker.http.names.order import best_first
 from greencrawl.worker.http.names.servers import MOST_SECONDS, NameServers
 from greencrawl.worker.http.names.system import (
     HOSTS,
+    LOOKUP_THREADS,
+    SYSTEM_THREADS,
     Found,
     Lookup,
     Reread,
@@ -31,6 +34,7 @@ from greencrawl.worker.http.names.system import (
     hosts,
     is_local,
     known_here,
+    system_lookup,
     unanswered,
 )
 from greencrawl.worker.session.caps import NoShare
@@ -61,6 +65,7 @@ class _Asking:
 class Resolver:
     """One for a process. ``servers`` are asked, or those of the system if there are none.
 
+    ``system`` in their place: the system's resolver (``getaddrinfo``) is asked, by threads.
     A ``lookup`` takes the place of all other sources but literal addresses; it runs in a thread.
     """
 
@@ -75,10 +80,12 @@ class Resolver:
         clock: Clock = monotonic,
     ) -> None:
         self._allow = tuple(allow_networks)
-        self._threads = Threads() if lookup is None else Threads(lookup)
+        self._system = tuple(servers) == (SYSTEM,)
+        threads = SYSTEM_THREADS if self._system else LOOKUP_THREADS
+        self._threads = Threads(lookup or system_lookup, threads)
         self._all_by_threads = lookup is not None
-        self._named = bool(servers)
-        self._servers = NameServers(servers, clock=clock)
+        self._named = bool(servers) and not self._system
+        self._servers = NameServers(servers if self._named else (), clock=clock)
         self._hosts = Reread(hosts_file, hosts, clock)
         self._lanes = Lanes(clock)
         self._max_names = max_names
@@ -162,6 +169,8 @@ class Resolver:
             return self._threads.ask(name)
         place = self._lanes.enter(name)
         try:
+            if self._system:
+                return self._threads.ask(name)
             return self._servers.ask(name, LOOKUP_SECONDS, place.slow_at, place.turn_slow)
         finally:
             place.end()

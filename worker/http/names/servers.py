@@ -5,6 +5,9 @@ from a port of its own, which the system picks by chance. A server that says not
 and the next one with it; whatever comes, from whichever of them, is the answer, however late. A
 server that fails (SERVFAIL, REFUSED, a closed port) is not asked for that name again. An answer
 counts only where its id and its question are those that were sent to just that server.
+
+Some forwarders drop questions with EDNS. So whoever says nothing is asked again without; if he
+answers that, he is asked without for some minutes.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from gevent import select, socket
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.text.variables import bind
 from greencrawl.worker.http.names import messages
-from greencrawl.worker.http.names.messages import AAAA, BROKEN, TYPES, A, Answer
+from greencrawl.worker.http.names.messages import AAAA, BROKEN, MOST_BYTES, TYPES, A, Answer
 from greencrawl.worker.http.names.system import (
     RESOLV_CONF,
     Found,
@@ -42,8 +45,8 @@ AGAIN_SECONDS = 0.5
 OTHER_SECONDS = 0.3
 """So long an answer with addresses waits for those of the other version."""
 TCP_SECONDS = 5.0
-MOST_BYTES = 8192
-"""The longest answer that is read."""
+PLAIN_SECONDS = 600.0
+"""So long a server is asked without EDNS that answered only such a question."""
 
 
 class NameServers:
@@ -60,6 +63,8 @@ class NameServers:
         self._system = resolv_conf or Reread(RESOLV_CONF, name_servers, clock)
         self._clock = clock
         self._preferred: Server | None = None
+        self._plain: dict[Server, float] = {}
+        """Servers that are asked without EDNS, and until when."""
 
     def servers(self) -> tuple[Server, ...]:
         """All of them, the one first that was the last to answer where another did not."""
@@ -81,7 +86,7 @@ class NameServers:
         if wire is None:
             return Found(missing(name, "no such name can be"), MISSING_MOST_SECONDS)
         until = self._clock() + seconds
-        exchange = _Exchange(name, wire, self.servers(), until, self._clock)
+        exchange = _Exchange(name, wire, self.servers(), until, self._clock, self._plain)
         try:
             found = exchange.run(slow_at, turn_slow)
         finally:
@@ -95,12 +100,12 @@ class _Line:
 
     __slots__ = ("edns", "failed", "sent", "server", "socket")
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, *, edns: bool) -> None:
         self.server = server
-        self.edns = True
+        self.edns = edns
         self.failed: set[int] = set()
-        self.sent: dict[int, bytes] = {}
-        """By type; its id is in its first two bytes."""
+        self.sent: dict[int, list[bytes]] = {}
+        """By type, the newest last; an id is in the first two bytes."""
         family = socket.AF_INET6 if ":" in server[0] else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_DGRAM)
 
@@ -109,25 +114,43 @@ class _Line:
         if not self.sent:
             self.socket.connect(self.server)
         for kind in kinds:
-            if kind not in self.sent:
-                self.sent[kind] = messages.query(name, kind, edns=self.edns)
-            self.socket.send(self.sent[kind])
+            queries = self.sent.setdefault(kind, [])
+            if not queries or (self.edns and len(queries) == 1):
+                queries.append(messages.query(name, kind, edns=self.edns and not queries))
+            self.socket.send(queries[-1])
 
     def of(self, wire: bytes) -> int | None:
         """The type of the question that an answer is to; None if it is to none of ours."""
         return next(
-            (kind for kind, query in self.sent.items() if messages.belongs(wire, query)), None
+            (
+                kind
+                for kind, queries in self.sent.items()
+                if any(messages.belongs(wire, query) for query in queries)
+            ),
+            None,
         )
+
+    def only_plain(self, kind: int, wire: bytes) -> bool:
+        """Whether ``wire`` answers a question without EDNS after one with it."""
+        queries = self.sent[kind]
+        return len(queries) > 1 and wire[:2] == queries[1][:2]
 
 
 class _Exchange:
     """The questions about one name, until they are answered."""
 
     def __init__(
-        self, name: str, wire: bytes, servers: Sequence[Server], until: float, clock: Clock
+        self,
+        name: str,
+        wire: bytes,
+        servers: Sequence[Server],
+        until: float,
+        clock: Clock,
+        plain: dict[Server, float],
     ) -> None:
         self._name, self._wire, self._servers = name, wire, servers
         self._until, self._clock = until, clock
+        self._plain = plain
         self._lines: list[_Line] = []
         self._answers: dict[int, Answer] = {}
         self._why: dict[int, str] = {}
@@ -175,7 +198,9 @@ class _Exchange:
             self._tries += 1
             if at == len(self._lines):
                 try:
-                    self._lines.append(_Line(self._servers[at]))
+                    server = self._servers[at]
+                    edns = self._plain.get(server, 0.0) <= self._clock()
+                    self._lines.append(_Line(server, edns=edns))
                 except OSError as error:  # no file descriptor is left
                     self._why.update(dict.fromkeys(self._open(), str(error)))
                     return False
@@ -237,7 +262,7 @@ class _Exchange:
 
     def _by_tcp(self, line: _Line, kind: int) -> bytes:
         """The whole of an answer that UDP has no room for. Raises OSError and ValueError."""
-        query = line.sent[kind]
+        query = line.sent[kind][-1]
         seconds = max(0.0, min(TCP_SECONDS, self._until - self._clock()))
         with (
             gevent.Timeout(seconds, TimeoutError("no answer by TCP in time")),
@@ -246,9 +271,7 @@ class _Exchange:
         ):
             connection.sendall(struct.pack("!H", len(query)) + query)
             (length,) = struct.unpack("!H", stream.read(2))
-            if length > MOST_BYTES:
-                raise ValueError(f"{length} bytes")
-            wire: bytes = stream.read(length)
+            wire: bytes = stream.read(min(length, MOST_BYTES))
         if line.of(wire) != kind:
             raise ValueError("to another question")
         return wire
@@ -260,6 +283,8 @@ class _Exchange:
             self._fail(line, [kind], error)
             return
         answer = self._answers[kind] = messages.read(wire, kind)
+        if line.edns and line.only_plain(kind, wire):
+            self._plain[line.server] = self._clock() + PLAIN_SECONDS
         if answer.addresses:
             self._enough_at = min(self._enough_at, self._clock() + OTHER_SECONDS)
         if line is not self._lines[0]:

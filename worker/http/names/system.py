@@ -2,7 +2,8 @@
 
 The two files are read again when they have changed. The system's resolver (``getaddrinfo``) knows
 more than DNS does – mDNS, the names of a local network, search lists – but blocks a thread until it
-answers, so only names that DNS cannot have are asked of it, by a few threads.
+answers, so only names that DNS cannot have are asked of it, by a few threads; or all names, by more
+of them, where ``GREENCRAWL_DNS_SERVERS`` is ``system``.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ RESOLV_CONF = Path("/etc/resolv.conf")
 LOOK_AGAIN_SECONDS = 5.0
 """Between two looks at whether a file has changed."""
 LOOKUP_THREADS = 8
+SYSTEM_THREADS = 32
+"""Threads where the system's resolver is asked for all names."""
 LOOKUPS_WAITING = 64
 """Look-ups that may wait for a thread; one more fails at once."""
 ANSWER_SECONDS = 300.0
@@ -148,15 +151,16 @@ def system_lookup(name: str) -> list[str]:
 class Threads:
     """Asks a :data:`Lookup` by threads of its own, so many names at once and no more."""
 
-    def __init__(self, lookup: Lookup = system_lookup) -> None:
+    def __init__(self, lookup: Lookup = system_lookup, threads: int = LOOKUP_THREADS) -> None:
         self._lookup = lookup
+        self._most = threads + LOOKUPS_WAITING
         self._asking = 0
         # Its own threads: a resolver that hangs must not hold up the store's.
-        self._threads = ThreadPool(LOOKUP_THREADS)
+        self._threads = ThreadPool(threads)
 
     def ask(self, name: str) -> Found:
         """Look ``name`` up. Who waits may be killed; the thread ends its look-up all the same."""
-        if self._asking >= LOOKUP_THREADS + LOOKUPS_WAITING:
+        if self._asking >= self._most:
             return Found(unanswered(name, "too many names are being looked up"), 1.0)
         self._asking += 1
         try:

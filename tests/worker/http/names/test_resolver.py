@@ -291,6 +291,22 @@ def test_a_name_that_dns_cannot_have_is_the_systems_but_for_named_servers(tmp_pa
         assert by_dns(server, tmp_path).resolve("intranet", 5) == ("127.0.0.9",)
 
 
+def test_all_names_are_the_systems_where_the_settings_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search list, say, that the system's resolver goes by and DNS knows nothing of."""
+    asked: list[str] = []
+    answers = answering(["127.0.0.9"], asked)
+    monkeypatch.setattr("greencrawl.worker.http.names.resolver.system_lookup", answers)
+    (tmp_path / "hosts").write_text("127.0.0.8 a.test\n")
+    resolver = Resolver(
+        [ipaddress.ip_network("127.0.0.0/8")], servers=["system"], hosts_file=tmp_path / "hosts"
+    )
+    assert resolver.resolve("web.team", 5) == ("127.0.0.9",)
+    assert resolver.resolve("a.test", 5) == ("127.0.0.8",)
+    assert asked == ["web.team"]
+
+
 def test_look_ups_by_threads_are_bounded() -> None:
     def lookup(name: str) -> Sequence[str]:
         monkey.get_original("time", "sleep")(0.02)

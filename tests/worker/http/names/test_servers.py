@@ -142,12 +142,37 @@ def test_a_cut_answer_is_asked_for_again_by_tcp() -> None:
         assert turned  # TCP is for those with a place among the slow
 
 
-def test_an_answer_of_too_many_records_is_not_read() -> None:
-    many = tuple(f"10.0.{n // 250}.{n % 250}" for n in range(300))
+@pytest.mark.parametrize("count", [300, 700])
+def test_of_an_answer_of_many_records_the_first_are_taken(count: int) -> None:
+    """700 are more than 8 KiB."""
+    many = tuple(f"10.0.{n // 250}.{n % 250}" for n in range(count))
     with DnsServer({"a.test": Zone(many)}) as server:
         found = NameServers([server.address]).ask("a.test", 5, math.inf, lambda: None)
-        assert kind_of(found) is FailureKind.DNS_FAILED
-        assert "300 records" in str(found.addresses)
+        assert len(set(found.addresses)) == messages.MOST_RECORDS
+        assert set(found.addresses) <= set(many)
+
+
+def test_of_a_cut_answer_the_records_before_the_cut_are_taken() -> None:
+    name = b"\x3f" + b"a" * 63
+    owner = name * 3 + b"\0"
+    record = owner + struct.pack("!HHIH", A, 1, 60, 4) + bytes(4)
+    mine = b"\xc0\x0c" + struct.pack("!HHIH", A, 1, 60, 4) + bytes((10, 0, 0, 1))
+    wire = _answer(mine + record * 60, 61)
+    assert len(wire) > messages.MOST_BYTES
+    assert messages.read(wire[: messages.MOST_BYTES], A).addresses == ("10.0.0.1",)
+    with pytest.raises(messages.BROKEN):
+        messages.read(_answer(record * 60, 60)[: messages.MOST_BYTES], A)
+    with pytest.raises(messages.BROKEN):
+        messages.read(_answer(mine + record, 2)[:-1], A)
+
+
+def test_a_server_that_drops_edns_is_asked_again_without_and_then_at_once() -> None:
+    with DnsServer({"": Zone(LOCAL, drops_edns=True)}) as server:
+        asking = NameServers([server.address])
+        assert asking.ask("a.test", 5, math.inf, never).addresses == LOCAL
+        heard = len(server.asked)
+        assert asking.ask("b.test", 5, math.inf, never).addresses == LOCAL
+        assert len(server.asked) == heard + 2
 
 
 def test_a_server_that_knows_no_edns_is_asked_without() -> None:
@@ -225,7 +250,7 @@ def test_the_worst_answer_that_is_read_costs_little() -> None:
     at = len(_answer(b"", 0))
     records = first + (struct.pack("!H", 0xC000 | at) + record) * (messages.MOST_RECORDS - 1)
     wire = _answer(records, messages.MOST_RECORDS)
-    assert len(wire) < servers.MOST_BYTES
+    assert len(wire) < messages.MOST_BYTES
     took = []
     for _ in range(3):
         began = time.thread_time()
