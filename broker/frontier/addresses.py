@@ -25,8 +25,8 @@ class Ask(NamedTuple):
     """What a process asks of one address or domain, ``name``.
 
     ``window`` seconds is the sliding window in which at most ``starts_cap`` requests may start,
-    over all processes. ``…_used`` is what this process has in use and so does not give up,
-    ``…_wanted`` what it could use.
+    over all processes. ``…_used`` is what this process has in use: of connections those with a
+    request under way, which it does not give up. ``…_wanted`` is what it could use.
     """
 
     name: str

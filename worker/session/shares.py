@@ -48,8 +48,8 @@ class _Place:
     """One address or domain. Not locked: nothing here yields to the hub."""
 
     __slots__ = (
-        "again", "connections", "connections_cap", "ends", "free_at", "name", "open", "rate",
-        "sending", "shown", "starts", "starts_cap", "turn", "waiting", "window",
+        "again", "connections", "connections_cap", "ends", "free_at", "make_room", "name", "open",
+        "rate", "sending", "shown", "starts", "starts_cap", "turn", "waiting", "window",
     )  # fmt: skip
 
     def __init__(self, name: str, shown: str) -> None:
@@ -60,6 +60,7 @@ class _Place:
         self.starts = self.connections = 0
         self.ends = self.again = self.turn = 0.0
         self.sending = self.open = 0
+        self.make_room: Callable[[], bool] | None = None
         self.free_at: deque[float] = deque()
         self.waiting: deque[_Waiter] = deque()
 
@@ -89,11 +90,19 @@ class _Place:
 
     def take(self, waiter: _Waiter) -> None:
         self.sending += 1
-        self.open += waiter.make_room is not None
+        if waiter.make_room is not None:
+            self.open += 1
+            self.make_room = waiter.make_room
 
     def closed(self) -> None:
         """A connection to it was closed."""
         self.open -= 1
+
+    def shrink(self) -> None:
+        """Close idle connections beyond the share; those of requests under way stay."""
+        if self.connections_cap != NO_LIMIT and self.make_room is not None:
+            while self.open > self.connections and self.make_room():
+                pass
 
     def next_turn(self, now: float) -> float:
         """Seconds until it is the turn of one who found no room: one after the other."""
@@ -107,7 +116,8 @@ class _Place:
         return Ask(
             self.name, self.window,
             self.starts_cap, used, min(used + more, self.starts_cap),
-            self.connections_cap, self.open, min(self.open + more, self.connections_cap),
+            self.connections_cap, min(self.sending, self.open),  # idle ones can be closed
+            min(self.open + more, self.connections_cap),
         )  # fmt: skip
 
 
@@ -287,9 +297,10 @@ class Shares:
     def _renew(self, places: list[_Place], now: float) -> None:
         wanted = []
         for place in places:
+            place.shrink()
             used = place.used(now)
             ending = place.ends - now < SHARE_SECONDS / 2
-            stuck = place.waiting and not place.has_room(now, place.waiting[0])
+            stuck = any(not place.has_room(now, waiter) for waiter in place.waiting)
             if not used and not place.open and not place.waiting:
                 if place.ends <= now and place.turn <= now:
                     del self._places[place.name]
@@ -307,14 +318,18 @@ class Shares:
             if share is not None:
                 place.starts, place.connections = share.starts, share.connections
                 place.ends = now + SHARE_SECONDS
+                place.shrink()
 
     def _let_go_on(self, now: float) -> None:
         for place in list(self._waiting):
-            while place.waiting and place.has_room(now, place.waiting[0]):
-                waiter = place.waiting.popleft()
-                place.take(waiter)
-                waiter.has_it = True
-                waiter.told.set()
+            for waiter in list(place.waiting):  # one that has its connection may pass others
+                if now >= place.ends or place.used(now) >= place.starts:
+                    break
+                if place.has_room(now, waiter):
+                    place.waiting.remove(waiter)
+                    place.take(waiter)
+                    waiter.has_it = True
+                    waiter.told.set()
             if not place.waiting:
                 del self._waiting[place]
 

@@ -161,3 +161,59 @@ def test_what_all_hold_in_a_window_is_never_above_the_cap(frontier: Frontier, se
         for name in starts_of:
             starts_of[name] = [t for t in starts_of[name] if t > now - window]
     assert granted == set("abcd")
+
+
+@pytest.mark.parametrize("seed", cases(range(3), range(3, 60)))
+def test_connections_that_are_open_are_never_more_than_the_cap(
+    frontier: Frontier, seed: int
+) -> None:
+    """Holders open as many as they may, close idle ones beyond their share, and say which are in
+    use; one that falls silent closes its own when its share ends."""
+    draw = random.Random(seed)
+    cap = draw.choice([1, 3, 10])
+    now, most = 0.0, 0
+    connected, held = dict.fromkeys("abcd", 0), dict.fromkeys("abcd", (0, 0.0))
+    granted = set()
+    for _ in range(300):
+        holder = draw.choice("abcd")
+        busy = draw.randint(0, connected[holder])
+        wish = Ask(NAME, 1.0, 10, 0, 10, cap, busy, draw.randint(busy, cap) + 1)
+        (share,) = frontier.shares(holder, [wish])
+        assert share is not None
+        assert share.connections >= busy
+        held[holder] = (share.connections, now + SHARE_SECONDS)
+        connected[holder] = min(connected[holder], share.connections)
+        if share.connections:
+            granted.add(holder)
+        for name, (share_of, ends) in held.items():
+            if now < ends and draw.random() < 0.5:
+                connected[name] = draw.randint(connected[name], max(share_of, connected[name]))
+        most = max(most, sum(connected.values()))
+        assert most <= cap
+        step = draw.choice([0.0, 0.05, 0.3, 1.0, 2.5])
+        now += step
+        pass_time(frontier, step)
+        for name, (_, ends) in held.items():
+            if now >= ends:
+                connected[name] = 0
+    assert most > cap // 2
+    assert granted == set("abcd")
+
+
+@pytest.mark.parametrize("processes", [2, 3, 4, 7])
+def test_the_whole_cap_is_divided_evenly_among_those_who_come_late(
+    frontier: Frontier, processes: int
+) -> None:
+    shares: dict[str, Share] = {}
+    for step in range(40):
+        for holder in "abcdefg"[: processes if step > 4 else 1]:
+            busy = min(1, shares[holder].connections) if holder in shares else 0
+            wish = Ask(NAME, 1.0, 10, 0, 10, 10, busy, 10 - step % 2)
+            (share,) = frontier.shares(holder, [wish])
+            assert share is not None
+            shares[holder] = share
+        pass_time(frontier, 0.5)
+    for kind in ("starts", "connections"):
+        found = [getattr(share, kind) for share in shares.values()]
+        assert sum(found) == 10
+        assert max(found) - min(found) <= 1, found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,8 +12,9 @@ from pathlib import Path
 import gevent
 import pytest
 
-from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier import Frontier, addresses
 from greencrawl.store import open_store
+from greencrawl.worker.session import shares as shares_module
 from greencrawl.worker.session.caps import Caps, NoShare
 from greencrawl.worker.session.shares import Shares, address_name
 from tests.support.redis_server import RedisServer
@@ -74,6 +75,77 @@ def test_two_processes_together_stay_within_the_rate_and_use_it(
     assert busiest(everything, 1.0) <= 8
     assert len(everything) >= 40
     assert min(len(mine) for mine in times) >= 8, "each had its part"
+
+
+class Process:
+    """Hosts of one address, each with a delay of a second, whose connections are kept for long."""
+
+    def __init__(self, frontier: Frontier, name: str, hosts: int) -> None:
+        self.shares = Shares(partial(frontier.shares, name))
+        self.times: list[float] = []
+        self.open = 0
+        self._idle: dict[str, Callable[[], None]] = {}
+        self._jobs = [gevent.spawn(self._host, f"{n}.{name}.example") for n in range(hosts)]
+
+    def _drop(self) -> bool:
+        return bool(self._idle) and self._close(self._idle.pop(next(iter(self._idle))))
+
+    def _close(self, closed: Callable[[], None]) -> bool:
+        self.open -= 1
+        closed()
+        return True
+
+    def _host(self, host: str) -> None:
+        caps = Caps(address_rate=10, address_connections=10, domain_rate=0)
+        while True:
+            kept = self._idle.pop(host, None)
+            try:
+                ticket = self.shares.enter(
+                    host, ADDRESS, caps, connect=kept is None, make_room=self._drop
+                )
+            except NoShare as error:
+                if kept is not None:
+                    self._idle[host] = kept
+                gevent.sleep(error.seconds)
+                continue
+            assert ticket is not None
+            self.open += kept is None
+            kept = kept or ticket.opened()
+            self.times.append(time.monotonic())
+            gevent.sleep(0.05)
+            ticket.end()
+            self._idle[host] = kept
+            gevent.sleep(1.0)
+
+    def stop(self) -> None:
+        gevent.killall(self._jobs)
+        self.shares.close()
+
+
+def test_processes_with_many_names_at_an_address_have_about_as_much_each(
+    frontier: Frontier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first kept all connections, idle ones; the others had starts, and could not use them."""
+    for module in (addresses, shares_module):
+        monkeypatch.setattr(module, "SHARE_SECONDS", 1.0)
+    processes, most = [Process(frontier, "a", 20)], 0
+    try:
+        gevent.sleep(1.5)
+        assert processes[0].open == 10
+        processes += [Process(frontier, name, 20) for name in "bcd"]
+        until = time.monotonic() + 7
+        while time.monotonic() < until:
+            most = max(most, sum(one.open for one in processes))
+            gevent.sleep(0.01)
+    finally:
+        for one in processes:
+            one.stop()
+    rates = [sum(at > until - 3 for at in one.times) / 3 for one in processes]
+    assert min(rates) > 1, rates
+    assert max(rates) < 5, rates
+    assert sum(rates) > 7.5, rates
+    assert busiest([at for one in processes for at in one.times], 1.0) <= 10
+    assert most <= 10
 
 
 def test_who_waits_for_the_domain_first_takes_from_the_same_share_of_the_address(

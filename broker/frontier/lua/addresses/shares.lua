@@ -9,8 +9,9 @@
 --
 -- A record has for each holder {u = end of its shares, n = since when it has one, w = until when it
 -- counts as waiting, q = since when it waits, 1 = starts, 2 = connections}; each of the two {h = held,
--- x = wanted, o = what it held before, t = until when that counts}. Who waits longer comes first. A share that ended or was lowered counts until the window is
--- over, since requests that began under it are in it.
+-- x = wanted, o = what it held before: {{h, t = until when that counts}, …}, falling h and rising t}. Who
+-- waits longer comes first. A share that ended or was lowered counts until the window is over, since
+-- requests that began under it are in it.
 local MARGIN = 1000 -- between the clocks of a holder and of this node
 local holder, ttl = args[1], args[2]
 local lost = num(redis.call('HGET', 'gc:owner', 'lost'))
@@ -18,31 +19,37 @@ local lost = num(redis.call('HGET', 'gc:owner', 'lost'))
 local function held_by(v, i, window)
   local one = v[i]
   local n = (v.u + window + MARGIN > now) and one.h or 0
-  if one.t > now then n = math.max(n, one.o) end
+  for _, was in ipairs(one.o) do
+    if was.t > now then n = math.max(n, was.h) end
+  end
   return n
 end
 
--- What `holder` is given of one of both. ahead: so many wait for longer, and have nothing.
-local function share(record, mine, i, ask, window, claimants, ahead, starving)
-  local cap, used, want = ask[1], ask[2], ask[3]
-  local others, wanted = 0, 0
-  local fair = math.max(1, math.floor(cap / claimants))
+local function hold(mine, i, grant, want, window)
+  local one, before = mine[i], {}
+  for _, was in ipairs(one.o) do
+    if was.t > now and was.h > grant then before[#before + 1] = was end
+  end
+  if mine.u + window + MARGIN > now and one.h > grant then
+    while #before > 0 and before[#before].h <= one.h do before[#before] = nil end
+    before[#before + 1] = {h = one.h, t = math.max(mine.u, now) + window + MARGIN}
+  end
+  one.h, one.x, one.o = grant, want, before
+end
+
+-- What `holder` may have of one of both. names: who wants some, sorted, of whom `seats` can have some at
+-- a time; ahead: so many wait for longer, and have nothing.
+local function share(record, i, ask, window, names, seats, ahead)
+  local cap, want = ask[1], ask[3]
+  local others, wanted, fair = 0, 0, 0
+  for rank, name in ipairs(names) do
+    local part = math.floor(cap / seats) + (rank <= cap % seats and 1 or 0)
+    if name == holder then fair = part else wanted = wanted + math.min(record[name][i].x, part) end
+  end
   for name, v in pairs(record) do
-    if name ~= holder then
-      others = others + held_by(v, i, window)
-      if v.u > now or v.w > now then wanted = wanted + math.min(v[i].x, fair) end
-    end
+    if name ~= holder then others = others + held_by(v, i, window) end
   end
-  local held = held_by(mine, i, window)
-  local grant = math.min(want, cap - others - ahead, math.max(fair, cap - wanted))
-  if starving and mine.n > 0 and now - mine.n > ttl then grant = 0 end
-  grant = math.max(grant, 0)
-  if i == 2 then grant = math.max(grant, math.min(used, held)) end -- open ones stay; requests end
-  if mine.u + window + MARGIN > now and mine[i].h > grant then
-    mine[i].o, mine[i].t = held, math.max(mine.u, now) + window + MARGIN
-  end
-  mine[i].h, mine[i].x = grant, want
-  return grant
+  return math.max(0, math.min(want, cap - others - ahead, math.max(fair, cap - wanted)))
 end
 
 local replies = {}
@@ -51,16 +58,19 @@ for k, ask in ipairs(args[3]) do
   local key = P .. ':ad:' .. name
   local packed = redis.call('GET', key)
   local record = packed and cmsgpack.unpack(packed) or {}
-  local mine = record[holder]
-    or {u = 0, n = 0, w = 0, q = now, {h = 0, x = 0, o = 0, t = 0}, {h = 0, x = 0, o = 0, t = 0}}
-  local claimants, ahead, starving, soonest, latest = 1, 0, false, math.huge, 0
+  local mine = record[holder] or {u = 0, n = 0, w = 0, q = now, {h = 0, x = 0, o = {}}, {h = 0, x = 0, o = {}}}
+  local names, ahead, starving, soonest, latest = {holder}, 0, false, math.huge, 0
   for other, v in pairs(record) do
-    local ends = math.max(v.u + window + MARGIN, v.w, v[1].t, v[2].t)
+    local ends = math.max(v.u + window + MARGIN, v.w)
+    for i = 1, 2 do
+      local before = v[i].o
+      if #before > 0 then ends = math.max(ends, before[#before].t) end
+    end
     if ends <= now then
       record[other] = nil
     elseif other ~= holder then
       latest = math.max(latest, ends)
-      if v.u > now or v.w > now then claimants = claimants + 1 end
+      if v.u > now or v.w > now then names[#names + 1] = other end
       if v.w > now then
         starving = true
         if mine.n == 0 and v.q < mine.q then ahead = ahead + 1 end
@@ -71,8 +81,18 @@ for k, ask in ipairs(args[3]) do
   if lost > 0 and now < lost + ttl + window + MARGIN then -- what was granted before is forgotten
     replies[k] = {0, 0, lost + ttl + window + MARGIN - now}
   else
-    local starts = share(record, mine, 1, ask[3], window, claimants, ahead, starving and ask[3][1] < claimants)
-    local connections = share(record, mine, 2, ask[4], window, claimants, ahead, starving and ask[4][1] < claimants)
+    table.sort(names)
+    local seats = math.min(#names, ask[3][1], ask[4][1])
+    local starts, connections = 0, 0
+    if not (starving and #names > seats and mine.n > 0 and now - mine.n > ttl) then -- else others' turn
+      connections = share(record, 2, ask[4], window, names, seats, ahead)
+      if connections > 0 then starts = share(record, 1, ask[3], window, names, seats, ahead) end
+      if starts == 0 then connections = 0 end -- one is of no use without the other
+    end
+    -- Requests that are under way keep their connections.
+    connections = math.max(connections, math.min(ask[4][2], held_by(mine, 2, window)))
+    hold(mine, 1, starts, ask[3][3], window)
+    hold(mine, 2, connections, ask[4][3], window)
     if starts == 0 or connections == 0 then
       if mine.n > 0 then mine.n, mine.q = 0, now end
       mine.w = now + 2 * ttl
@@ -82,7 +102,11 @@ for k, ask in ipairs(args[3]) do
     end
     mine.u = now + ttl
     record[holder] = mine
-    latest = math.max(latest, mine.u + window + MARGIN, mine.w, mine[1].t, mine[2].t)
+    latest = math.max(latest, mine.u + window + MARGIN, mine.w)
+    for i = 1, 2 do
+      local before = mine[i].o
+      if #before > 0 then latest = math.max(latest, before[#before].t) end
+    end
     redis.call('SET', key, cmsgpack.pack(record), 'PX', string.format('%.0f', latest - now + MARGIN))
     replies[k] = {starts, connections, soonest == math.huge and 0 or math.max(0, soonest - now)}
   end
