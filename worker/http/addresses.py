@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
+from functools import lru_cache
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -93,6 +94,23 @@ def _embedded(address: ipaddress.IPv6Address) -> tuple[ipaddress.IPv4Address, st
     if int(address) >> 32 & 0xFFFFFFFF in _ISATAP_INTERFACES:
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF), "ISATAP"
     return None
+
+
+@lru_cache(4096)
+def address_name(address: str) -> str:
+    """What is counted as one machine: an IPv4 address, or the /64 of an IPv6 one.
+
+    An IPv6 address through which an IPv4 one is reached (mapped, NAT64, 6to4) is that one:
+    all IPv4 addresses behind a NAT64 are in one /64. Not so ISATAP's: who owns a /64 chooses the
+    ends of its addresses, and so would have as many machines as they like.
+    """
+    found = ipaddress.ip_address(address)
+    if isinstance(found, ipaddress.IPv4Address):
+        return f"4:{found}"
+    carried = _embedded(found)
+    if carried is not None and carried[1] != "ISATAP":
+        return f"4:{carried[0]}"
+    return f"6:{ipaddress.IPv6Network((int(found) >> 64 << 64, 64))}"
 
 
 def _reason(address: Address) -> str | None:

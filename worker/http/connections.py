@@ -14,6 +14,7 @@ from gevent import getcurrent, monkey, socket, ssl
 
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.records import Failure, FailureKind
+from greencrawl.worker.http.addresses import address_name
 from greencrawl.worker.http.tls import connect_failure
 from greencrawl.worker.process.blocked import blocked
 
@@ -318,9 +319,13 @@ class Connections:
         return failure
 
     def drop_idle(self, address: str) -> bool:
-        """Close the connection to ``address`` that has been idle for longest; False if none is."""
+        """Close the connection to the machine of ``address`` that has been idle for longest.
+
+        Returns False if none is.
+        """
+        machine = address_name(address)
         for connection in self._by_age:
-            if connection.address == address:
+            if address_name(connection.address) == machine:
                 self._drop(connection)
                 return True
         return False

@@ -26,6 +26,7 @@ from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.urls import registrable_domain
+from greencrawl.worker.http.addresses import address_name
 from greencrawl.worker.session.caps import Caps, NoShare
 
 log = logger("worker")
@@ -336,14 +337,3 @@ class Shares:
     @staticmethod
     def _may_grow(place: _Place) -> bool:
         return place.starts < place.starts_cap or place.connections < place.connections_cap
-
-
-@lru_cache(4096)
-def address_name(address: str) -> str:
-    """What is counted as one machine: an IPv4 address, or the /64 of an IPv6 one."""
-    found = ipaddress.ip_address(address)
-    if isinstance(found, ipaddress.IPv4Address):
-        return f"4:{found}"
-    if found.ipv4_mapped is not None:
-        return f"4:{found.ipv4_mapped}"
-    return f"6:{ipaddress.IPv6Network((int(found) >> 64 << 64, 64))}"

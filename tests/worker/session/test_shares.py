@@ -14,9 +14,13 @@ import pytest
 
 from greencrawl.broker.frontier import Frontier, addresses
 from greencrawl.store import open_store
+from greencrawl.worker.http.addresses import address_name
+from greencrawl.worker.http.connections import Connection, Connections, Origin
+from greencrawl.worker.http.tls import tls_context
 from greencrawl.worker.session import shares as shares_module
 from greencrawl.worker.session.caps import Caps, NoShare
-from greencrawl.worker.session.shares import Shares, address_name
+from greencrawl.worker.session.shares import Shares
+from tests.support.raw_server import RawServer
 from tests.support.redis_server import RedisServer
 
 ADDRESS, OTHER = "203.0.113.7", "203.0.113.8"
@@ -247,14 +251,31 @@ def test_a_redis_that_is_away_holds_up_and_is_no_error(
         pair[0].enter("h.example", ADDRESS, CAPS, connect=False)
 
 
+def test_room_is_made_by_connections_to_the_same_machine_at_another_address() -> None:
+    connections = Connections(max_idle=9, tls=tls_context())
+    with RawServer(b"") as server:
+        origin = Origin("http", "h", server.port, b"h")
+        found = connections.open(origin, ["127.0.0.1"], 5.0)
+        assert isinstance(found, Connection)
+        connections.give(found)
+        assert not connections.drop_idle("127.0.0.2")
+        assert connections.drop_idle("::ffff:127.0.0.1")
+        assert not len(connections)
+    connections.close()
+
+
 @pytest.mark.parametrize(
     ("address", "name"),
     [
         ("203.0.113.7", "4:203.0.113.7"),
         ("::ffff:203.0.113.7", "4:203.0.113.7"),
+        ("64:ff9b::cb00:7107", "4:203.0.113.7"),
+        ("64:ff9b::808:808", "4:8.8.8.8"),
+        ("2002:cb00:7107:1::1", "4:203.0.113.7"),
+        ("2600:1::5efe:cb00:7107", "6:2600:1::/64"),
         ("2001:db8:1:2:3::4", "6:2001:db8:1:2::/64"),
         ("2001:db8:1:2::9", "6:2001:db8:1:2::/64"),
     ],
 )
-def test_a_machine_is_an_address_or_a_network_of_64_bits(address: str, name: str) -> None:
+def test_a_machine_is_an_ipv4_address_or_a_network_of_64_bits(address: str, name: str) -> None:
     assert address_name(address) == name
