@@ -1,18 +1,22 @@
 """Hosts whose pages take more CPU than they are granted (``greencrawl.worker.reading.granted``), be
 it to read them, or to undo their content-encodings.
 
-The pages of such a host, and of others at its address, are read in a process of their own until
-some in a row were cheap again; it waits :data:`REST` times as long as they took, and after
-:data:`PARKED_AFTER` of them, which took :data:`PARKED_SECONDS` together, it is blocked.
+The pages of such a host, and of others of its registrable domain, are read in a process of their
+own until some in a row were cheap again, and so are those of all hosts on a machine where
+:data:`BAD_NEIGHBOURS` domains had such hosts. The host waits :data:`REST` times as long as they
+took, and after :data:`PARKED_AFTER` of them, which took :data:`PARKED_SECONDS` together, it is
+blocked.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from greencrawl.schema.net.urls import registrable_domain
 from greencrawl.schema.records import Failure, Fetched
+from greencrawl.worker.http.addresses import address_name
 
 PARKED_AFTER = 5
 """Pages that a host may have beyond what they are granted."""
@@ -20,6 +24,9 @@ PARKED_SECONDS = 1.0
 """CPU that they may take."""
 CHEAP_AGAIN = 20
 """Pages in a row within what they are granted, after which nothing is held against a host."""
+BAD_NEIGHBOURS = 3
+"""Domains with such hosts on one machine (an address, or a /64 of IPv6), from which on others there
+are suspected. A platform's machine has honest hosts by thousands beside a bad one."""
 REST = 10.0
 """Seconds that a host is left in peace for each second that its page took: it gets a tenth of a
 core at most."""
@@ -39,6 +46,8 @@ class _Bill(Struct):
     cpu: float = 0.0
     granted: float = 0.0
     cheap: int = 0
+    domains: set[str] = field(default_factory=set)
+    """Of a machine: those that had such pages, :data:`BAD_NEIGHBOURS` at most."""
 
 
 def unpacking(answer: Fetched | Failure) -> str:
@@ -69,13 +78,13 @@ class CostlyHosts:
     def alone(self, host: str, fetched: Fetched) -> bool:
         """Whether an answer is to be read in a process of its own: for what its host has sent
         before, or since it is large and came as next to nothing."""
-        if self._bills and (host in self._bills or fetched.address in self._bills):
+        if self._bills and self._is_suspected(host, fetched.address):
             return True
         return _is_dense(len(fetched.body), fetched.wire_bytes)
 
     def cheap(self, host: str, address: str) -> None:
         """A page of a host whose pages are read alone took no more than it was granted."""
-        for name in (host, address):
+        for name in _names(host, address):
             bill = self._bills.get(name)
             if bill is not None:
                 bill.cheap += 1
@@ -84,10 +93,13 @@ class CostlyHosts:
 
     def charge(self, host: str, address: str, cpu: float, granted: float) -> str:
         """A page took ``cpu`` seconds; returns why its host is to be blocked, "" if it is not."""
-        for name in (host, address):
-            if name:
-                self._bills.setdefault(name, _Bill()).cheap = 0
-                self._bills.move_to_end(name)
+        domain = registrable_domain(host)
+        for name in _names(host, address):
+            bill = self._bills.setdefault(name, _Bill())
+            bill.cheap = 0
+            if len(bill.domains) < BAD_NEIGHBOURS:
+                bill.domains.add(domain)
+            self._bills.move_to_end(name)
         while len(self._bills) > _HOSTS:
             self._bills.popitem(last=False)
         bill = self._bills[host]
@@ -100,3 +112,15 @@ class CostlyHosts:
             f"reading {bill.pages} of its pages took {bill.cpu:.1f} s of CPU, "
             f"and {bill.granted:.1f} s were granted"
         )
+
+    def _is_suspected(self, host: str, address: str) -> bool:
+        if host in self._bills or f"d:{registrable_domain(host)}" in self._bills:
+            return True
+        bill = self._bills.get(address_name(address)) if address else None
+        return bill is not None and len(bill.domains) >= BAD_NEIGHBOURS
+
+
+def _names(host: str, address: str) -> tuple[str, ...]:
+    """Whose bills a page of a host is on: the host's, its domain's, its machine's."""
+    names = (host, f"d:{registrable_domain(host)}")
+    return (*names, address_name(address)) if address else names

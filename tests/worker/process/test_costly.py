@@ -100,11 +100,35 @@ def test_a_host_pays_for_a_page_beyond_its_grant_and_no_other_does(worker: Worke
     assert good.report().delay == 0
 
 
-def test_other_names_at_its_address_are_read_alone_and_not_charged(worker: Worker) -> None:
-    worker.read(worker.visit("bad"), DEAR, address="192.0.2.1", wire=len(DEAR) // 40)
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        ("192.0.2.1",) * 4,
+        ("2001:db8:1:2::1", "2001:db8:1:2::2", "2001:db8:1:2:3::", "2001:db8:1:2:ff::4"),
+    ],
+)
+def test_after_some_bad_domains_on_a_machine_its_others_are_read_alone_and_not_charged(
+    worker: Worker, addresses: tuple[str, ...]
+) -> None:
+    """One of them does not suffice: a platform's machine has thousands of honest ones."""
+    *bad, last = addresses
+    for n, address in enumerate(bad):
+        worker.read(worker.visit(f"good{n}.example"), CHEAP, address=address)
+        assert worker.alone.pid is None
+        worker.read(worker.visit(f"bad{n}.example"), DEAR, address=address, wire=len(DEAR) // 40)
+    other = worker.visit("other.example")
+    worker.read(other, CHEAP, address=last)
+    assert worker.alone.pid is not None
+    assert other.report().delay == 0
+
+
+def test_other_names_of_its_domain_are_read_alone_wherever_they_are(worker: Worker) -> None:
+    bad = worker.visit("a.example.org")
+    worker.read(bad, DEAR, address="192.0.2.1", wire=len(DEAR) // 40)
+    worker.read(worker.visit("good.example"), CHEAP, address="192.0.2.1")
     assert worker.alone.pid is None
-    other = worker.visit("other")
-    worker.read(other, CHEAP, address="192.0.2.1")
+    other = worker.visit("b.example.org")
+    worker.read(other, CHEAP, address="192.0.2.2")
     assert worker.alone.pid is not None
     assert other.report().delay == 0
 
