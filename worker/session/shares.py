@@ -42,6 +42,8 @@ TICK_SECONDS = 0.02
 """Between two looks at who waits, while anybody does."""
 AGAIN_SECONDS = 0.5
 """Between two asks for more of what others hold."""
+CAPS_SECONDS = 10.0
+"""So long the caps of a crawl count at an address after it last asked for it."""
 NO_LIMIT = 1 << 30
 
 
@@ -49,14 +51,17 @@ class _Place:
     """One address or domain. Not locked: nothing here yields to the hub."""
 
     __slots__ = (
-        "again", "connections", "connections_cap", "ends", "free_at", "make_room", "name", "open",
-        "rate", "sending", "shown", "starts", "starts_cap", "turn", "waiting", "window",
+        "again", "caps", "caps_look", "connections", "connections_cap", "ends", "free_at",
+        "make_room", "name", "open", "rate", "sending", "shown", "starts", "starts_cap", "turn",
+        "waiting", "window",
     )  # fmt: skip
 
     def __init__(self, name: str, shown: str) -> None:
         self.name, self.shown = name, shown
         self.rate = math.inf
         self.window = 1.0
+        self.caps: dict[tuple[float, int], float] = {}
+        self.caps_look = 0.0
         self.starts_cap = self.connections_cap = NO_LIMIT
         self.starts = self.connections = 0
         self.ends = self.again = self.turn = 0.0
@@ -65,14 +70,21 @@ class _Place:
         self.free_at: deque[float] = deque()
         self.waiting: deque[_Waiter] = deque()
 
-    def limit(self, rate: float, connections: int) -> None:
-        """Keep a crawl's caps, 0 for none: of several crawls the strictest."""
-        if 0 < rate < self.rate:
-            self.rate = rate
-            self.window = max(1.0, 1 / rate)
-            self.starts_cap = max(1, math.floor(rate))
-        if connections:
-            self.connections_cap = min(self.connections_cap, connections)
+    def limit(self, rate: float, connections: int, now: float) -> None:
+        """Keep a crawl's caps, 0 for none: the strictest of those that are asked for lately."""
+        known = (rate, connections) in self.caps
+        self.caps[rate, connections] = now
+        if known and now < self.caps_look:
+            return
+        self.caps_look = now + 1
+        if len(self.caps) > 1:
+            self.caps = {caps: at for caps, at in self.caps.items() if now - at <= CAPS_SECONDS}
+        before, self.rate = self.rate, min((r for r, _ in self.caps if r), default=math.inf)
+        self.window = max(1.0, 1 / self.rate)
+        self.starts_cap = NO_LIMIT if self.rate == math.inf else max(1, math.floor(self.rate))
+        self.connections_cap = min((c for _, c in self.caps if c), default=NO_LIMIT)
+        if self.rate > before:
+            self.turn = 0.0  # turns were further apart
 
     def used(self, now: float) -> int:
         """Starts that are under way, or ended less than a window ago."""
@@ -81,7 +93,7 @@ class _Place:
         return self.sending + len(self.free_at)
 
     def has_room(self, now: float, waiter: _Waiter) -> bool:
-        if now >= self.ends or self.used(now) >= self.starts:
+        if now >= self.ends or self.used(now) >= min(self.starts, self.starts_cap):
             return False
         if waiter.make_room is None or self.open < self.connections:
             return True
@@ -105,9 +117,14 @@ class _Place:
             while self.open > self.connections and self.make_room():
                 pass
 
-    def next_turn(self, now: float) -> float:
-        """Seconds until it is the turn of one who found no room: one after the other."""
+    def next_turn(self, now: float, rate: float) -> float:
+        """Seconds until it is the turn of one who found no room: one after the other.
+
+        One whose crawl allows a higher ``rate`` comes when the stricter one may be forgotten.
+        """
         each = 0.1 if self.starts_cap == NO_LIMIT else self.window / self.starts_cap
+        if not rate or rate > self.rate:
+            return min(self.window / 2 + each, CAPS_SECONDS)
         self.turn = max(self.turn, now + self.window / 2) + each
         return min(self.turn - now, LONGEST_TURN_SECONDS)
 
@@ -217,7 +234,7 @@ class Shares:
                 # two of one name would each have its share.
                 place = self._place(name, shown, starts, most)
                 opens = connect and not name.startswith("d:")
-                self._enter(place, make_room if opens else None, deadline)
+                self._enter(place, make_room if opens else None, deadline, starts)
                 taken.append(place)
                 connecting = place if opens else None
         except BaseException:
@@ -239,10 +256,12 @@ class Shares:
         place = self._places.get(name)
         if place is None:
             place = self._places[name] = _Place(name, shown)
-        place.limit(rate, connections)
+        place.limit(rate, connections, self._clock())
         return place
 
-    def _enter(self, place: _Place, make_room: Callable[[], bool] | None, deadline: float) -> None:
+    def _enter(
+        self, place: _Place, make_room: Callable[[], bool] | None, deadline: float, rate: float
+    ) -> None:
         now = self._clock()
         waiter = _Waiter(make_room)
         if not place.waiting and place.has_room(now, waiter):
@@ -250,7 +269,7 @@ class Shares:
             return
         known = now < place.ends
         if known and len(place.waiting) >= max(1, place.starts * PATIENCE_SECONDS / place.window):
-            raise self._denied(place, now)
+            raise self._denied(place, now, rate)
         place.waiting.append(waiter)
         self._waiting[place] = None
         self._poke()
@@ -260,16 +279,16 @@ class Shares:
             if not waiter.has_it:
                 place.waiting.remove(waiter)
         if not waiter.has_it:
-            raise self._denied(place, self._clock())
+            raise self._denied(place, self._clock(), rate)
 
-    def _denied(self, place: _Place, now: float) -> NoShare:
+    def _denied(self, place: _Place, now: float, rate: float) -> NoShare:
         most = [] if place.starts_cap == NO_LIMIT else [
             f"{place.starts_cap} requests in {place.window:g} s"
         ]  # fmt: skip
         if place.connections_cap != NO_LIMIT:
             most.append(f"{place.connections_cap} connections")
         why = f"all hosts there together may have {' and '.join(most)}"
-        return NoShare(place.shown, place.next_turn(now), why)
+        return NoShare(place.shown, place.next_turn(now, rate), why)
 
     # -- asking
 
@@ -324,7 +343,7 @@ class Shares:
     def _let_go_on(self, now: float) -> None:
         for place in list(self._waiting):
             for waiter in list(place.waiting):  # one that has its connection may pass others
-                if now >= place.ends or place.used(now) >= place.starts:
+                if now >= place.ends or place.used(now) >= min(place.starts, place.starts_cap):
                     break
                 if place.has_room(now, waiter):
                     place.waiting.remove(waiter)

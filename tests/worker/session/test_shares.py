@@ -180,6 +180,31 @@ def test_a_rate_below_one_is_a_longer_window(pair: tuple[Shares, Shares]) -> Non
         assert caught.value.seconds > 1
 
 
+def test_a_strict_crawl_holds_up_another_only_while_it_asks(
+    frontier: Frontier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shares_module, "CAPS_SECONDS", 0.5)
+    strict, other = Caps(0.001, 0, 0), Caps(50, 0, 0)
+    shares = Shares(partial(frontier.shares, "a"))
+    try:
+        ticket = shares.enter("h.example", ADDRESS, strict, connect=False)
+        assert ticket is not None
+        ticket.end()
+        with pytest.raises(NoShare, match="1 requests in 1000 s") as caught:
+            shares.enter("i.example", ADDRESS, other, connect=False, deadline=0)
+        assert caught.value.seconds <= 0.5, "not by the other crawl's rate"
+        with pytest.raises(NoShare) as caught:
+            shares.enter("h.example", ADDRESS, strict, connect=False, deadline=0)
+        assert caught.value.seconds > 100
+        gevent.sleep(1.1)
+        for _ in range(20):
+            assert shares.enter("i.example", ADDRESS, other, connect=False)
+        with pytest.raises(NoShare, match="1 requests in 1000 s"):
+            shares.enter("h.example", ADDRESS, strict, connect=False, deadline=0)
+    finally:
+        shares.close()
+
+
 def test_turns_are_one_after_the_other(pair: tuple[Shares, Shares]) -> None:
     shares, turns = pair[0], []
     for _ in range(8):
