@@ -173,7 +173,7 @@ RULES = 25_000
 @cache
 def wildcard_rules() -> bytes:
     """A robots.txt of so many rules that a long path keeps busy."""
-    lines = ["User-agent: *", *(f"Disallow: /*a*{n:x}$" for n in range(RULES))]
+    lines = ["User-agent: *", *(f"Disallow: /*aaaaaa*b{n:x}" for n in range(RULES))]
     return reply("\n".join(lines).encode(), "Content-Type: text/plain")
 
 
@@ -346,7 +346,7 @@ _ROWS = [
     Attack(
         "wildcards", "robots.txt of 25,000 rules with wildcards, long URLs",
         "rules are compiled once, the work for a URL is bounded", 30, 10, 1,
-        "may match to try them all", (), answers=long_paths(wildcard_rules()),
+        "may match to try them all", (), answers=long_paths(wildcard_rules()), target="/aaaaaaaa",
     ),
     Attack(
         "endless-robots", "robots.txt that never ends",
