@@ -203,7 +203,10 @@ def test_session_that_the_login_page_began_is_kept(site: LoginSite) -> None:
         ("<p>x" * 60_000 + FORM, "takes too much CPU to read"),
     ],
 )
-def test_form_that_must_not_be_sent_is_not_sent(site: LoginSite, page: str, said: str) -> None:
+def test_form_that_must_not_be_sent_is_not_sent(
+    site: LoginSite, page: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(form_page, "HUB_SECONDS", 0.005)  # so that one page takes too long anywhere
     site.pages["/login"] = lambda asked: html(page)
     with pytest.raises(LoginRefused, match=said):
         log_in(FormKind(entry(site), SECRETS))
