@@ -59,6 +59,7 @@ class KillWorkers:
 
     def __call__(self, rig: Rig) -> None:
         died, left = "any moment", list(self.points)
+        rig.until_at_stake(2)
         while True:
             rig.system.kill("worker")
             with rig.blow(f"kill -9 a worker at {died}"):

@@ -207,6 +207,7 @@ def test_form_that_must_not_be_sent_is_not_sent(
     site: LoginSite, page: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(form_page, "HUB_SECONDS", 0.005)  # so that one page takes too long anywhere
+    monkeypatch.setattr(form_page, "_alone", False)
     site.pages["/login"] = lambda asked: html(page)
     with pytest.raises(LoginRefused, match=said):
         log_in(FormKind(entry(site), SECRETS))
