@@ -32,6 +32,8 @@ _WANTED = {
     "order": "must be one of breadth, depth, best",
     "include": _LIST,
     "exclude": _LIST,
+    "follow_actions": _LIST,
+    "nofollow": "must be skip or follow",
     "user_agent": 'must be a product token, as in "mybot" or "mybot/1.0"',
     "contact": "must be printable ASCII on one line: an address or a URL",
 }

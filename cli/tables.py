@@ -1,8 +1,8 @@
 """``python -m greencrawl.cli.tables``: writes the generated tables of docs and ``.env.example``.
 
 Settings stand in ``greencrawl.schema.settings.KEYS``, options of a crawl in
-``greencrawl.schema.records.CrawlOptions``, failures in ``greencrawl.worker.retry.TABLE``, what a
-login skips in ``greencrawl.schema.records.auth``; a test fails while the docs say something else.
+``greencrawl.schema.records.CrawlOptions``, failures in ``greencrawl.worker.retry.TABLE``, words
+of actions in ``greencrawl.schema.net.action_data``; a test fails while the docs say something else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec.inspect as inspect
 
 from greencrawl.cli.options import UNBOUNDED, default_text, fields, unwrap
-from greencrawl.schema.records.auth import SKIP
+from greencrawl.schema.net.action_data import KINDS, languages, software
 from greencrawl.schema.settings import KEYS, PREFIX
 from greencrawl.worker import retry
 
@@ -23,6 +23,9 @@ CONFIGURATION = HOME / "docs" / "configuration.md"
 POLITENESS = HOME / "docs" / "politeness.md"
 AUTHENTICATION = HOME / "docs" / "authentication.md"
 ENV_EXAMPLE = HOME / ".env.example"
+
+_WORDS = 3
+"""Words of each kind that the docs show."""
 
 HIDDEN = frozenset({"FAULT"})
 """Settings for tests, which a person's copy of the environment does not need."""
@@ -52,9 +55,24 @@ def options_table() -> str:
     return "\n".join([*head, *rows])
 
 
-def skip_list() -> str:
-    """Patterns of what is not asked for by who is logged in."""
-    return "\n".join(["```", *SKIP, "```"])
+def words_table() -> str:
+    """Markdown table of the words of actions: how many by language and kind, and the first ones."""
+    rows = []
+    for language in languages():
+        cells = []
+        for kind in KINDS:
+            words = [_cell(word) for word, _ in language.words[kind]]
+            more = f" and {len(words) - _WORDS} more" if len(words) > _WORDS else ""
+            cells.append(", ".join(words[:_WORDS]) + more)
+        rows.append(f"| {language.name} | {' | '.join(cells)} |")
+    head = ["| language | logs out | deletes | buys | changes |", "| --- | --- | --- | --- | --- |"]
+    return "\n".join([*head, *rows])
+
+
+def software_list() -> str:
+    """Whose links of actions are known, in one line."""
+    names = sorted({one.software for one in software()}, key=str.casefold)
+    return "; ".join(names) + "."
 
 
 def env_example() -> str:
@@ -86,7 +104,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "settings": settings_table,
     "options": options_table,
     "failures": lambda: retry.markdown_table().strip(),
-    "skip": skip_list,
+    "words": words_table,
+    "software": software_list,
 }
 
 _MARKED = re.compile(r"<!-- (?P<name>\w+): begin -->.*?<!-- (?P=name): end -->", re.DOTALL)

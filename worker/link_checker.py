@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 
 from greencrawl.schema.errors import InvalidUrl
+from greencrawl.schema.net.access import is_action, skipped_text
+from greencrawl.schema.net.action_texts import by_texts, texts_of_actions, trimmed
 from greencrawl.schema.net.scope import Rules, level_for
 from greencrawl.schema.net.urls import canonicalise, origin_of
 from greencrawl.schema.records import Admission, Crawl, Link, Page, Task
@@ -19,6 +21,9 @@ a dump. One of 50,000 takes 0.2 s of CPU, nearly all of it to parse its 4 MB."""
 
 MAX_REDIRECTS = 10
 """Redirects in a row, as browsers' 20 halved; more than RFC 9110's historical five."""
+
+MAX_SKIPPED = 1000
+"""Links that log out or change something of which one page has it noted that they are skipped."""
 
 _VERDICTS = 20_000
 _LONG = 500
@@ -39,10 +44,28 @@ class Checker:
         self._depth = crawl.options.depth
         self._rules = rules
         self._verdicts: dict[str, bool] = {}
+        self._obeys_nofollow = crawl.options.nofollow == "skip"
+        self._skipped: dict[str, str] = {}
+        self._noted: set[int] = set()
         # Most crawls; then a page's host answers for nearly all of its links.
         self._by_host = rules.scope != "prefix" and not (
             rules.include.texts or rules.exclude.texts or rules.skips
         )
+
+    @property
+    def wants_texts(self) -> bool:
+        """Whether texts of links may tell that they are not to be followed."""
+        return bool(self._rules.skips)
+
+    def take_skipped(self) -> dict[str, str]:
+        """URLs that were skipped since this was asked, as actions of who is logged in; and why.
+
+        Each once in a while, however many pages lead to it.
+        """
+        if not self._skipped:
+            return {}
+        taken, self._skipped = self._skipped, {}
+        return taken
 
     def check(self, page: Page, links: Sequence[Link], depth: int) -> list[Admission]:
         """What to admit of ``links``, found in ``page`` at ``depth``: each URL once.
@@ -56,14 +79,19 @@ class Checker:
         if not page.follow or below > self._depth:
             return []
         trusted = links is page.links
+        barred: set[str] = set()
+        if self._rules.skips:
+            found = page.links
+            said = [trimmed(link.anchor) or None for link in found]
+            barred = self._barred(page, [link.url for link in found], said, below)
         wanted: dict[str, float | None] = {}
         for link in links:
-            if link.rel and _says_nofollow(link.rel):
+            if link.rel and self._obeys_nofollow and _says_nofollow(link.rel):
                 continue
             url: str | None = link.url
             if not trusted:
                 url = _canonical(link.url, page)
-            if url is None or url in wanted:
+            if url is None or url in wanted or url in barred:
                 continue
             if not self._accepts(url, below):
                 continue
@@ -74,17 +102,26 @@ class Checker:
         return self._admissions(wanted, below, wanted)
 
     def follow(
-        self, page: Page, urls: Sequence[str], rels: Sequence[str | None], depth: int
+        self,
+        page: Page,
+        urls: Sequence[str],
+        rels: Sequence[str | None],
+        depth: int,
+        texts: Sequence[str | None] | None = None,
     ) -> list[Admission]:
         """:meth:`check` for a page whose links nobody else wants to see: the same, but faster.
 
         ``urls`` is where its references lead, fewer than ``MAX_LINKS``; "" is no URL. ``rels`` is
-        what stands beside each.
+        what stands beside each, and ``texts`` are those of the links, trimmed, where these are
+        wanted.
         """
         below = depth + 1
         if not page.follow or below > self._depth:
             return []
-        if any(rels):
+        barred_by_text: set[str] = set()
+        if texts is not None:
+            barred_by_text = self._barred(page, urls, texts, below)
+        if self._obeys_nofollow and any(rels):
             pairs = list(zip(urls, rels, strict=True))
             barred = {url for url, rel in pairs if rel and _says_nofollow(rel)}
             if barred:  # of several links to one URL each has to say so
@@ -92,6 +129,8 @@ class Checker:
                 urls = [url for url in urls if url not in barred]
         wanted: dict[str, None] = dict.fromkeys(urls)
         wanted.pop("", None)
+        for url in barred_by_text:
+            wanted.pop(url, None)
         accepts = self._accepts
         if not self._by_host:
             return self._admissions([url for url in wanted if accepts(url, below)], below)
@@ -106,12 +145,38 @@ class Checker:
         """Whether a canonical URL is in scope, by its verdict of before if there is one."""
         verdict = self._verdicts.get(url)
         if verdict is None:
-            verdict = self._rules.excluded_by(url, depth) is None
+            reason = self._rules.excluded_by(url, depth)
+            verdict = reason is None
+            if reason is not None and self._rules.skips and is_action(reason):
+                self._note(url, reason)
             if len(url) <= _LONG:
                 if len(self._verdicts) > _VERDICTS:
                     self._verdicts.clear()
                 self._verdicts[url] = verdict
         return verdict
+
+    def _barred(
+        self, page: Page, urls: Sequence[str], texts: Sequence[str | None], depth: int
+    ) -> set[str]:
+        """Those of a page's links that their texts tell to be actions."""
+        if texts_of_actions().keys().isdisjoint(texts):
+            return set()
+        barred = set()
+        for url, action in by_texts(urls, texts).items():
+            reason = skipped_text(self._rules.skips, url, action, page.url)
+            if reason is not None and self._accepts(url, depth):
+                barred.add(url)
+                self._note(url, reason)
+        return barred
+
+    def _note(self, url: str, reason: str) -> None:
+        number = hash(url)
+        if number in self._noted or len(self._skipped) >= MAX_SKIPPED:
+            return
+        if len(self._noted) >= _VERDICTS:
+            self._noted.clear()
+        self._noted.add(number)
+        self._skipped[url] = reason
 
     def _admissions(
         self, urls: Iterable[str], depth: int, scores: Mapping[str, float | None] = _NO_SCORES

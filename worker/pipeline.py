@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.log import logger
+from greencrawl.schema.net.access import is_action
 from greencrawl.schema.net.permits import OWN, Permits
 from greencrawl.schema.net.request import shown
 from greencrawl.schema.net.scope import redirect_root
@@ -41,7 +42,7 @@ from greencrawl.store.errors import BodyAway
 from greencrawl.worker import retry
 from greencrawl.worker.auth import Authenticated
 from greencrawl.worker.crawls import Crawls, CrawlSource, Refused
-from greencrawl.worker.delivery.results import Result, Results
+from greencrawl.worker.delivery.results import ACTION, Result, Results
 from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.extract import is_html
 from greencrawl.worker.hooks import HookError
@@ -205,7 +206,7 @@ class Pipeline:
             self._recall(visit, task)
         reason = self._guarded.excluded_by(visit, task, task.url)
         if reason is not None:  # the crawl's options have changed since it was admitted
-            self._exclude(visit, task, "scope", reason)
+            self._exclude(visit, task, ACTION if is_action(reason) else "scope", reason)
             return
         asked = self._robots.group(visit, task.url)
         if isinstance(asked, Failure):
@@ -339,6 +340,7 @@ class Pipeline:
         """Read it, if it is to be read. ``dear``: why undoing its encodings was charged."""
         row = self._results.page(visit.context.crawl.id, task, fetched)
         notes = {FailureKind.COSTLY: dear} if dear else {}
+        skipped: Mapping[str, str] = {}
         options = visit.context.options
         listed = fetched.status != 204 and visit.context.listing(task.url) is not None
         if listed or is_html(fetched.content_type, fetched.body[:1024]):
@@ -359,9 +361,10 @@ class Pipeline:
                 followed = f"of a page {MAX_LINKS:,} are followed"
                 left = f"{reading.omitted:,} links were left out: {followed}"
                 notes[FailureKind.LINKS] = left
+            skipped = reading.skipped
         elif not self._keep_all and options.bodies == "text" and not _is_text(fetched):
             row.body = b""
-        self._store_page(visit, task, fetched, row, problems, notes)
+        self._store_page(visit, task, fetched, row, problems, notes, skipped)
 
     def _store_page(
         self,
@@ -371,9 +374,13 @@ class Pipeline:
         row: StoredPage,
         problems: dict[str, str],
         notes: Mapping[FailureKind, str] = _NO_NOTES,
+        skipped: Mapping[str, str] | None = None,
     ) -> None:
-        """Hand it to the writer. ``notes`` say what else is to be known of it."""
+        """Hand it to the writer. ``notes`` say what else is to be known of it, ``skipped`` which of
+        its links are not followed for what they would do, and why."""
         result = self._results.stored(visit.held, task, fetched, row, notes)
+        if skipped:
+            result.finals += self._results.skipped(row.crawl, task, skipped)
         if visit.context.hooks.any:
             self._results.note_hooks(row.crawl, task, result, problems, row.fetched_ms)
         self._writer.put(result)

@@ -38,6 +38,7 @@ _METERED_BYTES = 32 * 1024
 class Reading(Struct, kw_only=True):
     """What a page says. ``problems`` are errors of the user's functions, by function.
 
+    ``skipped`` are links that are not followed since they log out or change something, and why.
     ``failure`` says why a page cannot be read: what it would have led to is not known.
     ``omitted`` counts its links beyond those that are followed.
     ``cpu`` is what reading took of the CPU, the user's functions apart, in seconds; 0 where that is
@@ -50,6 +51,7 @@ class Reading(Struct, kw_only=True):
     encoding: str = ""
     fields: dict[str, Any] | None = None
     links: list[Admission] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
     failure: str = ""
     omitted: int = 0
@@ -91,22 +93,24 @@ def read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool = F
 
 
 def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -> Reading:
+    checker, hooks = context.checker, context.hooks
     page, found = outline(
         fetched.body,
         task.url,
         fetched.content_type,
         agent=context.agent,
         robots_tag=fetched.headers.get("x-robots-tag", ""),
-        anchors=context.hooks.wanted,
+        anchors=hooks.wanted,
+        texts=checker.wants_texts,
         seconds=max(ALONE_SECONDS, 2 * granted(fetched)) if alone else HUB_SECONDS,
         brief=not alone,
     )
     reading = Reading(
         title=page.title, text=page.text, language=page.language, encoding=page.encoding
     )
-    checker, hooks = context.checker, context.hooks
     if isinstance(found, Resolved):
-        reading.links = checker.follow(page, found.urls, found.rels, task.depth)
+        reading.links = checker.follow(page, found.urls, found.rels, task.depth, found.texts)
+        reading.skipped = checker.take_skipped()
         return reading
     # Hooks see links, and what many links take has to be counted.
     add_links(page, found)
@@ -114,6 +118,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
     if not hooks.wanted:
         reading.links = checker.check(page, links, task.depth)
         reading.omitted = page.omitted_links
+        reading.skipped = checker.take_skipped()
         return reading
     began = thread_time()
     try:
@@ -127,6 +132,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
     reading.cpu -= thread_time() - began  # the user's functions are no fault of the page's
     reading.links = checker.check(page, links, task.depth)
     reading.omitted = page.omitted_links
+    reading.skipped = checker.take_skipped()
     return reading
 
 
@@ -138,6 +144,7 @@ def _list(context: CrawlContext, task: Task, fetched: Fetched, listing: Listing)
         return Reading(failure=str(error))
     page = Page(url=task.url, links=[Link(url) for url in listed.items])
     links = context.checker.check(page, page.links, task.depth)
+    skipped = context.checker.take_skipped()
     if listed.next and context.rules.judge(task, listed.next) is None:
         links.insert(0, Admission(listed.next, task.depth, task.level))
-    return Reading(links=links, omitted=page.omitted_links)
+    return Reading(links=links, skipped=skipped, omitted=page.omitted_links)

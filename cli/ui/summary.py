@@ -29,7 +29,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     everything else is of the crawl as a whole. ``pages`` are those with a status of 2xx.
 
     ``failures`` counts outcomes by kind; ``gone`` are URLs that do not exist (404, 410), ``dead``
-    those given up after their tries, ``excluded`` those kept out by rule (robots.txt).
+    those given up after their tries, ``excluded`` those kept out by rule (robots.txt,
+    and links that log out or change something: the kind ``action``).
     ``hooks`` counts pages on which the crawl's hook failed, by function and message; ``refused``
     are workers that could not import it.
     ``hosts`` were asked for something; at a broker elsewhere, the most that had work at once.
@@ -97,6 +98,10 @@ def with_store(summary: Summary, store: Store, url: str, export: str) -> Summary
     """
     crawl = store.crawl(summary.crawl)
     counts = store.counts(crawl.id)
+    failures = dict(summary.failures)
+    if crawl.options.auth:  # links of pages, of which the broker's counters know nothing
+        actions = sum(final.kind == "action" for _, final in store.finals(crawl.id))
+        failures |= {"action": actions} if actions else {}
     return msgspec.structs.replace(
         summary,
         state="stopped" if summary.state == "active" else summary.state,
@@ -104,6 +109,7 @@ def with_store(summary: Summary, store: Store, url: str, export: str) -> Summary
         gone=counts["gone"],
         dead=counts["dead"],
         excluded=counts["excluded"],
+        failures=dict(sorted(failures.items())),
         hosts=counts["hosts"],
         slowest_hosts=_slowest(store, crawl),
         store=url,

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from greencrawl.schema.errors import InvalidUrl
+from greencrawl.schema.net.action_data import Action
+from greencrawl.schema.net.actions import by_url
 from greencrawl.schema.net.origins import Origins, is_root, same_page
 from greencrawl.schema.net.origins import problem as origin_problem
 from greencrawl.schema.net.urls import canonicalise, origin_of
@@ -38,28 +40,49 @@ class Skip:
     patterns: Patterns
     login_url: str
     """Canonical; "" where there is no page to log in at, or where it is the start page."""
+    followed: Patterns
+    """URLs that are fetched though they look like actions."""
 
     def reason(self, url: str) -> str | None:
         """Why a canonical URL under these origins is not fetched, None if it is."""
         if self.login_url and same_page(url, self.login_url):
             return f"auth {self.name}: the login page"
-        found = self.patterns.first(url[len(origin_of(url)) :])
-        if found is None:
+        tail = url[len(origin_of(url)) :]
+        pattern = self.patterns.first(tail) if self.patterns.texts else None
+        if pattern is not None:
+            return f"auth {self.name}: skip pattern {pattern.removeprefix(_IGNORE_CASE)!r}"
+        found = by_url(tail)
+        if found is None or self.lets(url):
             return None
-        return f"auth {self.name}: skip pattern {found.removeprefix(_IGNORE_CASE)!r}"
+        action, place = found
+        return f"auth {self.name}: {action} in {place}"
+
+    def lets(self, url: str) -> bool:
+        """Whether the crawl says that this URL is to be fetched, whatever it looks like."""
+        return bool(self.followed.texts) and self.followed.first(url) is not None
 
 
 _IGNORE_CASE = "(?i)"
 
 
-def skips(entries: Sequence[Auth]) -> tuple[Skip, ...]:
-    """What the entries keep out, in their order: the first one that names an origin counts."""
+def is_action(reason: str) -> bool:
+    """Whether a reason of :func:`skipped` or :func:`skipped_text` is that a link is an action."""
+    return reason.startswith("auth ") and ": action " in reason
+
+
+def skips(entries: Sequence[Auth], followed: Sequence[str] = ()) -> tuple[Skip, ...]:
+    """What the entries keep out, in their order: the first one that names an origin counts.
+
+    ``followed`` are patterns of actions that are not kept out.
+    """
+    lets = Patterns(followed)
     return tuple(
         Skip(
             name=entry.name,
             origins=Origins(entry.hosts),
             patterns=Patterns([_IGNORE_CASE + pattern for pattern in entry.skip]),
             login_url=_login_page(entry),
+            followed=lets,
         )
         for entry in entries
     )
@@ -70,6 +93,19 @@ def skipped(found: tuple[Skip, ...], url: str) -> str | None:
     for skip in found:
         if skip.origins.hold(url):
             return skip.reason(url)
+    return None
+
+
+def skipped_text(found: tuple[Skip, ...], url: str, action: Action, page: str) -> str | None:
+    """Why a canonical URL is kept out that a link of ``page`` calls ``action``; None if it is not.
+
+    That is so under the origins of entries, as above.
+    """
+    for skip in found:
+        if skip.origins.hold(url):
+            if skip.lets(url):
+                return None
+            return f"auth {skip.name}: {action} in the text of a link on {page}"
     return None
 
 

@@ -110,7 +110,7 @@ def compile(crawl: Crawl) -> Rules:
         include=Patterns(options.include),
         exclude=Patterns(options.exclude),
         depth=options.depth,
-        skips=skips(options.auth),
+        skips=skips(options.auth, options.follow_actions),
     )
 
 
@@ -177,6 +177,7 @@ def check_options(options: CrawlOptions) -> list[tuple[str, str]]:
             problems.append((f"seeds[{index}]", str(error)))
     problems += _check_patterns("include", options.include)
     problems += _check_patterns("exclude", options.exclude)
+    problems += _check_patterns("follow_actions", options.follow_actions)
     problems += check_auth(options.auth)
     problems += check_sources(options.sources)
     if options.slots > 1 and options.delay > 0:

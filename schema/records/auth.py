@@ -17,18 +17,6 @@ from msgspec import Meta, Struct
 
 from greencrawl.schema.records.fields import Pattern, Url
 
-SKIP: tuple[str, ...] = (
-    r"[^a-z](log|sign)[-_]?(out|off)([^a-z]|$)",
-    r"(log|sign)(in)?(out|off)([^a-z]|$)",
-    r"[/?&=._-](abmelden|ausloggen|deconnexion|salir|logga-ut|tuichu|zhuxiao)([/?&=._-]|$)",
-    r"[/?&=._-](delete|remove|destroy|unsubscribe|unfollow|deactivate|revoke)([/?&=._-]|$)",
-    r"[/?&=._-](?-i:(delete|remove|destroy)[A-Z])",
-    r"[?&](action|act|do|op|mod|task)=(delete|remove|logout|logoff|signout|vote|buy|checkout)",
-    r"[?&](action|act|do|op|mod|task)=del([^a-z]|$)",
-    r"[/?&=._-](add[-_]?to[-_]?cart|checkout|password[-_]?change)([/?&=._-]|$)",
-)
-"""Paths that end a session or change something, when somebody who is logged in asks for them."""
-
 Name = Annotated[
     str,
     Meta(
@@ -53,10 +41,10 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_f
     skip: Annotated[
         tuple[Pattern, ...],
         Meta(
-            description="Regular expressions, case ignored, over path and query: links there are "
-            "not fetched, since they log out or change something"
+            description="Regular expressions, case ignored, over path and query: links that are "
+            "not fetched, beside those that are known to log out or to change something"
         ),
-    ] = SKIP
+    ] = ()
 
 
 class Basic(Entry, frozen=True, kw_only=True, tag="basic"):

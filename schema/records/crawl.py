@@ -159,6 +159,17 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     weight: Annotated[
         int, Meta(ge=1, le=1000, description="Share of the workers against other crawls")
     ] = 1
+    nofollow: Annotated[
+        Literal["skip", "follow"],
+        Meta(description="Links with rel=nofollow: skip them, or follow them as any other"),
+    ] = "skip"
+    follow_actions: Annotated[
+        tuple[Pattern, ...],
+        Meta(
+            description="Regular expressions; a link that looks as if it logged out or changed "
+            "something is followed all the same if its URL matches one (crawls with `auth`)"
+        ),
+    ] = ()
     auth: Annotated[
         tuple[Auth, ...],
         Meta(description="How to log in, by origin; the first entry that names it counts"),
@@ -175,10 +186,20 @@ def kept_options(options: CrawlOptions) -> bytes:
     it while an upgrade is under way.
     """
     fields = msgspec.structs.asdict(options)
-    for name in ("auth", "sources", "address_rate", "address_connections", "domain_rate"):
-        if fields[name] in ((), None):
+    later = ("auth", "sources", "address_rate", "address_connections", "domain_rate")
+    for name in (*later, "nofollow", "follow_actions"):
+        if fields[name] in ((), None) or (name == "nofollow" and fields[name] == "skip"):
             del fields[name]
+    if options.auth:  # an empty list would let earlier workers follow everything
+        fields["auth"] = [_kept_entry(entry) for entry in options.auth]
     return msgspec.json.encode(fields)
+
+
+def _kept_entry(entry: Auth) -> dict[str, object]:
+    said: dict[str, object] = msgspec.to_builtins(entry)
+    if not entry.skip:
+        del said["skip"]
+    return said
 
 
 class CreateCrawl(CrawlOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -98,7 +98,10 @@ def test_the_login_in_ten_lines_logs_in_and_crawls(tmp_path: Path) -> None:
     out = tmp_path / "pages.jsonl"
     code, said = command("export", "mysite", "-o", str(out))
     assert code == 0, said
-    pages = [json.loads(line) for line in out.read_text().splitlines()]
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    pages = [row for row in rows if "title" in row]
+    skipped = [(row["url"], row["state"], row["kind"]) for row in rows if "title" not in row]
+    assert skipped == [(f"{origin}/members/logout", "excluded", "action")]
     assert {page["title"] for page in pages} == {"Member"}
     assert {page["url"] for page in pages} == {
         f"{origin}/members/{path}" for path in ("", *range(5))

@@ -7,9 +7,11 @@ import pytest
 from greencrawl.schema.net import scope
 from greencrawl.schema.net.urls import resolved
 from greencrawl.schema.records import Admission, Crawl, CrawlOptions, Link, Page, Task
+from greencrawl.schema.records.auth import Basic
 from greencrawl.worker.link_checker import (
     MAX_LINKS,
     MAX_REDIRECTS,
+    MAX_SKIPPED,
     Checker,
     redirect_problem,
     redirected,
@@ -55,6 +57,60 @@ def test_verdict_is_the_same_when_it_is_remembered() -> None:
 def test_nofollow_of_a_link_is_honoured(rel: str) -> None:
     found = page(Link("http://h/a", rel=rel), Link("http://h/b", rel="noopener"))
     assert urls(checker().check(found, found.links, 0)) == ["http://h/b"]
+
+
+def test_nofollow_of_a_link_is_not_honoured_where_the_crawl_says_so() -> None:
+    found = page(Link("http://h/a", rel="nofollow"), "http://h/b")
+    ours = checker(nofollow="follow")
+    assert urls(ours.check(found, found.links, 0)) == ["http://h/a", "http://h/b"]
+    found = page(base="http://h/dir/page")
+    again = ours.follow(found, ["http://h/a", "http://h/b"], ["nofollow", None], 0)
+    assert urls(again) == ["http://h/a", "http://h/b"]
+    closed = page("http://h/b", follow=False)
+    assert ours.check(closed, closed.links, 0) == [], "that of a page is"
+
+
+CLUB = (Basic(name="club", hosts=("http://h",)),)
+
+
+def test_links_that_change_something_are_skipped_and_noted_once() -> None:
+    ours = checker(auth=CLUB)
+    given = [
+        ("/a/1", "Title"),
+        ("/a/1/删除/", "x"),
+        ("/o?k=1", "删除"),
+        ("/o?k=2", "删除"),
+        ("/bye", "« Log out »"),
+        ("/a/2", "Log out cable"),
+    ]
+    where = resolved([url for url, _ in given], "http://h/")
+    links = [Link(url, anchor=text) for url, (_, text) in zip(where, given, strict=True)]
+    found = page(*links, base="http://h/dir/page")
+    wanted = ["http://h/a/1", "http://h/a/2"]
+    assert urls(ours.check(found, found.links, 0)) == wanted
+    skipped = ours.take_skipped()
+    assert list(skipped) == [where[2], where[3], where[4], where[1]]
+    assert all(why.startswith("auth club: action '") for why in skipped.values())
+    assert skipped[where[4]].endswith("in the text of a link on http://h/dir/page")
+    texts = ["Title", "x", "删除", "删除", "Log out", "Log out cable"]
+    assert urls(ours.follow(found, where, [None] * 6, 0, texts)) == wanted
+    assert ours.take_skipped() == {}, "noted before"
+    assert urls(checker().follow(found, where, [None] * 6, 0)) == where, "nobody is logged in"
+    let = checker(auth=CLUB, follow_actions=("/bye$",))
+    assert urls(let.follow(found, where, [None] * 6, 0, texts)) == [where[0], where[4], where[5]]
+
+
+def test_links_of_a_hook_are_skipped_by_the_texts_that_the_page_has() -> None:
+    found = page(Link("http://h/bye", anchor="退出"), "http://h/a")
+    chosen = [Link("http://h/bye", anchor="mine"), Link("http://h/a")]
+    assert urls(checker(auth=CLUB).check(found, chosen, 0)) == ["http://h/a"]
+
+
+def test_a_page_of_many_actions_has_a_bounded_number_noted() -> None:
+    ours = checker(auth=CLUB)
+    found = page(*[f"http://h/{n}/delete" for n in range(MAX_SKIPPED + 5)])
+    assert ours.check(found, found.links, 0) == []
+    assert len(ours.take_skipped()) == MAX_SKIPPED
 
 
 def test_nofollow_of_a_page_is_honoured() -> None:

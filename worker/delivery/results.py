@@ -30,6 +30,8 @@ from greencrawl.worker.hooks import stable
 from greencrawl.worker.retry import Decision
 from greencrawl.worker.session.held import Held
 
+ACTION = "action"
+"""The kind of what is not asked for since it logs out or changes something."""
 SURPLUS_SECONDS = 60.0
 """How long a task waits whose page was one too many; by then the crawl is done at its limit."""
 _TASK_BYTES = 2048
@@ -131,10 +133,27 @@ class Results:
         return result
 
     def excluded(self, held: Held, crawl: int, task: Task, kind: str, detail: str) -> Result:
-        """The last word on a URL that is not asked for: ``kind`` is "scope" or "robots"."""
+        """The last word on a URL that is not asked for: ``kind``: "scope", "robots", "action"."""
         fingerprint = self._fingerprint(task.url)
         final = self._journal.final(crawl, fingerprint, task, "excluded", kind, detail=detail)
         return Result(held=held, task=task.number, outcome=Done(kind=kind), finals=[final])
+
+    def skipped(self, crawl: int, task: Task, links: Mapping[str, str]) -> list[Final]:
+        """The last words on links of a page that log out or change something: by URL, why.
+
+        A page that leads to such a URL in another way, and has it fetched, takes its word away.
+        """
+        return [
+            self._journal.final(
+                crawl,
+                self._fingerprint(url),
+                Task(number=0, url=url, depth=task.depth + 1),
+                "excluded",
+                ACTION,
+                detail=why,
+            )
+            for url, why in links.items()
+        ]
 
     def page(self, crawl: int, task: Task, fetched: Fetched) -> StoredPage:
         """The page but for what is read in it, without headers that hold secrets.

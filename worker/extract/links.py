@@ -56,11 +56,14 @@ class References(NamedTuple):
 class Resolved(NamedTuple):
     """Where the followed elements of a page lead, and the rel beside each reference.
 
-    ``urls`` are canonical; "" stands for what is no http(s) URL.
+    ``urls`` are canonical; "" stands for what is no http(s) URL. ``texts`` are short texts of the
+    links, without what stands around them, if they are wanted: None for one that has none, "…"
+    for a long one.
     """
 
     urls: list[str]
     rels: list[str | None]
+    texts: list[str | None] | None = None
 
 
 class Walked(NamedTuple):
@@ -71,26 +74,29 @@ class Walked(NamedTuple):
     others: list[etree._Element]
 
 
-def walked(root: etree._Element, url: str, encoding: str, agent: str) -> Walked | None:
+def walked(
+    root: etree._Element, url: str, encoding: str, agent: str, wanted: bool = False
+) -> Walked | None:
     """Text and links of a page at a canonical ``url`` by one walk in C: half of what it takes here.
 
     None where nothing was compiled, and for a page with a base or with more than :data:`FEW`
     references. ``others`` are its elements ``title`` and those ``meta`` and ``link`` that may speak
     to robots, to ``agent`` among them, or name a language or a canonical URL.
     """
-    found = None if compiled is None else compiled.outline(root, url, agent, FEW)
+    found = None if compiled is None else compiled.outline(root, url, agent, FEW, wanted)
     if found is None:
         return None
-    text, urls, rels, odd, others = found
+    text, urls, rels, odd, others, said = found
+    links = Resolved(urls, rels, said)
     if odd:
-        urls, rels = _completed(urls, rels, odd, url, encoding)
-    return Walked(text or text_of(root), Resolved(urls, rels), others)
+        links = _completed(links, odd, url, encoding)
+    return Walked(text or text_of(root), links, others)
 
 
-def _completed(
-    urls: list[Any], rels: list[str | None], odd: list[int], base: str, encoding: str
-) -> Resolved:
+def _completed(found: Resolved, odd: list[int], base: str, encoding: str) -> Resolved:
     """The links of a walk that left to do those at ``odd``: a reference, or what may be a link."""
+    urls: list[Any]
+    urls, rels, said = found
     texts: list[str] = []
     none: set[int] = set()
     for place in odd:
@@ -105,7 +111,9 @@ def _completed(
     if none:
         urls = [url for place, url in enumerate(urls) if place not in none]
         rels = [rel for place, rel in enumerate(rels) if place not in none]
-    return Resolved(urls, rels)
+        if said is not None:
+            said = [one for place, one in enumerate(said) if place not in none]
+    return Resolved(urls, rels, said)
 
 
 def references(
@@ -166,7 +174,10 @@ def collect(found: References | Resolved, base: str, encoding: str) -> tuple[lis
             left -= _LINK_BYTES + len(url)
             if left < 0:
                 break
-        elif known.rel and known.rel != rel:
+            continue
+        if element is not None and not known.anchor:
+            known.anchor = _anchor(element)
+        if known.rel and known.rel != rel:
             others = rel.split()
             known.rel = " ".join(word for word in known.rel.split() if word in others)
     return list(links.values()), invalid, len(found.rels) - looked
@@ -205,12 +216,15 @@ def refresh_target(meta: etree._Element) -> str | None:
 def _anchor(element: etree._Element) -> str:
     """The text of a link, with the alternative texts of images; for an area, its own.
 
+    That of one that shows nothing is its aria-label or title.
+
     Bounded in work, too: unclosed links nest, and each would read all that follows it.
     """
     if element.tag != "a":
         return squeeze(element.get("alt") or element.get("title") or "")[:MAX_ANCHOR]
     if len(element) == 0:
-        return squeeze((element.text or "")[: 4 * MAX_ANCHOR])[:MAX_ANCHOR]
+        text = squeeze((element.text or "")[: 4 * MAX_ANCHOR])[:MAX_ANCHOR]
+        return text or _named(element)
     pieces: list[str] = []
     length = 0
     walk = etree.iterwalk(element, events=("start", "end"))
@@ -226,4 +240,9 @@ def _anchor(element: etree._Element) -> str:
             length += len(piece)
             if length > 4 * MAX_ANCHOR:
                 break
-    return squeeze("".join(pieces))[:MAX_ANCHOR]
+    return squeeze("".join(pieces))[:MAX_ANCHOR] or _named(element)
+
+
+def _named(element: etree._Element) -> str:
+    """What stands in for the text of a link that shows an icon, say."""
+    return squeeze(element.get("aria-label") or element.get("title") or "")[:MAX_ANCHOR]

@@ -134,6 +134,7 @@ def outline(
     agent: str = "",
     robots_tag: str = "",
     anchors: bool = False,
+    texts: bool = False,
     seconds: float = 0.0,
     brief: bool = False,
 ) -> tuple[Page, References | Resolved]:
@@ -143,7 +144,8 @@ def outline(
     can tell (:func:`pool_trees`); ``brief``: also where it is long and has to be flattened, or its
     tree is larger than the pool.
     Without ``anchors`` the texts of links cannot be read afterwards, ``url`` has to be canonical,
-    and references that are few (:data:`FEW`) come resolved.
+    and references that are few (:data:`FEW`) come resolved. ``texts``: short texts of links are
+    wanted all the same, beside what comes resolved, or as if ``anchors`` were asked for.
     """
     if not is_html(content_type, body[:_HEAD_BYTES]):
         return Page(url=url, base=url), References([], [])
@@ -153,7 +155,7 @@ def outline(
         return Page(url=url, base=url, encoding=encoding), References([], [])
     found: References | Resolved
     base: str | None = None
-    quick = None if anchors else walked(root, url, encoding, agent)
+    quick = None if anchors else walked(root, url, encoding, agent, texts)
     if quick is not None:
         text, found, others = quick
     else:
@@ -162,6 +164,7 @@ def outline(
         tags = [element.tag for element in elements]
         others = [element for element, tag in zip(elements, tags, strict=True) if tag != "a"]
         base = _base(others, url, encoding)
+        anchors = anchors or texts
         found = references(elements, tags, has_base=base is not None, anchors=anchors)
         if not anchors and len(found.texts) <= FEW:
             found = Resolved(resolved(found.texts, base or url, encoding), found.rels)

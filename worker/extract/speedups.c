@@ -20,7 +20,7 @@
 #endif
 
 enum kind { INLINE, BLOCK, HIDDEN, NOSCRIPT };
-enum role { UNREAD, ANCHOR, AREA, BASE, FRAME, LINK, META, TITLE };
+enum role { UNREAD, ANCHOR, AREA, BASE, FRAME, IMAGE, LINK, META, TITLE };
 
 /* Names of elements to their kinds: open addressing, filled once. The lists come as macros. */
 #define SLOTS 512
@@ -62,7 +62,8 @@ static enum role role_of(const char *name) {
         const char *name;
         enum role role;
     } read[] = {{"a", ANCHOR},     {"area", AREA}, {"base", BASE}, {"frame", FRAME},
-                {"iframe", FRAME}, {"link", LINK}, {"meta", META}, {"title", TITLE}};
+                {"iframe", FRAME}, {"img", IMAGE}, {"link", LINK}, {"meta", META},
+                {"title", TITLE}};
     for (size_t i = 0; i < sizeof(read) / sizeof *read; i++)
         if (strcmp(name, read[i].name) == 0)
             return read[i].role;
@@ -188,10 +189,20 @@ static enum plain plain(const char *reference, size_t *length) {
     return found;
 }
 
+/* Where in the text of a page the link stands that was met last and is still open. */
+struct anchor {
+    const xmlNode *node; /* NULL: none is open */
+    const char *alt;     /* of its first image */
+    size_t begin;
+    Py_ssize_t place;
+};
+
 /* The references of a page. `odd` are places in `urls` of what Python has to resolve: references as
- * they stand, and elements of which it says whether they are links. `others` it reads for more. */
+ * they stand, and elements of which it says whether they are links. `others` it reads for more. `texts`
+ * stand beside `urls`: those of links, NULL if nobody wants them; `longer` is that of any long one. */
 struct links {
-    PyObject *urls, *rels, *odd, *others;
+    PyObject *urls, *rels, *odd, *others, *texts, *longer;
+    struct anchor anchor;
     const char *base, *agent;
     size_t starts[OF_PATH + 1];
     Py_ssize_t most;
@@ -282,6 +293,77 @@ static PyObject *element_of(const struct links *links, const xmlNode *node) {
     return (PyObject *)elementFactory(links->document, (xmlNode *)node);
 }
 
+/* Texts of links that may be words: no more bytes than `MAX_TEXT` in schema/net/action_texts.py. */
+#define LONGEST_TEXT 64
+
+/* How many bytes a character has that stands around texts without being of them, 0 if it does not;
+ * the same as in schema/net/action_texts.py. */
+static size_t around(const unsigned char *at, size_t left) {
+    if (*at < 0x80)
+        return !(Py_ISALNUM(*at));
+    if (left >= 2 && (*at == 0xc2 || (*at == 0xc3 && (at[1] == 0x97 || at[1] == 0xb7))))
+        return 2;
+    if (left >= 3 && (*at == 0xe2 || *at == 0xee || (*at == 0xe3 && at[1] == 0x80) ||
+                      (*at == 0xef && (at[1] <= 0xa3 || (at[1] == 0xb8 && at[2] <= 0x8f) ||
+                                       (at[1] == 0xbb && at[2] == 0xbf) ||
+                                       (at[1] == 0xbc && at[2] <= 0x8f)))))
+        return 3;
+    return left >= 4 && *at == 0xf0 && at[1] == 0x9f ? 4 : 0;
+}
+
+/* Take away what stands around a text. */
+static const char *trim(const char *text, size_t *length) {
+    const unsigned char *from = (const unsigned char *)text, *end = from + *length;
+    size_t more;
+    while (from < end && (more = around(from, (size_t)(end - from))) != 0)
+        from += more;
+    while (from < end) {
+        const unsigned char *last = end - 1;
+        while (last > from && (*last & 0xc0) == 0x80)
+            last--;
+        if (around(last, (size_t)(end - last)) != (size_t)(end - last))
+            break;
+        end = last;
+    }
+    *length = (size_t)(end - from);
+    return (const char *)from;
+}
+
+/* Note the text of the link that is open, or else what names it, and that it is closed. */
+static int close_anchor(struct links *links, const struct text *text) {
+    const struct anchor *open = &links->anchor;
+    const xmlNode *node = open->node;
+    const char *named[] = {text->data ? text->data + open->begin : NULL, open->alt, NULL, NULL};
+    size_t length = 0;
+    links->anchor.node = NULL;
+    for (int i = 0; i < 4 && !length; i++) {
+        if (i >= 2)
+            named[i] = content_of(attribute_of(node, i == 2 ? "aria-label" : "title"));
+        if (named[i] == NULL)
+            continue;
+        length = i == 0 ? text->length - open->begin : strlen(named[i]);
+        const char *found = trim(named[i], &length);
+        if (length > LONGEST_TEXT)
+            return PyList_SetItem(links->texts, open->place, Py_NewRef(links->longer)) == 0;
+        if (length) {
+            PyObject *said = PyUnicode_DecodeUTF8(found, (Py_ssize_t)length, "replace");
+            return said != NULL && PyList_SetItem(links->texts, open->place, said) == 0;
+        }
+    }
+    return 1;
+}
+
+/* Remember that a link is open if `node` was taken for one; texts stay as many as URLs. */
+static int open_anchor(struct links *links, const xmlNode *node, size_t begin, Py_ssize_t before) {
+    Py_ssize_t now = PyList_GET_SIZE(links->urls);
+    while (PyList_GET_SIZE(links->texts) < now)
+        if (PyList_Append(links->texts, Py_None) != 0)
+            return 0;
+    if (now > before)
+        links->anchor = (struct anchor){node, NULL, begin, before};
+    return 1;
+}
+
 /* Take over an element that is read, or that may have to be; false with an exception set. */
 static int take(struct links *links, const xmlNode *node, enum role role) {
     const char *rel, *name, *pragma;
@@ -312,6 +394,10 @@ static int take(struct links *links, const xmlNode *node, enum role role) {
     case BASE:
         links->given_up = 1;
         break;
+    case IMAGE:
+        if (links->anchor.node != NULL && links->anchor.alt == NULL)
+            links->anchor.alt = content_of(attribute_of(node, "alt"));
+        break;
     case UNREAD:
         break;
     }
@@ -332,7 +418,15 @@ static int walk(struct text *text, struct links *links, const xmlNode *root, int
         } else if (node->type == XML_ELEMENT_NODE) {
             const struct near *found = nature(near, node->name);
             if (links != NULL && found->role != UNREAD && node->ns == NULL) {
+                if (links->texts != NULL && found->role == ANCHOR && links->anchor.node != NULL &&
+                    !close_anchor(links, text)) /* links that nobody closed lie in each other */
+                    return 0;
+                Py_ssize_t before = PyList_GET_SIZE(links->urls);
                 if (!take(links, node, found->role))
+                    return 0;
+                if (links->texts != NULL &&
+                    !open_anchor(links, node, text->length,
+                                 found->role == ANCHOR ? before : PY_SSIZE_T_MAX))
                     return 0;
                 if (links->given_up || PyList_GET_SIZE(links->urls) > links->most) {
                     links->given_up = 1;
@@ -355,6 +449,8 @@ static int walk(struct text *text, struct links *links, const xmlNode *root, int
         for (;;) {
             if (node == hidden)
                 hidden = NULL;
+            if (links != NULL && links->anchor.node == node && !close_anchor(links, text))
+                return 0;
             if (node == root)
                 return 1;
             if (node->next != NULL)
@@ -426,7 +522,8 @@ static PyObject *outline(PyObject *self, PyObject *arguments) {
     (void)self;
     PyObject *given, *base, *result = NULL;
     struct links links = {0};
-    if (!PyArg_ParseTuple(arguments, "OUsn", &given, &base, &links.agent, &links.most))
+    int wanted = 0;
+    if (!PyArg_ParseTuple(arguments, "OUsn|p", &given, &base, &links.agent, &links.most, &wanted))
         return NULL;
     struct LxmlElement *element = rootNodeOrRaise(given);
     if (element == NULL)
@@ -435,14 +532,20 @@ static PyObject *outline(PyObject *self, PyObject *arguments) {
     links.document = element->_doc;
     links.urls = PyList_New(0), links.rels = PyList_New(0);
     links.odd = PyList_New(0), links.others = PyList_New(0);
+    if (wanted) {
+        links.texts = PyList_New(0);
+        links.longer = PyUnicode_FromString("\xe2\x80\xa6");
+    }
     struct text text = {NULL, 0, 0, 1};
     if (links.urls != NULL && links.rels != NULL && links.odd != NULL && links.others != NULL &&
+        (!wanted || (links.texts != NULL && links.longer != NULL)) &&
         walk_all(&text, &links, element->_c_node, 0)) {
         PyObject *words = links.given_up ? NULL : as_text(&text);
         if (links.given_up)
             result = Py_NewRef(Py_None);
         else if (words != NULL)
-            result = PyTuple_Pack(5, words, links.urls, links.rels, links.odd, links.others);
+            result = PyTuple_Pack(6, words, links.urls, links.rels, links.odd, links.others,
+                                  wanted ? links.texts : Py_None);
         Py_XDECREF(words);
     }
     PyMem_RawFree(text.data);
@@ -450,6 +553,8 @@ static PyObject *outline(PyObject *self, PyObject *arguments) {
     Py_XDECREF(links.rels);
     Py_XDECREF(links.odd);
     Py_XDECREF(links.others);
+    Py_XDECREF(links.texts);
+    Py_XDECREF(links.longer);
     Py_DECREF(element);
     return result;
 }

@@ -23,6 +23,7 @@ from greencrawl.schema.records import (
     HostState,
     StoredPage,
 )
+from greencrawl.schema.records.auth import Basic
 from greencrawl.store import Store, open_store
 
 STATS = CrawlStats(
@@ -122,3 +123,18 @@ def test_file_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
     made = summary.of_run(STATS, (), seconds=4.0, pages_before=10)
     with pytest.raises(GreencrawlError, match="cannot write the summary"):
         summary.write(made, tmp_path / "absent" / "summary.json")
+
+
+def test_links_that_a_login_skips_are_counted_by_their_kind(store: Store) -> None:
+    options = CrawlOptions(auth=(Basic(name="club", hosts=("example.org",)),))
+    made = store.put_crawl("club", options, ["example.org"])
+    finals = [
+        Final(crawl=made.id, fingerprint=n, url=f"https://example.org/{n}/delete",
+              state="excluded", kind=kind)
+        for n, kind in enumerate(("action", "action", "robots"))
+    ]  # fmt: skip
+    store.commit(Commit(finals=finals))
+    stats = replace(STATS, crawl="club")
+    found = summary.with_store(summary.of_run(stats, (), 1.0, 0), store, "", "")
+    assert found.failures == {"action": 2, "robots": 4, "timeout": 2}
+    assert found.excluded == 3

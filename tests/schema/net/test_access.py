@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from greencrawl.schema.net.access import is_action, skipped_text
+from greencrawl.schema.net.action_data import Action
 from greencrawl.schema.net.scope import Rules, check_options, compile
 from greencrawl.schema.records import Crawl, CrawlOptions
 from greencrawl.schema.records.auth import Auth, Basic, Bearer, Form, OAuth1, OAuth2, Own, Source
@@ -129,52 +131,45 @@ def rules(*entries: Auth, **options: Any) -> Rules:
 
 
 @pytest.mark.parametrize(
-    "path",
+    ("path", "why"),
     [
-        "/logout",
-        "/Logout/",
-        "/account/log-out?x=1",
-        "/user/sign_out",
-        "/signoff",
-        "/admin/logout/?next=/",
-        "/index.php?action=logout",
-        "/index.php?title=Special:UserLogout&returnto=Home",
-        "/index.php?action=logout;token=3",
-        "/secure/Logout!default.jspa",
-        "/auth/doLogout.action",
-        "/member/loginout.php",
-        "/user/tuichu",
-        "/index.php?x=1&do=delete&id=3",
-        "/admin.php?act=del&id=3",
-        "/posts/deletePost?id=3",
-        "/cart/removeItem.do",
-        "/admin/polls/choice/3/delete/",
-        "/items/3/remove",
-        "/abmelden",
-        "/list/unsubscribe?id=2",
-        "/cart/add-to-cart/7",
-        "/checkout",
-        "/admin/password_change/",
+        ("/logout", "action 'Log out' (log out, English) in its path"),
+        ("/%E9%80%80%E5%87%BA/", "action '退出' (log out, Chinese, simplified) in its path"),
+        ("/x?act=%D3%E4%E0%EB%E8%F2%FC&id=3", "action 'Удалить' (delete, Russian) in its query"),
+        ("/posts/3/delete/", "action 'Delete' (delete, English) in its path"),
+        ("/ucp.php?watch=3", "action 'watch' (change, phpBB) in its URL"),
     ],
 )
-def test_links_that_end_the_session_or_change_something_are_not_followed(path: str) -> None:
-    reason = rules(form()).excluded_by(f"https://shop.example{path}", 1)
-    assert reason is not None
-    assert reason.startswith("auth shop: skip pattern '")
-    assert "(?i)" not in reason
-    assert rules(form()).excluded_by(f"https://shop.example{path}", 0, seed=True) == reason
+def test_links_that_end_the_session_or_change_something_are_not_followed(
+    path: str, why: str
+) -> None:
+    url = f"https://shop.example{path}"
+    reason = rules(form()).excluded_by(url, 1)
+    assert reason == f"auth shop: {why}"
+    assert is_action(reason)
+    assert rules(form()).excluded_by(url, 0, seed=True) == reason
+    assert rules(form(skip=("/never",))).excluded_by(url, 1) == reason, "beside words of one's own"
+    assert rules(form()).excluded_by(f"https://other.example{path}", 1) is None
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("/", "/logo", "/blog/outlook", "/signature", "/products/removable"),
-        *("/about/deletion-policy", "/catalog-out-of-print", "/catalogoutlet", "/dialog/off"),
-        *("/casa-del-sol", "/orders?act=delivery", "/deleted-scenes", "/removed"),
-    ],
-)
-def test_links_that_only_look_like_it_are_followed(path: str) -> None:
-    assert rules(form()).excluded_by(f"https://shop.example{path}", 1) is None
+def test_what_the_crawl_lets_through_is_followed() -> None:
+    given = rules(form(skip=("/never",)), follow_actions=("/posts/",))
+    assert given.excluded_by("https://shop.example/posts/3/delete", 1) is None
+    assert given.excluded_by("https://shop.example/pages/3/delete", 1) is not None
+    assert given.excluded_by("https://shop.example/posts/never", 1) is not None
+    assert not is_action(given.excluded_by("https://shop.example/posts/never", 1) or "")
+    text = Action("退出", "log_out", "Chinese")
+    page = "https://shop.example/posts/"
+    assert skipped_text(given.skips, "https://shop.example/posts/8", text, page) is None
+    reason = skipped_text(given.skips, "https://shop.example/8", text, page)
+    assert reason == f"auth shop: action '退出' (log out, Chinese) in the text of a link on {page}"
+    assert is_action(reason)
+    assert skipped_text(given.skips, "https://other.example/8", text, page) is None
+
+
+def test_pattern_of_what_is_let_through_is_checked() -> None:
+    problems = dict(check_options(CrawlOptions(follow_actions=("ok", "(?!x)"))))
+    assert "bounded time" in problems["follow_actions[1]"]
 
 
 def test_skip_list_holds_under_the_origins_of_its_entry_and_the_first_one_counts() -> None:
@@ -204,8 +199,10 @@ def test_login_page_is_not_fetched_unless_it_is_the_start_page() -> None:
     assert start.excluded_by("https://shop.example/", 1) is None
 
 
-def test_empty_skip_list_keeps_nothing_out() -> None:
-    assert rules(form(skip=())).excluded_by("https://shop.example/logout", 1) is None
+def test_every_url_can_be_let_through() -> None:
+    assert (
+        rules(form(), follow_actions=(".",)).excluded_by("https://shop.example/logout", 1) is None
+    )
 
 
 def test_crawl_without_auth_has_nothing_to_skip() -> None:

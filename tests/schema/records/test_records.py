@@ -25,6 +25,14 @@ def test_options_that_an_earlier_version_does_not_know_are_kept_only_where_used(
     assert from_json(kept_options(plain), CrawlOptions) == plain
     entry = CrawlOptions(auth=(Basic(name="a", hosts=("a.org",)),))
     assert from_json(kept_options(entry), CrawlOptions) == entry
+    assert {"nofollow", "follow_actions"}.isdisjoint(json.loads(kept_options(plain)))
+    assert "skip" not in json.loads(kept_options(entry))["auth"][0], "theirs is no empty list"
+    used = CrawlOptions(
+        auth=(Basic(name="a", hosts=("a.org",), skip=("x",)),),
+        nofollow="follow",
+        follow_actions=("y",),
+    )
+    assert from_json(kept_options(used), CrawlOptions) == used
 
 
 def test_a_report_without_reason_is_one_that_an_earlier_broker_takes() -> None:

@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.contrib.auth.views import LoginView
 from django.urls import include, path
 
-from tests.support.django_site import views
+from tests.support.django_site import tongues, views
 
 urlpatterns = [
     path("", views.front),
@@ -20,4 +20,5 @@ urlpatterns = [
     path("o/", include("oauth2_provider.urls", namespace="oauth2_provider")),
     path("api/list", views.api_list),
     path("api/items/<int:number>", views.api_item),
+    *tongues.patterns(),
 ]

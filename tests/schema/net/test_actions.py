@@ -1,0 +1,192 @@
+"""Words and URLs by which links are known that log out or change something; and what is not one."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+import pytest
+
+from greencrawl.schema.net.action_data import KINDS, Language, languages, software
+from greencrawl.schema.net.action_texts import MAX_TEXT, by_texts, trimmed
+from greencrawl.schema.net.actions import by_url
+
+H = "https://h.example"
+
+
+# -- the data
+
+
+def test_every_word_and_link_has_a_source_and_every_language_can_log_out_and_delete() -> None:
+    assert len(languages()) >= 20
+    for language in languages():
+        assert language.words["log_out"], language.name
+        assert language.words["delete"], language.name
+        for kind in KINDS:
+            for word, source in language.words[kind]:
+                assert source, word
+                assert word == word.strip() == trimmed(word) or word[-1] == "!", word
+                assert len(word.encode()) <= MAX_TEXT, word
+    for one in software():
+        assert one.source.startswith("https://"), one
+        assert one.path or one.query, one
+        assert one.kind in KINDS
+        assert [text for text in (*one.path, *one.query) if text != text.lower()] == []
+
+
+@pytest.mark.parametrize("language", languages(), ids=lambda language: str(language.name))
+def test_every_word_that_logs_out_is_known_in_urls_and_texts(language: Language) -> None:
+    for word, _ in language.words["log_out"]:
+        for text in (word, word.upper(), f"« {word} »", f"[{word}]"):
+            found = by_texts([f"{H}/x"], [trimmed(text)])
+            assert found[f"{H}/x"].kind == "log_out", text
+        for joint in "-_+":
+            piece = quote(word.replace(" ", joint), safe="+")
+            for url in (f"/{piece}", f"/user/{piece.lower()}/", f"/x?do={piece}", f"/{piece}.php"):
+                hit = by_url(url)
+                assert hit, url
+                assert hit[0].kind == "log_out", url
+
+
+@pytest.mark.parametrize("language", languages(), ids=lambda language: str(language.name))
+def test_every_word_that_deletes_is_known_beside_a_number(language: Language) -> None:
+    for word, _ in language.words["delete"]:
+        piece = quote(word.replace(" ", "-"))
+        for url in (f"/posts/3/{piece}", f"/{piece}/3", f"/x?action={piece}&id=3", f"/x?{piece}=3"):
+            hit = by_url(url)
+            assert hit, url
+            assert hit[0].kind == "delete", url
+        assert by_texts([f"{H}/r/8?k=1"], [word])[f"{H}/r/8?k=1"].kind == "delete", word
+
+
+@pytest.mark.parametrize(
+    ("word", "encoding"),
+    [
+        ("退出", "gbk"), ("删除", "gb18030"), ("登出", "big5"), ("刪除", "big5"),
+        ("ログアウト", "shift_jis"), ("削除", "euc-jp"), ("로그아웃", "euc-kr"),
+        ("Выход", "windows-1251"), ("выйти", "koi8-r"), ("удалить", "windows-1251"),
+        ("حذف", "windows-1256"), ("מחק", "windows-1255"), ("Διαγραφή", "windows-1253"),
+        ("Löschen", "windows-1252"), ("Usuń", "iso-8859-2"), ("ลบ", "cp874"),
+    ],
+)  # fmt: skip
+def test_words_are_known_in_the_encoding_of_their_pages(word: str, encoding: str) -> None:
+    piece = quote(word.encode(encoding))
+    for url in (f"/{piece}/12", f"/12/{piece.lower()}/", f"/x.php?act={piece}&id=12"):
+        assert by_url(url) is not None, url
+
+
+# -- URLs
+
+ACTIONS = [
+    "/logout", "/Logout/", "/account/log-out?x=1", "/user/sign_out", "/signoff",
+    "/admin/logout/?next=/", "/index.php?action=logout",
+    "/index.php?title=Special:UserLogout&returnto=Home", "/wiki/Special:UserLogout",
+    "/wiki/%E7%89%B9%E6%AE%8A:%E7%94%A8%E6%88%B7%E9%80%80%E5%87%BA",
+    "/index.php?action=logout;token=3", "/index.php/action=logout;sesc=1",
+    "/secure/Logout!default.jspa", "/wiki/logout.action", "/auth/doLogout.action",
+    "/member/loginout.php", "/user/tuichu", "/index.php?x=1&do=delete&id=3",
+    "/admin.php?act=del&id=3", "/posts/deletePost?id=3", "/cart/removeItem.do",
+    "/admin/polls/choice/3/delete/", "/items/3/remove", "/abmelden", "/list/unsubscribe?id=2",
+    "/cart/add-to-cart/7", "/checkout", "/admin/password_change/", "/shop/?add-to-cart=99",
+    "/ucp.php?mode=logout&sid=0", "/posting.php?mode=delete&f=2&p=3", "/wp-login.php?action=logout",
+    "/wp-admin/post.php?post=3&action=trash&_wpnonce=1", "/index.php?route=account/logout",
+    "/index.php?r=site%2Flogout", "/?q=user/logout", "/index.php?option=com_users&task=user.logout",
+    "/member.php?mod=logging&action=logout&formhash=1", "/w/index.php?title=A&action=rollback",
+    "/wiki/Delete?action=delete", "/oauth2/sign_out", "/posts/2024/delete",
+    "/en/members/ann/delete",
+    "/topic/slug-3/post/5/delete/", "/a/3f2c9d1e/delete", "/delete.php?id=3", "/comment_delete/4",
+    "/delete-comment/4", "/vote?id=3&how=up", "/news/delete/3", "/articles/5/like",
+    "/me/delete",
+    "/x?return=/a&logout=1", "/issue/@@delete_confirmation", "/d/delete_confirmation",
+    "/%D9%85%D9%82%D8%A7%D9%84/3/%D8%AD%D8%B0%D9%81/", "/forum?do=logout&s=",
+]  # fmt: skip
+PAGES = [
+    "/", "/logo", "/blog/outlook", "/signature", "/products/removable", "/about/deletion-policy",
+    "/catalog-out-of-print", "/catalogoutlet", "/dialog/off", "/casa-del-sol",
+    "/orders?act=delivery", "/deleted-scenes", "/removed", "/how-to-delete-a-page",
+    "/2024/05/delete", "/blog/2024/delete", "/wiki/Delete", "/wiki/Logout", "/wiki/Vote",
+    "/articles/delete", "/tag/logout", "/tags/delete/2", "/t/delete/57", "/docs/api/3/delete",
+    "/docs/logout", "/docs/logout.html", "/help/sql/delete.html", "/products/logout-cable",
+    "/delete",
+    "/p/57-logout-cable", "/search?q=delete", "/search?q=logout", "/index.php?title=Delete",
+    "/index.php?title=Logout", "/login?next=/logout", "/wiki/Category:Logout", "/delete/",
+    "/dictionary/remove", "/questions/delete-a-row-in-sql", "/movie/1234/to-vote-or-not",
+    "/like-a-rolling-stone/3", "/subscribe", "/buy", "/vote", "/posts/delete", "/x?sort=delete",
+    "/%E5%A6%82%E4%BD%95%E5%88%A0%E9%99%A4%E6%96%87%E4%BB%B6/3", "/articles/%E5%88%A0%E9%99%A4",
+    "/wiki/%D0%92%D1%8B%D1%85%D0%BE%D0%B4", "/wiki/%E5%88%A0%E9%99%A4", "/2024/", "/p/del-mar",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("tail", ACTIONS)
+def test_urls_that_do_something(tail: str) -> None:
+    hit = by_url(tail)
+    assert hit is not None
+    assert re.match(r"action '.+' \((log out|delete|buy|change), .+\)$", str(hit[0]))
+
+
+@pytest.mark.parametrize("tail", PAGES)
+def test_urls_that_only_look_like_it(tail: str) -> None:
+    assert by_url(tail) is None
+
+
+# -- texts
+
+TITLES = [
+    "Logout cable", "Cable, logout", "Delete Facebook", "How to delete a page", "The Log Out",
+    "Deleted scenes", "Buy me a coffee: a history", "Vote early", "Removal",
+    "Log out of Windows 11",
+    "如何删除文件",
+    "退出游戏的方法", "注销公司需要什么", "删除与恢复", "购买指南", "投票制度", "关注的焦点",
+    "刪除檔案的方法", "ログアウトできない", "削除された場面", "로그아웃 문제", "삭제된 장면",
+    "Выход из кризиса", "Удалить нельзя оставить", "Купить слона", "Как выйти из сети", "Вихід є",
+    "الخروج من مصر", "حذف الملفات في ويندوز", "خروج از بحران", "יציאת מצרים", "हटाएँ या रखें",
+    "Çıkış yolu", "Silmek ya da silmemek", "Abmelden beim Amt", "Löschen von Bränden",
+    "Déconnexion : un roman", "Supprimer la faim", "Salir del laberinto", "Eliminar barreras",
+    "Sair do armário", "Esci da Facebook", "Uitloggen uit het leven", "Usuń to, zapomnij",
+    "Odhlásit se z odběru plynu", "Logga ut från livet", "Đăng xuất khỏi cuộc đời", "ลบไม่ออก",
+    "Keluar dari zona nyaman", "Αποσύνδεση από το δίκτυο", "Salida", "Exit", "Outlook", "Delta",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("title", TITLES)
+def test_titles_that_contain_a_word_are_no_actions(title: str) -> None:
+    assert by_texts([f"{H}/articles/7"], [trimmed(title)]) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["删除文章", "删除此文章", "删除", "Delete post", "Delete this post", "Удалить статью",
+     "حذف المقال", "✖ Delete", "【删除】", "[ DELETE ]", "🗑 Löschen", "コメントを削除", "댓글삭제"],
+)  # fmt: skip
+def test_a_text_that_is_an_action_is_one_where_something_is_concerned(text: str) -> None:
+    assert by_texts([f"{H}/r?k=8"], [trimmed(text)]).keys() == {f"{H}/r?k=8"}
+    assert by_texts([f"{H}/r/8"], [trimmed(text)]).keys() == {f"{H}/r/8"}
+    assert by_texts([f"{H}/about"], [trimmed(text)]) == {}
+
+
+def test_an_article_titled_delete_is_known_by_its_neighbours() -> None:
+    urls = [f"{H}/articles/{n}" for n in (55, 56, 57)]
+    assert by_texts(urls, ["Cut", "Delete", "Paste"]) == {}
+    assert by_texts(urls, ["剪切", "删除", "粘贴"]) == {}
+    assert by_texts([f"{H}/wiki/Delete"], ["Delete"]) == {}
+    assert by_texts([f"{H}/a?title=Delete&v=1"], ["Delete"]) == {}
+    with_buttons = [*urls, f"{H}/o/55-1", f"{H}/o/56-2"]
+    found = by_texts(with_buttons, ["Cut", "Delete", "Paste", "Delete", "Delete"])
+    assert found.keys() == set(with_buttons[3:])
+    # Those that stand beside every article are none; nor are those beside other buttons.
+    assert by_texts(urls, ["Delete", "Delete", "Cut"]).keys() == set(urls[:2])
+    assert by_texts(urls, ["Edit", "Delete", "Reply"]).keys() == {urls[1]}
+    assert by_texts(urls, ["编辑", "删除", "查看"]).keys() == {urls[1]}
+    assert by_texts(urls, ["Cut", "Delete post", "Paste"]).keys() == {urls[1]}
+
+
+def test_a_link_that_logs_out_is_one_among_any_neighbours_but_for_a_page_of_that_title() -> None:
+    urls = [f"{H}/m/{n}" for n in (1, 2, 3)]
+    assert by_texts(urls, ["首页", "个人中心", "退出"]).keys() == {urls[2]}
+    assert by_texts([f"{H}/wiki/Logout"], ["Logout"]) == {}
+    assert by_texts([f"{H}/wiki/%D0%92%D1%8B%D1%85%D0%BE%D0%B4"], ["Выход"]) == {}
+    assert by_texts([f"{H}/docs/logout.html"], ["Logout"]) == {}
+
+
+def test_one_url_is_an_action_if_any_of_its_links_says_that_it_logs_out() -> None:
+    assert by_texts([f"{H}/x", f"{H}/x"], ["Ann", "退出"]).keys() == {f"{H}/x"}
