@@ -10,7 +10,7 @@ from itertools import repeat
 
 from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.access import is_action, skipped_text
-from greencrawl.schema.net.action_texts import by_texts, texts_of_actions, trimmed
+from greencrawl.schema.net.action_texts import LinkTexts, by_texts
 from greencrawl.schema.net.scope import Rules, level_for
 from greencrawl.schema.net.urls import canonicalise, origin_of
 from greencrawl.schema.records import Admission, Crawl, Link, Page, Task
@@ -44,6 +44,8 @@ class Checker:
         self._depth = crawl.options.depth
         self._rules = rules
         self._verdicts: dict[str, bool] = {}
+        self.wants_texts = any(skip.words for skip in rules.skips)
+        """Whether texts of links may tell that they are not to be followed."""
         self._obeys_nofollow = crawl.options.nofollow == "skip"
         self._skipped: dict[str, str] = {}
         self._noted: set[int] = set()
@@ -51,11 +53,6 @@ class Checker:
         self._by_host = rules.scope != "prefix" and not (
             rules.include.texts or rules.exclude.texts or rules.skips
         )
-
-    @property
-    def wants_texts(self) -> bool:
-        """Whether texts of links may tell that they are not to be followed."""
-        return bool(self._rules.skips)
 
     def take_skipped(self) -> dict[str, str]:
         """URLs that were skipped since this was asked, as actions of who is logged in; and why.
@@ -67,23 +64,21 @@ class Checker:
         taken, self._skipped = self._skipped, {}
         return taken
 
-    def check(self, page: Page, links: Sequence[Link], depth: int) -> list[Admission]:
+    def check(
+        self, page: Page, links: Sequence[Link], depth: int, texts: LinkTexts | None = None
+    ) -> list[Admission]:
         """What to admit of ``links``, found in ``page`` at ``depth``: each URL once.
 
         In the page's order, and at most ``MAX_LINKS``; how many were left out is added to the
         page's ``omitted_links``. ``rel=nofollow`` and the page's own
         nofollow are honoured. URLs that extraction did not make (a hook's) are made canonical,
-        and dropped if they are none.
+        and dropped if they are none. ``texts`` are those of the page's own links, where wanted.
         """
         below = depth + 1
         if not page.follow or below > self._depth:
             return []
         trusted = links is page.links
-        barred: set[str] = set()
-        if self._rules.skips:
-            found = page.links
-            said = [trimmed(link.anchor) or None for link in found]
-            barred = self._barred(page, [link.url for link in found], said, below)
+        barred = self._barred(page, texts, below)
         wanted: dict[str, float | None] = {}
         for link in links:
             if link.rel and self._obeys_nofollow and _says_nofollow(link.rel):
@@ -107,20 +102,17 @@ class Checker:
         urls: Sequence[str],
         rels: Sequence[str | None],
         depth: int,
-        texts: Sequence[str | None] | None = None,
+        texts: LinkTexts | None = None,
     ) -> list[Admission]:
         """:meth:`check` for a page whose links nobody else wants to see: the same, but faster.
 
         ``urls`` is where its references lead, fewer than ``MAX_LINKS``; "" is no URL. ``rels`` is
-        what stands beside each, and ``texts`` are those of the links, trimmed, where these are
-        wanted.
+        what stands beside each, and ``texts`` are those of the links, where wanted.
         """
         below = depth + 1
         if not page.follow or below > self._depth:
             return []
-        barred_by_text: set[str] = set()
-        if texts is not None:
-            barred_by_text = self._barred(page, urls, texts, below)
+        by_text = self._barred(page, texts, below)
         if self._obeys_nofollow and any(rels):
             pairs = list(zip(urls, rels, strict=True))
             barred = {url for url, rel in pairs if rel and _says_nofollow(rel)}
@@ -129,7 +121,7 @@ class Checker:
                 urls = [url for url in urls if url not in barred]
         wanted: dict[str, None] = dict.fromkeys(urls)
         wanted.pop("", None)
-        for url in barred_by_text:
+        for url in by_text:
             wanted.pop(url, None)
         accepts = self._accepts
         if not self._by_host:
@@ -149,24 +141,29 @@ class Checker:
             verdict = reason is None
             if reason is not None and self._rules.skips and is_action(reason):
                 self._note(url, reason)
-            if len(url) <= _LONG:
-                if len(self._verdicts) > _VERDICTS:
-                    self._verdicts.clear()
-                self._verdicts[url] = verdict
+            self._remember(url, verdict)
         return verdict
 
-    def _barred(
-        self, page: Page, urls: Sequence[str], texts: Sequence[str | None], depth: int
-    ) -> set[str]:
+    def _remember(self, url: str, verdict: bool) -> None:
+        if len(url) <= _LONG:
+            if len(self._verdicts) > _VERDICTS:
+                self._verdicts.clear()
+            self._verdicts[url] = verdict
+
+    def _barred(self, page: Page, texts: LinkTexts | None, depth: int) -> set[str]:
         """Those of a page's links that their texts tell to be actions."""
-        if texts_of_actions().keys().isdisjoint(texts):
-            return set()
-        barred = set()
-        for url, action in by_texts(urls, texts).items():
+        barred: set[str] = set()
+        if texts is None or not texts.words:
+            return barred
+        for url, action in by_texts(texts, page.url).items():
+            if not self._accepts(url, depth):
+                continue
             reason = skipped_text(self._rules.skips, url, action, page.url)
-            if reason is not None and self._accepts(url, depth):
+            if reason is not None:
                 barred.add(url)
                 self._note(url, reason)
+                if action.kind == "log_out":  # on another page it may be an icon
+                    self._remember(url, False)
         return barred
 
     def _note(self, url: str, reason: str) -> None:

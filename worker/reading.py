@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from greencrawl.schema.net.action_texts import texts_of
 from greencrawl.schema.records import Admission, Fetched, Link, Page, Task
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.extract import TooDear, add_links, outline
@@ -113,24 +114,22 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         reading.skipped = checker.take_skipped()
         return reading
     # Hooks see links, and what many links take has to be counted.
-    add_links(page, found)
+    said: list[tuple[str, str]] | None = [] if checker.wants_texts else None
+    add_links(page, found, said)
+    texts = None if said is None else texts_of(said)
     links = page.links
-    if not hooks.wanted:
-        reading.links = checker.check(page, links, task.depth)
-        reading.omitted = page.omitted_links
-        reading.skipped = checker.take_skipped()
-        return reading
-    began = thread_time()
-    try:
-        reading.fields = hooks.page_fields(page, fetched)
-    except HookError as error:
-        reading.problems[error.function] = error.what
-    try:
-        links = hooks.chosen_links(page)
-    except HookError as error:
-        reading.problems[error.function] = error.what
-    reading.cpu -= thread_time() - began  # the user's functions are no fault of the page's
-    reading.links = checker.check(page, links, task.depth)
+    if hooks.wanted:
+        began = thread_time()
+        try:
+            reading.fields = hooks.page_fields(page, fetched)
+        except HookError as error:
+            reading.problems[error.function] = error.what
+        try:
+            links = hooks.chosen_links(page)
+        except HookError as error:
+            reading.problems[error.function] = error.what
+        reading.cpu -= thread_time() - began  # the user's functions are no fault of the page's
+    reading.links = checker.check(page, links, task.depth, texts)
     reading.omitted = page.omitted_links
     reading.skipped = checker.take_skipped()
     return reading

@@ -40,8 +40,10 @@ class Skip:
     patterns: Patterns
     login_url: str
     """Canonical; "" where there is no page to log in at, or where it is the start page."""
+    words: bool
+    """Whether links are kept out that are known to log out or to change something."""
     followed: Patterns
-    """URLs that are fetched though they look like actions."""
+    """URLs that are fetched though they are known so."""
 
     def reason(self, url: str) -> str | None:
         """Why a canonical URL under these origins is not fetched, None if it is."""
@@ -51,7 +53,7 @@ class Skip:
         pattern = self.patterns.first(tail) if self.patterns.texts else None
         if pattern is not None:
             return f"auth {self.name}: skip pattern {pattern.removeprefix(_IGNORE_CASE)!r}"
-        found = by_url(tail)
+        found = by_url(tail) if self.words else None
         if found is None or self.lets(url):
             return None
         action, place = found
@@ -63,11 +65,12 @@ class Skip:
 
 
 _IGNORE_CASE = "(?i)"
+_says_action = re.compile(r"auth \w+: action ").match
 
 
 def is_action(reason: str) -> bool:
     """Whether a reason of :func:`skipped` or :func:`skipped_text` is that a link is an action."""
-    return reason.startswith("auth ") and ": action " in reason
+    return _says_action(reason) is not None
 
 
 def skips(entries: Sequence[Auth], followed: Sequence[str] = ()) -> tuple[Skip, ...]:
@@ -80,8 +83,9 @@ def skips(entries: Sequence[Auth], followed: Sequence[str] = ()) -> tuple[Skip, 
         Skip(
             name=entry.name,
             origins=Origins(entry.hosts),
-            patterns=Patterns([_IGNORE_CASE + pattern for pattern in entry.skip]),
+            patterns=Patterns([_IGNORE_CASE + pattern for pattern in entry.skip or ()]),
             login_url=_login_page(entry),
+            words=entry.skip != (),
             followed=lets,
         )
         for entry in entries
@@ -103,7 +107,7 @@ def skipped_text(found: tuple[Skip, ...], url: str, action: Action, page: str) -
     """
     for skip in found:
         if skip.origins.hold(url):
-            if skip.lets(url):
+            if not skip.words or skip.lets(url):
                 return None
             return f"auth {skip.name}: {action} in the text of a link on {page}"
     return None
@@ -130,7 +134,7 @@ def check_auth(entries: Sequence[Auth]) -> Problems:
         wrong = [(i, what) for i, host in enumerate(entry.hosts) if (what := origin_problem(host))]
         for i, what in wrong:
             yield f"{at}.hosts[{i}]", what
-        for i, pattern in enumerate(entry.skip):
+        for i, pattern in enumerate(entry.skip or ()):
             yield from _pattern(f"{at}.skip[{i}]", pattern)
         bad = {i for i, _ in wrong}
         origins = Origins([host for i, host in enumerate(entry.hosts) if i not in bad])

@@ -1,14 +1,15 @@
 """The words and URLs by which links are known that log out or change something: two files of data.
 
 ``action_words.toml`` has words by language, ``action_links.toml`` what known software writes into
-its URLs, both with a source each. ``greencrawl.schema.net.actions`` says what they mean in a link.
+its URLs, both with a source each. ``greencrawl.schema.net.actions`` says what they mean in a URL,
+``greencrawl.schema.net.action_texts`` what in the text of a link.
 """
 
 from __future__ import annotations
 
 import tomllib
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -36,6 +37,7 @@ class Language(NamedTuple):
     name: str
     words: dict[Kind, list[tuple[str, str]]]
     objects: tuple[str, ...]
+    between: tuple[str, ...]
     views: tuple[str, ...]
     encodings: tuple[str, ...]
 
@@ -66,7 +68,7 @@ def _language(table: Mapping[str, Any], sources: Mapping[str, str]) -> Language:
         ]
         for kind in KINDS
     }  # fmt: skip
-    parts = (tuple(table.get(name, ())) for name in ("objects", "views", "encodings"))
+    parts = (tuple(table.get(name, ())) for name in ("objects", "between", "views", "encodings"))
     return Language(table["name"], words, *parts)
 
 
@@ -86,33 +88,47 @@ def software() -> tuple[Software, ...]:
     )
 
 
-def cases(word: str) -> set[str]:
-    """A word in the ways that people write it."""
-    return {word, word.lower(), word.upper(), word.capitalize(), word.title()}
+_DROPPED = dict.fromkeys(map(ord, " \t\n\r-_+'’\xa0\u0640\u200c\u200d\u200e\u200f"))
+_ALIKE = str.maketrans({"ı": "i", "ß": "ss", "ø": "o", "đ": "d", "ł": "l", "æ": "ae"})
+_MARKS = dict.fromkeys(range(0x300, 0x370))
 
 
-def spellings(word: str) -> set[str]:
-    """A word as it stands, composed and decomposed; and without accents, where they are Latin."""
-    spelled = {unicodedata.normalize("NFC", word), unicodedata.normalize("NFD", word)}
-    bare = "".join(c for c in unicodedata.normalize("NFD", word) if not unicodedata.combining(c))
-    return spelled | {bare} if bare.isascii() else spelled
+def key_of(text: str) -> str:
+    """What all ways to write a word have in common: "LOG-OUT" and "logout", "Odhlásit" and
+    "odhlasit". Without case, accents, and what joins its parts."""
+    text = text.lower()
+    if not text.isascii():
+        bare = unicodedata.normalize("NFD", text).translate(_MARKS)
+        text = unicodedata.normalize("NFC", bare).translate(_ALIKE)
+    return text.translate(_DROPPED)
 
 
-def phrases_of(language: Language) -> Iterator[tuple[str, Action]]:
-    """Words of a language, and phrases of a deletion and what it deletes."""
-    for kind, found in language.words.items():
-        for word, _ in found:
-            yield word, Action(word, kind, language.name)
-    for word, _ in language.words["delete"]:
-        action = Action(word, "delete", language.name)
-        for thing in language.objects:
-            yield f"{word} {thing}", action
-            if not thing.isascii():  # as Chinese and Japanese write it; in Japanese behind it
-                yield f"{word}{thing}", action
-                yield f"{thing}{word}", action
-                yield f"{thing}を{word}", action
-            else:
-                yield f"{word} this {thing}", action
+def phrases(
+    language: Language, words: Iterable[str], form: Callable[[str], str] = str
+) -> Iterator[tuple[str, str]]:
+    """``words``, and each with each of a language's objects before or behind it: "delete post",
+    "delete this post", "post_delete", "Beitrag löschen". A phrase comes in the given form, without
+    blanks, and after the word that it has."""
+    between = ("", *map(form, language.between))
+    things = [form(thing) for thing in language.objects]
+    for word in words:
+        formed = form(word)
+        yield word, formed
+        for thing in things:
+            for joint in between:
+                yield word, formed + joint + thing
+                yield word, thing + joint + formed
+
+
+def keys(language: Language, kind: Kind) -> Iterator[tuple[str, Action]]:
+    """A language's words of a kind by their keys, and what they delete with those that do."""
+    words = [word for word, _ in language.words[kind]]
+    if kind == "delete":
+        found = phrases(language, words, key_of)
+    else:
+        found = ((word, key_of(word)) for word in words)
+    for word, key in found:
+        yield key, Action(word, kind, language.name)
 
 
 def words_of(words: str) -> frozenset[str]:
@@ -124,10 +140,11 @@ TITLES = words_of(
     """
     title titel titre titolo titulo page pagename pagina p q query search s text keyword
     keywords term tag tags topic name subject wd w word lemma article lang label category
-    cat sort order orderby filter status type format
+    cat sort order orderby filter status type format highlight printable oldid version hl
+    slug entry doc document path
     """
 )
-"""Keys of a query whose values are what people wrote, or what they look for."""
+"""Keys of a query whose values are what people wrote, what they look for, or how it is shown."""
 CONTENT = words_of(
     """
     wiki w tag tags tagged t term terms word words dictionary define definition glossary
@@ -138,10 +155,14 @@ CONTENT = words_of(
     """
 )
 """Segments behind which stands what something is called."""
-MANUALS = words_of(
+DOCUMENTS = words_of("docs doc guide guides help faq kb learn")
+"""Segments below which there is documentation, or what users of a site wrote."""
+MANUALS = DOCUMENTS | words_of(
     """
-    docs doc documentation manual manuals man reference ref guide guides help faq kb
-    handbook javadoc apidoc api-docs learn tutorial tutorials spec specs
+    documentation manual manuals man man1 man2 man3 man8 reference ref handbook javadoc apidoc
+    api-docs tutorial tutorials spec specs sql commands statements functions methods
+    dictionary wiktionary thesaurus synonym synonyms glossary vocabulary grammar verb verbs
+    conjugation conjugate translate translation
     """
 )
-"""Segments below which there is documentation."""
+"""Segments below which words are explained."""

@@ -7,20 +7,23 @@ titles of articles, one may be the word itself: its neighbours tell.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import NamedTuple
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache, partial
+from typing import Literal, NamedTuple
 from urllib.parse import unquote
 
 from greencrawl.schema.net.action_data import (
     CONTENT,
+    KINDS,
     MANUALS,
     TITLES,
     Action,
-    cases,
+    key_of,
+    keys,
     languages,
-    phrases_of,
-    spellings,
+    phrases,
 )
 
 # What stands around a text without being of it: brackets, arrows, icons. speedups.c has the same.
@@ -33,105 +36,213 @@ _trim = re.compile(f"[{_AROUND}]+$|^[{_AROUND}]+").sub
 MAX_TEXT = 64
 """Bytes of UTF-8 of a link's text that may be an action; a longer one is a title."""
 
+_TITLED_LOG_OUT = 8
+"""Neighbours with titles, among which a link that is called "Log out" is an article, too; menus
+have fewer."""
+
+_LONG = 500
+"""Characters of a URL that is not worth remembering: traps are full of them."""
+
+NONE, OTHER, WORD = range(3)
+
+
+class LinkTexts(NamedTuple):
+    """What the links of a page say, and where they lead.
+
+    ``kinds`` has a byte for each: :data:`NONE` where there is no text, or a number or a letter of
+    ASCII ("x"); :data:`WORD` where it may be one that is known, and stands in ``words`` by its
+    place; else :data:`OTHER`.
+    """
+
+    urls: Sequence[str]
+    kinds: bytes
+    words: Mapping[int, str]
+
 
 def trimmed(text: str) -> str:
     """A link's text without what stands around it: "» Logout «" is "Logout"."""
     return _trim("", text)
 
 
-class _Phrases(NamedTuple):
-    actions: dict[str, Action]
-    views: frozenset[str]
-    long: frozenset[str]
-    """Phrases that name what they change: "delete this article"."""
+def texts_of(said: Iterable[tuple[str, str]]) -> LinkTexts:
+    """The same of URLs and what links to them say, "" where that is nothing."""
+    urls: list[str] = []
+    kinds = bytearray()
+    words: dict[int, str] = {}
+    for place, (url, given) in enumerate(said):
+        urls.append(url)
+        text = trimmed(given)
+        if not says_something(text):
+            kinds.append(NONE)
+        elif is_known(text):
+            kinds.append(WORD)
+            words[place] = text
+        else:
+            kinds.append(OTHER)
+    return LinkTexts(urls, bytes(kinds), words)
+
+
+Meaning = Action | Literal["view"]
+"""What a text says that a link does; a view is no action, and no title either."""
 
 
 @cache
-def _phrases() -> _Phrases:
-    actions: dict[str, Action] = {}
-    long: set[str] = set()
-    views: set[str] = set()
+def _meanings() -> Mapping[str, Meaning]:
+    found: dict[str, Meaning] = {}
     for language in languages():
-        for word, action in phrases_of(language):
-            for text in (trimmed(c) for s in spellings(word) for c in cases(s)):
-                actions.setdefault(text, action)
-                if action.word != word:
-                    long.add(text)
-        views |= {c for view in language.views for c in cases(view)}
-    return _Phrases(actions, frozenset(views), frozenset(long))
+        for kind in KINDS:
+            for key, action in keys(language, kind):
+                found.setdefault(key, action)
+    for language in languages():
+        for _, key in phrases(language, language.views, key_of):
+            found.setdefault(key, "view")
+    return found
 
 
-def texts_of_actions() -> Mapping[str, Action]:
-    """Texts of links that may be actions."""
-    return _phrases().actions
+@lru_cache(4096)
+def _meaning(text: str) -> Meaning | None:
+    return _meanings().get(key_of(text))
 
 
-def by_texts(urls: Sequence[str], found: Sequence[str | None]) -> dict[str, Action]:
-    """URLs of a page's links that their texts tell to be actions.
+def says_something(text: str) -> bool:
+    """Whether there is more in a text than a number, a letter, or what stands around texts."""
+    text = trimmed(text)
+    return text != "" and not (text.isascii() and (text.isdigit() or len(text) == 1))
 
-    ``found`` are the texts beside ``urls``, trimmed: None is that of a link that has none. A word
-    that logs out counts alone. Any other needs something that it may concern (a number or a
-    query in the URL); and of titles of articles, one may be "Delete": where links of the same shape
-    have other texts, and none of them is a word, it is one of them.
-    """
-    actions = texts_of_actions()
-    suspects: dict[str, tuple[str, Action]] = {}
-    where: dict[str, set[str]] = {}
-    for place in [place for place, text in enumerate(found) if text in actions]:
-        url, text = urls[place], found[place] or ""
-        action = actions[text]
-        if url and not _is_titled(url, text):
-            if url not in suspects or action.kind == "log_out":
-                suspects[url] = text, action
-            where.setdefault(_shape(url), set()).add(url)
-    told: dict[str, Action] = {}
-    shapes: set[str] | None = None
-    for url, (text, action) in suspects.items():
-        if action.kind != "log_out":
-            if not _concerns_something(url):
+
+def is_known(text: str) -> bool:
+    """Whether a text says that a link does something, or merely shows it."""
+    text = trimmed(text)
+    return len(text.encode(errors="replace")) <= MAX_TEXT and _meaning(text) is not None
+
+
+def written() -> Iterator[str]:
+    """Whatever a text may look like that is known, but for its case, blanks and dashes: as it
+    stands in capitals, without accents, or with accents apart."""
+    for language in languages():
+        plain = [word for kind in KINDS for word, _ in language.words[kind] if kind != "delete"]
+        joined = [*(word for word, _ in language.words["delete"]), *language.views]
+        for form in (str, str.upper, key_of, partial(unicodedata.normalize, "NFD")):
+            if form is not str and _is_same("".join(map(form, joined)), "".join(joined)):
                 continue
-            if len(where[_shape(url)]) == 1 and text not in _phrases().long:
-                if shapes is None:
-                    shapes = _titles(urls, found)
-                if _shape(url) in shapes:
-                    continue
-        told[url] = action
+            yield from map(form, plain)
+            yield from (phrase for _, phrase in phrases(language, joined, form))
+
+
+def _is_same(text: str, other: str) -> bool:
+    """Whether two texts differ in case and blanks alone."""
+    return text.lower().replace(" ", "") == other.lower().replace(" ", "")
+
+
+def by_texts(texts: LinkTexts, page: str = "") -> dict[str, Action]:
+    """URLs of a page's links that their texts tell to be actions; ``page`` itself is none.
+
+    A word that logs out counts alone. Any other needs something that it may concern (a number or a
+    query in the URL), and that no link to the same URL says something else. Of titles of articles,
+    one may be "Delete": where twice as many links of the same shape have texts that are no words,
+    it is one of them; and one that is called "Log out" among :data:`_TITLED_LOG_OUT`.
+    """
+    told: dict[str, Action] = {}
+    unsure: dict[str, Action] = {}
+    for place, text in texts.words.items():
+        url = texts.urls[place]
+        action = _action(url, text)
+        if action is None or url == page:
+            continue
+        if action.kind == "log_out" and not _has_number(url[url.index("/", 8) :]):
+            told[url] = action
+        elif url not in unsure or action.kind == "log_out":
+            unsure[url] = action
+    if unsure:
+        told |= _without_titles(unsure, texts)
     return told
 
 
-def _titles(urls: Sequence[str], found: Sequence[str | None]) -> set[str]:
-    """The shapes of URLs whose links have texts that look like titles."""
-    actions, views, _ = _phrases()
-    return {
-        _shape(url)
-        for url, text in zip(urls, found, strict=True)
-        if url and text and text not in actions and text not in views and not text.isdigit()
-    }
+def _action(url: str, text: str) -> Action | None:
+    """What a link does by its text and its URL, its neighbours apart. Menus repeat: most cost a
+    look-up."""
+    return (_judged if len(url) <= _LONG else _judged.__wrapped__)(url, text)
+
+
+@lru_cache(8192)
+def _judged(url: str, text: str) -> Action | None:
+    action = _meaning(text)
+    if not url or not isinstance(action, Action) or _is_titled(url, text):
+        return None
+    tail = url[url.index("/", 8) :]
+    if tail == "/":  # a script logs out there
+        return None
+    if action.kind == "log_out":
+        return action
+    if action.kind == "buy" and "?" not in tail:  # a button that leads to the product's page
+        return None
+    return action if _concerns_something(tail) else None
+
+
+def _without_titles(unsure: Mapping[str, Action], texts: LinkTexts) -> dict[str, Action]:
+    shapes = set(map(_shape, unsure))
+    said: dict[str, set[str]] = {}
+    for place, (url, kind) in enumerate(zip(texts.urls, texts.kinds, strict=True)):
+        if not url or kind == NONE or _shape(url) not in shapes:
+            continue
+        meaning = _meaning(texts.words[place]) if kind == WORD else None
+        if not isinstance(meaning, Action):
+            said.setdefault(url, set()).add(meaning or "title")
+    suspects = Counter(_shape(url) for url in unsure if url not in said)
+    titles = Counter(_shape(url) for url, found in said.items() if "title" in found)
+    told = {}
+    for url, action in unsure.items():
+        shape = _shape(url)
+        if action.kind == "log_out":
+            article = titles[shape] >= _TITLED_LOG_OUT
+        else:
+            article = url in said or titles[shape] >= 2 * suspects[shape]
+        if not article:
+            told[url] = action
+    return told
+
+
+_NUMBERS = re.compile(r"%[0-9A-Fa-f]{2}|[0-9a-f]{8,}|\d+")
 
 
 def _shape(url: str) -> str:
-    return re.sub(r"[0-9a-f]{8,}|\d+", "0", url)
+    """A URL with zeros for its numbers, those of base 16 among them."""
+    return (_zeroed if len(url) <= _LONG else _zeroed.__wrapped__)(url)
 
 
-def _concerns_something(url: str) -> bool:
-    path, mark, _ = url[url.find("/", 8) :].partition("?")
-    return bool(mark) or re.search(r"\d", re.sub(r"%[0-9A-Fa-f]{2}", "", path)) is not None
+@lru_cache(8192)
+def _zeroed(url: str) -> str:
+    return _NUMBERS.sub(lambda found: found[0] if found[0][0] == "%" else "0", url)
+
+
+def _concerns_something(tail: str) -> bool:
+    """Whether a path and query name what may be changed: by a query, or by a number near the end.
+    A file needs that in its name: of /docs/15/sql-delete.html the number is a version."""
+    *above, last = tail.rsplit("/", 3)
+    return (
+        "?" in tail
+        or _has_number(last)
+        or (not _is_file(last) and _has_number("/".join(above[1:])))
+    )
+
+
+_is_file = re.compile(r"\.(?:x?html?|md|txt|pdf)$", re.IGNORECASE).search
+
+
+def _has_number(tail: str) -> bool:
+    return any(found[0] != "%" for found in _NUMBERS.findall(tail))
 
 
 def _is_titled(url: str, text: str) -> bool:
     """Whether a page of an encyclopedia, a list of tags, say, is about what the text says."""
     path, _, query = url[url.find("/", 8) :].partition("?")
-    slug = _slug(text)
+    key = key_of(text)
     if any(
-        _slug(value) == slug and key in TITLES
-        for key, _, value in (pair.partition("=") for pair in query.lower().split("&"))
+        name in TITLES and key_of(unquote(value)) == key
+        for name, _, value in (pair.partition("=") for pair in query.lower().split("&"))
     ):
         return "action=" not in query
     segments = [segment for segment in path.lower().split("/") if segment]
-    if query or len(segments) < 2 or _slug(segments[-1].partition(".")[0]) != slug:
+    if query or len(segments) < 2 or key_of(unquote(segments[-1].partition(".")[0])) != key:
         return False
     return segments[-2] in CONTENT or not MANUALS.isdisjoint(segments)
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[\s_+-]+", "-", unquote(text).lower()).strip("-")

@@ -15,32 +15,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from greencrawl.schema.net.action_data import (
     CONTENT,
+    DOCUMENTS,
+    KINDS,
     MANUALS,
     TITLES,
     Action,
+    Language,
     Software,
-    cases,
+    key_of,
+    keys,
     languages,
-    phrases_of,
     software,
-    spellings,
     words_of,
 )
 
-_TABLE = bytes.maketrans(b"?&=;.!:ABCDEFGHIJKLMNOPQRSTUVWXYZ", b"///////abcdefghijklmnopqrstuvwxyz")
-
-
-def _split(url: str) -> list[bytes]:
-    """A URL's pieces in lower case. Half of what a regular expression takes: most URLs need it."""
-    pieces = url.encode().translate(_TABLE)
-    return (pieces.replace(b"%2f", b"/") if b"%2f" in pieces else pieces).split(b"/")
-
+_PIECES = bytes.maketrans(
+    b"?&=;.!:ABCDEFGHIJKLMNOPQRSTUVWXYZ", b"///////abcdefghijklmnopqrstuvwxyz"
+)
+_encoded_pieces = re.compile("%2f|[/?&=;.!:]", re.IGNORECASE).split
 
 _TARGETS = words_of(
     """
@@ -58,11 +56,7 @@ _COMMANDS = words_of(
     """
 )
 """Keys whose values say what is to be done."""
-_DATED = words_of(
-    """
-    blog blogs news archive archives story stories article articles press
-    """
-)
+_DATED = words_of("blog blogs news archive archives story stories article articles press")
 _OWN = words_of(
     """
     account accounts profile me my user users cart basket session settings self all bag
@@ -70,97 +64,137 @@ _OWN = words_of(
     """
 )
 """What there is one of for who is logged in: to delete it takes no number."""
-_ALONE = frozenset(
-    {"checkout", "check out", "add to cart", "add to basket", "place order", "unsubscribe"}
-    | {"unfollow", "deactivate", "revoke", "opt out", "close account", "delete account"}
-    | {"add to wishlist", "proceed to checkout", "leave group", "mark all read"}
-)
-"""English words that do something without saying to what."""
-_PROGRAMS = words_of(
+_ALONE = words_of(
     """
-    php do action aspx asp jsp jspa jsf cgi pl cfm py ashx fcgi dll
+    checkout addtocart addtobasket placeorder unsubscribe unfollow deactivate revoke optout
+    closeaccount deleteaccount addtowishlist proceedtocheckout leavegroup markallread
     """
 )
+"""Keys of English words that do something without saying to what."""
+_ACCOUNTS = ("do", "user", "member", "account", "admin", "auth", "perform", "session")
+_EXPLAINED = words_of("function method class sql func")
+"""First parts of names of files that explain a word: function.delete.php."""
+_PROGRAMS = words_of("php do action aspx asp jsp jspa cgi pl cfm")
+_LONGEST = 300
+"""Characters of a piece of a URL that may be a word."""
+_SHORT = 4
+"""Bytes that may be UTF-8 by chance: two letters of another encoding."""
 _IDENTITY = re.compile(
     r"\d+(?:[-_.].*)?|(?=[a-f-]*\d)[0-9a-f-]{8,}|[a-z]{1,3}[-_]?\d+|.*[-_]\d+|\d.*\d.*"
 ).fullmatch
 _YEAR = re.compile(r"(?:19|20)\d\d").fullmatch
 _MONTH = re.compile(r"\d\d?").fullmatch
+_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}").fullmatch
 _LOCALE = re.compile(r"[a-z]{2}(?:[-_][a-z]{2,4})?").fullmatch
 
 
-class _Urls(NamedTuple):
+class _Known(NamedTuple):
     words: dict[str, Action]
-    """Whole pieces of URLs in lower case, in all encodings."""
-    keys: frozenset[bytes]
-    """Those, and what else has to be looked at."""
+    """By :func:`key_of` of the word."""
+    encoded: tuple[tuple[str, dict[str, Action]], ...]
+    """The words beyond ASCII of the languages whose pages have an encoding, by that."""
+    pieces: frozenset[bytes]
+    """ASCII pieces of URLs that have to be looked at."""
     paths: dict[str, list[Software]]
-    """Last segments of the paths of software, percent-encoded parts decoded."""
+    """By the last segment of the path, percent-encoded parts decoded."""
     queries: dict[str, list[Software]]
-    """Parameters, "key" or "key=value"."""
+    """By "key" or "key=value"."""
 
 
 @cache
-def _urls() -> _Urls:
+def _known() -> _Known:
     words: dict[str, Action] = {}
+    encoded: dict[str, dict[str, Action]] = {}
     for language in languages():
-        for word, action in phrases_of(language):
-            encodings = language.encodings if word == action.word else ()
-            for piece in _pieces(word, encodings):
-                words.setdefault(piece, action)
-        for word, _ in language.words["delete"]:
-            action = Action(word, "delete", language.name)
-            for thing in language.objects:
-                if thing.isascii() and word.isascii():  # post_delete
-                    for piece in _pieces(f"{thing} {word}", ()):
-                        words.setdefault(piece, action)
-    for prefix in ("do", "user", "member", "account", "admin", "auth", "perform", "session"):
-        for word in ("logout", "logoff", "signout", "signoff"):
-            for piece in (f"{prefix}{word}", f"{prefix}-{word}", f"{prefix}_{word}"):
-                words.setdefault(piece, Action(piece, "log_out", "English"))
-    keys = {word.encode() for word in words}
+        for key, action in _keys(language):
+            words.setdefault(key, action)
+            if not (key.isascii() and action.word.isascii()):
+                for encoding in language.encodings:
+                    encoded.setdefault(encoding, {}).setdefault(key, action)
+    for word in ("logout", "logoff", "signout", "signoff"):
+        for prefix in _ACCOUNTS:
+            words.setdefault(prefix + word, Action(prefix + word, "log_out", "English"))
+    pieces = {word.encode() for word in words if word.isascii()}
     paths: dict[str, list[Software]] = {}
     queries: dict[str, list[Software]] = {}
     for one in software():
         for parameter in one.query:
             queries.setdefault(parameter, []).append(one)
-            name, _, value = parameter.partition("=")
-            keys.update(_split(_encoded(name)))
-            keys.update(_split(_encoded(value))[-1:])
+            key, _, value = parameter.partition("=")
+            # Of "title=special:logout" the value is rare, of "add=1" the key.
+            pieces.add(_split(_ascii(key if len(value) < 3 else value))[-1])
         for path in one.path:
             last = path.rpartition("/")[2]
             paths.setdefault(last, []).append(one)
             if not one.query:
-                pieces = [p for p in _split(_encoded(last)) if p.decode() not in _PROGRAMS]
-                keys.update(pieces[-1:])
-    return _Urls(words, frozenset(keys - {b"", b"1", b"title"}), paths, queries)
+                pieces.update(_rare(_ascii(last)))
+    return _Known(words, tuple(encoded.items()), frozenset(pieces), paths, queries)
 
 
-def _encoded(text: str) -> str:
+def _keys(language: Language) -> Iterator[tuple[str, Action]]:
+    """A language's words by their keys, as they count in URLs.
+
+    Those in ASCII that neither log out nor delete are English: others are likely to be something
+    else in another language, as "esta" or "folgen".
+    """
+    for kind in KINDS:
+        local = kind in ("buy", "change") and language.name != "English"
+        for key, action in keys(language, kind):
+            if not (local and " " not in action.word and key.isascii()):
+                yield key, action
+
+
+def _ascii(text: str) -> str:
     return quote(text, safe="@%/.:!=").lower()
 
 
-def _pieces(word: str, encodings: Iterable[str]) -> Iterator[str]:
-    """A word as URLs write it, in lower case."""
-    for spelled in spellings(word):
-        parts = spelled.split(" ")
-        for joint in ("-", "_", "+", " ", "") if len(parts) > 1 else ("",):
-            for text in cases(joint.join(parts)):
-                yield quote(text, safe="+'()*!~·").lower()
-                if "'" in text:
-                    yield quote(text, safe="+").lower()
-                for encoding in () if text.isascii() else encodings:
-                    try:
-                        yield quote(text.encode(encoding), safe="+").lower()
-                    except UnicodeEncodeError:
-                        continue
+def _split(url: str) -> list[bytes]:
+    """A URL's pieces, as :func:`key_of` has those in ASCII: at half the cost of a regular
+    expression, since most URLs need it."""
+    pieces = url.encode().translate(_PIECES, b"-_+")
+    return (pieces.replace(b"%2f", b"/") if b"%2f" in pieces else pieces).split(b"/")
+
+
+def _rare(segment: str) -> list[bytes]:
+    """The piece of a software's last segment that other URLs do not have."""
+    found = [piece for piece in _split(segment) if piece not in (b"php", b"jspa", b"default")]
+    return found[-1:]
+
+
+def _word(piece: str) -> Action | None:
+    """The word that a piece of a URL is, in UTF-8 or in the encoding of its language's pages."""
+    return _looked_up(piece) if len(piece) <= _LONGEST else None
+
+
+@lru_cache(16_384)
+def _looked_up(piece: str) -> Action | None:
+    known = _known()
+    if "%" not in piece:
+        return known.words.get(key_of(piece))
+    given = unquote_to_bytes(piece)
+    try:
+        action = known.words.get(key_of(given.decode()))
+        if action is not None or len(given) > _SHORT:
+            return action
+    except UnicodeDecodeError:
+        pass
+    for encoding, words in known.encoded:
+        try:
+            action = words.get(key_of(given.decode(encoding)))
+        except UnicodeDecodeError:
+            continue
+        if action is not None:
+            return action
+    return None
 
 
 def by_url(tail: str) -> tuple[Action, str] | None:
     """What the path and query of a canonical URL do, and where that stands; None if nothing."""
-    if _urls().keys.isdisjoint(_split(tail)):
+    if _known().pieces.isdisjoint(_split(tail)) and not (
+        "%" in tail and any("%" in piece and _suspect(piece) for piece in _encoded_pieces(tail))
+    ):
         return None
-    path, _, query = tail.lower().partition("?")
+    path, _, query = tail.partition("?")
     parameters = [
         (key, value) for key, _, value in (p.partition("=") for p in re.split("[&;]", query)) if key
     ]
@@ -181,17 +215,41 @@ def by_url(tail: str) -> tuple[Action, str] | None:
     return None if action is None else (action, "its URL")
 
 
+def _suspect(piece: str) -> bool:
+    """Whether an encoded piece of a URL may be a word, or one of software."""
+    return len(piece) <= _LONGEST and _suspected(piece)
+
+
+@lru_cache(16_384)
+def _suspected(piece: str) -> bool:
+    return _word(piece) is not None or key_of(unquote(piece)) in _foreign()
+
+
+@cache
+def _foreign() -> frozenset[str]:
+    """What software writes into URLs beyond ASCII, or with signs that are encoded there."""
+    said = [text for one in software() for text in (*one.path, *one.query)]
+    found = {key_of(unquote(piece)) for text in said for piece in _encoded_pieces(text)}
+    return frozenset(text for text in found if quote(text) != text)
+
+
 def _of_software(segments: list[str], parameters: list[tuple[str, str]]) -> Action | None:
-    urls = _urls()
-    plain = [unquote(segment) for segment in segments]
+    known = _known()
+    plain = [unquote(segment).lower() for segment in segments]
     for key, value in parameters:
-        for text in (f"{key}={unquote(value)}", key):
-            for one in urls.queries.get(text, ()):
+        key = unquote(key).lower()
+        for text in (f"{key}={unquote(value).lower()}", key):
+            for one in known.queries.get(text, ()):
                 if not one.path or _ends(plain, one.path):
                     return Action(text, one.kind, one.software)
-    for one in urls.paths.get(plain[-1], ()) if plain else ():
+    for one in known.paths.get(plain[-1], ()) if plain else ():
         if not one.query and _ends(plain, one.path):
             return Action(plain[-1], one.kind, one.software)
+    for key, value in parameters:  # of a wiki
+        title = unquote(value.replace("+", "_")).lower().replace(" ", "_")
+        for one in known.paths.get(title, ()) if key.lower() == "title" else ():
+            if not one.query:
+                return Action(title, one.kind, one.software)
     return None
 
 
@@ -201,70 +259,99 @@ def _ends(segments: list[str], paths: Iterable[str]) -> bool:
 
 
 def _of_query(parameters: list[tuple[str, str]]) -> Action | None:
-    words = _urls().words
-    for key, value in parameters:
+    lower = [(key.lower(), value) for key, value in parameters]
+    stays = any(key_of(key) == "checkin" for key, _ in lower)  # in an hotel
+    for key, value in lower:
         if key in _TARGETS:
             continue
-        action = words.get(value)
+        action = _word(value)
         if action is not None and (
-            key in _COMMANDS or key[0] == "%" or (action.kind == "log_out" and key not in TITLES)
+            key in _COMMANDS or "%" in key or (action.kind == "log_out" and key not in TITLES)
         ):
             return action
         if action is None and value and key not in TITLES - {"q"}:  # a route: site/logout
-            *route, last = re.split(r"%2f|[/.:]", value)
-            action = words.get(last) if route else None
+            *route, last = _route(value)
+            action = _word(last) if route else None
             if action is not None and (action.kind == "log_out" or key in _COMMANDS):
                 return action
-        action = words.get(key)
-        if action is not None and value not in ("0", "false", "no"):
+        action = _word(key)
+        if action is None or value in ("0", "false", "no"):
+            continue
+        if action.kind != "buy" or not (stays or _DATE(unquote(value))):
             return action
     return None
 
 
+_route = re.compile(r"%2f|[/.:]", re.IGNORECASE).split
+
+
 def _of_path(segments: list[str], parameters: list[tuple[str, str]]) -> Action | None:
-    words = _urls().words
+    lower = [segment.lower() for segment in segments]
     for at, segment in enumerate(segments):
         if ":" in segment:  # "Category:Delete" is a page; software's own names are known apart
             continue
-        pieces = re.split("[.!]", segment)
-        for piece in pieces:
-            action = words.get(piece)
-            if action is not None and _does(action, segments, at, pieces, parameters):
+        first, *others = re.split("[.!]", segment)
+        ending = others[-1].lower() if others else ""
+        for piece in [first] if first.lower() in _EXPLAINED else [first, *others]:
+            action = _word(piece)
+            if action is not None and _does(action, lower, at, parameters, ending):
                 return action
     return None
 
 
 def _does(
-    action: Action,
-    segments: list[str],
-    at: int,
-    pieces: list[str],
-    parameters: list[tuple[str, str]],
+    action: Action, segments: list[str], at: int, parameters: list[tuple[str, str]], ending: str
 ) -> bool:
-    """Whether a segment that is a word's does what the word says, rather than being about it."""
-    if not _PROGRAMS.isdisjoint(pieces[1:]):
-        return True
+    """Whether a segment that is a word's does what the word says, rather than being about it.
+
+    ``ending`` is what stands behind its last dot."""
     before = segments[at - 1] if at else ""
     after = segments[at + 1] if at + 1 < len(segments) else ""
-    if not MANUALS.isdisjoint(segments[:at]) and not parameters:
-        return False
+    last = at + 1 == len(segments)
+    said = [value for key, value in parameters if _speaks(key.lower()) and value]
+    if not said and not MANUALS.isdisjoint(segments[:at]):
+        # /docs/3/delete, but not /docs/sql/3/delete, nor /man/3/remove
+        owner = segments[at - 2] if at >= 2 else ""
+        return last and owner in DOCUMENTS and before.isdecimal()
     if action.kind == "log_out":
-        return before not in CONTENT or bool(parameters)
-    if before in ("tag", "tags", "tagged", "wiki", "w", "t", "term", "dictionary", "search"):
+        if before in CONTENT and not said and ending not in _PROGRAMS:
+            return False
+        return last or action.origin == "English" or _is_identity(after)
+    if before in _NAMES:
         return False
-    if any(value for key, value in parameters if key not in TITLES | _TARGETS):
+    if any(action.kind != "buy" or re.search(r"\d", value) for value in said):
         return True
-    if after and _IDENTITY(after):
+    known = key_of(action.word) in _ALONE
+    near = at + 2 >= len(segments)
+    if after in _NUMBERS and at + 3 <= len(segments):  # /delete/id/3, as frameworks have it
+        after, at = segments[at + 2], at + 1
+    if _is_identity(after) and at + 3 >= len(segments) and (action.kind != "buy" or known):
         return True
-    if before and _IDENTITY(before):
-        return not _is_date(segments[:at])
+    if near and before and _IDENTITY(before):
+        return not _is_date(segments[:at]) and (action.kind == "delete" or not _YEAR(before))
     if before in CONTENT:
         return False
-    if before in _OWN or action.word.lower() in _ALONE:
+    if before in _OWN or known:
         return True
     first = 1 if segments and _LOCALE(segments[0]) else 0
-    # /members/ann/delete
-    return not after and at - first >= 2 and CONTENT.isdisjoint(segments[at - 1 : at])
+    # /members/ann/delete, but not /std/fs/fn.remove.html
+    return action.kind == "delete" and last and at - first >= 2 and not ending
+
+
+_NUMBERS = words_of("id pk no num uid pid tid cid aid item_id")
+"""Segments behind which stands a number."""
+_NAMES = words_of("tag tags tagged wiki w t term dictionary search")
+"""Segments behind which a word is a name, whatever else there is."""
+
+
+def _speaks(key: str) -> bool:
+    """Whether a parameter may say to what something is to be done."""
+    return key not in TITLES and key not in _TARGETS and not key.startswith("utm_")
+
+
+def _is_identity(segment: str) -> bool:
+    """Whether a segment names one of many things; a year, or what ends with one, does not."""
+    return _IDENTITY(segment) is not None and not _YEAR(re.split("[-_]", segment)[-1])
 
 
 def _is_date(before: list[str]) -> bool:

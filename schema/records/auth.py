@@ -39,12 +39,13 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_f
         ),
     ]
     skip: Annotated[
-        tuple[Pattern, ...],
+        tuple[Pattern, ...] | None,
         Meta(
             description="Regular expressions, case ignored, over path and query: links that are "
-            "not fetched, beside those that are known to log out or to change something"
+            "not fetched, beside those that are known to log out or to change something; an empty "
+            "list lets those through, too"
         ),
-    ] = ()
+    ] = None
 
 
 class Basic(Entry, frozen=True, kw_only=True, tag="basic"):

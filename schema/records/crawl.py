@@ -190,14 +190,14 @@ def kept_options(options: CrawlOptions) -> bytes:
     for name in (*later, "nofollow", "follow_actions"):
         if fields[name] in ((), None) or (name == "nofollow" and fields[name] == "skip"):
             del fields[name]
-    if options.auth:  # an empty list would let earlier workers follow everything
+    if options.auth:  # earlier workers know no null, and without a list have one of their own
         fields["auth"] = [_kept_entry(entry) for entry in options.auth]
     return msgspec.json.encode(fields)
 
 
 def _kept_entry(entry: Auth) -> dict[str, object]:
     said: dict[str, object] = msgspec.to_builtins(entry)
-    if not entry.skip:
+    if entry.skip is None:
         del said["skip"]
     return said
 

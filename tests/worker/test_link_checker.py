@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from greencrawl.schema.net import scope
+from greencrawl.schema.net.action_texts import texts_of
 from greencrawl.schema.net.urls import resolved
 from greencrawl.schema.records import Admission, Crawl, CrawlOptions, Link, Page, Task
 from greencrawl.schema.records.auth import Basic
@@ -84,26 +85,46 @@ def test_links_that_change_something_are_skipped_and_noted_once() -> None:
         ("/a/2", "Log out cable"),
     ]
     where = resolved([url for url, _ in given], "http://h/")
-    links = [Link(url, anchor=text) for url, (_, text) in zip(where, given, strict=True)]
-    found = page(*links, base="http://h/dir/page")
+    texts = texts_of(zip(where, (text for _, text in given), strict=True))
+    found = page(*where, base="http://h/dir/page")
     wanted = ["http://h/a/1", "http://h/a/2"]
-    assert urls(ours.check(found, found.links, 0)) == wanted
+    assert urls(ours.check(found, found.links, 0, texts)) == wanted
     skipped = ours.take_skipped()
-    assert list(skipped) == [where[2], where[3], where[4], where[1]]
+    assert sorted(skipped) == sorted([where[1], where[2], where[3], where[4]])
     assert all(why.startswith("auth club: action '") for why in skipped.values())
     assert skipped[where[4]].endswith("in the text of a link on http://h/dir/page")
-    texts = ["Title", "x", "删除", "删除", "Log out", "Log out cable"]
     assert urls(ours.follow(found, where, [None] * 6, 0, texts)) == wanted
     assert ours.take_skipped() == {}, "noted before"
     assert urls(checker().follow(found, where, [None] * 6, 0)) == where, "nobody is logged in"
     let = checker(auth=CLUB, follow_actions=("/bye$",))
     assert urls(let.follow(found, where, [None] * 6, 0, texts)) == [where[0], where[4], where[5]]
+    off = checker(auth=(Basic(name="club", hosts=("http://h",), skip=()),))
+    assert not off.wants_texts
+    assert urls(off.follow(found, where, [None] * 6, 0)) == where
 
 
 def test_links_of_a_hook_are_skipped_by_the_texts_that_the_page_has() -> None:
-    found = page(Link("http://h/bye", anchor="退出"), "http://h/a")
-    chosen = [Link("http://h/bye", anchor="mine"), Link("http://h/a")]
-    assert urls(checker(auth=CLUB).check(found, chosen, 0)) == ["http://h/a"]
+    found = page("http://h/o?k=1", "http://h/a")
+    chosen = [Link("http://h/o?k=1", anchor="mine"), Link("http://h/a")]
+    texts = texts_of([("http://h/o?k=1", "删除"), ("http://h/a", "")])
+    assert urls(checker(auth=CLUB).check(found, chosen, 0, texts)) == ["http://h/a"]
+
+
+def test_a_link_that_logs_out_by_its_text_is_not_followed_where_it_is_an_icon_either() -> None:
+    ours = checker(auth=CLUB)
+    found = page(base="http://h/dir/page")
+    where = ["http://h/bye", "http://h/a/1"]
+    said = texts_of(zip(where, ["退出", "删除"], strict=True))
+    assert urls(ours.follow(found, where, [None] * 2, 0, said)) == []
+    silent = texts_of([(url, "") for url in where])
+    assert urls(ours.follow(found, where, [None] * 2, 0, silent)) == where[1:]
+
+
+def test_a_page_is_no_action_of_its_own() -> None:
+    where = ["http://h/a/1", "http://h/a/2"]
+    found = Page(url=where[0], base=where[0])
+    said = texts_of([(url, "Delete") for url in where])
+    assert urls(checker(auth=CLUB).follow(found, where, [None] * 2, 0, said)) == where[:1]
 
 
 def test_a_page_of_many_actions_has_a_bounded_number_noted() -> None:

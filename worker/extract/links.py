@@ -8,15 +8,17 @@ other ``link`` relations, forms.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
 from lxml import etree
 
+from greencrawl.schema.net.action_texts import LinkTexts, is_known, says_something, written
 from greencrawl.schema.net.urls import MAX_URL, canonicalise, resolved
 from greencrawl.schema.records import Link
-from greencrawl.worker.extract.text import compiled, squeeze, text_of
+from greencrawl.worker.extract.text import INVISIBLE, compiled, squeeze, text_of
 
 READ = ("a", "area", "base", "frame", "iframe", "link", "meta", "title")
 """Elements that extraction reads."""
@@ -56,14 +58,13 @@ class References(NamedTuple):
 class Resolved(NamedTuple):
     """Where the followed elements of a page lead, and the rel beside each reference.
 
-    ``urls`` are canonical; "" stands for what is no http(s) URL. ``texts`` are short texts of the
-    links, without what stands around them, if they are wanted: None for one that has none, "…"
-    for a long one.
+    ``urls`` are canonical; "" stands for what is no http(s) URL. ``texts`` are those of the links,
+    if they are wanted.
     """
 
     urls: list[str]
     rels: list[str | None]
-    texts: list[str | None] | None = None
+    texts: LinkTexts | None = None
 
 
 class Walked(NamedTuple):
@@ -75,28 +76,46 @@ class Walked(NamedTuple):
 
 
 def walked(
-    root: etree._Element, url: str, encoding: str, agent: str, wanted: bool = False
+    root: etree._Element, url: str, encoding: str, agent: str, texts: bool = False
 ) -> Walked | None:
     """Text and links of a page at a canonical ``url`` by one walk in C: half of what it takes here.
 
     None where nothing was compiled, and for a page with a base or with more than :data:`FEW`
     references. ``others`` are its elements ``title`` and those ``meta`` and ``link`` that may speak
-    to robots, to ``agent`` among them, or name a language or a canonical URL.
+    to robots, to ``agent`` among them, or name a language or a canonical URL. ``texts``: those of
+    links are wanted.
     """
-    found = None if compiled is None else compiled.outline(root, url, agent, FEW, wanted)
+    if compiled is None:
+        return None
+    if texts:
+        _teach(compiled.learn)
+    found = compiled.outline(root, url, agent, FEW, texts)
     if found is None:
         return None
     text, urls, rels, odd, others, said = found
-    links = Resolved(urls, rels, said)
-    if odd:
-        links = _completed(links, odd, url, encoding)
+    none = _complete(urls, rels, odd, url, encoding) if odd else set()
+    if none:
+        places = [place for place in range(len(urls)) if place not in none]
+        urls, rels = [urls[place] for place in places], [rels[place] for place in places]
+        if said is not None:
+            kinds, words = said
+            words = {new: words[old] for new, old in enumerate(places) if old in words}
+            said = bytes(kinds[place] for place in places), words
+    links = Resolved(urls, rels, None if said is None else LinkTexts(urls, *said))
     return Walked(text or text_of(root), links, others)
 
 
-def _completed(found: Resolved, odd: list[int], base: str, encoding: str) -> Resolved:
-    """The links of a walk that left to do those at ``odd``: a reference, or what may be a link."""
-    urls: list[Any]
-    urls, rels, said = found
+@cache
+def _teach(learn: Callable[..., None]) -> None:
+    """Tell the part in C, once, which texts of links it is to tell from others."""
+    learn(*written())
+
+
+def _complete(
+    urls: list[Any], rels: list[str | None], odd: list[int], base: str, encoding: str
+) -> set[int]:
+    """Resolve what a walk left to do at ``odd``: a reference, or what may be a link. Returns the
+    places of those that are none."""
     texts: list[str] = []
     none: set[int] = set()
     for place in odd:
@@ -108,12 +127,7 @@ def _completed(found: Resolved, odd: list[int], base: str, encoding: str) -> Res
         texts.append(text or "")
     for place, url in zip(odd, resolved(texts, base, encoding), strict=True):
         urls[place] = url
-    if none:
-        urls = [url for place, url in enumerate(urls) if place not in none]
-        rels = [rel for place, rel in enumerate(rels) if place not in none]
-        if said is not None:
-            said = [one for place, one in enumerate(said) if place not in none]
-    return Resolved(urls, rels, said)
+    return none
 
 
 def references(
@@ -140,9 +154,14 @@ def references(
     return References(texts, rels, kept if anchors else None)
 
 
-def collect(found: References | Resolved, base: str, encoding: str) -> tuple[list[Link], int, int]:
+def collect(
+    found: References | Resolved,
+    base: str,
+    encoding: str,
+    said: list[tuple[str, str]] | None = None,
+) -> tuple[list[Link], int, int]:
     """The links that were ``found``, each URL once; how many references were no http(s) URL; and
-    how many were not looked at.
+    how many were not looked at. ``said`` takes the URL of each reference and what it says.
 
     They are resolved against ``base``. Their texts are left empty where their elements are.
 
@@ -174,12 +193,11 @@ def collect(found: References | Resolved, base: str, encoding: str) -> tuple[lis
             left -= _LINK_BYTES + len(url)
             if left < 0:
                 break
-            continue
-        if element is not None and not known.anchor:
-            known.anchor = _anchor(element)
-        if known.rel and known.rel != rel:
+        elif known.rel and known.rel != rel:
             others = rel.split()
             known.rel = " ".join(word for word in known.rel.split() if word in others)
+        if said is not None and element is not None:
+            said.append((links[url].url, _said(element)))
     return list(links.values()), invalid, len(found.rels) - looked
 
 
@@ -216,15 +234,12 @@ def refresh_target(meta: etree._Element) -> str | None:
 def _anchor(element: etree._Element) -> str:
     """The text of a link, with the alternative texts of images; for an area, its own.
 
-    That of one that shows nothing is its aria-label or title.
-
     Bounded in work, too: unclosed links nest, and each would read all that follows it.
     """
     if element.tag != "a":
         return squeeze(element.get("alt") or element.get("title") or "")[:MAX_ANCHOR]
     if len(element) == 0:
-        text = squeeze((element.text or "")[: 4 * MAX_ANCHOR])[:MAX_ANCHOR]
-        return text or _named(element)
+        return squeeze((element.text or "")[: 4 * MAX_ANCHOR])[:MAX_ANCHOR]
     pieces: list[str] = []
     length = 0
     walk = etree.iterwalk(element, events=("start", "end"))
@@ -240,9 +255,35 @@ def _anchor(element: etree._Element) -> str:
             length += len(piece)
             if length > 4 * MAX_ANCHOR:
                 break
-    return squeeze("".join(pieces))[:MAX_ANCHOR] or _named(element)
+    return squeeze("".join(pieces))[:MAX_ANCHOR]
 
 
-def _named(element: etree._Element) -> str:
-    """What stands in for the text of a link that shows an icon, say."""
-    return squeeze(element.get("aria-label") or element.get("title") or "")[:MAX_ANCHOR]
+def _said(element: etree._Element) -> str:
+    """What a link says: its text, that of an image, its title or its aria-label, whichever is a
+    word that is known; else one of them.
+
+    As :func:`walked` has it; bounded in work as :func:`_anchor` is.
+    """
+    if element.tag != "a":
+        return ""
+    pieces: list[str] = []
+    images: list[str] = []
+    walk = etree.iterwalk(element, events=("start", "end", "comment", "pi"))
+    for event, node in islice(walk, _ANCHOR_EVENTS):
+        if event != "start":
+            piece = node.tail if node is not element else None
+        elif node.tag == "a" and node is not element:
+            break
+        elif node.tag in INVISIBLE or node.tag == "noscript":
+            piece = None
+            walk.skip_subtree()
+        else:
+            piece = node.text
+            if node.tag == "img":
+                images.append(node.get("alt", ""))
+        if piece:
+            pieces.append(piece[: 4 * MAX_ANCHOR])
+    found = ["".join(pieces), next(filter(None, images), "")]
+    found += [str(value) for name, value in element.items() if name in ("title", "aria-label")]
+    text = next(filter(is_known, found), "") or next(filter(says_something, found), "")
+    return squeeze(text[: 4 * MAX_ANCHOR])

@@ -121,9 +121,14 @@ def extract(
     return page
 
 
-def add_links(page: Page, found: References | Resolved) -> None:
-    """Make links of what :func:`outline` ``found`` in ``page``."""
-    page.links, page.invalid_links, page.omitted_links = collect(found, page.base, page.encoding)
+def add_links(
+    page: Page, found: References | Resolved, said: list[tuple[str, str]] | None = None
+) -> None:
+    """Make links of what :func:`outline` ``found`` in ``page``. ``said`` takes where each leads and
+    what it says."""
+    page.links, page.invalid_links, page.omitted_links = collect(
+        found, page.base, page.encoding, said
+    )
 
 
 def outline(
@@ -144,8 +149,8 @@ def outline(
     can tell (:func:`pool_trees`); ``brief``: also where it is long and has to be flattened, or its
     tree is larger than the pool.
     Without ``anchors`` the texts of links cannot be read afterwards, ``url`` has to be canonical,
-    and references that are few (:data:`FEW`) come resolved. ``texts``: short texts of links are
-    wanted all the same, beside what comes resolved, or as if ``anchors`` were asked for.
+    and references that are few (:data:`FEW`) come resolved. ``texts``: what links say is wanted
+    too, beside what comes resolved, or as :func:`add_links` tells it.
     """
     if not is_html(content_type, body[:_HEAD_BYTES]):
         return Page(url=url, base=url), References([], [])

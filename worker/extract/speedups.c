@@ -191,17 +191,19 @@ static enum plain plain(const char *reference, size_t *length) {
 
 /* Where in the text of a page the link stands that was met last and is still open. */
 struct anchor {
-    const xmlNode *node; /* NULL: none is open */
-    const char *alt;     /* of its first image */
+    const xmlNode *node;
+    const char *alt; /* of its first image that has one */
     size_t begin;
     Py_ssize_t place;
 };
 
 /* The references of a page. `odd` are places in `urls` of what Python has to resolve: references as
- * they stand, and elements of which it says whether they are links. `others` it reads for more. `texts`
- * stand beside `urls`: those of links, NULL if nobody wants them; `longer` is that of any long one. */
+ * they stand, and elements of which it says whether they are links. `others` it reads for more.
+ * `kinds` says of the text of each link what it is, NULL if nobody wants to know; `words` are texts
+ * by place. */
 struct links {
-    PyObject *urls, *rels, *odd, *others, *texts, *longer;
+    PyObject *urls, *rels, *odd, *others, *words;
+    char *kinds;
     struct anchor anchor;
     const char *base, *agent;
     size_t starts[OF_PATH + 1];
@@ -293,8 +295,85 @@ static PyObject *element_of(const struct links *links, const xmlNode *node) {
     return (PyObject *)elementFactory(links->document, (xmlNode *)node);
 }
 
-/* Texts of links that may be words: no more bytes than `MAX_TEXT` in schema/net/action_texts.py. */
+/* As NONE, OTHER, WORD and MAX_TEXT in schema/net/action_texts.py. */
+enum { NO_TEXT, OTHER_TEXT, WORD_TEXT };
 #define LONGEST_TEXT 64
+
+/* Numbers of texts that are known, 0 for none: open addressing. */
+#define KNOWN (1u << 15)
+static uint32_t known[KNOWN];
+static unsigned learnt;
+
+/* Bits of how those begin: four letters tell most other texts. */
+#define BEGINNING 4
+#define BEGINNINGS (1u << 16)
+static unsigned char beginnings[BEGINNINGS / 8];
+
+static unsigned known_at(uint32_t number) {
+    unsigned at = (number ^ number >> 15) % KNOWN;
+    while (known[at] && known[at] != number)
+        at = (at + 1) % KNOWN;
+    return at;
+}
+
+/* What ASCII is worth in a text: a small letter or a digit, 0 for what only joins parts. */
+static unsigned char worth[128];
+
+/* A number that texts share which differ in case and in what joins their parts alone; 0 for what
+ * does not begin as a text that is known, unless it is `new`. */
+static uint32_t number_of(const char *text, size_t length, int new) {
+    const unsigned char *at = (const unsigned char *)text, *end = at + length;
+    uint32_t number = 2166136261u;
+    int letters = 0;
+    while (at < end) {
+        Py_UCS4 letter = *at;
+        if (letter < 0x80) {
+            at++;
+            letter = worth[letter];
+        } else {
+            size_t size = letter < 0xe0 ? 2 : letter < 0xf0 ? 3 : 4;
+            if ((size_t)(end - at) < size)
+                break;
+            letter &= 0x7fu >> size;
+            for (size_t i = 1; i < size; i++)
+                letter = letter << 6 | (at[i] & 0x3f);
+            at += size;
+            letter = letter == 0xa0 || letter == 0x640 || letter >> 8 == 0x20
+                         ? 0
+                         : Py_UNICODE_TOLOWER(letter);
+        }
+        if (!letter)
+            continue;
+        number = (number ^ letter) * 16777619u;
+        if (++letters == BEGINNING) {
+            unsigned bit = (number ^ number >> 16) % BEGINNINGS;
+            if (new)
+                beginnings[bit / 8] |= (unsigned char)(1 << bit % 8);
+            else if (!(beginnings[bit / 8] & 1 << bit % 8))
+                return 0;
+        }
+    }
+    return number ? number : 1;
+}
+
+/* learn(text, ...): texts of links that are to be told from others. */
+static PyObject *learn(PyObject *self, PyObject *const *texts, Py_ssize_t count) {
+    (void)self;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_ssize_t length;
+        const char *text = PyUnicode_AsUTF8AndSize(texts[i], &length);
+        if (text == NULL)
+            return NULL;
+        uint32_t number = number_of(text, (size_t)length, 1);
+        unsigned at = known_at(number);
+        if (known[at] == 0 && ++learnt > KNOWN / 4 * 3) {
+            PyErr_SetString(PyExc_OverflowError, "more slots are needed");
+            return NULL;
+        }
+        known[at] = number;
+    }
+    Py_RETURN_NONE;
+}
 
 /* How many bytes a character has that stands around texts without being of them, 0 if it does not;
  * the same as in schema/net/action_texts.py. */
@@ -329,38 +408,49 @@ static const char *trim(const char *text, size_t *length) {
     return (const char *)from;
 }
 
-/* Note the text of the link that is open, or else what names it, and that it is closed. */
-static int close_anchor(struct links *links, const struct text *text) {
-    const struct anchor *open = &links->anchor;
-    const xmlNode *node = open->node;
-    const char *named[] = {text->data ? text->data + open->begin : NULL, open->alt, NULL, NULL};
-    size_t length = 0;
-    links->anchor.node = NULL;
-    for (int i = 0; i < 4 && !length; i++) {
-        if (i >= 2)
-            named[i] = content_of(attribute_of(node, i == 2 ? "aria-label" : "title"));
-        if (named[i] == NULL)
-            continue;
-        length = i == 0 ? text->length - open->begin : strlen(named[i]);
-        const char *found = trim(named[i], &length);
-        if (length > LONGEST_TEXT)
-            return PyList_SetItem(links->texts, open->place, Py_NewRef(links->longer)) == 0;
-        if (length) {
-            PyObject *said = PyUnicode_DecodeUTF8(found, (Py_ssize_t)length, "replace");
-            return said != NULL && PyList_SetItem(links->texts, open->place, said) == 0;
-        }
+/* Note what somebody may read of the link that is open, if that may be a word that is known; false
+ * with an exception set. */
+static int note_word(struct links *links, const char *said, size_t length) {
+    char *kind = &links->kinds[links->anchor.place];
+    if (*kind == WORD_TEXT)
+        return 1;
+    said = trim(said, &length);
+    if (length == 0)
+        return 1;
+    uint32_t number = length > LONGEST_TEXT ? 0 : number_of(said, length, 0);
+    if (number == 0 || !known[known_at(number)]) {
+        size_t digits = 0;
+        while (digits < length && Py_ISDIGIT(said[digits]))
+            digits++;
+        if (digits < length && length > 1) /* an x closes or deletes */
+            *kind = OTHER_TEXT;
+        return 1;
     }
-    return 1;
+    *kind = WORD_TEXT;
+    PyObject *place = PyLong_FromSsize_t(links->anchor.place);
+    PyObject *word = PyUnicode_DecodeUTF8(said, (Py_ssize_t)length, "replace");
+    int kept = place != NULL && word != NULL && PyDict_SetItem(links->words, place, word) == 0;
+    Py_XDECREF(place);
+    Py_XDECREF(word);
+    return kept;
 }
 
-/* Remember that a link is open if `node` was taken for one; texts stay as many as URLs. */
-static int open_anchor(struct links *links, const xmlNode *node, size_t begin, Py_ssize_t before) {
-    Py_ssize_t now = PyList_GET_SIZE(links->urls);
-    while (PyList_GET_SIZE(links->texts) < now)
-        if (PyList_Append(links->texts, Py_None) != 0)
+/* The link that is open is closed: note its text, and what else says what it does. */
+static int close_anchor(struct links *links, const struct text *text) {
+    const struct anchor *open = &links->anchor;
+    const xmlAttr *at = open->node->properties;
+    if (text->length > open->begin &&
+        !note_word(links, text->data + open->begin, text->length - open->begin))
+        return 0;
+    if (open->alt != NULL && !note_word(links, open->alt, strlen(open->alt)))
+        return 0;
+    for (; at != NULL; at = at->next) {
+        const char *name = (const char *)at->name, *said;
+        if (at->ns == NULL && ((*name == 't' && strcmp(name, "title") == 0) ||
+                               (*name == 'a' && strcmp(name, "aria-label") == 0)) &&
+            (said = content_of(at)) != NULL && !note_word(links, said, strlen(said)))
             return 0;
-    if (now > before)
-        links->anchor = (struct anchor){node, NULL, begin, before};
+    }
     return 1;
 }
 
@@ -395,7 +485,7 @@ static int take(struct links *links, const xmlNode *node, enum role role) {
         links->given_up = 1;
         break;
     case IMAGE:
-        if (links->anchor.node != NULL && links->anchor.alt == NULL)
+        if (links->anchor.alt == NULL || !*links->anchor.alt)
             links->anchor.alt = content_of(attribute_of(node, "alt"));
         break;
     case UNREAD:
@@ -409,6 +499,7 @@ static int take(struct links *links, const xmlNode *node, enum role role) {
 static int walk(struct text *text, struct links *links, const xmlNode *root, int noscript) {
     struct near near[NEAR] = {{NULL, INLINE, UNREAD}};
     const xmlNode *node = root, *hidden = NULL; /* nothing under this one is visible */
+    const xmlNode *open = NULL;                 /* the link whose text is being read */
     for (;;) {
         const xmlNode *child = NULL;
         if (node->type == XML_TEXT_NODE || node->type == XML_CDATA_SECTION_NODE) {
@@ -417,17 +508,18 @@ static int walk(struct text *text, struct links *links, const xmlNode *root, int
                 return 0;
         } else if (node->type == XML_ELEMENT_NODE) {
             const struct near *found = nature(near, node->name);
-            if (links != NULL && found->role != UNREAD && node->ns == NULL) {
-                if (links->texts != NULL && found->role == ANCHOR && links->anchor.node != NULL &&
-                    !close_anchor(links, text)) /* links that nobody closed lie in each other */
-                    return 0;
-                Py_ssize_t before = PyList_GET_SIZE(links->urls);
+            if (links != NULL && found->role != UNREAD && node->ns == NULL &&
+                (found->role != IMAGE || open != NULL)) {
+                int opens = links->kinds != NULL && found->role == ANCHOR;
+                if (opens && open != NULL && !close_anchor(links, text))
+                    return 0; /* links that nobody closed lie in each other */
+                Py_ssize_t place = PyList_GET_SIZE(links->urls);
                 if (!take(links, node, found->role))
                     return 0;
-                if (links->texts != NULL &&
-                    !open_anchor(links, node, text->length,
-                                 found->role == ANCHOR ? before : PY_SSIZE_T_MAX))
-                    return 0;
+                if (opens) {
+                    open = PyList_GET_SIZE(links->urls) > place ? node : NULL;
+                    links->anchor = (struct anchor){open, NULL, text->length, place};
+                }
                 if (links->given_up || PyList_GET_SIZE(links->urls) > links->most) {
                     links->given_up = 1;
                     return 1;
@@ -449,8 +541,11 @@ static int walk(struct text *text, struct links *links, const xmlNode *root, int
         for (;;) {
             if (node == hidden)
                 hidden = NULL;
-            if (links != NULL && links->anchor.node == node && !close_anchor(links, text))
-                return 0;
+            if (node == open) {
+                open = NULL;
+                if (!close_anchor(links, text))
+                    return 0;
+            }
             if (node == root)
                 return 1;
             if (node->next != NULL)
@@ -533,28 +628,35 @@ static PyObject *outline(PyObject *self, PyObject *arguments) {
     links.urls = PyList_New(0), links.rels = PyList_New(0);
     links.odd = PyList_New(0), links.others = PyList_New(0);
     if (wanted) {
-        links.texts = PyList_New(0);
-        links.longer = PyUnicode_FromString("\xe2\x80\xa6");
+        links.words = PyDict_New();
+        links.kinds = PyMem_RawCalloc((size_t)links.most + 2, 1);
+        if (links.words == NULL || links.kinds == NULL)
+            wanted = -1;
     }
     struct text text = {NULL, 0, 0, 1};
     if (links.urls != NULL && links.rels != NULL && links.odd != NULL && links.others != NULL &&
-        (!wanted || (links.texts != NULL && links.longer != NULL)) &&
-        walk_all(&text, &links, element->_c_node, 0)) {
+        wanted >= 0 && walk_all(&text, &links, element->_c_node, 0)) {
         PyObject *words = links.given_up ? NULL : as_text(&text);
         if (links.given_up)
             result = Py_NewRef(Py_None);
+        else if (words != NULL && wanted)
+            result = Py_BuildValue("OOOOO(y#O)", words, links.urls, links.rels, links.odd,
+                                   links.others, links.kinds, PyList_GET_SIZE(links.urls),
+                                   links.words);
         else if (words != NULL)
             result = PyTuple_Pack(6, words, links.urls, links.rels, links.odd, links.others,
-                                  wanted ? links.texts : Py_None);
+                                  Py_None);
         Py_XDECREF(words);
+    } else if (!PyErr_Occurred()) {
+        PyErr_NoMemory();
     }
+    PyMem_RawFree(links.kinds);
     PyMem_RawFree(text.data);
     Py_XDECREF(links.urls);
     Py_XDECREF(links.rels);
     Py_XDECREF(links.odd);
     Py_XDECREF(links.others);
-    Py_XDECREF(links.texts);
-    Py_XDECREF(links.longer);
+    Py_XDECREF(links.words);
     Py_DECREF(element);
     return result;
 }
@@ -622,6 +724,7 @@ static void allow(const char *characters, int class) {
 static PyMethodDef methods[] = {
     {"visible", (PyCFunction)(void (*)(void))visible, METH_FASTCALL, NULL},
     {"outline", outline, METH_VARARGS, NULL},
+    {"learn", (PyCFunction)(void (*)(void))learn, METH_FASTCALL, NULL},
     {"pool", pool, METH_O, NULL},
     {"pooled", (PyCFunction)(void (*)(void))pooled, METH_FASTCALL, NULL},
     {"chunks", chunks, METH_NOARGS, NULL},
@@ -646,6 +749,8 @@ PyMODINIT_FUNC INIT(void) {
     allow("~", PATH | QUERY | FIRST);
     allow(".", PATH | QUERY);
     allow("/", PATH);
+    for (int one = 0; one < 128; one++)
+        worth[one] = Py_ISALNUM(one) ? (unsigned char)Py_TOLOWER(one) : 0;
     allow("&=%+", QUERY);
     if (import_lxml__etree() < 0)
         return NULL;

@@ -158,6 +158,9 @@ def test_what_the_crawl_lets_through_is_followed() -> None:
     assert given.excluded_by("https://shop.example/pages/3/delete", 1) is not None
     assert given.excluded_by("https://shop.example/posts/never", 1) is not None
     assert not is_action(given.excluded_by("https://shop.example/posts/never", 1) or "")
+    quoted = rules(form(skip=("x(: action )?",))).excluded_by("https://shop.example/x", 1)
+    assert quoted == "auth shop: skip pattern 'x(: action )?'"
+    assert not is_action(quoted)
     text = Action("退出", "log_out", "Chinese")
     page = "https://shop.example/posts/"
     assert skipped_text(given.skips, "https://shop.example/posts/8", text, page) is None
@@ -165,6 +168,8 @@ def test_what_the_crawl_lets_through_is_followed() -> None:
     assert reason == f"auth shop: action '退出' (log out, Chinese) in the text of a link on {page}"
     assert is_action(reason)
     assert skipped_text(given.skips, "https://other.example/8", text, page) is None
+    off = rules(form(skip=())).skips
+    assert skipped_text(off, "https://shop.example/8", text, page) is None
 
 
 def test_pattern_of_what_is_let_through_is_checked() -> None:
@@ -200,9 +205,10 @@ def test_login_page_is_not_fetched_unless_it_is_the_start_page() -> None:
 
 
 def test_every_url_can_be_let_through() -> None:
-    assert (
-        rules(form(), follow_actions=(".",)).excluded_by("https://shop.example/logout", 1) is None
-    )
+    url = "https://shop.example/logout"
+    assert rules(form()).excluded_by(url, 1) is not None
+    assert rules(form(), follow_actions=(".",)).excluded_by(url, 1) is None
+    assert rules(form(skip=())).excluded_by(url, 1) is None, "an empty list always did"
 
 
 def test_crawl_without_auth_has_nothing_to_skip() -> None:

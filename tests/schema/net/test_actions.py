@@ -7,11 +7,16 @@ from urllib.parse import quote
 
 import pytest
 
-from greencrawl.schema.net.action_data import KINDS, Language, languages, software
-from greencrawl.schema.net.action_texts import MAX_TEXT, by_texts, trimmed
+from greencrawl.schema.net import action_texts
+from greencrawl.schema.net.action_data import KINDS, Action, Language, languages, software
+from greencrawl.schema.net.action_texts import MAX_TEXT, texts_of, trimmed
 from greencrawl.schema.net.actions import by_url
 
 H = "https://h.example"
+
+
+def by_texts(urls: list[str], said: list[str], page: str = "") -> dict[str, Action]:
+    return action_texts.by_texts(texts_of(zip(urls, said, strict=True)), page)
 
 
 # -- the data
@@ -71,7 +76,11 @@ def test_every_word_that_deletes_is_known_beside_a_number(language: Language) ->
 )  # fmt: skip
 def test_words_are_known_in_the_encoding_of_their_pages(word: str, encoding: str) -> None:
     piece = quote(word.encode(encoding))
-    for url in (f"/{piece}/12", f"/12/{piece.lower()}/", f"/x.php?act={piece}&id=12"):
+    for url in (
+        f"/{piece}/12",
+        f"/12/{re.sub('%..', lambda hex: hex[0].lower(), piece)}/",
+        f"/x.php?act={piece}&id=12",
+    ):
         assert by_url(url) is not None, url
 
 
@@ -98,6 +107,12 @@ ACTIONS = [
     "/delete-comment/4", "/vote?id=3&how=up", "/news/delete/3", "/articles/5/like",
     "/me/delete",
     "/x?return=/a&logout=1", "/issue/@@delete_confirmation", "/d/delete_confirmation",
+    "/admin/article/del/id/3.html", "/user/%E5%88%A0%E9%99%A4/id/3", "/docs/3/delete",
+    "/faq/12/delete/", "/logout/3f2c9d1eabc", "/product/7/buy", "/buy?id=7",
+    "/comment/5/eliminar", "/my-account/customer-logout/", "/%d0%92%d0%ab%d0%a5%d0%9e%d0%94",
+    "/x?%E6%93%8D%E4%BD%9C=%E5%88%A0%E9%99%A4&id=3", "/a/%C3%87IKI%C5%9E", "/a?%40action=retire",
+    "/index.php?title=%D0%A1%D0%BB%D1%83%D0%B6%D0%B5%D0%B1%D0%BD%D0%B0%D1%8F:%D0%92%D1%8B%D1%85"
+    "%D0%BE%D0%B4", "/a/remove_from_cart/3", "/user/delete/3", "/follow/7", "/mine/3/DELETE",
     "/%D9%85%D9%82%D8%A7%D9%84/3/%D8%AD%D8%B0%D9%81/", "/forum?do=logout&s=",
 ]  # fmt: skip
 PAGES = [
@@ -113,6 +128,17 @@ PAGES = [
     "/dictionary/remove", "/questions/delete-a-row-in-sql", "/movie/1234/to-vote-or-not",
     "/like-a-rolling-stone/3", "/subscribe", "/buy", "/vote", "/posts/delete", "/x?sort=delete",
     "/%E5%A6%82%E4%BD%95%E5%88%A0%E9%99%A4%E6%96%87%E4%BB%B6/3", "/articles/%E5%88%A0%E9%99%A4",
+    "/manual/en/function.unlink.php", "/manual/en/function.delete.php", "/function.delete.php",
+    "/en/5.2/ref/models/instances/", "/en/5.2/ref/urls/delete/", "/delete-me", "/ann/delete-me",
+    "/questions/123/how-to-delete-a-branch", "/sortir/paris/concert-123", "/salir/madrid",
+    "/vote/2024", "/vote/2024/results", "/elections/2024/vote", "/politics/elections/vote",
+    "/buy/12345", "/kaufen/wohnung-123", "/serie/123/folgen", "/wissen/123-artikel", "/esta/3",
+    "/search?checkin=2024-05-01&checkout=2024-05-03", "/search?checkout=2024-05-03",
+    "/man/3/remove", "/docs/sql/3/delete", "/conjugation/english/delete", "/sql/delete.asp",
+    "/verbs/spanish/eliminar", "/docs/logout?highlight=session", "/index.php?title=Delete&oldid=3",
+    "/std/fs/fn.remove_file.html", "/src/alloc/btree/remove.rs.html", "/java/util/delete.html",
+    "/articles/delete?utm_source=x", "/trash/3", "/mail/trash/55", "/pesan/12", "/glossary/logout",
+    "/%E5%88%A0%E9%99%A4%E7%B4%A2%E5%BC%95%E7%9A%84%E6%96%B9%E6%B3%95/3", "/commands/git/revert",
     "/wiki/%D0%92%D1%8B%D1%85%D0%BE%D0%B4", "/wiki/%E5%88%A0%E9%99%A4", "/2024/", "/p/del-mar",
 ]  # fmt: skip
 
@@ -126,6 +152,12 @@ def test_urls_that_do_something(tail: str) -> None:
 
 @pytest.mark.parametrize("tail", PAGES)
 def test_urls_that_only_look_like_it(tail: str) -> None:
+    assert by_url(tail) is None
+
+
+@pytest.mark.parametrize("tail", ["/serie/123/folgen", "/wanted/3/bestellen", "/visa/3/votar"])
+def test_words_in_ascii_that_change_something_are_english(tail: str) -> None:
+    """A language's own may be something else in another."""
     assert by_url(tail) is None
 
 
@@ -177,7 +209,8 @@ def test_an_article_titled_delete_is_known_by_its_neighbours() -> None:
     assert by_texts(urls, ["Delete", "Delete", "Cut"]).keys() == set(urls[:2])
     assert by_texts(urls, ["Edit", "Delete", "Reply"]).keys() == {urls[1]}
     assert by_texts(urls, ["编辑", "删除", "查看"]).keys() == {urls[1]}
-    assert by_texts(urls, ["Cut", "Delete post", "Paste"]).keys() == {urls[1]}
+    assert by_texts(urls, ["编辑文章", "删除文章", "查看"]).keys() == {urls[1]}
+    assert by_texts(urls, ["Create post", "Delete post", "List"]) == {}, "a manual's"
 
 
 def test_a_link_that_logs_out_is_one_among_any_neighbours_but_for_a_page_of_that_title() -> None:
@@ -190,3 +223,32 @@ def test_a_link_that_logs_out_is_one_among_any_neighbours_but_for_a_page_of_that
 
 def test_one_url_is_an_action_if_any_of_its_links_says_that_it_logs_out() -> None:
     assert by_texts([f"{H}/x", f"{H}/x"], ["Ann", "退出"]).keys() == {f"{H}/x"}
+
+
+def test_a_url_that_is_shown_too_is_no_action() -> None:
+    """As a script makes a deletion of a link to the page itself."""
+    shown, edit = f"{H}/posts/3", f"{H}/posts/3/edit"
+    assert by_texts([shown, edit, shown], ["Show", "Edit", "Destroy"]) == {}
+    assert by_texts([shown, shown], ["A title", "Delete"]) == {}
+    assert by_texts([shown, shown], ["", "Delete"]).keys() == {shown}
+    other = f"{H}/posts/4"
+    assert by_texts([shown, shown, other], ["A title", "Delete", "Delete"]).keys() == {other}
+    assert by_texts([f"{H}/product/5", f"{H}/product/5"], ["", "Buy now"]) == {}
+    assert by_texts([f"{H}/?buy=5"], ["Buy now"]).keys() == {f"{H}/?buy=5"}
+    assert by_texts([f"{H}/"], ["退出"]) == {}, "there a script logs out"
+    assert by_texts([shown], ["Delete"], page=shown) == {}
+
+
+def test_a_file_is_concerned_by_a_number_of_its_own_name() -> None:
+    for path in ("/docs/15/sql-delete.html", "/2.0/api/trait.Delete.html", "/15/a/b/c/d"):
+        assert by_texts([H + path], ["DELETE"]) == {}, path
+    for path in ("/docs/15/3.html", "/o/15/act", "/o/3/a/b", "/o.html?x"):
+        assert by_texts([H + path], ["DELETE"]).keys() == {H + path}
+
+
+def test_articles_of_a_glossary_are_known_by_their_neighbours() -> None:
+    said = ["Cut", "Paste", "Delete", "Remove", "Vote", "Apply", "Sort", "Join", "Split", "Map"]
+    assert by_texts([f"{H}/terms-of/{n}" for n in range(len(said))], said) == {}
+    songs = ["Дом", "Улица", "Выход", "Снег", "Лес", "Река", "Свет", "Зима", "Небо"]
+    assert by_texts([f"{H}/o/{n}" for n in range(9)], songs) == {}
+    assert by_texts([f"{H}/o/{n}" for n in range(1, 9)], songs[1:]).keys() == {f"{H}/o/2"}

@@ -27,6 +27,9 @@ def test_options_that_an_earlier_version_does_not_know_are_kept_only_where_used(
     assert from_json(kept_options(entry), CrawlOptions) == entry
     assert {"nofollow", "follow_actions"}.isdisjoint(json.loads(kept_options(plain)))
     assert "skip" not in json.loads(kept_options(entry))["auth"][0], "theirs is no empty list"
+    off = CrawlOptions(auth=(Basic(name="a", hosts=("a.org",), skip=()),))
+    assert json.loads(kept_options(off))["auth"][0]["skip"] == []
+    assert from_json(kept_options(off), CrawlOptions) == off
     used = CrawlOptions(
         auth=(Basic(name="a", hosts=("a.org",), skip=("x",)),),
         nofollow="follow",

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-import re
+import subprocess
+import sys
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greencrawl.schema.net import action_texts, actions
-from greencrawl.schema.net.action_texts import trimmed
+from greencrawl.schema.net.action_data import key_of
+from greencrawl.schema.net.action_texts import (
+    MAX_TEXT,
+    NONE,
+    OTHER,
+    WORD,
+    LinkTexts,
+    texts_of,
+    written,
+)
 from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, Task
 from greencrawl.schema.records.auth import Basic
 from greencrawl.worker.crawls import CrawlContext, context_of
@@ -24,36 +34,77 @@ needs_compiled = pytest.mark.skipif(text.compiled is None, reason="nothing is co
 LINKS = """
 <a href=/1>« Log out »</a> <a href=/2><b>删</b>除</a> <a href=/3><img alt="Удалить"></a>
 <a href=/4 aria-label=Delete><i></i>×</a> <a href=/5 title="حذف"></a> <a href=#x>退出</a>
-<a href="/ü">【退出】</a>
+<a href="/ü">【退出】</a> <a href=/14><!-- icon -->Löschen</a>
 <a href=/6>with more than sixty-four bytes, as many titles of articles have them</a>
 <area href=/7 alt=z> <a href=/8>&nbsp;Log
- out&nbsp;</a> <a href=/9></a><a>no link</a>
-<a href=/10>open <a href=/11>nested</a> on <div><a href=/12>last
+ out&nbsp;</a> <a href=/9></a><a>no link</a> <a href=/13 title=LÖSCHEN>x</a>
+<a href=/15><svg><title>y</title></svg><img src=y><img alt=trash><img alt=delete> Log out</a>
+<a href=/16>Delete it or not</a> <a href=/23>x</a> <a href=/17>17</a>
+<a href=/18 title="Title">18</a> <a href=/19>Aʙmelden</a> <a href=/20>ВЫХОД</a>
+<a href=/21>Çıkış</a> <a href=/22>ÇIKIŞ</a>
+<a href=/10>open <a href=/11>nested</a> on <div><a href=/12>LOG-OUT
 """
-TEXTS = {
+WORDS = {
     "/1": "Log out", "/2": "删除", "/3": "Удалить", "/4": "Delete", "/5": "حذف", "/%C3%BC": "退出",
-    "/6": "…", "/7": None, "/8": "Log out", "/9": None, "/10": "open", "/11": "nested",
-    "/12": "last",
+    "/8": "Log out", "/10": "open", "/12": "LOG-OUT", "/13": "LÖSCHEN", "/14": "Löschen",
+    "/15": "Log out", "/20": "ВЫХОД", "/21": "Çıkış", "/22": "ÇIKIŞ",
 }  # fmt: skip
+OTHERS = ["/6", "/16", "/18", "/19", "/11"]
+SILENT = ["/7", "/9", "/23", "/17"]
 
 
-def outlined(body: str) -> Resolved:
+def said(found: LinkTexts) -> tuple[dict[str, str], list[str], list[str]]:
+    """Words by URL, URLs with other texts, and those without any."""
+    paths = [url.removeprefix(URL[:17]) for url in found.urls]
+    kinds = list(zip(paths, found.kinds, strict=True))
+    words = {paths[place]: text for place, text in found.words.items()}
+    assert list(words) == [path for path, kind in kinds if kind == WORD]
+    return (
+        words,
+        [p for p, kind in kinds if kind == OTHER],
+        [p for p, kind in kinds if kind == NONE],
+    )
+
+
+def walked(body: str) -> LinkTexts:
     _, found = outline(body.encode(), URL, "text/html; charset=utf-8", texts=True)
     assert isinstance(found, Resolved)
     assert found.texts is not None
-    assert len(found.texts) == len(found.urls) == len(found.rels)
-    return found
+    assert found.texts.urls == found.urls
+    return found.texts
+
+
+def collected(body: str) -> LinkTexts:
+    page, found = outline(body.encode(), URL, "text/html; charset=utf-8", anchors=True)
+    pairs: list[tuple[str, str]] = []
+    add_links(page, found, pairs)
+    return texts_of(pairs)
+
+
+@pytest.mark.parametrize("reader", [pytest.param(walked, marks=needs_compiled), collected])
+def test_texts_stand_beside_their_urls(reader: Callable[[str], LinkTexts]) -> None:
+    words, others, silent = said(reader(LINKS))
+    assert words == WORDS
+    assert others == OTHERS
+    assert silent == SILENT
 
 
 @needs_compiled
-def test_texts_stand_beside_their_urls() -> None:
-    found = outlined(LINKS)
-    assert found.texts is not None
-    said = {url.removeprefix(URL[:17]): t for url, t in zip(found.urls, found.texts, strict=True)}
-    assert said == TEXTS
+def test_nothing_is_read_of_texts_that_nobody_wants() -> None:
     _, plain = outline(LINKS.encode(), URL, "text/html; charset=utf-8")
     assert isinstance(plain, Resolved)
-    assert (plain.urls, plain.rels, plain.texts) == (found.urls, found.rels, None)
+    assert plain.urls == walked(LINKS).urls
+    assert plain.texts is None
+
+
+@needs_compiled
+def test_texts_stand_beside_their_urls_where_some_are_left_to_python() -> None:
+    body = """<link rel="nextt prev" href=/p><a href="/ü">Log out</a><meta http-equiv=refresh
+        content=x><link rel=nexte href=/q><a href=/1>xy</a><a href="//h.example/2">delete</a>
+        <a href=/3>yes</a><a href=/4>no</a>"""
+    words, others, silent = said(walked(body))
+    assert words == {"/%C3%BC": "Log out", "/2": "delete"}
+    assert (others, silent) == (["/1", "/3", "/4"], ["/p"])
 
 
 AROUND = [
@@ -63,15 +114,28 @@ AROUND = [
 
 
 @needs_compiled
-@given(st.lists(st.sampled_from(AROUND), max_size=8), st.sampled_from(["", "x", "退出", "Log out"]))
+@given(
+    st.lists(st.sampled_from(AROUND), max_size=8),
+    st.sampled_from(["", "x", "退出", "Log out", "sign-off", "7", "ВЫЙТИ"]),
+)
 def test_what_stands_around_a_text_is_the_same_in_c_and_python(
     around: list[str], word: str
 ) -> None:
     half = len(around) // 2
     given = "".join([*around[:half], word, *around[half:]])
-    found = outlined(f"<p>.</p><a href=/x>{given.replace('&', '&amp;').replace('<', '&lt;')}</a>")
-    expected = trimmed(re.sub("[ \t\n\xa0]+", " ", given)) or None
-    assert found.texts == [expected]
+    body = f"<p>.</p><a href=/x>{given.replace('&', '&amp;').replace('<', '&lt;')}</a>"
+    quick, slow = walked(body), collected(body)
+    assert quick.kinds == slow.kinds
+    assert [*map(key_of, quick.words.values())] == [*map(key_of, slow.words.values())]
+
+
+@needs_compiled
+def test_every_text_that_is_known_is_told_from_others_in_c() -> None:
+    texts = [text for text in written() if len(text.encode()) <= MAX_TEXT and "<" not in text]
+    for start in range(0, len(texts), 500):
+        some = texts[start : start + 500]
+        found = walked("".join(f"<a href=/{n}>{text}</a>" for n, text in enumerate(some)))
+        assert found.kinds == bytes([WORD]) * len(some)
 
 
 def crawl(**options: object) -> CrawlContext:
@@ -104,14 +168,18 @@ def test_a_page_is_read_alike_with_and_without_the_part_in_c(base: str) -> None:
 
 
 def test_words_are_not_read_for_crawls_that_do_not_log_in() -> None:
-    actions._urls.cache_clear()
-    action_texts._phrases.cache_clear()
-    assert reading(crawl(), PAGE.format("")).links
-    assert actions._urls.cache_info().misses == action_texts._phrases.cache_info().misses == 0
-
-
-def test_a_link_without_a_text_has_that_of_a_later_one_to_its_url() -> None:
-    body = b"<a href=/a><img></a><a href=/a>One</a><a href=/a>Two</a>"
-    page, found = outline(body, URL, "text/html", anchors=True)
-    add_links(page, found)
-    assert [(link.url, link.anchor) for link in page.links] == [("https://h.example/a", "One")]
+    program = """
+import sys
+from greencrawl.schema.net import action_data
+from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, Task
+from greencrawl.worker.crawls import context_of
+from greencrawl.worker.reading import read
+made = CrawlOptions(scope="any")
+context = context_of(Crawl(id=1, name="t", state="active", options=made, roots=("*",)))
+body = b"<a href=/logout>Log out</a>"
+headers = {"content-type": "text/html"}
+found = read(context, Task(1, "http://h/"), Fetched("http://h/", 200, headers, body))
+assert len(found.links) == 1
+assert action_data.languages.cache_info().misses == action_data.software.cache_info().misses == 0
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
