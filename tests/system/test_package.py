@@ -207,7 +207,19 @@ def test_wheel_and_sdist_hold_the_whole_package_and_no_more(installed: Installed
     wanted = {"zh/茶.html", "robots.txt"}
     assert {f"greencrawl/site/{name}" for name in wanted} < set(names)
     kinds = {Path(name).suffix for name in names}
-    assert {".lua", ".sql", ".c", ".h", ".typed"} <= kinds
+    assert {".lua", ".sql", ".c", ".h", ".typed", ".toml"} <= kinds
+
+
+def test_words_of_actions_are_known_where_it_is_installed(
+    installed: Installed, tmp_path: Path
+) -> None:
+    program = (
+        "from greencrawl.schema.net import actions; print(actions.by_url('/3/%E5%88%A0%E9%99%A4'))"
+    )
+    done = installed.run(
+        installed.python, "-X", "utf8", "-c", program, cwd=tmp_path, environ=installed.environ()
+    )
+    assert "'删除'" in done.stdout, done.stderr
 
 
 def test_the_pinned_set_is_within_what_the_package_asks_for() -> None:

@@ -2,12 +2,15 @@
 
 Each language has a list at ``/<language>/``, in an encoding of its own, and a page an article.
 Beside an article stand links that delete it: by the path, by a query in the page's encoding, and
-one whose URL says nothing, so that only its text does. One article is titled by the word itself.
+some whose URL says nothing, so that only what they say does: their text, the alternative text of
+an image, a title or an aria-label. One article is titled by the word itself, and links that a
+script makes something else of lead to articles.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
+from urllib.parse import quote
 
 from django.contrib.auth import logout
 from django.core.handlers.wsgi import WSGIRequest
@@ -78,6 +81,8 @@ def everything(request: WSGIRequest, language: str) -> HttpResponse:
         f'<a href="/{language}/{said.articles}/{one.pk}/{said.delete}/">x</a> '
         f'<a href="?{said.operation}={said.delete}&amp;id={one.pk}"><img src="/x"></a> '
         f'<a href="/{language}/o/{one.pk}-{one.pk * 7919 % 1000:03}"><b>{said.delete}</b></a>'
+        f'<a href="/{language}/{said.articles}/{one.pk}/" data-method="delete" data-confirm="?" '
+        f'hx-delete="/{language}/{said.articles}/{one.pk}/">{said.delete}</a>'
         for one in Article.objects.all()
     ]
     return _answer(said.articles, _leaving(language) + f"<ul>{''.join(rows)}</ul>", said.encoding)
@@ -95,7 +100,12 @@ def one_article(request: WSGIRequest, language: str, number: int) -> HttpRespons
         f"{_leaving(language)}<h1>{_titled(language, found)}</h1>"
         f'<p><a href="{said.delete}/" title="{said.delete}"></a> '
         f'<a href="/{language}/o/e{number}">{said.edit}</a> '
-        f'<a href="/{language}/o/{number}-000">{said.delete.title()}</a></p>'
+        f'<a href="/{language}/o/{number}-000">{said.delete.title()}</a> '
+        f'<a href="/{language}/{quote(said.articles)}/{number}/{quote(said.delete).lower()}/">x</a>'
+        f'<a href="/{language}/o/{number}-001"><img src="/x" alt="{said.delete}"></a>'
+        f'<a href="/{language}/o/{number}-002" aria-label="{said.delete}">x</a>'
+        f'<a href="/{language}/o/{number}-003" title="{said.delete}"><svg></svg></a>'
+        f'<a href="/{language}/o/{number}-004"><!-- --><span>🗑 {said.delete}</span></a></p>'
     )
     return _answer(_titled(language, found), body, "utf-8")
 
