@@ -177,6 +177,13 @@ class Sample:
     """Its logical time less ours, where that could be read within a moment."""
 
 
+def _queues(record: bytes | None) -> dict[str, Any]:
+    """The queues by crawl in a host's record, if it has any: Lua writes a table of nothing, and so
+    a host of which nothing is known, as an empty list."""
+    known = msgspec.msgpack.decode(record) if record else {}
+    return (known and known.get("q")) or {}
+
+
 def waiting(client: redis.Redis, crawls: set[int]) -> dict[int, set[str]]:
     """URLs that wait for these crawls, but for those of long queues. Raises redis.RedisError."""
     at = client.connection_pool.connection_kwargs
@@ -187,7 +194,7 @@ def waiting(client: redis.Redis, crawls: set[int]) -> dict[int, set[str]]:
         hosts: Any = raw.zrange(key, 0, -1) if int(number) in crawls else []
         for host in hosts:
             record: Any = raw.get(prefix + b":h:" + host)
-            queues: Any = (record and msgspec.msgpack.decode(record).get("q")) or {}  # none: []
+            queues: Any = _queues(record)
             for value in queues.get(number.decode(), {}).get("e", ()):
                 path = value[value.index("h/") + 1 :]
                 found.setdefault(int(number), set()).add(f"http://{host.decode()}{path}")
@@ -234,7 +241,7 @@ def unfinished(client: redis.Redis) -> set[str]:
     for key in raw.scan_iter(b"gc:{*}:h:*", count=2000):
         host = key.partition(b":h:")[2].decode()
         record: Any = raw.get(key)
-        queues: Any = (record and msgspec.msgpack.decode(record).get("q")) or {}  # none: []
+        queues: Any = _queues(record)
         for queue in queues.values() if isinstance(queues, dict) else ():
             found.update(_place(host, value) for value in queue.get("e", ()))
     for key in raw.scan_iter(b"gc:{*}:w:*", count=2000):
