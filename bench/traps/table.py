@@ -18,10 +18,12 @@ from bench.traps.documents import DOCUMENTS, compare
 from bench.traps.kinds.discourse import Discourse
 from bench.traps.kinds.discuz import Discuz
 from bench.traps.kinds.honest import Archive, Catalogue, Pages
+from bench.traps.kinds.opencart import OpenCart
 from bench.traps.kinds.phpbb import PhpBB
 from bench.traps.kinds.shop import Shop
 from bench.traps.kinds.sites import Site
 from bench.traps.kinds.synthetic import TRAPS, Synthetic
+from bench.traps.kinds.wordpress import WordPress
 from bench.traps.wiki_run import crawl_wiki
 
 MOST_ON_TRAPS = 0.25
@@ -29,9 +31,7 @@ MOST_ON_TRAPS = 0.25
 
 @dataclass(frozen=True)
 class Try:
-    """A site to crawl. ``endless``: it has traps, and the crawl a limit. ``whole``: all its content
-    must be found.
-    """
+    """A site to crawl. ``endless``: it has traps, so the crawl has a limit."""
 
     run: Callable[[object, Path, Manner], Result]
     endless: bool = True
@@ -52,6 +52,8 @@ TRIES: dict[str, Try] = {
     "discourse": Try(_generated(Discourse)),
     "shop": Try(_generated(Shop)),
     "discuz": Try(_generated(Discuz)),
+    "opencart": Try(_generated(OpenCart)),
+    "wordpress": Try(_generated(WordPress)),
     "good": Try(_generated(_synthetic()), endless=False),
     "archive": Try(_generated(Archive), endless=False),
     "catalogue": Try(_generated(Catalogue), endless=False),

@@ -14,10 +14,12 @@ from bench.traps.crawl import Result
 from bench.traps.kinds.discourse import Discourse
 from bench.traps.kinds.discuz import Discuz
 from bench.traps.kinds.honest import Archive, Catalogue, Pages
+from bench.traps.kinds.opencart import OpenCart
 from bench.traps.kinds.phpbb import PhpBB
 from bench.traps.kinds.shop import Shop
 from bench.traps.kinds.sites import Log, Site
 from bench.traps.kinds.synthetic import TRAPS, Synthetic
+from bench.traps.kinds.wordpress import WordPress
 from bench.traps.wiki import WikiHit, changed
 from bench.traps.wiki_run import judge
 from tests.support.site_server import Request
@@ -25,13 +27,15 @@ from tests.support.walk import links
 
 TODAY = datetime.date(2026, 11, 23)
 ORIGIN = "http://h"
-SESSION = re.compile(r"\b(sid|SID|hash|PHPSESSID|jsessionid|form_key|S)[=/(][0-9A-Fa-f]+")
+SESSION = re.compile(r"\b(sid|SID|hash|PHPSESSID|jsessionid|form_key|OCSESSID|S)[=/(][0-9A-Fa-f]+")
 SITES: dict[str, Callable[[], Site]] = {
     "six": partial(Synthetic, 1, TRAPS, TODAY),
     "phpbb": lambda: PhpBB(1, topics=40),
     "discourse": lambda: Discourse(1, topics=30),
     "shop": lambda: Shop(1, products=60),
     "discuz": lambda: Discuz(1, threads=40),
+    "opencart": lambda: OpenCart(1, products=60),
+    "wordpress": lambda: WordPress(1, posts=50),
     "archive": lambda: Archive(1, size=60),
     "catalogue": lambda: Catalogue(1, size=120),
     "items": lambda: Catalogue(1, size=120, by="query"),
@@ -96,7 +100,7 @@ def test_a_site_of_one_trap_has_no_other(trap: str) -> None:
     assert set(log.wasted) == {trap}
 
 
-@pytest.mark.parametrize("name", ["six", "phpbb", "discourse", "shop", "discuz"])
+@pytest.mark.parametrize("name", ["six", "phpbb", "discourse", "opencart", "wordpress"])
 def test_the_same_seed_makes_the_same_site(name: str) -> None:
     one, other = (unguided(SITES[name](), 60) for _ in range(2))
     assert [asked.target for asked in one.asked] == [asked.target for asked in other.asked]

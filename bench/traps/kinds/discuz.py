@@ -47,8 +47,8 @@ class Discuz(Site):
         if parts[0] == "forum" and len(parts) == 3:
             return self._list(number(parts[1]) - 1, number(parts[2], 1), query)
         if parts[0] == "thread" and len(parts) == 4:
-            dress = "from" if parts[3] != "1" else ""
-            return self._thread(number(parts[1]) - 1, number(parts[2], 1), dress)
+            came = number(parts[3], 1)
+            return self._thread(number(parts[1]) - 1, number(parts[2], 1), "from", came)
         mod = query.get("mod", "")
         if name == "forum.php" and mod == "forumdisplay":
             return self._list(
@@ -107,7 +107,7 @@ class Discuz(Site):
         pages = range(2, -(-self._posts[t] // POSTS_A_PAGE) + 1)
         return " ".join(link(f"/thread-{t + 1}-{n}-{came_from}.html", str(n)) for n in pages)
 
-    def _thread(self, t: int, page: int, dress: str) -> Reply:
+    def _thread(self, t: int, page: int, dress: str, came_from: int = 1) -> Reply:
         if not 0 <= t < len(self._titles):
             return missing()
         page = min(max(page, 1), -(-self._posts[t] // POSTS_A_PAGE))
@@ -132,9 +132,9 @@ class Discuz(Site):
             link(_script("redirect", tid=t + 1, goto="nextoldset"), "上一主题"),
             link(f"/forum-{self._forum[t] + 1}-1.html", "返回列表"),
             link(f"/home.php?mod=spacecp&ac=favorite&type=thread&id={t + 1}", "收藏"),
-            link(f"/thread-{t + 1}-1-1.html", "1"),
+            link(f"/thread-{t + 1}-1-{came_from}.html", "1"),
         ]
-        main += f"<p>{self._pages(t, 1)} {' '.join(ways)}</p>"
+        main += f"<p>{self._pages(t, came_from)} {' '.join(ways)}</p>"
         body = self._page(self._titles[t], main)
         return Reply("content", "thread", f"thread {t} {page}", body, dress)
 
