@@ -1,11 +1,13 @@
 """Content-encodings undone under a cap: a bomb costs what the cap allows and no more.
 
 gzip (RFC 1952), deflate (RFC 1950 as the standard says, bare RFC 1951 as some servers send), br
-(RFC 7932) and zstd (RFC 8878, windows up to 8 MiB as RFC 9659 bounds them).
+(RFC 7932) and zstd (RFC 8878, windows up to 8 MiB as RFC 9659 bounds them). A text that is said to
+be gzip and does not begin so was never encoded: it is taken as it is.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable
 from time import thread_time
@@ -18,6 +20,9 @@ MAX_STACKED = 2
 MAX_MEMBERS = 16
 """Members of one gzip body: a million empty ones would cost seconds and yield nothing."""
 
+_GZIP_MAGIC = b"\x1f\x8b"
+_BINARY = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_TEXT_BYTES = 1024
 _ZSTD_WINDOW = 8 * 1024 * 1024
 _ZSTD_SLICE = 128
 """Bytes fed to zstd at a time: a block of 4 bytes may stand for 128 KiB, so what one slice can
@@ -67,6 +72,8 @@ def _decode(data: bytes, header: str, cap: int, complete: bool) -> Decoded:
     for left, coding in reversed(list(enumerate(codings))):
         if not data:
             break  # a body of no bytes is the same in every coding
+        if coding == "gzip" and _is_text(data):
+            continue
         limit = encoded_cap(cap) if left else cap
         data, ended, error = _DECODERS[coding](data, limit + 1)
         if len(data) > limit:
@@ -74,6 +81,10 @@ def _decode(data: bytes, header: str, cap: int, complete: bool) -> Decoded:
         elif error or not (ended or cut):
             return Decoded(data[:cap], cut, f"{coding}: {error or 'ends too early'}")
     return Decoded(data[:cap], cut or len(data) > cap)
+
+
+def _is_text(data: bytes) -> bool:
+    return _BINARY.search(data, 0, _TEXT_BYTES) is None
 
 
 def encoded_cap(cap: int) -> int:
@@ -96,7 +107,7 @@ def _gunzip(data: bytes, limit: int) -> _Step:
         data = member.unused_data
         if not member.eof or len(out) >= limit:
             return out, member.eof, ""
-        if not data.startswith(b"\x1f\x8b"):
+        if not data.startswith(_GZIP_MAGIC):
             return out, True, ""  # what follows the last member is padding
     return out, False, f"more than {MAX_MEMBERS} members"
 

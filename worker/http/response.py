@@ -6,6 +6,8 @@ import re
 
 from geventhttpclient._parser import HTTPParseError, HTTPResponseParser
 
+from greencrawl.worker.http.odd import NotHttp, Tidier
+
 MAX_HEAD_BYTES = 64 * 1024
 """Bytes of status line and headers, interim (1xx) answers included."""
 MAX_HEADERS = 200
@@ -31,7 +33,8 @@ class Answer(HTTPResponseParser):
     ``bodiless``: it answers a HEAD, so no body follows whatever its headers say.
 
     A plain answer (``_take_plain``) is read without the parser, which calls back for every name
-    and value and copies the body: that would cost a page 15 µs more.
+    and value and copies the body: that would cost a page 15 µs more. One whose head, or whose
+    first chunk's size, the parser refuses is read a second time, tidied (``_start_over``).
     """
 
     body: bytes | bytearray = b""
@@ -49,6 +52,9 @@ class Answer(HTTPResponseParser):
     _fields = 0
     _name = ""
     _value: str | None = None
+    _raw: list[bytes] | None = None  # all that came, until it is clear that the parser reads it
+    _tidier: Tidier | None = None
+    _again: _Again | None = None
 
     def __init__(self, *, bodiless: bool = False) -> None:
         super().__init__()
@@ -58,9 +64,9 @@ class Answer(HTTPResponseParser):
     @property
     def reusable(self) -> bool:
         """True when the answer was read to its end and the connection may carry another."""
-        return (
-            self.complete and not self._excess and (self._keeps or bool(self.should_keep_alive()))
-        )
+        if not self.complete or self._excess or self._again is not None:
+            return False
+        return self._keeps or bool(self.should_keep_alive())
 
     @property
     def plain(self) -> bool:
@@ -142,14 +148,55 @@ class Answer(HTTPResponseParser):
             self.body = bytearray(self.body) + data
 
     def _parse(self, data: bytes) -> None:
+        if self.received == len(data):
+            self._raw = []
+        if self._raw is not None:
+            self._raw.append(data)
         try:
-            self.feed(data)
+            self._feed(data)
         except HTTPParseError as error:
             # b"" raises where the answer was not over; and after its end, what is wrong with more
             # bytes is of no interest: the parser has failed, so the connection is not reusable.
             if data and not self.complete:
-                self.violation = str(error.args[0]) if error.args else "not HTTP"
+                self.violation = _told(error)
+                if self._raw is not None:
+                    self._start_over()
             return
+        except NotHttp as error:
+            self.violation = str(error)
+            return
+        if self.body or self.complete:
+            self._raw = None
+        self._judge()
+
+    def _feed(self, data: bytes) -> None:
+        if self._again is None or self._tidier is None:
+            self.feed(data)
+            return
+        tidied = self._tidier.push(data) if data else b""
+        if tidied or not data:
+            self._again.feed(tidied)
+
+    def _start_over(self) -> None:
+        """Read the answer from its beginning, tidied."""
+        raw, self._raw = b"".join(self._raw or ()), None
+        if self.body:  # an odd server is so from its first chunk on
+            return
+        self._again, self._tidier = _Again(self), Tidier(bodiless=self._bodiless)
+        self.headers.clear()
+        self.body, self.cookies, self.status, self.head_done = b"", (), 0, False
+        self._head_bytes = self._fields = 0
+        self._name, self._value, self.violation = "", None, ""
+        try:
+            self._feed(raw)
+        except (HTTPParseError, NotHttp) as error:
+            if not self.complete:
+                self.violation = _told(error)
+            return
+        self._judge()
+
+    def _judge(self) -> None:
+        """Sets ``violation`` where there is more around the body than anybody needs."""
         if self.received > MAX_FRAMING_BYTES + 2 * len(self.body) and self.head_done:
             self.violation = f"{self.received - len(self.body)} bytes around a body of " + (
                 f"{len(self.body)}: its chunks are next to empty"
@@ -184,7 +231,7 @@ class Answer(HTTPResponseParser):
         if self._value is not None:
             self._add_header()
         if not self.head_done:
-            code = self.get_code()
+            code = (self._again or self).get_code()
             if code >= 200 or code == 101:  # 101 is final: nobody asked for another protocol
                 self.status, self.head_done = code, True
                 self.body = bytearray()
@@ -210,3 +257,21 @@ class Answer(HTTPResponseParser):
         self._fields += 1
         self._head_bytes += len(name) + len(value) + 4
         self._name, self._value = "", None
+
+
+def _told(error: Exception) -> str:
+    return str(error.args[0]) if error.args else "not HTTP"
+
+
+class _Again(HTTPResponseParser):
+    """A parser for the same answer: one that has failed reads nothing any more."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__()
+        self._on_message_begin = answer._on_message_begin
+        self._on_status = answer._on_status
+        self._on_header_field = answer._on_header_field
+        self._on_header_value = answer._on_header_value
+        self._on_headers_complete = answer._on_headers_complete
+        self._on_body = answer._on_body
+        self._on_message_complete = answer._on_message_complete

@@ -1,0 +1,1 @@
+"""Suites of cases that others wrote, read by us and by the best libraries in the same run."""

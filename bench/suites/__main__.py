@@ -1,0 +1,39 @@
+"""``python -m bench.suites SUITE FOLDER``: one suite, its files in FOLDER.
+
+The exit code is 1 if we fall short.
+``--wrong N`` shows that many of the cases that come out wrong here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+
+from bench.suites.table import text
+
+SUITES = {
+    "http": ("http", "odd answers of our own, beside curl; FOLDER may be any"),
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Run one suite and print its table."""
+    titles = "\n".join(f"  {name:14}{title}" for name, (_, title) in SUITES.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.suites", epilog=titles,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("suite", choices=SUITES)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--wrong", type=int, default=0, metavar="N")
+    given = parser.parse_args(arguments)
+    module = importlib.import_module(f"bench.suites.{SUITES[given.suite][0]}")
+    figures = module.figures(given.folder)
+    print(text(figures, given.wrong))
+    return 0 if all(figure.reached for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
