@@ -138,7 +138,9 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
 def _list(context: CrawlContext, task: Task, fetched: Fetched, listing: Listing) -> Reading:
     """Read a page of a list: its items are a link away, its next page is at its own depth."""
     try:
-        listed = listing.read(fetched.body, task.url, truncated=fetched.truncated)
+        listed = listing.read(
+            fetched.body, task.url, fetched.content_type, truncated=fetched.truncated
+        )
     except ListingError as error:
         return Reading(failure=str(error))
     page = Page(url=task.url, links=[Link(url) for url in listed.items])

@@ -14,6 +14,7 @@ from pathlib import Path
 from bench.suites.table import text
 
 SUITES = {
+    "encodings": ("encodings", "html5lib-encoding/ and charsets/: html5lib's and chardet's files"),
     "http": ("http", "odd answers of our own, beside curl; FOLDER may be any"),
 }
 

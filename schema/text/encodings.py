@@ -37,6 +37,15 @@ _QUERY_BYTES = tuple(
     for byte in range(256)
 )
 
+# Encodings that the standard lacks. A page may not declare them, but be found to be in one.
+_BEYOND = {
+    "ibm855": "cp855",
+    "iso-2022-kr": "iso2022_kr",
+    "johab": "johab",
+    "utf-32be": "utf-32-be",
+    "utf-32le": "utf-32-le",
+}
+
 _FORM_BYTES = tuple(
     chr(byte) if chr(byte).isascii() and (chr(byte).isalnum() or byte in b"*-._")
     else "+" if byte == 0x20 else f"%{byte:02X}"
@@ -65,6 +74,8 @@ def decode(body: bytes, name: str) -> str:
         return body.decode("big5hkscs", _BIG5_ERRORS).translate(_decoding("big5hkscs"))
     if name == "euc-jp":
         return body.decode("euc_jp", _EUC_JP_ERRORS).translate(_decoding("euc_jp"))
+    if name in _BEYOND:
+        return body.decode(_BEYOND[name], "replace")
     codec = webencodings.lookup(name).codec_info
     if name.startswith("windows-"):
         return str(codec.decode(body, _WINDOWS_ERRORS)[0])

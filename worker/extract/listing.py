@@ -17,7 +17,9 @@ from msgspec import Struct, field
 from greencrawl.schema.errors import GreencrawlError, InvalidUrl
 from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records.auth import Source
+from greencrawl.schema.text.encodings import decode
 from greencrawl.schema.text.expressions import Expression
+from greencrawl.worker.extract.charset import sniff
 
 MAX_BYTES = 8 * 1024 * 1024
 """Of one page of a list; decoded it can take twenty times as much memory."""
@@ -64,9 +66,11 @@ class Listing:
             return False
         return not self._cursor or self._without_cursor(query) == self._rest
 
-    def read(self, body: bytes, url: str, *, truncated: bool = False) -> Listed:
+    def read(
+        self, body: bytes, url: str, content_type: str | None = None, *, truncated: bool = False
+    ) -> Listed:
         """What the answer to ``url`` lists. Raises ListingError."""
-        data = _decoded(body, truncated=truncated)
+        data = _decoded(body, content_type, truncated=truncated)
         try:
             found = self._items.of(data)
             further = None if self._next is None else self._next.of(data)
@@ -129,13 +133,14 @@ def listing_of(listings: Iterable[Listing], url: str) -> Listing | None:
     return next((listing for listing in listings if listing.holds(url)), None)
 
 
-def _decoded(body: bytes, *, truncated: bool) -> Any:
+def _decoded(body: bytes, content_type: str | None, *, truncated: bool) -> Any:
     if truncated or len(body) > MAX_BYTES:
         raise ListingError("a page of a list that is too long to be read: ask for fewer items")
     try:
         return json.loads(body)
     except UnicodeDecodeError:
-        text = body.decode("utf-8", "replace")  # a broken character is no reason to stop
+        encoding, skipped = sniff(body, content_type)
+        text = decode(body[skipped:], encoding)  # a broken character is no reason to stop
     except RecursionError:
         raise ListingError("a page of a list that is nested too deep") from None
     except ValueError as error:

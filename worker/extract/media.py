@@ -27,6 +27,8 @@ def is_html(content_type: str | None, body_head: bytes) -> bool:
         return declared in _HTML_TYPES
     if body_head.startswith((b"\xff\xfe", b"\xfe\xff")):
         body_head = body_head[2:].replace(b"\x00", b"")
+    elif body_head.startswith((b"<\x00", b"\x00<")):  # without a byte order mark
+        body_head = body_head.replace(b"\x00", b"")
     head = body_head[:1024].removeprefix(b"\xef\xbb\xbf").lstrip()
     found = None if head.startswith(_PRINTED) else _MARKUP.search(head)
     if found is None or (_BINARY.search(head, 0, found.start()) is not None):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from greencrawl.worker.extract import extract
@@ -38,7 +41,7 @@ ITALIAN = "Perché così è la città più felice, là dove c'è libertà e veri
         (b"<meta charset=x-user-defined>", None, "windows-1252"),
         (b"<meta charset=iso-8859-1>", None, "windows-1252"),
         (b'<?xml version="1.0" encoding="iso-8859-2"?><html>', None, "iso-8859-2"),
-        (b" " * 1100 + b"<meta charset=gbk>", None, "utf-8"),
+        (b" " * 1100 + b"<body><meta charset=gbk>", None, "utf-8"),
     ],
 )
 def test_declarations_count_in_the_order_of_the_standard(
@@ -67,6 +70,117 @@ def test_undeclared_encoding_is_guessed_from_the_text(text: str, codec: str, nam
     body = f"<html><title>{text[:9]}</title><p class=x>{text}</p></html>".encode(codec)
     assert guess(body) == name
     assert extract(body, URL, "text/html").text == " ".join(text.split())
+
+
+GREEK = "Αυτή είναι μια σελίδα στα ελληνικά με νέα και τον καιρό της ημέρας. " * 3
+BULGARIAN = "Това е страница на български език, където се четат новини за времето. " * 3
+UKRAINIAN = "Це сторінка українською мовою, де можна прочитати новини та дізнатися погоду. " * 3
+HEBREW = "זה עמוד בעברית ובו חדשות היום ומזג האוויר של מחר בכל הארץ. " * 3
+ARABIC = "هذه صفحة باللغة العربية فيها أخبار اليوم وحالة الطقس في المدينة. " * 3
+THAI = "นี่คือหน้าเว็บภาษาไทยที่มีข่าวประจำวันและสภาพอากาศของวันนี้ " * 3
+POLISH = "Zażółć gęślą jaźń: strona po polsku, gdzie można przeczytać wiadomości i pogodę. " * 3
+CZECH = "Příliš žluťoučký kůň úpěl ďábelské ódy; stránka s českými zprávami a počasím. " * 3
+HUNGARIAN = "Ez egy magyar nyelvű oldal, ahol híreket és időjárást olvashat; őszi fűszerek. " * 3
+TURKISH = "Bu sayfa Türkçedir; günün haberlerini ve hava durumunu öğrenmek için güzeldir, şık. " * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "codec"),
+    [
+        (GREEK, "cp1253"),
+        (BULGARIAN, "cp1251"),
+        (UKRAINIAN, "koi8_u"),
+        (RUSSIAN, "cp866"),
+        (RUSSIAN, "iso8859_5"),
+        (RUSSIAN, "mac_cyrillic"),
+        (RUSSIAN, "cp855"),
+        (HEBREW, "cp1255"),
+        (ARABIC, "cp1256"),
+        (THAI, "cp874"),
+        (POLISH, "cp1250"),
+        (POLISH, "iso8859_2"),
+        (CZECH, "cp1250"),
+        (HUNGARIAN, "cp1250"),
+        (TURKISH, "cp1254"),
+        (KOREAN, "johab"),
+        (JAPANESE, "iso2022_jp"),
+        (KOREAN, "iso2022_kr"),
+        *(
+            (text, codec)
+            for text in (GERMAN, RUSSIAN, CHINESE)
+            for codec in ("utf_16_le", "utf_16_be", "utf_32_le", "utf_32_be")
+        ),
+    ],
+)
+def test_undeclared_encodings_of_the_whole_web_are_found(text: str, codec: str) -> None:
+    body = f"<html><title>{text[:9]}</title><p class=x>{text}</p></html>".encode(codec)
+    assert to_utf8(body, guess(body)).decode() == body.decode(codec)
+    assert extract(body, URL, "text/html").text.endswith(" ".join(text.split()))
+
+
+def test_undeclared_text_without_markup_is_found_too() -> None:
+    for text, codec, name in (
+        (RUSSIAN, "koi8_r", "koi8-r"),
+        (CHINESE, "gbk", "gb18030"),
+        (CHINESE * 30, "gbk", "gb18030"),
+        (JAPANESE * 30, "euc_jp", "euc-jp"),
+        (JAPANESE * 30, "cp932", "shift_jis"),
+    ):
+        assert guess(text.encode(codec)) == name
+        assert guess(b"<!-- -->" * 9000 + text.encode(codec)) == name
+
+
+@pytest.mark.parametrize("text", [GERMAN, ITALIAN, RUSSIAN, CHINESE, "é" * 4], ids=ascii)
+@pytest.mark.parametrize("wrong", [b"\xff", b"\xe9", b"\xc3", b"\x80", b"\xe4\xb8"])
+def test_one_wrong_byte_does_not_make_utf8_something_else(text: str, wrong: bytes) -> None:
+    raw = text.encode()
+    for at in (0, len(raw) // 2, len(raw)):
+        body = b"<p>" + raw[:at] + wrong + b" " + raw[at:]
+        assert guess(body) == "utf-8"
+
+
+def test_few_accents_are_western() -> None:
+    for text in ("Café", "Größe", "© 2026 Müller", "à la carte", "piñata", "50 € – «é»"):
+        assert guess(f"<p>{text}</p>".encode("cp1252")) == "windows-1252", text
+
+
+def test_what_is_binary_is_in_some_encoding() -> None:
+    for body in (b"\x00", b"\xff\x00", bytes(range(256)) * 9, b"\x89PNG\r\n\x1a\n\x00\x00\xff" * 99,
+                 b"\x1b$B", b"\x1b", b"\xff" * 5000, b"\x81" * 5000, b"\x00" * 99):  # fmt: skip
+        assert isinstance(to_utf8(body, guess(body)).decode(), str)
+
+
+def test_queries_of_an_encoding_that_the_standard_lacks_are_sent_in_utf8() -> None:
+    page = extract(f"<p>{RUSSIAN}<a href='/?q=да'>x".encode("cp855"), URL, "text/html")
+    assert page.encoding == "ibm855"
+    assert [link.url for link in page.links] == ["https://example.org/?q=%D0%B4%D0%B0"]
+
+
+def test_utf16_without_a_byte_order_mark_is_html() -> None:
+    for codec in ("utf-16-le", "utf-16-be"):
+        page = extract("<title>中文</title><a href='/x'>x</a>".encode(codec), URL)
+        assert page.title == "中文"
+        assert [link.url for link in page.links] == ["https://example.org/x"]
+
+
+FIRST_PAGE = r"""
+import sys, time
+from greencrawl.worker.extract.charset import sniff
+for body in ("é中".encode(), b"<meta charset=gbk>\xd6", b"\xef\xbb\xbf\xff", b"a"):
+    sniff(body)
+sniff(b"\xe9", "a/b; charset=gbk")
+assert "chardet" not in sys.modules
+began = time.thread_time()
+sniff("Größe und Maß".encode("cp1252"))
+assert "chardet" in sys.modules
+print(time.thread_time() - began)
+"""
+
+
+def test_detector_is_loaded_when_the_first_page_needs_it_and_not_in_its_time() -> None:
+    run = [sys.executable, "-c", FIRST_PAGE]
+    ended = subprocess.run(run, capture_output=True, text=True, check=True)
+    assert float(ended.stdout) < 0.02
 
 
 def test_utf8_cut_off_within_a_character_is_still_utf8() -> None:

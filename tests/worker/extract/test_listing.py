@@ -185,6 +185,21 @@ def test_broken_characters_are_no_reason_to_stop() -> None:
     assert listed(b"\xef\xbb\xbf" + body("/a"))[0] == ["https://api.example/a"]
 
 
+def test_lists_in_other_encodings_are_read_as_pages_are() -> None:
+    text = '{"data":[{"url":"/今天","t":"我们在这里说的是中国人的新闻"}]}'
+    listing = Listing(source(next=""))
+    for codec, content_type in (
+        ("gbk", "application/json; charset=GBK"),
+        ("big5hkscs", "application/json;charset=Big5"),
+        ("gbk", "application/json"),
+        ("utf-16", None),
+    ):
+        raw = text.encode(codec, "ignore")
+        assert listing.read(raw, URL, content_type).items == [
+            "https://api.example/%E4%BB%8A%E5%A4%A9"
+        ]
+
+
 def test_huge_lists_are_bounded() -> None:
     found, _ = listed(body(*(f"/{n}" for n in range(MAX_ITEMS + 500))))
     assert len(found) == MAX_ITEMS

@@ -1,0 +1,186 @@
+"""What a document declares of its encoding, as the HTML standard has it found."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from greencrawl.worker.extract.charset import sniff
+from greencrawl.worker.extract.encodings.prescan import LATE_BYTES, late, prescan
+
+META = b"<meta charset=gbk>"
+PRAGMA = b"http-equiv=content-type content='text/html; charset=gbk'"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        META,
+        b"<META\nCHARSET\t=\r'GB2312'>",
+        b"<meta/charset=gbk />",
+        b'<meta charset=" gbk\n">',
+        b'<meta a=" charset=big5 " charset=gbk>',
+        b"<meta a='>' b=x\" charset=gbk>",
+        b"<meta charset=gbk charset=big5>",
+        b"<meta a=b =c charset=gbk>",
+        b"<meta " + PRAGMA + b">",
+        b"<meta content='text/html; charset=gbk' http-equiv=CONTENT-TYPE>",
+        b"<meta content='x charset charset = \"gbk\" x' http-equiv=Content-Type>",
+        b"<meta content=charset=big5 charset=gbk>",
+        b"<meta content=charset=gbk charset=gbk http-equiv=refresh>",
+        b"<meta name=a content=b>" + META,
+        b"<meta charset=no-such>" + META,
+        b"<!-- <meta charset=big5> -->" + META,
+        b"<!-->" + META,
+        b"<!--->" + META,
+        b"<!---->" + META,
+        b"<!--a--b->c-->" + META,
+        b"<!x <meta charset=big5>" + META,
+        b"</ <meta charset=big5>" + META,
+        b"<?x <meta charset=big5>" + META,
+        b"<metacharset=big5>" + META,
+        b"<p title='<meta charset=big5>'>" + META,
+        b"</p title='<meta charset=big5>'>" + META,
+        b"a < b <3" + META,
+        b"<a\x00b c\xff>" + META,
+        b"<script>var a = '" + META,
+        b"<?xml version='1.0' encoding='big5'?>" + META,
+    ],
+)
+def test_meta_is_found_where_the_standard_finds_it(head: bytes) -> None:
+    assert prescan(head) == "gbk"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"",
+        b"<",
+        b"<!",
+        b"<!--",
+        b"<meta",
+        b"<meta charset",
+        b"<meta charset=",
+        b"<meta charset=gbk",
+        b"<meta charset='gbk",
+        b"<meta charset='gbk>" + META,
+        b'<meta charset=gbk">',
+        b"<meta a=' charset=gbk>" + META,
+        b"<p title='x>" + META,
+        b"<p title" + b"'" + b"x='>" + META.replace(b">", b""),
+        b"<!-- " + META,
+        b"<! " + META[:-1],
+        b"<meta content='text/html; charset=gbk'>",
+        b"<meta http-equiv='content-type ' content='text/html; charset=gbk'>",
+        b"<meta http-equiv=refresh content='text/html; charset=gbk'>",
+        b"<meta http-equiv=content-type content='text/html; charset=\"gbk'>",
+        b"<meta http-equiv=content-type content='text/html; charset gbk'>",
+        b"<meta http-equiv=content-type name=x value='charset=gbk'>",
+        b"<meta http-equiv=refresh http-equiv=content-type content='charset=gbk'>",
+        b"<meta charset=no-such content='charset=gbk' http-equiv=content-type>",
+        b" <?xml encoding='gbk'?>",
+        b"<?xml encoding='g bk'?>",
+        b"<?xml encoding='gbk'",
+        b"<?xml encoding='big5\"?>",
+        b"<?xml version='1.0'><a encoding='gbk'>",
+    ],
+)
+def test_what_the_standard_does_not_take_is_none(head: bytes) -> None:
+    assert prescan(head) is None
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        (b"<?xml version='1.0' encoding = \"gbk\" ?><html>", "gbk"),
+        (b"<?xml encoding='utf-16'?>", "utf-8"),
+        (b"<\x00?\x00x\x00m\x00l\x00", "utf-16le"),
+        (b"\x00<\x00?\x00x\x00m\x00l", "utf-16be"),
+        (b"<meta charset=utf-16be>", "utf-8"),
+        (b"<meta charset=x-user-defined>", "windows-1252"),
+        (b"<meta http-equiv=content-type content='charset=utf-16'>", "utf-8"),
+        (b"<meta charset=iso-2022-kr>", "replacement"),
+    ],
+)
+def test_what_is_declared_is_what_can_be_meant(head: bytes, name: str) -> None:
+    assert prescan(head) == name
+
+
+FAR = b" " * 1024
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        FAR + META,
+        b"<!-- " + b"x" * 2000 + b" -->\n" + META,
+        b"<!doctype html><html lang=zh><head>" + FAR + b"<title>a</title>" + META,
+        b"<script>" + b"if (a < b) c('<p>');" * 99 + b"</script><meta " + PRAGMA + b">",
+        b"<style>" + b"a > b {}" * 200 + b"</style><link href='a>b' rel=x>" + META,
+        FAR + b"<title><meta charset=big5></title>" + META,
+        FAR + b"<noscript><p><meta charset=big5></noscript>" + META,
+        b"text" + FAR + b"</p>" + META,
+        FAR + b"<!-->" + META,
+        FAR + b"a < b <<3 <" + META,
+        b"<head>" + b" " * (1024 - 6 - 9) + META,
+    ],
+)
+def test_meta_of_the_head_counts_though_it_comes_late(body: bytes) -> None:
+    assert prescan(body[:1024]) is None
+    assert late(body) == "gbk"
+    assert sniff(body, "text/html") == ("gbk", 0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        FAR + b"<body>" + META,
+        FAR + b"</head>" + META,
+        b"<p>" + FAR + META,
+        FAR + b"<!-- " + META + b" -->",
+        FAR + b"<!-- " + META,
+        FAR + b"<script>" + META + b"</script>",
+        FAR + b"<script>" + META,
+        FAR + b"<title>" + META + b"</title>",
+        FAR + b"</meta charset=gbk>",
+        FAR + b"<meta name=x content='charset=gbk'>",
+        FAR + b"<link title='x" + META,
+        FAR + b"charset=gbk",
+        b" " * LATE_BYTES + META,
+    ],
+)
+def test_late_text_that_is_no_meta_of_the_head_is_none(body: bytes) -> None:
+    assert late(body) is None
+
+
+def test_what_is_written_to_cost_much_costs_little() -> None:
+    for piece in (b"<", b"<!", b"<!-", b"<meta ", b"<meta a='", b"<a b=c ", b"<?xml ", b"charset",
+                  b"<title>", b"</", b"<!--", b"-", b"<meta content=charset ", b"= "):  # fmt: skip
+        for start in (b"", b"<", b"<meta ", b"<?xml ", b"<!--", b"<title>"):
+            body = start + piece * ((LATE_BYTES - 20) // len(piece)) + b"charset"
+            began = time.thread_time()
+            prescan(body[:1024])
+            late(body)
+            assert time.thread_time() - began < 0.1, (start, piece)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "name"),
+    [
+        (None, "gbk"),
+        ("", "gbk"),
+        ("text/html", "gbk"),
+        ("application/xhtml+xml", "gbk"),
+        ("application/xml", "big5"),
+        ("text/xml; x=y", "big5"),
+        ("application/rss+xml", "big5"),
+        ("text/plain", "utf-8"),
+        ("application/json", "utf-8"),
+        ("text/css; charset=no-such", "utf-8"),
+        ("application/json; charset=Shift_JIS", "shift_jis"),
+    ],
+)
+def test_each_type_declares_in_its_own_way(content_type: str | None, name: str) -> None:
+    body = b"<?xml version='1.0' encoding='big5'?><x>" + META + "é".encode() + b"</x>"
+    assert sniff(body, content_type) == (name, 0)

@@ -1,0 +1,218 @@
+"""The encoding of a text that declares none, from its bytes.
+
+What can be told for certain is told here; between the encodings that only differ in which letters
+their bytes are, chardet decides (docs/decisions/0033-undeclared-encodings.md). It is loaded when the
+first such page comes: it takes 30 MB and a tenth of a second, which few processes need.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable
+from functools import cache
+
+from gevent import monkey
+
+from greencrawl.schema.text.encodings import decode
+
+_SAMPLE_BYTES = 65_536
+_WIDE_SAMPLE_BYTES = 4096
+_JUDGED_BYTES = 1536
+"""Of the text around what is not ASCII: more costs time and tells no more."""
+_MOST_BYTES = 3072
+
+_ASCII_BYTES, _HIGH_BYTES = bytes(range(0x80)), bytes(range(0x80, 0x100))
+_ESCAPE = re.compile(rb"\x1b\$[@B]|\x1b\([IJ]")
+_ESCAPE_KR = b"\x1b$)C"
+# Neither markup nor a control character can be the second byte of a character.
+_STRETCH = re.compile(rb"[\x80-\xff][^<>\x00-\x1f]*+")
+_BEFORE = 64
+
+# By the names that chardet gives. Those without a name of the Encoding standard are such as no
+# browser reads, and pages in them had to be read in another one, as nonsense.
+_NAMES = {
+    "big5hkscs": "big5",
+    "cp1250": "windows-1250",
+    "cp1251": "windows-1251",
+    "cp1252": "windows-1252",
+    "cp1253": "windows-1253",
+    "cp1254": "windows-1254",
+    "cp1255": "windows-1255",
+    "cp1256": "windows-1256",
+    "cp1257": "windows-1257",
+    "cp1258": "windows-1258",
+    "cp855": "ibm855",
+    "cp866": "ibm866",
+    "cp874": "windows-874",
+    "cp932": "shift_jis",
+    "cp949": "euc-kr",
+    "euc_jis_2004": "euc-jp",
+    "euc_kr": "euc-kr",
+    "gb18030": "gb18030",
+    "iso8859-2": "iso-8859-2",
+    "iso8859-4": "iso-8859-4",
+    "iso8859-5": "iso-8859-5",
+    "iso8859-6": "iso-8859-6",
+    "iso8859-7": "iso-8859-7",
+    "iso8859-8": "iso-8859-8",
+    "iso8859-13": "iso-8859-13",
+    "iso8859-16": "iso-8859-16",
+    "johab": "johab",
+    "koi8-r": "koi8-r",
+    "koi8-u": "koi8-u",
+    "mac-cyrillic": "x-mac-cyrillic",
+    "shift_jis_2004": "shift_jis",
+}
+_LATIN = frozenset(
+    ("windows-1250", "windows-1252", "windows-1254", "windows-1257", "windows-1258", "iso-8859-2",
+     "iso-8859-4", "iso-8859-13", "iso-8859-16")
+)  # fmt: skip
+# The second byte of a character may be ASCII, so that its first stands alone.
+_HALF_ASCII = frozenset(("big5", "gb18030", "johab", "shift_jis"))
+_RARE = frozenset(
+    ("ibm855", "ibm866", "iso-8859-4", "iso-8859-5", "iso-8859-6", "iso-8859-8", "iso-8859-13",
+     "iso-8859-16", "johab", "windows-1258")
+)  # fmt: skip
+# How much less a letter beyond ASCII says for a rare encoding, and how much more for the usual one,
+# where it is the only one; ten of them share that.
+_AGAINST_RARE, _FOR_USUAL = 16.0, 0.5
+_FEW = 6
+"""Fewer such bytes tell nothing of whether letters stand together."""
+_HIGH_RUNS = re.compile(rb"[\x80-\xff]{2,}")
+
+_Detect = Callable[[bytes], list[tuple[str, float, str]]]
+"""Encodings by chardet's names, how much speaks for each, and the language; the best first."""
+
+
+def guess(body: bytes) -> str:
+    """The encoding of a page that declares none."""
+    if body.isascii():
+        return _of_ascii(body) if b"\x00" in body or b"\x1b" in body else "utf-8"
+    try:
+        # What came may end within a character, so the decoder is not told that it is the end.
+        codecs.getincrementaldecoder("utf-8")().decode(body)
+    except UnicodeDecodeError:
+        return _of_wrong(body)
+    return (_wide(body) if b"\x00" in body else None) or "utf-8"
+
+
+def _of_ascii(body: bytes) -> str:
+    sample = body[:_SAMPLE_BYTES]
+    if _ESCAPE.search(sample) and "\N{REPLACEMENT CHARACTER}" not in decode(sample, "iso-2022-jp"):
+        return "iso-2022-jp"
+    if _ESCAPE_KR in sample:
+        return "iso-2022-kr"
+    return _wide(body) or "utf-8"
+
+
+def _of_wrong(body: bytes) -> str:
+    """Of what is not UTF-8 throughout."""
+    if b"\x00" in body and (wide := _wide(body)):
+        return wide
+    sample = body[:_SAMPLE_BYTES]
+    if sample.isascii():  # what matters comes late
+        at = len(body) - len(body.lstrip(_ASCII_BYTES))
+        sample = body[at : at + _SAMPLE_BYTES]
+    high = len(sample) - len(sample.translate(None, _HIGH_BYTES))
+    wrong = sample.decode("utf-8", "replace").count("\N{REPLACEMENT CHARACTER}")
+    # In any other encoding most high bytes are no UTF-8.
+    if wrong * 4 <= high:
+        return "utf-8"
+    return _judged(_condensed(sample))
+
+
+def _judged(text: bytes) -> str:
+    """What speaks most for, given how frequent encodings are on the web."""
+    high = len(text) - len(text.translate(None, _HIGH_BYTES))
+    together = high >= _FEW and sum(map(len, _HIGH_RUNS.findall(text))) * 2 >= high
+    best, most, icelandic = "windows-1252", 0.0, False
+    for theirs, share, language in _detect()(text):
+        name = _NAMES.get(theirs, "windows-1252")
+        if not (together or name in _LATIN or name in _HALF_ASCII):
+            continue  # only in Latin texts most such letters have none as a neighbour
+        if name == "windows-1252":
+            share *= 1 + _FOR_USUAL / high
+            icelandic = language == "is"
+        elif name in _RARE:
+            share /= 1 + _AGAINST_RARE / high
+        elif name == "windows-1254" and icelandic and share * 1.02 > most:
+            share = most * 1.02  # six letters differ, and Turkish is the more frequent
+        if share > most:
+            best, most = name, share
+    # Where both read the same it is the usual one.
+    same = best in _LATIN and decode(text, best) == decode(text, "windows-1252")
+    return "windows-1252" if same else best
+
+
+def _wide(body: bytes) -> str | None:
+    """UTF-16 or UTF-32, by where the zero bytes of ASCII are."""
+    sample = body[: min(_WIDE_SAMPLE_BYTES, len(body) // 4 * 4)]
+    zeros = [sample[at::4].count(0) for at in range(4)]
+    most = len(sample) // 4
+    even, odd = zeros[0] + zeros[2], zeros[1] + zeros[3]
+    if zeros[3] == most and zeros[0] * 2 < most and zeros[2] * 10 > 9 * most:
+        name = "utf-32le"
+    elif zeros[0] == most and zeros[3] * 2 < most and zeros[1] * 10 > 9 * most:
+        name = "utf-32be"
+    elif odd * 5 > most and even * 10 < odd:
+        name = "utf-16le"
+    elif even * 5 > most and odd * 10 < even:
+        name = "utf-16be"
+    else:
+        return None
+    wrong = decode(sample, name).count("\N{REPLACEMENT CHARACTER}")
+    return name if wrong * 50 < most else None
+
+
+def _condensed(sample: bytes) -> bytes:
+    """The stretches of text that are not ASCII, without markup, until there is enough."""
+    stretches: list[bytes] = []
+    total = end = 0
+    for found in _STRETCH.finditer(sample):
+        start = max(end, found.start() - _BEFORE)
+        before = sample[start : found.start()]
+        words = before[max(before.rfind(b">"), before.rfind(b"\n")) + 1 :]
+        stretches += (words, found[0], b"\n")
+        end = found.end()
+        total += len(words) + len(found[0])
+        if total >= _JUDGED_BYTES:
+            break
+    return b"".join(stretches)
+
+
+@cache
+def _detect() -> _Detect:
+    """chardet, among the encodings of the web.
+
+    It is loaded in a thread of its own: the time that this takes is not the page's.
+    """
+    loaded: list[_Detect] = []
+    done = monkey.get_original("_thread", "allocate_lock")()
+    done.acquire()
+
+    def load() -> None:
+        try:
+            import chardet  # here, as most processes never need it
+
+            def detect(text: bytes) -> list[tuple[str, float, str]]:
+                told = chardet.detect_all(
+                    text,
+                    include_encodings=_NAMES,
+                    compat_names=False,
+                    ignore_threshold=True,
+                    max_bytes=_MOST_BYTES,
+                )
+                return [
+                    (one["encoding"] or "", one["confidence"], one["language"] or "")
+                    for one in told
+                ]
+
+            detect("Größe".encode("cp1252") * 4)
+            loaded.append(detect)
+        finally:
+            done.release()
+
+    monkey.get_original("_thread", "start_new_thread")(load, ())
+    done.acquire()
+    return loaded[0]
