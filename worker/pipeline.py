@@ -44,7 +44,7 @@ from greencrawl.worker.auth import Authenticated
 from greencrawl.worker.crawls import Crawls, CrawlSource, Refused
 from greencrawl.worker.delivery.results import ACTION, Result, Results
 from greencrawl.worker.delivery.writer import Writer
-from greencrawl.worker.extract import is_html
+from greencrawl.worker.extract import is_html, media_type
 from greencrawl.worker.hooks import HookError
 from greencrawl.worker.http.client import LeaseExpired
 from greencrawl.worker.link_checker import MAX_LINKS, redirect_problem, redirected
@@ -396,5 +396,5 @@ def _unused(session: Session) -> CloseItem:
 
 def _is_text(fetched: Fetched) -> bool:
     """Whether the body is kept, though not parsed: text, XML and JSON; not images or archives."""
-    kind = fetched.content_type.partition(";")[0].strip().lower()
+    kind = media_type(fetched.content_type)
     return kind.startswith("text/") or kind.endswith(("/xml", "+xml", "/json", "+json"))

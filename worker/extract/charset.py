@@ -12,6 +12,7 @@ import re
 from greencrawl.schema.text.encodings import decode, standard_name
 from greencrawl.worker.extract.encodings.detector import guess
 from greencrawl.worker.extract.encodings.prescan import PRESCAN_BYTES, late, prescan, xml
+from greencrawl.worker.extract.media import media_type
 
 __all__ = ["guess", "sniff", "to_utf8"]
 
@@ -35,7 +36,7 @@ def sniff(body: bytes, content_type: str | None = None) -> tuple[str, int]:
 
 def _declared(body: bytes, content_type: str | None) -> str | None:
     """What the document itself declares, in the way that is its type's."""
-    kind = (content_type or "").partition(";")[0].strip().lower()
+    kind = media_type(content_type)
     if kind.endswith(("/xml", "+xml")) and not kind.endswith("/xhtml+xml"):
         return xml(body[:PRESCAN_BYTES])
     if kind and "html" not in kind:

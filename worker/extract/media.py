@@ -17,12 +17,24 @@ _PRINTED = (b"%PDF-", b"%!PS-")
 _XML_ROOT = re.compile(rb"<([A-Za-z][\w.:-]*)")
 
 
+def media_type(content_type: str | None) -> str:
+    """The type that a Content-Type header names, the last one of several; "" for none."""
+    if not content_type:
+        return ""
+    if "," in content_type:
+        for one in reversed(content_type.split(",")):
+            if "/" in one.partition(";")[0]:
+                content_type = one
+                break
+    return content_type.partition(";")[0].strip().lower()
+
+
 def is_html(content_type: str | None, body_head: bytes) -> bool:
     """Whether a body is (x)html: by its declared type, or without one by how it begins.
 
     ``body_head`` is its beginning, some hundred bytes. Other XML (feeds, sitemaps) is not.
     """
-    declared = (content_type or "").partition(";")[0].strip().lower()
+    declared = media_type(content_type)
     if declared:
         return declared in _HTML_TYPES
     if body_head.startswith((b"\xff\xfe", b"\xfe\xff")):

@@ -251,7 +251,10 @@ class Answer(HTTPResponseParser):
     def _add_header(self) -> None:
         assert self._value is not None
         name, value = self._name.lower(), self._value
-        self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
+        if name not in self.headers:
+            self.headers[name] = value
+        elif name != "location" or value != self.headers[name]:  # an equal one points to the same
+            self.headers[name] = f"{self.headers[name]}, {value}"
         if name == "set-cookie":
             self.cookies += (value,)
         self._fields += 1

@@ -105,6 +105,14 @@ def test_fields_of_odd_heads_are_those_that_browsers_see() -> None:
     )
 
 
+def test_equal_locations_are_one() -> None:
+    head = b"HTTP/1.1 302 Found\r\nLocation: /a\r\nX: y\r\nLocation: %s\r\n"
+    for second, location in ((b"/a", "/a"), (b"/b", "/a, /b")):
+        answer = Answer()
+        answer.take(head % second + END)
+        assert answer.headers["location"] == location
+
+
 def test_answer_to_head_has_no_body_though_it_is_odd() -> None:
     for data in (b"HTTP/1.1 200\n" + END[:-5], CHUNKED.replace(b"\r\n", b"\n")):
         assert told([data], bodiless=True)[3:5] == (b"", True)

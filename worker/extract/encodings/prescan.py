@@ -53,9 +53,7 @@ _IN_HEAD = frozenset(
      b"template", b"object", b"basefont", b"bgsound")
 )  # fmt: skip
 _RAW = frozenset((b"script", b"style", b"title", b"noscript"))
-_NO_TAG = re.compile(
-    rb"<(?:!--(?:-?>|.*?(?:-->|--!>|\Z))|[!?/][^>]*+>|(?=[^!?/])|\Z)", re.DOTALL
-)
+_NO_TAG = re.compile(rb"<(?:!--(?:-?>|.*?(?:-->|--!>|\Z))|[!?/][^>]*+>|(?=[^!?/])|\Z)", re.DOTALL)
 
 
 def prescan(head: bytes) -> str | None:
