@@ -73,6 +73,7 @@ DANGEROUS: dict[str, bytes] = {
     + b"Transfer-Encoding : chunked, gzip\r\nTransfer-Encoding: x\r\n"
     + END,
     "zero byte in a head": OK + b"X: a\x00b\r\n" + END,
+    "zero byte in a line without a colon": OK + b"X\x00\r\n" + END,
     "chunk size with a sign": CHUNKED + b"+5\r\nhello\r\n0\r\n\r\n",
     "chunk size with 0x": CHUNKED + b"0x5\r\nhello\r\n0\r\n\r\n",
     "odd chunk longer than said": CHUNKED + b"2 \r\nhello\r\n0\r\n\r\n",

@@ -64,9 +64,9 @@ class Answer(HTTPResponseParser):
     @property
     def reusable(self) -> bool:
         """True when the answer was read to its end and the connection may carry another."""
-        if not self.complete or self._excess or self._again is not None:
-            return False
-        return self._keeps or bool(self.should_keep_alive())
+        return (  # a parser that had to be replaced has failed, so it keeps nothing
+            self.complete and not self._excess and (self._keeps or bool(self.should_keep_alive()))
+        )
 
     @property
     def plain(self) -> bool:
