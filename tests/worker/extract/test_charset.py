@@ -164,6 +164,8 @@ def test_utf16_without_a_byte_order_mark_is_html() -> None:
 
 
 FIRST_PAGE = r"""
+from gevent import monkey
+monkey.patch_all()
 import sys, time
 from greencrawl.worker.extract.charset import sniff
 for body in ("é中".encode(), b"<meta charset=gbk>\xd6", b"\xef\xbb\xbf\xff", b"a"):

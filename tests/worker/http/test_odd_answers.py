@@ -16,7 +16,7 @@ from greencrawl.worker.http.odd import NotHttp, Tidier
 from greencrawl.worker.http.response import MAX_HEAD_BYTES, Answer
 from tests.support.odd_answers import ALSO_ODD, CHUNKED, DANGEROUS, END, ODD, OK
 from tests.support.raw_server import RawServer, send
-from tests.worker.http.test_response import told
+from tests.worker.http.test_response import ANSWERS, told
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 ALL = {**ODD, **ALSO_ODD}
@@ -144,6 +144,15 @@ def test_only_the_first_chunk_decides_whether_chunks_are_odd() -> None:
         for piece in (data[:cut], data[cut:]):
             answer.take(piece)
         assert "chunk size" in answer.violation
+
+
+@pytest.mark.parametrize("data", ANSWERS.values(), ids=ANSWERS)
+def test_usual_answer_stays_what_it_is_when_tidied(data: bytes) -> None:
+    whole = told([data])
+    for cut in range(len(data)):
+        tidier = Tidier(bodiless=False)
+        tidied = tidier.push(data[:cut]) + tidier.push(data[cut:])
+        assert told([tidied])[:5] == whole[:5]
 
 
 def test_tidier_gives_the_standards_form_and_leaves_bodies_alone() -> None:

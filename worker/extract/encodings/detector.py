@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import codecs
 import re
+import sys
 from collections.abc import Callable
 from functools import cache
-
-from gevent import monkey
 
 from greencrawl.schema.text.encodings import decode
 
@@ -185,34 +184,38 @@ def _condensed(sample: bytes) -> bytes:
 def _detect() -> _Detect:
     """chardet, among the encodings of the web.
 
-    It is loaded in a thread of its own: the time that this takes is not the page's.
+    Where gevent is in use it is loaded in a thread of its own: what that takes is not the page's.
     """
     loaded: list[_Detect] = []
-    done = monkey.get_original("_thread", "allocate_lock")()
+    gevent = sys.modules.get("gevent.monkey")
+    if gevent is None:
+        return _loaded()
+    done = gevent.get_original("_thread", "allocate_lock")()
     done.acquire()
 
     def load() -> None:
         try:
-            import chardet  # here, as most processes never need it
-
-            def detect(text: bytes) -> list[tuple[str, float, str]]:
-                told = chardet.detect_all(
-                    text,
-                    include_encodings=_NAMES,
-                    compat_names=False,
-                    ignore_threshold=True,
-                    max_bytes=_MOST_BYTES,
-                )
-                return [
-                    (one["encoding"] or "", one["confidence"], one["language"] or "")
-                    for one in told
-                ]
-
-            detect("Größe".encode("cp1252") * 4)
-            loaded.append(detect)
+            loaded.append(_loaded())
         finally:
             done.release()
 
-    monkey.get_original("_thread", "start_new_thread")(load, ())
+    gevent.get_original("_thread", "start_new_thread")(load, ())
     done.acquire()
     return loaded[0]
+
+
+def _loaded() -> _Detect:
+    import chardet  # here, as most processes never need it
+
+    def detect(text: bytes) -> list[tuple[str, float, str]]:
+        told = chardet.detect_all(
+            text,
+            include_encodings=_NAMES,
+            compat_names=False,
+            ignore_threshold=True,
+            max_bytes=_MOST_BYTES,
+        )
+        return [(one["encoding"] or "", one["confidence"], one["language"] or "") for one in told]
+
+    detect("Größe".encode("cp1252") * 4)  # it reads its tables with the first text
+    return detect
