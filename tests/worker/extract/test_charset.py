@@ -94,6 +94,7 @@ TURKISH = "Bu sayfa Türkçedir; günün haberlerini ve hava durumunu öğrenmek
         (RUSSIAN, "iso8859_5"),
         (RUSSIAN, "mac_cyrillic"),
         (RUSSIAN, "cp855"),
+        (GERMAN, "mac_roman"),
         (HEBREW, "cp1255"),
         (ARABIC, "cp1256"),
         (THAI, "cp874"),

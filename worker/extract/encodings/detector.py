@@ -61,11 +61,12 @@ _NAMES = {
     "koi8-r": "koi8-r",
     "koi8-u": "koi8-u",
     "mac-cyrillic": "x-mac-cyrillic",
+    "mac-roman": "macintosh",
     "shift_jis_2004": "shift_jis",
 }
 _LATIN = frozenset(
     ("windows-1250", "windows-1252", "windows-1254", "windows-1257", "windows-1258", "iso-8859-2",
-     "iso-8859-4", "iso-8859-13", "iso-8859-16")
+     "iso-8859-4", "iso-8859-13", "iso-8859-16", "macintosh")
 )  # fmt: skip
 # The second byte of a character may be ASCII, so that its first stands alone.
 _HALF_ASCII = frozenset(("big5", "gb18030", "johab", "shift_jis"))
@@ -77,7 +78,7 @@ _RARE = frozenset(
 # where it is the only one; ten of them share that.
 _AGAINST_RARE, _FOR_USUAL = 16.0, 0.5
 _FEW = 6
-"""Fewer such bytes tell nothing of whether letters stand together."""
+"""Fewer such bytes tell nothing of whether letters stand together, nor of a Macintosh."""
 _HIGH_RUNS = re.compile(rb"[\x80-\xff]{2,}")
 
 _Detect = Callable[[bytes], list[tuple[str, float, str]]]
@@ -133,7 +134,7 @@ def _judged(text: bytes) -> str:
         if name == "windows-1252":
             share *= 1 + _FOR_USUAL / high
             icelandic = language == "is"
-        elif name in _RARE:
+        elif name in _RARE or (name == "macintosh" and high < _FEW):
             share /= 1 + _AGAINST_RARE / high
         elif name == "windows-1254" and icelandic and share * 1.02 > most:
             share = most * 1.02  # six letters differ, and Turkish is the more frequent
