@@ -35,6 +35,7 @@ _WANTED = {
     "follow_actions": _LIST,
     "nofollow": "must be skip or follow",
     "user_agent": 'must be a product token, as in "mybot" or "mybot/1.0"',
+    "traps": 'must be "on" or "off", in quotes',
     "contact": "must be printable ASCII on one line: an address or a URL",
 }
 """What an option must be, where msgspec's own words would not tell a person."""

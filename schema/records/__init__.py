@@ -5,8 +5,10 @@ called ``ttl``, ``wait`` and ``delay`` are seconds, as a person would type them.
 """
 
 from greencrawl.schema.records.crawl import (
+    EVERY_SHAPE,
     FINISHED,
     LEVELS,
+    RELEASED,
     Crawl,
     CrawlOptions,
     CrawlState,
@@ -32,6 +34,7 @@ from greencrawl.schema.records.fields import (
     WorkerId,
 )
 from greencrawl.schema.records.host import (
+    TRAPS_BYTES,
     HostPatch,
     HostReport,
     HostState,
@@ -97,26 +100,33 @@ from greencrawl.schema.records.stats import (
 )
 from greencrawl.schema.records.stored import (
     HOOK_FUNCTIONS,
+    TRAP,
     Attempt,
     Commit,
     Final,
+    FinalState,
     HookCount,
     HookFailure,
     HookRun,
     PageFilter,
+    ParkedShape,
     StoredPage,
     Version,
 )
 
 __all__ = [
     "CRAWL_NAME",
+    "EVERY_SHAPE",
     "FINISHED",
     "HOOK_FUNCTIONS",
     "KIND",
     "LEVELS",
+    "RELEASED",
     "SESSION_ID",
     "SUSPECT_DELIVERIES",
     "TOKEN",
+    "TRAP",
+    "TRAPS_BYTES",
     "WORKER_ID",
     "Admission",
     "Attempt",
@@ -140,6 +150,7 @@ __all__ = [
     "FailureKind",
     "Fetched",
     "Final",
+    "FinalState",
     "FinishItem",
     "FinishRequest",
     "FrontierIdentity",
@@ -163,6 +174,7 @@ __all__ = [
     "Overflow",
     "Page",
     "PageFilter",
+    "ParkedShape",
     "Pattern",
     "Purge",
     "ReconcileReply",

@@ -24,6 +24,18 @@ LEVELS = 32
 """Priority levels of a host's waiting queue; 0 is served first."""
 
 
+SHAPE_PAGES = 1_000_000
+"""Fetches of URLs of one shape at a host: more than all but the largest sites have pages."""
+
+
+RELEASED = 1_000
+"""Shapes that a crawl keeps as let go at most; who wants more lets all go."""
+
+
+EVERY_SHAPE = "*"
+"""In :attr:`Crawl.released`: nothing is parked any more."""
+
+
 ADDRESS_RATE, ADDRESS_CONNECTIONS, DOMAIN_RATE = 10.0, 10, 20.0
 """What holds outside GREENCRAWL_ALLOW_NETWORKS where a crawl says nothing."""
 
@@ -71,6 +83,24 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             "0: no limit"
         ),
     ] = 0
+    traps: Annotated[
+        Literal["on", "off"],
+        Meta(
+            description="Park URLs of shapes that bring nothing new (on), or fetch all of them "
+            "(off)"
+        ),
+    ] = "on"
+    host_pages: Annotated[
+        Count,
+        Meta(description="Fetches of one host at most; what is beyond is parked; 0: no limit"),
+    ] = 0
+    shape_pages: Annotated[
+        Count,
+        Meta(
+            description="Fetches of URLs of one shape at a host at most; what is beyond is "
+            "parked; 0: no limit"
+        ),
+    ] = SHAPE_PAGES
     max_body_bytes: Annotated[
         int,
         Meta(ge=1024, le=2**30, description="Cut off a page's decoded body after this many bytes"),
@@ -179,17 +209,25 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     ] = ()
 
 
+_LATER = frozenset(
+    {
+        "auth", "sources", "address_rate", "address_connections", "domain_rate",
+        "nofollow", "follow_actions", "traps", "host_pages", "shape_pages",
+    }
+)  # fmt: skip
+"""Options that the first release does not know."""
+
+
 def kept_options(options: CrawlOptions) -> bytes:
-    """Options as a store keeps them: JSON without what is later than the first release and empty.
+    """Options as a store keeps them: JSON without what is later than the first release and unsaid.
 
     Workers of an earlier version, which know no such field, then go on with crawls that do not use
     it while an upgrade is under way.
     """
     fields = msgspec.structs.asdict(options)
-    later = ("auth", "sources", "address_rate", "address_connections", "domain_rate")
-    for name in (*later, "nofollow", "follow_actions"):
-        if fields[name] in ((), None) or (name == "nofollow" and fields[name] == "skip"):
-            del fields[name]
+    for field in msgspec.structs.fields(options):
+        if field.name in _LATER and fields[field.name] == field.default:
+            del fields[field.name]
     if options.auth:  # earlier workers know no null, and without a list have one of their own
         fields["auth"] = [_kept_entry(entry) for entry in options.auth]
     return msgspec.json.encode(fields)
@@ -217,9 +255,10 @@ class Crawl(Struct, frozen=True, kw_only=True):
 
     ``id`` also is the crawl's instance: a purged and re-created crawl has another. ``roots`` are
     what its scope is measured from: hosts, domains or prefixes, as ``greencrawl.schema.net.scope``
-    has them. ``revision`` rises with every change of options or roots, ``version`` with every
-    change at all: what somebody does with a crawl counts only while its version is the one that he
-    has read.
+    has them. ``released`` are shapes of URLs that people let go, which are never parked again: a
+    thousand at most, ``*`` for all. ``revision`` rises with every change of options, roots or
+    released shapes, ``version`` with every change at all: what somebody does with a crawl counts
+    only while its version is the one that he has read.
     """
 
     id: int
@@ -227,6 +266,7 @@ class Crawl(Struct, frozen=True, kw_only=True):
     state: CrawlState
     options: CrawlOptions
     roots: tuple[str, ...] = ()
+    released: tuple[str, ...] = ()
     revision: int = 1
     version: int = 1
     created_ms: int = 0

@@ -8,6 +8,9 @@ from msgspec import Meta, Struct
 
 from greencrawl.schema.records.fields import Count, Seconds
 
+TRAPS_BYTES = 4096
+"""What a crawl knows of a host's shapes, packed by workers, takes so many bytes at most."""
+
 
 class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """What a session learnt of its host; all optional. ``delay`` and ``latency`` in seconds.
@@ -18,6 +21,7 @@ class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, 
     block of that many seconds (0 with ``failed``: the host's own back-off, doubling a block).
     ``block`` without ``failed``: by no fault of the host's it is to rest so long.
     ``why`` says more than ``failed`` to a person who asks why the host is not fetched from.
+    ``traps`` takes the place of what the crawl knew of the host's shapes; b"" leaves that as it is.
     """
 
     delay: Seconds = 0.0
@@ -28,6 +32,7 @@ class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, 
     block: Annotated[float, Meta(ge=0, le=7 * 86_400)] = 0.0
     requests: Count = 0
     why: Annotated[str, Meta(max_length=300)] = ""
+    traps: Annotated[bytes, Meta(max_length=TRAPS_BYTES)] = b""
 
 
 class HostState(Struct, frozen=True, kw_only=True):

@@ -75,6 +75,8 @@ class Session(Struct, frozen=True, kw_only=True):
     ``failures`` counts the sessions in a row in which the host as a whole failed.
     ``ttl`` seconds run from when the worker *sent* its request plus ``waited`` of the reply.
     ``robots_known`` is false when nobody has read this host's robots within a day.
+    ``traps`` is what the crawl knows of the host's shapes: what a report of a session brought last,
+    or b"" where that is not known (any more).
     """
 
     session: SessionId
@@ -87,6 +89,7 @@ class Session(Struct, frozen=True, kw_only=True):
     floor: float
     robots_known: bool
     failures: int = 0
+    traps: bytes = b""
     tasks: tuple[Task, ...]
 
 

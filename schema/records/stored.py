@@ -25,19 +25,43 @@ class Attempt(Struct, frozen=True, kw_only=True):
     worker: str = ""
 
 
+FinalState = Literal["dead", "gone", "excluded", "parked"]
+
+
+TRAP = "trap"
+"""The kind of a parked URL."""
+
+
 class Final(Struct, frozen=True, kw_only=True):
-    """A URL's last word where no page was stored. ``dead`` ones can be requeued."""
+    """A URL's last word where no page was stored. ``dead`` ones can be requeued.
+
+    ``parked`` ones are of a ``shape`` that brings nothing new, or of which enough were fetched: no
+    request was made, and they can be released.
+    """
 
     crawl: int
     fingerprint: int
     url: str
-    state: Literal["dead", "gone", "excluded"]
+    state: FinalState
     kind: str
     detail: str = ""
+    shape: str = ""
     code: int = 0
     depth: int = 0
     level: int = 0
     at_ms: int = 0
+
+
+class ParkedShape(Struct, frozen=True, kw_only=True):
+    """The parked URLs of one shape: how many, since when, the latest reason, and one of them."""
+
+    shape: str
+    host: str
+    reason: str
+    count: int
+    first_ms: int
+    last_ms: int
+    example: str
 
 
 class StoredPage(Struct, kw_only=True):

@@ -1,21 +1,18 @@
 """The journal: what is written down about tries that brought no page.
 
 Source A's tuples: the triple (url, code, errors) where it ends there, the quadruple with the wait
-where it will be tried again. Last words (dead letters, gone, excluded) are finals. Tries that
-brought a page are in the page's own row.
+where it will be tried again. Last words (dead letters, gone, excluded, parked) are finals. Tries
+that brought a page are in the page's own row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 from greencrawl.schema.clock import epoch_ms
-from greencrawl.schema.records import Attempt, Failure, Fetched, Final, Task
+from greencrawl.schema.records import Attempt, Failure, Fetched, Final, FinalState, Task
 
 _DETAIL = 1000
-
-FinalState = Literal["dead", "gone", "excluded"]
 
 
 class Journal:
@@ -85,6 +82,7 @@ class Journal:
         *,
         detail: str = "",
         code: int = 0,
+        shape: str = "",
     ) -> Final:
         """The last word on a URL of which no page is stored."""
         return Final(
@@ -94,6 +92,7 @@ class Journal:
             state=state,
             kind=kind,
             detail=detail[:_DETAIL],
+            shape=shape,
             code=code,
             depth=task.depth,
             level=task.level,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from msgspec import Struct, field
 
 from greencrawl.schema.records import (
+    TRAP,
     Attempt,
     Dead,
     Done,
@@ -35,6 +36,8 @@ ACTION = "action"
 SURPLUS_SECONDS = 60.0
 """How long a task waits whose page was one too many; by then the crawl is done at its limit."""
 _TASK_BYTES = 2048
+_SHOWN = 300
+"""Characters of a shape, and of the reason that its URLs are parked by."""
 
 
 class Result(Struct, kw_only=True):
@@ -154,6 +157,17 @@ class Results:
             )
             for url, why in links.items()
         ]
+
+    def parked(self, held: Held, crawl: int, task: Task, shape: str, detail: str) -> Result:
+        """The last word on a URL of a ``shape`` that is not to be fetched now, and why.
+
+        No request was made. The URL waits in SQL until a person releases it.
+        """
+        final = self._journal.final(
+            crawl, self._fingerprint(task.url), task, "parked", TRAP,
+            detail=detail[:_SHOWN], shape=shape[:_SHOWN],
+        )  # fmt: skip
+        return Result(held=held, task=task.number, outcome=Done(kind="parked"), finals=[final])
 
     def page(self, crawl: int, task: Task, fetched: Fetched) -> StoredPage:
         """The page but for what is read in it, without headers that hold secrets.
