@@ -27,6 +27,7 @@ from greencrawl.schema.records import (
     Mark,
     Overflow,
     PageFilter,
+    ParkedShape,
     Purge,
     Refusal,
     SeedBatch,
@@ -152,6 +153,14 @@ class Store(Protocol):
 
     def add_roots(self, crawl: int, roots: Sequence[str]) -> Crawl:
         """Widen a crawl's scope (a seed that redirects); idempotent."""
+
+    def add_released(self, crawl: int, shapes: Sequence[str]) -> Crawl:
+        """Park no more URLs of these shapes (``*``: of any); idempotent.
+
+        A URL that is parked by one of them in a commit after this is left out and named in the
+        stamp's ``refused``: together with :meth:`release_parked` nothing of a shape stays parked.
+        Raises InvalidConfig beyond 1,000 shapes.
+        """
 
     def set_state(
         self, crawl: int, state: CrawlState, reason: str = "", *, version: int = 0
@@ -309,7 +318,8 @@ class Store(Protocol):
         was finished.
 
         Of a crawl with ``max_pages`` no more pages (2xx) are ever stored: those beyond are left out
-        and named in the stamp's ``refused``. A page that takes the place of one counts nothing.
+        and named in the stamp's ``refused``. A page that takes the place of one counts nothing. So
+        are URLs that are parked by a released shape.
         """
 
     # -- pages whose hook failed
@@ -387,8 +397,17 @@ class Store(Protocol):
         again meanwhile: :meth:`tick` gives a number that no letter has yet.
         """
 
+    def parked_shapes(self, crawl: int, limit: int = 100) -> list[ParkedShape]:
+        """Shapes by which URLs are parked, those with the most first."""
+
+    def release_parked(
+        self, crawl: int, shape: str | None = None, *, limit: int = 10_000, before: int = NEVER
+    ) -> SeedBatch | None:
+        """Turn up to ``limit`` parked URLs (of a shape) into a batch, as :meth:`requeue_dead`."""
+
     def counts(self, crawl: int) -> dict[str, int]:
-        """For the summary: pages (2xx), bytes (body), attempts, hosts, dead, gone, excluded."""
+        """For the summary: pages (2xx), bytes (body), attempts, hosts; dead, gone, excluded and
+        parked URLs."""
 
     def slowest_hosts(self, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
         """(host, mean seconds an answer, answers), slowest first."""

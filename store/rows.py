@@ -39,8 +39,10 @@ PAGE_ROW = PAGE_READ.removesuffix("headers, fields, links, text") + "'{}', NULL,
 ATTEMPT = (
     "crawl, fingerprint, at_ms, code, errors, wait, elapsed_ms, host, kind, url, worker, detail"
 )
-FINAL = "crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail"
-FINAL_READ = "id, crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail"
+FINAL = "crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail, shape"
+FINAL_READ = f"id, {FINAL}"
+SHAPE_CHARS = 300
+"""Of a shape's name, at most."""
 
 LEAST, _MAX = -(2**63), 2**63 - 1
 _COMPRESS_TOGETHER = 8 * 1024 * 1024  # bytes of input whose compressed copies exist at one time
@@ -89,6 +91,11 @@ def json_text(value: Mapping[str, Any], url: str) -> str:
             return wire.to_json(_clean_tree(value)).decode()
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise Unstorable(url, f"no JSON: {error}") from error
+
+
+def shape_name(shape: str) -> str:
+    """The name of a shape as columns hold it, and as it is compared."""
+    return clean(shape)[:SHAPE_CHARS]
 
 
 def bounded(number: int) -> int:
@@ -294,7 +301,7 @@ def _rank(link: Admission) -> tuple[int, int, int]:
     return link.depth, link.redirects, link.level
 
 
-def _host(url: str) -> str:
+def host(url: str) -> str:
     try:
         return host_of(url)
     except (ValueError, IndexError):  # not canonical: the journal keeps it all the same
@@ -323,7 +330,7 @@ def attempt_row(attempt: Attempt) -> Row:
     url = clean(attempt.url)
     return (
         attempt.crawl, attempt.fingerprint, bounded(attempt.at_ms), bounded(attempt.code),
-        bounded(attempt.errors), attempt.wait, bounded(attempt.elapsed_ms), _host(url),
+        bounded(attempt.errors), attempt.wait, bounded(attempt.elapsed_ms), host(url),
         clean(attempt.kind), url, clean(attempt.worker), clean(attempt.detail),
     )  # fmt: skip
 
@@ -342,16 +349,16 @@ def final_row(final: Final) -> Row:
     return (
         final.crawl, final.fingerprint, final.state, clean(final.kind), bounded(final.code),
         bounded(final.depth), bounded(final.level), bounded(final.at_ms), clean(final.url),
-        clean(final.detail),
+        clean(final.detail), shape_name(final.shape),
     )  # fmt: skip
 
 
 def final(row: Row) -> Final:
     """The final state of a row of :data:`FINAL_READ`."""
-    _, crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail = row
+    _, crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail, shape = row
     return Final(
         crawl=crawl, fingerprint=fingerprint, url=url, state=cast(Any, state), kind=kind,
-        detail=detail, code=code, depth=depth, level=level, at_ms=at_ms,
+        detail=detail, shape=shape, code=code, depth=depth, level=level, at_ms=at_ms,
     )  # fmt: skip
 
 

@@ -22,7 +22,16 @@ from greencrawl.store.mysql.connection import Db
 from greencrawl.store.mysql.ids import Numbers
 from greencrawl.store.mysql.rows import Page, Prepared
 from greencrawl.store.mysql.statements import chunks, keys, numbers, raw
-from greencrawl.store.mysql.tables import bodies, crawls, debts, hooks, overflow, pages, replay_log
+from greencrawl.store.mysql.tables import (
+    bodies,
+    crawls,
+    debts,
+    hooks,
+    overflow,
+    pages,
+    parked,
+    replay_log,
+)
 from greencrawl.store.mysql.tables.bodies import Body
 from greencrawl.store.mysql.transaction import CommitAttempt, Key, by_crawl, replacing
 from greencrawl.store.rows import Codec
@@ -65,6 +74,9 @@ class Write:
         settled = sorted({*arrived, *((one.crawl, one.fingerprint) for one in finals)})
         known = pages.lock(running, settled)
         refused = page_limit.surplus(db, begun.limits, counts, arrived, known)
+        if freed := parked.let_go(db, finals):
+            finals = [one for one in finals if (one.crawl, one.fingerprint) not in freed]
+            refused |= freed
         if refused:
             arrived = {key: some for key, some in arrived.items() if key not in refused}
             settled = sorted({*arrived, *((one.crawl, one.fingerprint) for one in finals)})

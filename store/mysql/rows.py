@@ -21,8 +21,8 @@ CONTENTS = (
     "title, headers, fields, links, text"
 )
 ATTEMPTS = "crawl, fingerprint, at_ms, code, errors, wait, elapsed_ms, kind, url, worker, detail"
-FINALS = "crawl, fingerprint, stamp, state, kind, code, depth, level, at_ms, url, detail"
-FINAL_READ = "crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail"
+FINALS = "crawl, fingerprint, stamp, state, kind, code, depth, level, at_ms, url, detail, shape"
+FINAL_READ = rows.FINAL
 
 ROW_READ = (
     "p.fingerprint, p.fetched_ms, p.status, p.digest, p.body_bytes, c.elapsed_ms, c.depth, "
@@ -187,16 +187,17 @@ def final_row(final: Final, stamp: int) -> Row:
         final.crawl, final.fingerprint, stamp, final.state, rows.clean(final.kind),
         rows.bounded(final.code), rows.bounded(final.depth), rows.bounded(final.level),
         rows.bounded(final.at_ms), rows.clean(final.url), rows.clean(final.detail),
+        rows.shape_name(final.shape),
     )  # fmt: skip
 
 
 def final(row: Row) -> Final:
     """The final state of a row of :data:`FINAL_READ`."""
-    crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail = row
+    crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail, shape = row
     word: Any = state.decode()
     return Final(
         crawl=crawl, fingerprint=fingerprint, url=url, state=word, kind=kind, detail=detail,
-        code=code, depth=depth, level=level, at_ms=at_ms,
+        shape=shape.decode(), code=code, depth=depth, level=level, at_ms=at_ms,
     )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ from greencrawl.schema.records import (
     Mark,
     Overflow,
     PageFilter,
+    ParkedShape,
     Purge,
     Refusal,
     SeedBatch,
@@ -58,6 +59,7 @@ from greencrawl.store.mysql.tables import (
     duties,
     hooks,
     overflow,
+    parked,
     partitions,
     purges,
     replay_log,
@@ -216,6 +218,10 @@ class MysqlStore:
         """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(lambda db: crawls.add_roots(db, crawl, roots))
 
+    def add_released(self, crawl: int, shapes: Sequence[str]) -> Crawl:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.write(lambda db: parked.add_released(db, crawl, shapes))
+
     def set_state(
         self, crawl: int, state: CrawlState, reason: str = "", *, version: int = 0
     ) -> Crawl:
@@ -325,6 +331,15 @@ class MysqlStore:
         """See :class:`greencrawl.store.base.Store`. Raises UnknownCrawl."""
         return self._cluster.write(
             lambda db: crawls.requeue_dead(db, self._codec, self._ids, crawl, limit, before)
+        )
+
+    def release_parked(
+        self, crawl: int, shape: str | None = None, *, limit: int = 10_000, before: int = NEVER
+    ) -> SeedBatch | None:
+        """See :class:`greencrawl.store.base.Store`. Raises UnknownCrawl."""
+        codec, ids = self._codec, self._ids
+        return self._cluster.write(
+            lambda db: parked.release(db, codec, ids, crawl, shape, limit, before)
         )
 
     # -- reading the replay log: it decides what a Redis knows, so it is asked of the writing server
@@ -666,6 +681,10 @@ class MysqlStore:
         at = streams.after_number(after)
         found = self._cluster.read(lambda db: crawls.dead_rows(db, crawl, limit, at))
         return [(str(row[1]), rows.final(row)) for row in found]
+
+    def parked_shapes(self, crawl: int, limit: int = 100) -> list[ParkedShape]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.scan(lambda db: parked.shapes(db, crawl, limit))
 
     def counts(self, crawl: int) -> dict[str, int]:
         """See :class:`greencrawl.store.base.Store`. Reads sums, not the rows."""

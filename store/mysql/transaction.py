@@ -20,7 +20,9 @@ SLOTS = 16
 Key = tuple[int, int]
 """A crawl and a fingerprint."""
 
-_STATES = ("dead", "gone", "excluded")
+SUMS = "pages, bytes, dead, gone, excluded, parked"
+"""Columns of the sums of a crawl."""
+
 _LONGEST_MS = 2**40  # of one answer, so that no sum leaves its column
 
 
@@ -64,13 +66,12 @@ class Sums:
             most_bytes=most_bytes, tail=_more("attempts, answers, elapsed_ms"),
         )  # fmt: skip
         crawls: list[Row] = [
-            (crawl, slot, *(found[name] for name in ("pages", "bytes", *_STATES)))
+            (crawl, slot, *(found[name] for name in SUMS.split(", ")))
             for crawl, found in sorted(self._crawls.items())
             if any(found.values())
         ]
         insert(
-            db, "sums", "crawl, slot, pages, bytes, dead, gone, excluded", crawls,
-            most_bytes=most_bytes, tail=_more("pages, bytes, dead, gone, excluded"),
+            db, "sums", f"crawl, slot, {SUMS}", crawls, most_bytes=most_bytes, tail=_more(SUMS),
         )  # fmt: skip
 
 

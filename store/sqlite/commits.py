@@ -36,6 +36,7 @@ from greencrawl.store.sqlite.tables import (
     duties,
     hooks,
     overflow,
+    parked,
     replay_log,
 )
 from greencrawl.store.sqlite.tables.contents import Blob, Known, Vanished
@@ -120,7 +121,8 @@ def write(
 
     ``blobs`` are bodies that are kept apart from pages; None leaves all of them in the rows. Rows
     of a crawl that was deleted meanwhile are left out: its number is never used again, so nobody
-    could ask for them. Raises Vanished if a body was taken for known that is there no more,
+    could ask for them. So are parked URLs of a released shape: the stamp names them as refused.
+    Raises Vanished if a body was taken for known that is there no more,
     DutyLost if ``duty`` has passed to another.
     """
     with transaction(connection):
@@ -130,23 +132,27 @@ def write(
         stamp = now.clock
         alive = crawls.alive(connection)
         pages = [r for w in works for r in w.pages if r[0] in alive]
+        finals = [r for w in works for r in w.finals if r[0] in alive]
         refused = page_limit.surplus(connection, pages)
         if refused:
-            now = replace(now, refused=refused)
             pages = [r for r in pages if r[:2] not in refused]
+        if freed := parked.let_go(connection, finals):
+            finals = [r for r in finals if r[:2] not in freed]
+            refused |= freed
+        if refused:
+            now = replace(now, refused=refused)
         if any(alive.values()):
             crawls.reopen_finished(connection, {r[0] for r in pages if r[contents.LINKS]})
         for start in range(0, len(pages), ROWS):
             _write_pages(connection, codec, pages[start : start + ROWS], blobs, stamp)
-        for some in parts([r for w in works for r in w.finals if r[0] in alive]):
+        for some in parts(finals):
             connection.execute(_finals_sql(len(some)), [stamp, *chain.from_iterable(some)])
         for some in parts([r for w in works for r in w.attempts if r[0] in alive]):
             connection.execute(_attempts_sql(len(some)), list(chain.from_iterable(some)))
         runs = [run for w in works for run in w.hooks if run.crawl in alive]
         if runs := [run for run in runs if (run.crawl, run.fingerprint) not in refused]:
             hooks.settle(connection, runs)
-        final = (r[:2] for w in works for r in w.finals)
-        overflow.settled(connection, chain((r[:2] for r in pages), final))
+        overflow.settled(connection, (r[:2] for r in chain(pages, finals)))
         if owes:
             debts.owe(connection, owes, stamp)
         crash_points.point("store.before_commit")

@@ -37,6 +37,7 @@ from greencrawl.schema.records import (
     Mark,
     Overflow,
     PageFilter,
+    ParkedShape,
     Purge,
     Refusal,
     SeedBatch,
@@ -63,6 +64,7 @@ from greencrawl.store.sqlite.tables import (
     hooks,
     lists,
     overflow,
+    parked,
     purges,
     replay_log,
     retention,
@@ -261,6 +263,10 @@ class SqliteStore:
         """See :class:`greencrawl.store.base.Store`."""
         return self._write(lambda db: crawls.add_roots(db, crawl, roots))
 
+    def add_released(self, crawl: int, shapes: Sequence[str]) -> Crawl:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._write(lambda db: parked.add_released(db, crawl, shapes))
+
     def set_state(
         self, crawl: int, state: CrawlState, reason: str = "", *, version: int = 0
     ) -> Crawl:
@@ -371,6 +377,13 @@ class SqliteStore:
         """See :class:`greencrawl.store.base.Store`. Raises UnknownCrawl."""
         codec = self._commits.codec
         return self._write(lambda db: crawls.requeue_dead(db, codec, crawl, limit, before))
+
+    def release_parked(
+        self, crawl: int, shape: str | None = None, *, limit: int = 10_000, before: int = NEVER
+    ) -> SeedBatch | None:
+        """See :class:`greencrawl.store.base.Store`. Raises UnknownCrawl."""
+        codec = self._commits.codec
+        return self._write(lambda db: parked.release(db, codec, crawl, shape, limit, before))
 
     # -- reading the replay log
 
@@ -624,6 +637,10 @@ class SqliteStore:
             return []
         found = self._questions.run(lambda db: crawls.dead_rows(db, crawl, limit, first))
         return [(str(row[0]), rows.final(row)) for row in found]
+
+    def parked_shapes(self, crawl: int, limit: int = 100) -> list[ParkedShape]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._scans.run(lambda db: parked.shapes(db, crawl, limit))
 
     def counts(self, crawl: int) -> dict[str, int]:
         """See :class:`greencrawl.store.base.Store`. Reads indexes and sums, not the rows."""

@@ -25,7 +25,7 @@ def records(draw: st.DrawFn) -> Record:
     number, moment = draw(numbers), draw(moments)
     kind = draw(st.sampled_from(("page", "final", "attempt")))
     if kind == "final":
-        return final(1, number, moment, ("dead", "gone", "excluded")[moment % 3])
+        return final(1, number, moment, ("dead", "gone", "excluded", "parked")[moment % 4])
     if kind == "attempt":
         return attempt(1, number, moment, elapsed_ms=moment)
     found = draw(st.lists(st.integers(0, 8), max_size=4))
@@ -90,7 +90,9 @@ def check(store: SqliteStore, crawl: int, model: Model) -> None:
     counts = store.counts(crawl)
     assert counts["attempts"] == len(model.attempts)
     assert counts["bytes"] == sum(moment // 2 for moment in model.pages.values())
-    assert counts["dead"] + counts["gone"] + counts["excluded"] == len(model.finals)
+    states = ("dead", "gone", "excluded", "parked")
+    assert sum(counts[state] for state in states) == len(model.finals)
+    assert sum(one.count for one in store.parked_shapes(crawl)) == counts["parked"]
     total = sum(at_ms for _, at_ms in model.attempts)
     assert [round(mean * 1000 * n) for _, mean, n in store.slowest_hosts(crawl)] == (
         [total] if model.attempts else []

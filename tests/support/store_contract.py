@@ -30,6 +30,7 @@ from greencrawl.store.mysql.store import MysqlStore
 from greencrawl.store.sqlite.store import SqliteStore
 from tests.support.store_content import ContentContract
 from tests.support.store_hooks import HookContract
+from tests.support.store_parked import ParkedContract
 from tests.support.store_records import attempt, beyond, final, links, page, urls
 from tests.support.store_retention import RetentionContract
 
@@ -59,7 +60,7 @@ def shift_duty(store: Store, name: str, seconds: float) -> None:
         store._cluster.write(lambda db: db.execute(sql.format("%s", "%s"), values))
 
 
-class StoreContract(ContentContract, HookContract, RetentionContract):
+class StoreContract(ContentContract, HookContract, ParkedContract, RetentionContract):
     """Run on an implementation by subclassing; see the module's text."""
 
     # -- identity and clock
@@ -1005,7 +1006,7 @@ class StoreContract(ContentContract, HookContract, RetentionContract):
             )
         )
         counted = {"pages": 2, "bytes": 8, "attempts": 5, "hosts": 1}
-        expected = counted | {"dead": 1, "gone": 1, "excluded": 1}
+        expected = counted | {"dead": 1, "gone": 1, "excluded": 1, "parked": 0}
         assert store.counts(crawl) == expected
         store.commit(Commit([page(crawl, 1, 5000, body=b"1")]))
         assert store.counts(crawl) == expected | {"bytes": 4}

@@ -35,6 +35,8 @@ ACTION = "action"
 """The kind of what is not asked for since it logs out or changes something."""
 SURPLUS_SECONDS = 60.0
 """How long a task waits whose page was one too many; by then the crawl is done at its limit."""
+RELEASED_SECONDS = 2.0
+"""How long a task waits that was parked while its shape was released; by then workers know."""
 _TASK_BYTES = 2048
 _SHOWN = 300
 """Characters of a shape, and of the reason that its URLs are parked by."""
@@ -84,11 +86,20 @@ class Result(Struct, kw_only=True):
         return True
 
     def give_back(self, refused: Collection[tuple[int, int]]) -> None:
-        """Make no result of it if its page is one too many: the task waits, uncharged."""
+        """Make no result of it if the store refused it: the task waits, uncharged.
+
+        Its page is one too many, or its URL was parked by a shape that was released meanwhile.
+        """
         page = self.page
         if page is not None and (page.crawl, page.fingerprint) in refused:
             self.page, self.hooks, self.finals = None, None, []
             self.outcome = Retry(wait=SURPLUS_SECONDS, kind="surplus", charge=False)
+        if any(
+            last.state == "parked" and (last.crawl, last.fingerprint) in refused
+            for last in self.finals
+        ):
+            self.finals = []
+            self.outcome = Retry(wait=RELEASED_SECONDS, kind="released", charge=False)
 
 
 class Results:

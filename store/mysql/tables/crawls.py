@@ -25,7 +25,7 @@ from greencrawl.store.mysql.connection import Db
 from greencrawl.store.mysql.ids import Numbers
 from greencrawl.store.mysql.statements import chunks, literal, numbers, raw
 from greencrawl.store.mysql.tables import replay_log
-from greencrawl.store.mysql.transaction import SLOTS
+from greencrawl.store.mysql.transaction import SLOTS, SUMS
 from greencrawl.store.rows import Codec, Row
 
 PURGE_ROWS = {
@@ -38,7 +38,7 @@ _LAST = ("hook_sums", "refusals", "limits", "hosts", "sums", "times", "purges")
 
 _READ = (
     "SELECT id, name, state, options, roots, revision, created_ms, started_ms, finished_ms, "
-    "reason, version FROM crawls WHERE deleted = 0"
+    "reason, version, released FROM crawls WHERE deleted = 0"
 )
 _REOPEN = (
     "UPDATE crawls SET state = 'active', reason = '', finished_ms = 0, version = version + 1 "
@@ -49,12 +49,13 @@ _ALONE = " FOR UPDATE"
 
 
 def _crawl(row: Row) -> Crawl:
-    number, name, state, options, roots, revision, created_ms, *times, reason, version = row
+    number, name, state, options, roots, revision, created_ms, *times, reason, version, shapes = row
     return Crawl(
         id=number, name=name.decode(), state=state.decode(),
         options=wire.from_json(options, CrawlOptions),
         roots=tuple(wire.from_json(roots, list[str])), revision=revision, version=version,
-        created_ms=created_ms, started_ms=times[0], finished_ms=times[1], reason=reason,
+        released=tuple(wire.from_json(shapes or "[]", list[str])), created_ms=created_ms,
+        started_ms=times[0], finished_ms=times[1], reason=reason,
     )  # fmt: skip
 
 
@@ -290,20 +291,26 @@ def requeue_dead(
     for some in chunks([row[1] for row in found]):
         sql = b"DELETE FROM finals WHERE crawl = %d AND fingerprint IN (%b)"
         raw(db, sql % (crawl, numbers(some)))
-    slot = replay_log.begin(db).connection % SLOTS
-    db.execute(
-        "INSERT INTO sums (crawl, slot, pages, bytes, dead, gone, excluded) "
-        "VALUES (%s, %s, 0, 0, %s, 0, 0) ON DUPLICATE KEY UPDATE dead = dead + VALUES(dead)",
-        (crawl, slot, -len(found)),
-    )
+    fewer(db, crawl, "dead", len(found))
     db.execute("SELECT stamp FROM seed_batches WHERE id = %s", (batch,))
     ((stamp,),) = db.fetchall()
     return SeedBatch(id=batch, crawl=crawl, urls=urls, force=True, stamp=stamp)
 
 
+def fewer(db: Db, crawl: int, state: str, count: int) -> None:
+    """So many final states of a crawl went without a commit."""
+    slot = replay_log.begin(db).connection % SLOTS
+    changes = ", ".join(str(-count if name == state else 0) for name in SUMS.split(", "))
+    db.execute(
+        f"INSERT INTO sums (crawl, slot, {SUMS}) VALUES (%s, %s, {changes}) "
+        f"ON DUPLICATE KEY UPDATE {state} = {state} + VALUES({state})",
+        (crawl, slot),
+    )
+
+
 def counts(db: Db, crawl: int) -> dict[str, int]:
     """See ``Store.counts``."""
-    names = ("pages", "bytes", "dead", "gone", "excluded")
+    names = SUMS.split(", ")
     totals = ", ".join(f"COALESCE(SUM({name}), 0)" for name in names)
     db.execute(f"SELECT {totals} FROM sums WHERE crawl = %s", (crawl,))
     (found,) = db.fetchall()

@@ -34,7 +34,7 @@ _KEYS = {
 
 _READ = (
     "SELECT id, name, state, options, roots, revision, created_ms, started_ms, finished_ms, "
-    "reason, version FROM crawls WHERE deleted = 0"
+    "reason, version, released FROM crawls WHERE deleted = 0"
 )
 _REOPEN = (
     "UPDATE crawls SET state = 'active', reason = '', finished_ms = 0, version = version + 1 "
@@ -43,11 +43,12 @@ _REOPEN = (
 
 
 def _crawl(row: Row) -> Crawl:
-    number, name, state, options, roots, revision, created_ms, *times, reason, version = row
+    number, name, state, options, roots, revision, created_ms, *times, reason, version, shapes = row
     return Crawl(
         id=number, name=name, state=state, options=wire.from_json(options, CrawlOptions),
         roots=tuple(wire.from_json(roots, list[str])), revision=revision, version=version,
-        created_ms=created_ms, started_ms=times[0], finished_ms=times[1], reason=reason,
+        released=tuple(wire.from_json(shapes, list[str])), created_ms=created_ms,
+        started_ms=times[0], finished_ms=times[1], reason=reason,
     )  # fmt: skip
 
 
@@ -280,6 +281,7 @@ def counts(db: sqlite3.Connection, crawl: int) -> dict[str, int]:
         "dead": 0,
         "gone": 0,
         "excluded": 0,
+        "parked": 0,
     }
     found.update(
         db.execute(

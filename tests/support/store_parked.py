@@ -1,0 +1,191 @@
+"""What every store must do with parked URLs and released shapes; part of a store's contract."""
+
+from __future__ import annotations
+
+import gevent
+import pytest
+from msgspec.structs import replace
+
+from greencrawl.schema.errors import InvalidConfig, UnknownCrawl
+from greencrawl.schema.records import Admission, Commit, CrawlOptions, Final, ParkedShape
+from greencrawl.store.base import Store
+from tests.support.store_records import final, page
+
+DAYS, TAGS = "http://example.org/cal/{n}/{n}", "http://example.org/tag/{w}"
+
+
+def parked(crawl: int, fingerprint: int, shape: str = DAYS, at_ms: int = 1000) -> Final:
+    made = final(crawl, fingerprint, at_ms, state="parked")
+    return replace(made, kind="trap", detail=f"reason at {at_ms}", shape=shape)
+
+
+class ParkedContract:
+    """See the module's text."""
+
+    def test_a_parked_url_comes_back_with_its_shape_and_is_counted(
+        self, store: Store, crawl: int
+    ) -> None:
+        written = parked(crawl, 1, shape="http://example.org/ü/\ud800{n}" + "x" * 400)
+        store.commit(Commit(finals=[written, final(crawl, 2), parked(crawl, 3)]))
+        shown = "http://example.org/ü/\ufffd{n}" + "x" * 400
+        assert store.final(crawl, 1) == replace(written, shape=shown[:300])
+        assert store.final(crawl, 2) == final(crawl, 2)
+        assert [one.state for _, one in store.finals(crawl)] == ["parked", "dead", "parked"]
+        counts = store.counts(crawl)
+        assert (counts["parked"], counts["dead"], counts["excluded"]) == (2, 1, 0)
+        assert [one.fingerprint for _, one in store.dead(crawl)] == [2]
+
+    def test_shapes_are_listed_by_their_number_with_the_latest_reason(
+        self, store: Store, crawl: int
+    ) -> None:
+        other = store.put_crawl("other", CrawlOptions(), []).id
+        store.commit(
+            Commit(
+                finals=[
+                    *(parked(crawl, n, TAGS, at_ms=900 + n) for n in (1, 2)),
+                    *(parked(crawl, n, at_ms=3000 - n) for n in (10, 11, 12)),
+                    parked(other, 20, TAGS),
+                    final(crawl, 30),
+                ]
+            )
+        )
+        assert store.parked_shapes(crawl) == [
+            ParkedShape(
+                shape=DAYS, host="example.org", reason="reason at 2990", count=3, first_ms=2988,
+                last_ms=2990, example="http://example.org/10",
+            ),
+            ParkedShape(
+                shape=TAGS, host="example.org", reason="reason at 902", count=2, first_ms=901,
+                last_ms=902, example="http://example.org/2",
+            ),
+        ]  # fmt: skip
+        assert [one.shape for one in store.parked_shapes(crawl, 1)] == [DAYS]
+        assert [one.count for one in store.parked_shapes(other)] == [1]
+
+    def test_a_page_and_a_later_final_state_take_the_place_of_a_parked_one(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.commit(Commit(finals=[parked(crawl, n) for n in range(3)]))
+        store.commit(Commit([page(crawl, 0, 2000)], finals=[final(crawl, 1, 2000, "gone")]))
+        store.commit(Commit(finals=[parked(crawl, 2, TAGS, 500)]))
+        counts = store.counts(crawl)
+        assert (counts["parked"], counts["gone"], counts["pages"]) == (1, 1, 1)
+        assert [(one.shape, one.count) for one in store.parked_shapes(crawl)] == [(DAYS, 1)]
+        store.commit(Commit(finals=[parked(crawl, 1, TAGS, 3000), parked(crawl, 0, TAGS, 1)]))
+        assert store.counts(crawl)["parked"] == 2
+        assert {(one.shape, one.count) for one in store.parked_shapes(crawl)} == {
+            (DAYS, 1), (TAGS, 1)
+        }  # fmt: skip
+
+    def test_releasing_a_shape_makes_forced_batches_of_it_and_reopens_the_crawl(
+        self, store: Store, crawl: int
+    ) -> None:
+        some = [parked(crawl, n) for n in range(5)] + [parked(crawl, 9, TAGS), final(crawl, 8)]
+        store.commit(Commit(finals=some))
+        store.set_state(crawl, "done", "finished")
+        first = store.release_parked(crawl, DAYS, limit=3)
+        assert first is not None
+        assert first.force
+        assert store.pending_seeds() == [first]
+        assert store.crawl(crawl).state == "active"
+        second = store.release_parked(crawl, DAYS, limit=3)
+        assert second is not None
+        assert sorted(first.urls + second.urls, key=lambda item: item.url) == [
+            Admission(f"http://example.org/{n}", 2, 3) for n in range(5)
+        ]
+        assert store.release_parked(crawl, DAYS) is None
+        counts = store.counts(crawl)
+        assert (counts["parked"], counts["dead"]) == (1, 1)
+        rest = store.release_parked(crawl)
+        assert rest is not None
+        assert [item.url for item in rest.urls] == ["http://example.org/9"]
+        assert store.release_parked(crawl) is None
+        assert store.parked_shapes(crawl) == []
+        assert store.counts(crawl)["parked"] == 0
+        with pytest.raises(UnknownCrawl):
+            store.release_parked(crawl + 1)
+
+    def test_what_is_parked_again_while_it_is_released_is_left(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.commit(Commit(finals=[parked(crawl, n) for n in range(5)]))
+        now, found = store.tick(), 0
+        while (batch := store.release_parked(crawl, limit=2, before=now)) is not None:
+            found += len(batch.urls)
+            store.commit(Commit(finals=[parked(crawl, n, at_ms=99) for n in range(5)]))
+            assert found <= 5
+        assert store.counts(crawl)["parked"] == 5
+
+    def test_a_released_shape_raises_the_revision_once(self, store: Store, crawl: int) -> None:
+        made = store.crawl(crawl)
+        assert made.released == ()
+        changed = store.add_released(crawl, [DAYS, TAGS])
+        assert (changed.released, changed.revision, changed.version) == ((DAYS, TAGS), 2, 2)
+        assert store.add_released(crawl, [TAGS]) == changed == store.crawl("news")
+        assert store.put_crawl("news", CrawlOptions(depth=3), []).released == (DAYS, TAGS)
+        everything = store.add_released(crawl, ["x", "*"])
+        assert (everything.released, everything.revision) == (("*",), 4)
+        assert store.add_released(crawl, [DAYS]).revision == 4
+        with pytest.raises(UnknownCrawl):
+            store.add_released(crawl + 1, [DAYS])
+
+    def test_a_crawl_keeps_a_thousand_released_shapes_and_not_more(
+        self, store: Store, crawl: int
+    ) -> None:
+        many = [f"http://example.org/{n}/{{n}}" for n in range(1000)]
+        known = store.add_released(crawl, many)
+        assert len(known.released) == 1000
+        with pytest.raises(InvalidConfig, match="1,000"):
+            store.add_released(crawl, ["http://example.org/more"])
+        assert store.crawl(crawl) == known
+        assert store.add_released(crawl, [*many[:1], "*"]).released == ("*",)
+
+    def test_what_is_parked_by_a_released_shape_is_refused_and_the_rest_is_stored(
+        self, store: Store, crawl: int
+    ) -> None:
+        long = "http://example.org/" + "ü" * 400
+        store.add_released(crawl, [DAYS, long])
+        other = store.put_crawl("other", CrawlOptions(), []).id
+        stamp = store.commit(
+            Commit(
+                [page(crawl, 1)],
+                finals=[
+                    parked(crawl, 2), parked(crawl, 3, TAGS), parked(crawl, 4, long),
+                    parked(other, 5), final(crawl, 6),
+                ],
+            )
+        )  # fmt: skip
+        assert stamp.refused == {(crawl, 2), (crawl, 4)}
+        assert store.final(crawl, 2) is None
+        assert store.final(crawl, 4) is None
+        counts = store.counts(crawl)
+        assert (counts["pages"], counts["parked"], counts["dead"]) == (1, 1, 1)
+        assert store.counts(other)["parked"] == 1
+        store.add_released(crawl, ["*"])
+        assert store.commit(Commit(finals=[parked(crawl, 7, TAGS)])).refused == {(crawl, 7)}
+        assert store.counts(crawl)["parked"] == 1
+
+    def test_nothing_of_a_shape_stays_parked_though_workers_park_while_it_is_released(
+        self, store: Store, crawl: int
+    ) -> None:
+        refused: set[tuple[int, int]] = set()
+        released: set[str] = set()
+
+        def park() -> None:
+            for n in range(0, 200, 5):
+                work = Commit(finals=[parked(crawl, n + i, at_ms=1000 + n) for i in range(5)])
+                refused.update(store.commit(work).refused)
+                gevent.sleep(0)
+
+        worker = gevent.spawn(park)
+        while not store.counts(crawl)["parked"]:
+            gevent.sleep(0)
+        store.add_released(crawl, [DAYS])
+        while (batch := store.release_parked(crawl, DAYS, limit=7)) is not None:
+            released.update(item.url for item in batch.urls)
+        worker.get()
+        assert store.counts(crawl)["parked"] == 0
+        assert released
+        assert {f"http://example.org/{n}" for _, n in refused} | released == {
+            f"http://example.org/{n}" for n in range(200)
+        }
