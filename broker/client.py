@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
+from msgspec.structs import replace
 
 from greencrawl.broker.api.messages import (
     DeadReply,
@@ -27,6 +28,7 @@ from greencrawl.broker.api.messages import (
 from greencrawl.broker.transport import KeepAlive, Lost, Reply, Transport
 from greencrawl.schema.errors import InvalidConfig, Refused, Unavailable
 from greencrawl.schema.records import (
+    CloseItem,
     CloseRequest,
     Crawl,
     CreateCrawl,
@@ -123,7 +125,14 @@ class BrokerClient:
 
     def close(self, request: CloseRequest) -> ItemsReply:
         """Free the hosts of sessions: a status for each, ``stale`` for one that is closed."""
-        return self._items("/v1/sessions/close", request)
+        try:
+            return self._items("/v1/sessions/close", request)
+        except Refused as refused:
+            plain = tuple(_without_traps(item) for item in request.items)
+            if refused.status != 400 or plain == request.items:
+                raise
+            # a broker of the version before does not know that field, and has done nothing
+            return self._items("/v1/sessions/close", CloseRequest(plain))
 
     def finish(self, request: FinishRequest) -> ItemsReply:
         """Settle tasks: a status for each, ``stale`` for one that is finished or another's."""
@@ -284,6 +293,10 @@ class BrokerClient:
                 self._current = (index + 1) % len(self._addresses)
                 break
         raise Unavailable("; ".join(failures))
+
+
+def _without_traps(item: CloseItem) -> CloseItem:
+    return replace(item, report=replace(item.report, traps=b"")) if item.report.traps else item
 
 
 def _query(**parameters: str | int | None) -> str:

@@ -6,8 +6,8 @@
 ``gc:owner``           hash: id, layout, frontier, state, epoch, run, tick, clean, rest, lost, owed,
                        listed (``recovery/``); offset, used, gap, jumps, parts
                        (``lua/shared/clock.lua``); vouched (``clock.py``); budget, host_budget,
-                       robots_budget, idle_hosts, forced, full (``memory.py``); longest, the
-                       longest delay of a crawl so far; crash_hosts, crash_till
+                       robots_budget, traps_budget, idle_hosts, forced, full (``memory.py``);
+                       longest, the longest delay of a crawl so far; crash_hosts, crash_till
                        (``lua/sessions/reconcile.lua``); duty:<name>, the highest epoch of a duty
                        under which anybody wrote (``lua/shared/common.lua``)
 ``gc:wake``            counter of wake-ups, and the name of the channel they are published on
@@ -19,8 +19,8 @@
                        (``lua/crawls/crawl.lua``); quota, low, round (``lua/crawls/quota.lua``);
                        counters adm, wait, leased, later, over, fin, stored, dead, retries, bytes,
                        hosts, f:<failure kind>; zl, zp, zn and yl, yp, yn: level, pointer
-                       and count of the sets of URLs below; after its deletion, for an hour, gone
-                       alone
+                       and count of the sets of URLs below; while it is deleted gone, and how far
+                       its records of shapes are (traps); afterwards, for an hour, gone alone
 ``gc:{p}:crawls``      hash: id of each crawl with a record → version it was told of last
 ``gc:{p}:due:<crawl>`` sorted set host → logical ms at which it may be opened
 ``gc:{p}:h:<host>``    a host's record, packed: next, last, till, lvl, busy, sole, ad, rd, od, lat,
@@ -44,7 +44,10 @@
                        ``gc:{p}:fl`` list of these batches, ``gc:{p}:fn`` sum of their members
 ``gc:{p}:r:<origin>``  robots.txt as the workers packed it, expiring; a cache
 ``gc:{p}:ro``          sorted set origin → its end and its bytes; ``gc:{p}:rb`` their sum
-                       (``lua/hosts/robots_put.lua``)
+                       (``lua/shared/cache.lua``)
+``gc:{p}:t:<crawl>:<host>``  what a crawl knows of a host's shapes, as the workers packed it,
+                       expiring; ``to`` and ``tb`` as ``ro`` and ``rb``; a cache
+                       (``lua/shared/traps.lua``)
 ``gc:{p}:a:<login>``   hash: generation, sealed; what a login left behind, expiring
 ``gc:{p}:ac:<login>``  token of who is logging in, expiring
 ``gc:{p}:an:<login>``  hash: claims since the last that ended with a word, token of the latest;
@@ -62,7 +65,8 @@ needed. What bounds each of them:
 - the budget of tasks (``b``): waiting, leased and later tasks, the records of hosts with waiting
   tasks or in ``dry``, their lists and their places in ``due``;
 - budgets and numbers of their own, a share of the node's limit each (``memory.py``): ``r`` and
-  ``ro``; records of idle hosts and ``hi``, but for those that may not be asked yet; ``f``;
+  ``ro``; ``t`` and ``to``; records of idle hosts and ``hi``, but for those that may not be asked
+  yet; ``f``;
 - the node as a whole, near whose limit nothing new is taken in: ``z`` and ``y``;
 - what exists: a record a crawl, a delay that an operator has set, a login a name (for as long as it
   is good), a session a place of a worker;

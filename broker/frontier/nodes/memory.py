@@ -1,10 +1,11 @@
 """How much may wait in a node's memory, and when it is near its limit.
 
 The limit is Redis' own ``maxmemory``, or half of its machine's memory where none is set. Half of it
-is for tasks, a twentieth for the files of robots.txt, a tenth for what is known of idle hosts, each
-shared evenly by the node's partitions; the rest is for the seen-set and sessions. Tasks beyond go
-to the overflow in SQL (``lua/queue/admit.lua``); files are a cache, and the older ones go
-(``lua/hosts/robots_put.lua``); so do hosts that rested for longest (``lua/shared/common.lua``).
+is for tasks, a twentieth for the files of robots.txt, as much for what crawls know of shapes at
+hosts, a tenth for what is known of idle hosts, each shared evenly by the node's partitions; the
+rest is for the seen-set and sessions. Tasks beyond go to the overflow in SQL
+(``lua/queue/admit.lua``); files and shapes are caches, of which the older go
+(``lua/shared/cache.lua``); so do hosts that rested for longest (``lua/shared/common.lua``).
 From 80 % of the limit on nothing new is taken in at all; below 75 % it is again. docs/operations.md
 has all bounds.
 """
@@ -27,6 +28,7 @@ HOST_BYTES = 16 * 1024 * 1024
 """Bytes of one host's waiting tasks: some 150,000 URLs."""
 TASK_SHARE = 0.5
 ROBOTS_SHARE = 0.05
+TRAPS_SHARE = 0.05
 IDLE_SHARE = 0.10
 IDLE_BYTES = 450
 """What an idle host takes, its place in the index included."""
@@ -56,7 +58,8 @@ def watch(node: Node, partitions: int, host_bytes: int, duty: Duty | None = None
     """Read the node's memory and write the budgets into its owner record. Raises Unavailable.
 
     Fields: ``budget`` bytes of tasks a partition, ``host_budget`` bytes of waiting tasks a host,
-    ``robots_budget`` bytes of robots.txt a partition, ``idle_hosts`` and ``forced`` numbers of
+    ``robots_budget`` bytes of robots.txt and ``traps_budget`` of what is known of shapes a
+    partition, ``idle_hosts`` and ``forced`` numbers of
     idle hosts and of fingerprints of forced batches a partition, ``full`` 1 near the limit.
     """
     info = _info(node)
@@ -67,13 +70,14 @@ def watch(node: Node, partitions: int, host_bytes: int, duty: Duty | None = None
     node.full = full
     budget = int(limit * TASK_SHARE / partitions)
     robots = int(limit * ROBOTS_SHARE / partitions)
+    traps = int(limit * TRAPS_SHARE / partitions)
     idle = max(int(limit * IDLE_SHARE / partitions / IDLE_BYTES), LEAST)
     forced = max(int(limit * FORCED_SHARE / partitions / FORCED_BYTES), LEAST)
     under = (duty.name, duty.epoch) if duty else ("", 0)
     node.command(
         "EVAL", _WRITE, 1, keys.OWNER, *under,
         "budget", budget, "host_budget", host_bytes, "robots_budget", robots,
-        "idle_hosts", idle, "forced", forced, "full", int(full),
+        "traps_budget", traps, "idle_hosts", idle, "forced", forced, "full", int(full),
     )  # fmt: skip
 
 

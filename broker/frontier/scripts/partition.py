@@ -154,7 +154,7 @@ def crawl_args(crawl: Crawl, state: str, afresh: bool = False) -> bytes:
 
 def session_of(partition: int, ttl: float, reply: Sequence[Any]) -> Session:
     """A session from one element of open's answer."""
-    token, crawl, revision, host, delay, floor, robots, failures, *tasks = reply
+    token, crawl, revision, host, delay, floor, robots, failures, traps, *tasks = reply
     name = host.decode()
     return Session(
         session=f"{partition}/{name}",
@@ -167,6 +167,7 @@ def session_of(partition: int, ttl: float, reply: Sequence[Any]) -> Session:
         floor=floor / 1000,
         robots_known=bool(robots),
         failures=failures,
+        traps=traps,
         tasks=tuple(task_of(n, name, value.decode()) for n, value in enumerate(tasks, 1)),
     )
 
@@ -199,7 +200,7 @@ def close_row(item: CloseItem) -> list[Any]:
     return [
         item.token, item.session.partition("/")[2], round(r.delay * 1000), round(r.latency * 1000),
         round(r.robots_delay * 1000), int(r.robots), r.failed, round(r.block * 1000), r.requests,
-        r.why, *item.release,
+        r.why, blob(r.traps), *item.release,
     ]  # fmt: skip
 
 

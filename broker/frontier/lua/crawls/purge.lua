@@ -1,4 +1,4 @@
--- include urlset leases
+-- include urlset leases cache traps
 -- Delete a crawl, a bounded number of hosts and buckets a call.
 --
 -- args  {crawl, most}
@@ -20,7 +20,8 @@ for _, name in ipairs(found) do
   redis.call('ZREM', due, name)
   rescore(h)
 end
-local over = #found == 0 and seen.purge(most) and spilled.purge(most)
+if #found == 0 and c.traps ~= '0' then c.traps = drop_traps(id, c.traps or '0', most) end
+local over = #found == 0 and c.traps == '0' and seen.purge(most) and spilled.purge(most)
 crawls[id], changed[id] = c, true
 save()
 if over then

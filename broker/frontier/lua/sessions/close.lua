@@ -1,8 +1,8 @@
--- include leases
+-- include leases cache traps
 -- End the fetching of sessions: free the host, and keep what was learnt of it.
 --
 -- args  {longest block ms, first back-off ms, {token, host, adaptive delay ms, latency ms, robots delay
---        ms, robots read, failed, block ms, requests, why, task to release …} …}
+--        ms, robots read, failed, block ms, requests, why, traps, task to release …} …}
 -- {'OK', now, statuses, blocks, tend}: blocks has until-ms (0: none) per item. Unfinished tasks
 -- stay under the token. blocked-until never moves back; the level rises once a block.
 local MAX_BLOCK, BASE_BLOCK = args[1], args[2]
@@ -17,7 +17,7 @@ for a = 3, #args do
   else
     local h = host_of(s.host)
     local only, some = {}, false
-    for i = 11, #it do only[it[i]] = true; some = true end
+    for i = 12, #it do only[it[i]] = true; some = true end
     if some then give_back(token, s, h, only, false) end
     put(h, 'ad', it[3])
     if it[4] > 0 then h.lat = it[4] end
@@ -38,6 +38,7 @@ for a = 3, #args do
     elseif it[9] > 0 then
       h.fail, h.lvl, h.why = nil, nil, nil
     end
+    keep_traps(s.crawl, s.host, it[11])
     free_slot(token, s, h, it[9] > 0 and now or 0)
     h.nw = nil
     if it[7] == '' and it[8] > 0 then -- no fault of the host's, but its turn comes later

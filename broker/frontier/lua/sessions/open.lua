@@ -1,11 +1,11 @@
--- include leases
+-- include leases cache traps
 -- Choose due hosts and open sessions with them.
 --
 -- args  {worker, incarnation, sequence, ttl ms, life ms, longest request ms, tasks a session,
 --        again, {crawl, max sessions, token …} …}
 -- {'OK', now, sessions, nexts, tend}: a session is {token, crawl, revision, host, delay ms, least delay
--- ms, robots known, failures in a row, level character .. entry, …}; nexts one next-due time (0: none)
--- per crawl given.
+-- ms, robots known, failures in a row, traps, level character .. entry, …}; nexts one next-due time (0:
+-- none) per crawl given.
 -- {'OLD', now, newer}: the worker's watermark (see reconcile) is at or past this call, or it has left:
 -- opens nothing. newer is the worker's incarnation by now if the caller's is before it, else 0.
 --
@@ -31,7 +31,7 @@ local low = node[3] and tonumber(node[3]) / 2
 
 local function answer(token, crawl, revision, h, delay, floor, tasks)
   local out = {token, tonumber(crawl), revision, h.name, delay, floor, num(h.rob) > now and 1 or 0,
-               num(h.fail)}
+               num(h.fail), traps_of(crawl, h.name)}
   for _, t in ipairs(tasks) do out[#out + 1] = t end
   sessions[#sessions + 1] = out
 end
