@@ -21,6 +21,8 @@ from greencrawl.broker.api.messages import (
     HooksReply,
     PageReply,
     PagesReply,
+    ParkedReply,
+    ReleaseParkedRequest,
     RepairReply,
     RepairRequest,
     RequeueRequest,
@@ -251,6 +253,15 @@ class BrokerClient:
         """``added`` says how many dead letters were queued again."""
         request = RequeueRequest(crawl)
         return self._call("POST", "/v1/dead/requeue", request, SeedReply, SEED_SECONDS)
+
+    def parked(self, crawl: str, limit: int = 100) -> ParkedReply:
+        """Shapes by which URLs of a crawl are parked."""
+        return self._call("GET", "/v1/parked" + _query(crawl=crawl, limit=limit), None, ParkedReply)
+
+    def release_parked(self, crawl: str, shape: str | None) -> SeedReply:
+        """Let go what is parked by a shape, None: by any. ``added`` says how many were queued."""
+        request = ReleaseParkedRequest(crawl, shape or "", shape is None)
+        return self._call("POST", "/v1/parked/release", request, SeedReply, SEED_SECONDS)
 
     def repair(self, everything: bool) -> RepairReply:
         """Begin to refill Redis from the store; :meth:`repairs` says how far it is."""

@@ -30,6 +30,7 @@ _COMMANDS = {
     "page": "commands.pages",
     "explain": "commands.explain",
     "dead": "commands.dead",
+    "traps": "commands.traps",
     "hooks": "commands.hooks",
     "login": "commands.login",
     "pause": "commands.operate",

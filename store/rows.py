@@ -362,11 +362,11 @@ def final(row: Row) -> Final:
     )  # fmt: skip
 
 
-def mark_kind(word: int | str) -> Literal["S", "D", "O"]:
+def mark_kind(word: int | str) -> Literal["S", "D", "P", "O"]:
     """How a page of this status, or a final state of this name, counts."""
     if isinstance(word, int):
-        return "S" if 200 <= word < 300 else "O"
-    return "D" if word == "dead" else "O"
+        return "S" if is_page(word) else "O"
+    return "D" if word == "dead" else "P" if word == "parked" else "O"
 
 
 class Prepared(msgspec.Struct):

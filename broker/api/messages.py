@@ -9,7 +9,14 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from msgspec import Meta, Struct, field
 
-from greencrawl.schema.records import CrawlName, Final, HookCount, HookFailure, NodeRepair
+from greencrawl.schema.records import (
+    CrawlName,
+    Final,
+    HookCount,
+    HookFailure,
+    NodeRepair,
+    ParkedShape,
+)
 from greencrawl.schema.records.fields import Url
 from greencrawl.schema.text.moments import SINCE, STATUS
 
@@ -128,6 +135,24 @@ class RequeueRequest(Struct, frozen=True, forbid_unknown_fields=True):
     crawl: CrawlName
 
 
+class ParkedReply(Struct, frozen=True):
+    """Shapes by which URLs of a crawl are parked, those with the most first.
+
+    ``released`` are those that are never parked (again).
+    """
+
+    items: tuple[ParkedShape, ...]
+    released: tuple[str, ...] = ()
+
+
+class ReleaseParkedRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/parked/release``: ``shape``, or with ``all`` every one, is let go."""
+
+    crawl: CrawlName
+    shape: Annotated[str, Meta(max_length=300, description="As it is listed")] = ""
+    all: bool = False
+
+
 class RepairRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/repair``. ``all``: everything, not only what Redis may have missed."""
 
@@ -192,6 +217,13 @@ class DeadQuery(Struct, frozen=True, forbid_unknown_fields=True):
     crawl: CrawlName
     limit: Annotated[int, Meta(ge=1, le=1000, description="Dead letters a page")] = 100
     after: Cursor = ""
+
+
+class ParkedQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the list of shapes by which URLs are parked."""
+
+    crawl: CrawlName
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Shapes, at most")] = 100
 
 
 class HooksQuery(Struct, frozen=True, forbid_unknown_fields=True):

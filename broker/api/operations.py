@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from greencrawl.broker.api.handlers import crawls, failures, leases, pages, state
+from greencrawl.broker.api.handlers import crawls, failures, leases, pages, parked, state
 from greencrawl.broker.api.security import Role
 
 
@@ -128,6 +128,14 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/v1/dead/requeue",
         role=Role.ADMIN,
         run=failures.requeue_dead,
+        problems=(_CONFLICT,),
+    ),
+    Operation(method="GET", path="/v1/parked", role=Role.ANY, run=parked.list_parked),
+    Operation(
+        method="POST",
+        path="/v1/parked/release",
+        role=Role.ADMIN,
+        run=parked.release_parked,
         problems=(_CONFLICT,),
     ),
     Operation(

@@ -13,6 +13,7 @@ from greencrawl.schema.errors import InvalidUrl, Unavailable
 from greencrawl.schema.net.scope import compile
 from greencrawl.schema.net.urls import canonicalise, host_of
 from greencrawl.schema.records import Attempt, Crawl, FailureKind, Final, StoredPage, UrlState
+from greencrawl.schema.text.parked import parked_text
 
 ATTEMPTS = 20
 
@@ -48,7 +49,7 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
     elif page is not None:
         state = msgspec.structs.replace(state, state="fetched", why=_of_page(crawl, page, attempts))
     elif final is not None:
-        state = msgspec.structs.replace(state, state=final.state, why=_of_final(final))
+        state = msgspec.structs.replace(state, state=final.state, why=_of_final(crawl, final))
     elif state.state == "unseen":
         state = msgspec.structs.replace(state, why=_of_unseen(crawl, url))
     return msgspec.structs.replace(
@@ -88,7 +89,9 @@ def _noted(page: StoredPage, attempts: Sequence[Attempt]) -> str:
     return f"; {beside[0].detail}" if beside else ""
 
 
-def _of_final(final: Final) -> str:
+def _of_final(crawl: Crawl, final: Final) -> str:
+    if final.state == "parked":
+        return parked_text(crawl.name, final, _moment(final.at_ms))
     if final.kind == PURGED:
         return f"dropped unfetched at {_moment(final.at_ms)}, purged: {final.detail}"
     says = {

@@ -70,7 +70,7 @@ class Sums(Protocol):
 
     @property
     def finished(self) -> int:
-        """Tasks that came to an end: stored, dead or excluded."""
+        """Tasks that came to an end: stored, dead, excluded or parked."""
 
     @property
     def stored(self) -> int:

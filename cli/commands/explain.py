@@ -15,6 +15,7 @@ from greencrawl.schema.net.scope import compile
 from greencrawl.schema.net.urls import canonicalise, fingerprint, host_of
 from greencrawl.schema.records import Attempt, Crawl, UrlState, Version
 from greencrawl.schema.settings import Settings
+from greencrawl.schema.text.parked import parked_text
 from greencrawl.store.base import Store
 
 
@@ -25,8 +26,8 @@ from greencrawl.store.base import Store
 def explain(url: str, crawl: str | None, data: str | None) -> None:
     """Say where a URL is, and why.
 
-    Fetched, waiting, held back, excluded by which rule, given up: one sentence for each crawl,
-    then the tries so far, the latest first, and the versions of a page that was fetched more
+    Fetched, waiting, held back, excluded by which rule, parked, given up: one sentence for each
+    crawl, then the tries so far, the latest first, and the versions of a page that was fetched more
     than once. Asks the running broker; when none answers, the store, which does not know what is
     waiting.
     """
@@ -128,6 +129,10 @@ def in_store(store: Store, crawl: Crawl, given: str, secret: int) -> UrlState:
         why += "."
         return msgspec.structs.replace(known, state="fetched", why=why, page=page.id)
     if final is not None:
+        if final.state == "parked":
+            why = parked_text(crawl.name, final, moment(final.at_ms))
+            why = f"{why[0].upper()}{why[1:]}."
+            return msgspec.structs.replace(known, state="parked", why=why)
         detail = f" ({final.detail})" if final.detail else ""
         why = f"Settled at {moment(final.at_ms)}: {final.kind}{detail}."
         return msgspec.structs.replace(known, state=final.state, why=why)

@@ -177,7 +177,7 @@ def _total(store: Store, wanted: Wanted, format_: Format) -> int:
     counts = store.counts(wanted.crawl.id)
     kinds = ["pages"]
     if format_.finals and not wanted.pages_only:
-        kinds += ["dead", "gone", "excluded"]
+        kinds += ["dead", "gone", "excluded", "parked"]
     return sum(counts.get(kind, 0) for kind in kinds)
 
 

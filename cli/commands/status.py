@@ -77,6 +77,7 @@ def table(stats: Stats) -> RenderableType:
         "in flight",
         "later",
         "dead",
+        "parked",
         "bytes",
     )
     for number, name in enumerate(names):
@@ -85,7 +86,9 @@ def table(stats: Stats) -> RenderableType:
     least = ">=" if stats.away else ""  # what a node that is away holds is not counted
     for one in stats.crawls:
         state = f"{one.state} ({one.reason})" if one.reason else one.state
-        counts = (one.stored, one.waiting, one.overflow, one.leased, one.later, one.dead)
+        counts = (
+            one.stored, one.waiting, one.overflow, one.leased, one.later, one.dead, one.parked
+        )  # fmt: skip
         numbers = [least + text for text in (*(f"{n:,}" for n in counts), size(one.bytes))]
         cells = (one.crawl, state, *numbers, failures_text(one.failures))
         rows.add_row(*map(Text, cells))
@@ -131,6 +134,7 @@ def _of_store(store: Store, crawl: Crawl) -> CrawlStats:
         reason=crawl.reason,
         stored=counts["pages"],
         dead=counts["dead"],
+        parked=counts["parked"],
         bytes=counts["bytes"],
         failures=final,
         hooks=tuple(store.hook_counts(crawl.id)),

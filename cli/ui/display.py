@@ -135,10 +135,11 @@ def workers_text(stats: Stats) -> str:
 def line(stats: CrawlStats, rate: float, seconds: float) -> str:
     """The plain line: everything that the panel shows but the slowest hosts."""
     hooks = f"; hook failed: {hooks_text(stats.hooks)}" if stats.hooks else ""
+    parked = f"{stats.parked:,} parked, " if stats.parked else ""
     return (
         f"{duration(seconds)}  {stats.stored:,} pages stored, "
         f"{stats.waiting + stats.overflow:,} waiting, {stats.leased:,} in flight, "
-        f"{stats.later:,} to retry, {rate:.1f} pages/s, "
+        f"{stats.later:,} to retry, {parked}{rate:.1f} pages/s, "
         f"{size(stats.bytes)}, failures: {failures_text(stats.failures)}{hooks}"
     )
 
@@ -155,6 +156,8 @@ def panel(
     table.add_row("waiting", f"{stats.waiting + stats.overflow:,}", "downloaded", size(stats.bytes))
     table.add_row("in flight", f"{stats.leased:,}", "retries later", f"{stats.later:,}")
     table.add_row("hosts", f"{stats.hosts:,}", "dead letters", f"{stats.dead:,}")
+    if stats.parked:
+        table.add_row("parked", f"{stats.parked:,}", "", "")
     rows: list[RenderableType] = [
         Text.assemble((f"crawl {stats.crawl}", "bold green"), f"  {duration(seconds)}"),
         table,

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import duration, failures_text, hooks_text, size
 from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.records import Crawl, CrawlStats, HookCount, HookRefusal, HostState
@@ -29,8 +30,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     everything else is of the crawl as a whole. ``pages`` are those with a status of 2xx.
 
     ``failures`` counts outcomes by kind; ``gone`` are URLs that do not exist (404, 410), ``dead``
-    those given up after their tries, ``excluded`` those kept out by rule (robots.txt,
-    and links that log out or change something: the kind ``action``).
+    those given up after their tries, ``excluded`` those kept out by rule (robots.txt, and links
+    that log out or change something: the kind ``action``), ``parked`` those of shapes that bring
+    nothing new.
     ``hooks`` counts pages on which the crawl's hook failed, by function and message; ``refused``
     are workers that could not import it.
     ``hosts`` were asked for something; at a broker elsewhere, the most that had work at once.
@@ -52,6 +54,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     slowest_hosts: tuple[HostTime, ...]
     store: str
     export: str
+    parked: int = 0
     hooks: tuple[HookCount, ...] = ()
     refused: tuple[HookRefusal, ...] = ()
 
@@ -85,6 +88,7 @@ def of_run(
         ),
         store="",
         export="",
+        parked=stats.parked,
         hooks=stats.hooks,
         refused=stats.refused,
     )
@@ -114,6 +118,7 @@ def with_store(summary: Summary, store: Store, url: str, export: str) -> Summary
         slowest_hosts=_slowest(store, crawl),
         store=url,
         export=export,
+        parked=counts["parked"],
         hooks=tuple(store.hook_counts(crawl.id)),
     )
 
@@ -122,9 +127,10 @@ def of_store(store: Store, crawl: Crawl, url: str, export: str) -> Summary:
     """The summary of a crawl that nobody is running, from the store alone.
 
     ``seconds`` are those from its first start to its end, 0 while it has none. ``failures`` count
-    final states; what is waiting is not known without the frontier (0).
+    final states but parked ones; what is waiting is not known without the frontier (0).
     """
-    failures = Counter(final.kind for _, final in store.finals(crawl.id))
+    finals = (final for _, final in store.finals(crawl.id))
+    failures = Counter(final.kind for final in finals if final.state != "parked")
     ran = crawl.finished_ms - crawl.started_ms
     seconds = ran / 1000 if crawl.started_ms and ran > 0 else 0.0
     counts = store.counts(crawl.id)
@@ -145,6 +151,7 @@ def of_store(store: Store, crawl: Crawl, url: str, export: str) -> Summary:
         slowest_hosts=_slowest(store, crawl),
         store=url,
         export=export,
+        parked=counts["parked"],
         hooks=tuple(store.hook_counts(crawl.id)),
     )
 
@@ -181,6 +188,9 @@ def show(summary: Summary, console: Console) -> None:
     ]
     if summary.waiting:
         rows.insert(3, ("still to do", f"{summary.waiting:,} URLs"))
+    if summary.parked:
+        command = advice.complete(f"`greencrawl traps {summary.crawl}`")
+        rows.append(("parked", f"{summary.parked:,} URLs; see {command}"))
     if summary.hooks:
         rows.append(("hook failed", hooks_text(summary.hooks)))
     if summary.store:

@@ -49,11 +49,11 @@ class Duty(Struct, frozen=True):
 
 
 class Mark(Struct, frozen=True):
-    """A settled URL, for a Redis that is told of the past: Stored, Dead, or settled Otherwise."""
+    """A settled URL, for a Redis that is told of the past: Stored, Dead, Parked, or Otherwise."""
 
     crawl: int
     url: str
-    kind: Literal["S", "D", "O"]
+    kind: Literal["S", "D", "P", "O"]
     bytes: int = 0
 
 

@@ -16,7 +16,8 @@ class Totals(Struct, frozen=True, kw_only=True):
     """Counters of one crawl over all partitions, from one undisturbed scan.
 
     ``failures`` counts outcomes by kind; ``later`` are retries not yet due; ``overflow`` waits in
-    SQL, beyond the memory budget; ``hosts`` are those that have tasks waiting.
+    SQL, beyond the memory budget; ``hosts`` are those that have tasks waiting. ``parked`` counts
+    those that were released since, too, until they are counted anew from the store.
     """
 
     admitted: int = 0
@@ -30,6 +31,7 @@ class Totals(Struct, frozen=True, kw_only=True):
     retries: int = 0
     bytes: int = 0
     hosts: int = 0
+    parked: int = 0
     failures: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -86,6 +88,7 @@ class UrlState(Struct, frozen=True, kw_only=True):
         "dead",
         "gone",
         "excluded",
+        "parked",
         "waiting",
         "leased",
         "later",

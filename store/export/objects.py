@@ -44,6 +44,7 @@ def final_object(final: Final) -> dict[str, Any]:
         "status": final.code,
         "depth": final.depth,
         "at": iso8601(final.at_ms),
+        **({"shape": final.shape} if final.state == "parked" else {}),
     }
 
 

@@ -11,7 +11,7 @@ from greencrawl.schema.records import Totals
 _COUNTERS = {
     "adm": "admitted", "wait": "waiting", "leased": "leased", "later": "later", "fin": "finished",
     "stored": "stored", "over": "overflow", "dead": "dead", "retries": "retries", "bytes": "bytes",
-    "hosts": "hosts",
+    "hosts": "hosts", "f:parked": "parked",
 }  # fmt: skip
 
 
@@ -29,8 +29,8 @@ def total(partitions: Iterable[Sequence[bytes]]) -> Totals:
     failures: dict[str, int] = {}
     for flat in partitions:
         for key, value in part.fields(flat).items():
-            if key.startswith("f:"):
-                failures[key[2:]] = failures.get(key[2:], 0) + int(value)
-            elif key in _COUNTERS:
+            if key in _COUNTERS:
                 sums[_COUNTERS[key]] += int(value)
+            elif key.startswith("f:"):
+                failures[key[2:]] = failures.get(key[2:], 0) + int(value)
     return Totals(failures=failures, **sums)

@@ -14,7 +14,7 @@
 --      1  queue again what was seen, whatever the budget, once for each batch (a number of the log of
 --         seeds; 0: each time)
 --      2  only mark as seen and count as finished what a lost node is told of the past: 'S' (stored),
---         'D' (dead) or 'O' and the body's bytes instead of level and entry
+--         'D' (dead), 'P' (parked) or 'O' and the body's bytes instead of level and entry
 --      3  refill: what comes back from the overflow; a few tasks of each crawl fit into any budget,
 --         lest what another holds, which may be paused or over, stops it for ever
 local id, mode, batch = tostring(args[1]), args[2], args[3]
@@ -95,7 +95,8 @@ for i = 4, #args, 3 do
       if spilled.remove(fp) then bump(id, 'over', -1) else bump(id, 'adm', 1) end
       bump(id, 'fin', 1)
       local kind = string.sub(value, 1, 1)
-      if kind == 'S' then bump(id, 'stored', 1) elseif kind == 'D' then bump(id, 'dead', 1) end
+      local counter = kind == 'S' and 'stored' or kind == 'D' and 'dead' or kind == 'P' and 'f:parked'
+      if counter then bump(id, counter, 1) end
       bump(id, 'bytes', tonumber(string.sub(value, 2)) or 0)
     end
   elseif mode == FORCE then
