@@ -14,11 +14,18 @@ from gevent.server import StreamServer
 
 from greencrawl.broker.client import BrokerClient
 from greencrawl.schema.errors import InvalidConfig, Refused, Unavailable
-from greencrawl.schema.records import FinishRequest, LeaseRequest
+from greencrawl.schema.records import (
+    CloseItem,
+    CloseRequest,
+    FinishRequest,
+    HostReport,
+    LeaseRequest,
+)
 from tests.support.ports import free_port
 
 LEASE = LeaseRequest(worker="w", incarnation=1, sequence=1, wait=0.0)
 EMPTY = b'{"sessions":[],"waited":0.0}'
+CLOSED = b'{"results":["ok","ok"]}'
 
 
 class Peer:
@@ -99,6 +106,30 @@ def test_requests_carry_the_token_and_share_a_connection() -> None:
         assert peer.connections == 1
         assert b"Authorization: Bearer secret\r\n" in peer.requests[0] + b"\r\n"
         assert json.loads(peer.requests[0].partition(b"\r\n\r\n")[2])["worker"] == "w"
+
+
+def test_a_broker_of_the_version_before_is_told_nothing_of_traps() -> None:
+    """It refuses the field that it does not know, with the whole request."""
+    old = b"traps"
+
+    def act(connection: socket.socket) -> bool:
+        refused = old in peer[0].requests[-1]
+        return answer(*(("400 Bad Request", b"{}") if refused else ("200 OK", CLOSED)))(connection)
+
+    peer: list[Peer] = []
+    report = HostReport(requests=3, traps=b"known")
+    item = CloseItem(session="1/h", token="0" * 16, report=report, release=(4,))
+    with peers(act) as (client, found):
+        peer += found
+        assert client.close(CloseRequest((item, item))).results == ("ok", "ok")
+        first, second = (json.loads(r.partition(b"\r\n\r\n")[2]) for r in found[0].requests)
+        assert first["items"][0]["report"] == {"requests": 3, "traps": "a25vd24="}
+        assert second["items"][0] == {**first["items"][0], "report": {"requests": 3}}
+    wrong = CloseItem(session="1/h", token="0" * 16)
+    with peers(answer("400 Bad Request", b"{}")) as (client, [bad]):
+        with pytest.raises(Refused):
+            client.close(CloseRequest((wrong,)))
+        assert len(bad.requests) == 1
 
 
 def test_an_address_that_refuses_connections_is_passed_over_and_the_good_one_kept() -> None:

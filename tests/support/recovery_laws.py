@@ -29,6 +29,7 @@ class Laws:
     workers: Frontier
     forced: set[Key]
     paused: set[int]
+    let_go_of: set[tuple[int, str]]
     run: str
 
     def log(self) -> tuple[set[Key], set[Key], dict[Key, set[Key]]]:
@@ -43,13 +44,23 @@ class Laws:
                 found = {(crawl, item.url) for item in page.links}
                 parents[(crawl, page.url)] = found
                 logged |= found
+        self.to_force: set[Key] = set()
+        """Of pending batches that are forced: what is seen already is to come."""
         for batch in self.store.pending_seeds():
-            pending |= {(batch.crawl, item.url) for item in batch.urls}
+            some = {(batch.crawl, item.url) for item in batch.urls}
+            pending |= some
+            self.to_force |= some if batch.force else set()
         return logged, pending, parents
 
     def settled(self) -> set[Key]:
         sql = "SELECT crawl, url FROM pages UNION SELECT crawl, url FROM finals"
         return {(crawl, page) for crawl, page in self.sql.execute(sql)}
+
+    def released(self) -> None:
+        """Nothing is parked by a shape, whoever parks it, once it was released to the end."""
+        left = {(crawl, one.shape) for crawl in DELAYS for one in self.store.parked_shapes(crawl)}
+        assert not left & self.let_go_of
+        assert not {crawl for crawl, _ in left} & {crawl for crawl, s in self.let_go_of if not s}
 
     def owed(self) -> bool:
         owner = self.raw.hgetall(keys.OWNER)
@@ -63,6 +74,7 @@ class Laws:
         self.accounted(found)
         logged, pending, parents = self.log()
         settled = self.settled()
+        self.released()
         if not self.owed():
             self.conserved(found, logged - settled, pending, parents)
             self.told(found)
@@ -99,6 +111,8 @@ class Laws:
             places = found.places[key]
             if places:
                 assert places == 1 or key in self.forced, f"{key} stands in {places} places"
+                continue
+            if key in self.to_force:
                 continue
             assert fingerprint not in found.seen.get(key[0], ()), f"{key} was seen, and is nowhere"
             if fingerprint in found.spilled.get(key[0], ()):

@@ -15,12 +15,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import redis
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
+from greencrawl.broker.api.handlers.parked import release_parked
+from greencrawl.broker.api.messages import ReleaseParkedRequest
 from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.scripts import partition as part
@@ -37,6 +39,7 @@ from greencrawl.schema.records import (
     Dead,
     Done,
     Final,
+    FinalState,
     FinishItem,
     HostReport,
     ReleaseItem,
@@ -79,6 +82,12 @@ def url(host: int, path: int) -> str:
 
 
 URLS = [url(h, n) for h in range(len(HOSTS)) for n in range(PATHS)]
+
+
+def shape_of(page: str) -> str:
+    """The shape that a URL is parked by: a host has three."""
+    head, _, number = page.rpartition("/")
+    return f"{head}/{int(number) % 3}{{n}}"
 
 
 def links_of(crawl: int, page: str) -> list[Admission]:
@@ -167,6 +176,8 @@ class World(Laws, RuleBasedStateMachine):
         self.moment = 0
         self.restarts = 0
         self.forced: set[Key] = set()
+        self.let_go_of: set[tuple[int, str]] = set()
+        """(crawl, shape) of what was released to the end; "" for every shape."""
         self.blocked: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
         self.sequence: Counter[str] = Counter()
         self.incarnation: Counter[str] = Counter()
@@ -274,13 +285,16 @@ class World(Laws, RuleBasedStateMachine):
             if not (commit.pages or commit.finals):
                 break
             stamp = self.paced_store.commit(commit)
+            if stamp.refused:  # its shape was released meanwhile
+                outcome = "retry"
             if not links or self.admitted(session.crawl, links, stamp):
                 break
         else:
             return
         report = {
             "page": Done(stored=True, bytes=5), "gone": Done(kind="gone"),
-            "dead": Dead(kind="timeout"), "retry": Retry(wait=5.0, kind="reset"),
+            "dead": Dead(kind="timeout"), "parked": Done(kind="parked"),
+            "retry": Retry(wait=5.0, kind="reset"),
         }[outcome]  # fmt: skip
         self.deliver(
             broker,
@@ -302,8 +316,9 @@ class World(Laws, RuleBasedStateMachine):
         if outcome == "retry":
             return Commit(), []
         final = Final(
-            crawl=crawl, fingerprint=fingerprint, url=page,
-            state="gone" if outcome == "gone" else "dead", kind="timeout", at_ms=self.moment,
+            crawl=crawl, fingerprint=fingerprint, url=page, state=cast(FinalState, outcome),
+            kind="timeout", shape=shape_of(page) if outcome == "parked" else "",
+            at_ms=self.moment,
         )  # fmt: skip
         return Commit(finals=[final]), []
 
@@ -370,6 +385,21 @@ class World(Laws, RuleBasedStateMachine):
             for table in ("pages", "finals", "seed_batches", "overflow", "blocks")
         ]
         return dump(self.raw), rows
+
+    # -- people
+
+    def let_go(self, crawl: int, shape: str, broker: int, steps: int) -> None:
+        """What is parked by a shape ("": by any) is released; each URL may be queued twice."""
+        self.forced |= {(crawl, page) for page in URLS if shape in ("", shape_of(page))}
+        name = self.store.crawl(crawl).name
+        request = ReleaseParkedRequest(name, shape, not shape)
+        at = self.brokers[broker]
+
+        def release() -> None:
+            release_parked(at.service, request)
+            self.let_go_of.add((crawl, shape))
+
+        self.work("release", steps, release, at)
 
     # -- what brokers do by themselves
 

@@ -25,6 +25,7 @@ from greencrawl.broker.frontier.coordination import duties as names
 from greencrawl.broker.frontier.coordination.quotas import Row, row_of
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.scripts import partition as part
+from greencrawl.broker.frontier.scripts.partition import Mode
 from greencrawl.schema.net.urls import task_path
 from greencrawl.schema.records import (
     Admission,
@@ -125,6 +126,17 @@ class FrontierMachine(RuleBasedStateMachine):
         self.adaptive: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
         self.operator: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
         self.spilled: set[tuple[int, str]] = set()
+        self.parked: set[tuple[int, str]] = set()
+        """Of what is final."""
+        self.parks: Counter[int] = Counter()
+        """Crawl → how often something of it was parked."""
+        self.again: Counter[int] = Counter()
+        """Crawl → what was queued again by force."""
+        self.batches = 0
+        self.forced_bytes = 0
+        """Of tasks that came by force, whatever the budget."""
+        self.traps: dict[tuple[int, str], bytes] = {}
+        """(crawl, host) → what a session's report said last of its shapes."""
         self.sequence: Counter[str] = Counter()
         self.incarnation: Counter[str] = Counter()
         for number in self.crawls:
@@ -250,6 +262,7 @@ class FrontierMachine(RuleBasedStateMachine):
     def opened(self, session: Session, worker: str, now: float) -> None:
         host = session.host
         assert session.crawl not in self.paused
+        assert session.traps == self.traps.get((session.crawl, host), b"")
         assert now + 5 >= self.rest[host], "opened while the host rests"
         in_force = max(session.delay, self.delay_ms(host) / 1000)
         assert now + 5 >= self.last[host] + in_force * 1000, "opened before its delay was over"
@@ -275,6 +288,7 @@ class FrontierMachine(RuleBasedStateMachine):
         outcome=st.one_of(
             st.just(Done(stored=True, bytes=7)),
             st.just(Dead(kind="timeout")),
+            st.just(Done(kind="parked")),
             st.builds(Retry, wait=st.sampled_from([0.0, 5.0, 60.0]), kind=st.just("reset")),
         ),
     )
@@ -297,8 +311,28 @@ class FrontierMachine(RuleBasedStateMachine):
             self.place[key], self.later[key] = "later", self.now() + outcome.wait * 1000
         else:
             self.place[key] = "final"
+        if outcome == Done(kind="parked"):
+            self.parked.add(key)
+            self.parks[s.crawl] += 1
         if not held.tasks and not held.open:
             self.forget(s.token)
+
+    @rule(crawl=st.sampled_from([1, 2]), host=st.sampled_from(HOSTS), repeat=st.booleans())
+    def release_parked(self, crawl: int, host: str, repeat: bool) -> None:
+        """What is parked of a host is queued by force, however often the batch is sent."""
+        some = {key for key in self.parked if key[0] == crawl and f"//{host}/" in key[1]}
+        items = [Admission(page) for _, page in sorted(some)]
+        if not items:
+            return
+        self.batches += 1
+        for _ in range(1 + repeat):
+            new = self.frontier.admit(crawl, items, mode=Mode.FORCE, batch=self.batches)
+            assert new == [False] * len(items), "they were seen"
+        self.parked -= some
+        self.again[crawl] += len(some)
+        self.forced_bytes += sum(len(task_path(page)) + TASK_BYTES for _, page in some)
+        for key in some:
+            self.place[key] = "waiting"
 
     @rule(
         data=st.data(),
@@ -306,20 +340,25 @@ class FrontierMachine(RuleBasedStateMachine):
         robots=st.booleans(),
         adaptive=st.sampled_from([0.0, 0.0, 4.0]),
         release=st.booleans(),
+        traps=st.sampled_from([b"", b"", b"\x00\xff|", b"t" * 4096]),
     )
     def close(
-        self, data: st.DataObject, failed: bool, robots: bool, adaptive: float, release: bool
-    ) -> None:
+        self, data: st.DataObject, failed: bool, robots: bool, adaptive: float, release: bool,
+        traps: bytes,
+    ) -> None:  # fmt: skip
         held = self.pick(data)
         if held is None:
             return
         current = held.session.token in self.held and held.open
         numbers = tuple(held.tasks)[:2] if release and current else ()
-        self.end(held, failed=failed, robots=robots, adaptive=adaptive, numbers=numbers)
+        self.end(
+            held, failed=failed, robots=robots, adaptive=adaptive, numbers=numbers, traps=traps
+        )
 
     def end(
-        self, held: Held, *, failed: bool, robots: bool, adaptive: float, numbers: tuple[int, ...]
-    ) -> None:
+        self, held: Held, *, failed: bool, robots: bool, adaptive: float,
+        numbers: tuple[int, ...], traps: bytes = b"",
+    ) -> None:  # fmt: skip
         """Close a session, live or not."""
         s, host = held.session, held.session.host
         current = s.token in self.held and held.open
@@ -329,6 +368,7 @@ class FrontierMachine(RuleBasedStateMachine):
             failed="refused" if failed else "",
             block=30.0 * failed,
             requests=1,
+            traps=traps,
         )
         before = None if current else self.dump()
         item = CloseItem(session=s.session, token=s.token, report=report, release=numbers)
@@ -344,6 +384,8 @@ class FrontierMachine(RuleBasedStateMachine):
             self.robots[host] = now + 86_400_000
         if failed:
             self.blocked[host] = max(self.blocked[host], now + 29_000)
+        if traps:
+            self.traps[(s.crawl, host)] = traps
         self.free(held, now)
         if not held.tasks:
             self.forget(s.token)
@@ -644,7 +686,8 @@ class FrontierMachine(RuleBasedStateMachine):
             counted = sum(len(task_path(url)) + TASK_BYTES for _, url, _ in tasks)
             low = len(dump.get(f"gc:{{{p}}}:dry", ()))
             assert int(dump.get(f"gc:{{{p}}}:b", 0)) == counted + HOST_BYTES * (len(hosts) + low)
-            assert counted <= PARTITION_BUDGET + len(DELAYS) * LEAST_BYTES
+            most = PARTITION_BUDGET + len(DELAYS) * LEAST_BYTES + self.forced_bytes
+            assert counted <= most
 
     def counters(self, dump: dict[str, Any]) -> None:
         for crawl in DELAYS:
@@ -655,8 +698,10 @@ class FrontierMachine(RuleBasedStateMachine):
             assert totals.leased == mine["leased"]
             assert totals.later == mine["later"]
             assert totals.overflow == mine["overflow"]
-            assert totals.finished == mine["final"]
-            assert totals.admitted == sum(mine.values())
+            again = self.again[crawl]
+            assert totals.finished == mine["final"] + again
+            assert totals.admitted == sum(mine.values()) + again
+            assert totals.parked == self.parks[crawl]
             assert (totals.open == 0) == (mine["final"] == sum(mine.values()))
             for kind, wanted in (("z", False), ("y", True)):
                 found = [int(fp) for k, v in dump.items() if f"}}:{kind}:{crawl}:" in k for fp in v]

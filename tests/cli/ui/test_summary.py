@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def crawl(store: Store) -> Crawl:
-    """Two pages, one dead letter, one URL gone, one excluded; one host that answered."""
+    """Two pages, one dead letter, one URL gone, one excluded, one parked; a host that answered."""
     made = store.put_crawl(
         "example", CrawlOptions(seeds=("https://example.org/",)), ["example.org"]
     )
@@ -63,7 +63,8 @@ def crawl(store: Store) -> Crawl:
             )
         )  # fmt: skip
     for number, (state, kind) in enumerate(
-        (("dead", "timeout"), ("gone", "gone"), ("excluded", "robots")), start=10
+        (("dead", "timeout"), ("gone", "gone"), ("excluded", "robots"), ("parked", "trap")),
+        start=10,
     ):
         url = f"https://example.org/{state}"
         work.finals.append(
@@ -88,7 +89,7 @@ def test_run_without_time_has_no_rate() -> None:
 def test_pages_and_final_states_are_counted_by_the_store(store: Store, crawl: Crawl) -> None:
     counters = summary.of_run(STATS, (), seconds=2.0, pages_before=1)
     made = summary.with_store(counters, store, "sqlite:///x", "greencrawl export")
-    assert (made.pages, made.gone, made.dead, made.excluded) == (2, 1, 1, 1)
+    assert (made.pages, made.gone, made.dead, made.excluded, made.parked) == (2, 1, 1, 1, 1)
     assert made.hosts == 1
     assert made.slowest_hosts == (summary.HostTime("example.org", 0.5, 2),)
 
@@ -101,14 +102,17 @@ def test_crawl_that_was_not_done_is_stopped(store: Store, crawl: Crawl) -> None:
 def test_crawl_that_nobody_runs_is_summed_up_from_the_store(store: Store, crawl: Crawl) -> None:
     made = summary.of_store(store, crawl, "sqlite:///x", "greencrawl export example")
     assert made.failures == {"gone": 1, "robots": 1, "timeout": 1}
-    assert (made.pages, made.hosts, made.seconds) == (2, 1, 0.0)
+    assert (made.pages, made.hosts, made.seconds, made.parked) == (2, 1, 0.0, 1)
 
 
 def test_table_shows_what_a_person_asks_first(store: Store, crawl: Crawl) -> None:
     out = io.StringIO()
     made = summary.of_store(store, crawl, "sqlite:///x", "greencrawl export example")
     summary.show(made, Console(file=out, width=120))
-    for part in ("2, 10 B", "1 gone, 1 dead, 1 excluded", "greencrawl export example", "timeout 1"):
+    for part in (
+        "2, 10 B", "1 gone, 1 dead, 1 excluded", "greencrawl export example", "timeout 1",
+        "1 URLs; see `greencrawl traps example`",
+    ):  # fmt: skip
         assert part in out.getvalue()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import gevent
 import pytest
 from gevent.event import Event
+from msgspec.structs import replace
 
 from greencrawl.broker.frontier import Admitted
 from greencrawl.schema.clock import monotonic
@@ -18,6 +19,7 @@ from greencrawl.schema.records import (
     Commit,
     Dead,
     Done,
+    Final,
     FinishItem,
     ItemsReply,
     ItemStatus,
@@ -25,13 +27,15 @@ from greencrawl.schema.records import (
     Session,
     Stamp,
     StoredPage,
+    Task,
 )
 from greencrawl.store.base import MARGIN
 from greencrawl.store.errors import Unstorable
 from greencrawl.worker.delivery import outbox as outbox_module
+from greencrawl.worker.delivery.attempts import Journal
 from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.recent import Recent, Recents
-from greencrawl.worker.delivery.results import SURPLUS_SECONDS, Result
+from greencrawl.worker.delivery.results import RELEASED_SECONDS, SURPLUS_SECONDS, Result, Results
 from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.session.held import Held, Sessions
 from greencrawl.worker.session.in_hand import InHand
@@ -83,7 +87,7 @@ class World:
     owed: list[set[str]] = field(default_factory=list)
     """By each commit."""
     surplus: set[str] = field(default_factory=set)
-    """URLs of pages that are beyond the crawl's limit."""
+    """URLs of pages that are beyond the crawl's limit, or that are parked by a released shape."""
 
     def _meet(self, part: str) -> None:
         if self.away.get(part, 0) > 0:
@@ -103,7 +107,8 @@ class World:
         )
         self.owed.append(set(work.owes))
         self.clock += 1
-        refused = {(p.crawl, p.fingerprint) for p in work.pages if p.url in self.surplus}
+        rows = [*work.pages, *work.finals]
+        refused = {(row.crawl, row.fingerprint) for row in rows if row.url in self.surplus}
         return Stamp(self.clock, {"n": self.epoch}, frozenset(refused))
 
     def owe(self, nodes: Collection[str], since: int | None = None) -> int:
@@ -186,6 +191,29 @@ def test_a_page_beyond_the_limit_is_no_result_and_its_task_waits_uncharged(rig: 
         ("commit", ["http://h/p", "http://h/q"], []), ("admit", 1, ["http://h/a"]),
         ("finish", [(1, Done()), (2, given_back)]),
     ]  # fmt: skip
+
+
+def test_a_url_that_is_parked_while_its_shape_is_released_waits_uncharged(rig: Rig) -> None:
+    rig.world.surplus = {"http://h/q", "http://h/dead"}
+    results = Results(Journal("w"), hash)
+    for number, name in enumerate("pq", 1):
+        task = Task(number, f"http://h/{name}", depth=3, level=2)
+        rig.writer.put(results.parked(rig.held, 1, task, "s" * 400, "d" * 400))
+    dead = replace(rig_final(results, rig.held), state="dead", url="http://h/dead")
+    rig.writer.put(Result(held=rig.held, task=3, outcome=Dead(kind="gone"), finals=[dead]))
+    given_back = Retry(wait=RELEASED_SECONDS, kind="released", charge=False)
+    assert rig.drain() == [
+        ("commit", [], ["parked", "parked", "dead"]),
+        ("finish", [(1, Done(kind="parked")), (2, given_back), (3, Dead(kind="gone"))]),
+    ]
+
+
+def rig_final(results: Results, held: Held) -> Final:
+    """The row of a parked URL."""
+    (final,) = results.parked(held, 1, Task(1, "http://h/p", 3, 2), "s" * 400, "d" * 400).finals
+    assert (final.state, final.kind, final.depth, final.level) == ("parked", "trap", 3, 2)
+    assert (final.shape, final.detail) == ("s" * 300, "d" * 300)
+    return final
 
 
 def test_a_page_beyond_the_limit_is_left_out_when_the_others_are_committed_again(rig: Rig) -> None:

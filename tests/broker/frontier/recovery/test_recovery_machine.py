@@ -37,8 +37,10 @@ from tests.support.recovery_world import (
     WHICH,
     Broker,
     World,
+    shape_of,
     some,
     upkeep_now,
+    url,
 )
 from tests.support.redis_dump import Copy
 from tests.support.redis_server import RedisServer
@@ -112,7 +114,10 @@ class RecoveryMachine(World):
 
     @rule(
         which=WHICH, broker=st.sampled_from([0, 1]),
-        outcome=st.sampled_from(["page", "page", "page", "gone", "dead", "retry"]), steps=STEPS,
+        outcome=st.sampled_from(
+            ["page", "page", "page", "gone", "dead", "parked", "parked", "retry"]
+        ),
+        steps=STEPS,
     )  # fmt: skip
     def settle(self, which: int, broker: int, outcome: str, steps: int) -> None:
         """Commit, admit, finish: of a session that may be over long since."""
@@ -187,6 +192,37 @@ class RecoveryMachine(World):
         )
         at = self.brokers[broker]
         self.work("reconcile", steps, lambda: at.frontier.reconcile(request), at)
+
+    # -- people
+
+    @rule(
+        crawl=st.sampled_from([1, 2]), host=st.integers(0, 2), path=st.integers(0, PATHS - 1),
+        everything=st.sampled_from([False] * 7 + [True]), broker=st.sampled_from([0, 1]),
+        steps=STEPS,
+    )  # fmt: skip
+    def release_parked(
+        self, crawl: int, host: int, path: int, everything: bool, broker: int, steps: int
+    ) -> None:
+        shape = "" if everything else shape_of(url(host, path))
+        self.let_go(crawl, shape, broker, steps)
+
+    @rule(
+        which=WHICH, broker=st.sampled_from([0, 1]), first=st.sampled_from([1, 2, 3, 999]),
+        then=st.sampled_from([1, 2, 3, 999]), lost=st.sampled_from([True, False]),
+    )  # fmt: skip
+    def park_amid_a_release(
+        self, which: int, broker: int, first: int, then: int, lost: bool
+    ) -> None:
+        """A worker parks what is released; or it is, and Redis goes back to before."""
+        for held in some(self.fetching(), which):
+            (task,) = some(held.session.tasks, which // 7)
+            self.copy()
+            parking = self.settling(broker, held, task.number, "parked", first)
+            self.let_go(held.session.crawl, shape_of(task.url), 1 - broker, then)
+            parking.step(then)
+            if lost:
+                self.roll_back(0, False)
+                self.reopened(broker)
 
     # -- what brokers do by themselves
 

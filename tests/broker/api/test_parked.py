@@ -1,0 +1,114 @@
+"""Parked URLs over the HTTP API: listed by shape, explained, and let go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from greencrawl.schema.records import Commit, Final
+from tests.broker.api.test_app import Api
+
+DAYS, TAGS = "https://a.example/cal/{n}?d={n}", "https://a.example/tag/{w}"
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Api]:
+    made = Api(tmp_path)
+    made.crawl(scope="any")
+    yield made
+    made.store.close()
+
+
+def park(api: Api, *paths: str, shape: str = DAYS, at_ms: int = 1000) -> None:
+    urls = [f"https://a.example/{path}" for path in paths]
+    finals = [
+        Final(
+            crawl=1, fingerprint=api.queue.fingerprint(url), url=url, state="parked", kind="trap",
+            detail="nothing new", shape=shape, at_ms=at_ms,
+        )
+        for url in urls
+    ]  # fmt: skip
+    api.store.commit(Commit(finals=finals))
+
+
+def release(api: Api, **more: Any) -> Any:
+    return api.call("POST", "/v1/parked/release", {"crawl": "test", **more})
+
+
+def test_shapes_are_listed_and_released_ones_named(api: Api) -> None:
+    park(api, "cal/1", "cal/2")
+    park(api, "tag/x", shape=TAGS)
+    found = api.call("GET", "/v1/parked?crawl=test").json
+    assert [(one["shape"], one["count"]) for one in found["items"]] == [(DAYS, 2), (TAGS, 1)]
+    assert found["items"][0]["host"] == "a.example"
+    assert found["items"][0]["reason"] == "nothing new"
+    assert found["released"] == []
+    assert release(api, shape=TAGS).json["added"] == 1
+    found = api.call("GET", "/v1/parked?crawl=test").json
+    assert [one["shape"] for one in found["items"]] == [DAYS]
+    assert found["released"] == [TAGS]
+
+
+def test_a_release_queues_the_urls_reopens_the_crawl_and_tells_the_partitions(api: Api) -> None:
+    park(api, "cal/1", "cal/2")
+    ended = api.store.set_state(1, "done", "finished")
+    told: list[Any] = []
+    put_crawl, api.queue.put_crawl = api.queue.put_crawl, told.append  # type: ignore[method-assign]
+    assert release(api, shape=DAYS).json == {
+        "added": 2, "duplicate": 0, "rejected": 0, "items": [], "pending": 0,
+    }  # fmt: skip
+    api.queue.put_crawl = put_crawl  # type: ignore[method-assign]
+    crawl = api.store.crawl(1)
+    assert (crawl.state, crawl.released, crawl.revision) == ("active", (DAYS,), 2)
+    assert told[0].revision == ended.revision + 1, "before anything of it is queued"
+    assert {"https://a.example/cal/1", "https://a.example/cal/2"} <= set(api.queue.seen[1])
+    assert api.store.pending_seeds() == []
+    assert release(api, shape=DAYS).json["added"] == 0
+    assert api.store.crawl(1).revision == 2, "the second time it changes nothing"
+
+
+def test_all_lets_every_shape_go_and_what_is_parked_afterwards_is_refused(api: Api) -> None:
+    park(api, "cal/1")
+    park(api, "tag/x", shape=TAGS)
+    assert release(api, all=True).json["added"] == 2
+    assert api.store.crawl(1).released == ("*",)
+    park(api, "cal/3")
+    assert api.call("GET", "/v1/parked?crawl=test").json["items"] == []
+
+
+@pytest.mark.parametrize("body", [{}, {"all": True, "shape": DAYS}, {"shape": "", "all": False}])
+def test_one_shape_or_all_are_to_be_named(api: Api, body: dict[str, Any]) -> None:
+    result = release(api, **body)
+    assert result.status_code == 400
+    assert result.json["errors"][0]["field"] == "shape"
+    assert api.store.crawl(1).released == ()
+
+
+def test_a_crawl_that_has_a_thousand_released_shapes_says_so(api: Api) -> None:
+    api.store.add_released(1, [str(n) for n in range(1000)])
+    result = release(api, shape=DAYS)
+    assert result.status_code == 400
+    assert "1,000" in result.json["detail"]
+    assert release(api, all=True).status_code == 200
+
+
+def test_what_belongs_to_a_node_that_is_away_is_pending(api: Api) -> None:
+    park(api, "cal/1")
+    api.queue.lost_node = "b"
+    url = "https://lost.example/"
+    final = Final(crawl=1, fingerprint=1, url=url, state="parked", kind="trap", shape=DAYS, at_ms=1)
+    api.store.commit(Commit(finals=[final]))
+    result = release(api, shape=DAYS).json
+    assert (result["added"], result["pending"]) == (1, 1)
+    assert len(api.store.pending_seeds()) == 1
+
+
+def test_a_parked_url_is_explained_with_its_shape_and_what_to_type(api: Api) -> None:
+    park(api, "cal/1")
+    (found,) = api.call("GET", "/v1/urls?url=https://a.example/cal/1&crawl=test").json
+    assert found["state"] == "parked"
+    assert found["why"].startswith("parked at 1970-01-01 00:00:01 UTC: nothing new, of the shape ")
+    assert f"`greencrawl traps test --release '{DAYS}'`" in found["why"]
