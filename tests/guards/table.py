@@ -16,7 +16,10 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-KINDS = ["duties", "states", "quotas", "debts", "recovery", "names", "attacks", "actions", "http"]
+KINDS = [
+    "duties", "states", "quotas", "debts", "recovery", "names", "attacks", "actions", "http",
+    "parked",
+]  # fmt: skip
 MACHINES = {
     "duties": "tests.broker.frontier.coordination.test_duties_machine",
     "recovery": "tests.broker.frontier.recovery.test_recovery_machine",

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from greencrawl.schema.errors import InvalidConfig, UnknownCrawl
 from greencrawl.schema.records import Admission, Commit, CrawlOptions, Final, ParkedShape
 from greencrawl.store.base import Store
-from tests.support.store_records import final, page
+from tests.support.store_records import beyond, final, page
 
 DAYS, TAGS = "http://example.org/cal/{n}/{n}", "http://example.org/tag/{w}"
 
@@ -164,6 +164,13 @@ class ParkedContract:
         store.add_released(crawl, ["*"])
         assert store.commit(Commit(finals=[parked(crawl, 7, TAGS)])).refused == {(crawl, 7)}
         assert store.counts(crawl)["parked"] == 1
+
+    def test_what_may_not_be_parked_stays_in_the_overflow(self, store: Store, crawl: int) -> None:
+        store.put_overflow(crawl, beyond([0, 0], "example.org", first=1))
+        store.add_released(crawl, [DAYS])
+        store.commit(Commit(finals=[parked(crawl, 1), parked(crawl, 2, TAGS)]))
+        left = [row.fingerprint for row in store.overflow(crawl, 7, "example.org", 10)]
+        assert left == [1]
 
     def test_nothing_of_a_shape_stays_parked_though_workers_park_while_it_is_released(
         self, store: Store, crawl: int

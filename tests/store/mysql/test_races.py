@@ -22,6 +22,7 @@ from greencrawl.store.mysql.store import MysqlStore
 from greencrawl.store.mysql.tables.pages import PAGES
 from tests.support.mysql_database import held, rows_of, server, topology
 from tests.support.store_contract import Opener, crawl, store
+from tests.support.store_parked import DAYS, TAGS, parked
 from tests.support.store_records import attempt, beyond, final, links, page
 
 __all__ = ["crawl", "server", "store", "topology"]  # fixtures
@@ -80,6 +81,22 @@ def test_a_crawl_does_not_end_while_overflow_is_being_put(
         ended = stopped(store.set_state, crawl, "done", "finished")
     put.get(timeout=10)
     assert ended.get(timeout=10).state == "active"
+
+
+def test_a_release_waits_for_who_parks_and_nobody_parks_after_it(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    with held(topology, "sums"):
+        commit = stopped(store.commit, Commit(finals=[parked(crawl, 1)]))
+        released = stopped(store.add_released, crawl, [DAYS])
+        later = stopped(store.commit, Commit(finals=[parked(crawl, 2), parked(crawl, 3, TAGS)]))
+    assert not commit.get(timeout=10).refused
+    assert released.get(timeout=10).released == (DAYS,)
+    assert later.get(timeout=10).refused == {(crawl, 2)}
+    batch = store.release_parked(crawl, DAYS)
+    assert batch is not None, "what was parked before is there to be released"
+    assert [item.url for item in batch.urls] == ["http://example.org/1"]
+    assert store.counts(crawl)["parked"] == 1
 
 
 def test_nothing_is_written_for_a_crawl_after_its_deletion(

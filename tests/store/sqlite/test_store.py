@@ -26,12 +26,14 @@ from tests.support.store_contract import (
     Opener,
     StoreContract,
     attempt,
+    beyond,
     crawl,
     final,
     links,
     page,
     store,
 )
+from tests.support.store_parked import DAYS, parked
 
 __all__ = ["crawl", "store"]  # fixtures
 
@@ -56,6 +58,17 @@ def open_store(path: Path) -> Iterator[Opener]:
 
 class TestSqlite(StoreContract):
     pass
+
+
+def test_of_what_is_refused_nothing_is_settled(open_store: Opener) -> None:
+    store = open_store()
+    crawl = store.put_crawl("few", CrawlOptions(max_pages=1), []).id
+    store.add_released(crawl, [DAYS])
+    store.put_overflow(crawl, beyond([0] * 4, "example.org", first=1))
+    work = Commit([page(crawl, 1), page(crawl, 2)], finals=[parked(crawl, 3), final(crawl, 4)])
+    assert store.commit(work).refused == {(crawl, 2), (crawl, 3)}
+    left = [row.fingerprint for row in store.overflow(crawl, 7, "example.org", 10)]
+    assert left == [2, 3]
 
 
 def test_a_url_opens_a_file_and_makes_its_folder(tmp_path: Path) -> None:
