@@ -7,8 +7,9 @@ rests as long between them, and may end anywhere: the next pass begins anew and 
 
 A batch of seeds is there to be queued again in a Redis that lost it. Once each of its URLs has a
 page or a final state, those are what a replay marks as settled, and the batch says nothing more:
-whatever makes such a URL wait again (a dead letter that is requeued) logs a batch of its own. Of a
-forced batch each URL must have been settled after it was logged, as a replay of everything asks.
+whatever makes such a URL wait again (a dead letter that is requeued, a shape that is released) logs
+a batch of its own. Of a forced batch each URL must have been settled after it was logged, as a
+replay of everything asks.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ class Stored:
     gone: set[str] = field(default_factory=set)
     excluded: set[str] = field(default_factory=set)
     dead: set[str] = field(default_factory=set)
+    parked: set[str] = field(default_factory=set)
     tries: Counter[str] = field(default_factory=Counter)
     rows: int = 0
 
@@ -31,9 +32,8 @@ def read_stored(data: Path, name: str = "test") -> Stored:
         for _, page in store.pages(crawl):
             result.rows += 1
             (result.redirects if 300 <= page.status < 400 else result.pages).add(page.url)
-        kinds = {"gone": result.gone, "excluded": result.excluded, "dead": result.dead}
         for _, final in store.finals(crawl):
-            kinds[final.state].add(final.url)
+            getattr(result, final.state).add(final.url)
             result.tries[final.url] = len(store.attempts(crawl, final.fingerprint, 1000))
     finally:
         store.close()
