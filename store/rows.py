@@ -302,6 +302,7 @@ def _rank(link: Admission) -> tuple[int, int, int]:
 
 
 def host(url: str) -> str:
+    """The host of a URL; "" for what is not canonical."""
     try:
         return host_of(url)
     except (ValueError, IndexError):  # not canonical: the journal keeps it all the same

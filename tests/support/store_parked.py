@@ -167,8 +167,12 @@ class ParkedContract:
 
     def test_what_may_not_be_parked_stays_in_the_overflow(self, store: Store, crawl: int) -> None:
         store.put_overflow(crawl, beyond([0, 0], "example.org", first=1))
+        rows = store.overflow(crawl, 7, "example.org", 10)
+        store.raise_epoch("n", 0, 1)
+        store.overflow_taken(rows, "n", 1)
         store.add_released(crawl, [DAYS])
         store.commit(Commit(finals=[parked(crawl, 1), parked(crawl, 2, TAGS)]))
+        store.free_overflow(7)
         left = [row.fingerprint for row in store.overflow(crawl, 7, "example.org", 10)]
         assert left == [1]
 

@@ -65,8 +65,12 @@ def test_of_what_is_refused_nothing_is_settled(open_store: Opener) -> None:
     crawl = store.put_crawl("few", CrawlOptions(max_pages=1), []).id
     store.add_released(crawl, [DAYS])
     store.put_overflow(crawl, beyond([0] * 4, "example.org", first=1))
+    rows = store.overflow(crawl, 7, "example.org", 10)
+    store.raise_epoch("n", 0, 1)
+    store.overflow_taken(rows, "n", 1)
     work = Commit([page(crawl, 1), page(crawl, 2)], finals=[parked(crawl, 3), final(crawl, 4)])
     assert store.commit(work).refused == {(crawl, 2), (crawl, 3)}
+    store.free_overflow(7)
     left = [row.fingerprint for row in store.overflow(crawl, 7, "example.org", 10)]
     assert left == [2, 3]
 

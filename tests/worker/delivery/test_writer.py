@@ -199,7 +199,7 @@ def test_a_url_that_is_parked_while_its_shape_is_released_waits_uncharged(rig: R
     for number, name in enumerate("pq", 1):
         task = Task(number, f"http://h/{name}", depth=3, level=2)
         rig.writer.put(results.parked(rig.held, 1, task, "s" * 400, "d" * 400))
-    dead = replace(rig_final(results, rig.held), state="dead", url="http://h/dead")
+    dead = replace(rig_final(results, rig.held), state="dead", url="http://h/dead", fingerprint=3)
     rig.writer.put(Result(held=rig.held, task=3, outcome=Dead(kind="gone"), finals=[dead]))
     given_back = Retry(wait=RELEASED_SECONDS, kind="released", charge=False)
     assert rig.drain() == [
