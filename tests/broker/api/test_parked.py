@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from greencrawl.schema.records import Commit, Final
+from greencrawl.schema.records import Commit, Crawl, Final
 from tests.broker.api.test_app import Api
 
 DAYS, TAGS = "https://a.example/cal/{n}?d={n}", "https://a.example/tag/{w}"
@@ -52,15 +52,16 @@ def test_shapes_are_listed_and_released_ones_named(api: Api) -> None:
     assert found["released"] == [TAGS]
 
 
-def test_a_release_queues_the_urls_reopens_the_crawl_and_tells_the_partitions(api: Api) -> None:
+def test_a_release_queues_the_urls_reopens_the_crawl_and_tells_the_partitions(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     park(api, "cal/1", "cal/2")
     ended = api.store.set_state(1, "done", "finished")
-    told: list[Any] = []
-    put_crawl, api.queue.put_crawl = api.queue.put_crawl, told.append  # type: ignore[method-assign]
+    told: list[Crawl] = []
+    monkeypatch.setattr(api.queue, "put_crawl", told.append)
     assert release(api, shape=DAYS).json == {
         "added": 2, "duplicate": 0, "rejected": 0, "items": [], "pending": 0,
     }  # fmt: skip
-    api.queue.put_crawl = put_crawl  # type: ignore[method-assign]
     crawl = api.store.crawl(1)
     assert (crawl.state, crawl.released, crawl.revision) == ("active", (DAYS,), 2)
     assert told[0].revision == ended.revision + 1, "before anything of it is queued"

@@ -74,7 +74,7 @@ class Visitor:
         return session
 
     def close(self, session: Session, traps: bytes) -> None:
-        names = {"session": session.session, "token": session.token}
+        names: dict[str, Any] = {"session": session.session, "token": session.token}
         report = HostReport(robots=True, requests=1, traps=traps)
         assert self.frontier.close_sessions([CloseItem(**names, report=report)]) == ["ok"]
         done = Done(stored=True)
@@ -99,8 +99,8 @@ def accounted(frontier: Frontier, server: RedisServer) -> list[int]:
     for p in frontier.partitions:
         prefix = keys.partition(p)
         sums.append(int(server.client.get(prefix + ":tb") or 0))
-        members = dict(server.client.zrange(prefix + ":to", 0, -1, withscores=True))
-        assert sums[-1] == sum(int(score) % 2**20 for score in members.values())
+        members: list[Any] = server.client.zrange(prefix + ":to", 0, -1, withscores=True)
+        assert sums[-1] == sum(int(score) % 2**20 for _, score in members)
         assert len(server.client.keys(prefix + ":t:*")) == len(members)
     return sums
 

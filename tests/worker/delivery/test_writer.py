@@ -107,7 +107,7 @@ class World:
         )
         self.owed.append(set(work.owes))
         self.clock += 1
-        rows = [*work.pages, *work.finals]
+        rows: list[StoredPage | Final] = [*work.pages, *work.finals]
         refused = {(row.crawl, row.fingerprint) for row in rows if row.url in self.surplus}
         return Stamp(self.clock, {"n": self.epoch}, frozenset(refused))
 
