@@ -84,6 +84,8 @@ def test_name_is_the_options_then_the_files_then_the_stem(tmp_path: Path) -> Non
         ('seeds = ["example.org"]\ndepth = "deep"', "depth: Expected `int`, got `str`"),
         ('seeds = ["example.org"]\nname = "No Name"', "name: must be 1 to 64 of a-z"),
         ('seeds = ["example.org"]\nscope = "hosts"', "scope: must be one of host, domain"),
+        ('seeds = ["example.org"]\ntraps = false', 'traps: must be "on" or "off", in quotes'),
+        ('seeds = ["example.org"]\nhost_pages = -1', "host_pages: "),
         ('seeds = ["example.org"]\nexclude = "x"', 'exclude: must be a list of texts, as in ["'),
         ('seeds = ["example.org"]\nexclude = [1]', "exclude[0]: must be a list of texts"),
         ('seeds = ["example.org"]\ndelay = -1', "see `greencrawl crawl --help`"),
@@ -112,7 +114,7 @@ def test_list_of_urls_is_not_taken_for_a_url(
 
 
 def test_option_lists_in_messages_are_those_of_the_records() -> None:
-    for name in ("scope", "order"):
+    for name in ("scope", "order", "traps"):
         with pytest.raises(InvalidConfig) as caught:
             crawlfile.build(("example.org",), {name: "?"})
         kind, _ = unwrap(next(field for field in fields() if field.name == name))
