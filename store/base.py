@@ -312,10 +312,12 @@ class Store(Protocol):
 
         A page or final of the same (crawl, fingerprint) is replaced by a newer one, and left
         alone by an older (``fetched_ms``/``at_ms``); a page removes the URL's final state and the
-        other way round a final never removes a page. An attempt is keyed by (crawl, fingerprint,
-        at_ms), so that writing it again changes nothing. What came of a hook is noted with the
-        page that it ran on (see ``HookRun``). Pages with links make their crawl active again if it
-        was finished.
+        other way round a final never removes a page. That a URL is parked says nothing where it
+        has a page or another final state, be these older: it is left out, or goes.
+
+        An attempt is keyed by (crawl, fingerprint, at_ms), so that writing it again changes
+        nothing. What came of a hook is noted with the page that it ran on (see ``HookRun``). Pages
+        with links make their crawl active again if it was finished.
 
         Of a crawl with ``max_pages`` no more pages (2xx) are ever stored: those beyond are left out
         and named in the stamp's ``refused``. A page that takes the place of one counts nothing. So

@@ -114,14 +114,23 @@ def _write_finals(
     settled: Sequence[Key],
     current: Mapping[Key, int],
 ) -> None:
-    """Final states go with a page as new as they are; the newest of a URL stays."""
+    """Final states go with a page as new as they are; the newest of a URL stays.
+
+    A parked one goes with any page, and with any other final state: see ``Store.commit``.
+    """
     known = _outlived(running, _known_finals(running, settled), current)
     chosen: dict[Key, Final] = {}
     for one in finals:
         key = (one.crawl, one.fingerprint)
         at_ms = common.bounded(one.at_ms)
-        before = chosen[key].at_ms if key in chosen else known[key][1] if key in known else NEVER
-        if at_ms > current.get(key, NEVER) and at_ms >= before:
+        state, before = "", NEVER
+        if key in chosen:
+            state, before = chosen[key].state, chosen[key].at_ms
+        elif key in known:
+            state, before, _ = known[key]
+        parks, parked_before = one.state == "parked", state == "parked"
+        newer = at_ms >= before if parks == parked_before or not state else parked_before
+        if newer and (key not in current if parks else at_ms > current.get(key, NEVER)):
             chosen[key] = one
     for there in (False, True):
         some = sorted(key for key in chosen if (key in known) == there)
@@ -155,7 +164,10 @@ def _outlived(
     running: CommitAttempt, known: dict[Key, tuple[str, int, int]], current: Mapping[Key, int]
 ) -> dict[Key, tuple[str, int, int]]:
     """Delete those that a page came after; returns the others."""
-    over = sorted(key for key in known if known[key][1] <= current.get(key, NEVER))
+    over = sorted(
+        key for key in known.keys() & current.keys()
+        if known[key][0] == "parked" or known[key][1] <= current[key]
+    )  # fmt: skip
     for crawl, some in by_crawl(over):
         for part in chunks(some):
             sql = b"DELETE FROM finals WHERE crawl = %d AND fingerprint IN (%b)"

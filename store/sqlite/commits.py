@@ -85,7 +85,7 @@ def _outlived_sql(count: int) -> str:
         f"(VALUES {values('crawl, fingerprint, fetched_ms', count)}) "
         "DELETE FROM finals WHERE id IN (SELECT finals.id FROM page CROSS JOIN finals "
         "ON finals.crawl = page.crawl AND finals.fingerprint = page.fingerprint "
-        "WHERE finals.at_ms <= page.fetched_ms)"
+        "WHERE finals.at_ms <= page.fetched_ms OR finals.state = 'parked')"
     )
 
 
@@ -95,9 +95,11 @@ def _finals_sql(count: int) -> str:
         f"WITH final (stamp, {rows.FINAL}) AS (VALUES {values(rows.FINAL, count, stamped=True)}) "
         f"INSERT INTO finals (stamp, {rows.FINAL}) SELECT stamp, {rows.FINAL} FROM final "
         "WHERE NOT EXISTS (SELECT 1 FROM pages WHERE pages.crawl = final.crawl "
-        "AND pages.fingerprint = final.fingerprint AND pages.fetched_ms >= final.at_ms) "
-        f"ON CONFLICT (crawl, fingerprint) DO UPDATE SET {_NEWER_FINAL} "
-        "WHERE excluded.at_ms >= finals.at_ms"
+        "AND pages.fingerprint = final.fingerprint "
+        "AND (pages.fetched_ms >= final.at_ms OR final.state = 'parked')) "
+        f"ON CONFLICT (crawl, fingerprint) DO UPDATE SET {_NEWER_FINAL} WHERE "
+        "iif((excluded.state = 'parked') = (finals.state = 'parked'), "
+        "excluded.at_ms >= finals.at_ms, finals.state = 'parked')"
     )
 
 

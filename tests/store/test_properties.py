@@ -60,8 +60,14 @@ class Model:
                 log = self.links.setdefault(record.fingerprint, {})
                 for link in record.links:
                     log[link.url] = min(link.depth, log.get(link.url, link.depth))
-        for record in written:
-            if isinstance(record, Final) and record.at_ms > self.pages.get(record.fingerprint, -1):
+        finals = [record for record in written if isinstance(record, Final)]
+        for record in finals:
+            at_ms, number = record.at_ms, record.fingerprint
+            if record.state != "parked" and at_ms > self.pages.get(number, -1):
+                self.finals[number] = max(at_ms, self.finals.get(number, 0))
+        known = self.finals.keys() | self.pages.keys()
+        for record in finals:  # that it is parked says nothing beside what else is known
+            if record.state == "parked" and record.fingerprint not in known:
                 newest = max(record.at_ms, self.finals.get(record.fingerprint, 0))
                 self.finals[record.fingerprint] = newest
 

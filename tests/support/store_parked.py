@@ -62,20 +62,30 @@ class ParkedContract:
         assert [one.shape for one in store.parked_shapes(crawl, 1)] == [DAYS]
         assert [one.count for one in store.parked_shapes(other)] == [1]
 
-    def test_a_page_and_a_later_final_state_take_the_place_of_a_parked_one(
-        self, store: Store, crawl: int
+    @pytest.mark.parametrize("at_ms", [500, 2000])
+    @pytest.mark.parametrize("first", [True, False])
+    def test_a_parked_url_gives_way_to_its_page_and_to_any_other_final_state(
+        self, store: Store, crawl: int, at_ms: int, first: bool
     ) -> None:
-        store.commit(Commit(finals=[parked(crawl, n) for n in range(3)]))
-        store.commit(Commit([page(crawl, 0, 2000)], finals=[final(crawl, 1, 2000, "gone")]))
-        store.commit(Commit(finals=[parked(crawl, 2, TAGS, 500)]))
+        """It was asked for before, or after: a Redis that came back older leases it once more."""
+        park = Commit(finals=[parked(crawl, n, at_ms=at_ms) for n in range(3)])
+        known = Commit([page(crawl, 0, 1000)], finals=[final(crawl, 1, 1000, "gone")])
+        for work in (park, known) if first else (known, park):
+            store.commit(work)
+        both = [parked(crawl, 3, at_ms=at_ms), final(crawl, 3, 1000)]
+        store.commit(Commit(finals=both if first else both[::-1]))
+        store.commit(Commit([page(crawl, 4, 1000)], finals=[parked(crawl, 4, at_ms=at_ms)]))
         counts = store.counts(crawl)
-        assert (counts["parked"], counts["gone"], counts["pages"]) == (1, 1, 1)
+        assert (counts["parked"], counts["gone"], counts["dead"], counts["pages"]) == (1, 1, 1, 2)
+        assert store.final(crawl, 0) is None
+        assert store.final(crawl, 1) == final(crawl, 1, 1000, "gone")
         assert [(one.shape, one.count) for one in store.parked_shapes(crawl)] == [(DAYS, 1)]
-        store.commit(Commit(finals=[parked(crawl, 1, TAGS, 3000), parked(crawl, 0, TAGS, 1)]))
-        assert store.counts(crawl)["parked"] == 2
-        assert {(one.shape, one.count) for one in store.parked_shapes(crawl)} == {
-            (DAYS, 1), (TAGS, 1)
-        }  # fmt: skip
+
+    def test_of_parked_states_of_a_url_the_latest_stays(self, store: Store, crawl: int) -> None:
+        for shape, at_ms in ((DAYS, 1000), (TAGS, 3000), (DAYS, 2000)):
+            store.commit(Commit(finals=[parked(crawl, 1, shape, at_ms)]))
+        assert store.final(crawl, 1) == parked(crawl, 1, TAGS, 3000)
+        assert store.counts(crawl)["parked"] == 1
 
     def test_releasing_a_shape_makes_forced_batches_of_it_and_reopens_the_crawl(
         self, store: Store, crawl: int
