@@ -85,7 +85,7 @@ def test_the_glossary_has_few_words_in_order_one_line_each() -> None:
     rows = [line for line in text("docs/glossary.md").splitlines() if line.startswith("* **")]
     words = [row.split("**")[1] for row in rows]
     assert words == sorted(set(words))
-    assert 20 <= len(words) <= 45
+    assert 20 <= len(words) <= 40
     assert all(len(row) <= 100 for row in rows)
 
 
