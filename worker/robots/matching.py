@@ -22,7 +22,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -49,6 +49,7 @@ _SORTED = 50
 """Units for each wildcard that was found so."""
 _CUT = 1 << 31
 """Marks, in a code, a rule that was read up to its first ``*``."""
+_INDEX = frozenset(["index.html", "index.htm", "index.html$", "index.htm$"])
 UNDECIDED: Final = 1 << 62
 """The code of a URL about which the budget does not suffice to tell."""
 
@@ -181,6 +182,20 @@ class _Seen:
         return rests.keys() & known
 
 
+def _meant(value: bytes, allow: bool) -> Iterator[str]:
+    """The patterns of a rule: its own, if it can match a URL, and who allows
+    ``/x/index.html`` allows ``/x/`` as well, which is the same page.
+    """
+    pattern = pattern_of(value)
+    if pattern is None:
+        return
+    yield pattern
+    if allow and "/index.htm" in pattern:
+        folder, slash, name = pattern.rpartition("/")
+        if name in _INDEX:
+            yield f"{folder}{slash}$"
+
+
 class Group:
     """What a file says to one product token: its rules merged, arranged so that to ask is cheap.
 
@@ -210,27 +225,25 @@ class Group:
         for number, (value, allow, offset) in enumerate(lines):
             if not number % STEP:
                 yield
-            pattern = pattern_of(value)
-            if pattern is None:
-                continue
-            code = (2 * len(pattern) + allow) << 32 | offset
-            table, key = begins, pattern
-            if pattern[-1] == "$":
-                pattern = pattern[:-1]
-                table, key = exact, pattern
-            if "*" in pattern:
-                table, key = wild, pattern + "$" * (table is exact)
-                if pattern.find("*") == len(pattern) - 1:  # nothing after it
-                    table, key = begins, pattern[:-1]
-                elif key not in wild:
-                    stars += pattern.count("*")
-                    if len(wild) >= MAX_WILDCARDS or stars > MAX_STARS:
-                        stars -= pattern.count("*")
-                        if allow:
-                            continue
-                        table, key, code = begins, pattern.partition("*")[0], code | _CUT
-            if table.get(key, 0) >> 32 < code >> 32:
-                table[key] = code
+            for pattern in _meant(value, allow):
+                code = (2 * len(pattern) + allow) << 32 | offset
+                table, key = begins, pattern
+                if pattern[-1] == "$":
+                    pattern = pattern[:-1]
+                    table, key = exact, pattern
+                if "*" in pattern:
+                    table, key = wild, pattern + "$" * (table is exact)
+                    if pattern.find("*") == len(pattern) - 1:  # nothing after it
+                        table, key = begins, pattern[:-1]
+                    elif key not in wild:
+                        stars += pattern.count("*")
+                        if len(wild) >= MAX_WILDCARDS or stars > MAX_STARS:
+                            stars -= pattern.count("*")
+                            if allow:
+                                continue
+                            table, key, code = begins, pattern.partition("*")[0], code | _CUT
+                if table.get(key, 0) >> 32 < code >> 32:
+                    table[key] = code
         group._plain = yield from Prefixes.steps(begins, exact)
         del begins, exact
         if wild:

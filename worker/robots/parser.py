@@ -1,10 +1,10 @@
 """robots.txt as RFC 9309 has it: parsing, matching, and the record that caches it.
 
 Pure functions of bytes: fetching, redirects and when to fetch again are the engine's. Beyond the
-RFC, ``Crawl-delay`` is read (it counts as a rule of its group), and what site owners commonly
-mistype is understood in their favour: ``Disalow``, a missing colon, a path without its slash.
-protego was tried: it matches product tokens by prefix, lets any directive end a group of
-user-agents, allows ``/`` for ``Allow: /index.html``, and cannot name the line that decides.
+RFC, ``Crawl-delay`` is read, and what site owners commonly mistype is understood in their favour:
+``Disalow``, a missing colon, a path without its slash. docs/politeness.md tells how a file is read
+where the RFC leaves it open. protego was tried: it matches product tokens by prefix, lets any
+directive end a group of user-agents, and cannot name the line that decides.
 """
 
 from __future__ import annotations
@@ -49,20 +49,34 @@ _SAYS = re.compile(
     % b"|".join(sorted(_FIELDS, reverse=True)),
     re.IGNORECASE,
 )
+_TOKEN = re.compile(r"[a-z_-]+")
+_MARK = b"\xef\xbb\xbf"
+_UTF_16 = (
+    (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"),
+    (b"u\0", "utf-16-le"), (b"U\0", "utf-16-le"), (b"\0u", "utf-16-be"), (b"\0U", "utf-16-be"),
+)  # fmt: skip
+"""How a file in UTF-16 begins: with its mark, or with the word User-agent."""
 _LINE_END = re.compile(rb"[\r\n]")
 _AT_ONCE = 8192
 """Octets, or a line that is longer, that are searched for lines before others have their turn."""
 
 
 @dataclass(slots=True)
-class _Block:
-    """What stands under one run of User-agent lines; shared by all of its tokens.
-
-    ``text``: its lines of Allow and Disallow.
-    """
+class _Group:
+    """Rules that stand together: the lines of Allow and Disallow, and how many they are."""
 
     text: bytes = b""
     rules: int = 0
+
+
+@dataclass(slots=True)
+class _Block:
+    """One run of User-agent lines, shared by all of its tokens: their rules and their delay.
+
+    Crawl-delay is no line of RFC 9309 and ends no group, but counts for the run above it alone.
+    """
+
+    group: _Group
     delay: float | None = None
 
 
@@ -101,11 +115,11 @@ class Rules:
         """About what they take of memory, with a group that was made of each rule."""
         size = _RULES_BYTES + sum(map(len, self.sitemaps)) + sum(map(len, self._blocks))
         size += len(self._blocks) * _TOKEN_BYTES + len(self.sitemaps) * _SITEMAP_BYTES
-        for block in {
-            id(block): block for found in self._blocks.values() for block in found
+        for group in {
+            id(block.group): block.group for found in self._blocks.values() for block in found
         }.values():
-            stars = block.text.count(b"*")
-            size += 2 * len(block.text) + _RULE_BYTES * max(block.rules - stars, 0)
+            stars = group.text.count(b"*")
+            size += 2 * len(group.text) + _RULE_BYTES * max(group.rules - stars, 0)
             size += _STAR_BYTES * min(stars, MAX_STARS // 2)
         return size
 
@@ -127,7 +141,7 @@ class Rules:
         group = self._groups.get(token)
         if group is None:
             blocks = self._blocks.get(token, ())
-            text = b"\n".join([block.text for block in blocks if block.text])
+            text = b"\n".join([block.group.text for block in blocks if block.group.text])
             delay = max((b.delay for b in blocks if b.delay is not None), default=None)
             group = self._groups[token] = yield from Group.steps(text, _lines(text), delay)
         return group
@@ -165,11 +179,14 @@ def parse_steps(body: bytes) -> Steps[Rules]:
     if len(body) > MAX_BODY_BYTES:
         body = body[:MAX_BODY_BYTES]
         body = body[: max(body.rfind(b"\n"), body.rfind(b"\r")) + 1]
+    body = _text_of(body)
     blocks: dict[str, list[_Block]] = defaultdict(list)
     sitemaps: list[str] = []
-    block, lines = _Block(), list[bytes]()  # what precedes the first User-agent line is nobody's
-    tokens: set[str] | None = None  # those of the block; None once its rules have begun
-    for said in _said(body.removeprefix(b"\xef\xbb\xbf")):
+    group, lines = _Group(), list[bytes]()  # what precedes the first User-agent line is nobody's
+    block = _Block(group)
+    tokens: set[str] | None = None  # those of the group; None once its rules have begun
+    delayed = False  # whether the run of User-agent lines has ended, though the group has not
+    for said in _said(body):
         if said is None:
             yield
             continue
@@ -179,25 +196,50 @@ def parse_steps(body: bytes) -> Steps[Rules]:
         key = _FIELDS[name]
         if key == "user-agent":
             if tokens is None:
-                block.text, block.rules = b"\n".join(lines), len(lines)
-                block, lines, tokens = _Block(), [], set()
-            token = product_token(value.decode("utf-8", "replace")).rstrip("*") or "*"
-            if token not in tokens:
-                tokens.add(token)
-                blocks[token].append(block)
+                group.text, group.rules = b"\n".join(lines), len(lines)
+                group, lines, tokens, delayed = _Group(), [], set(), True
+            if delayed:
+                block, delayed = _Block(group), False
+            for token in _named(value):
+                if token not in tokens:
+                    tokens.add(token)
+                    blocks[token].append(block)
         elif key in ("allow", "disallow"):
             tokens = None
             if value:  # an empty path matches nothing
                 lines.append(said[1])
         elif key == "crawl-delay":
-            tokens = None
+            delayed = True
             seconds = _seconds(value)
             if seconds is not None:
                 block.delay = max(seconds, block.delay or 0.0)
         elif key == "sitemap" and value:
             sitemaps.append(value.decode("utf-8", "replace"))
-    block.text, block.rules = b"\n".join(lines), len(lines)
+    group.text, group.rules = b"\n".join(lines), len(lines)
     return Rules(tuple(sitemaps), dict(blocks))
+
+
+def _named(value: bytes) -> tuple[str, ...]:
+    """Whom a User-agent line names: the word as it stands, and the product token it begins with.
+
+    By RFC 9309 a token has letters, "_" and "-" only, so that ``mybot2,`` names mybot; who goes by
+    ``mybot2`` is named all the same. An empty line names nobody.
+    """
+    word = product_token(value.decode("utf-8", "replace"))
+    token = _TOKEN.match(word)
+    if token and token[0] != word:
+        return word, token[0]
+    return (word,) if word else ()
+
+
+def _text_of(body: bytes) -> bytes:
+    """A file as UTF-8 without byte-order marks, also if it came as UTF-16."""
+    found = next((name for mark, name in _UTF_16 if body.startswith(mark)), None)
+    if found:
+        body = body.decode(found, "replace").encode("utf-8", "replace")
+    while body.startswith(_MARK):
+        body = body[len(_MARK) :]
+    return body.removeprefix(_MARK[:2]).removeprefix(_MARK[:1])
 
 
 def _seconds(value: bytes) -> float | None:

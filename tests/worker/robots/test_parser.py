@@ -70,8 +70,35 @@ def test_general_groups_are_merged_too() -> None:
     assert [allowed(body, path) for path in ("/a", "/b", "/c")] == [False, False, True]
 
 
+@pytest.mark.parametrize("line", ["User-agent:", "User-agent: ", "User-agent: # all"])
+def test_line_that_names_nobody_is_nobodys(line: str) -> None:
+    assert allowed(f"{line}\nDisallow: /", "/x")
+    assert not allowed(f"User-agent: *\n{line}\nDisallow: /", "/x"), "nor does it end a group"
+
+
+@pytest.mark.parametrize("written", ["bot2", "bot2.1", "bot,", "bot; x", "bot*"])
+def test_line_names_the_product_token_that_it_begins_with(written: str) -> None:
+    """RFC 9309 has letters, - and _ only; who goes by another name is named by that."""
+    body = f"User-agent: {written}\nDisallow: /"
+    assert not allowed(body, "/", "bot")
+    assert not allowed(body, "/", written)
+    assert allowed(body, "/", "bo")
+    assert allowed(body, "/", "bot3")
+
+
 def test_rules_before_any_agent_are_nobodys() -> None:
     assert allowed("Disallow: /\nUser-agent: other\nDisallow: /", "/")
+
+
+def test_crawl_delay_ends_no_group_and_is_for_the_agents_right_above_it() -> None:
+    rules = parse(
+        b"User-agent: a\nCrawl-delay: 5\nUser-agent: b\nUser-agent: c\nCrawl-delay: x\n"
+        b"Crawl-delay: 7\nDisallow: /x\nUser-agent: d\nDisallow: /y"
+    )
+    for agent, delay in (("a", 5.0), ("b", 7.0), ("c", 7.0), ("d", None)):
+        assert rules.allowed("http://example.org/x", agent) is (agent == "d")
+        assert rules.allowed("http://example.org/y", agent) is (agent != "d")
+        assert rules.crawl_delay(agent) == delay
 
 
 def test_unknown_lines_interfere_with_nothing() -> None:
@@ -122,7 +149,18 @@ def test_unknown_lines_interfere_with_nothing() -> None:
         (("Disallow: /",), "/robots.txt?x", True),
         (("Disallow: /",), "/robots.txt.bak", False),
         (("Disallow: /",), "/a/robots.txt", False),
-        (("Allow: /index.html", "Disallow: /"), "/", False),
+        (("Allow: /index.html", "Disallow: /"), "/", True),
+        (("Allow: /x/index.htm$", "Disallow: /"), "/x/", True),
+        (("Allow: /*/index.html", "Disallow: /"), "/a/b/", True),
+        (("Allow: /index.html", "Disallow: /"), "/other", False),
+        (("Allow: /index.html", "Disallow: /"), "/?x", False),
+        (("Allow: /index.html5", "Disallow: /"), "/", False),
+        (("Disallow: /index.html",), "/", True),
+        (("Allow: /index.html", "Disallow: /$"), "/", True),
+        (("Disallow: /*+*",), "/a%2Bb", True),
+        (("Disallow: /*+*",), "/a+b", False),
+        (("Disallow: /*%2b*",), "/a%2Bb", False),
+        (("Disallow: /*%2b*",), "/a+b", True),
     ],
 )  # fmt: skip
 def test_most_specific_rule_decides(lines: tuple[str, ...], path: str, expected: bool) -> None:
@@ -133,15 +171,20 @@ def test_most_specific_rule_decides(lines: tuple[str, ...], path: str, expected:
     ("rule", "path", "same"),
     [
         ("/foo/bar?baz=quz", "/foo/bar?baz=quz", True),
-        ("/foo/bar?baz=https://foo.bar", "/foo/bar?baz=https%3A%2F%2Ffoo.bar", True),
-        ("/foo/bar?baz=https%3A%2F%2Ffoo.bar", "/foo/bar?baz=https://foo.bar", True),
+        ("/foo/bar?baz=https://foo.bar", "/foo/bar?baz=https%3A%2F%2Ffoo.bar", False),
+        ("/foo/bar?baz=https%3A%2F%2Ffoo.bar", "/foo/bar?baz=https%3a%2f%2ffoo.bar", True),
         ("/foo/bar/\u30c4", "/foo/bar/%E3%83%84", True),
         ("/foo/bar/%E3%83%84", "/foo/bar/%E3%83%84", True),
         ("/foo/bar/%e3%83%84", "/foo/bar/%E3%83%84", True),
         ("/foo/bar/%62%61%7A", "/foo/bar/baz", True),
         ("/foo/bar/baz", "/foo/bar/%62%61%7a", True),
         ("/a b", "/a%20b", True),
-        ("/a%3Db", "/a=b", True),
+        ("/a%3Db", "/a=b", False),
+        ("/a%3db", "/a%3Db", True),
+        ('/{a}|"<>\\\\^`', "/%7Ba%7d%7c%22%3C%3E%5c%5C%5E%60", True),
+        ("/%7Ea%2D%2e%5f", "/~a-._", True),
+        ("/a[1]", "/a%5B1%5D", False),
+        ("/a%", "/a%", True),
         ("/a%2Fb", "/a/b", False),
         ("/a%3Fb", "/a?b", False),
         ("/a%2525", "/a%25", False),
@@ -167,6 +210,14 @@ def test_url_needs_no_particular_shape() -> None:
 
 
 @pytest.mark.parametrize(
+    "rule", ["https://example.org", "https://example.org/", "http://example.org/*", "https://h/$"]
+)
+def test_rule_that_names_a_host_is_none_of_the_whole_site(rule: str) -> None:
+    assert allowed(rules_for_all(f"Disallow: {rule}"), "/x")
+    assert not allowed(rules_for_all("Disallow: /", f"Allow: {rule}"), "/x")
+
+
+@pytest.mark.parametrize(
     "line", ["Disalow: /x", "DISALLOW:/x", " disallow : /x ", "Disallow /x", "Disallow: x",
              "Disallow: https://example.org/x", "Disallow: /x # why", "disallow:\t/x"],
 )  # fmt: skip
@@ -185,6 +236,33 @@ def test_any_end_of_line_will_do(end: str) -> None:
 
 def test_byte_order_mark_is_no_part_of_the_first_line() -> None:
     assert not allowed(b"\xef\xbb\xbfUser-agent: *\nDisallow: /x", "/x")
+
+
+RULES = "User-agent: *\nDisallow: /é\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\xef\xbb\xbf" * 2 + RULES.encode(),
+        b"\xef\xbb" + RULES.encode(),
+        b"\xef" + RULES.encode(),
+        RULES.encode("utf-16"),
+        b"\xfe\xff" + RULES.encode("utf-16-be"),
+        b"\xff\xfe\xff\xfe" + RULES.encode("utf-16-le"),
+        RULES.encode("utf-16-le"),
+        RULES.encode("utf-16-be"),
+    ],
+)
+def test_marks_and_utf_16_are_read_as_the_text_they_are(body: bytes) -> None:
+    assert not allowed(body, "/%C3%A9")
+    assert allowed(body, "/e")
+
+
+def test_long_file_in_utf_16_is_read_as_far_as_any() -> None:
+    text = "User-agent: *\nDisallow: /first\n" + "#\n" * parser.MAX_BODY_BYTES + "Disallow: /"
+    assert not allowed(text.encode("utf-16"), "/first")
+    assert allowed(text.encode("utf-16"), "/x")
 
 
 def test_bytes_that_are_no_utf8_still_match_themselves() -> None:
@@ -249,7 +327,7 @@ def test_crawl_delay_is_the_groups_own_and_the_largest() -> None:
     assert rules.crawl_delay(AGENT) == 9
     assert rules.crawl_delay("b/1.0") == 4
     assert rules.crawl_delay("c") is None
-    assert rules.allowed("http://example.org/x", "b")
+    assert not rules.allowed("http://example.org/x", "b"), "all of them are one group"
     assert parse(b"").crawl_delay(AGENT) is None
 
 
