@@ -88,6 +88,11 @@ def _click_type(kind: inspect.Type) -> click.ParamType[Any]:
             return click.STRING
 
 
+def _of_one(kind: inspect.Type) -> inspect.Type:
+    """The type of one value of an option that may be repeated."""
+    return kind.item_type if isinstance(kind, inspect.VarTupleType) else kind
+
+
 def crawl_options(function: F) -> F:
     """Decorate a click command with one option for each field of the record."""
     for field in reversed(fields()):
@@ -97,7 +102,7 @@ def crawl_options(function: F) -> F:
         function = click.option(
             f"--{field.name.replace('_', '-')}",
             field.name,
-            type=_click_type(kind),
+            type=_click_type(_of_one(kind)),
             multiple=repeated,
             default=None,
             metavar=METAVARS.get(field.name) or _metavar(kind),

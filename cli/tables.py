@@ -115,6 +115,8 @@ def _values(kind: inspect.Type) -> str:
     match kind:
         case inspect.LiteralType(values=values):
             return ", ".join(f"`{value}`" for value in values)
+        case inspect.VarTupleType(item_type=inspect.LiteralType() as one):
+            return f"list of {_values(one)}"
         case inspect.VarTupleType():
             return "list of texts"
         case inspect.IntType(ge=low, le=high):

@@ -13,9 +13,9 @@ from greencrawl.schema.crawl_cache import CrawlCache
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable, UnknownCrawl
 from greencrawl.schema.log import logger
 from greencrawl.schema.net import scope
+from greencrawl.schema.net.normalising import queued_url
 from greencrawl.schema.net.permits import OWN, Permits
 from greencrawl.schema.net.request import ACCEPT_JSON, crawl_headers, shown
-from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records import Crawl, CrawlOptions, Refusal
 from greencrawl.schema.records.auth import Form, OAuth2, Own
 from greencrawl.worker import hooks
@@ -67,7 +67,7 @@ class CrawlContext:
     def only_start(self) -> str:
         """The canonical URL that the crawl begins at, "" if there are several, or none."""
         begins = scope.starts(self.options)
-        return canonicalise(begins[0][1]) if len(begins) == 1 else ""
+        return queued_url(self.options, begins[0][1]) if len(begins) == 1 else ""
 
     @cached_property
     def logs_in(self) -> bool:

@@ -11,6 +11,7 @@ from itertools import repeat
 from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.access import is_action, skipped_text
 from greencrawl.schema.net.action_texts import LinkTexts, by_texts
+from greencrawl.schema.net.normalising import rewriter
 from greencrawl.schema.net.scope import Rules, level_for
 from greencrawl.schema.net.urls import canonicalise, origin_of
 from greencrawl.schema.records import Admission, Crawl, Link, Page, Task
@@ -49,6 +50,8 @@ class Checker:
         self._obeys_nofollow = crawl.options.nofollow == "skip"
         self._skipped: dict[str, str] = {}
         self._noted: set[int] = set()
+        chosen = frozenset(crawl.options.normalise)
+        self._rewrite = rewriter(chosen) if chosen else None
         # Most crawls; then a page's host answers for nearly all of its links.
         self._by_host = rules.scope != "prefix" and not (
             rules.include.texts or rules.exclude.texts or rules.skips
@@ -72,7 +75,9 @@ class Checker:
         In the page's order, and at most ``MAX_LINKS``; how many were left out is added to the
         page's ``omitted_links``. ``rel=nofollow`` and the page's own
         nofollow are honoured. URLs that extraction did not make (a hook's) are made canonical,
-        and dropped if they are none. ``texts`` are those of the page's own links, where wanted.
+        and dropped if they are none. ``texts`` are those of the page's own links, where wanted. The
+        rules of the crawl's ``normalise`` are applied to all, and what a URL does counts as it was
+        written and as it is then.
         """
         below = depth + 1
         if not page.follow or below > self._depth:
@@ -86,7 +91,11 @@ class Checker:
             url: str | None = link.url
             if not trusted:
                 url = _canonical(link.url, page)
-            if url is None or url in wanted or url in barred:
+            if url is None or url in barred:
+                continue
+            if self._rewrite is not None:
+                url = self._rewritten(url, page, below)
+            if not url or url in wanted or url in barred:
                 continue
             if not self._accepts(url, below):
                 continue
@@ -123,6 +132,10 @@ class Checker:
         wanted.pop("", None)
         for url in by_text:
             wanted.pop(url, None)
+        if self._rewrite is not None:
+            wanted = dict.fromkeys([self._rewritten(url, page, below) for url in wanted])
+            for url in (*by_text, ""):
+                wanted.pop(url, None)
         accepts = self._accepts
         if not self._by_host:
             return self._admissions([url for url in wanted if accepts(url, below)], below)
@@ -132,6 +145,22 @@ class Checker:
             [url for url in wanted if (ours if url.startswith(home) else accepts(url, below))],
             below,
         )
+
+    def _rewritten(self, url: str, page: Page, depth: int) -> str:
+        """A canonical URL by the crawl's rules of ``normalise``; those that change are counted.
+
+        "" for one that, as it was written, logs out or changes something.
+        """
+        assert self._rewrite is not None
+        found = self._rewrite(url)
+        if found == url:
+            return url
+        reason = self._rules.excluded_by(url, depth) if self._rules.skips else None
+        if reason is not None and is_action(reason):
+            self._note(url, reason)
+            return ""
+        page.rewritten_links += 1
+        return found
 
     def _accepts(self, url: str, depth: int) -> bool:
         """Whether a canonical URL is in scope, by its verdict of before if there is one."""

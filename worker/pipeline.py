@@ -50,6 +50,7 @@ from greencrawl.worker.http.client import LeaseExpired
 from greencrawl.worker.link_checker import MAX_LINKS, redirect_problem, redirected
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
+from greencrawl.worker.reading import Reading
 from greencrawl.worker.robots.cache import RobotsCache, RobotsRules
 from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.fetcher import Fetcher, Visit, VisitOver
@@ -74,9 +75,6 @@ class Fingerprinter(RobotsCache, Protocol):
 
     def fingerprint(self, url: str) -> int:
         """Signed 64-bit fingerprint of a canonical URL."""
-
-
-_NO_NOTES: Mapping[FailureKind, str] = {}
 
 
 class Pipeline:
@@ -321,6 +319,9 @@ class Pipeline:
             failure = Failure(FailureKind.REDIRECT, where, fetched.status)
             self._fail(visit, task, failure, fetched.elapsed_ms, problems)
             return
+        if self._frontier.fingerprint(target) == self._frontier.fingerprint(task.url):  # known then
+            self._task(visit, replace(task, url=target, redirects=task.redirects + 1))
+            return
         if task.depth == 0:
             root = redirect_root(context.rules, task.url, target)
             if root is not None:
@@ -332,15 +333,14 @@ class Pipeline:
         page = self._results.page(context.crawl.id, task, fetched)
         page.final_url = target
         page.links = [] if reason else [redirected(task, target)]
-        self._store_page(visit, task, fetched, page, problems)
+        self._store_page(visit, task, fetched, page, problems, {}, Reading())
 
     def _page(
         self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str], dear: str
     ) -> None:
         """Read it, if it is to be read. ``dear``: why undoing its encodings was charged."""
         row = self._results.page(visit.context.crawl.id, task, fetched)
-        notes = {FailureKind.COSTLY: dear} if dear else {}
-        skipped: Mapping[str, str] = {}
+        notes, reading = {FailureKind.COSTLY: dear} if dear else {}, Reading()
         options = visit.context.options
         listed = fetched.status != 204 and visit.context.listing(task.url) is not None
         if listed or is_html(fetched.content_type, fetched.body[:1024]):
@@ -355,16 +355,14 @@ class Pipeline:
             row.encoding, row.fields, row.links = reading.encoding, reading.fields, reading.links
             problems = problems | reading.problems
             if reading.costly:
-                both = (dear, reading.costly)
-                notes[FailureKind.COSTLY] = "; ".join(filter(None, both))
+                notes[FailureKind.COSTLY] = "; ".join(filter(None, (dear, reading.costly)))
             if reading.omitted:
                 followed = f"of a page {MAX_LINKS:,} are followed"
                 left = f"{reading.omitted:,} links were left out: {followed}"
                 notes[FailureKind.LINKS] = left
-            skipped = reading.skipped
         elif not self._keep_all and options.bodies == "text" and not _is_text(fetched):
             row.body = b""
-        self._store_page(visit, task, fetched, row, problems, notes, skipped)
+        self._store_page(visit, task, fetched, row, problems, notes, reading)
 
     def _store_page(
         self,
@@ -373,14 +371,14 @@ class Pipeline:
         fetched: Fetched,
         row: StoredPage,
         problems: dict[str, str],
-        notes: Mapping[FailureKind, str] = _NO_NOTES,
-        skipped: Mapping[str, str] | None = None,
+        notes: Mapping[FailureKind, str],
+        reading: Reading,
     ) -> None:
-        """Hand it to the writer. ``notes`` say what else is to be known of it, ``skipped`` which of
-        its links are not followed for what they would do, and why."""
-        result = self._results.stored(visit.held, task, fetched, row, notes)
-        if skipped:
-            result.finals += self._results.skipped(row.crawl, task, skipped)
+        """Hand it to the writer. ``notes`` say what else is to be known of it; of ``reading`` which
+        of its links are not followed for what they would do, and how many were rewritten."""
+        result = self._results.stored(visit.held, task, fetched, row, notes, reading.rewritten)
+        if reading.skipped:
+            result.finals += self._results.skipped(row.crawl, task, reading.skipped)
         if visit.context.hooks.any:
             self._results.note_hooks(row.crawl, task, result, problems, row.fetched_ms)
         self._writer.put(result)

@@ -41,7 +41,8 @@ class Reading(Struct, kw_only=True):
 
     ``skipped`` are links that are not followed since they log out or change something, and why.
     ``failure`` says why a page cannot be read: what it would have led to is not known.
-    ``omitted`` counts its links beyond those that are followed.
+    ``omitted`` counts its links beyond those that are followed, ``rewritten`` those that the
+    crawl's ``normalise`` has changed.
     ``cpu`` is what reading took of the CPU, the user's functions apart, in seconds; 0 where that is
     next to nothing. ``costly`` says how it went beyond what was granted, "" if it did not.
     """
@@ -56,6 +57,7 @@ class Reading(Struct, kw_only=True):
     problems: dict[str, str] = field(default_factory=dict)
     failure: str = ""
     omitted: int = 0
+    rewritten: int = 0
     cpu: float = 0.0
     costly: str = ""
 
@@ -111,7 +113,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
     )
     if isinstance(found, Resolved):
         reading.links = checker.follow(page, found.urls, found.rels, task.depth, found.texts)
-        reading.skipped = checker.take_skipped()
+        reading.skipped, reading.rewritten = checker.take_skipped(), page.rewritten_links
         return reading
     # Hooks see links, and what many links take has to be counted.
     said: list[tuple[str, str]] | None = [] if checker.wants_texts else None
@@ -130,7 +132,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
             reading.problems[error.function] = error.what
         reading.cpu -= thread_time() - began  # the user's functions are no fault of the page's
     reading.links = checker.check(page, links, task.depth, texts)
-    reading.omitted = page.omitted_links
+    reading.omitted, reading.rewritten = page.omitted_links, page.rewritten_links
     reading.skipped = checker.take_skipped()
     return reading
 
@@ -148,4 +150,5 @@ def _list(context: CrawlContext, task: Task, fetched: Fetched, listing: Listing)
     skipped = context.checker.take_skipped()
     if listed.next and context.rules.judge(task, listed.next) is None:
         links.insert(0, Admission(listed.next, task.depth, task.level))
-    return Reading(links=links, skipped=skipped, omitted=page.omitted_links)
+    more = page.omitted_links, page.rewritten_links
+    return Reading(links=links, skipped=skipped, omitted=more[0], rewritten=more[1])

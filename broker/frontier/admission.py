@@ -280,10 +280,10 @@ class Admitting:
     def _grouped(self, items: Sequence[Admission | Mark]) -> Grouped:
         """(index, row) of each item by partition."""
         identity = self._placement.identity
-        secret, partitions = identity.secret, identity.partitions
+        secret, partitions, rules = identity.secret, identity.partitions, identity.canonicaliser
         grouped: Grouped = {}
         for i, item in enumerate(items):
             host = urls.host_of(item.url)
-            row = (urls.fingerprint(item.url, secret), host, item)
+            row = (urls.fingerprint(item.url, secret, rules), host, item)
             grouped.setdefault(urls.partition_of(host, partitions), []).append((i, row))
         return grouped

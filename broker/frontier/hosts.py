@@ -104,7 +104,9 @@ class Hosts:
         """Where a canonical URL stands in Redis: waiting, leased, later, seen or unseen."""
         host = urls.host_of(url)
         p = self._placement.partition_of(host)
-        args = [crawl.id, host, str(self._placement.fingerprint(url)), urls.task_path(url)]
+        alike = self._placement.identity.canonicaliser > 1
+        path = urls.task_path(urls.respell(url) if alike else url)
+        args = [crawl.id, host, str(self._placement.fingerprint(url)), path, alike]
         now, seen, place, detail, more = self._calls("where", {p: to_msgpack(args)})[p]
         known = UrlState(crawl=crawl.name, url=url, host=host)
         if place == b"waiting":

@@ -10,8 +10,9 @@ import msgspec
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.purge import PURGED
 from greencrawl.schema.errors import InvalidUrl, Unavailable
+from greencrawl.schema.net.normalising import queued_url
 from greencrawl.schema.net.scope import compile
-from greencrawl.schema.net.urls import canonicalise, host_of
+from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import Attempt, Crawl, FailureKind, Final, StoredPage, UrlState
 from greencrawl.schema.text.parked import parked_text
 
@@ -22,11 +23,10 @@ def explain(service: Service, given: str, crawl: str | None) -> list[UrlState]:
     """The URL's state in ``crawl``, or in every crawl. Raises UnknownCrawl and Unavailable."""
     crawls = [service.store.crawl(crawl)] if crawl else service.store.crawls()
     try:
-        url = canonicalise(given)
+        return [_in_crawl(service, one, queued_url(one.options, given)) for one in crawls]
     except InvalidUrl as error:
         why = f"not a URL to crawl: {error.reason}"
         return [UrlState(crawl=c.name, url=given, state="invalid", why=why) for c in crawls]
-    return [_in_crawl(service, one, url) for one in crawls]
 
 
 def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
@@ -52,6 +52,9 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
         state = msgspec.structs.replace(state, state=final.state, why=_of_final(crawl, final))
     elif state.state == "unseen":
         state = msgspec.structs.replace(state, why=_of_unseen(crawl, url))
+    known = page or final
+    if known is not None and known.url != url:
+        state = msgspec.structs.replace(state, why=f"{state.why}; it was found as {known.url}")
     return msgspec.structs.replace(
         state, crawl=crawl.name, url=url, host=host_of(url), attempts=attempts or state.attempts,
         versions=versions if len(versions) > 1 else (), page=page.id if page else "",

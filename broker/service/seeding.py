@@ -22,8 +22,8 @@ from greencrawl.broker.service.service import Service
 from greencrawl.schema import crash_points
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import InvalidConfig, InvalidUrl, Unavailable, UnknownCrawl
+from greencrawl.schema.net.normalising import queued_url
 from greencrawl.schema.net.scope import check_options, compile, level_for, root_of, starts
-from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records import (
     Admission,
     Crawl,
@@ -66,7 +66,8 @@ def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
     if given:
         check_room(service)
     seeds = [Seed(url) for _, url in given]
-    roots = tuple(dict.fromkeys(root_of(options.scope, canonicalise(s.url)) for s in seeds))
+    urls = [queued_url(options, seed.url) for seed in seeds]
+    roots = tuple(dict.fromkeys(root_of(options.scope, url) for url in urls))
     draft = Crawl(id=0, name=wanted.name, state="active", options=options, roots=roots)
     verdicts = judge(draft, seeds)
     pairs = zip(given, verdicts, strict=True)
@@ -77,7 +78,7 @@ def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
     crawl = service.store.put_crawl(wanted.name, options, roots)
     service.frontier.put_crawl(crawl)
     if verdicts:
-        admit(service, crawl, _admissions(verdicts), force=False)
+        admit(service, crawl, _admissions(service, verdicts), force=False)
     return service.store.crawl(crawl.id), is_new
 
 
@@ -93,7 +94,7 @@ def seed(service: Service, name: str, urls: Sequence[str | Seed], force: bool) -
     check_room(service)
     crawl = _with_roots(service, crawl, urls)
     verdicts = judge(crawl, urls)
-    wanted = _admissions(verdicts)
+    wanted = _admissions(service, verdicts)
     fresh: set[str] = set()
     pending: set[str] = set()
     if wanted:
@@ -130,7 +131,7 @@ def judge(crawl: Crawl, seeds: Sequence[str | Seed]) -> list[Admission | Refusal
         else:
             text, depth, level = given.url, given.depth, given.level
         try:
-            url = canonicalise(text)
+            url = queued_url(crawl.options, text)
         except InvalidUrl as error:
             verdicts.append(Refusal(text, f"invalid: {error.reason}"))
             continue
@@ -143,12 +144,13 @@ def judge(crawl: Crawl, seeds: Sequence[str | Seed]) -> list[Admission | Refusal
     return verdicts
 
 
-def _admissions(verdicts: Sequence[Admission | Refusal]) -> list[Admission]:
+def _admissions(service: Service, verdicts: Sequence[Admission | Refusal]) -> list[Admission]:
     """What is to be admitted, each URL once, as it came first."""
-    found: dict[str, Admission] = {}
+    number_of = service.frontier.fingerprint
+    found: dict[int, Admission] = {}
     for verdict in verdicts:
-        if type(verdict) is Admission and verdict.url not in found:
-            found[verdict.url] = verdict
+        if type(verdict) is Admission:
+            found.setdefault(number_of(verdict.url), verdict)
     return list(found.values())
 
 
@@ -229,7 +231,7 @@ def _with_roots(service: Service, crawl: Crawl, seeds: Sequence[str | Seed]) -> 
     for given in seeds:
         text = given if isinstance(given, str) else given.url
         try:
-            roots[root_of(crawl.options.scope, canonicalise(text))] = None
+            roots[root_of(crawl.options.scope, queued_url(crawl.options, text))] = None
         except InvalidUrl:
             continue  # its own verdict says so
     if not roots:

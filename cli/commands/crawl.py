@@ -141,7 +141,7 @@ def _begins(job: Job, *, elsewhere: bool) -> list[UrlState]:
         identity, crawl = store.frontier(), store.crawl(name)
         if identity is None:
             return []
-        return [in_store(store, crawl, url, identity.secret) for url in urls]
+        return [in_store(store, crawl, url, identity) for url in urls]
 
 
 def _check_logins(wanted: CreateCrawl, settings: Settings) -> None:

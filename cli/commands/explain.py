@@ -10,10 +10,11 @@ from greencrawl.cli.crawlfile import with_scheme
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import moment, printable
 from greencrawl.schema.errors import GreencrawlError, InvalidUrl
+from greencrawl.schema.net.normalising import queued_url
 from greencrawl.schema.net.origins import Origins
 from greencrawl.schema.net.scope import compile
-from greencrawl.schema.net.urls import canonicalise, fingerprint, host_of
-from greencrawl.schema.records import Attempt, Crawl, UrlState, Version
+from greencrawl.schema.net.urls import fingerprint, host_of
+from greencrawl.schema.records import Attempt, Crawl, FrontierIdentity, UrlState, Version
 from greencrawl.schema.settings import Settings
 from greencrawl.schema.text.parked import parked_text
 from greencrawl.store.base import Store
@@ -79,7 +80,7 @@ def _offline(settings: Settings, url: str, crawl: str | None) -> list[UrlState]:
         identity = store.frontier()
         if identity is None:
             return []
-        states = [in_store(store, one, url, identity.secret) for one in chosen]
+        states = [in_store(store, one, url, identity) for one in chosen]
     return [_refused(settings, *pair) for pair in zip(chosen, states, strict=True)]
 
 
@@ -104,13 +105,13 @@ def _refused(settings: Settings, crawl: Crawl, state: UrlState) -> UrlState:
     return msgspec.structs.replace(state, why=why)
 
 
-def in_store(store: Store, crawl: Crawl, given: str, secret: int) -> UrlState:
-    """What the store knows of a URL. ``secret`` seeds the frontier's fingerprints."""
+def in_store(store: Store, crawl: Crawl, given: str, identity: FrontierIdentity) -> UrlState:
+    """What the store knows of a URL, by the frontier's ``identity``."""
     try:
-        url = canonicalise(given)
+        url = queued_url(crawl.options, given)
     except InvalidUrl as error:
         return UrlState(crawl=crawl.name, url=given, state="invalid", why=f"{error.reason}.")
-    number = fingerprint(url, secret)
+    number = fingerprint(url, identity.secret, identity.canonicaliser)
     known = UrlState(
         crawl=crawl.name,
         url=url,

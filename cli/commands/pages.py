@@ -297,7 +297,7 @@ class _InStore:
         if identity is None:
             return []
         chosen = [choose.one(crawls, crawl)] if crawl else crawls
-        states = [in_store(self._store, one, url, identity.secret) for one in chosen]
+        states = [in_store(self._store, one, url, identity) for one in chosen]
         return [(state.crawl, state.page) for state in states if state.page]
 
     def get(self, page_id: str) -> PageReply:

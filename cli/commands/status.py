@@ -100,12 +100,17 @@ def table(stats: Stats) -> RenderableType:
         for one in stats.crawls
         if one.hooks
     ]
+    rewritten = [
+        Text(f"{one.crawl}: {least}{one.rewritten:,} links rewritten by normalise")
+        for one in stats.crawls
+        if one.rewritten
+    ]
     refused = [Text(f"{one.crawl}: {refused_text(one)}") for one in stats.crawls if one.refused]
     slowest = Text(f"slowest hosts: {slowest_text(stats.slowest)}")
     rest = [Text(rest_text(stats))] if stats.rest_hosts else []
     away = [Text(away_text(one)) for one in stats.away]
     workers = [Text(text)] if (text := workers_text(stats)) else []
-    return Group(rows, slowest, *workers, *hooks, *refused, *rest, *away)
+    return Group(rows, slowest, *workers, *hooks, *rewritten, *refused, *rest, *away)
 
 
 def _watch(broker: BrokerClient, crawl: str | None) -> None:

@@ -136,11 +136,12 @@ def line(stats: CrawlStats, rate: float, seconds: float) -> str:
     """The plain line: everything that the panel shows but the slowest hosts."""
     hooks = f"; hook failed: {hooks_text(stats.hooks)}" if stats.hooks else ""
     parked = f"{stats.parked:,} parked, " if stats.parked else ""
+    rewritten = f"; {stats.rewritten:,} links rewritten" if stats.rewritten else ""
     return (
         f"{duration(seconds)}  {stats.stored:,} pages stored, "
         f"{stats.waiting + stats.overflow:,} waiting, {stats.leased:,} in flight, "
         f"{stats.later:,} to retry, {parked}{rate:.1f} pages/s, "
-        f"{size(stats.bytes)}, failures: {failures_text(stats.failures)}{hooks}"
+        f"{size(stats.bytes)}, failures: {failures_text(stats.failures)}{hooks}{rewritten}"
     )
 
 
@@ -164,6 +165,8 @@ def panel(
         Text(f"failures: {failures_text(stats.failures)}"),
         Text(f"slowest hosts: {slowest_text(slowest)}"),
     ]
+    if stats.rewritten:
+        rows.append(Text(f"links rewritten by normalise: {stats.rewritten:,}"))
     if stats.hooks:
         rows.append(Text(f"hook failed: {hooks_text(stats.hooks)}", style="yellow"))
     if note:

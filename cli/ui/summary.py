@@ -35,6 +35,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     nothing new.
     ``hooks`` counts pages on which the crawl's hook failed, by function and message; ``refused``
     are workers that could not import it.
+    ``rewritten`` are links that the crawl's ``normalise`` has changed, as the broker counts.
     ``hosts`` were asked for something; at a broker elsewhere, the most that had work at once.
     """
 
@@ -55,6 +56,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     export: str
     parked: int = 0
+    rewritten: int = 0
     hooks: tuple[HookCount, ...] = ()
     refused: tuple[HookRefusal, ...] = ()
 
@@ -89,6 +91,7 @@ def of_run(
         store="",
         export="",
         parked=stats.parked,
+        rewritten=stats.rewritten,
         hooks=stats.hooks,
         refused=stats.refused,
     )
@@ -191,6 +194,8 @@ def show(summary: Summary, console: Console) -> None:
     if summary.parked:
         command = advice.complete(f"`greencrawl traps {summary.crawl}`")
         rows.append(("parked", f"{summary.parked:,} URLs; see {command}"))
+    if summary.rewritten:
+        rows.append(("links rewritten", f"{summary.rewritten:,} by normalise"))
     if summary.hooks:
         rows.append(("hook failed", hooks_text(summary.hooks)))
     if summary.store:

@@ -4,6 +4,10 @@ A *canonical* URL is the serialisation of the WHATWG URL standard (https://url.s
 parsed by ada) without fragment and without credentials. Nothing else is changed: no sorting of
 parameters, no lower-casing of paths, no guesses about index pages.
 
+Its *fingerprint* is the same for all spellings that RFC 3986 (6.2.2) calls equivalent: ``%7E`` and
+``~``, ``%e9`` and ``%E9`` (:func:`respell`). Nothing is requested in that form: a task keeps the
+URL that was found first.
+
 Credentials (``user:password@``) are dropped rather than refused, so that a link that carries them
 still leads somewhere, while nobody's password is stored or sent; HTTP Basic is configured apart.
 A trailing dot of a host name stays, since servers may tell the two names apart.
@@ -25,12 +29,16 @@ from greencrawl.schema.text.encodings import encode_query, standard_name
 MAX_URL = 8192
 """Characters of the longest canonical URL."""
 
-CANONICALISER = 1
-"""Version of the rules in this module; another version would make other fingerprints."""
+CANONICALISER = 2
+"""Version of the rules in this module that a new frontier gets. Under version 1 each canonical URL
+has a fingerprint of its own, under version 2 equivalent spellings share one."""
+CANONICALISERS = (1, 2)
+"""Versions that this program runs frontiers of."""
 
 _MAX_INPUT = 8 * MAX_URL
 
 _C0_AND_SPACE = "".join(map(chr, range(0x21)))
+_SHIFT = re.compile("[\x0e\x0f\x1b]").search  # which ISO-2022-JP cannot encode
 _NO_TABS = {0x09: None, 0x0A: None, 0x0D: None}
 
 # References that the standard leaves as they stand, but for joining them to the base: no dot
@@ -68,7 +76,7 @@ def canonicalise(url: str, base: str | None = None, encoding: str = "utf-8") -> 
     given = url
     if len(url) > _MAX_INPUT:
         raise InvalidUrl(given, "too long")
-    if not url.isascii():
+    if not url.isascii() or (encoding != "utf-8" and _SHIFT(url)):
         url = _prepare(url, encoding)
     try:
         href = ada_url.normalize_url(url) if base is None else ada_url.join_url(base, url)
@@ -120,7 +128,8 @@ def _prepare(url: str, encoding: str) -> str:
     url = url.strip(_C0_AND_SPACE).translate(_NO_TABS)
     rest = url.partition("#")[0]  # the fragment goes anyway
     path, mark, query = rest.partition("?")
-    return path + mark + (query if query.isascii() else encode_query(query, encoding))
+    plain = query.isascii() and not _SHIFT(query)
+    return path + mark + (query if plain else encode_query(query, encoding))
 
 
 def _without_credentials(href: str) -> str:
@@ -129,8 +138,39 @@ def _without_credentials(href: str) -> str:
     return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
 
 
-def fingerprint(canonical: str, seed: int = 0) -> int:
-    """Signed 64-bit XXH3 of a canonical URL, under the frontier's secret ``seed``."""
+# Encoded octets that are unreserved or written in lower case. A "%" that encodes nothing may stand
+# before: what it would encode then must not arise. The first tells soon that there are none, in
+# URLs of other scripts say; it begins with its letter, which is searched for.
+_MAY_BE_RESPELT = re.compile("%(?=[2-7a-f]|.[a-f])").search
+_RESPELT = re.compile(
+    "%(?<!%%)(?<!%[0-9A-Fa-f]%)(?:[46][1-9A-Fa-f]|[57][0-9Aa]|3[0-9]|2[DdEe]|5[Ff]|7[Ee]"
+    "|[0-9A-Fa-f][a-f]|[a-f][0-9A-F])"
+)
+_UNRESERVED = re.compile(r"[A-Za-z0-9._~-]").fullmatch
+
+
+def respell(canonical: str) -> str:
+    """The spelling that stands for all that RFC 3986 (6.2.2) calls equivalent to this one.
+
+    Unreserved characters are not encoded, hexadecimal digits are in upper case. Idempotent.
+    """
+    if "%" not in canonical or not _MAY_BE_RESPELT(canonical):
+        return canonical
+    return _RESPELT.sub(_respelt, canonical)
+
+
+def _respelt(found: re.Match[str]) -> str:
+    letter = chr(int(found[0][1:], 16))
+    return letter if _UNRESERVED(letter) else found[0].upper()
+
+
+def fingerprint(canonical: str, seed: int = 0, version: int = CANONICALISER) -> int:
+    """Signed 64-bit XXH3 of a canonical URL, under the frontier's secret ``seed``.
+
+    ``version`` is that of the frontier's rules; see :data:`CANONICALISER`.
+    """
+    if "%" in canonical and version > 1:
+        canonical = respell(canonical)
     return signed(xxhash.xxh3_64_intdigest(canonical.encode(), seed))
 
 

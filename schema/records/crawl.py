@@ -17,6 +17,12 @@ Scope = Literal["host", "domain", "prefix", "any"]
 Order = Literal["breadth", "depth", "best"]
 
 
+NormaliseRule = Literal[
+    "percent", "host-dot", "session-ids", "slashes", "index", "tracking", "empty", "query-order"
+]
+"""Rules of :mod:`greencrawl.schema.net.normalising`."""
+
+
 CrawlState = Literal["active", "paused", "done"]
 
 
@@ -61,6 +67,13 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     exclude: Annotated[
         tuple[Pattern, ...],
         Meta(description="Regular expressions; a URL that matches one is not fetched"),
+    ] = ()
+    normalise: Annotated[
+        tuple[NormaliseRule, ...],
+        Meta(
+            description="Rules by which links and seeds are rewritten before they are queued, so "
+            "that several URLs of one page are one; docs/library.md has them with their risks"
+        ),
     ] = ()
     depth: Annotated[
         int,
@@ -212,7 +225,7 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 _LATER = frozenset(
     {
         "auth", "sources", "address_rate", "address_connections", "domain_rate",
-        "nofollow", "follow_actions", "traps", "host_pages", "shape_pages",
+        "nofollow", "follow_actions", "traps", "host_pages", "shape_pages", "normalise",
     }
 )  # fmt: skip
 """Options that the first release does not know."""

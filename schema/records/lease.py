@@ -181,11 +181,13 @@ class Done(Struct, frozen=True, tag="done", forbid_unknown_fields=True):
     """The URL is settled. ``stored`` if a page (2xx with a body) was kept; ``bytes`` downloaded.
 
     ``kind`` is ``ok`` or the failure kind under which a final state was recorded (``gone`` …).
+    ``rewritten`` counts its links that the crawl's ``normalise`` has changed.
     """
 
     stored: bool = False
     bytes: Count = 0
     kind: Annotated[str, Meta(max_length=40, pattern=KIND)] = "ok"
+    rewritten: Count = 0
 
 
 class Retry(Struct, frozen=True, tag="retry", forbid_unknown_fields=True):

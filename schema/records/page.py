@@ -131,3 +131,4 @@ class Page(Struct):
     follow: bool = True
     invalid_links: int = 0
     omitted_links: int = 0
+    rewritten_links: int = 0

@@ -76,6 +76,8 @@ class NodeRepair(Struct, frozen=True, kw_only=True):
 class FrontierIdentity(Struct, frozen=True, kw_only=True):
     """Fixed when a frontier is created; a process with other rules refuses to start.
 
+    ``canonicaliser`` is the version of the rules by which its fingerprints are made; a frontier
+    keeps its own, see :data:`greencrawl.schema.net.urls.CANONICALISER`.
     ``placement[p]`` is the index into ``nodes`` (node ids) of partition ``p``.
     """
 

@@ -17,7 +17,8 @@ class Totals(Struct, frozen=True, kw_only=True):
 
     ``failures`` counts outcomes by kind; ``later`` are retries not yet due; ``overflow`` waits in
     SQL, beyond the memory budget; ``hosts`` are those that have tasks waiting. ``parked`` counts
-    those that were released since, too, until they are counted anew from the store.
+    those that were released since, too, until they are counted anew from the store. ``rewritten``
+    are links that the crawl's ``normalise`` has changed.
     """
 
     admitted: int = 0
@@ -32,6 +33,7 @@ class Totals(Struct, frozen=True, kw_only=True):
     bytes: int = 0
     hosts: int = 0
     parked: int = 0
+    rewritten: int = 0
     failures: dict[str, int] = field(default_factory=dict)
 
     @property

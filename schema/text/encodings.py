@@ -247,7 +247,8 @@ def _encoded(text: str, encoding: str, lacking: str) -> bytes:
         try:
             raw += encode(character)
         except UnicodeEncodeError:
-            raw += encode(lacking.format(ord(character)))
+            number = 0xFFFD if character in "\x0e\x0f\x1b" else ord(character)  # only ISO-2022-JP
+            raw += encode(lacking.format(number))
     raw += encode("")
     return bytes(raw)
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-__all__ = ["Client", "canonicalise", "extract", "fingerprint", "parse_robots"]
+__all__ = ["Client", "canonicalise", "extract", "fingerprint", "normalise", "parse_robots"]
 
 if TYPE_CHECKING:
     from greencrawl.broker.library import Client
+    from greencrawl.schema.net.normalising import normalise
     from greencrawl.schema.net.urls import canonicalise, fingerprint
     from greencrawl.worker.extract.page import extract
     from greencrawl.worker.robots.parser import parse as parse_robots
@@ -19,6 +20,7 @@ else:
         "canonicalise": ("greencrawl.schema.net.urls", "canonicalise"),
         "extract": ("greencrawl.worker.extract.page", "extract"),
         "fingerprint": ("greencrawl.schema.net.urls", "fingerprint"),
+        "normalise": ("greencrawl.schema.net.normalising", "normalise"),
         "parse_robots": ("greencrawl.worker.robots.parser", "parse"),
     }
 

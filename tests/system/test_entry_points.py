@@ -78,6 +78,6 @@ def test_a_program_that_uses_the_package_is_not_patched() -> None:
         [sys.executable, "-c", code], cwd=HOME, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == [
-        "['Client', 'canonicalise', 'extract', 'fingerprint', 'parse_robots']",
+        "['Client', 'canonicalise', 'extract', 'fingerprint', 'normalise', 'parse_robots']",
         "True False",
     ]

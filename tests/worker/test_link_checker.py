@@ -154,6 +154,27 @@ def test_page_with_too_many_links_is_cut_off() -> None:
     assert found.omitted_links == 7
 
 
+@pytest.mark.parametrize("follow", [False, True])
+def test_links_are_rewritten_by_the_rules_of_the_crawl_and_counted(follow: bool) -> None:
+    ours = checker(normalise=("tracking", "index"), exclude=("utm_", "/secret/$"))
+    found = page(
+        "http://h/a?utm_source=1", "http://h/a", "http://h/secret/index.html", "http://h/b"
+    )
+    if follow:
+        found.base = "http://h/"
+        got = ours.follow(found, [link.url for link in found.links], [None] * 4, 0)
+    else:
+        got = ours.check(found, found.links, 0)
+    assert urls(got) == ["http://h/a", "http://h/b"]
+    assert found.rewritten_links == 2
+
+
+def test_links_stay_as_they_are_where_the_crawl_has_no_rules() -> None:
+    found = page("http://h/a?utm_source=1", "http://h/%7Eb/index.html")
+    assert urls(checker().check(found, found.links, 0)) == [link.url for link in found.links]
+    assert found.rewritten_links == 0
+
+
 def test_links_of_a_hook_are_made_canonical_or_dropped() -> None:
     found = page("http://h/a", base="http://h/base/")
     chosen = [Link("../x#f"), Link("mailto:me@h"), Link("HTTP://H:80/y")]

@@ -16,7 +16,7 @@ from greencrawl.broker.frontier import Mode
 from greencrawl.schema.errors import Unavailable, UnknownCrawl
 from greencrawl.schema.net import scope
 from greencrawl.schema.net.request import crawl_headers
-from greencrawl.schema.net.urls import fingerprint
+from greencrawl.schema.net.urls import CANONICALISER, fingerprint
 from greencrawl.schema.records import (
     Admission,
     CloseItem,
@@ -127,6 +127,7 @@ class Stores:
     recalled: list[Admission] = field(default_factory=list)
     room: Event = field(default_factory=_set)
     refuses: str = ""
+    version: int = CANONICALISER
 
     def crawl(self, name_or_id: str | int) -> Crawl:
         if self.deleted:
@@ -150,7 +151,7 @@ class Stores:
         self.recalled += page.links
 
     def fingerprint(self, url: str) -> int:
-        return fingerprint(url)
+        return fingerprint(url, 0, self.version)
 
     def robots_get(self, origin: str) -> bytes | None:
         if self.refuses == "away":
@@ -850,6 +851,58 @@ def test_redirect_is_recorded_and_its_target_admitted_at_the_same_depth(world: W
     assert (page.status, page.final_url) == (301, "http://h/b")
     assert [(a.url, a.depth, a.redirects) for a in page.links] == [("http://h/b", 2, 1)]
     assert world.outcomes == [Done(stored=False)]
+
+
+def test_redirect_to_an_equivalent_spelling_is_followed_at_once(world: World) -> None:
+    """As a task of its own it would be known already, and the page lost."""
+    world.site.answers["http://h/%7Eme/"] = status(301, location="/~me/")
+    world.site.answers["http://h/~me/"] = html('<a href="x">x</a>')
+    world.run(Task(1, "http://h/%7Eme/", depth=2, level=2))
+    assert world.site.pages == ["http://h/%7Eme/", "http://h/~me/"]
+    page = world.result.page
+    assert page is not None
+    assert (page.url, page.final_url, page.status) == ("http://h/~me/", "http://h/~me/", 200)
+    assert page.fingerprint == fingerprint("http://h/%7Eme/")
+    assert [(link.url, link.depth) for link in page.links] == [("http://h/~me/x", 3)]
+    assert [outcome.stored for outcome in world.outcomes] == [True]
+
+
+def test_redirects_between_equivalent_spellings_end(world: World) -> None:
+    world.site.answers["http://h/%7Eme"] = status(301, location="/~me")
+    world.site.answers["http://h/~me"] = status(301, location="/%7Eme")
+    world.run("http://h/%7Eme")
+    assert len(world.site.pages) == MAX_REDIRECTS + 1
+    assert world.outcomes == [Dead("redirect")]
+
+
+def test_redirect_to_an_equivalent_spelling_is_a_task_in_a_frontier_of_the_first_version(
+    world: World,
+) -> None:
+    world.stores.version = 1
+    world.site.answers["http://h/%7Eme"] = status(301, location="/~me")
+    world.run("http://h/%7Eme")
+    assert world.site.pages == ["http://h/%7Eme"]
+    page = world.result.page
+    assert page is not None
+    assert [link.url for link in page.links] == ["http://h/~me"]
+
+
+def test_spelling_that_the_rules_of_the_crawl_exclude_is_not_asked_for(world: World) -> None:
+    world.set(exclude=("~",))
+    world.site.answers["http://h/%7Eme"] = status(301, location="/~me")
+    world.run("http://h/%7Eme")
+    assert world.site.pages == ["http://h/%7Eme"]
+    assert [final.state for final in world.result.finals] == ["excluded"]
+
+
+def test_links_that_the_rules_of_the_crawl_rewrite_are_counted(world: World) -> None:
+    world.set(scope="host", normalise=("tracking",))
+    world.site.answers["http://h/a"] = html('<a href="/b?utm_source=1">b</a><a href="/b">b</a>')
+    world.run("http://h/a")
+    page = world.result.page
+    assert page is not None
+    assert [link.url for link in page.links] == ["http://h/b"]
+    assert [outcome.rewritten for outcome in world.outcomes] == [1]
 
 
 def test_redirect_keeps_bytes_that_are_not_ascii(world: World) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Mapping
 
+import msgspec
 from msgspec import Struct, field
 
 from greencrawl.schema.records import (
@@ -213,16 +214,18 @@ class Results:
         fetched: Fetched,
         page: StoredPage,
         notes: Mapping[FailureKind, str],
+        rewritten: int = 0,
     ) -> Result:
         """A page and its attempt. It counts as stored by the store's own measure: its status.
 
         ``notes``, such as that it was costly, are journalled beside it; the first is counted as a
-        failure by its kind.
+        failure by its kind. ``rewritten`` counts its links that ``normalise`` has changed.
         """
+        done = Done(page.status // 100 == 2, fetched.wire_bytes, rewritten=rewritten)
         result = Result(
             held=held,
             task=task.number,
-            outcome=Done(stored=page.status // 100 == 2, bytes=fetched.wire_bytes),
+            outcome=done,
             page=page,
             attempts=[self._journal.success(page.crawl, page.fingerprint, task, fetched)],
         )
@@ -237,11 +240,7 @@ class Results:
                 )
                 for kind, note in notes.items()
             ]
-            result.outcome = Done(
-                stored=page.status // 100 == 2,
-                bytes=fetched.wire_bytes,
-                kind=str(next(iter(notes))),
-            )
+            result.outcome = msgspec.structs.replace(done, kind=str(next(iter(notes))))
         return result
 
     def note_hooks(

@@ -20,8 +20,8 @@ class Placement:
         self.partitions = range(identity.partitions)
 
     def fingerprint(self, canonical: str) -> int:
-        """Signed 64-bit fingerprint of a canonical URL under this frontier's secret."""
-        return urls.fingerprint(canonical, self.identity.secret)
+        """Signed 64-bit fingerprint of a canonical URL under this frontier's secret and rules."""
+        return urls.fingerprint(canonical, self.identity.secret, self.identity.canonicaliser)
 
     def partition_of(self, host: str) -> int:
         """The partition that a host belongs to."""

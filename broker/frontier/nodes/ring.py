@@ -15,7 +15,7 @@ from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.schema.errors import FrontierMismatch, Unavailable
 from greencrawl.schema.net.suffixes import SUFFIXES
-from greencrawl.schema.net.urls import CANONICALISER
+from greencrawl.schema.net.urls import CANONICALISER, CANONICALISERS
 from greencrawl.schema.records import FrontierIdentity
 from greencrawl.store.base import Store
 
@@ -47,6 +47,8 @@ def _check_rules(identity: FrontierIdentity) -> None:
     for name, value in ours.items():
         recorded = getattr(identity, name)
         older = name == "layout" and recorded < value  # which is mended, see _bring_up_to_date
+        if name == "canonicaliser":
+            older = recorded in CANONICALISERS  # which stays as it is
         if recorded != value and not older:
             raise FrontierMismatch(
                 f"this frontier was made with {name} {recorded}, this program has {value}: "

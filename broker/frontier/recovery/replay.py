@@ -26,7 +26,7 @@ from greencrawl.broker.frontier.scripts.partition import Mode
 from greencrawl.schema.clock import epoch_ms, monotonic
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.log import logger
-from greencrawl.schema.net.urls import host_of, signed
+from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import Admission, Crawl, Mark, SeedBatch
 from greencrawl.store.base import Store
 
@@ -247,7 +247,10 @@ class ReplaySender:
         self._crawls = crawls
         self._on = set(placement.partitions_on(node))
         self._known = SentFilter(
-            placement.identity.secret, pages, most_bytes // len(placement.nodes)
+            placement.identity.secret,
+            pages,
+            most_bytes // len(placement.nodes),
+            version=placement.identity.canonicaliser,
         )
         self._rows: dict[int, Grouped] = {}
         self._collected = 0
@@ -276,12 +279,11 @@ class ReplaySender:
         if crawl not in self._crawls:
             return
         rows = self._rows.setdefault(crawl, {})
-        for digest, link in self._known.unknown(crawl, links):
+        for number, link in self._known.unknown(crawl, links):
             host = host_of(link.url)
             partition = self._placement.partition_of(host)
             if partition in self._on:
-                row = (signed(digest), host, link)
-                rows.setdefault(partition, []).append((0, row))
+                rows.setdefault(partition, []).append((0, (number, host, link)))
                 self._collected += 1
         if self._collected >= CHUNK:
             self.flush()

@@ -9,8 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 
-import xxhash
-
+from greencrawl.schema.net.urls import CANONICALISER, fingerprint
 from greencrawl.schema.records import Admission
 
 MOST_BYTES = 256 * 1024 * 1024
@@ -33,11 +32,17 @@ class SentFilter:
     found may have been there.
     """
 
-    def __init__(self, secret: int, pages: int, most_bytes: int = MOST_BYTES) -> None:
-        """``pages`` are those of the replay log that is read: a small one takes little memory."""
+    def __init__(
+        self, secret: int, pages: int, most_bytes: int = MOST_BYTES, *, version: int = CANONICALISER
+    ) -> None:
+        """``pages`` are those of the replay log that is read: a small one takes little memory.
+
+        ``version`` is that of the frontier's rules for URLs, as its secret is the frontier's.
+        """
         wanted = min(pages * SLOTS_A_PAGE, most_bytes // _SLOT_BYTES)
         slots = max(1 << max(wanted, 1).bit_length() - 1, LEAST_SLOTS)
         self._secret = secret
+        self._version = version
         self._mask = slots - 1
         self._slots = array("Q", [0]) * slots
         self._slots[0] = 1  # 0 belongs into this slot, and is not there yet; 1 does not
@@ -48,23 +53,23 @@ class SentFilter:
         return len(self._slots) * _SLOT_BYTES
 
     def unknown(self, crawl: int, links: Iterable[Admission]) -> list[tuple[int, Admission]]:
-        """(unsigned fingerprint, link) of those not found; they are known from now on."""
-        digest_of, secret = xxhash.xxh3_64_intdigest, self._secret
+        """(fingerprint, link) of those not found; they are known from now on."""
+        number_of, secret, version = fingerprint, self._secret, self._version
         slots, mask = self._slots, self._mask
         salt = crawl * _SPREAD & _ALL_BITS
         found = []
         for link in links:
-            digest = digest_of(link.url.encode(), secret)
-            key = digest ^ salt
+            number = number_of(link.url, secret, version)
+            key = number & _ALL_BITS ^ salt
             slot = key & mask
             if slots[slot] != key:
                 slots[slot] = key
-                found.append((digest, link))
+                found.append((number, link))
         return found
 
     def note(self, crawl: int, urls: Iterable[str]) -> None:
         """The node has these."""
         salt = crawl * _SPREAD & _ALL_BITS
         for url in urls:
-            key = xxhash.xxh3_64_intdigest(url.encode(), self._secret) ^ salt
+            key = fingerprint(url, self._secret, self._version) & _ALL_BITS ^ salt
             self._slots[key & self._mask] = key

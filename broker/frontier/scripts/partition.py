@@ -187,6 +187,7 @@ def finish_row(item: FinishItem) -> list[Any]:
             0,
             int(outcome.stored),
             outcome.bytes,
+            outcome.rewritten,
         ]
     if isinstance(outcome, Retry):
         wait = round(outcome.wait * 1000)

@@ -11,7 +11,7 @@ from greencrawl.schema.records import Totals
 _COUNTERS = {
     "adm": "admitted", "wait": "waiting", "leased": "leased", "later": "later", "fin": "finished",
     "stored": "stored", "over": "overflow", "dead": "dead", "retries": "retries", "bytes": "bytes",
-    "hosts": "hosts", "f:parked": "parked",
+    "hosts": "hosts", "f:parked": "parked", "rewritten": "rewritten",
 }  # fmt: skip
 
 

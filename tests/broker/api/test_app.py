@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import falcon.testing
 import gevent
@@ -383,6 +384,19 @@ def test_where_a_url_is_tells_the_versions_of_its_page(api: Api) -> None:
     (found,) = api.call("GET", asked).json
     told = [(v["fetched_ms"], v["status"], v["changed"]) for v in found["versions"]]
     assert told == [(2000, 203, True), (1000, 200, True)]
+
+
+def test_where_a_url_is_tells_how_it_was_found(api: Api) -> None:
+    crawl = api.crawl(seeds=["https://a.example/"])
+    url = "https://a.example/%7Eme"
+    number = api.queue.fingerprint(url)
+    api.store.commit(Commit([StoredPage(crawl=1, fingerprint=number, url=url, status=200)]))
+    for asked, said in ((url, False), ("https://a.example/~me", True)):
+        (found,) = api.call(
+            "GET", f"/v1/urls?crawl={crawl['name']}&url={quote(asked, safe='')}"
+        ).json
+        assert (found["url"], found["state"]) == (asked, "fetched")
+        assert (f"it was found as {url}" in found["why"]) is said
 
 
 def test_requeueing_ends_though_letters_die_again_meanwhile(

@@ -1080,6 +1080,7 @@ def test_worker_of_another_program_version_is_refused(
     frontier: Frontier, store: Store, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.broker.frontier.nodes.ring.CANONICALISER", 999)
+    monkeypatch.setattr("greencrawl.broker.frontier.nodes.ring.CANONICALISERS", (998, 999))
     with pytest.raises(FrontierMismatch, match="canonicaliser"):
         Frontier([redis_server.url], store)
 

@@ -81,6 +81,31 @@ def test_seeding_again_changes_nothing(api: Api) -> None:
     assert statuses(api.call("POST", PATH, body)) == ["duplicate", "duplicate"]
 
 
+def test_spellings_of_one_url_are_queued_once_even_by_force(api: Api) -> None:
+    body = {"urls": ["https://a.example/%7Ex", "https://a.example/~x"], "force": True}
+    assert statuses(api.call("POST", PATH, body)) == ["added", "duplicate"]
+    assert api.queue.seen[1] == ["https://a.example/%7Ex"]
+    assert [item.url for batch in api.store.seeds(1) for item in batch.urls] == api.queue.seen[1]
+
+
+def test_seeds_are_rewritten_by_the_rules_of_the_crawl(api: Api) -> None:
+    crawl = api.crawl(name="rules", normalise=["tracking"], seeds=["https://a.example/?utm_id=1"])
+    number = crawl["id"]
+    assert api.queue.seen[number] == ["https://a.example/"]
+    assert crawl["roots"] == ["a.example"]
+    path = PATH.replace("test", "rules")
+    urls = ["https://a.example/x?utm_id=2", "https://a.example/x"]
+    assert statuses(api.call("POST", path, {"urls": urls})) == ["added", "duplicate"]
+    assert api.queue.seen[number][1:] == ["https://a.example/x"]
+    (found,) = api.call("GET", f"/v1/urls?crawl=rules&url={urls[0]}").json
+    assert found["url"] == urls[1]
+
+
+def test_a_rule_that_there_is_not_makes_no_crawl(api: Api) -> None:
+    answer = api.call("POST", "/v1/crawls", {"name": "wrong", "normalise": ["trackers"]})
+    assert answer.status_code == 400
+
+
 def test_force_queues_what_was_seen(api: Api) -> None:
     body = {"urls": ["https://a.example/x"]}
     api.call("POST", PATH, body)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from urllib.parse import unquote_to_bytes
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.urls import (
     canonicalise,
+    fingerprint,
     host_of,
     origin_of,
     resolved,
+    respell,
     task_path,
     task_url,
 )
@@ -119,6 +124,27 @@ def test_canonicalise_is_idempotent(url: str, encoding: str) -> None:
         assert "#" not in once
         assert canonicalise(once) == once
         assert canonicalise(once, "https://other.example/", "gbk") == once
+
+
+@given(URLS, st.integers(0, 2**20))
+@settings(max_examples=examples(400, 10_000), deadline=None)
+def test_one_spelling_is_idempotent_and_says_the_same(url: str, bits: int) -> None:
+    once = canonical_or_none(url)
+    if once is None:
+        return
+    spelling = respell(once)
+    assert respell(spelling) == canonicalise(spelling) == spelling
+    assert unquote_to_bytes(spelling) == unquote_to_bytes(once)
+    assert host_of(spelling) == host_of(once)
+    origin = origin_of(once)
+    units = re.findall("%[0-9A-Fa-f]{2}|.", once.removeprefix(origin))
+    if "%" in units:  # encodes nothing, and may not begin to
+        return
+    odd = [
+        f"%{ord(unit):02x}" if bits >> at % 20 & 1 and re.fullmatch(r"[\w.~-]", unit) else unit
+        for at, unit in enumerate(units)
+    ]
+    assert fingerprint(origin + "".join(odd)) == fingerprint(once)
 
 
 @given(URLS, REFERENCES, ENCODINGS)

@@ -131,6 +131,8 @@ def test_length_is_capped_after_encoding() -> None:
         ("shift_jis", "表¥", "%95\\\\"),
         ("euc-jp", "日本①", "%C6%FC%CB%DC%AD%A1"),
         ("iso-2022-jp", "aあb", "a%1B$B$%22%1B(Bb"),
+        ("iso-2022-jp", "\x0eA\x1b", "%26%2365533%3BA%26%2365533%3B"),
+        ("utf-8", "\x0eA\x1b.", "%0EA%1B."),
         ("iso-2022-jp", "あ中😀", "%1B$B$%22Cf%1B(B%26%23128512%3B"),
         ("euc-kr", "한글", "%C7%D1%B1%DB"),
         ("windows-1252", "é€", "%E9%80"),
@@ -184,6 +186,33 @@ def test_fingerprint_is_signed_and_seeded() -> None:
     assert all(-(2**63) <= value < 2**63 for value in values)
     assert urls.fingerprint("http://example.org/") == urls.fingerprint("http://example.org/", 0)
     assert urls.fingerprint("http://example.org/", 1) != urls.fingerprint("http://example.org/")
+
+
+@pytest.mark.parametrize(
+    ("url", "same"),
+    [
+        ("http://h/%7Eme?a=%2d%2E%5F%41%7a%30", "http://h/~me?a=-._Az0"),
+        ("http://h/%c3%a9%2f", "http://h/%C3%A9%2F"),
+        ("http://h/%257E", "http://h/%257E"),
+        ("http://h/a+b%2bc%20%26", "http://h/a+b%2Bc%20%26"),
+        ("http://h/%%37E%7%45%", "http://h/%%37E%7%45%"),
+        ("http://h/~me", "http://h/~me"),
+    ],
+)
+def test_equivalent_spellings_share_a_fingerprint(url: str, same: str) -> None:
+    assert urls.respell(url) == urls.respell(same) == same
+    assert urls.fingerprint(url, 7) == urls.fingerprint(same, 7)
+    assert urls.fingerprint(url, 7, 2) == urls.fingerprint(url, 7)
+    assert canonicalise(url) == url, "what is requested stays as it was written"
+
+
+def test_frontier_of_the_first_version_keeps_its_fingerprints() -> None:
+    """Else all that it has fetched would be fetched again."""
+    assert urls.fingerprint("http://example.org/~a", 5, 1) == -6488108868788577665
+    assert urls.fingerprint("http://example.org/%7Ea", 5, 1) == 2488705831924416465
+    assert urls.fingerprint("http://example.org/~a", 5) == urls.fingerprint(
+        "http://example.org/%7Ea", 5
+    )
 
 
 @pytest.mark.parametrize(

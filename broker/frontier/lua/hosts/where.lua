@@ -1,16 +1,22 @@
 -- include urlset leases
 -- Where a URL stands in this partition; looks at a bounded number of tasks.
 --
--- args  {crawl, host, fingerprint, path}
+-- args  {crawl, host, fingerprint, path, alike}: with alike, path is as schema.net.urls.respell has it,
+--       and what RFC 3986 calls equivalent is the same.
 -- {'OK', now, seen, place, detail …}: place is 'waiting' (position, level char), 'leased' (worker,
 -- number), 'later' (due ms, entry), 'overflow' or ''.
-local crawl, host, fp, path = args[1], args[2], args[3], args[4]
+local crawl, host, fp, path, alike = args[1], args[2], args[3], args[4], args[5]
 local id = tostring(crawl)
 if not crawl_of(id) then return {'OK', now, 0, '', 0, ''} end
 local seen = urlset('z', id).has(fp) and 1 or 0
 if urlset('y', id).has(fp) then return {'OK', now, seen, 'overflow', 0, ''} end
+local function octet(hex)
+  local letter = string.char(tonumber(hex, 16))
+  return string.find(letter, '^[%w._~-]$') and letter or '%' .. string.upper(hex)
+end
 local function is(entry)
   local _, _, _, _, p = entry_parts(entry)
+  if alike and p ~= path and string.find(p, '%', 1, true) then p = string.gsub(p, '%%(%x%x)', octet) end
   return p == path
 end
 local q = host_of(host).q[id] or {e = {}}

@@ -1,7 +1,8 @@
 -- include leases
 -- Settle tasks under their session's token.
 --
--- args  {{token, host, task number, 'done'|'retry'|'dead', kind, wait ms, charge, stored, bytes} …}
+-- args  {{token, host, task number, 'done'|'retry'|'dead', kind, wait ms, charge, stored, bytes,
+--       rewritten links of a page that is done} …}
 -- {'OK', now, statuses, tend, {crawl …}}: 'ok', 'stale' (token or task not current: nothing changed) or 'gone'.
 --
 -- A task that killed or hung a process comes back as one delivered SUSPECT times without outcome: it
@@ -48,6 +49,7 @@ for a = 1, #args do
         if it[4] == 'dead' then bump(s.crawl, 'dead', 1) end
         if it[8] == 1 then bump(s.crawl, 'stored', 1) end
         bump(s.crawl, 'bytes', it[9])
+        if it[10] and it[10] > 0 then bump(s.crawl, 'rewritten', it[10]) end
       end
       if over then
         bump(s.crawl, 'fin', 1)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from greencrawl.broker.frontier.recovery.sent_filter import LEAST_SLOTS, SLOTS_A_PAGE, SentFilter
-from greencrawl.schema.net.urls import fingerprint, signed
+from greencrawl.schema.net.urls import CANONICALISERS, fingerprint
 from greencrawl.schema.records import Admission
 
 SECRET = 2**64 - 3
@@ -20,10 +22,21 @@ def test_a_link_is_unknown_once_and_comes_with_its_fingerprint() -> None:
     links = [link(n) for n in (1, 2, 1, 3, 2)]
     found = known.unknown(1, links)
     assert [item for _, item in found] == [link(1), link(2), link(3)]
-    assert [signed(digest) for digest, _ in found] == [
-        fingerprint(item.url, SECRET) for _, item in found
-    ]
+    assert [number for number, _ in found] == [fingerprint(item.url, SECRET) for _, item in found]
     assert known.unknown(1, links) == []
+
+
+@pytest.mark.parametrize("version", CANONICALISERS)
+def test_equivalent_spellings_are_one_link_where_they_are_one_url(version: int) -> None:
+    known = SentFilter(SECRET, 10, version=version)
+    links = [Admission(f"http://h.example/{path}") for path in ("~a", "%7Ea", "%7ea")]
+    found = known.unknown(1, links)
+    assert [number for number, _ in found] == [
+        fingerprint(item.url, SECRET, version) for item in links[: len(found)]
+    ]
+    assert len(found) == (3 if version == 1 else 1)
+    known.note(2, ["http://h.example/%c3"])
+    assert len(known.unknown(2, [Admission("http://h.example/%C3")])) == (version == 1)
 
 
 def test_crawls_do_not_know_each_others_links() -> None:
