@@ -16,6 +16,9 @@ from bench.suites.table import text
 SUITES = {
     "encodings": ("encodings", "html5lib-encoding/ and charsets/: html5lib's and chardet's files"),
     "http": ("http", "odd answers of our own, beside curl; FOLDER may be any"),
+    "robots": ("robots", "google/robotstxt-spec-test: FOLDER has robots-ctc.jsonl"),
+    "robots-files": ("robots_files", "FOLDER has robots.txt files, as protego's tests/test_data"),
+    "urls": ("urls", "WPT's URLs and crawler-commons' pairs: wpt-*.json, url-normalizer.csv"),
 }
 
 
