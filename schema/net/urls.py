@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from string import hexdigits
 
 import ada_url
 import xxhash
@@ -146,7 +147,12 @@ _RESPELT = re.compile(
     "%(?<!%%)(?<!%[0-9A-Fa-f]%)(?:[46][1-9A-Fa-f]|[57][0-9Aa]|3[0-9]|2[DdEe]|5[Ff]|7[Ee]"
     "|[0-9A-Fa-f][a-f]|[a-f][0-9A-F])"
 )
-_UNRESERVED = re.compile(r"[A-Za-z0-9._~-]").fullmatch
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_SPELT = {
+    encoded: letter if letter in _UNRESERVED else encoded.upper()
+    for encoded in (f"%{high}{low}" for high in hexdigits for low in hexdigits)
+    for letter in (chr(int(encoded[1:], 16)),)
+}
 
 
 def respell(canonical: str) -> str:
@@ -156,12 +162,7 @@ def respell(canonical: str) -> str:
     """
     if "%" not in canonical or not _MAY_BE_RESPELT(canonical):
         return canonical
-    return _RESPELT.sub(_respelt, canonical)
-
-
-def _respelt(found: re.Match[str]) -> str:
-    letter = chr(int(found[0][1:], 16))
-    return letter if _UNRESERVED(letter) else found[0].upper()
+    return _RESPELT.sub(lambda found: _SPELT[found[0]], canonical)
 
 
 def fingerprint(canonical: str, seed: int = 0, version: int = CANONICALISER) -> int:

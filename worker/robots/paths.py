@@ -22,26 +22,29 @@ _NO_URL = 100_000
 least one of the URL. A canonical URL has 8,192 at most, each three of them where it is encoded."""
 
 
-def _normalise(path: bytes, *, pattern: bool) -> str:
+_HEX = b"0123456789abcdefABCDEF"
+_URL = {
+    **{bytes((octet,)): b"%%%02X" % octet for octet in range(256)},
+    **{
+        encoded: bytes((octet,)) if octet in _UNRESERVED else encoded.upper()
+        for encoded in (b"%%%c%c" % (high, low) for high in _HEX for low in _HEX)
+        for octet in (int(encoded[1:], 16),)
+    },
+}
+"""How what is odd in a URL is written instead."""
+_PATTERN = {**_URL, b"*": b"*"}
+"""The same in a rule, where a bare ``*`` keeps its power."""
+
+
+def _spelt(path: bytes, odd: dict[bytes, bytes]) -> str:
     """Give two spellings of one path one form, RFC 3986 section 6.2.2, one unit after the other.
 
     Unreserved octets stand for themselves, and those that no URL may have are percent-encoded. All
     others stay as they were written, since encoded they mean something else: ``%2B`` is no ``+``.
     Only ``*`` and ``$`` are one with what they are encoded, but for a bare ``*`` and a final ``$``
-    of a pattern, which keep their power (RFC 9309 section 2.2.3).
+    of a rule (RFC 9309 section 2.2.3).
     """
-
-    def unit(match: re.Match[bytes]) -> bytes:
-        text = match[0]
-        if text in (b"*", b"$"):
-            special = pattern and (text == b"*" or match.end() == len(path))
-            return text if special else b"%%%02X" % text[0]
-        if len(text) == 1:
-            return b"%%%02X" % text[0]
-        octet = int(text[1:], 16)
-        return bytes((octet,)) if octet in _UNRESERVED else text.upper()
-
-    return _ODD.sub(unit, path).decode("ascii")
+    return _ODD.sub(lambda found: odd[found[0]], path).decode("ascii")
 
 
 def target_of(url: str) -> str:
@@ -55,7 +58,7 @@ def target_of(url: str) -> str:
         raw = raw[absolute.end() :]
     if not raw.startswith(b"/"):
         raw = b"/" + raw
-    return _normalise(raw, pattern=False)
+    return _spelt(raw, _URL)
 
 
 def pattern_of(value: bytes) -> str | None:
@@ -76,4 +79,5 @@ def pattern_of(value: bytes) -> str | None:
             return None
     if not value.startswith((b"/", b"*")):
         value = b"/" + value
-    return _normalise(value, pattern=True)
+    ends = value.endswith(b"$")
+    return _spelt(value[:-1] if ends else value, _PATTERN) + "$" * ends
