@@ -4,7 +4,7 @@
 SHOWS := show-1 show-2 show-3 show-4 show-5 show-6 show-7 show-8 show-9 show-10 show-mysql \
 	show-warc
 
-.PHONY: setup-bench bench bench-full bench-lasting bench-pages bench-frontier bench-replay faults cluster-faults attacks traps shows $(SHOWS)
+.PHONY: setup-bench bench bench-full bench-lasting bench-pages bench-frontier bench-replay suites faults cluster-faults attacks traps shows $(SHOWS)
 
 setup-bench:
 	@sh .ci/setup requirements-bench.txt
@@ -30,6 +30,9 @@ bench-frontier: setup-dev  ## Memory, ingest, lease + finish and admission of th
 
 bench-replay: setup-dev  ## Links a second of a full replay into an empty Redis
 	@$(PYTHON) -m bench.frontier.replay $(ARGS)
+
+suites: setup-bench  ## Cases of other projects, ours beside the best libraries; ARGS="urls FOLDER"
+	@$(PYTHON) -m bench.suites $(ARGS)
 
 faults: setup-dev packages  ## Kill, cut off, empty and fill everything under a crawl; ROWS="1 5"
 	@$(PYTHON) -m bench.faults.table $(ROWS)
