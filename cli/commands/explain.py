@@ -121,13 +121,15 @@ def in_store(store: Store, crawl: Crawl, given: str, identity: FrontierIdentity)
     )
     page, final = store.page(crawl.id, number, detail="row"), store.final(crawl.id, number)
     rules = compile(crawl)
+    first = page or final
+    found_as = f" It was found as {first.url}." if first is not None and first.url != url else ""
     if page is not None:
         why = f"Stored at {moment(page.fetched_ms)} with status {page.status}"
         if page.final_url not in ("", page.url):
             kept_out = rules.excluded_by(page.final_url, 1)
             because = f", which the crawl's rules keep out: {kept_out}" if kept_out else ""
             why += f", redirecting to {page.final_url}{because}"
-        why += "."
+        why += f".{found_as}"
         return msgspec.structs.replace(known, state="fetched", why=why, page=page.id)
     if final is not None:
         if final.state == "parked":
@@ -135,7 +137,7 @@ def in_store(store: Store, crawl: Crawl, given: str, identity: FrontierIdentity)
             why = f"{why[0].upper()}{why[1:]}."
             return msgspec.structs.replace(known, state="parked", why=why)
         detail = f" ({final.detail})" if final.detail else ""
-        why = f"Settled at {moment(final.at_ms)}: {final.kind}{detail}."
+        why = f"Settled at {moment(final.at_ms)}: {final.kind}{detail}.{found_as}"
         return msgspec.structs.replace(known, state=final.state, why=why)
     rule = rules.excluded_by(url, 1)
     if rule is not None and not known.attempts:

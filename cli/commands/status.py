@@ -101,7 +101,7 @@ def table(stats: Stats) -> RenderableType:
         if one.hooks
     ]
     rewritten = [
-        Text(f"{one.crawl}: {least}{one.rewritten:,} links rewritten by normalise")
+        Text(f"{one.crawl}: links rewritten by normalise: {least}{one.rewritten:,}")
         for one in stats.crawls
         if one.rewritten
     ]

@@ -136,7 +136,7 @@ def line(stats: CrawlStats, rate: float, seconds: float) -> str:
     """The plain line: everything that the panel shows but the slowest hosts."""
     hooks = f"; hook failed: {hooks_text(stats.hooks)}" if stats.hooks else ""
     parked = f"{stats.parked:,} parked, " if stats.parked else ""
-    rewritten = f"; {stats.rewritten:,} links rewritten" if stats.rewritten else ""
+    rewritten = f"; links rewritten: {stats.rewritten:,}" if stats.rewritten else ""
     return (
         f"{duration(seconds)}  {stats.stored:,} pages stored, "
         f"{stats.waiting + stats.overflow:,} waiting, {stats.leased:,} in flight, "

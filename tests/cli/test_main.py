@@ -203,6 +203,7 @@ def test_unknown_crawl_is_answered_with_the_names(
         ("https://example.org/secret/x", "exclude"),
         ("https://example.net/", "scope host"),
         ("https://example.org/new", "only a running broker knows"),
+        ("https://example.org/%64ead", "(slow [2J). It was found as https://example.org/dead."),
         ("ftp://example.org/", "example: invalid."),
     ],
 )

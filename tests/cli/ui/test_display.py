@@ -56,6 +56,17 @@ def test_failures_of_a_hook_are_told_by_message_the_commonest_first() -> None:
     assert said in _text(display.panel(stats, 0.0, 1.0, HOSTS), 400)
 
 
+def test_links_that_were_rewritten_are_told_where_there_are_any() -> None:
+    assert "rewritten" not in display.line(STATS, 0.0, 1.0)
+    assert "rewritten" not in _text(status.table(Stats((STATS,))), 400)
+    stats = msgspec.structs.replace(STATS, rewritten=1200)
+    assert display.line(stats, 0.0, 1.0).endswith("; links rewritten: 1,200")
+    assert "links rewritten by normalise: 1,200" in _text(display.panel(stats, 0, 1, HOSTS), 400)
+    assert "example: links rewritten by normalise: 1,200" in _text(
+        status.table(Stats((stats,))), 400
+    )
+
+
 def test_workers_that_cannot_import_a_hook_are_named() -> None:
     refused = tuple(HookRefusal(f"w-{n}", "one", "own", "E: \x1b x") for n in range(5))
     stats = msgspec.structs.replace(STATS, refused=refused[:1])
