@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 
 from greencrawl.schema.errors import InvalidUrl
-from greencrawl.schema.net.access import is_action, skipped_text
+from greencrawl.schema.net.access import is_action, skipped, skipped_text
 from greencrawl.schema.net.action_texts import LinkTexts, by_texts
 from greencrawl.schema.net.normalising import rewriter
 from greencrawl.schema.net.scope import Rules, level_for
@@ -76,8 +76,8 @@ class Checker:
         page's ``omitted_links``. ``rel=nofollow`` and the page's own
         nofollow are honoured. URLs that extraction did not make (a hook's) are made canonical,
         and dropped if they are none. ``texts`` are those of the page's own links, where wanted. The
-        rules of the crawl's ``normalise`` are applied to all, and what a URL does counts as it was
-        written and as it is then.
+        rules of the crawl's ``normalise`` are applied to all; what an entry of its ``auth`` keeps
+        out is kept out as it was written and as it is then.
         """
         below = depth + 1
         if not page.follow or below > self._depth:
@@ -91,11 +91,9 @@ class Checker:
             url: str | None = link.url
             if not trusted:
                 url = _canonical(link.url, page)
-            if url is None or url in barred:
-                continue
-            if self._rewrite is not None:
-                url = self._rewritten(url, page, below)
-            if not url or url in wanted or url in barred:
+            if url is not None and self._rewrite is not None:
+                url = None if url in barred else self._rewritten(url, page) or None
+            if url is None or url in wanted or url in barred:
                 continue
             if not self._accepts(url, below):
                 continue
@@ -133,7 +131,7 @@ class Checker:
         for url in by_text:
             wanted.pop(url, None)
         if self._rewrite is not None:
-            wanted = dict.fromkeys([self._rewritten(url, page, below) for url in wanted])
+            wanted = dict.fromkeys([self._rewritten(url, page) for url in wanted])
             for url in (*by_text, ""):
                 wanted.pop(url, None)
         accepts = self._accepts
@@ -146,18 +144,19 @@ class Checker:
             below,
         )
 
-    def _rewritten(self, url: str, page: Page, depth: int) -> str:
+    def _rewritten(self, url: str, page: Page) -> str:
         """A canonical URL by the crawl's rules of ``normalise``; those that change are counted.
 
-        "" for one that, as it was written, logs out or changes something.
+        "" for one that, as it was written, is kept out where the crawl is logged in.
         """
         assert self._rewrite is not None
         found = self._rewrite(url)
         if found == url:
             return url
-        reason = self._rules.excluded_by(url, depth) if self._rules.skips else None
-        if reason is not None and is_action(reason):
-            self._note(url, reason)
+        reason = skipped(self._rules.skips, url)
+        if reason is not None:
+            if is_action(reason):
+                self._note(url, reason)
             return ""
         page.rewritten_links += 1
         return found

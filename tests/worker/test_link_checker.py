@@ -103,6 +103,26 @@ def test_links_that_change_something_are_skipped_and_noted_once() -> None:
     assert urls(off.follow(found, where, [None] * 6, 0)) == where
 
 
+@pytest.mark.parametrize("follow", [False, True])
+def test_no_rule_rewrites_a_link_into_one_that_is_followed(follow: bool) -> None:
+    """Where the link as it was written changes something."""
+    rules = ("tracking", "index", "query-order", "session-ids")
+    club = Basic(name="club", hosts=("http://h",), skip=("utm_id=7",))
+    given = [
+        "http://h/a?utm_source=x&action=delete&id=1", "http://h/b?utm_id=7", "http://h/c?s=1",
+        "http://h/o?k=1&b=2", "http://h/index.html", "http://h/logout;jsessionid=1",
+    ]  # fmt: skip
+    texts = texts_of([(given[3], "删除")])
+    found = page(*given, base="http://h/dir/page")
+    ours = checker(auth=(club,), normalise=rules)
+    if follow:
+        got = ours.follow(found, given, [None] * len(given), 0, texts)
+    else:
+        got = ours.check(found, found.links, 0, texts)
+    assert urls(got) == ["http://h/c?s=1", "http://h/"]
+    assert sorted(ours.take_skipped()) == [given[0], given[5], given[3]]
+
+
 def test_links_of_a_hook_are_skipped_by_the_texts_that_the_page_has() -> None:
     found = page("http://h/o?k=1", "http://h/a")
     chosen = [Link("http://h/o?k=1", anchor="mine"), Link("http://h/a")]
