@@ -177,7 +177,7 @@ class ReconcileReply(Struct, frozen=True):
     superseded: int = 0
 
 
-class Done(Struct, frozen=True, tag="done", forbid_unknown_fields=True):
+class Done(Struct, frozen=True, tag="done", forbid_unknown_fields=True, omit_defaults=True):
     """The URL is settled. ``stored`` if a page (2xx with a body) was kept; ``bytes`` downloaded.
 
     ``kind`` is ``ok`` or the failure kind under which a final state was recorded (``gone`` …).

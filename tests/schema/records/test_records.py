@@ -9,6 +9,7 @@ import pytest
 from greencrawl.schema.records import (
     Admission,
     CrawlOptions,
+    Done,
     HostReport,
     TaskKind,
     kept_options,
@@ -43,6 +44,11 @@ def test_options_that_an_earlier_version_does_not_know_are_kept_only_where_used(
 
 def test_a_report_without_reason_is_one_that_an_earlier_broker_takes() -> None:
     assert "why" not in json.loads(to_json(HostReport(failed="refused", requests=1)))
+
+
+def test_an_outcome_without_rewritten_links_is_one_that_an_earlier_broker_takes() -> None:
+    assert "rewritten" not in json.loads(to_json(Done(stored=True, bytes=3)))
+    assert from_json(to_json(Done(rewritten=2)), Done) == Done(rewritten=2)
 
 
 @pytest.mark.parametrize("kind", TaskKind)
