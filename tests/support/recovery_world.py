@@ -176,6 +176,7 @@ class World(Laws, RuleBasedStateMachine):
         self.moment = 0
         self.restarts = 0
         self.forced: set[Key] = set()
+        self.outcomes: dict[tuple[str, int], str] = {}
         self.let_go_of: set[tuple[int, str]] = set()
         """(crawl, shape) of what was released to the end; "" for every shape."""
         self.blocked: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
@@ -273,6 +274,8 @@ class World(Laws, RuleBasedStateMachine):
         return [held for held in self.held[-30:] if held.ended != 0.0]
 
     def settling(self, broker: int, held: Held, number: int, outcome: str, steps: int) -> Paced:
+        """Settle a task; a worker asks for it once, so what it says again is what it said."""
+        outcome = self.outcomes.setdefault((held.session.token, number), outcome)
         work = partial(self.through, broker, held, number, outcome)
         return self.work("settle", steps, work, (held, number))
 

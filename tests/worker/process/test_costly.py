@@ -25,6 +25,7 @@ from greencrawl.schema.records import (
 from greencrawl.schema.records.auth import Form
 from greencrawl.worker import reading
 from greencrawl.worker.auth.base import Grant
+from greencrawl.worker.auth.kinds import form_page
 from greencrawl.worker.auth.kinds.registry import make
 from greencrawl.worker.crawls import context_of
 from greencrawl.worker.http.client import Downloader
@@ -189,6 +190,8 @@ def test_an_answer_that_may_ask_for_a_login_is_judged_alone_if_it_is_in_doubt(
         fetched = Fetched("http://h/a", 200, HTML, body)
         assert worker.guarded.verdict(visit, Task(1, "http://h/a"), kind, fetched, grant) == verdict
     assert worker.alone.pid is None
+    monkeypatch.setattr(form_page, "HUB_SECONDS", 0.005)  # so that it takes too long anywhere
+    monkeypatch.setattr(form_page, "_alone", False)
     fetched = Fetched("http://h/a", 200, HTML, b"<p>x" * 60_000 + form)
     assert worker.guarded.verdict(visit, Task(1, "http://h/a"), kind, fetched, grant) == "out"
     assert worker.alone.pid is not None
