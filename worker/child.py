@@ -61,6 +61,8 @@ from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.held import Held, Sessions
 from greencrawl.worker.session.in_hand import InHand
 from greencrawl.worker.session.shares import Shares
+from greencrawl.worker.traps.novelty import FILE, Novelty
+from greencrawl.worker.traps.traps import Traps
 
 log = logger("worker")
 
@@ -179,6 +181,7 @@ class Worker:
             keep_all=settings.bodies != "sql",
             in_hand=self._in_hand,
             permits=self._permits,
+            traps=Traps(Novelty(folder(settings) / FILE)),
         )
         self._engine = Engine(
             Limits(

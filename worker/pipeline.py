@@ -1,10 +1,10 @@
 """The life of a task, and the only place that knows the order of the stages.
 
-robots → hook ``request`` → authentication, download → verdict on the status → reading (extraction
-→ hooks ``on_page`` and ``links`` → link checker) → journal → writer. A session's tasks go through
-it one after the other; the writer stores and settles them behind our back, in batches. What runs
-the user's code and libxml is guarded (``greencrawl.worker.process.guarded``); what a task's end
-leaves for the writer is made in ``greencrawl.worker.delivery.results``.
+traps → robots → hook ``request`` → authentication, download → verdict on the status → reading
+(extraction → hooks ``on_page`` and ``links`` → link checker) → journal → writer. A session's tasks
+go through it one after the other; the writer stores and settles them behind our back, in batches.
+What runs the user's code and libxml is guarded (``greencrawl.worker.process.guarded``); what a
+task's end leaves for the writer is made in ``greencrawl.worker.delivery.results``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from greencrawl.worker.auth import Authenticated
 from greencrawl.worker.crawls import Crawls, CrawlSource, Refused
 from greencrawl.worker.delivery.results import ACTION, Result, Results
 from greencrawl.worker.delivery.writer import Writer
-from greencrawl.worker.extract import is_html, media_type
+from greencrawl.worker.extract import is_html, is_text
 from greencrawl.worker.hooks import HookError
 from greencrawl.worker.http.client import LeaseExpired
 from greencrawl.worker.link_checker import MAX_LINKS, redirect_problem, redirected
@@ -56,6 +56,7 @@ from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.fetcher import Fetcher, Visit, VisitOver
 from greencrawl.worker.session.held import Held
 from greencrawl.worker.session.in_hand import InHand
+from greencrawl.worker.traps.traps import Traps
 
 log = logger("worker")
 
@@ -94,6 +95,7 @@ class Pipeline:
         keep_all: bool = False,
         in_hand: InHand | None = None,
         permits: Permits = OWN,
+        traps: Traps | None = None,
     ) -> None:
         """``keep_all``: bodies of every type are kept, whatever the crawls' options say."""
         self._in_hand = in_hand or InHand()
@@ -108,6 +110,7 @@ class Pipeline:
         self._stopping = stopping
         self._crawls = Crawls(store, permits=permits)
         self._robots = RobotsRules(frontier)
+        self._traps = traps or Traps()
 
     def run(self, held: Held) -> CloseItem | None:
         """Fetch a session's tasks; returns how to close it, None if it is not ours any more.
@@ -123,6 +126,7 @@ class Pipeline:
         except Refused:  # another worker may have what we lack
             return _unused(session)
         visit = Visit(held, context, self._fetcher, self._stopping, self._in_hand)
+        visit.judge = self._traps.judge(context, session.host, session.traps)
         begun = 0
         try:
             for task in session.tasks:
@@ -205,6 +209,11 @@ class Pipeline:
         reason = self._guarded.excluded_by(visit, task, task.url)
         if reason is not None:  # the crawl's options have changed since it was admitted
             self._exclude(visit, task, ACTION if is_action(reason) else "scope", reason)
+            return
+        parked = visit.judge.verdict(task)
+        if parked is not None:
+            crawl = visit.context.crawl.id
+            self._writer.put(self._results.parked(visit.held, crawl, task, *parked))
             return
         asked = self._robots.group(visit, task.url)
         if isinstance(asked, Failure):
@@ -333,6 +342,7 @@ class Pipeline:
         page = self._results.page(context.crawl.id, task, fetched)
         page.final_url = target
         page.links = [] if reason else [redirected(task, target)]
+        visit.judge.note(task, page)
         self._store_page(visit, task, fetched, page, problems, {}, Reading())
 
     def _page(
@@ -341,11 +351,12 @@ class Pipeline:
         """Read it, if it is to be read. ``dear``: why undoing its encodings was charged."""
         row = self._results.page(visit.context.crawl.id, task, fetched)
         notes, reading = {FailureKind.COSTLY: dear} if dear else {}, Reading()
+        read = False
         options = visit.context.options
         listed = fetched.status != 204 and visit.context.listing(task.url) is not None
         if listed or is_html(fetched.content_type, fetched.body[:1024]):
             self._writer.wait_for_room()  # with its text and links a page is twice as large
-            reading = self._guarded.read(visit, task, fetched)
+            reading, read = self._guarded.read(visit, task, fetched), True
             if reading.failure:
                 kind = FailureKind.COSTLY if reading.costly else FailureKind.PARSE
                 failure = Failure(kind, reading.failure, fetched.status)
@@ -360,8 +371,9 @@ class Pipeline:
                 followed = f"of a page {MAX_LINKS:,} are followed"
                 left = f"{reading.omitted:,} links were left out: {followed}"
                 notes[FailureKind.LINKS] = left
-        elif not self._keep_all and options.bodies == "text" and not _is_text(fetched):
+        elif not self._keep_all and options.bodies == "text" and not is_text(fetched.content_type):
             row.body = b""
+        visit.judge.note(task, row, reading if read else None)
         self._store_page(visit, task, fetched, row, problems, notes, reading)
 
     def _store_page(
@@ -390,9 +402,3 @@ def _unused(session: Session) -> CloseItem:
     release = tuple(task.number for task in session.tasks)
     report = HostReport(delay=own)
     return CloseItem(session=session.session, token=session.token, report=report, release=release)
-
-
-def _is_text(fetched: Fetched) -> bool:
-    """Whether the body is kept, though not parsed: text, XML and JSON; not images or archives."""
-    kind = media_type(fetched.content_type)
-    return kind.startswith("text/") or kind.endswith(("/xml", "+xml", "/json", "+json"))

@@ -43,6 +43,7 @@ class Reading(Struct, kw_only=True):
     ``failure`` says why a page cannot be read: what it would have led to is not known.
     ``omitted`` counts its links beyond those that are followed, ``rewritten`` those that the
     crawl's ``normalise`` has changed.
+    ``samples`` and ``canonical`` are the page's, see ``greencrawl.worker.traps``.
     ``cpu`` is what reading took of the CPU, the user's functions apart, in seconds; 0 where that is
     next to nothing. ``costly`` says how it went beyond what was granted, "" if it did not.
     """
@@ -58,6 +59,8 @@ class Reading(Struct, kw_only=True):
     failure: str = ""
     omitted: int = 0
     rewritten: int = 0
+    samples: bytes = b""
+    canonical: str = ""
     cpu: float = 0.0
     costly: str = ""
 
@@ -109,7 +112,12 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         brief=not alone,
     )
     reading = Reading(
-        title=page.title, text=page.text, language=page.language, encoding=page.encoding
+        title=page.title,
+        text=page.text,
+        language=page.language,
+        encoding=page.encoding,
+        samples=page.samples,
+        canonical=page.canonical or "",
     )
     if isinstance(found, Resolved):
         reading.links = checker.follow(page, found.urls, found.rels, task.depth, found.texts)

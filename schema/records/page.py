@@ -132,3 +132,5 @@ class Page(Struct):
     invalid_links: int = 0
     omitted_links: int = 0
     rewritten_links: int = 0
+    samples: bytes = b""
+    """Hashes of pieces of its text, by which workers tell what is new at a host."""

@@ -1,7 +1,7 @@
 """Extraction: from the bytes of a page to title, text, language, links and directives."""
 
 from greencrawl.worker.extract.hostile import TooDear, is_doubtful
-from greencrawl.worker.extract.media import is_html, media_type
+from greencrawl.worker.extract.media import is_html, is_text
 from greencrawl.worker.extract.page import (
     add_links,
     extract,
@@ -17,7 +17,7 @@ __all__ = [
     "extract",
     "is_doubtful",
     "is_html",
-    "media_type",
+    "is_text",
     "outline",
     "parsed",
     "pool_trees",

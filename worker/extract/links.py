@@ -18,7 +18,7 @@ from lxml import etree
 from greencrawl.schema.net.action_texts import LinkTexts, is_known, says_something, written
 from greencrawl.schema.net.urls import MAX_URL, canonicalise, resolved
 from greencrawl.schema.records import Link
-from greencrawl.worker.extract.text import INVISIBLE, compiled, squeeze, text_of
+from greencrawl.worker.extract.text import INVISIBLE, compiled, read_text, squeeze
 
 READ = ("a", "area", "base", "frame", "iframe", "link", "meta", "title")
 """Elements that extraction reads."""
@@ -68,11 +68,15 @@ class Resolved(NamedTuple):
 
 
 class Walked(NamedTuple):
-    """What one walk tells of a page: its text, links, and the elements to read beside these."""
+    """What one walk tells of a page: its text, links, and the elements to read beside these.
+
+    ``samples`` stand for the text, see ``greencrawl.worker.traps.novelty``.
+    """
 
     text: str
     found: Resolved
     others: list[etree._Element]
+    samples: bytes
 
 
 def walked(
@@ -92,7 +96,7 @@ def walked(
     found = compiled.outline(root, url, agent, FEW, texts)
     if found is None:
         return None
-    text, urls, rels, odd, others, said = found
+    text, urls, rels, odd, others, said, samples = found
     none = _complete(urls, rels, odd, url, encoding) if odd else set()
     if none:
         places = [place for place in range(len(urls)) if place not in none]
@@ -101,8 +105,10 @@ def walked(
             kinds, words = said
             words = {new: words[old] for new, old in enumerate(places) if old in words}
             said = bytes(kinds[place] for place in places), words
+    if not text:
+        text, samples = read_text(root, url)
     links = Resolved(urls, rels, None if said is None else LinkTexts(urls, *said))
-    return Walked(text or text_of(root), links, others)
+    return Walked(text, links, others, samples)
 
 
 @cache

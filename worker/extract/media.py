@@ -49,3 +49,9 @@ def is_html(content_type: str | None, body_head: bytes) -> bool:
         root = _XML_ROOT.search(head)
         return root is not None and root[1].lower() == b"html"
     return True
+
+
+def is_text(content_type: str | None) -> bool:
+    """Whether a body is kept, though not parsed: text, XML and JSON; not images or archives."""
+    kind = media_type(content_type)
+    return kind.startswith("text/") or kind.endswith(("/xml", "+xml", "/json", "+json"))

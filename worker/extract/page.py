@@ -29,7 +29,7 @@ from greencrawl.worker.extract.links import (
     walked,
 )
 from greencrawl.worker.extract.media import is_html
-from greencrawl.worker.extract.text import compiled, squeeze, text_of
+from greencrawl.worker.extract.text import compiled, read_text, squeeze
 
 MAX_TITLE = 1000
 """Characters of a title that are kept."""
@@ -162,9 +162,9 @@ def outline(
     base: str | None = None
     quick = None if anchors else walked(root, url, encoding, agent, texts)
     if quick is not None:
-        text, found, others = quick
+        text, found, others, samples = quick
     else:
-        text = text_of(root)
+        text, samples = read_text(root, url)
         elements = list(root.iter(*READ))
         tags = [element.tag for element in elements]
         others = [element for element, tag in zip(elements, tags, strict=True) if tag != "a"]
@@ -187,6 +187,7 @@ def outline(
         encoding=encoding,
         index=index,
         follow=follow,
+        samples=samples,
     )
     return page, found
 

@@ -14,6 +14,7 @@
 
 #include "etree_api.h"
 #include "pool.h"
+#include "samples.h"
 
 #if LIBXML_VERSION != MADE_FOR
 #error "the headers are of another libxml2 than the one that lxml runs on"
@@ -41,6 +42,7 @@ struct text {
     char *data;
     size_t length, size;
     int spaced; /* the last character is a space, or there is none yet */
+    struct samples *samples; /* where samples of it go; NULL: nowhere */
 };
 
 static unsigned slot_of(const char *name) {
@@ -80,10 +82,13 @@ static const struct near *nature(struct near *near, const xmlChar *name) {
     return found;
 }
 
+/* The end of a block: white space that is told from other until samples were taken. */
 static void space(struct text *text) {
     if (!text->spaced) {
-        text->data[text->length++] = ' ';
+        text->data[text->length++] = text->samples == NULL ? ' ' : '\n';
         text->spaced = 1;
+    } else if (text->length && text->samples != NULL) {
+        text->data[text->length - 1] = '\n';
     }
 }
 
@@ -439,9 +444,18 @@ static int note_word(struct links *links, const char *said, size_t length) {
 static int close_anchor(struct links *links, const struct text *text) {
     const struct anchor *open = &links->anchor;
     const xmlAttr *at = open->node->properties;
-    if (text->length > open->begin &&
-        !note_word(links, text->data + open->begin, text->length - open->begin))
-        return 0;
+    if (text->length > open->begin) {
+        size_t length = text->length - open->begin;
+        const char *said = text->data + open->begin;
+        char line[LONGEST_TEXT + 3]; /* ends of blocks are white space to whoever reads it */
+        if (length < sizeof line) {
+            for (size_t i = 0; i < length; i++)
+                line[i] = said[i] == '\n' ? ' ' : said[i];
+            said = line;
+        }
+        if (!note_word(links, said, length))
+            return 0;
+    }
     if (open->alt != NULL && !note_word(links, open->alt, strlen(open->alt)))
         return 0;
     for (; at != NULL; at = at->next) {
@@ -530,6 +544,8 @@ static int walk(struct text *text, struct links *links, const xmlNode *root, int
                     space(text);
                 else if (found->kind == HIDDEN || (found->kind == NOSCRIPT && !noscript))
                     hidden = node;
+                else if (found->role == IMAGE && text->samples != NULL)
+                    samples_image(text->samples, content_of(attribute_of(node, "src")));
             }
             if (hidden == NULL || links != NULL)
                 child = node->children;
@@ -570,6 +586,27 @@ static int walk_all(struct text *text, struct links *links, const xmlNode *root,
     return well;
 }
 
+/* Two numbers – how many bytes a sample stands for, as a power of 2, and how many images follow –
+ * and tags of four bytes: those of images, then those of the text. NULL with an exception set. */
+static PyObject *as_samples(struct samples *samples, char *data, size_t length, const char *url) {
+    const char *path = url == NULL || strlen(url) < 8 ? NULL : strchr(url + 8, '/');
+    samples_take(samples, data, length, path, path == NULL ? 0 : strcspn(path, "?"));
+    PyObject *result = PyBytes_FromStringAndSize(
+        NULL, (Py_ssize_t)(2 + 4 * (samples->image_count + samples->count)));
+    if (result == NULL)
+        return NULL;
+    char *to = PyBytes_AS_STRING(result);
+    *to++ = (char)samples->shift, *to++ = (char)samples->image_count;
+    memcpy(to, samples->images, 4 * samples->image_count);
+    to += 4 * samples->image_count;
+    for (unsigned i = 0; i < SAMPLE_SLOTS; i++)
+        if (samples->slots[i]) {
+            memcpy(to, samples->slots + i, 4);
+            to += 4;
+        }
+    return result;
+}
+
 static PyObject *as_text(const struct text *text) {
     return PyUnicode_DecodeUTF8(text->length ? text->data : "",
                                 (Py_ssize_t)(text->length - (text->length && text->spaced)),
@@ -588,11 +625,116 @@ static PyObject *visible(PyObject *self, PyObject *const *arguments, Py_ssize_t 
     struct LxmlElement *element = rootNodeOrRaise(arguments[0]);
     if (element == NULL)
         return NULL;
-    struct text text = {NULL, 0, 0, 1};
+    struct text text = {NULL, 0, 0, 1, NULL};
     int well = walk_all(&text, NULL, element->_c_node, noscript);
     PyObject *result = well ? as_text(&text) : NULL;
     PyMem_RawFree(text.data);
     Py_DECREF(element);
+    return result;
+}
+
+/* sampled(element, noscript, url): what is visible, and samples of it. */
+static PyObject *sampled(PyObject *self, PyObject *arguments) {
+    (void)self;
+    PyObject *given, *result = NULL;
+    const char *url;
+    int noscript;
+    if (!PyArg_ParseTuple(arguments, "Ops", &given, &noscript, &url))
+        return NULL;
+    struct LxmlElement *element = rootNodeOrRaise(given);
+    if (element == NULL)
+        return NULL;
+    struct samples samples = {0};
+    struct text text = {NULL, 0, 0, 1, &samples};
+    if (walk_all(&text, NULL, element->_c_node, noscript)) {
+        PyObject *found = as_samples(&samples, text.data, text.length, url);
+        PyObject *words = found == NULL ? NULL : as_text(&text);
+        if (words != NULL)
+            result = PyTuple_Pack(2, words, found);
+        Py_XDECREF(words);
+        Py_XDECREF(found);
+    }
+    PyMem_RawFree(text.data);
+    Py_DECREF(element);
+    return result;
+}
+
+/* sample(text, url): samples of UTF-8 in which line feeds stand between blocks. */
+static PyObject *sample(PyObject *self, PyObject *arguments) {
+    (void)self;
+    const char *data, *url;
+    Py_ssize_t length;
+    if (!PyArg_ParseTuple(arguments, "y#s", &data, &length, &url))
+        return NULL;
+    PyObject *copy = PyBytes_FromStringAndSize(data, length);
+    if (copy == NULL)
+        return NULL;
+    struct samples samples = {0};
+    PyObject *result = as_samples(&samples, PyBytes_AS_STRING(copy), (size_t)length, url);
+    Py_DECREF(copy);
+    return result;
+}
+
+/* Slots of a table, a bytearray whose length is a power of 2; 0 with an exception set. */
+static size_t slots_of(const Py_buffer *table) {
+    size_t slots = (size_t)table->len / sizeof(uint32_t);
+    if (slots >= 4 && !(slots & (slots - 1)) && !table->readonly)
+        return slots;
+    PyErr_SetString(PyExc_ValueError, "no table");
+    return 0;
+}
+
+/* novel(samples, seed, table): how many images and how many pieces of text it has not got yet. */
+static PyObject *novel(PyObject *self, PyObject *arguments) {
+    (void)self;
+    const char *data;
+    Py_ssize_t length;
+    unsigned long long seed;
+    Py_buffer table;
+    if (!PyArg_ParseTuple(arguments, "y#Kw*", &data, &length, &seed, &table))
+        return NULL;
+    PyObject *result = NULL;
+    size_t slots = slots_of(&table), count = length < 2 ? 0 : (size_t)(length - 2) / 4;
+    uint32_t tags[MOST_SAMPLES + MOST_IMAGES];
+    if (count > sizeof tags / sizeof *tags)
+        PyErr_SetString(PyExc_ValueError, "no samples");
+    else if (slots) {
+        memcpy(tags, data + 2, 4 * count);
+        size_t images = count ? (unsigned char)data[1] : 0;
+        images = images < count ? images : count;
+        unsigned first = tags_new(tags, images, seed, table.buf, slots);
+        unsigned rest = tags_new(tags + images, count - images, seed, table.buf, slots);
+        result = Py_BuildValue("II", first, rest);
+    }
+    PyBuffer_Release(&table);
+    return result;
+}
+
+/* unmet(strings, seed, table, keep): places of those strings that it has not got; it has them
+ * afterwards if they are to be kept. */
+static PyObject *unmet(PyObject *self, PyObject *arguments) {
+    (void)self;
+    PyObject *strings, *result = NULL;
+    unsigned long long seed;
+    Py_buffer table;
+    int keep;
+    if (!PyArg_ParseTuple(arguments, "O!Kw*p", &PyList_Type, &strings, &seed, &table, &keep))
+        return NULL;
+    size_t slots = slots_of(&table);
+    if (slots)
+        result = PyList_New(0);
+    for (Py_ssize_t i = 0; result != NULL && i < PyList_GET_SIZE(strings); i++) {
+        PyObject *text = PyList_GET_ITEM(strings, i);
+        Py_ssize_t length;
+        const char *data = PyUnicode_AsUTF8AndSize(text, &length);
+        if (data == NULL) {
+            Py_CLEAR(result);
+        } else if (!tag_known(string_hash(data, (size_t)length, seed), table.buf, slots, keep) &&
+                   !add(result, PyLong_FromSsize_t(i))) {
+            Py_CLEAR(result);
+        }
+    }
+    PyBuffer_Release(&table);
     return result;
 }
 
@@ -623,6 +765,11 @@ static PyObject *outline(PyObject *self, PyObject *arguments) {
     struct LxmlElement *element = rootNodeOrRaise(given);
     if (element == NULL)
         return NULL;
+    const char *url = PyUnicode_AsUTF8(base);
+    if (url == NULL) {
+        Py_DECREF(element);
+        return NULL;
+    }
     cut(&links, base);
     links.document = element->_doc;
     links.urls = PyList_New(0), links.rels = PyList_New(0);
@@ -633,20 +780,24 @@ static PyObject *outline(PyObject *self, PyObject *arguments) {
         if (links.words == NULL || links.kinds == NULL)
             wanted = -1;
     }
-    struct text text = {NULL, 0, 0, 1};
+    struct samples samples = {0};
+    struct text text = {NULL, 0, 0, 1, &samples};
     if (links.urls != NULL && links.rels != NULL && links.odd != NULL && links.others != NULL &&
         wanted >= 0 && walk_all(&text, &links, element->_c_node, 0)) {
-        PyObject *words = links.given_up ? NULL : as_text(&text);
+        PyObject *found =
+            links.given_up ? NULL : as_samples(&samples, text.data, text.length, url);
+        PyObject *words = found == NULL ? NULL : as_text(&text);
         if (links.given_up)
             result = Py_NewRef(Py_None);
         else if (words != NULL && wanted)
-            result = Py_BuildValue("OOOOO(y#O)", words, links.urls, links.rels, links.odd,
+            result = Py_BuildValue("OOOOO(y#O)O", words, links.urls, links.rels, links.odd,
                                    links.others, links.kinds, PyList_GET_SIZE(links.urls),
-                                   links.words);
+                                   links.words, found);
         else if (words != NULL)
-            result = PyTuple_Pack(6, words, links.urls, links.rels, links.odd, links.others,
-                                  Py_None);
+            result = PyTuple_Pack(7, words, links.urls, links.rels, links.odd, links.others,
+                                  Py_None, found);
         Py_XDECREF(words);
+        Py_XDECREF(found);
     } else if (!PyErr_Occurred()) {
         PyErr_NoMemory();
     }
@@ -725,6 +876,10 @@ static PyMethodDef methods[] = {
     {"visible", (PyCFunction)(void (*)(void))visible, METH_FASTCALL, NULL},
     {"outline", outline, METH_VARARGS, NULL},
     {"learn", (PyCFunction)(void (*)(void))learn, METH_FASTCALL, NULL},
+    {"sampled", sampled, METH_VARARGS, NULL},
+    {"sample", sample, METH_VARARGS, NULL},
+    {"novel", novel, METH_VARARGS, NULL},
+    {"unmet", unmet, METH_VARARGS, NULL},
     {"pool", pool, METH_O, NULL},
     {"pooled", (PyCFunction)(void (*)(void))pooled, METH_FASTCALL, NULL},
     {"chunks", chunks, METH_NOARGS, NULL},
@@ -740,6 +895,7 @@ static struct PyModuleDef module = {
 PyMODINIT_FUNC INIT(void) {
     static const char *const blocks[] = {BLOCKS}, *const hidden[] = {INVISIBLE};
     _Static_assert(2 * (COUNT(blocks) + COUNT(hidden)) < SLOTS, "more slots are needed");
+    samples_begin();
     note(blocks, COUNT(blocks), BLOCK);
     note(hidden, COUNT(hidden), HIDDEN);
     note((const char *const[]){"noscript"}, 1, NOSCRIPT);

@@ -1,4 +1,5 @@
-"""What ``greencrawl.worker.extract.compile`` made of ``speedups.c`` and ``pool.c``, if it did.
+"""What ``greencrawl.worker.extract.compile`` made of ``speedups.c``, ``pool.c`` and ``samples.c``,
+if it did.
 
 It lies in the environment of the Python that compiled it and is used where it fits: the sources,
 the lists it was given, and the releases of lxml and of libxml2, whose structures it reads. It is
@@ -15,7 +16,10 @@ from types import ModuleType
 
 from lxml import etree
 
-SOURCES = tuple(Path(__file__).with_name(name) for name in ("speedups.c", "pool.c", "pool.h"))
+SOURCES = tuple(
+    Path(__file__).with_name(name)
+    for name in ("speedups.c", "pool.c", "pool.h", "samples.c", "samples.h")
+)
 PREFIX = "greencrawl_speedups_"
 
 

@@ -61,6 +61,16 @@ def text_of(root: etree._Element) -> str:
     return by_stylesheet(root)
 
 
+def read_text(root: etree._Element, url: str) -> tuple[str, bytes]:
+    """:func:`text_of`, and samples of it; these are b"" where nothing was compiled."""
+    if compiled is None:
+        return by_stylesheet(root), b""
+    text, samples = compiled.sampled(root, False, url)
+    if not text:
+        text, samples = compiled.sampled(root, True, url)
+    return text, samples
+
+
 def by_stylesheet(root: etree._Element) -> str:
     """:func:`text_of` where nothing was compiled."""
     return _collapsed(_visible(root)) or _collapsed(_without_scripts(root))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn, Protocol, TypeVar
 
 from gevent.event import Event
+from msgspec.structs import replace
 
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import GreencrawlError, Unavailable
@@ -20,6 +21,7 @@ from greencrawl.worker.session.caps import Caps, NoShare
 from greencrawl.worker.session.held import Held
 from greencrawl.worker.session.in_hand import Crowded, InHand
 from greencrawl.worker.session.pace import Pace
+from greencrawl.worker.traps.traps import NO_JUDGE
 
 CROWDED_SECONDS = 20.0
 """How long a host rests whose answer found no memory."""
@@ -82,6 +84,8 @@ class Visit:
         self._robots_read = False
         self.told_to_wait = False
         """Whether the host failed by an answer that says when to come back."""
+        self.judge = NO_JUDGE
+        """It says which URLs are parked, and learns from pages."""
 
     @property
     def host(self) -> str:
@@ -213,10 +217,12 @@ class Visit:
 
     def report(self) -> HostReport:
         """What the broker is told when the session closes; only requests that left are counted."""
-        return self._pace.report(
+        report = self._pace.report(
             robots=self._robots_read,
             failed=self._failed,
             block=self._block,
             requests=self._requests,
             why=self._why,
         )
+        record = self.judge.record()
+        return replace(report, traps=record) if record else report

@@ -1,0 +1,157 @@
+/* Hashes of pieces of a page's text, and the tables in which they are remembered; see
+ * greencrawl/worker/traps/novelty.py.
+ *
+ * A piece is a window of 21 bytes within a block of the page, or a whole block that is shorter. Of
+ * all windows those are taken whose hash is small, so that two pages that share a passage share its
+ * samples, wherever it stands in them and in whatever script. Pieces end where blocks do: a list in
+ * another order has the same pieces. Numbers are all one, as dates and counters are of no interest;
+ * but for decimals, of which tables of measurements consist. The path of the page's own URL is left
+ * out: pages that say what was not found would be new for ever. */
+
+#define _GNU_SOURCE /* memmem */
+#include <string.h>
+
+#include "samples.h"
+
+#define WINDOW 21 /* 64 bits, shifted by three a byte */
+#define LEAST_SHIFT 3
+#define LEAST_ECHO 4
+
+static uint64_t gear[256]; /* 0: a digit, or the end of a block */
+
+static uint64_t mixed(uint64_t number) {
+    number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9u;
+    number = (number ^ number >> 27) * 0x94d049bb133111ebu;
+    return number ^ number >> 31;
+}
+
+void samples_begin(void) {
+    for (unsigned byte = 0; byte < 256; byte++)
+        gear[byte] = mixed((byte + 1) * 0x9e3779b97f4a7c15u);
+    memset(gear + '0', 0, 10 * sizeof *gear);
+    gear['\n'] = 0;
+}
+
+/* Whether a number has a fraction. */
+static int is_decimal(const char *text, size_t length) {
+    size_t at = 1;
+    while (at < length && at < 12 && (unsigned char)(text[at] - '0') < 10)
+        at++;
+    return at + 1 < length && (text[at] == '.' || text[at] == ',') &&
+           (unsigned char)(text[at + 1] - '0') < 10;
+}
+
+static void keep(struct samples *samples, uint64_t hash) {
+    uint32_t tag = (uint32_t)mixed(hash);
+    tag += !tag;
+    for (unsigned at = tag % SAMPLE_SLOTS; samples->slots[at] != tag; at = (at + 1) % SAMPLE_SLOTS)
+        if (samples->slots[at] == 0) {
+            if (samples->count < MOST_SAMPLES) {
+                samples->slots[at] = tag;
+                samples->count++;
+            }
+            return;
+        }
+}
+
+void samples_take(struct samples *samples, char *text, size_t length, const char *echo,
+                  size_t echo_length) {
+    unsigned shift = LEAST_SHIFT;
+    while (shift < 24 && length >> shift > MOST_SAMPLES / 2)
+        shift++;
+    samples->shift = shift;
+    uint64_t hash = 0, limit = (uint64_t)1 << (64 - shift);
+    size_t fed = 0;
+    int fraction = 0;
+    const char *next = echo_length < LEAST_ECHO ? NULL : memmem(text, length, echo, echo_length);
+    for (size_t i = 0; i < length; i++) {
+        size_t begin = i, end = next == NULL ? length : (size_t)(next - text);
+        uint64_t word = 0;
+        while (i < end && (word = gear[(unsigned char)text[i]]) != 0) {
+            hash = (hash << 3) + word;
+            if (hash < limit && fed + i - begin + 1 >= WINDOW)
+                keep(samples, hash);
+            i++;
+        }
+        fed += i - begin;
+        if (i == length)
+            break;
+        if (i == end) {
+            i += echo_length - 1;
+            next = memmem(text + i + 1, length - i - 1, echo, echo_length);
+            continue;
+        }
+        unsigned char byte = (unsigned char)text[i];
+        if (byte == '\n') {
+            text[i] = ' ';
+            if (fed && fed < WINDOW && hash < limit)
+                keep(samples, hash);
+            hash = 0, fed = 0;
+            continue;
+        }
+        unsigned char last = i ? (unsigned char)text[i - 1] : 0;
+        if ((unsigned char)(last - '0') < 10) {
+            if (!fraction)
+                continue;
+        } else {
+            fraction = ((last == '.' || last == ',') && i > 1 &&
+                        (unsigned char)(text[i - 2] - '0') < 10) ||
+                       is_decimal(text + i, length - i);
+        }
+        word = mixed(0x100u + (fraction ? byte : '0'));
+        hash = (hash << 3) + word;
+        fed++;
+        if (hash < limit && fed >= WINDOW)
+            keep(samples, hash);
+    }
+    if (fed && fed < WINDOW && hash < limit)
+        keep(samples, hash);
+}
+
+void samples_image(struct samples *samples, const char *source) {
+    if (source == NULL || samples->image_count == MOST_IMAGES || strncmp(source, "data:", 5) == 0)
+        return;
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *source && *source != '?' && *source != '#'; source++)
+        hash = (hash ^ (unsigned char)*source) * 0x100000001b3u;
+    uint32_t tag = (uint32_t)mixed(hash);
+    samples->images[samples->image_count++] = tag + !tag;
+}
+
+/* The same in all processes, unlike Python's. */
+uint64_t string_hash(const char *text, size_t length, uint64_t seed) {
+    uint64_t hash = mixed(seed ^ length), eight;
+    for (; length >= 8; text += 8, length -= 8) {
+        memcpy(&eight, text, 8);
+        hash = (hash ^ eight) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 29;
+    }
+    eight = 0;
+    memcpy(&eight, text, length);
+    return mixed(hash ^ eight);
+}
+
+/* Processes share tables without a lock: of two that write in one place one may be forgotten.
+ *
+ * Four tags lie side by side, the one met last in front; a new one takes the place of the last. */
+int tag_known(uint64_t tag, uint32_t *table, size_t slots, int keep) {
+    uint32_t short_tag = (uint32_t)tag + !(uint32_t)tag;
+    uint32_t *near = table + (tag >> 32 & (slots / 4 - 1)) * 4;
+    unsigned at = 0;
+    while (at < 3 && near[at] != short_tag)
+        at++;
+    int known = near[at] == short_tag;
+    if (keep) {
+        memmove(near + 1, near, at * sizeof *near);
+        *near = short_tag;
+    }
+    return known;
+}
+
+unsigned tags_new(const uint32_t *tags, size_t count, uint64_t seed, uint32_t *table,
+                  size_t slots) {
+    unsigned unknown = 0;
+    for (size_t i = 0; i < count; i++)
+        unknown += !tag_known(mixed(tags[i] ^ seed), table, slots, 1);
+    return unknown;
+}

@@ -1,0 +1,25 @@
+/* A few hashes that stand for a page: see samples.c. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SAMPLE_SLOTS 256
+#define MOST_SAMPLES 128
+#define MOST_IMAGES 8
+
+struct samples {
+    uint32_t slots[SAMPLE_SLOTS], images[MOST_IMAGES];
+    unsigned count, image_count, shift;
+};
+
+void samples_begin(void);
+/* Take samples of `text`, in which line feeds stand between blocks; these become spaces. Where it
+ * has `echo` it says nothing new. */
+void samples_take(struct samples *samples, char *text, size_t length, const char *echo,
+                  size_t echo_length);
+void samples_image(struct samples *samples, const char *source);
+/* How many of `count` tags the table has not got; it has them afterwards. `slots`: a power of 2. */
+unsigned tags_new(const uint32_t *tags, size_t count, uint64_t seed, uint32_t *table, size_t slots);
+uint64_t string_hash(const char *text, size_t length, uint64_t seed);
+/* Whether the table has got a tag; with `keep` it has it afterwards. */
+int tag_known(uint64_t tag, uint32_t *table, size_t slots, int keep);

@@ -1,0 +1,52 @@
+"""What a process knows of one host in one crawl."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from greencrawl.worker.traps.novelty import Novelty
+from greencrawl.worker.traps.shapes import Shape, Shaper
+from greencrawl.worker.traps.yields import Yields
+
+LINKS, DONE, TEXTS, FOREIGN = 1, 2, 3, 4
+"""Kinds of what is remembered of URLs: met as a link; fetched; a body that is no page; a host that
+is linked to."""
+
+
+class HostTraps(Struct, gc=False):
+    """What is known of one host in one crawl."""
+
+    seed: int
+    shaper: Shaper
+    yields: Yields
+    software: int = 0
+    tries: int = 0
+    seen: int = 0
+    """Pages that this process has noted of it."""
+    packed: int = 0
+    """Pages that the record has that was handed on, or taken over, last."""
+    changed: bool = False
+    released: frozenset[str] = frozenset()
+    asked: dict[str, int] = {}
+    last: tuple[str, Shape] | None = None
+    counted: int = 0
+
+    def shape(self, url: str) -> Shape:
+        """The shape of a URL; that of the last one asked for is at hand."""
+        if self.last is not None and self.last[0] == url:
+            return self.last[1]
+        found = self.shaper.shape(url)
+        self.last = url, found
+        return found
+
+    @property
+    def size(self) -> int:
+        """About how many strings it keeps."""
+        sums = self.yields
+        return (
+            20 + self.shaper.size + 3 * len(sums.sums) + len(sums.parameters) + len(sums.templates)
+        )
+
+    def met(self, novelty: Novelty, url: str) -> bool:
+        """Whether a URL was fetched, or linked to."""
+        return novelty.met(url, self.seed + DONE) or novelty.met(url, self.seed + LINKS)

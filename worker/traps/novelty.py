@@ -1,0 +1,167 @@
+"""What is new: pieces of pages that a host has not shown yet, and URLs that were not met yet.
+
+A page is known by samples of its text and by its images, hashes of 32 bits that extraction takes on
+its way (``worker/extract/samples.c``). Both memories are tables of hashes of fixed size: what was
+not met for long makes room, and is then new again. The processes of one data folder share them, as
+a file that each of them maps; where there is none, each has its own.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from array import array
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+from greencrawl.schema.log import logger
+from greencrawl.worker.extract.text import compiled
+
+log = logger("worker")
+
+PIECES = 2_097_152
+"""Pieces of text that are remembered of all hosts: some 30,000 pages. 8 MB."""
+URLS = 1_048_576
+"""URLs that are remembered. 4 MB."""
+FILE = "shown-1"
+"""Name of the file; another way to take samples has another one."""
+
+_LEAST_SHIFT = 3
+_MOST = 128
+_UNITS = re.compile(r"[^\s。，、！？；：]+")
+_LONG = 12
+
+
+class Found(NamedTuple):
+    """How much of a page is new: bytes of its text, of how many, and images."""
+
+    fresh: int
+    text: int
+    images: int
+
+    @property
+    def share(self) -> float:
+        """Share of its text that is new; 1 if only an image is, 0 where there is nothing."""
+        if not self.text:
+            return 1.0 if self.images else 0.0
+        return self.fresh / self.text
+
+
+class Novelty:
+    """The two memories. ``path``: the file to share; without it, and without what is compiled, they
+    are this process's own."""
+
+    def __init__(self, path: Path | None = None, pieces: int = PIECES, urls: int = URLS) -> None:
+        shared = None
+        if path is not None and compiled is not None:
+            shared = _mapped(path, 4 * (pieces + urls))
+        self._pieces = _Table(pieces, shared and shared[: 4 * pieces])
+        self._urls = _Table(urls, shared and shared[4 * pieces :])
+
+    def look(self, samples: bytes, seed: int) -> Found:
+        """How much of what has these samples is new under ``seed``; from now on none of it is."""
+        count = max(len(samples) - 2, 0) // 4
+        if not count:
+            return Found(0, 0, 0)
+        images, pieces = self._pieces.novel(samples, seed)
+        shift = samples[0]
+        return Found(pieces << shift, (count - samples[1]) << shift, images)
+
+    def fresh(self, urls: list[str], seed: int) -> list[int]:
+        """Places of those ``urls`` that were not met under ``seed``; from now on they were."""
+        return self._urls.unmet(urls, seed, True)
+
+    def met(self, url: str, seed: int) -> bool:
+        """Whether a URL was met under ``seed``."""
+        return not self._urls.unmet([url], seed, False)
+
+
+class _Table:
+    """A set of hashes of bounded size; see ``samples.c``, of which this is half of the code."""
+
+    def __init__(self, slots: int, data: memoryview | None) -> None:
+        self._slots = slots
+        self._data = data or bytearray(4 * slots if compiled is not None else 0)
+        self._known: dict[int, None] = {}
+
+    def novel(self, samples: bytes, seed: int) -> tuple[int, int]:
+        if compiled is not None:
+            images, pieces = compiled.novel(samples, seed, self._data)
+            return images, pieces
+        tags = array("I", samples[2:])
+        first = samples[1]
+        new = [not self._knows(hash((tag, seed)), True) for tag in tags]
+        return sum(new[:first]), sum(new[first:])
+
+    def unmet(self, strings: list[str], seed: int, keep: bool) -> list[int]:
+        if compiled is not None:
+            found: list[int] = compiled.unmet(strings, seed, self._data, keep)
+            return found
+        return [
+            place for place, text in enumerate(strings) if not self._knows(hash((text, seed)), keep)
+        ]
+
+    def _knows(self, tag: int, keep: bool) -> bool:
+        """Without what is compiled: a dictionary of a sixteenth of the entries, as large."""
+        known = tag in self._known
+        if keep:
+            self._known.pop(tag, None)
+            self._known[tag] = None
+            if len(self._known) > self._slots // 16:
+                del self._known[next(iter(self._known))]
+        return known
+
+
+def _mapped(path: Path, size: int) -> memoryview | None:
+    """The file at ``path`` in memory, made if it is not there; None if that cannot be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, size)  # a hole on a full disk would be SIGBUS
+            return memoryview(mmap.mmap(descriptor, size))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        log.warning("shown_not_shared", reason=str(error))
+        return None
+
+
+def samples_of(text: str, url: str) -> bytes:
+    """Samples of the text of the page at ``url``, of which no blocks are known.
+
+    Without what is compiled others are taken, which are as good for one process.
+    """
+    if compiled is not None:
+        found: bytes = compiled.sample(text.encode("utf-8", "replace"), url)
+        return found
+    path = url[url.index("/", 8) :].partition("?")[0]
+    if len(path) > 3:
+        text = text.replace(path, "")
+    return packed(_pieces(text), len(text))
+
+
+def packed(pieces: Sequence[int], length: int, images: Sequence[int] = ()) -> bytes:
+    """Samples in the form that extraction gives them, of ``pieces`` that stand for ``length``."""
+    tags = sorted({piece & 0xFFFFFFFF or 1 for piece in pieces})
+    shift = _LEAST_SHIFT
+    while len(tags) > _MOST // 2 and shift < 24:
+        shift += 1
+        tags = [tag for tag in tags if tag % (1 << (shift - _LEAST_SHIFT)) == 0]
+    stand = max(length // max(len(tags), 1), 1).bit_length() - 1
+    head = bytes((min(stand, 30), len(images)))
+    return head + array("I", [*images, *tags]).tobytes()
+
+
+def _pieces(text: str) -> list[int]:
+    """Hashes of units between white space or punctuation: long ones, and pairs of short ones."""
+    masked = re.sub(r"(?<![.,\d])\d+", "0", text)
+    units = _UNITS.findall(masked)
+    found = [crc32(unit.encode()) for unit in units if len(unit) >= _LONG]
+    short = pairwise(unit for unit in units if len(unit) < _LONG)
+    found += [crc32(f"{one} {two}".encode()) for one, two in short]
+    return found or [crc32(unit.encode()) for unit in units]

@@ -1,0 +1,162 @@
+"""What is known of a host's shapes as bytes, which go along with the host to other workers."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from zlib import crc32
+
+from msgspec import Struct
+
+from greencrawl.schema.records import TRAPS_BYTES
+from greencrawl.worker.traps.yields import (
+    FIRST_PROBE,
+    MORE,
+    SECTIONS,
+    SHAPES,
+    Same,
+    Sum,
+    Yields,
+    key_of,
+)
+
+
+class Unpacked(Struct):
+    """What :func:`unpack` found beside the sums."""
+
+    yields: Yields
+    full: dict[int, frozenset[int]]
+    software: int
+
+
+_VERSION = 1
+_HEAD = struct.Struct("<BHI")
+_SUM = struct.Struct("<IbIBBBBBIBIIB")
+_SCORE = struct.Struct("<Ib")
+_TEXT = struct.Struct("<IBHI??")
+_PACKED_PARAMETERS = 64
+_MOST_PAGES = 2**32 - 1
+_PACKED_TEXTS = 32
+
+
+def pack(sums: Yields, full: dict[int, frozenset[int]], software: int) -> bytes:
+    """A record that :func:`unpack` reads, of :data:`TRAPS_BYTES` at most; what counts comes first.
+
+    ``full`` are the words that tell shapes apart, ``software`` is what the host runs.
+    """
+    rows = [(key_of(one.name), one) for one in sums.sums.values()]
+    rows += sums.packed.items()
+    rows.sort(key=lambda pair: (-pair[1].score, -pair[1].pages))
+    sections = {crc32(name.encode()): score for name, score in sums.sections.items()}
+    sections = {**sums.packed_sections, **sections}
+    pieces = [_HEAD.pack(_VERSION, software, min(sums.pages, _MOST_PAGES))]
+    pieces.append(bytes((min(len(rows), SHAPES),)))
+    pieces += [_packed_sum(key, one) for key, one in rows[:SHAPES]]
+    kept = [(number, score) for number, score in sections.items() if score][-SECTIONS:]
+    pieces.append(bytes((len(kept),)))
+    pieces += [_SCORE.pack(number, round(score * 4)) for number, score in kept]
+    texts = sorted(sums.texts.items(), key=lambda pair: -pair[1].pages)[:_PACKED_TEXTS]
+    pieces.append(bytes((len(texts),)))
+    pieces += [
+        _TEXT.pack(text, one.pages, one.depths, one.shape, one.several, one.asked)
+        for text, one in texts
+    ]
+    known = list(sums.parameters.items())[-_PACKED_PARAMETERS:]
+    pieces.append(bytes((len(known),)))
+    pieces += [_SCORE.pack(number, round(score * 4)) for number, score in known]
+    left = TRAPS_BYTES - sum(map(len, pieces)) - 2
+    words = b""
+    count = 0
+    for prefix, settled in full.items():
+        piece = struct.pack("<IB", prefix, len(settled)) + array("I", settled).tobytes()
+        if len(words) + len(piece) > left or count == 255:
+            break
+        words += piece
+        count += 1
+    pieces += [bytes((count,)), words]
+    left -= len(words)
+    pieces.append(array("I", list(sums.templates)[-(left // 4) :] if left > 3 else []).tobytes())
+    return b"".join(pieces)
+
+
+def pages_of(record: bytes) -> int:
+    """How many pages of the host went into a record; 0 of one that is none."""
+    if len(record) < _HEAD.size or record[0] != _VERSION:
+        return 0
+    return int(_HEAD.unpack_from(record)[2])
+
+
+def unpack(record: bytes) -> Unpacked | None:
+    """What :meth:`Yields.pack` made; None of what is none, as of another version."""
+    if not pages_of(record):
+        return None
+    try:
+        return _unpacked(record)
+    except (struct.error, IndexError, ValueError):
+        return None
+
+
+def _unpacked(record: bytes) -> Unpacked:
+    yields = Yields()
+    _, software, yields.pages = _HEAD.unpack_from(record)
+    at = _HEAD.size
+    count, at = record[at], at + 1
+    for _ in range(count):
+        (
+            key, score, pages, text, leads, further, hopes, votes, feeder, probe, parked, good,
+            flags,
+        ) = _SUM.unpack_from(record, at)  # fmt: skip
+        yields.packed[key] = Sum(
+            "", score / 4, pages, good, text / 255, leads / 255, further / 255,
+            hopes / 255, feeder, votes, parked, FIRST_PROBE * MORE ** min(probe, 20),
+            bool(flags & 1), bool(flags & 2),
+        )  # fmt: skip
+        at += _SUM.size
+    yields.by_key.update(yields.packed)
+    at = _unpack_scores(record, at, yields.packed_sections)
+    count, at = record[at], at + 1
+    for _ in range(count):
+        text, *same = _TEXT.unpack_from(record, at)
+        yields.texts[text] = Same(*same)
+        at += _TEXT.size
+    at = _unpack_scores(record, at, yields.parameters)
+    full = {}
+    count, at = record[at], at + 1
+    for _ in range(count):
+        prefix, length = struct.unpack_from("<IB", record, at)
+        at += 5
+        full[prefix] = frozenset(array("I", record[at : at + 4 * length]))
+        at += 4 * length
+    rest = record[at:]
+    yields.templates = dict.fromkeys(array("I", rest[: len(rest) // 4 * 4]))
+    return Unpacked(yields, full, software)
+
+
+def _unpack_scores(record: bytes, at: int, scores: dict[int, float]) -> int:
+    count, at = record[at], at + 1
+    for _ in range(count):
+        key, score = _SCORE.unpack_from(record, at)
+        scores[key] = score / 4
+        at += _SCORE.size
+    return at
+
+
+def _packed_sum(key: int, one: Sum) -> bytes:
+    probe, step = FIRST_PROBE, 0
+    while probe < one.probe and step < 20:
+        probe, step = probe * MORE, step + 1
+    return _SUM.pack(
+        key,
+        round(one.score * 4),
+        min(one.pages, _MOST_PAGES),
+        round(one.text * 255),
+        round(one.leads * 255),
+        round(one.further * 255),
+        round(one.hopes * 255),
+        one.votes,
+        one.feeder,
+        step,
+        min(one.parked, _MOST_PAGES),
+        min(one.yields, _MOST_PAGES),
+        one.grew | one.copied << 1,
+    )

@@ -1,0 +1,354 @@
+"""The shape of a URL: its path and the names of its query, with holes for what varies.
+
+``https://h/archive/2024/05/some-title.html?page=3`` has ``https://h/archive/{n}/{n}/{w}.html?page={n}``.
+Holes are numbers ``{n}``, dates ``{date}``, ids ``{id}``, sessions ``{session}``, years far from
+now ``{far}`` and words ``{w}``. Which words are part of the shape is learnt for each host: of the
+folders in one folder the first few are, since menus come before the rest; of files in a folder none
+is, unless a query follows: then they are programs.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable
+from itertools import islice
+from typing import NamedTuple
+from zlib import crc32
+
+LONGEST = 300
+"""Characters of a shape's name."""
+
+_LIMITS = (20, 10, 6, 4, 4, 4, 4)
+"""Words of one folder that are told apart, by its depth; deeper folders are all one."""
+_PROGRAMS, _FEW_PROGRAMS = 20, 6
+"""Files of one folder that are told apart if a query follows; those that look like no programs."""
+_PROGRAM_FILES = """
+    action asp aspx cfm cgi dll do exe fcgi htm html jsp lua php pl py rb
+"""
+_SCRIPT = frozenset(_PROGRAM_FILES.split())
+_PATTERNS = 12
+"""Queries of one path that are told apart."""
+_EARLY = 4
+"""Queries of one path that come before all others."""
+_PREFIXES = 48
+"""Folders of one host whose words are told apart."""
+_FOLDERS = 256
+"""Folders whose shape is remembered."""
+_DEEP = 12
+_MANY = 8
+_LONG_WORD = 40
+
+_DATE = re.compile(
+    r"(?:19|2\d)\d\d[-_.](?:0?[1-9]|1[0-2])(?:[-_.][0-3]?\d)?(?:[T_-]?\d\d[-_.:]?\d\d)?"
+).fullmatch
+_HEX = re.compile(r"[0-9a-fA-F-]{8,}").fullmatch
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{10,}").fullmatch
+_LETTERS = re.compile(r"[a-zA-Z]").search
+_SWITCH = re.compile(r"[a-zA-Z]\d").findall
+_DIGITS = re.compile(r"\d+")
+_EXTENSION = re.compile(r"(?=\d*[a-z])[a-z0-9]{1,5}", re.IGNORECASE).fullmatch
+_PLAIN = re.compile(r"[a-z][a-z_-]{0,19}", re.IGNORECASE).fullmatch
+_YEAR = re.compile(r"(\d{4})(?:[-_.](?:0?[1-9]|1[0-2])(?:[-_.][0-3]?\d)?.{0,9})?").fullmatch
+_MONTH = re.compile(r"0?[1-9]|1[0-2]").fullmatch
+
+_MODE_NAMES = """
+    a act action cmd controller display do format func function layout m method mod mode module op
+    option output page_type print route section show style t tab task template tmpl type v view
+"""
+_MODES = frozenset(_MODE_NAMES.split())
+"""Parameters whose values say what a program does, rather than with what."""
+
+_YEARS = frozenset(("ano", "annee", "date", "jahr", "y", "year", "yr"))
+
+SESSIONS = re.compile(
+    r"(?:php|j|asp|asp\.net_)?_?sess(?:ion)?_?(?:id|key|hash)?|jsessionid|phpsessid|aspsessionid\w*"
+    r"|s|sid|oscsid|zenid|cfid|cftoken|xtcsid|viewstate|sessid",
+    re.IGNORECASE,
+).fullmatch
+_RANDOM = re.compile(r"(?=.*\d)(?=.*[a-zA-Z])[A-Za-z0-9_.!-]{8,}|[0-9]{12,}").fullmatch
+_MATRIX = re.compile(r";(\w*(?:sess|sid)\w*)=[^/?;]*", re.IGNORECASE)
+
+HINTS = {
+    "repeats": "its path repeats itself",
+    "deep": "its path is very long",
+    "far": "its date is far from now",
+    "many": "its query grows",
+    "session": "its URLs differ in a session's id",
+}
+"""What is odd about a shape before anything of it was fetched."""
+
+
+class Shape(NamedTuple):
+    """``path`` is its part before the query, ``section`` what it is summed up with.
+
+    ``params`` are those of the URL it was made of, ``hint`` is of :data:`HINTS`, or "".
+    """
+
+    name: str
+    path: str
+    section: str
+    hint: str = ""
+    params: dict[str, str] | None = None
+
+
+class _Folder(NamedTuple):
+    name: str
+    section: str
+    hint: str
+    words: tuple[str, ...]
+
+
+class Shaper:
+    """Shapes of one host, and the words that it has told apart so far."""
+
+    def __init__(self, year: int | None = None) -> None:
+        self._year = year or time.gmtime().tm_year
+        self._words: dict[str, dict[str, None]] = {}
+        self._full: dict[int, frozenset[int]] = {}
+        self._folders: dict[str, _Folder] = {}
+
+    def shape(self, url: str) -> Shape:
+        """The shape of a canonical URL."""
+        start, mark, query = url.partition("?")
+        folder, _, leaf = start.rpartition("/")
+        slash = ""
+        if not leaf and folder.count("/") > 2:
+            folder, _, leaf = folder.rpartition("/")
+            slash = "/"
+        known = self._folders.get(folder) or self._folder(folder)
+        hint = known.hint
+        if leaf:
+            if leaf in known.words and _repeated([*known.words, leaf]):
+                hint = "repeats"
+            name, odd = self._leaf(leaf, known, mark != "")
+            hint = hint or odd
+        else:
+            name = ""
+        if hint in ("repeats", "deep"):
+            origin = url[: url.index("/", 8)]
+            what = f"{origin}/{{{hint}}}"
+            return Shape(what, what, what, hint, _params(query) if mark else None)
+        path = f"{known.name}/{name}{slash}"
+        if not mark:
+            return Shape(path[:LONGEST], path, known.section, hint)
+        params = _params(query)
+        pattern, odd = self._query(path, query, params)
+        return Shape(f"{path}?{pattern}"[:LONGEST], path, f"{path}?", hint or odd, params)
+
+    def is_late(self, shape: Shape) -> bool:
+        """Whether its query is another choice of parameters at a path that has offered several."""
+        words = self._words.get(f"{shape.path}?")
+        if words is None:
+            return _hash(f"{shape.path}?") in self._full
+        pattern = shape.name[len(shape.path) + 1 :]
+        early = islice(words, _EARLY)
+        return len(words) > _EARLY and pattern not in early
+
+    def full(self) -> dict[int, frozenset[int]]:
+        """Hashes of the folders whose words are settled, and of these."""
+        for prefix in [prefix for prefix, words in self._words.items() if "" in words]:
+            words = self._words.pop(prefix)
+            self._full[_hash(prefix)] = frozenset(_hash(word) for word in words if word)
+        return self._full
+
+    def learn(self, full: dict[int, frozenset[int]]) -> None:
+        """Take over what another process has settled."""
+        if any(prefix not in self._full for prefix in full):
+            self._full.update(full)
+            self._folders.clear()
+
+    @property
+    def size(self) -> int:
+        """About how many strings it keeps."""
+        words = sum(map(len, self._words.values())) + len(self._folders)
+        return words + sum(map(len, self._full.values()))
+
+    def _own(self, prefix: str, word: str, limit: int) -> bool:
+        """Whether a word in the folder ``prefix`` is one of those that are told apart."""
+        words = self._words.get(prefix)
+        if words is None:
+            if self._full:
+                settled = self._full.get(_hash(prefix))
+                if settled is not None:
+                    return _hash(word) in settled
+            if len(self._words) + len(self._full) >= _PREFIXES:
+                return False
+            words = self._words[prefix] = {}
+        if word in words:
+            return True
+        if "" in words or len(word) > _LONG_WORD:
+            return False
+        if len(words) < limit:
+            words[word] = None
+            return True
+        words[""] = None  # no more
+        return False
+
+    def _folder(self, folder: str) -> _Folder:
+        segments = folder.split("/")
+        name = "/".join(segments[:3])
+        section, words = f"{name}/", []
+        depth, hint = len(segments) - 3, ""
+        for i, segment in enumerate(segments[3:]):
+            if i >= len(_LIMITS):
+                name += "/{…}"
+                break
+            what = _type(segment)
+            if what:
+                if self._is_far(segment, segments[4 + i] if i + 1 < depth else ""):
+                    what, hint = "far", "far"
+                name += f"/{{{what}}}"
+            else:
+                words.append(segment)
+                word = _masked(segment)
+                if ";" in word:
+                    word, hint = _MATRIX.sub(";{session}", word), "session"
+                own = word.count("-") < 2 and self._own(name, word, _LIMITS[i])
+                name += f"/{word}" if own else "/{w}"
+            if i == 0:
+                section = name
+        if depth >= _DEEP:
+            hint = "deep"
+        if _repeated(words):
+            hint = "repeats"
+        found = _Folder(name, section, hint, tuple(words[:_DEEP]))
+        if len(self._folders) >= _FOLDERS:
+            self._folders.clear()
+        self._folders[folder] = found
+        return found
+
+    def _leaf(self, leaf: str, folder: _Folder, program: bool) -> tuple[str, str]:
+        hint = ""
+        if not program:  # nearly all are plain words
+            stem, dot, extension = leaf.partition(".")
+            if stem.isalpha() and (not dot or _EXTENSION(extension)):
+                return f"{{w}}{dot}{extension}", ""
+        if ";" in leaf:
+            cut = _MATRIX.sub("", leaf)
+            if cut != leaf:
+                hint, leaf = "session", cut
+        stem, dot, extension = leaf.rpartition(".")
+        if not dot or not stem or not _EXTENSION(extension):
+            stem, dot, extension = leaf, "", ""
+        end = f"{dot}{extension}" + (";{session}" if hint else "")
+        what = _type(stem)
+        if what:
+            if what == "date" and _far(stem, self._year):
+                return "{far}" + end, "far"
+            return f"{{{what}}}{end}", hint
+        if program:
+            near = folder.name.count("/") < 4
+            limit = _PROGRAMS if near or extension in _SCRIPT else _FEW_PROGRAMS
+            stem = _masked(stem)
+            own = self._own(f"{folder.name}/?", stem, limit)
+            return (stem if own else "{w}") + end, hint
+        prefix, colon, _ = stem.partition(":")
+        if colon and prefix and len(prefix) <= _LONG_WORD:
+            own = self._own(f"{folder.name}/:", prefix, _PROGRAMS)
+            return (f"{prefix}:{{w}}" if own else "{w}") + end, hint
+        masked = _masked(stem)
+        if masked != stem and self._own(f"{folder.name}/0", masked, _LIMITS[0]):
+            return masked + end, hint
+        return "{w}" + end, hint
+
+    def _query(self, path: str, query: str, params: dict[str, str]) -> tuple[str, str]:
+        hint = ""
+        patterns = set()
+        for name, value in params.items():
+            what = "n" if value.isdigit() else ""
+            if SESSIONS(name) and _RANDOM(value):
+                what = hint = "session"
+            elif ("-" in value or name in _YEARS) and _far(value, self._year):
+                what = hint = "far"
+            elif not what and value:
+                if name in _MODES and _PLAIN(value):
+                    what = value if self._own(f"{path}?{name}", value, _LIMITS[1]) else "{w}"
+                    patterns.add(f"{name}={what}")
+                    continue
+                what = _type(value) or "w"
+            patterns.add(f"{name}={{{what}}}" if what else name)
+        count = query.count("&") + 1
+        if count >= _MANY or count >= len(params) + 2:
+            return "{many}", "many"
+        pattern = "&".join(sorted(patterns))
+        if not self._own(f"{path}?", pattern, _PATTERNS):
+            pattern = "{other}"
+        return pattern, hint
+
+    def _is_far(self, segment: str, following: str) -> bool:
+        if len(segment) == 4:  # a number that may be anything, but for a month after it
+            return bool(_MONTH(following)) and _far(segment, self._year)
+        return not segment.isdigit() and _far(segment, self._year)
+
+
+def _type(segment: str) -> str:
+    """What kind of value a segment is: n, date or id; "" for a word."""
+    if segment.isdigit():
+        return "n"
+    if len(segment) < 6 or segment.isalpha():
+        return ""
+    if segment[0] in "12" and _DATE(segment):
+        return "date"
+    if len(segment) < 8:
+        return ""
+    if _HEX(segment) and _LETTERS(segment) and _DIGITS.search(segment):
+        return "id"
+    if len(segment) < 10 or not _TOKEN(segment):
+        return ""
+    mixed = len(_SWITCH(segment))
+    return "id" if mixed > 2 or (mixed > 1 and segment != segment.lower()) else ""
+
+
+def _far(value: str, year: int) -> bool:
+    found = _YEAR(value)
+    return found is not None and not 1900 <= int(found[1]) <= year + 2
+
+
+def _params(query: str) -> dict[str, str]:
+    """Values by name; what stands in brackets is no part of a name."""
+    found: dict[str, str] = {}
+    for part in query.replace(";", "&").split("&") if query else ():
+        name, _, value = part.partition("=")
+        if "[" in name:
+            name = name[: name.index("[")]
+        elif "%5" in name:
+            name = re.split("%5[Bb]", name)[0]
+        found[_DIGITS.sub("{n}", name)[:_LONG_WORD]] = value
+    return found
+
+
+def _masked(word: str) -> str:
+    """A word with holes for its numbers, unless it is encoded."""
+    return word if "%" in word else _DIGITS.sub("{n}", word)
+
+
+def _repeated(words: list[str]) -> bool:
+    """Whether a segment comes three times, or two and more twice in a row: /a/b/a/b."""
+    if len(words) < 3:
+        return False
+    if max(Counter(words).values()) > 2:
+        return True
+    words = words[:_DEEP]
+    return any(
+        words[i : i + size] == words[i + size : i + 2 * size]
+        for size in range(2, len(words) // 2 + 1)
+        for i in range(len(words) - 2 * size + 1)
+    )
+
+
+def without(url: str, names: Iterable[str]) -> str:
+    """A URL without those parameters of its query, and without a session's id in its path."""
+    start, _, query = url.partition("?")
+    if ";" in start:
+        start = _MATRIX.sub("", start)
+    left = set(names)
+    rest = "&".join(
+        part for part in query.split("&") if part and next(iter(_params(part))) not in left
+    )
+    return f"{start}?{rest}" if rest else start
+
+
+def _hash(text: str) -> int:
+    return crc32(text.encode("utf-8", "replace"))

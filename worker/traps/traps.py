@@ -1,0 +1,265 @@
+"""The judge of URLs: what is parked instead of fetched, and which links come last.
+
+One for a process; the pipeline asks it about each task (:meth:`Traps.verdict`) and tells it of each
+page (:meth:`Traps.note`). What it knows of a host goes along with the host's session in a packed
+record; what a host has shown stays here. See docs/traps.md.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import NamedTuple
+from zlib import crc32
+
+from greencrawl.schema.records import EVERY_SHAPE, Crawl, StoredPage, Task
+from greencrawl.worker.crawls import CrawlContext
+from greencrawl.worker.reading import Reading
+from greencrawl.worker.traps import record as records
+from greencrawl.worker.traps.hosts import HostTraps
+from greencrawl.worker.traps.known import known
+from greencrawl.worker.traps.novelty import Novelty
+from greencrawl.worker.traps.parameters import plain_of
+from greencrawl.worker.traps.shapes import HINTS, LONGEST, Shape, Shaper
+from greencrawl.worker.traps.witness import WARM, Witness
+from greencrawl.worker.traps.yields import KNOWN_AFTER, POOR_SECTION, Sum, Yields
+
+MOST = 40_000
+"""Strings that all hosts of a process keep, about: 4 MB. The host asked longest ago makes room."""
+_REPACK = 1.25
+"""A host that shows no traps hands its record on when it has so many times more pages."""
+
+
+class Parked(NamedTuple):
+    """Why a URL is not fetched now, and its shape."""
+
+    shape: str
+    detail: str
+
+
+class Traps:
+    """All hosts of one process."""
+
+    def __init__(self, novelty: Novelty | None = None, most: int = MOST) -> None:
+        """``novelty``: what was shown, if it is shared with other processes."""
+        self._novelty = novelty or Novelty()
+        self._most = most
+        self._hosts: OrderedDict[tuple[int, str], HostTraps] = OrderedDict()
+        self._kept = 0
+        self._known = known()
+        self._witness = Witness(self._novelty, self._known)
+
+    def judge(self, context: CrawlContext, host: str, record: bytes) -> Judge:
+        """The judge of a session's tasks, whose ``record`` came with it."""
+        state = self.open(context.crawl, host, record)
+        return NO_JUDGE if state is None else Judge(self, state, context)
+
+    # -- sessions
+
+    def open(self, crawl: Crawl, host: str, record: bytes) -> HostTraps | None:
+        """What is known of the host of a session; None where the crawl wants nothing parked.
+
+        ``record`` is what other sessions have handed on, b"" if nothing is known of them.
+        """
+        if EVERY_SHAPE in crawl.released:
+            return None
+        key = crawl.id, host
+        state = self._hosts.get(key)
+        if state is None:
+            seed = crc32(f"{crawl.id} {crawl.created_ms}".encode()) << 32 | crc32(host.encode())
+            state = HostTraps(seed, Shaper(), Yields())
+            self._hosts[key] = state
+        else:
+            self._hosts.move_to_end(key)
+        if len(state.released) != len(crawl.released):
+            state.released = frozenset(crawl.released)
+        if record and records.pages_of(record) > max(state.packed, state.yields.pages):
+            self._take_over(state, record)
+        return state
+
+    def close(self, state: HostTraps, crawl: Crawl) -> bytes:
+        """The record to hand on at the end of a session; b"" where it says nothing new."""
+        sums = state.yields
+        self._make_room(state)
+        due = sums.pages > max(_REPACK * state.packed, state.packed + 20)
+        counts = crawl.options.host_pages and sums.pages > state.packed
+        if not ((state.changed and sums.pages >= WARM) or due or counts):
+            return b""
+        state.changed = False
+        state.packed = sums.pages
+        return records.pack(sums, state.shaper.full(), state.software)
+
+    def _take_over(self, state: HostTraps, record: bytes) -> None:
+        found = records.unpack(record)
+        if found is None:
+            return
+        state.yields = found.yields
+        state.shaper.learn(found.full)
+        state.software = found.software if found.software in self._known.software else 0
+        state.packed = found.yields.pages
+        if found.yields.templates:
+            tags = list(found.yields.templates)
+            for i in range(0, len(tags), 120):
+                piece = b"".join(tag.to_bytes(4, "little") for tag in tags[i : i + 120])
+                self._novelty.look(b"\0\0" + piece, state.seed)
+
+    def _make_room(self, state: HostTraps) -> None:
+        """Forget the hosts asked longest ago, so that all take no more than is granted."""
+        size = state.size
+        self._kept += size - state.counted
+        state.counted = size
+        while self._kept > self._most and len(self._hosts) > 1:
+            _, old = self._hosts.popitem(last=False)
+            self._kept -= old.counted
+            old.counted = 0
+
+    # -- tasks
+
+    def verdict(self, state: HostTraps, crawl: Crawl, task: Task) -> Parked | None:
+        """Why a task is not to be fetched now, or None: then it counts as fetched."""
+        sums = state.yields
+        if task.depth == 0:
+            sums.pages += 1
+            return None
+        options = crawl.options
+        shape = state.shape(task.url)
+        if state.released and shape.name in state.released:
+            sums.pages += 1
+            return None
+        parked = None
+        if options.traps == "on":
+            parked = self._parked(state, shape, task.url)
+        if parked is None and options.host_pages and sums.pages >= options.host_pages:
+            origin = task.url[: task.url.index("/", 8)]
+            detail = f"{options.host_pages:,} URLs of this host were fetched (host_pages)"
+            parked = Parked(f"{origin}/{{all}}", detail)
+            if parked.shape in state.released:
+                parked = None
+        if parked is None and options.shape_pages:
+            found = sums.sum_of(shape.name)
+            if found is not None and found.pages >= options.shape_pages:
+                detail = f"{options.shape_pages:,} URLs of this shape were fetched (shape_pages)"
+                parked = Parked(shape.name, detail)
+        if parked is None:
+            sums.pages += 1
+        return parked
+
+    def _parked(self, state: HostTraps, shape: Shape, url: str) -> Parked | None:
+        sums = state.yields
+        found = sums.sum_of(shape.name)
+        if found is not None and found.is_parked:
+            state.changed = True
+            if not found.due():
+                return Parked(shape.name, _why(found, shape))
+            return None
+        if (
+            (found is None or found.pages < KNOWN_AFTER)
+            and sums.against(shape.section) >= POOR_SECTION
+            and shape.section.count("/") > 2 + shape.section.endswith("/")
+        ):
+            return self._in_poor_section(state, shape)
+        if state.software:
+            names = self._known.names(shape.params, url, state.software)
+            if names:
+                made = self._known.software[state.software].name
+                detail = f"{made}: {names} leads to another view of a page, a form or a list"
+                return Parked(shape.name, detail)
+        if shape.params or shape.hint == "session":
+            return self._variant(state, shape, url)
+        return None
+
+    def _in_poor_section(self, state: HostTraps, shape: Shape) -> Parked | None:
+        """Park what is unknown in a section where nothing yields, all of it as one shape."""
+        section = shape.section
+        name = f"{section}{{…}}" if section.endswith("?") else f"{section}/{{…}}"
+        if name[:LONGEST] in state.released:
+            return None
+        whole = state.yields.begin(name[:LONGEST], section, 0.0)
+        state.changed = True
+        if whole.due():
+            return None
+        return Parked(name[:LONGEST], "nothing in this part of the host has brought anything new")
+
+    def _variant(self, state: HostTraps, shape: Shape, url: str) -> Parked | None:
+        """Whether its URL differs from one that was met by parameters that make no difference."""
+        plain, names = plain_of(state, self._novelty, shape, url)
+        if not plain:
+            return None
+        found = state.yields.begin(shape.name, shape.section, 0.0)
+        state.changed = True
+        if found.due():
+            return None
+        return Parked(shape.name, f"the same page without {names} is fetched; {plain}")
+
+    # -- pages
+
+    def note(
+        self,
+        state: HostTraps,
+        crawl: Crawl,
+        task: Task,
+        row: StoredPage,
+        reading: Reading | None = None,
+    ) -> None:
+        """Learn from a page, or a redirect; its links of poor shapes come last afterwards."""
+        if crawl.options.traps == "on":
+            self._witness.note(state, task, row, reading)
+        else:  # its shapes are counted all the same
+            shape = state.shape(task.url)
+            state.yields.begin(shape.name, shape.section, 0.0).pages += 1
+
+
+class Judge:
+    """:class:`Traps` for one session; :data:`NO_JUDGE` parks nothing."""
+
+    __slots__ = ("_context", "_state", "_traps")
+
+    def __init__(self, traps: Traps, state: HostTraps, context: CrawlContext) -> None:
+        self._traps = traps
+        self._state = state
+        self._context = context
+
+    def verdict(self, task: Task) -> Parked | None:
+        """:meth:`Traps.verdict`; a page of a user's own list is always fetched."""
+        if self._context.listing(task.url) is not None:
+            return None
+        return self._traps.verdict(self._state, self._context.crawl, task)
+
+    def note(self, task: Task, row: StoredPage, reading: Reading | None = None) -> None:
+        """:meth:`Traps.note`."""
+        if self._context.listing(task.url) is None:
+            self._traps.note(self._state, self._context.crawl, task, row, reading)
+
+    def record(self) -> bytes:
+        """:meth:`Traps.close`."""
+        return self._traps.close(self._state, self._context.crawl)
+
+
+class _NoJudge(Judge):
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        pass
+
+    def verdict(self, task: Task) -> Parked | None:
+        return None
+
+    def note(self, task: Task, row: StoredPage, reading: Reading | None = None) -> None:
+        pass
+
+    def record(self) -> bytes:
+        return b""
+
+
+NO_JUDGE: Judge = _NoJudge()
+
+
+def _why(found: Sum, shape: Shape) -> str:
+    """The reason, for people, that URLs of a shape are parked."""
+    said = f"the last of {found.pages:,} pages of this shape brought nothing new"
+    if found.grew:
+        said += " but more links of its kind"
+    elif found.copied:
+        said += ", and name other pages as theirs"
+    if shape.hint:
+        said += f"; {HINTS[shape.hint]}"
+    return said

@@ -1,0 +1,271 @@
+"""What a page shows: evidence for its shape and against it, and which of its links come when."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from msgspec.structs import replace
+
+from greencrawl.schema.log import logger
+from greencrawl.schema.net.urls import host_of
+from greencrawl.schema.records import LEVELS, StoredPage, Task
+from greencrawl.worker.reading import Reading
+from greencrawl.worker.traps import parameters
+from greencrawl.worker.traps.hosts import DONE, FOREIGN, LINKS, TEXTS, HostTraps
+from greencrawl.worker.traps.known import Known
+from greencrawl.worker.traps.novelty import Found, Novelty, samples_of
+from greencrawl.worker.traps.shapes import Shape
+from greencrawl.worker.traps.yields import (
+    DEMOTED,
+    GOOD,
+    HINT_SCORES,
+    KNOWN_AFTER,
+    KNOWN_SCORE,
+    PARKED,
+    Evidence,
+    Sum,
+    key_of,
+)
+
+log = logger("worker")
+
+_RANKED = 200
+"""Links of a page that are ranked by their shapes, where some are to come last."""
+_KINDS = 64
+_FRESH, _FEW, _ASKED = 32, 4, 8
+"""Links of one page, not met before, that are looked at, every second, third … of more; those of a
+page that has new text, of which they say nothing more; and others with a query."""
+_TRIES = 4
+"""Pages of a host in which marks of software are looked for, once it shows links of such."""
+WARM = 8
+"""Pages of a host after which this process knows what it shows."""
+_SAME, _DEPTHS = 4, 5
+"""Pages with the same text, and depths of their folders, beyond which it is no page's own."""
+_FIRST = 3
+"""URLs of a kind that nothing is known of that are fetched before their turn."""
+
+
+class Witness:
+    """Learns from the pages of all hosts of a process."""
+
+    def __init__(self, novelty: Novelty, known: Known) -> None:
+        self._novelty = novelty
+        self._known = known
+
+    def note(
+        self, state: HostTraps, task: Task, row: StoredPage, reading: Reading | None = None
+    ) -> None:
+        """Learn from a page, or a redirect; its links of poor shapes come last afterwards."""
+        sums, novelty = state.yields, self._novelty
+        shape = state.shape(task.url)
+        if not novelty.fresh([task.url], state.seed + DONE):
+            return  # fetched before: it says nothing of its shape that it is not new
+        found = self._novel(state, row, reading)
+        seen = Evidence(
+            new=_newness(found, row), query=shape.params is not None, copy=_is_copy(row, reading)
+        )
+        known_link = bool(self._software(state, shape, task.url, row))
+        poor, first = self._links(state, shape, row, seen)
+        if seen.copy and reading is not None and state.met(novelty, reading.canonical):
+            seen.new = min(seen.new, 0.0)  # whoever fetched that one
+        if found.text and not seen.new:
+            self._compare(state, shape, reading, seen)
+        if state.seen < WARM and seen.new and sums.pages > 2 * WARM:
+            known_sum = sums.sum_of(shape.name)
+            if known_sum is not None and known_sum.score > 0:
+                seen.new = min(seen.new, 0.3)  # new to this process, which has not seen much of it
+        prior = HINT_SCORES.get(shape.hint, 0.0)
+        if known_link:
+            prior = max(prior, KNOWN_SCORE)
+        one = sums.begin(shape.name, shape.section, prior)
+        before = one.score
+        weight = sums.judge(one, shape.section, seen)
+        if shape.params or shape.hint == "session":
+            parameters.learn(state, novelty, shape, task.url, seen)
+        state.seen += 1
+        self._tell(state, one, before, row, weight)
+        if seen.new < 1.0 or one.pages <= KNOWN_AFTER:
+            state.changed = True
+        if weight > 0 and one.score > 1.0 and reading is not None and len(reading.samples) > 2:
+            sums.remember(reading.samples)
+        if poor:
+            last = LEVELS - 1
+            row.links = [
+                replace(link, level=last) if link.url in poor else link for link in row.links
+            ]
+        elif first and seen.new < 1.0 and not seen.good:
+            self._ask_first(state, task, row, first)
+
+    def _novel(self, state: HostTraps, row: StoredPage, reading: Reading | None) -> Found:
+        """How much of a page its host has not shown yet."""
+        if reading is None or not (reading.samples or row.text):
+            if row.body and 200 <= row.status < 300:
+                new = self._novelty.fresh([row.digest.hex()], state.seed + TEXTS)
+                return Found(len(row.body) if new else 0, len(row.body), 0)
+            return Found(0, 0, 0)
+        samples = reading.samples or samples_of(row.text, row.url)
+        return self._novelty.look(samples, state.seed)
+
+    def _compare(
+        self, state: HostTraps, shape: Shape, reading: Reading | None, seen: Evidence
+    ) -> None:
+        """Find out where pages with the same text, but for numbers, were seen before."""
+        if reading is None:
+            return
+        same = state.yields.count_text(crc32(reading.samples), shape.name, shape.path.count("/"))
+        seen.equal = same.pages > _SAME
+        seen.deep = seen.equal and same.depths.bit_count() >= _DEPTHS
+        seen.wide = seen.equal and same.wide
+
+    def _links(
+        self, state: HostTraps, shape: Shape, row: StoredPage, seen: Evidence
+    ) -> tuple[set[str], dict[str, str]]:
+        """Count what a page leads to that was not met before.
+
+        Returns links that are to come last, and those of which nothing is known, with the patterns
+        of their paths.
+        """
+        links = row.links
+        poor: set[str] = set()
+        first: dict[str, str] = {}
+        if not links:
+            return poor, first
+        urls = [link.url for link in links]
+        fresh = self._novelty.fresh(urls, state.seed + LINKS)
+        if not fresh:
+            return poor, first
+        origin = row.url[: row.url.index("/", 8) + 1]
+        sums, voted, own_key = state.yields, set(), key_of(shape.name)
+        software = state.software
+        most = _FEW if seen.new >= 1.0 else _FRESH
+        looked = fresh
+        if len(fresh) > most:
+            looked = fresh[:: len(fresh) // most + 1]
+            asked = [place for place in fresh[:_RANKED] if "?" in urls[place]]
+            looked = looked + asked[:: len(asked) // _ASKED + 1]
+        for place in looked:
+            url = urls[place]
+            if not url.startswith(origin):
+                host = host_of(url)
+                if host != host_of(row.url):
+                    seen.good += bool(self._novelty.fresh([host], state.seed + FOREIGN))
+                    continue
+            other = state.shaper.shape(url)
+            if other.name == shape.name:
+                seen.own += 1
+                one = sums.sum_of(other.name)
+                if one is not None and one.is_poor:
+                    poor.add(url)
+                continue
+            if other.params and self._known.names(other.params, url, software):
+                poor.add(url)
+                continue  # it says nothing of this page
+            one = sums.sum_of(other.name)
+            if one is None or not one.known:
+                against = HINT_SCORES.get(other.hint, 0.0)
+                if one is not None:
+                    against = one.score
+                if against > DEMOTED:
+                    seen.poor += 1
+                    poor.add(url)
+                elif shape.params is not None and other.path == shape.path:
+                    seen.own += 1  # another choice of the same list
+                    if state.shaper.is_late(other):
+                        poor.add(url)
+                else:
+                    seen.unknown += 1
+                    if other.params is not None and state.shaper.is_late(other):
+                        poor.add(url)
+                    else:
+                        first[url] = other.path
+            elif one.is_poor:
+                seen.poor += 1
+                poor.add(url)
+            elif one.is_barren:
+                seen.poor += 1
+            elif one.text >= GOOD:
+                seen.good += 1
+            elif max(one.leads, one.further) >= GOOD:
+                seen.leading += 1
+            else:
+                seen.unknown += 1
+                first[url] = other.path
+            if other.name not in voted:
+                voted.add(other.name)
+                sums.found_on(other.name, own_key)
+        if poor and len(looked) < len(fresh):  # the others of their shapes, too
+            names = {state.shaper.shape(url).name for url in poor}
+            others = (urls[place] for place in fresh[:_RANKED])
+            poor.update(url for url in others if state.shaper.shape(url).name in names)
+        return poor, first
+
+    def _ask_first(
+        self, state: HostTraps, task: Task, row: StoredPage, first: dict[str, str]
+    ) -> None:
+        """Fetch a few URLs of each kind of which nothing is known before the rest of them.
+
+        ``first`` are links, with the patterns of their paths. Else all pages of an archive's days
+        would be fetched before the first article, and nobody knew whether they are a trap.
+        """
+        wanted = set()
+        asked = state.asked
+        for url, path in first.items():
+            depth = f"{url[: url.find('/', 8)]} {path.count('/')}"
+            if asked.get(path, 0) < _FIRST and asked.get(depth, 0) < 3 * _FIRST:
+                asked[path] = asked.get(path, 0) + 1
+                asked[depth] = asked.get(depth, 0) + 1
+                wanted.add(url)
+        while len(state.asked) > _KINDS:
+            del state.asked[next(iter(state.asked))]
+        level = max(task.level - 1, 0)
+        if wanted:
+            row.links = [
+                replace(link, level=level) if link.url in wanted else link for link in row.links
+            ]
+
+    def _software(self, state: HostTraps, shape: Shape, url: str, row: StoredPage) -> str:
+        """What names a task's URL as a known link; finds out which software the host runs."""
+        names = self._known.names(shape.params, url, state.software)
+        if not state.software and state.tries < _TRIES:
+            made = self._known.made_by(row.body)
+            if not made and names:
+                made = self._known.marked(row.body)
+            state.tries += 1
+            if made:
+                state.software = made
+                state.changed = True
+                log.info(
+                    "software_known", host=host_of(url), software=self._known.software[made].name
+                )
+        return names
+
+    def _tell(
+        self, state: HostTraps, one: Sum, before: float, row: StoredPage, weight: float
+    ) -> None:
+        """Log a shape that is parked from now on, or not any more: once, not for each URL."""
+        if before < PARKED <= one.score:
+            log.info("shape_parked", shape=one.name, pages=one.pages, example=row.url)
+            state.changed = True
+        elif one.score < PARKED <= before:
+            log.info("shape_forgiven", shape=one.name, parked=one.parked, example=row.url)
+            state.changed = True
+
+
+def _newness(found: Found, row: StoredPage) -> float:
+    """1 for a page with much that is new, 0 for one with nothing, between for one with little."""
+    if row.status // 100 == 3:
+        return 0.0
+    if found.images or (found.fresh >= 32 and found.share >= 0.25):
+        return 1.0
+    if not found.text or not found.fresh:
+        return 0.0
+    # A sample of a long page stands for many bytes: one alone may have come by chance.
+    step = max(found.text >> 6, 8)
+    if found.fresh >= 120 and found.fresh >= 2 * step:
+        return 1.0
+    return 0.0 if found.fresh <= step and found.share < 0.05 else 0.3
+
+
+def _is_copy(row: StoredPage, reading: Reading | None) -> bool:
+    """Whether a page says that it is another's copy."""
+    return reading is not None and reading.canonical not in ("", row.url)

@@ -1,0 +1,356 @@
+"""What the shapes of one host have yielded, and which of them are traps.
+
+A fetch of a shape is evidence for it or against it. For it: text that is new for the host, and
+links to URLs, not met before, of other shapes that yield. Against it: neither of the two, where the
+page led to more of its own kind – a trap makes its own URLs – or is a copy of others. A page that
+says nothing new and leads nowhere is no evidence: a site has so many of them and no more.
+
+The evidence is summed up between bounds, so that the last fetches count: beyond
+:data:`DEMOTED` a shape's links come last, at :data:`PARKED` its URLs are parked. The more a shape
+has yielded, the more it takes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from zlib import crc32
+
+from msgspec import Struct
+
+DEMOTED = 2.5
+"""A shape with more against it than this: its links come last."""
+PARKED = 6.0
+"""A shape with so much against it is parked."""
+_MOST = PARKED + 4.0
+_NEW, _LEADS, _LEADS_ON = 4.0, 1.5, 1.0
+"""What speaks for a shape: new text; links to what has new text; links to what leads there."""
+_LEAST, _TRUSTED = 4.0, 12.0
+"""The least that a sum may come down to, and that of a shape with many yields."""
+GOOD = 0.25
+"""Share of its last fetches, about, that yielded, from which a shape is a good one."""
+_PACE = 0.25
+KNOWN_AFTER = 3
+"""Fetches after which a shape is known to yield, or not to."""
+
+SHAPES = 56
+"""Shapes of one host that are remembered."""
+SECTIONS = 32
+PARAMETERS = 128
+"""Parameters, and values of them, of one host that are remembered."""
+TEXTS, _PACKED_TEXTS = 64, 32
+"""Texts without anything new that are remembered, and that go along to other workers."""
+TEMPLATES = 200
+"""Samples of poor pages that go along to other workers."""
+FIRST_PROBE, MORE = 20, 4
+"""URLs of a parked shape after which one is fetched, and by how many times more the next."""
+
+HINT_SCORES = {"repeats": 3.5, "far": 3.0, "deep": 2.0, "many": 2.0, "session": 1.0}
+"""What is held against a shape before anything of it was fetched."""
+KNOWN_SCORE = 3.0
+"""The same for links of software that shows such links, but has not shown that it is this one."""
+POOR_SECTION = 12.0
+"""A section with so much against it: what is unknown in it is parked with it. Half of it is held
+against a shape that is new in it."""
+_GRANTED = -1.0
+"""A shape with less against it has yielded, lately or often."""
+_STEPS = 4
+"""Pages on the way to an article that are thanked: years lead to months, days, articles."""
+_LEANS = 60
+"""Pages in a row, of one section, that may lead to nothing but shapes of which nothing is known."""
+_POOR_FEEDER = 0.7
+"""A shape with so much against it leads to its like."""
+_FEEDERS, _VOTES = 128, 2
+
+
+class Sum(Struct, gc=False):
+    """What is known of one shape. ``score`` is the evidence against it.
+
+    ``text``, ``leads`` and ``further`` are the shares of its last pages that had new text, that led
+    to shapes with new text, to shapes that led there, and to some of which nothing was known.
+    ``feeder`` is the shape whose pages it
+    was found on, most of all, by hash, ``votes`` by how much.
+    """
+
+    name: str
+    score: float = 0.0
+    pages: int = 0
+    yields: int = 0
+    text: float = 0.5
+    leads: float = 0.0
+    further: float = 0.0
+    hopes: float = 0.0
+    feeder: int = 0
+    votes: int = 0
+    parked: int = 0
+    probe: int = FIRST_PROBE
+    grew: bool = False
+    copied: bool = False
+
+    @property
+    def known(self) -> bool:
+        """Whether enough of it was fetched to say what it yields."""
+        return self.pages >= KNOWN_AFTER
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether nothing of it is to be fetched, but for probes."""
+        return self.score >= PARKED
+
+    @property
+    def is_poor(self) -> bool:
+        """Whether its links are to come last."""
+        return self.score > DEMOTED
+
+    @property
+    def is_barren(self) -> bool:
+        """Whether its pages brought neither text nor what leads there, though it is not judged."""
+        poor = max(self.text, self.leads, self.further, self.hopes) < GOOD
+        return poor and self.known and self.score > _GRANTED
+
+    def due(self) -> bool:
+        """Count one that is to be parked; whether it is a probe instead."""
+        self.parked += 1
+        if self.parked < self.probe:
+            return False
+        self.probe = self.parked * MORE
+        return True
+
+
+class Same(Struct, gc=False):
+    """Pages of the same text: how many, a bit for each depth of their folders, the shape of the
+    first as a number, whether there are others, and whether one of them has a query.
+
+    Documentation has the same text at many paths; what is answered to a query as well is a form, or
+    says that something is missing.
+    """
+
+    pages: int
+    depths: int
+    shape: int
+    several: bool = False
+    asked: bool = False
+
+    @property
+    def wide(self) -> bool:
+        """Whether it is no page's own, wherever it stands."""
+        return self.several and self.asked
+
+
+class Evidence(Struct, gc=False):
+    """What one page showed. The text is ``new`` (1: much of it, 0: none, between: little).
+
+    The others count links to URLs that were not met before: to its own shape, to such as yield, to
+    such as lead to these, to shapes of which too little is known, and to poor ones. ``copy`` says
+    that it is one by its own word, ``equal`` that its like was seen before, often; ``deep``: in
+    folders of many depths, ``wide``: of several shapes. ``query`` says that its URL has one.
+    """
+
+    new: float
+    own: int = 0
+    good: int = 0
+    leading: int = 0
+    unknown: int = 0
+    poor: int = 0
+    copy: bool = False
+    equal: bool = False
+    deep: bool = False
+    wide: bool = False
+    query: bool = False
+
+
+class Yields:
+    """The sums of one host."""
+
+    def __init__(self) -> None:
+        self.pages = 0
+        self.sums: dict[str, Sum] = {}
+        self.sections: dict[str, float] = {}
+        self.parameters: dict[int, float] = {}
+        self.templates: dict[int, None] = {}
+        self.texts: dict[int, Same] = {}
+        self.packed: dict[int, Sum] = {}
+        self.packed_sections: dict[int, float] = {}
+        self._feeders: dict[int, tuple[int, int]] = {}
+        self.by_key: dict[int, Sum] = {}
+        self.leans = 0
+        """Pages in a row that led to nothing but what is not known."""
+
+    def found_on(self, name: str, feeder: int) -> None:
+        """Some of a shape was found on a page of the shape ``feeder``, a hash.
+
+        That is the vote of one page; the majority counts.
+        """
+        found = self.sums.get(name)
+        key = key_of(name)
+        now = self._feeders.pop(key, (0, 0)) if found is None else (found.feeder, found.votes)
+        if now[0] == feeder:
+            now = feeder, min(now[1] + 1, 20)
+        elif now[1]:
+            now = now[0], now[1] - 1
+        else:
+            now = feeder, 1
+        if found is not None:
+            found.feeder, found.votes = now
+            return
+        self._feeders[key] = now
+        if len(self._feeders) > _FEEDERS:
+            del self._feeders[next(iter(self._feeders))]
+
+    def sum_of(self, name: str) -> Sum | None:
+        """What is known of a shape; None if nothing is."""
+        found = self.sums.get(name)
+        if found is None and self.packed:
+            found = self.packed.pop(key_of(name), None)
+            if found is not None:
+                found.name = name
+                self.sums[name] = self.by_key[key_of(name)] = found
+        return found
+
+    def begin(self, name: str, section: str, prior: float) -> Sum:
+        """The sum of a shape of which something is to be fetched."""
+        found = self.sum_of(name)
+        if found is None:
+            prior = max(prior, min(self.against(section) - POOR_SECTION / 2, PARKED - 1.0))
+            key = key_of(name)
+            found = self.sums[name] = self.by_key[key] = Sum(name, score=prior)
+            found.feeder, found.votes = self._feeders.pop(key, (0, 0))
+            if len(self.sums) + len(self.packed) > SHAPES:
+                self._make_room(name)
+        return found
+
+    def judge(self, found: Sum, section: str, seen: Evidence) -> float:
+        """Add a page to its sum, and to that of its section; returns what it weighs."""
+        weight = self._weigh(found, seen)
+        found.pages += 1
+        found.text += _PACE * (seen.new - found.text)
+        found.leads += _PACE * ((seen.good > 0) - found.leads)
+        found.further += _PACE * ((seen.leading > 0) - found.further)
+        found.hopes += _PACE * ((seen.unknown > 0) - found.hopes)
+        found.grew = seen.own + seen.poor > 0 or found.grew
+        found.copied = seen.copy or found.copied
+        if weight < 0:
+            found.yields += 1
+            self._thank(found, seen)
+        least = -min(_LEAST + found.yields / 2, _TRUSTED)
+        found.score = min(max(found.score + weight, least), _MOST)
+        if weight:
+            of_section = min(max(self.against(section) + weight, -12.0), 16.0)
+            self.sections.pop(section, None)
+            self.sections[section] = of_section
+            if len(self.sections) > SECTIONS:
+                del self.sections[next(iter(self.sections))]
+        if weight < 0 and found.is_parked:  # a probe that yielded: the next one comes soon
+            found.probe = found.parked + 3
+        return weight
+
+    def fed_by_poor(self, found: Sum) -> bool:
+        """Whether its URLs come from pages of a shape that makes more of itself, and yields
+        nothing; not from one page, as the members of a list do."""
+        if found.votes < _VOTES:
+            return False
+        feeder = self.by_key.get(found.feeder)
+        return (
+            feeder is not None
+            and feeder is not found
+            and (feeder.score >= _POOR_FEEDER or (feeder.is_barren and feeder.grew))
+        )
+
+    def _thank(self, found: Sum, seen: Evidence) -> None:
+        """The shape whose pages led to one that yielded has led to something, and so has the one
+        before it: they were fetched when nobody knew."""
+        for step in range(_STEPS):
+            feeder = self.by_key.get(found.feeder) if found.votes else None
+            if feeder is None or feeder is found:
+                return
+            if step == 0 and seen.new >= 1.0:
+                feeder.leads += _PACE * (1.0 - feeder.leads)
+            else:
+                feeder.further += _PACE * (1.0 - feeder.further)
+            found = feeder
+
+    def _weigh(self, found: Sum, seen: Evidence) -> float:
+        if seen.new >= 1.0 or seen.good:
+            self.leans = 0
+            return -_NEW if seen.new >= 1.0 else -_LEADS
+        if seen.leading:
+            return -_LEADS_ON
+        weight = 1.0 if seen.new == 0 else 0.5
+        grows = seen.own + seen.poor > 0
+        if seen.equal and (grows or (seen.deep and seen.unknown)):
+            return 1.5 * weight
+        if seen.unknown and not seen.own:
+            self.leans += 1
+            odd = seen.query or found.score > DEMOTED or self.leans > _LEANS
+            return 0.25 * weight if odd else 0.0
+        if seen.wide:
+            return weight
+        if seen.own > 1 or seen.poor or self.fed_by_poor(found):
+            return weight
+        if seen.own:
+            return 0.7 * weight
+        if seen.copy:
+            return 0.7 * weight
+        if seen.query:
+            return (1.5 if seen.equal else 0.75) if seen.new == 0 else 0.1
+        return 0.0
+
+    def against(self, section: str) -> float:
+        """What is against a section as a whole."""
+        known = self.sections.get(section)
+        if known is None:
+            known = self.packed_sections.get(crc32(section.encode()), 0.0)
+        return known
+
+    def _make_room(self, name: str) -> None:
+        """Forget the shape of which least is known; not one that is parked, if another is there."""
+        if self.packed:
+            key = next(iter(self.packed))
+            del self.packed[key], self.by_key[key]
+            return
+        others = (one for one in self.sums.values() if one.name != name)
+        least = min(others, key=lambda one: (one.is_parked, one.pages, one.score))
+        del self.sums[least.name], self.by_key[key_of(least.name)]
+
+    # -- parameters that do not matter
+
+    def parameter(self, key: str) -> float:
+        """What speaks for it that a parameter, or a value of it, makes no other page."""
+        return self.parameters.get(crc32(key.encode("utf-8", "replace")), 0.0)
+
+    def weigh_parameter(self, key: str, weight: float) -> float:
+        """Add to that; returns the sum."""
+        number = crc32(key.encode("utf-8", "replace"))
+        score = min(max(self.parameters.pop(number, 0.0) + weight, -12.0), 6.0)
+        self.parameters[number] = score
+        if len(self.parameters) > PARAMETERS:
+            del self.parameters[next(iter(self.parameters))]
+        return score
+
+    def count_text(self, text: int, name: str, depth: int) -> Same:
+        """Count a page whose text, a hash, has nothing new; returns what is known of its like."""
+        same = self.texts.pop(text, None)
+        if same is None:
+            same = Same(0, 0, key_of(name))
+        self.texts[text] = same
+        if len(self.texts) > TEXTS:
+            del self.texts[next(iter(self.texts))]
+        same.pages = min(same.pages + 1, 255)
+        same.depths |= 1 << min(depth, 15)
+        same.several = same.several or same.shape != key_of(name)
+        same.asked = same.asked or "?" in name
+        return same
+
+    # -- what goes along
+
+    def remember(self, samples: bytes) -> None:
+        """Keep samples of a poor page, so that other workers know its like."""
+        for tag in array("I", samples[2 + 4 * samples[1] :])[:40]:
+            self.templates.pop(tag, None)
+            self.templates[tag] = None
+        while len(self.templates) > TEMPLATES:
+            del self.templates[next(iter(self.templates))]
+
+
+def key_of(name: str) -> int:
+    """A shape's name as a number that any process computes."""
+    return crc32(name.encode("utf-8", "replace"))
