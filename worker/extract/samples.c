@@ -14,7 +14,6 @@
 #include "samples.h"
 
 #define WINDOW 21 /* 64 bits, shifted by three a byte */
-#define LEAST_SHIFT 3
 #define LEAST_ECHO 4
 
 static uint64_t gear[256]; /* 0: a digit, or the end of a block */
@@ -41,9 +40,11 @@ static int is_decimal(const char *text, size_t length) {
            (unsigned char)(text[at + 1] - '0') < 10;
 }
 
+/* The last three bits of a tag are its level: of how many zeros its hash begins with. */
 static void keep(struct samples *samples, uint64_t hash) {
-    uint32_t tag = (uint32_t)mixed(hash);
-    tag += !tag;
+    unsigned zeros = hash ? (unsigned)__builtin_clzll(hash) : 64, level = zeros - LEAST_SHIFT;
+    uint32_t tag = (uint32_t)mixed(hash) << 3 | (level < 7 ? level : 7);
+    tag += 8 * !(tag >> 3);
     for (unsigned at = tag % SAMPLE_SLOTS; samples->slots[at] != tag; at = (at + 1) % SAMPLE_SLOTS)
         if (samples->slots[at] == 0) {
             if (samples->count < MOST_SAMPLES) {
@@ -84,7 +85,7 @@ void samples_take(struct samples *samples, char *text, size_t length, const char
         unsigned char byte = (unsigned char)text[i];
         if (byte == '\n') {
             text[i] = ' ';
-            if (fed && fed < WINDOW && hash < limit)
+            if (fed && fed < WINDOW && (hash = mixed(hash)) < limit)
                 keep(samples, hash);
             hash = 0, fed = 0;
             continue;
@@ -104,12 +105,13 @@ void samples_take(struct samples *samples, char *text, size_t length, const char
         if (hash < limit && fed >= WINDOW)
             keep(samples, hash);
     }
-    if (fed && fed < WINDOW && hash < limit)
+    if (fed && fed < WINDOW && (hash = mixed(hash)) < limit)
         keep(samples, hash);
 }
 
 void samples_image(struct samples *samples, const char *source) {
-    if (source == NULL || samples->image_count == MOST_IMAGES || strncmp(source, "data:", 5) == 0)
+    if (source == NULL || *source == 0 || samples->image_count == MOST_IMAGES ||
+        strncmp(source, "data:", 5) == 0)
         return;
     uint64_t hash = 0xcbf29ce484222325u;
     for (; *source && *source != '?' && *source != '#'; source++)
@@ -148,10 +150,14 @@ int tag_known(uint64_t tag, uint32_t *table, size_t slots, int keep) {
     return known;
 }
 
-unsigned tags_new(const uint32_t *tags, size_t count, uint64_t seed, uint32_t *table,
-                  size_t slots) {
-    unsigned unknown = 0;
-    for (size_t i = 0; i < count; i++)
-        unknown += !tag_known(mixed(tags[i] ^ seed), table, slots, 1);
+unsigned tags_new(const uint32_t *tags, size_t count, uint64_t seed, uint32_t *table, size_t slots,
+                  unsigned level, unsigned *looked) {
+    unsigned unknown = 0, all = 0;
+    for (size_t i = 0; i < count; i++) {
+        unsigned counts = (tags[i] & 7) >= level;
+        all += counts;
+        unknown += counts & !tag_known(mixed(tags[i] ^ seed), table, slots, 1);
+    }
+    *looked = all;
     return unknown;
 }

@@ -6,6 +6,7 @@
 #define SAMPLE_SLOTS 256
 #define MOST_SAMPLES 128
 #define MOST_IMAGES 8
+#define LEAST_SHIFT 3
 
 struct samples {
     uint32_t slots[SAMPLE_SLOTS], images[MOST_IMAGES];
@@ -18,8 +19,10 @@ void samples_begin(void);
 void samples_take(struct samples *samples, char *text, size_t length, const char *echo,
                   size_t echo_length);
 void samples_image(struct samples *samples, const char *source);
-/* How many of `count` tags the table has not got; it has them afterwards. `slots`: a power of 2. */
-unsigned tags_new(const uint32_t *tags, size_t count, uint64_t seed, uint32_t *table, size_t slots);
+/* How many of `count` tags the table has not got; it has them afterwards. `slots`: a power of 2.
+ * Those of a level below `level` do not count; `looked` is how many do. */
+unsigned tags_new(const uint32_t *tags, size_t count, uint64_t seed, uint32_t *table, size_t slots,
+                  unsigned level, unsigned *looked);
 uint64_t string_hash(const char *text, size_t length, uint64_t seed);
 /* Whether the table has got a tag; with `keep` it has it afterwards. */
 int tag_known(uint64_t tag, uint32_t *table, size_t slots, int keep);

@@ -544,7 +544,7 @@ static int walk(struct text *text, struct links *links, const xmlNode *root, int
                     space(text);
                 else if (found->kind == HIDDEN || (found->kind == NOSCRIPT && !noscript))
                     hidden = node;
-                else if (found->role == IMAGE && text->samples != NULL)
+                if (found->role == IMAGE && text->samples != NULL && hidden == NULL)
                     samples_image(text->samples, content_of(attribute_of(node, "src")));
             }
             if (hidden == NULL || links != NULL)
@@ -684,14 +684,16 @@ static size_t slots_of(const Py_buffer *table) {
     return 0;
 }
 
-/* novel(samples, seed, table): how many images and how many pieces of text it has not got yet. */
+/* novel(samples, seed, table, shift): how many images and how many pieces of text it has not got
+ * yet, and how many pieces were looked at: those that a page of this shift would have, too. */
 static PyObject *novel(PyObject *self, PyObject *arguments) {
     (void)self;
     const char *data;
     Py_ssize_t length;
     unsigned long long seed;
+    unsigned shift;
     Py_buffer table;
-    if (!PyArg_ParseTuple(arguments, "y#Kw*", &data, &length, &seed, &table))
+    if (!PyArg_ParseTuple(arguments, "y#Kw*I", &data, &length, &seed, &table, &shift))
         return NULL;
     PyObject *result = NULL;
     size_t slots = slots_of(&table), count = length < 2 ? 0 : (size_t)(length - 2) / 4;
@@ -702,9 +704,11 @@ static PyObject *novel(PyObject *self, PyObject *arguments) {
         memcpy(tags, data + 2, 4 * count);
         size_t images = count ? (unsigned char)data[1] : 0;
         images = images < count ? images : count;
-        unsigned first = tags_new(tags, images, seed, table.buf, slots);
-        unsigned rest = tags_new(tags + images, count - images, seed, table.buf, slots);
-        result = Py_BuildValue("II", first, rest);
+        unsigned looked, level = shift > LEAST_SHIFT ? shift - LEAST_SHIFT : 0;
+        unsigned first = tags_new(tags, images, seed, table.buf, slots, 0, &looked);
+        unsigned rest =
+            tags_new(tags + images, count - images, seed, table.buf, slots, level, &looked);
+        result = Py_BuildValue("III", first, rest, looked);
     }
     PyBuffer_Release(&table);
     return result;

@@ -25,6 +25,8 @@ class HostTraps(Struct, gc=False):
     """Pages that this process has noted of it."""
     packed: int = 0
     """Pages that the record has that was handed on, or taken over, last."""
+    shift: int = 0
+    """Samples that its longer pages have; see ``Novelty.look``."""
     changed: bool = False
     released: frozenset[str] = frozenset()
     asked: dict[str, int] = {}

@@ -12,7 +12,6 @@ import mmap
 import os
 import re
 from array import array
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -30,8 +29,10 @@ URLS = 1_048_576
 FILE = "shown-1"
 """Name of the file; another way to take samples has another one."""
 
-_LEAST_SHIFT = 3
-_MOST = 128
+MOST_SHIFT = 7
+"""A sample for so many bytes, as a power of 2: pages beyond 8 KB have fewer."""
+_ENOUGH = 6
+_MOST = 64
 _UNITS = re.compile(r"[^\s。，、！？；：]+")
 _LONG = 12
 
@@ -62,14 +63,21 @@ class Novelty:
         self._pieces = _Table(pieces, shared and shared[: 4 * pieces])
         self._urls = _Table(urls, shared and shared[4 * pieces :])
 
-    def look(self, samples: bytes, seed: int) -> Found:
-        """How much of what has these samples is new under ``seed``; from now on none of it is."""
+    def look(self, samples: bytes, seed: int, shift: int = 0) -> Found:
+        """How much of what has these samples is new under ``seed``; from now on none of it is.
+
+        Of a long page fewer samples are taken: where the host's pages mostly have a ``shift``, only
+        such are compared as those would have, too, while there are some.
+        """
         count = max(len(samples) - 2, 0) // 4
         if not count:
             return Found(0, 0, 0)
-        images, pieces = self._pieces.novel(samples, seed)
-        shift = samples[0]
-        return Found(pieces << shift, (count - samples[1]) << shift, images)
+        own, pieces = samples[0], count - samples[1]
+        while shift > own and pieces >> (shift - own) < _ENOUGH:
+            shift -= 1
+        shift = max(shift, own)
+        images, fresh, looked = self._pieces.novel(samples, seed, shift)
+        return Found(fresh << shift, looked << shift, images)
 
     def fresh(self, urls: list[str], seed: int) -> list[int]:
         """Places of those ``urls`` that were not met under ``seed``; from now on they were."""
@@ -88,14 +96,14 @@ class _Table:
         self._data = data or bytearray(4 * slots if compiled is not None else 0)
         self._known: dict[int, None] = {}
 
-    def novel(self, samples: bytes, seed: int) -> tuple[int, int]:
+    def novel(self, samples: bytes, seed: int, shift: int) -> tuple[int, int, int]:
         if compiled is not None:
-            images, pieces = compiled.novel(samples, seed, self._data)
-            return images, pieces
+            images, pieces, looked = compiled.novel(samples, seed, self._data, shift)
+            return images, pieces, looked
         tags = array("I", samples[2:])
         first = samples[1]
         new = [not self._knows(hash((tag, seed)), True) for tag in tags]
-        return sum(new[:first]), sum(new[first:])
+        return sum(new[:first]), sum(new[first:]), len(new) - first
 
     def unmet(self, strings: list[str], seed: int, keep: bool) -> list[int]:
         if compiled is not None:
@@ -142,19 +150,18 @@ def samples_of(text: str, url: str) -> bytes:
     path = url[url.index("/", 8) :].partition("?")[0]
     if len(path) > 3:
         text = text.replace(path, "")
-    return packed(_pieces(text), len(text))
+    return _packed(_pieces(text), len(text))
 
 
-def packed(pieces: Sequence[int], length: int, images: Sequence[int] = ()) -> bytes:
+def _packed(pieces: list[int], length: int) -> bytes:
     """Samples in the form that extraction gives them, of ``pieces`` that stand for ``length``."""
-    tags = sorted({piece & 0xFFFFFFFF or 1 for piece in pieces})
-    shift = _LEAST_SHIFT
-    while len(tags) > _MOST // 2 and shift < 24:
-        shift += 1
-        tags = [tag for tag in tags if tag % (1 << (shift - _LEAST_SHIFT)) == 0]
+    tags = sorted({piece | 7 for piece in pieces})
+    modulus = 1
+    while len(tags) > _MOST:
+        modulus *= 2
+        tags = [tag for tag in tags if (tag >> 3) % modulus == 0]
     stand = max(length // max(len(tags), 1), 1).bit_length() - 1
-    head = bytes((min(stand, 30), len(images)))
-    return head + array("I", [*images, *tags]).tobytes()
+    return bytes((stand, 0)) + array("I", tags).tobytes()
 
 
 def _pieces(text: str) -> list[int]:

@@ -98,6 +98,7 @@ class _Folder(NamedTuple):
     section: str
     hint: str
     words: tuple[str, ...]
+    year: str
 
 
 class Shaper:
@@ -130,7 +131,10 @@ class Shaper:
             origin = url[: url.index("/", 8)]
             what = f"{origin}/{{{hint}}}"
             return Shape(what, what, what, hint, _params(query) if mark else None)
-        path = f"{known.name}/{name}{slash}"
+        folder = known.name
+        if known.year and _MONTH(leaf):
+            folder, hint = f"{folder.rpartition('/')[0]}/{{far}}", "far"
+        path = f"{folder}/{name}{slash}"
         if not mark:
             return Shape(path[:LONGEST], path, known.section, hint)
         params = _params(query)
@@ -213,7 +217,10 @@ class Shaper:
             hint = "deep"
         if _repeated(words):
             hint = "repeats"
-        found = _Folder(name, section, hint, tuple(words[:_DEEP]))
+        year = segments[-1] if depth else ""
+        if len(year) != 4 or not _far(year, self._year):
+            year = ""
+        found = _Folder(name, section, hint, tuple(words[:_DEEP]), year)
         if len(self._folders) >= _FOLDERS:
             self._folders.clear()
         self._folders[folder] = found

@@ -20,11 +20,13 @@ from greencrawl.worker.traps.known import known
 from greencrawl.worker.traps.novelty import Novelty
 from greencrawl.worker.traps.parameters import plain_of
 from greencrawl.worker.traps.shapes import HINTS, LONGEST, Shape, Shaper
-from greencrawl.worker.traps.witness import WARM, Witness
+from greencrawl.worker.traps.witness import Witness
 from greencrawl.worker.traps.yields import KNOWN_AFTER, POOR_SECTION, Sum, Yields
 
 MOST = 40_000
 """Strings that all hosts of a process keep, about: 4 MB. The host asked longest ago makes room."""
+_LEAST = 4
+"""Pages of a host before which nothing is handed on."""
 _REPACK = 1.25
 """A host that shows no traps hands its record on when it has so many times more pages."""
 
@@ -82,7 +84,7 @@ class Traps:
         self._make_room(state)
         due = sums.pages > max(_REPACK * state.packed, state.packed + 20)
         counts = crawl.options.host_pages and sums.pages > state.packed
-        if not ((state.changed and sums.pages >= WARM) or due or counts):
+        if not ((state.changed and sums.pages >= _LEAST) or due or counts):
             return b""
         state.changed = False
         state.packed = sums.pages

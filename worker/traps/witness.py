@@ -13,7 +13,7 @@ from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps import parameters
 from greencrawl.worker.traps.hosts import DONE, FOREIGN, LINKS, TEXTS, HostTraps
 from greencrawl.worker.traps.known import Known
-from greencrawl.worker.traps.novelty import Found, Novelty, samples_of
+from greencrawl.worker.traps.novelty import MOST_SHIFT, Found, Novelty, samples_of
 from greencrawl.worker.traps.shapes import Shape
 from greencrawl.worker.traps.yields import (
     DEMOTED,
@@ -104,7 +104,10 @@ class Witness:
                 return Found(len(row.body) if new else 0, len(row.body), 0)
             return Found(0, 0, 0)
         samples = reading.samples or samples_of(row.text, row.url)
-        return self._novelty.look(samples, state.seed)
+        found = self._novelty.look(samples, state.seed, state.shift)
+        if state.shift < samples[0]:
+            state.shift = min(samples[0], MOST_SHIFT)
+        return found
 
     def _compare(
         self, state: HostTraps, shape: Shape, reading: Reading | None, seen: Evidence

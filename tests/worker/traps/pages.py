@@ -409,7 +409,7 @@ def shop(products: int = 200) -> Site:
             if "color" in query:
                 mine = [p for p in mine if colors[p % 4] == query["color"]]
             if "sort" in query:
-                mine.sort(key=lambda p: crc32(repr((p, query["sort"])).encode()))
+                mine.sort(key=lambda p: crc32(f"{p} {query['sort']}".encode()))
             shown = mine[(at - 1) * 8 : at * 8]
             if not shown:
                 return None

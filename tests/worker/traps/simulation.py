@@ -67,9 +67,10 @@ def crawl(
     near: bool = True,
     options: CrawlOptions | None = None,
     released: tuple[str, ...] = (),
+    twice: bool = False,
 ) -> Run:
     """Fetch ``budget`` URLs at most; sessions of several workers take turns, which share what was
-    shown if they are ``near``."""
+    shown if they are ``near``. ``twice``: each page is fetched again, as after a loss."""
     run = Run()
     began = time.process_time()
     row = Crawl(
@@ -128,7 +129,7 @@ def crawl(
                 text=text, samples=samples(link.url, answer.blocks, answer.images),
                 canonical=answer.canonical,
             )  # fmt: skip
-            if state is not None:
+            for _ in range(1 + twice if state is not None else 0):
                 judge.note(state, row, task, page, reading)
             for admission in page.links:
                 admit(admission)

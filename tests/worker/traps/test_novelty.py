@@ -1,0 +1,132 @@
+"""What a page shows that its host has not shown yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from greencrawl.worker.extract import outline
+from greencrawl.worker.traps import novelty
+from greencrawl.worker.traps.novelty import Found, Novelty, samples_of
+from tests.worker.traps.pages import prose
+
+URL = "https://h.example/x"
+
+
+def page(*blocks: str, url: str = URL, images: str = "") -> bytes:
+    body = "".join(f"<p>{block}</p>" for block in blocks) + images
+    read, _ = outline(body.encode(), url, "text/html; charset=utf-8")
+    return read.samples or samples_of(read.text, url)
+
+
+@pytest.fixture
+def shown() -> Novelty:
+    return Novelty(None, 1 << 14, 1 << 12)
+
+
+compiled = pytest.mark.skipif(novelty.compiled is None, reason="nothing was compiled")
+
+
+@pytest.mark.parametrize("language", ["en", "zh", "th"])
+def test_a_text_is_new_once_in_any_script(shown: Novelty, language: str) -> None:
+    first, second = prose(1, 200, language), prose(2, 200, language)
+    assert shown.look(page(*first), 1).share == 1.0
+    assert shown.look(page(*first), 1) == Found(0, shown.look(page(*first), 1).text, 0)
+    assert shown.look(page(*second), 1).share > 0.5
+    assert shown.look(page(*first[:2], *second[2:]), 1).share < 0.1
+    assert shown.look(page(*first), 2).share == 1.0
+
+
+@compiled
+def test_a_list_in_another_order_is_not_new(shown: Novelty) -> None:
+    items = [line for n in range(60) for line in prose(n, 6)]
+    assert shown.look(page(*items), 1).share == 1.0
+    assert shown.look(page(*reversed(items)), 1).fresh == 0
+    assert shown.look(page(*items[::3]), 1, 6).share < 0.2
+
+
+@compiled
+def test_numbers_are_all_one_but_for_decimals(shown: Novelty) -> None:
+    shown.look(page("No events on day 13", "See page 4711 of 2028"), 1)
+    assert shown.look(page("No events on day 9", "See page 23 of 1999"), 1).fresh == 0
+    shown.look(page(*(f"{n}.{n + 3:02} degrees" for n in range(12, 60))), 1)
+    assert shown.look(page(*(f"{n}.{n + 9:02} degrees" for n in range(13, 61))), 1).share > 0.5
+
+
+@compiled
+def test_the_path_of_its_own_url_is_not_new(shown: Novelty) -> None:
+    for n in range(20):
+        path = "/".join(prose(n, 12)[0].strip(".").split())
+        url = f"https://h.example/{path}"
+        found = shown.look(page(f"Sorry, /{path} was not found on this server.", url=url), 1)
+    assert found.fresh == 0
+
+
+@compiled
+def test_an_image_is_new_once_whatever_its_query(shown: Novelty) -> None:
+    assert shown.look(page("Photo", images="<img src=/1.jpg>"), 1).images == 1
+    assert shown.look(page("Photo", images="<img src='/1.jpg?t=7'>"), 1).images == 0
+    assert shown.look(page("Photo", images="<img src=data:x><img>"), 1).images == 0
+    assert shown.look(page("Photo", images="<img src=/2.jpg>" * 20), 1).images == 1
+
+
+@pytest.mark.parametrize("without", [False, True])
+def test_urls_are_met_once_and_memory_has_an_end(
+    without: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if without:
+        monkeypatch.setattr(novelty, "compiled", None)
+    shown = Novelty(None, 1 << 14, 1 << 12)
+    assert shown.fresh(["a", "b", "a"], 1) == [0, 1]
+    assert shown.fresh(["c", "b"], 1) == [0]
+    assert shown.met("a", 1)
+    assert not shown.met("a", 2)
+    assert not shown.met("d", 1)
+    assert shown.fresh(["d"], 1) == [0]
+    shown.fresh([f"x{n}" for n in range(60_000)], 1)
+    assert not shown.met("a", 1)
+
+
+def test_without_what_is_compiled_it_is_told_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(novelty, "compiled", None)
+    shown = Novelty(None, 1 << 16, 1 << 12)
+    for language in ("en", "zh"):
+        first, second = (" ".join(prose((language, n), 300, language)) for n in (1, 2))
+        assert shown.look(samples_of(first, URL), 1).share == 1.0
+        assert shown.look(samples_of(first, URL), 1).fresh == 0
+        assert shown.look(samples_of(second, URL), 1).share > 0.5
+
+
+@compiled
+def test_processes_of_one_folder_share_what_was_shown(tmp_path: Path) -> None:
+    one, other = (Novelty(tmp_path / "shown", 1 << 14, 1 << 12) for _ in range(2))
+    text = page(*prose(1, 200))
+    assert one.look(text, 1).share == 1.0
+    assert other.look(text, 1).fresh == 0
+    one.fresh(["https://h.example/a"], 1)
+    assert other.met("https://h.example/a", 1)
+    assert (tmp_path / "shown").stat().st_size == 4 * ((1 << 14) + (1 << 12))
+
+
+def test_a_file_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
+    (tmp_path / "shown").mkdir()
+    shown = Novelty(tmp_path / "shown", 1 << 14, 1 << 12)
+    assert shown.fresh(["a"], 1) == [0]
+    assert shown.fresh(["a"], 1) == []
+
+
+@compiled
+def test_hostile_samples_and_tables_are_refused() -> None:
+    table = bytearray(4 << 10)
+    assert novelty.compiled is not None
+    for wrong in (b"\x03\x00" + b"x" * 4 * 200, "text", None):
+        with pytest.raises((TypeError, ValueError)):
+            novelty.compiled.novel(wrong, 1, table, 3)
+    for wrong_table in (bytearray(12), bytearray(0), b"\0" * 4096):
+        with pytest.raises((TypeError, ValueError, BufferError)):
+            novelty.compiled.novel(b"\x03\x00abcd", 1, wrong_table, 3)
+    assert novelty.compiled.novel(b"\x03\xffabcd", 1, table, 3) == (1, 0, 0)
+    assert novelty.compiled.novel(b"", 1, table, 3) == (0, 0, 0)
+    with pytest.raises(TypeError):
+        novelty.compiled.unmet(["a", 7], 1, table, True)

@@ -1,0 +1,117 @@
+"""URLs and their shapes: what is a hole, what is learnt, and what is odd."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from greencrawl.schema.errors import InvalidUrl
+from greencrawl.schema.net.urls import canonicalise
+from greencrawl.worker.traps.shapes import LONGEST, Shaper, without
+
+SHAPES = {
+    "/": "/",
+    "/about.html": "/{w}.html",
+    "/docs/lib/os.html": "/docs/lib/{w}.html",
+    "/archive/2024/05/": "/archive/{n}/{n}/",
+    "/archive/2024-05-17/x": "/archive/{date}/{w}",
+    "/topic-12.html": "/topic-{n}.html",
+    "/o/6f3a9b2c11": "/o/{id}",
+    "/o/550e8400-e29b-41d4-a716-446655440000": "/o/{id}",
+    "/list?page=3&sort=price": "/list?page={n}&sort={w}",
+    "/list?sort=price&page=3": "/list?page={n}&sort={w}",
+    "/index.php?title=Foo&action=edit": "/index.php?action=edit&title={w}",
+    "/wiki/Talk:Foo": "/wiki/Talk:{w}",
+    "/p;jsessionid=0A1B2C3D4E": "/{w};{session}",
+    "/p?sid=0a1b2c3d4e5f": "/p?sid={session}",
+    "/p?sid=news": "/p?sid={w}",
+    "/%E6%96%B0%E9%97%BB/%E4%B8%80": "/%E6%96%B0%E9%97%BB/{w}",
+    "/t/a-long-title-of-words/12/": "/t/{w}/{n}/",
+    "/item/facade-bed": "/item/{w}",
+}
+
+
+@pytest.mark.parametrize("path", SHAPES)
+def test_what_varies_is_a_hole(path: str) -> None:
+    assert Shaper(2026).shape(f"https://h.example{path}").name == f"https://h.example{SHAPES[path]}"
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("/a/b/a/b/", "repeats"),
+        ("/a/b/a/c/a/d", "repeats"),
+        ("/" + "/".join("abcdefghijklmn") + "/o", "deep"),
+        ("/calendar/2031/04/", "far"),
+        ("/calendar?date=2031-04-01", "far"),
+        ("/calendar?year=1850", "far"),
+        ("/l?f[]=1&f[]=2&f[]=3", "many"),
+        ("/l?" + "&".join(f"{name}=1" for name in "abcdefgh"), "many"),
+        ("/p?PHPSESSID=0a1b2c3d4e5f", "session"),
+        ("/2019/01/01/", ""),
+        ("/topic/2045", ""),
+        ("/list?start=2045", ""),
+        ("/a/b/c/a", ""),
+        ("/p?s=shoes", ""),
+    ],
+)
+def test_what_is_odd_has_a_hint(path: str, hint: str) -> None:
+    assert Shaper(2026).shape(f"https://h.example{path}").hint == hint
+
+
+def test_folders_that_come_first_are_told_apart_and_the_rest_are_one() -> None:
+    shaper = Shaper(2026)
+    for name in ("forum", "calendar", "shop"):
+        assert shaper.shape(f"https://h.example/{name}/7").name == f"https://h.example/{name}/{{n}}"
+    found = {
+        shaper.shape(f"https://h.example/x{chr(97 + n)}{chr(97 + n)}/7").name for n in range(26)
+    }
+    assert len(found) == 18
+    assert "https://h.example/{w}/{n}" in found
+    assert shaper.shape("https://h.example/forum/8").name == "https://h.example/forum/{n}"
+
+
+def test_another_worker_tells_apart_what_was_settled() -> None:
+    one, other = Shaper(2026), Shaper(2026)
+    for n in range(30):
+        one.shape(f"https://h.example/{'abcdefghijklmnopqrstuvwxyzäöüß'[n]}q/7")
+    other.learn(one.full())
+    for url in ("https://h.example/aq/1", "https://h.example/zq/1", "https://h.example/new/1"):
+        assert one.shape(url).name == other.shape(url).name
+    assert one.shape("https://h.example/new/1").name == "https://h.example/{w}/{n}"
+
+
+def test_parameters_are_taken_away_with_their_brackets_and_sessions() -> None:
+    assert without("https://h/a?b=1&sid=2&c=3", ["sid"]) == "https://h/a?b=1&c=3"
+    assert without("https://h/a?f[]=1&f%5B%5D=2", ["f"]) == "https://h/a"
+    assert without("https://h/a;jsessionid=12?b=1", []) == "https://h/a?b=1"
+
+
+PIECES = [
+    *("a", "b", "/", "//", "?", "&", "=", ";", ".", "..", "-", "_", ":", "%20", "%E4%B8%AD", "é"),
+    *("2031", "12", "sid", "jsessionid=", "[", "]", "+", "~", "x" * 50, "1" * 30, "a1" * 20),
+    *("/a/b" * 40, "&x=1" * 40, "f[]=", "0a1b2c3d4e5f", "A1b2C3d4E5f6"),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=20))
+def test_every_url_has_a_short_shape(pieces: list[str]) -> None:
+    try:
+        url = canonicalise("https://h.example/" + "".join(pieces))
+    except InvalidUrl:
+        return
+    shaper = Shaper(2026)
+    first = shaper.shape(url)
+    assert len(first.name) <= LONGEST
+    assert shaper.shape(url) == first
+    assert without(url, [])
+
+
+def test_what_is_kept_of_a_host_is_bounded() -> None:
+    shaper = Shaper(2026)
+    for n in range(20_000):
+        shaper.shape(
+            f"https://h.example/{n:x}q/{n * 7:x}r/{n * 31:x}s/a{n}.php?k{n}=w{n}&mode=m{n}x"
+        )
+    assert shaper.size < 1500

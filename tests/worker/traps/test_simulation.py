@@ -1,0 +1,125 @@
+"""Whole crawls without a network: traps cost little; sites that look like traps lose nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from greencrawl.schema.records import CrawlOptions
+from tests.worker.traps import pages
+from tests.worker.traps.pages import Site
+from tests.worker.traps.simulation import Run, crawl
+
+OFF = CrawlOptions(traps="off")
+
+NORMAL: dict[str, Site] = {
+    "reference": pages.reference(),
+    "archive": pages.archive(600),
+    "catalogue": pages.catalogue(),
+    "forum": pages.forum(),
+    "forum in Chinese": pages.forum(language="zh"),
+    "forum in Thai": pages.forum(language="th"),
+    "photos": pages.photos(),
+    "measurements": pages.weather(),
+    "news": pages.good(400),
+    "news in Chinese": pages.good(400, "zh"),
+}
+
+
+@pytest.mark.parametrize("near", [True, False], ids=["near", "far"])
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("name", NORMAL)
+def test_a_site_that_is_no_trap_loses_nothing(name: str, workers: int, near: bool) -> None:
+    without = crawl(NORMAL[name], options=OFF)
+    run = crawl(NORMAL[name], workers=workers, session=5, near=near)
+    assert without.parked.total() == 0
+    assert (run.wanted(), dict(run.parked)) == (without.wanted(), {})
+
+
+SEVERAL = {
+    # name: (site, share of requests on traps at most)
+    "six traps": (pages.six_traps(400), 0.27),
+    "six traps in Chinese": (pages.six_traps(400, "zh"), 0.27),
+    "six traps in Thai": (pages.six_traps(400, "th"), 0.27),
+    "wiki": (pages.wiki(), 0.1),
+    "board": (pages.board(), 0.27),
+}
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_traps_cost_a_part_and_what_is_beside_them_is_whole(name: str, workers: int) -> None:
+    site, most = SEVERAL[name]
+    without = crawl(site, 2500, options=OFF)
+    run = crawl(site, 2500, workers=workers, session=8)
+    assert run.left == 0, "the crawl ends"
+    assert run.share <= most < without.share / 2, dict(run.kinds)
+    good = {url for kind, url in without.fetched if not kind.startswith("trap")}
+    assert good - run.wanted() == set()
+
+
+def test_private_pages_of_a_wiki_come_within_120_requests() -> None:
+    run = crawl(pages.wiki(), 120)
+    assert run.kinds["private"] == 30
+    run = crawl(pages.wiki(marked=False), 3000)
+    assert (run.kinds["private"], run.left) == (30, 0)
+
+
+def of(run: Run, part: str) -> list[str]:
+    return [shape for shape in run.parked if part in shape]
+
+
+def test_what_is_parked_has_its_shape_and_the_reason() -> None:
+    run = crawl(pages.six_traps())
+    shape = f"{pages.ORIGIN}/item/{{n}}"
+    assert shape in run.parked
+    assert "brought nothing new but more links of its kind" in run.why[shape]
+    (session,) = of(run, "{session}")
+    assert "the same page without sid is fetched" in run.why[session]
+    assert max(map(len, run.why.values())) <= 300
+    wiki = crawl(pages.wiki())
+    assert "MediaWiki: action=edit" in wiki.why[of(wiki, "action=edit")[0]]
+
+
+def test_a_released_shape_is_not_parked_again() -> None:
+    shape = f"{pages.ORIGIN}/item/{{n}}"
+    run = crawl(pages.six_traps(60), 1500, released=(shape,))
+    assert run.kinds["trap equal"] > 300
+    assert shape not in run.parked
+    assert of(run, "/events")
+    assert crawl(pages.six_traps(60), 1500, released=("*",)).parked.total() == 0
+
+
+def test_a_host_and_a_shape_have_their_budgets() -> None:
+    run = crawl(pages.good(300), options=CrawlOptions(host_pages=50), workers=2)
+    assert sum(run.kinds.values()) == 50
+    (shape,) = run.parked
+    assert (shape, "host_pages" in run.why[shape]) == (f"{pages.ORIGIN}/{{all}}", True)
+    run = crawl(pages.good(300), options=CrawlOptions(shape_pages=20, traps="off"))
+    assert run.parked
+    assert all("shape_pages" in why for why in run.why.values())
+    assert max(run.parked.values()) > 20
+
+
+def test_a_shape_that_yields_after_all_is_forgiven() -> None:
+    def site(path: str, query: dict[str, str]) -> pages.Answer | None:
+        n = 0 if path == "/" else int(path.split("/")[2])
+        there = [f"/entry/{m}" for m in range(20 * n + 1, 20 * n + 21)]
+        text = [] if n < 60 else pages.prose(n, 100)
+        return pages.page("content", "Entry", [*text, "An entry"], there)
+
+    run = crawl(site, 1500)
+    assert run.parked
+    assert run.kinds["content"] > 1000
+    assert run.parked.total() < 120, "what was parked until then stays so, until it is released"
+
+
+def test_pages_that_are_fetched_again_are_no_evidence() -> None:
+    run = crawl(pages.board(60), 4000)
+    again = crawl(pages.board(60), 4000, twice=True)
+    assert again.wanted() == run.wanted()
+
+
+def test_a_record_is_short_however_a_host_looks() -> None:
+    for site in (pages.six_traps(), pages.board(), pages.shop(), pages.wiki(marked=False)):
+        run = crawl(site, 3000, workers=2, near=False)
+        assert 0 < max(map(len, run.records)) <= 4096

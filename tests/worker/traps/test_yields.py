@@ -1,0 +1,151 @@
+"""Sums of shapes, and the record in which they go along with their host."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from greencrawl.schema.records import TRAPS_BYTES
+from greencrawl.worker.traps.record import pack, pages_of, unpack
+from greencrawl.worker.traps.yields import FIRST_PROBE, MORE, PARKED, SHAPES, Evidence, Yields
+
+POOR = Evidence(new=0.0, own=3)
+NEW = Evidence(new=1.0)
+
+
+def test_a_shape_that_makes_more_of_itself_and_nothing_new_is_parked() -> None:
+    sums = Yields()
+    one = sums.begin("https://h/a/{n}", "https://h/a", 0.0)
+    fetches = 0
+    while not one.is_parked:
+        sums.judge(one, "https://h/a", POOR)
+        fetches += 1
+    assert 4 <= fetches <= 10
+
+
+def test_pages_that_say_nothing_and_lead_nowhere_are_no_evidence() -> None:
+    sums = Yields()
+    one = sums.begin("https://h/a/{n}", "https://h/a", 0.0)
+    for _ in range(10_000):
+        sums.judge(one, "https://h/a", Evidence(new=0.0))
+    assert not one.is_poor
+
+
+def test_the_more_a_shape_has_yielded_the_more_it_takes() -> None:
+    def patience(yields: int) -> int:
+        sums = Yields()
+        one = sums.begin("https://h/a/{n}", "https://h/a", 0.0)
+        for _ in range(yields):
+            sums.judge(one, "https://h/a", NEW)
+        fetches = 0
+        while not one.is_parked:
+            sums.judge(one, "https://h/a", POOR)
+            fetches += 1
+        return fetches
+
+    assert patience(0) < patience(1) < patience(20) == patience(1000) < 30
+
+
+def test_a_shape_of_which_a_third_is_new_is_never_parked() -> None:
+    chance = random.Random(7)
+    sums = Yields()
+    one = sums.begin("https://h/a/{n}", "https://h/a", 0.0)
+    for n in range(20_000):
+        sums.judge(one, "https://h/a", NEW if n == 0 or chance.random() < 0.4 else POOR)
+        assert not one.is_parked
+
+
+def test_probes_are_fewer_and_fewer_and_two_that_yield_forgive() -> None:
+    sums = Yields()
+    one = sums.begin("https://h/a/{n}", "https://h/a", 0.0)
+    for _ in range(20):
+        sums.judge(one, "https://h/a", POOR)
+    probes = [n for n in range(1, 2000) if one.due()]
+    assert probes == [FIRST_PROBE, FIRST_PROBE * MORE, FIRST_PROBE * MORE**2, FIRST_PROBE * MORE**3]
+    sums.judge(one, "https://h/a", NEW)
+    assert one.is_parked
+    assert [one.due() for _ in range(4)] == [False, False, True, False]
+    sums.judge(one, "https://h/a", NEW)
+    assert not one.is_parked
+
+
+def test_what_is_new_in_a_poor_section_begins_with_something_against_it() -> None:
+    sums = Yields()
+    for name in "abc":
+        one = sums.begin(f"https://h/x/{name}/{{n}}", "https://h/x", 0.0)
+        for _ in range(5):
+            sums.judge(one, "https://h/x", POOR)
+    assert sums.begin("https://h/x/d/{n}", "https://h/x", 0.0).score > 3
+    assert sums.begin("https://h/y/d/{n}", "https://h/y", 0.0).score == 0
+
+
+def filled(seed: int = 1) -> Yields:
+    chance = random.Random(seed)
+    sums = Yields()
+    sums.pages = chance.randrange(1, 10**6)
+    for n in range(200):
+        one = sums.begin(f"https://h/{n}/{{n}}", f"https://h/{n}", 0.0)
+        for _ in range(chance.randrange(6)):
+            sums.judge(one, f"https://h/{n}", chance.choice((POOR, NEW)))
+        sums.found_on(f"https://h/{n}/{{n}}", chance.getrandbits(32))
+        sums.weigh_parameter(f"p{n}", chance.choice((1.0, -6.0)))
+        sums.count_text(n, f"https://h/{n}/{{n}}", n % 20)
+        sums.remember(b"\3\0" + chance.randbytes(80))
+        one.parked = chance.randrange(10**6)
+    return sums
+
+
+def test_a_record_has_it_all_and_is_never_too_long() -> None:
+    sums = filled()
+    full = {n: frozenset(random.Random(n).sample(range(2**32), 20)) for n in range(40)}
+    record = pack(sums, full, 4711)
+    assert len(record) <= TRAPS_BYTES
+    assert pages_of(record) == sums.pages
+    found = unpack(record)
+    assert found is not None
+    assert found.software == 4711
+    assert found.full
+    assert all(full[prefix] == words for prefix, words in found.full.items())
+    assert len(sums.sums) == SHAPES
+    for name, one in sums.sums.items():
+        other = found.yields.sum_of(name)
+        assert other is not None
+        assert (other.name, other.score, other.pages, other.yields, other.parked) == (
+            name, one.score, one.pages, one.yields, one.parked,
+        )  # fmt: skip
+    assert found.yields.against("https://h/199") == sums.against("https://h/199")
+    assert found.yields.parameter("p199") == sums.parameter("p199")
+    assert pack(found.yields, found.full, 4711) == record or len(record) > 3000
+
+
+def test_a_parked_shape_stays_parked_with_whoever_takes_it_over() -> None:
+    sums = Yields()
+    sums.pages = 20
+    one = sums.begin("https://h/a/{n}", "https://h/a", 0.0)
+    for _ in range(10):
+        sums.judge(one, "https://h/a", POOR)
+    found = unpack(pack(sums, {}, 0))
+    assert found is not None
+    other = found.yields.sum_of("https://h/a/{n}")
+    assert other is not None
+    assert other.score == one.score >= PARKED
+    assert found.yields.sum_of("https://h/b/{n}") is None
+
+
+@given(st.binary(max_size=300))
+def test_what_is_no_record_is_none(record: bytes) -> None:
+    unpack(record)
+    unpack(b"\1" + record)
+    whole = pack(filled(2), {}, 0)
+    unpack(whole[: len(record) * 7])
+
+
+def test_what_is_kept_of_a_host_is_bounded() -> None:
+    sums = filled()
+    assert len(sums.sums) + len(sums.packed) <= SHAPES
+    assert len(sums.by_key) == len(sums.sums)
+    assert len(sums.texts) <= 64
+    assert len(sums.parameters) <= 128
+    assert len(sums.templates) <= 200
