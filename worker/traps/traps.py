@@ -213,27 +213,29 @@ class Traps:
 class Judge:
     """:class:`Traps` for one session; :data:`NO_JUDGE` parks nothing."""
 
-    __slots__ = ("_context", "_state", "_traps")
+    __slots__ = ("_context", "_crawl", "_lists", "_state", "_traps")
 
     def __init__(self, traps: Traps, state: HostTraps, context: CrawlContext) -> None:
         self._traps = traps
         self._state = state
         self._context = context
+        self._crawl = context.crawl
+        self._lists = bool(context.listings)
 
     def verdict(self, task: Task) -> Parked | None:
         """:meth:`Traps.verdict`; a page of a user's own list is always fetched."""
-        if self._context.listing(task.url) is not None:
+        if self._lists and self._context.listing(task.url) is not None:
             return None
-        return self._traps.verdict(self._state, self._context.crawl, task)
+        return self._traps.verdict(self._state, self._crawl, task)
 
     def note(self, task: Task, row: StoredPage, reading: Reading | None = None) -> None:
         """:meth:`Traps.note`."""
-        if self._context.listing(task.url) is None:
-            self._traps.note(self._state, self._context.crawl, task, row, reading)
+        if not (self._lists and self._context.listing(task.url) is not None):
+            self._traps.note(self._state, self._crawl, task, row, reading)
 
     def record(self) -> bytes:
         """:meth:`Traps.close`."""
-        return self._traps.close(self._state, self._context.crawl)
+        return self._traps.close(self._state, self._crawl)
 
 
 class _NoJudge(Judge):

@@ -233,8 +233,9 @@ class Yields:
             self._thank(found, seen)
         least = -min(_LEAST + found.yields / 2, _TRUSTED)
         found.score = min(max(found.score + weight, least), _MOST)
-        if weight:
-            of_section = min(max(self.against(section) + weight, -12.0), 16.0)
+        before = self.against(section)
+        of_section = min(max(before + weight, -12.0), 16.0)
+        if of_section != before:
             self.sections.pop(section, None)
             self.sections[section] = of_section
             if len(self.sections) > SECTIONS:
@@ -260,7 +261,7 @@ class Yields:
         before it: they were fetched when nobody knew."""
         for step in range(_STEPS):
             feeder = self.by_key.get(found.feeder) if found.votes else None
-            if feeder is None or feeder is found:
+            if feeder is None or feeder is found or (step == 0 and feeder.leads > 0.9):
                 return
             if step == 0 and seen.new >= 1.0:
                 feeder.leads += _PACE * (1.0 - feeder.leads)
