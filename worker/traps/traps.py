@@ -24,7 +24,7 @@ from greencrawl.worker.traps.witness import Witness
 from greencrawl.worker.traps.yields import KNOWN_AFTER, POOR_SECTION, Sum, Yields
 
 MOST = 40_000
-"""Strings that all hosts of a process keep, about: 4 MB. The host asked longest ago makes room."""
+"""Strings that all hosts of a process keep, about: 8 MB. The host asked longest ago makes room."""
 _LEAST = 4
 """Pages of a host before which nothing is handed on."""
 _REPACK = 1.25

@@ -111,7 +111,7 @@ def good(articles: int = 300, language: str = "en", links: tuple[str, ...] = ())
 
 def calendar(path: str, query: dict[str, str]) -> Answer | None:
     """/calendar/2026/5/14: months and days for ever, with no entries."""
-    parts = [int(part) for part in path.strip("/").split("/")[1:] or [2026, 11]]
+    parts = [int(part) for part in path.strip("/").split("/")[1:] or ["2026", "11"]]
     months = "January February March April May June July August September October November December"
     year, month = parts[0], parts[1]
     name = f"{months.split()[month - 1]} {year}"

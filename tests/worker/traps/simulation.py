@@ -129,8 +129,9 @@ def crawl(
                 text=text, samples=samples(link.url, answer.blocks, answer.images),
                 canonical=answer.canonical,
             )  # fmt: skip
-            for _ in range(1 + twice if state is not None else 0):
-                judge.note(state, row, task, page, reading)
+            for _ in range(1 + twice):
+                if state is not None:
+                    judge.note(state, row, task, page, reading)
             for admission in page.links:
                 admit(admission)
         if state is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from greencrawl.worker.extract import outline
+from greencrawl.worker.extract.text import compiled as speedups
 from greencrawl.worker.traps import novelty
 from greencrawl.worker.traps.novelty import Found, Novelty, samples_of
 from tests.worker.traps.pages import prose
@@ -25,7 +26,7 @@ def shown() -> Novelty:
     return Novelty(None, 1 << 14, 1 << 12)
 
 
-compiled = pytest.mark.skipif(novelty.compiled is None, reason="nothing was compiled")
+compiled = pytest.mark.skipif(speedups is None, reason="nothing was compiled")
 
 
 @pytest.mark.parametrize("language", ["en", "zh", "th"])
@@ -119,14 +120,14 @@ def test_a_file_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
 @compiled
 def test_hostile_samples_and_tables_are_refused() -> None:
     table = bytearray(4 << 10)
-    assert novelty.compiled is not None
+    assert speedups is not None
     for wrong in (b"\x03\x00" + b"x" * 4 * 200, "text", None):
         with pytest.raises((TypeError, ValueError)):
-            novelty.compiled.novel(wrong, 1, table, 3)
+            speedups.novel(wrong, 1, table, 3)
     for wrong_table in (bytearray(12), bytearray(0), b"\0" * 4096):
         with pytest.raises((TypeError, ValueError, BufferError)):
-            novelty.compiled.novel(b"\x03\x00abcd", 1, wrong_table, 3)
-    assert novelty.compiled.novel(b"\x03\xffabcd", 1, table, 3) == (1, 0, 0)
-    assert novelty.compiled.novel(b"", 1, table, 3) == (0, 0, 0)
+            speedups.novel(b"\x03\x00abcd", 1, wrong_table, 3)
+    assert speedups.novel(b"\x03\xffabcd", 1, table, 3) == (1, 0, 0)
+    assert speedups.novel(b"", 1, table, 3) == (0, 0, 0)
     with pytest.raises(TypeError):
-        novelty.compiled.unmet(["a", 7], 1, table, True)
+        speedups.unmet(["a", 7], 1, table, True)
