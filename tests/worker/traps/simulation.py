@@ -68,15 +68,22 @@ def crawl(
     options: CrawlOptions | None = None,
     released: tuple[str, ...] = (),
     twice: bool = False,
+    shown: Novelty | None = None,
+    created_ms: int = 0,
 ) -> Run:
     """Fetch ``budget`` URLs at most; sessions of several workers take turns, which share what was
     shown if they are ``near``. ``twice``: each page is fetched again, as after a loss."""
     run = Run()
     began = time.process_time()
     row = Crawl(
-        id=1, name="c", state="active", options=options or CrawlOptions(), released=released
+        id=1,
+        name="c",
+        state="active",
+        options=options or CrawlOptions(),
+        released=released,
+        created_ms=created_ms,
     )
-    shown = Novelty(None, 1 << 18, 1 << 17)
+    shown = shown or Novelty(None, 1 << 18, 1 << 17)
     traps = [Traps(shown if near else Novelty(None, 1 << 18, 1 << 17)) for _ in range(workers)]
     waiting: list[deque[Admission]] = [deque() for _ in range(LEVELS)]
     seen: set[str] = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from greencrawl.schema.records import CrawlOptions
+from greencrawl.worker.traps.novelty import Novelty
 from tests.worker.traps import pages
 from tests.worker.traps.pages import Site
 from tests.worker.traps.simulation import Run, crawl
@@ -111,6 +112,15 @@ def test_a_shape_that_yields_after_all_is_forgiven() -> None:
     assert run.parked
     assert run.kinds["content"] > 1000
     assert run.parked.total() < 120, "what was parked until then stays so, until it is released"
+
+
+def test_what_another_crawl_was_shown_says_nothing_of_this_one() -> None:
+    shown = Novelty(None, 1 << 18, 1 << 17)
+    first, second = (
+        crawl(pages.six_traps(60), 2000, shown=shown, created_ms=when) for when in (1, 2)
+    )
+    assert first.left == second.left == 0
+    assert second.kinds == first.kinds
 
 
 def test_pages_that_are_fetched_again_are_no_evidence() -> None:

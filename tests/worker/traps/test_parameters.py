@@ -1,0 +1,86 @@
+"""Parameters that make no difference, and those that do."""
+
+from __future__ import annotations
+
+from greencrawl.worker.traps.hosts import DONE, HostTraps
+from greencrawl.worker.traps.novelty import Novelty
+from greencrawl.worker.traps.parameters import learn, plain_of
+from greencrawl.worker.traps.shapes import Shaper
+from greencrawl.worker.traps.yields import Evidence, Yields
+
+SAME = Evidence(new=0.0, query=True)
+NEW = Evidence(new=1.0, query=True)
+SHOP = "https://h.example/shop/"
+
+
+class World:
+    """A host of which ten lists were fetched."""
+
+    def __init__(self) -> None:
+        self.novelty = Novelty(None, 1 << 12, 1 << 12)
+        self.state = HostTraps(1, Shaper(2026), Yields())
+        self.novelty.fresh([f"{SHOP}{n}" for n in range(10)], self.state.seed + DONE)
+
+    def fetch(self, path: str, seen: Evidence = SAME) -> None:
+        url = SHOP + path
+        learn(self.state, self.novelty, self.state.shaper.shape(url), url, seen)
+        self.novelty.fresh([url], self.state.seed + DONE)
+
+    def plain(self, path: str) -> tuple[str, str]:
+        url = SHOP + path
+        return plain_of(self.state, self.novelty, self.state.shaper.shape(url), url)
+
+
+def test_an_order_makes_no_difference_once_three_lists_were_the_same() -> None:
+    world = World()
+    for n in range(3):
+        assert world.plain("7?sort=price") == ("", "")
+        world.fetch(f"{n}?sort=price")
+    assert world.plain("7?sort=price") == (f"{SHOP}7", "sort")
+    assert world.plain("7?sort=name") == ("", ""), "another order may show something else"
+    assert world.plain("11?sort=price") == ("", ""), "that list was not met"
+    assert world.plain("7?sort=price&page=2") == ("", "")
+    world.fetch("7?page=2", NEW)
+    assert world.plain("7?sort=price&page=2") == (f"{SHOP}7?page=2", "sort")
+
+
+def test_after_three_orders_all_are_one() -> None:
+    world = World()
+    for order in ("price", "name", "date"):
+        for n in range(3):
+            world.fetch(f"{n}?sort={order}")
+    assert world.plain("7?sort=weight") == (f"{SHOP}7", "sort")
+    world.fetch("4?sort=weight", NEW)
+    assert world.plain("7?sort=size") == ("", "")
+
+
+def test_pages_of_a_list_are_never_one_whatever_they_say() -> None:
+    world = World()
+    for n in range(2, 30):
+        world.fetch(f"{n % 10}?page={n}")
+    assert world.plain("7?page=31") == ("", "")
+    for n in range(8):
+        world.fetch(f"{n}?lang=1")
+    assert world.plain("8?lang=1") == (f"{SHOP}8", "lang")
+    world.fetch("8?lang=2", NEW)
+    assert world.plain("9?lang=1") == ("", ""), "it is the first of several"
+
+
+def test_a_session_makes_no_difference_where_all_links_have_one() -> None:
+    world = World()
+    for n in range(10, 15):
+        world.fetch(f"{n}?sid=0a1b2c3d4e{n}", NEW)
+    for n in range(10, 15):
+        world.fetch(f"{n}?sid=9a8b7c6d5e{n}")
+    assert world.plain("12?sid=1a2b3c4d5e6f") == (f"{SHOP}12", "sid")
+    assert world.plain("16?sid=1a2b3c4d5e6f") == ("", ""), "it is fetched once"
+    for n in range(10, 15):
+        world.fetch(f"{n};jsessionid=9A8B7C6D{n}")
+    assert world.plain("12;jsessionid=1A2B3C4D") == (f"{SHOP}12", ";")
+
+
+def test_what_leads_on_makes_a_difference() -> None:
+    world = World()
+    for n in range(6):
+        world.fetch(f"{n}?view=all", Evidence(new=0.0, good=1, query=True))
+    assert world.plain("7?view=all") == ("", "")
