@@ -56,9 +56,9 @@ def test_after_three_orders_all_are_one() -> None:
 
 def test_pages_of_a_list_are_never_one_whatever_they_say() -> None:
     world = World()
-    for n in range(2, 30):
-        world.fetch(f"{n % 10}?page={n}")
-    assert world.plain("7?page=31") == ("", "")
+    for n in range(6):
+        world.fetch(f"{n}?page=2")
+    assert world.plain("7?page=2") == ("", "")
     for n in range(8):
         world.fetch(f"{n}?lang=1")
     assert world.plain("8?lang=1") == (f"{SHOP}8", "lang")
