@@ -133,6 +133,10 @@ uint64_t string_hash(const char *text, size_t length, uint64_t seed) {
     return mixed(hash ^ eight);
 }
 
+void tag_expected(uint64_t tag, const uint32_t *table, size_t slots) {
+    __builtin_prefetch(table + (tag >> 32 & (slots / 4 - 1)) * 4, 1);
+}
+
 /* Processes share tables without a lock: of two that write in one place one may be forgotten.
  *
  * Four tags lie side by side, the one met last in front; a new one takes the place of the last. */
@@ -153,6 +157,8 @@ int tag_known(uint64_t tag, uint32_t *table, size_t slots, int keep) {
 unsigned tags_new(const uint32_t *tags, size_t count, uint64_t seed, uint32_t *table, size_t slots,
                   unsigned level, unsigned *looked) {
     unsigned unknown = 0, all = 0;
+    for (size_t i = 0; i < count; i++)
+        tag_expected(mixed(tags[i] ^ seed), table, slots);
     for (size_t i = 0; i < count; i++) {
         unsigned counts = (tags[i] & 7) >= level;
         all += counts;

@@ -24,5 +24,7 @@ void samples_image(struct samples *samples, const char *source);
 unsigned tags_new(const uint32_t *tags, size_t count, uint64_t seed, uint32_t *table, size_t slots,
                   unsigned level, unsigned *looked);
 uint64_t string_hash(const char *text, size_t length, uint64_t seed);
+/* Where a tag would stand is brought near, while others are looked at. */
+void tag_expected(uint64_t tag, const uint32_t *table, size_t slots);
 /* Whether the table has got a tag; with `keep` it has it afterwards. */
 int tag_known(uint64_t tag, uint32_t *table, size_t slots, int keep);

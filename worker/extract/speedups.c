@@ -727,16 +727,23 @@ static PyObject *unmet(PyObject *self, PyObject *arguments) {
     size_t slots = slots_of(&table);
     if (slots)
         result = PyList_New(0);
-    for (Py_ssize_t i = 0; result != NULL && i < PyList_GET_SIZE(strings); i++) {
-        PyObject *text = PyList_GET_ITEM(strings, i);
-        Py_ssize_t length;
-        const char *data = PyUnicode_AsUTF8AndSize(text, &length);
-        if (data == NULL) {
-            Py_CLEAR(result);
-        } else if (!tag_known(string_hash(data, (size_t)length, seed), table.buf, slots, keep) &&
-                   !add(result, PyLong_FromSsize_t(i))) {
-            Py_CLEAR(result);
+    for (Py_ssize_t i = 0; result != NULL && i < PyList_GET_SIZE(strings); i += NEAR) {
+        uint64_t tags[NEAR];
+        Py_ssize_t count = Py_MIN(PyList_GET_SIZE(strings) - i, NEAR);
+        for (Py_ssize_t j = 0; result != NULL && j < count; j++) {
+            Py_ssize_t length;
+            const char *data = PyUnicode_AsUTF8AndSize(PyList_GET_ITEM(strings, i + j), &length);
+            if (data == NULL) {
+                Py_CLEAR(result);
+            } else {
+                tags[j] = string_hash(data, (size_t)length, seed);
+                tag_expected(tags[j], table.buf, slots);
+            }
         }
+        for (Py_ssize_t j = 0; result != NULL && j < count; j++)
+            if (!tag_known(tags[j], table.buf, slots, keep) &&
+                !add(result, PyLong_FromSsize_t(i + j)))
+                Py_CLEAR(result);
     }
     PyBuffer_Release(&table);
     return result;
