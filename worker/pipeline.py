@@ -30,9 +30,7 @@ from greencrawl.schema.records import (
     Failure,
     FailureKind,
     Fetched,
-    HostReport,
     Refusal,
-    Session,
     StoredPage,
     Task,
     TaskKind,
@@ -54,7 +52,7 @@ from greencrawl.worker.reading import Reading
 from greencrawl.worker.robots.cache import RobotsCache, RobotsRules
 from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.fetcher import Fetcher, Visit, VisitOver
-from greencrawl.worker.session.held import Held
+from greencrawl.worker.session.held import Held, unused
 from greencrawl.worker.session.in_hand import InHand
 from greencrawl.worker.traps.traps import Traps
 
@@ -122,9 +120,9 @@ class Pipeline:
         try:
             context = self._crawls.get(session.crawl, session.revision)
         except UnknownCrawl:  # it was deleted: the host is free for others
-            return _unused(session)
+            return unused(session)
         except Refused:  # another worker may have what we lack
-            return _unused(session)
+            return unused(session)
         visit = Visit(held, context, self._fetcher, self._stopping, self._in_hand)
         visit.judge = self._traps.judge(context, session.host, session.traps)
         begun = 0
@@ -394,11 +392,3 @@ class Pipeline:
         if visit.context.hooks.any:
             self._results.note_hooks(row.crawl, task, result, problems, row.fetched_ms)
         self._writer.put(result)
-
-
-def _unused(session: Session) -> CloseItem:
-    """How a session ends in which nothing was asked, and nothing learnt of its host."""
-    own = session.delay if session.delay > session.floor else 0.0
-    release = tuple(task.number for task in session.tasks)
-    report = HostReport(delay=own)
-    return CloseItem(session=session.session, token=session.token, report=report, release=release)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from greencrawl.schema.clock import monotonic
-from greencrawl.schema.records import ItemStatus, Session
+from greencrawl.schema.records import CloseItem, HostReport, ItemStatus, Session
 from greencrawl.worker.process.inflight_table import InflightTable
 
 End = Literal["", "stop", "stale", "silent"]
@@ -160,3 +160,11 @@ class Sessions:
             if self._inflight is not None and held.row is not None:
                 self._inflight.free(held.row)
                 held.row = None
+
+
+def unused(session: Session) -> CloseItem:
+    """How a session ends in which nothing was asked, and nothing learnt of its host."""
+    own = session.delay if session.delay > session.floor else 0.0
+    release = tuple(task.number for task in session.tasks)
+    report = HostReport(delay=own)
+    return CloseItem(session=session.session, token=session.token, report=report, release=release)
