@@ -5,8 +5,9 @@
  * all windows those are taken whose hash is small, so that two pages that share a passage share its
  * samples, wherever it stands in them and in whatever script. Pieces end where blocks do: a list in
  * another order has the same pieces. Numbers are all one, as dates and counters are of no interest;
- * but for decimals, of which tables of measurements consist. The path of the page's own URL is left
- * out: pages that say what was not found would be new for ever. */
+ * but for decimals, of which tables of measurements consist. The text of links is left out, since it
+ * is said of other pages, and so are the path of the page's own URL and, of short pages, its words:
+ * pages that say what was not found would be new for ever. */
 
 #define _GNU_SOURCE /* memmem */
 #include <string.h>
@@ -15,6 +16,9 @@
 
 #define WINDOW 21 /* 64 bits, shifted by three a byte */
 #define LEAST_ECHO 4
+#define LEAST_WORD 2
+#define MOST_WORDS 32
+#define SHORT 4096 /* bytes of a page whose words are compared with those of its URL */
 
 static uint64_t gear[256]; /* 0: a digit, or the end of a block */
 
@@ -55,7 +59,94 @@ static void keep(struct samples *samples, uint64_t hash) {
         }
 }
 
-void samples_take(struct samples *samples, char *text, size_t length, const char *echo,
+static unsigned lower(unsigned char byte) {
+    return byte | (unsigned)((unsigned char)(byte - 'A') < 26) << 5;
+}
+
+static int in_word(unsigned char byte) {
+    return byte >= 0x80 || (unsigned char)(byte - '0') < 10 ||
+           (unsigned char)(lower(byte) - 'a') < 26;
+}
+
+/* Bytes of a quotation mark, a dash or the like that is no ASCII; 0 if `text` begins with none. */
+static size_t punctuation(const char *text, size_t left) {
+    unsigned char first = (unsigned char)*text, next = left > 1 ? (unsigned char)text[1] : 0;
+    if (first == 0xc2 && next >= 0x80)
+        return 2;
+    return left > 2 && ((first == 0xe2 && next <= 0x81) || (first == 0xe3 && next == 0x80)) ? 3 : 0;
+}
+
+static uint32_t word_hash(uint32_t hash, unsigned char byte) {
+    return (hash ^ lower(byte)) * 0x01000193u;
+}
+
+static int hex(unsigned char byte) {
+    unsigned letter = lower(byte);
+    if ((unsigned char)(byte - '0') < 10)
+        return byte - '0';
+    return letter - 'a' < 6 ? (int)(letter - 'a') + 10 : -1;
+}
+
+/* Hashes of the words of a URL; how many. */
+static unsigned words_of(const char *url, uint32_t *words) {
+    unsigned count = 0, length = 0;
+    uint32_t hash = 0;
+    for (;;) {
+        unsigned char byte = (unsigned char)*url;
+        if (byte == '%' && hex((unsigned char)url[1]) >= 0 && hex((unsigned char)url[2]) >= 0) {
+            byte = (unsigned char)(hex((unsigned char)url[1]) << 4 | hex((unsigned char)url[2]));
+            url += 2;
+        }
+        if (in_word(byte)) {
+            hash = word_hash(hash, byte), length++;
+        } else {
+            if (length >= LEAST_WORD && count < MOST_WORDS)
+                words[count++] = hash;
+            hash = 0, length = 0;
+        }
+        if (*url++ == 0)
+            return count;
+    }
+}
+
+size_t without_echo(char *text, size_t length, const char *url) {
+    if (length > SHORT)
+        return length;
+    size_t whole = strcspn(url, "?"), kept = 0;
+    char *found = text;
+    while (whole >= LEAST_ECHO &&
+           (found = memmem(found, length - (size_t)(found - text), url, whole)) != NULL) {
+        length -= whole;
+        memmove(found, found + whole, length - (size_t)(found - text));
+    }
+    uint32_t words[MOST_WORDS];
+    unsigned count = words_of(url, words);
+    for (size_t i = 0; i < length;) {
+        size_t begin = i;
+        uint32_t hash = 0;
+        while (i < length && in_word((unsigned char)text[i]) &&
+               punctuation(text + i, length - i) == 0)
+            hash = word_hash(hash, (unsigned char)text[i++]);
+        unsigned at = 0;
+        while (at < count && words[at] != hash)
+            at++;
+        if (i - begin >= LEAST_WORD && at < count) {
+            if (i < length && strchr(" -_+./", text[i]) != NULL)
+                i++; /* several words of it are as one */
+            continue;
+        }
+        memmove(text + kept, text + begin, i - begin);
+        kept += i - begin;
+        if (i < length) {
+            size_t more = punctuation(text + i, length - i);
+            for (more += more == 0; more > 0; more--)
+                text[kept++] = text[i++];
+        }
+    }
+    return kept;
+}
+
+void samples_take(struct samples *samples, const char *text, size_t length, const char *echo,
                   size_t echo_length) {
     unsigned shift = LEAST_SHIFT;
     while (shift < 24 && length >> shift > MOST_SAMPLES / 2)
@@ -84,7 +175,6 @@ void samples_take(struct samples *samples, char *text, size_t length, const char
         }
         unsigned char byte = (unsigned char)text[i];
         if (byte == '\n') {
-            text[i] = ' ';
             if (fed && fed < WINDOW && (hash = mixed(hash)) < limit)
                 keep(samples, hash);
             hash = 0, fed = 0;

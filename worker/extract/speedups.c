@@ -43,7 +43,15 @@ struct text {
     size_t length, size;
     int spaced; /* the last character is a space, or there is none yet */
     struct samples *samples; /* where samples of it go; NULL: nowhere */
+    struct label *labels;    /* texts of links, of which no samples are taken */
+    size_t label_count, label_size;
 };
+
+struct label {
+    size_t begin, end;
+};
+
+#define LONGEST_LABEL 160 /* what is longer says something by itself */
 
 static unsigned slot_of(const char *name) {
     unsigned hash = 5381;
@@ -80,6 +88,22 @@ static const struct near *nature(struct near *near, const xmlChar *name) {
         found->role = role_of((const char *)name);
     }
     return found;
+}
+
+/* Note that what was appended from `begin` on is the text of a link; false if there is no memory. */
+static int note_label(struct text *text, size_t begin) {
+    if (text->length <= begin || text->length - begin > LONGEST_LABEL)
+        return 1;
+    if (text->label_count == text->label_size) {
+        size_t size = 2 * text->label_size + 64;
+        struct label *labels = PyMem_RawRealloc(text->labels, size * sizeof *labels);
+        if (labels == NULL)
+            return 0;
+        text->labels = labels;
+        text->label_size = size;
+    }
+    text->labels[text->label_count++] = (struct label){begin, text->length};
+    return 1;
 }
 
 /* The end of a block: white space that is told from other until samples were taken. */
@@ -514,6 +538,8 @@ static int walk(struct text *text, struct links *links, const xmlNode *root, int
     struct near near[NEAR] = {{NULL, INLINE, UNREAD}};
     const xmlNode *node = root, *hidden = NULL; /* nothing under this one is visible */
     const xmlNode *open = NULL;                 /* the link whose text is being read */
+    const xmlNode *label = NULL;                /* the same for samples */
+    size_t labelled = 0;                        /* where its text begins */
     for (;;) {
         const xmlNode *child = NULL;
         if (node->type == XML_TEXT_NODE || node->type == XML_CDATA_SECTION_NODE) {
@@ -544,8 +570,16 @@ static int walk(struct text *text, struct links *links, const xmlNode *root, int
                     space(text);
                 else if (found->kind == HIDDEN || (found->kind == NOSCRIPT && !noscript))
                     hidden = node;
-                if (found->role == IMAGE && text->samples != NULL && hidden == NULL)
-                    samples_image(text->samples, content_of(attribute_of(node, "src")));
+                if (text->samples != NULL && hidden == NULL) {
+                    if (found->role == IMAGE) {
+                        samples_image(text->samples, content_of(attribute_of(node, "src")));
+                    } else if (found->role == ANCHOR && attribute_of(node, "href") != NULL) {
+                        if (label != NULL && !note_label(text, labelled))
+                            return 0;
+                        label = node;
+                        labelled = text->length;
+                    }
+                }
             }
             if (hidden == NULL || links != NULL)
                 child = node->children;
@@ -557,6 +591,11 @@ static int walk(struct text *text, struct links *links, const xmlNode *root, int
         for (;;) {
             if (node == hidden)
                 hidden = NULL;
+            if (node == label) {
+                label = NULL;
+                if (!note_label(text, labelled))
+                    return 0;
+            }
             if (node == open) {
                 open = NULL;
                 if (!close_anchor(links, text))
@@ -588,9 +627,25 @@ static int walk_all(struct text *text, struct links *links, const xmlNode *root,
 
 /* Two numbers – how many bytes a sample stands for, as a power of 2, and how many images follow –
  * and tags of four bytes: those of images, then those of the text. NULL with an exception set. */
-static PyObject *as_samples(struct samples *samples, char *data, size_t length, const char *url) {
+static PyObject *as_samples(const struct text *text, const char *url) {
     const char *path = url == NULL || strlen(url) < 8 ? NULL : strchr(url + 8, '/');
-    samples_take(samples, data, length, path, path == NULL ? 0 : strcspn(path, "?"));
+    struct samples *samples = text->samples;
+    char own[SAMPLED]; /* what is no text of a link */
+    size_t length = 0, from = 0;
+    for (size_t i = 0; i <= text->label_count && length < sizeof own; i++) {
+        size_t end = i < text->label_count ? text->labels[i].begin : text->length;
+        size_t more = end > from ? Py_MIN(end - from, sizeof own - length) : 0;
+        memcpy(own + length, text->data + from, more);
+        length += more;
+        if (i < text->label_count)
+            from = text->labels[i].end;
+    }
+    if (path != NULL)
+        length = without_echo(own, length, path);
+    samples_take(samples, own, length, path, path == NULL ? 0 : strcspn(path, "?"));
+    for (size_t i = 0; i < text->length; i++)
+        if (text->data[i] == '\n')
+            text->data[i] = ' ';
     PyObject *result = PyBytes_FromStringAndSize(
         NULL, (Py_ssize_t)(2 + 4 * (samples->image_count + samples->count)));
     if (result == NULL)
@@ -625,10 +680,11 @@ static PyObject *visible(PyObject *self, PyObject *const *arguments, Py_ssize_t 
     struct LxmlElement *element = rootNodeOrRaise(arguments[0]);
     if (element == NULL)
         return NULL;
-    struct text text = {NULL, 0, 0, 1, NULL};
+    struct text text = {.spaced = 1};
     int well = walk_all(&text, NULL, element->_c_node, noscript);
     PyObject *result = well ? as_text(&text) : NULL;
     PyMem_RawFree(text.data);
+    PyMem_RawFree(text.labels);
     Py_DECREF(element);
     return result;
 }
@@ -645,9 +701,9 @@ static PyObject *sampled(PyObject *self, PyObject *arguments) {
     if (element == NULL)
         return NULL;
     struct samples samples = {0};
-    struct text text = {NULL, 0, 0, 1, &samples};
+    struct text text = {.spaced = 1, .samples = &samples};
     if (walk_all(&text, NULL, element->_c_node, noscript)) {
-        PyObject *found = as_samples(&samples, text.data, text.length, url);
+        PyObject *found = as_samples(&text, url);
         PyObject *words = found == NULL ? NULL : as_text(&text);
         if (words != NULL)
             result = PyTuple_Pack(2, words, found);
@@ -655,6 +711,7 @@ static PyObject *sampled(PyObject *self, PyObject *arguments) {
         Py_XDECREF(found);
     }
     PyMem_RawFree(text.data);
+    PyMem_RawFree(text.labels);
     Py_DECREF(element);
     return result;
 }
@@ -670,7 +727,9 @@ static PyObject *sample(PyObject *self, PyObject *arguments) {
     if (copy == NULL)
         return NULL;
     struct samples samples = {0};
-    PyObject *result = as_samples(&samples, PyBytes_AS_STRING(copy), (size_t)length, url);
+    struct text text = {.data = PyBytes_AS_STRING(copy), .length = (size_t)length};
+    text.samples = &samples;
+    PyObject *result = as_samples(&text, url);
     Py_DECREF(copy);
     return result;
 }
@@ -792,11 +851,11 @@ static PyObject *outline(PyObject *self, PyObject *arguments) {
             wanted = -1;
     }
     struct samples samples = {0};
-    struct text text = {NULL, 0, 0, 1, &samples};
+    struct text text = {.spaced = 1, .samples = &samples};
     if (links.urls != NULL && links.rels != NULL && links.odd != NULL && links.others != NULL &&
         wanted >= 0 && walk_all(&text, &links, element->_c_node, 0)) {
         PyObject *found =
-            links.given_up ? NULL : as_samples(&samples, text.data, text.length, url);
+            links.given_up ? NULL : as_samples(&text, url);
         PyObject *words = found == NULL ? NULL : as_text(&text);
         if (links.given_up)
             result = Py_NewRef(Py_None);
@@ -814,6 +873,7 @@ static PyObject *outline(PyObject *self, PyObject *arguments) {
     }
     PyMem_RawFree(links.kinds);
     PyMem_RawFree(text.data);
+    PyMem_RawFree(text.labels);
     Py_XDECREF(links.urls);
     Py_XDECREF(links.rels);
     Py_XDECREF(links.odd);

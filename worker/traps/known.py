@@ -28,6 +28,7 @@ class Software:
     number: int
     generators: tuple[bytes, ...]
     marks: tuple[bytes, ...]
+    layout: tuple[bytes, ...]
     source: str
     params: Mapping[str, frozenset[str]]
     url: re.Pattern[str] | None
@@ -75,6 +76,13 @@ class Known:
                     return entry.number
         return 0
 
+    def laid_out(self, body: bytes) -> int:
+        """The number of the software whose links a page has, all of them together; 0 if of none."""
+        for entry in self.software.values():
+            if entry.layout and all(text in body for text in entry.layout):
+                return entry.number
+        return 0
+
     def marked(self, body: bytes) -> int:
         """The number of the software that has left a mark in a page; 0 if none has, or several."""
         found = [
@@ -98,6 +106,7 @@ def known() -> Known:
             number=number,
             generators=tuple(text.lower().encode() for text in row["generators"]),
             marks=tuple(text.encode() for text in row["marks"]),
+            layout=tuple(text.encode() for text in row.get("layout", ())),
             source=row["source"],
             params=params,
             url=re.compile(row["url"]) if "url" in row else None,

@@ -1,17 +1,15 @@
 """Parameters that make no difference: URLs that are equal but for them are one page.
 
 A parameter is tested where the URL without it is known, too: if its page then says nothing new and
-leads nowhere new, several times, it makes no difference. Sessions' ids, orders and views are found
-so. A URL with such a parameter is fetched only where that without it is not.
+leads nowhere new, several times, it makes no difference. Orders and views are found so. A URL with
+such a parameter is fetched only where that without it is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from greencrawl.worker.traps.hosts import DONE, HostTraps
+from greencrawl.worker.traps.hosts import HostTraps
 from greencrawl.worker.traps.novelty import Novelty
-from greencrawl.worker.traps.shapes import Shape, without
+from greencrawl.worker.traps.shapes import SHOWN, Shape, without
 from greencrawl.worker.traps.yields import Evidence
 
 _TESTS, _GENERIC_TESTS = 3.0, 4.0
@@ -35,8 +33,8 @@ def plain_of(state: HostTraps, novelty: Novelty, shape: Shape, url: str) -> tupl
         name
         for name, value in _parameters(shape)
         if _is_idle(
-            sums.parameter(f"{shape.path}?{name}"),
-            sums.parameter(f"{shape.path}?{name}={value}") if value else 0.0,
+            sums.parameter(_generic(shape, name)),
+            sums.parameter(f"{_generic(shape, name)}={value}"),
             value,
         )
     ]
@@ -62,22 +60,25 @@ def learn(state: HostTraps, novelty: Novelty, shape: Shape, url: str, seen: Evid
             if value.isdigit() and value not in _FIRST:
                 sums.weigh_parameter(f"{shape.path}?{name}", weight)
     for name, value in _parameters(shape)[:_MOST]:
-        plain = without(url, [name])
+        shown = name in SHOWN
+        plain = without(url, SHOWN if shown else [name])
         if plain == url:
             continue
         if weight and state.met(novelty, plain):
-            generic = f"{shape.path}?{name}"
-            if weight < 0:
+            generic = _generic(shape, name)
+            if shown and weight < 0:  # other pages of a list, first met in another order
+                sums.weigh_parameter(generic, -1.0 if seen.new < 1.0 else weight)
+            elif weight < 0:
                 sums.weigh_parameter(generic, weight)
-                if value:
-                    sums.weigh_parameter(f"{generic}={value}", weight)
-            elif not value:
-                sums.weigh_parameter(generic, weight)
+                sums.weigh_parameter(f"{generic}={value}", weight)
             elif sums.weigh_parameter(f"{generic}={value}", weight) == _TESTS:
                 sums.weigh_parameter(generic, 1.5)
             state.changed = True
-        if not value:  # a session's id: it may be that all links have one
-            novelty.fresh([plain], state.seed + DONE)
+
+
+def _generic(shape: Shape, name: str) -> str:
+    """What is summed up of a parameter: those that say how a page is shown are one at a host."""
+    return f"*?{name}" if name in SHOWN else f"{shape.path}?{name}"
 
 
 def _is_idle(generic: float, special: float, value: str) -> bool:
@@ -90,17 +91,13 @@ def _is_idle(generic: float, special: float, value: str) -> bool:
 
 
 def _parameters(shape: Shape) -> list[tuple[str, str]]:
-    """Names of parameters that may make no difference, with their values; "" for a session's id.
+    """Names of parameters that may make no difference, with their values.
 
     Numbers are left out: pages of a list differ by them alone.
     """
-    found: Iterable[tuple[str, str]] = shape.params.items() if shape.params else ()
-    if "{session}" in shape.path:
-        found = [(";", ""), *found]
-    several = []
-    for name, value in found:
-        if name == ";" or f"{name}={{session}}" in shape.name:
-            several.append((name, ""))
-        elif value and (not value.isdigit() or value in _FIRST):
-            several.append((name, value[:40]))
-    return several
+    found = shape.params.items() if shape.params else ()
+    return [
+        (name, value[:40])
+        for name, value in found
+        if value and (not value.isdigit() or value in _FIRST or name in SHOWN)
+    ]

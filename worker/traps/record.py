@@ -12,8 +12,8 @@ from greencrawl.schema.records import TRAPS_BYTES
 from greencrawl.worker.traps.yields import (
     FIRST_PROBE,
     MORE,
-    SECTIONS,
-    SHAPES,
+    PACKED_SECTIONS,
+    PACKED_SHAPES,
     Same,
     Sum,
     Yields,
@@ -50,9 +50,9 @@ def pack(sums: Yields, full: dict[int, frozenset[int]], software: int) -> bytes:
     sections = {crc32(name.encode()): score for name, score in sums.sections.items()}
     sections = {**sums.packed_sections, **sections}
     pieces = [_HEAD.pack(_VERSION, software, min(sums.pages, _MOST_PAGES))]
-    pieces.append(bytes((min(len(rows), SHAPES),)))
-    pieces += [_packed_sum(key, one) for key, one in rows[:SHAPES]]
-    kept = [(number, score) for number, score in sections.items() if score][-SECTIONS:]
+    pieces.append(bytes((min(len(rows), PACKED_SHAPES),)))
+    pieces += [_packed_sum(key, one) for key, one in rows[:PACKED_SHAPES]]
+    kept = [(number, score) for number, score in sections.items() if score][-PACKED_SECTIONS:]
     pieces.append(bytes((len(kept),)))
     pieces += [_SCORE.pack(number, round(score * 4)) for number, score in kept]
     texts = sorted(sums.texts.items(), key=lambda pair: -pair[1].pages)[:_PACKED_TEXTS]

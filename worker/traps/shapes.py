@@ -1,7 +1,7 @@
 """The shape of a URL: its path and the names of its query, with holes for what varies.
 
 ``https://h/archive/2024/05/some-title.html?page=3`` has ``https://h/archive/{n}/{n}/{w}.html?page={n}``.
-Holes are numbers ``{n}``, dates ``{date}``, ids ``{id}``, sessions ``{session}``, years far from
+Holes are numbers ``{n}``, dates ``{date}``, ids ``{id}``, years far from
 now ``{far}`` and words ``{w}``. Which words are part of the shape is learnt for each host: of the
 folders in one folder the first few are, since menus come before the rest; of files in a folder none
 is, unless a query follows: then they are programs.
@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 from zlib import crc32
+
+from greencrawl.worker.traps.sessions import plain
 
 LONGEST = 300
 """Characters of a shape's name."""
@@ -32,7 +34,7 @@ _PATTERNS = 12
 """Queries of one path that are told apart."""
 _EARLY = 4
 """Queries of one path that come before all others."""
-_PREFIXES = 48
+_PREFIXES = 160
 """Folders of one host whose words are told apart."""
 _FOLDERS = 256
 """Folders whose shape is remembered."""
@@ -60,15 +62,17 @@ _MODE_NAMES = """
 _MODES = frozenset(_MODE_NAMES.split())
 """Parameters whose values say what a program does, rather than with what."""
 
-_YEARS = frozenset(("ano", "annee", "date", "jahr", "y", "year", "yr"))
+_SHOWN_NAMES = """
+    asc ascending currency desc descending dir direction display format layout limit mode oby odir
+    ord order order_by order_dir orderby orderdir ordering page_size pagesize per_page perpage
+    print printable product_list_dir product_list_limit product_list_mode product_list_order
+    replytocom sd share show sk sort sort_by sort_dir sort_order sortby sortdir sortorder st view
+    viewmode
+"""
+SHOWN = frozenset(_SHOWN_NAMES.split())
+"""Parameters that mostly say no more than how a page is shown."""
 
-SESSIONS = re.compile(
-    r"(?:php|j|asp|asp\.net_)?_?sess(?:ion)?_?(?:id|key|hash)?|jsessionid|phpsessid|aspsessionid\w*"
-    r"|s|sid|oscsid|zenid|cfid|cftoken|xtcsid|viewstate|sessid",
-    re.IGNORECASE,
-).fullmatch
-_RANDOM = re.compile(r"(?=.*\d)(?=.*[a-zA-Z])[A-Za-z0-9_.!-]{8,}|[0-9]{12,}").fullmatch
-_MATRIX = re.compile(r";(\w*(?:sess|sid)\w*)=[^/?;]*", re.IGNORECASE)
+_YEARS = frozenset(("ano", "annee", "date", "jahr", "y", "year", "yr"))
 
 HINTS = {
     "repeats": "its path repeats itself",
@@ -109,9 +113,16 @@ class Shaper:
         self._words: dict[str, dict[str, None]] = {}
         self._full: dict[int, frozenset[int]] = {}
         self._folders: dict[str, _Folder] = {}
+        self.sessions = False
+        """Whether one of its URLs had the id of a session."""
 
     def shape(self, url: str) -> Shape:
-        """The shape of a canonical URL."""
+        """The shape of a canonical URL; the id of a session is no part of it."""
+        without_session = plain(url)
+        if without_session is not url and without_session != url:
+            self.sessions = True
+            found = self.shape(without_session)
+            return found._replace(hint=found.hint or "session")
         start, mark, query = url.partition("?")
         folder, _, leaf = start.rpartition("/")
         slash = ""
@@ -207,8 +218,6 @@ class Shaper:
             else:
                 words.append(segment)
                 word = _masked(segment)
-                if ";" in word:
-                    word, hint = _MATRIX.sub(";{session}", word), "session"
                 own = word.count("-") < 2 and self._own(name, word, _LIMITS[i])
                 name += f"/{word}" if own else "/{w}"
             if i == 0:
@@ -227,47 +236,40 @@ class Shaper:
         return found
 
     def _leaf(self, leaf: str, folder: _Folder, program: bool) -> tuple[str, str]:
-        hint = ""
         if not program:  # nearly all are plain words
             stem, dot, extension = leaf.partition(".")
             if stem.isalpha() and (not dot or _EXTENSION(extension)):
                 return f"{{w}}{dot}{extension}", ""
-        if ";" in leaf:
-            cut = _MATRIX.sub("", leaf)
-            if cut != leaf:
-                hint, leaf = "session", cut
         stem, dot, extension = leaf.rpartition(".")
         if not dot or not stem or not _EXTENSION(extension):
             stem, dot, extension = leaf, "", ""
-        end = f"{dot}{extension}" + (";{session}" if hint else "")
+        end = f"{dot}{extension}"
         what = _type(stem)
         if what:
             if what == "date" and _far(stem, self._year):
                 return "{far}" + end, "far"
-            return f"{{{what}}}{end}", hint
+            return f"{{{what}}}{end}", ""
         if program:
             near = folder.name.count("/") < 4
             limit = _PROGRAMS if near or extension in _SCRIPT else _FEW_PROGRAMS
             stem = _masked(stem)
             own = self._own(f"{folder.name}/?", stem, limit)
-            return (stem if own else "{w}") + end, hint
+            return (stem if own else "{w}") + end, ""
         prefix, colon, _ = stem.partition(":")
         if colon and prefix and len(prefix) <= _LONG_WORD:
             own = self._own(f"{folder.name}/:", prefix, _PROGRAMS)
-            return (f"{prefix}:{{w}}" if own else "{w}") + end, hint
+            return (f"{prefix}:{{w}}" if own else "{w}") + end, ""
         masked = _masked(stem)
         if masked != stem and self._own(f"{folder.name}/0", masked, _LIMITS[0]):
-            return masked + end, hint
-        return "{w}" + end, hint
+            return masked + end, ""
+        return "{w}" + end, ""
 
     def _query(self, path: str, query: str, params: dict[str, str]) -> tuple[str, str]:
         hint = ""
         patterns = set()
         for name, value in params.items():
             what = "n" if value.isdigit() else ""
-            if SESSIONS(name) and _RANDOM(value):
-                what = hint = "session"
-            elif ("-" in value or name in _YEARS) and _far(value, self._year):
+            if ("-" in value or name in _YEARS) and _far(value, self._year):
                 what = hint = "far"
             elif not what and value:
                 if name in _MODES and _PLAIN(value):
@@ -346,10 +348,8 @@ def _repeated(words: list[str]) -> bool:
 
 
 def without(url: str, names: Iterable[str]) -> str:
-    """A URL without those parameters of its query, and without a session's id in its path."""
+    """A URL without those parameters of its query."""
     start, _, query = url.partition("?")
-    if ";" in start:
-        start = _MATRIX.sub("", start)
     left = set(names)
     rest = "&".join(
         part for part in query.split("&") if part and next(iter(_params(part))) not in left

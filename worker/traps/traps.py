@@ -15,10 +15,11 @@ from greencrawl.schema.records import EVERY_SHAPE, Crawl, StoredPage, Task
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps import record as records
-from greencrawl.worker.traps.hosts import HostTraps
+from greencrawl.worker.traps.hosts import DONE, HostTraps
 from greencrawl.worker.traps.known import known
 from greencrawl.worker.traps.novelty import Novelty
 from greencrawl.worker.traps.parameters import plain_of
+from greencrawl.worker.traps.sessions import plain
 from greencrawl.worker.traps.shapes import HINTS, LONGEST, Shape, Shaper
 from greencrawl.worker.traps.witness import Witness
 from greencrawl.worker.traps.yields import KNOWN_AFTER, POOR_SECTION, Sum, Yields
@@ -165,9 +166,23 @@ class Traps:
                 made = self._known.software[state.software].name
                 detail = f"{made}: {names} leads to another view of a page, a form or a list"
                 return Parked(shape.name, detail)
-        if shape.params or shape.hint == "session":
-            return self._variant(state, shape, url)
+        bare = plain(url) if state.shaper.sessions else url
+        if bare != url and self._novelty.met(bare, state.seed + DONE):
+            return self._of_session(state, shape, url)
+        if shape.params:
+            return self._variant(state, shape, bare)
         return None
+
+    def _of_session(self, state: HostTraps, shape: Shape, url: str) -> Parked | None:
+        """Park a URL that was fetched with the id of another session, or without; not with this
+        one: whoever did so may have died."""
+        if self._novelty.met(url, state.seed + DONE):
+            return None
+        found = state.yields.begin(shape.name, shape.section, 0.0)
+        state.changed = True
+        if found.due():
+            return None
+        return Parked(shape.name, "the same page was fetched with the id of another session")
 
     def _in_poor_section(self, state: HostTraps, shape: Shape) -> Parked | None:
         """Park what is unknown in a section where nothing yields, all of it as one shape."""

@@ -14,6 +14,7 @@ from greencrawl.worker.traps import parameters
 from greencrawl.worker.traps.hosts import DONE, FOREIGN, LINKS, TEXTS, HostTraps
 from greencrawl.worker.traps.known import Known
 from greencrawl.worker.traps.novelty import MOST_SHIFT, Found, Novelty, samples_of
+from greencrawl.worker.traps.sessions import plain
 from greencrawl.worker.traps.shapes import Shape
 from greencrawl.worker.traps.yields import (
     DEMOTED,
@@ -41,6 +42,8 @@ WARM = 8
 """Pages of a host after which this process knows what it shows."""
 _SAME, _DEPTHS = 4, 5
 """Pages with the same text, and depths of their folders, beyond which it is no page's own."""
+_HEAD = 16_384
+"""Bytes of a text that is no page, of which samples are taken."""
 _FIRST = 3
 """URLs of a kind that nothing is known of that are fetched before their turn."""
 
@@ -58,14 +61,25 @@ class Witness:
         """Learn from a page, or a redirect; its links of poor shapes come last afterwards."""
         sums, novelty = state.yields, self._novelty
         shape = state.shape(task.url)
-        if not novelty.fresh([task.url], state.seed + DONE):
+        url = plain(task.url) if state.shaper.sessions else task.url
+        if url != task.url and any(
+            row.status // 100 == 3 and plain(link.url) == url for link in row.links
+        ):
+            return  # to itself with another session: that one is still to be fetched
+        again = not novelty.fresh([url], state.seed + DONE)
+        if url != task.url:
+            novelty.fresh([task.url], state.seed + DONE)
+        if again:
             return  # fetched before: it says nothing of its shape that it is not new
         found = self._novel(state, row, reading)
         seen = Evidence(
             new=_newness(found, row), query=shape.params is not None, copy=_is_copy(row, reading)
         )
+        seen.data = reading is None and _is_data(row)
+        seen.numbered = shape.path.rstrip("/").endswith(("/{n}", "/{id}"))
         known_link = bool(self._software(state, shape, task.url, row))
         poor, first = self._links(state, shape, row, seen)
+        seen.moved = row.status // 100 == 3 and not (seen.own or seen.good or seen.unknown)
         if seen.copy and reading is not None and state.met(novelty, reading.canonical):
             seen.new = min(seen.new, 0.0)  # whoever fetched that one
         if found.text and not seen.new:
@@ -80,8 +94,8 @@ class Witness:
         one = sums.begin(shape.name, shape.section, prior)
         before = one.score
         weight = sums.judge(one, shape.section, seen)
-        if shape.params or shape.hint == "session":
-            parameters.learn(state, novelty, shape, task.url, seen)
+        if shape.params:
+            parameters.learn(state, novelty, shape, url, seen)
         state.seen += 1
         self._tell(state, one, before, row, weight)
         if seen.new < 1.0 or one.pages <= KNOWN_AFTER:
@@ -100,6 +114,9 @@ class Witness:
         """How much of a page its host has not shown yet."""
         if reading is None or not (reading.samples or row.text):
             if row.body and 200 <= row.status < 300:
+                text = _as_text(row.body) if reading is None else ""
+                if text:
+                    return self._novelty.look(samples_of(text, row.url), state.seed)
                 new = self._novelty.fresh([row.digest.hex()], state.seed + TEXTS)
                 return Found(len(row.body) if new else 0, len(row.body), 0)
             return Found(0, 0, 0)
@@ -134,6 +151,8 @@ class Witness:
         if not links:
             return poor, first
         urls = [link.url for link in links]
+        if state.shaper.sessions:
+            urls = [plain(url) for url in urls]
         fresh = self._novelty.fresh(urls, state.seed + LINKS)
         if not fresh:
             return poor, first
@@ -158,10 +177,10 @@ class Witness:
                 seen.own += 1
                 one = sums.sum_of(other.name)
                 if one is not None and one.is_poor:
-                    poor.add(url)
+                    poor.add(links[place].url)
                 continue
             if other.params and self._known.names(other.params, url, software):
-                poor.add(url)
+                poor.add(links[place].url)
                 continue  # it says nothing of this page
             one = sums.sum_of(other.name)
             if one is None or not one.known:
@@ -170,20 +189,20 @@ class Witness:
                     against = one.score
                 if against > DEMOTED:
                     seen.poor += 1
-                    poor.add(url)
+                    poor.add(links[place].url)
                 elif shape.params is not None and other.path == shape.path:
                     seen.own += 1  # another choice of the same list
                     if state.shaper.is_late(other):
-                        poor.add(url)
+                        poor.add(links[place].url)
                 else:
                     seen.unknown += 1
                     if other.params is not None and state.shaper.is_late(other):
-                        poor.add(url)
+                        poor.add(links[place].url)
                     else:
-                        first[url] = other.path
+                        first[links[place].url] = other.path
             elif one.is_poor:
                 seen.poor += 1
-                poor.add(url)
+                poor.add(links[place].url)
             elif one.is_barren:
                 seen.poor += 1
             elif one.text >= GOOD:
@@ -192,13 +211,13 @@ class Witness:
                 seen.leading += 1
             else:
                 seen.unknown += 1
-                first[url] = other.path
+                first[links[place].url] = other.path
             if other.name not in voted:
                 voted.add(other.name)
                 sums.found_on(other.name, own_key)
         if poor and len(looked) < len(fresh):  # the others of their shapes, too
             names = {state.shaper.shape(url).name for url in poor}
-            others = (urls[place] for place in fresh[:_RANKED])
+            others = (links[place].url for place in fresh[:_RANKED])
             poor.update(url for url in others if state.shaper.shape(url).name in names)
         return poor, first
 
@@ -230,7 +249,7 @@ class Witness:
         """What names a task's URL as a known link; finds out which software the host runs."""
         names = self._known.names(shape.params, url, state.software)
         if not state.software and state.tries < _TRIES:
-            made = self._known.made_by(row.body)
+            made = self._known.made_by(row.body) or self._known.laid_out(row.body)
             if not made and names:
                 made = self._known.marked(row.body)
             state.tries += 1
@@ -254,6 +273,22 @@ class Witness:
             state.changed = True
 
 
+def _as_text(body: bytes) -> str:
+    """The beginning of a body that is text, but no page; "" of what is none."""
+    head = body[:_HEAD]
+    if b"\0" in head or b"\r\n%%EOF" in head or head.startswith(b"%PDF"):
+        return ""
+    try:
+        return head.decode()
+    except UnicodeDecodeError as error:
+        return head[: error.start].decode() if error.start > _HEAD - 4 else ""
+
+
+def _is_data(row: StoredPage) -> bool:
+    """Whether a body is JSON or other XML than pages are: programs read such."""
+    return row.body[:64].lstrip()[:5].lower().startswith((b"{", b"[", b"<?xml", b"<rss", b"<feed"))
+
+
 def _newness(found: Found, row: StoredPage) -> float:
     """1 for a page with much that is new, 0 for one with nothing, between for one with little."""
     if row.status // 100 == 3:
@@ -271,4 +306,4 @@ def _newness(found: Found, row: StoredPage) -> float:
 
 def _is_copy(row: StoredPage, reading: Reading | None) -> bool:
     """Whether a page says that it is another's copy."""
-    return reading is not None and reading.canonical not in ("", row.url)
+    return reading is not None and reading.canonical not in ("", row.url, plain(row.url))

@@ -32,9 +32,9 @@ _PACE = 0.25
 KNOWN_AFTER = 3
 """Fetches after which a shape is known to yield, or not to."""
 
-SHAPES = 56
-"""Shapes of one host that are remembered."""
-SECTIONS = 32
+SHAPES, PACKED_SHAPES = 160, 56
+"""Shapes of one host that are remembered, and that go along to other workers."""
+SECTIONS, PACKED_SECTIONS = 128, 32
 PARAMETERS = 128
 """Parameters, and values of them, of one host that are remembered."""
 TEXTS, _PACKED_TEXTS = 64, 32
@@ -44,7 +44,7 @@ TEMPLATES = 200
 FIRST_PROBE, MORE = 20, 4
 """URLs of a parked shape after which one is fetched, and by how many times more the next."""
 
-HINT_SCORES = {"repeats": 3.5, "far": 3.0, "deep": 2.0, "many": 2.0, "session": 1.0}
+HINT_SCORES = {"repeats": 3.5, "far": 3.0, "deep": 2.0, "many": 2.0}
 """What is held against a shape before anything of it was fetched."""
 KNOWN_SCORE = 3.0
 """The same for links of software that shows such links, but has not shown that it is this one."""
@@ -142,7 +142,9 @@ class Evidence(Struct, gc=False):
     The others count links to URLs that were not met before: to its own shape, to such as yield, to
     such as lead to these, to shapes of which too little is known, and to poor ones. ``copy`` says
     that it is one by its own word, ``equal`` that its like was seen before, often; ``deep``: in
-    folders of many depths, ``wide``: of several shapes. ``query`` says that its URL has one.
+    folders of many depths, ``wide``: of several shapes. ``query`` says that its URL has one,
+    ``numbered`` that it has a number or an id. ``data`` is what programs read, ``moved`` leads to
+    what was met.
     """
 
     new: float
@@ -156,6 +158,9 @@ class Evidence(Struct, gc=False):
     deep: bool = False
     wide: bool = False
     query: bool = False
+    data: bool = False
+    moved: bool = False
+    numbered: bool = False
 
 
 class Yields:
@@ -210,7 +215,8 @@ class Yields:
         """The sum of a shape of which something is to be fetched."""
         found = self.sum_of(name)
         if found is None:
-            prior = max(prior, min(self.against(section) - POOR_SECTION / 2, PARKED - 1.0))
+            against = max(self.against(section), self.against(_of_query(name)))
+            prior = max(prior, min(against - POOR_SECTION / 2, PARKED - 1.0))
             key = key_of(name)
             found = self.sums[name] = self.by_key[key] = Sum(name, score=prior)
             found.feeder, found.votes = self._feeders.pop(key, (0, 0))
@@ -233,16 +239,21 @@ class Yields:
             self._thank(found, seen)
         least = -min(_LEAST + found.yields / 2, _TRUSTED)
         found.score = min(max(found.score + weight, least), _MOST)
-        before = self.against(section)
-        of_section = min(max(before + weight, -12.0), 16.0)
-        if of_section != before:
-            self.sections.pop(section, None)
-            self.sections[section] = of_section
-            if len(self.sections) > SECTIONS:
-                del self.sections[next(iter(self.sections))]
+        self._sum_up(section, weight)
+        if section.endswith("?"):
+            self._sum_up(_of_query(found.name), weight)
         if weight < 0 and found.is_parked:  # a probe that yielded: the next one comes soon
             found.probe = found.parked + 3
         return weight
+
+    def _sum_up(self, section: str, weight: float) -> None:
+        before = self.against(section)
+        after = min(max(before + weight, -12.0), 16.0)
+        if section and after != before:
+            self.sections.pop(section, None)
+            self.sections[section] = after
+            if len(self.sections) > SECTIONS:
+                del self.sections[next(iter(self.sections))]
 
     def fed_by_poor(self, found: Sum) -> bool:
         """Whether its URLs come from pages of a shape that makes more of itself, and yields
@@ -270,6 +281,10 @@ class Yields:
             found = feeder
 
     def _weigh(self, found: Sum, seen: Evidence) -> float:
+        if seen.data:
+            return 0.3 if seen.new >= 1.0 else 0.7
+        if seen.moved:
+            return 0.7
         if seen.new >= 1.0 or seen.good:
             self.leans = 0
             return -_NEW if seen.new >= 1.0 else -_LEADS
@@ -293,7 +308,7 @@ class Yields:
             return 0.7 * weight
         if seen.query:
             return (1.5 if seen.equal else 0.75) if seen.new == 0 else 0.1
-        return 0.0
+        return 0.5 * weight if seen.equal and seen.numbered else 0.0
 
     def against(self, section: str) -> float:
         """What is against a section as a whole."""
@@ -350,6 +365,12 @@ class Yields:
             self.templates[tag] = None
         while len(self.templates) > TEMPLATES:
             del self.templates[next(iter(self.templates))]
+
+
+def _of_query(name: str) -> str:
+    """What the shapes of a host with the same query are summed up with; "" if that says nothing."""
+    _, mark, query = name.partition("?")
+    return f"*?{query}" if mark and "=" in query else ""
 
 
 def key_of(name: str) -> int:

@@ -66,19 +66,6 @@ def test_pages_of_a_list_are_never_one_whatever_they_say() -> None:
     assert world.plain("9?lang=1") == ("", ""), "it is the first of several"
 
 
-def test_a_session_makes_no_difference_where_all_links_have_one() -> None:
-    world = World()
-    for n in range(10, 15):
-        world.fetch(f"{n}?sid=0a1b2c3d4e{n}", NEW)
-    for n in range(10, 15):
-        world.fetch(f"{n}?sid=9a8b7c6d5e{n}")
-    assert world.plain("12?sid=1a2b3c4d5e6f") == (f"{SHOP}12", "sid")
-    assert world.plain("16?sid=1a2b3c4d5e6f") == ("", ""), "it is fetched once"
-    for n in range(10, 15):
-        world.fetch(f"{n};jsessionid=9A8B7C6D{n}")
-    assert world.plain("12;jsessionid=1A2B3C4D") == (f"{SHOP}12", ";")
-
-
 def test_what_leads_on_makes_a_difference() -> None:
     world = World()
     for n in range(6):
