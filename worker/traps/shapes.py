@@ -72,6 +72,9 @@ _SHOWN_NAMES = """
 SHOWN = frozenset(_SHOWN_NAMES.split())
 """Parameters that mostly say no more than how a page is shown."""
 
+LIST_PAGES = frozenset("from offset p page paged pageno pg pn skip start".split())  # noqa: SIM905
+"""Parameters by which the pages of a list differ."""
+
 _YEARS = frozenset(("ano", "annee", "date", "jahr", "y", "year", "yr"))
 
 HINTS = {
@@ -283,7 +286,7 @@ class Shaper:
             return "{many}", "many"
         pattern = "&".join(sorted(patterns))
         if not self._own(f"{path}?", pattern, _PATTERNS):
-            pattern = "{other}"
+            pattern = "{other}" if LIST_PAGES.isdisjoint(params) else "{other}&page"
         return pattern, hint
 
     def _is_far(self, segment: str, following: str) -> bool:

@@ -22,7 +22,7 @@ from greencrawl.worker.traps.parameters import plain_of
 from greencrawl.worker.traps.sessions import plain
 from greencrawl.worker.traps.shapes import HINTS, LONGEST, Shape, Shaper
 from greencrawl.worker.traps.witness import Witness
-from greencrawl.worker.traps.yields import KNOWN_AFTER, POOR_SECTION, Sum, Yields
+from greencrawl.worker.traps.yields import KNOWN_AFTER, POOR_SECTION, Sum, Yields, query_of
 
 MOST = 40_000
 """Strings that all hosts of a process keep, about: 8 MB. The host asked longest ago makes room."""
@@ -160,6 +160,11 @@ class Traps:
             and shape.section.count("/") > 2 + shape.section.endswith("/")
         ):
             return self._in_poor_section(state, shape)
+        if shape.params and (found is None or found.pages < KNOWN_AFTER):
+            asked = query_of(shape.name)
+            if asked and sums.against(asked) >= POOR_SECTION:
+                origin = url[: url.index("/", 8)]
+                return self._in_poor_section(state, shape, f"{origin}/{{…}}{asked[1:]}")
         if state.software:
             names = self._known.names(shape.params, url, state.software)
             if names:
@@ -184,10 +189,11 @@ class Traps:
             return None
         return Parked(shape.name, "the same page was fetched with the id of another session")
 
-    def _in_poor_section(self, state: HostTraps, shape: Shape) -> Parked | None:
+    def _in_poor_section(self, state: HostTraps, shape: Shape, name: str = "") -> Parked | None:
         """Park what is unknown in a section where nothing yields, all of it as one shape."""
         section = shape.section
-        name = f"{section}{{…}}" if section.endswith("?") else f"{section}/{{…}}"
+        if not name:
+            name = f"{section}{{…}}" if section.endswith("?") else f"{section}/{{…}}"
         if name[:LONGEST] in state.released:
             return None
         whole = state.yields.begin(name[:LONGEST], section, 0.0)

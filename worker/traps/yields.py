@@ -17,6 +17,8 @@ from zlib import crc32
 
 from msgspec import Struct
 
+from greencrawl.worker.traps.shapes import LIST_PAGES
+
 DEMOTED = 2.5
 """A shape with more against it than this: its links come last."""
 PARKED = 6.0
@@ -215,7 +217,7 @@ class Yields:
         """The sum of a shape of which something is to be fetched."""
         found = self.sum_of(name)
         if found is None:
-            against = max(self.against(section), self.against(_of_query(name)))
+            against = max(self.against(section), self.against(query_of(name)))
             prior = max(prior, min(against - POOR_SECTION / 2, PARKED - 1.0))
             key = key_of(name)
             found = self.sums[name] = self.by_key[key] = Sum(name, score=prior)
@@ -241,7 +243,7 @@ class Yields:
         found.score = min(max(found.score + weight, least), _MOST)
         self._sum_up(section, weight)
         if section.endswith("?"):
-            self._sum_up(_of_query(found.name), weight)
+            self._sum_up(query_of(found.name), weight)
         if weight < 0 and found.is_parked:  # a probe that yielded: the next one comes soon
             found.probe = found.parked + 3
         return weight
@@ -308,7 +310,8 @@ class Yields:
             return 0.7 * weight
         if seen.query:
             return (1.5 if seen.equal else 0.75) if seen.new == 0 else 0.1
-        return 0.5 * weight if seen.equal and seen.numbered else 0.0
+        never = seen.equal and seen.numbered and found.yields < 2
+        return 0.5 * weight if never else 0.0
 
     def against(self, section: str) -> float:
         """What is against a section as a whole."""
@@ -367,10 +370,13 @@ class Yields:
             del self.templates[next(iter(self.templates))]
 
 
-def _of_query(name: str) -> str:
-    """What the shapes of a host with the same query are summed up with; "" if that says nothing."""
+def query_of(name: str) -> str:
+    """What the shapes of a host with the same query are summed up with; "" if pages of a list may
+    differ by it."""
     _, mark, query = name.partition("?")
-    return f"*?{query}" if mark and "=" in query else ""
+    if not mark or any(part.partition("=")[0] in LIST_PAGES for part in query.split("&")):
+        return ""
+    return f"*?{query}"
 
 
 def key_of(name: str) -> int:
