@@ -635,7 +635,8 @@ static PyObject *as_samples(const struct text *text, const char *url) {
     for (size_t i = 0; i <= text->label_count && length < sizeof own; i++) {
         size_t end = i < text->label_count ? text->labels[i].begin : text->length;
         size_t more = end > from ? Py_MIN(end - from, sizeof own - length) : 0;
-        memcpy(own + length, text->data + from, more);
+        if (more)
+            memcpy(own + length, text->data + from, more);
         length += more;
         if (i < text->label_count)
             from = text->labels[i].end;

@@ -97,6 +97,11 @@ class Witness:
         if shape.params:
             parameters.learn(state, novelty, shape, url, seen)
         state.seen += 1
+        if (
+            seen.new >= 1.0 and not seen.numbered and state.asked
+        ):  # what was asked for first yields: some more may be
+            state.asked.pop(shape.path, None)
+            state.asked.pop(_depth_of(url, shape.path), None)
         self._tell(state, one, before, row, weight)
         if seen.new < 1.0 or one.pages <= KNOWN_AFTER:
             state.changed = True
@@ -178,6 +183,10 @@ class Witness:
                 one = sums.sum_of(other.name)
                 if one is not None and one.is_poor:
                     poor.add(links[place].url)
+                elif (
+                    other.params is None and not seen.numbered
+                ):  # an index leads to pages of its own shape, too
+                    first[links[place].url] = other.path
                 continue
             if other.params and self._known.names(other.params, url, software):
                 poor.add(links[place].url)
@@ -232,7 +241,7 @@ class Witness:
         wanted = set()
         asked = state.asked
         for url, path in first.items():
-            depth = f"{url[: url.find('/', 8)]} {path.count('/')}"
+            depth = _depth_of(url, path)
             if asked.get(path, 0) < _FIRST and asked.get(depth, 0) < 3 * _FIRST:
                 asked[path] = asked.get(path, 0) + 1
                 asked[depth] = asked.get(depth, 0) + 1
@@ -271,6 +280,10 @@ class Witness:
         elif one.score < PARKED <= before:
             log.info("shape_forgiven", shape=one.name, parked=one.parked, example=row.url)
             state.changed = True
+
+
+def _depth_of(url: str, path: str) -> str:
+    return f"{url[: url.find('/', 8)]} {path.count('/')}"
 
 
 def _as_text(body: bytes) -> str:
