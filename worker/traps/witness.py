@@ -44,6 +44,7 @@ _SAME, _DEPTHS = 4, 5
 """Pages with the same text, and depths of their folders, beyond which it is no page's own."""
 _HEAD = 16_384
 """Bytes of a text that is no page, of which samples are taken."""
+_FEEDS = (b"<rss", b"<feed", b"<rdf:RDF")
 _FIRST = 3
 """URLs of a kind that nothing is known of that are fetched before their turn."""
 
@@ -298,8 +299,11 @@ def _as_text(body: bytes) -> str:
 
 
 def _is_data(row: StoredPage) -> bool:
-    """Whether a body is JSON or other XML than pages are: programs read such."""
-    return row.body[:64].lstrip()[:5].lower().startswith((b"{", b"[", b"<?xml", b"<rss", b"<feed"))
+    """Whether a body is JSON or a feed: programs read such."""
+    head = row.body[:512].lstrip()
+    if head.startswith((b"{", b"[")):
+        return True
+    return head.startswith(b"<") and any(mark in head for mark in _FEEDS)
 
 
 def _newness(found: Found, row: StoredPage) -> float:

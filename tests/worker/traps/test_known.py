@@ -90,3 +90,9 @@ def test_a_page_names_what_made_it(head: bytes, software: str) -> None:
 def test_of_several_marks_none_counts() -> None:
     assert KNOWN.marked(b"<body class=mw-content-text>") == NUMBERS["MediaWiki"]
     assert KNOWN.marked(b"<body class=mw-content-text> data-discourse-x") == 0
+
+
+def test_software_is_known_by_links_that_only_it_has_together() -> None:
+    body = b'<a href="/latest">L</a><a href="/categories">C</a><a href="/c/a/1">A</a>'
+    assert KNOWN.laid_out(body) == 0
+    assert KNOWN.laid_out(body + b'<a href="/t/b/2">B</a>') == NUMBERS["Discourse"]

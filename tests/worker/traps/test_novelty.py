@@ -131,3 +131,23 @@ def test_hostile_samples_and_tables_are_refused() -> None:
     assert speedups.novel(b"", 1, table, 3) == (0, 0, 0)
     with pytest.raises(TypeError):
         speedups.unmet(["a", 7], 1, table, True)
+
+
+@compiled
+def test_the_text_of_links_and_words_of_the_url_are_not_new(shown: Novelty) -> None:
+    for n in range(20):
+        asked = "-".join(prose(n, 3)[0].strip(".").lower().split())
+        there = "".join(f"<li><a href=/x/{n}{m}>{prose((n, m), 4)[0]}</a>" for m in range(9))
+        body = f"<p>Sorry, there is no “{asked.replace('-', ' ')}” here.<ul>{there}</ul>"
+        read, _ = outline(body.encode(), f"https://h.example/a/{asked}", "text/html")
+        found = shown.look(read.samples, 1)
+        assert read.samples
+        assert found.fresh == 0 or n == 0
+
+
+@compiled
+def test_a_link_that_is_a_whole_paragraph_is_text(shown: Novelty) -> None:
+    text = prose(1, 60)[0]
+    assert len(text) > 200
+    read, _ = outline(f"<a href=/x>{text}</a>".encode(), "https://h.example/a", "text/html")
+    assert shown.look(read.samples, 1).fresh > 0
