@@ -102,7 +102,6 @@ class Witness:
             seen.new >= 1.0 and not seen.numbered and state.asked
         ):  # what was asked for first yields: some more may be
             state.asked.pop(shape.path, None)
-            state.asked.pop(_depth_of(url, shape.path), None)
         self._tell(state, one, before, row, weight)
         if seen.new < 1.0 or one.pages <= KNOWN_AFTER:
             state.changed = True
@@ -114,7 +113,7 @@ class Witness:
                 replace(link, level=last) if link.url in poor else link for link in row.links
             ]
         elif first and seen.new < 1.0 and not seen.good:
-            self._ask_first(state, task, row, first)
+            self._ask_first(state, task, row, first, shape.path)
 
     def _novel(self, state: HostTraps, row: StoredPage, reading: Reading | None) -> Found:
         """How much of a page its host has not shown yet."""
@@ -232,18 +231,19 @@ class Witness:
         return poor, first
 
     def _ask_first(
-        self, state: HostTraps, task: Task, row: StoredPage, first: dict[str, str]
+        self, state: HostTraps, task: Task, row: StoredPage, first: dict[str, str], own: str
     ) -> None:
         """Fetch a few URLs of each kind of which nothing is known before the rest of them.
 
-        ``first`` are links, with the patterns of their paths. Else all pages of an archive's days
+        ``first`` are links, with the patterns of their paths, ``own`` that of the page's.
+        Else all pages of an archive's days
         would be fetched before the first article, and nobody knew whether they are a trap.
         """
         wanted = set()
         asked = state.asked
         for url, path in first.items():
-            depth = _depth_of(url, path)
-            if asked.get(path, 0) < _FIRST and asked.get(depth, 0) < 3 * _FIRST:
+            depth = f"{url[: url.find('/', 8)]} {path.count('/')}"
+            if asked.get(path, 0) < _FIRST and (path == own or asked.get(depth, 0) < 3 * _FIRST):
                 asked[path] = asked.get(path, 0) + 1
                 asked[depth] = asked.get(depth, 0) + 1
                 wanted.add(url)
@@ -281,10 +281,6 @@ class Witness:
         elif one.score < PARKED <= before:
             log.info("shape_forgiven", shape=one.name, parked=one.parked, example=row.url)
             state.changed = True
-
-
-def _depth_of(url: str, path: str) -> str:
-    return f"{url[: url.find('/', 8)]} {path.count('/')}"
 
 
 def _as_text(body: bytes) -> str:
