@@ -51,7 +51,7 @@ _LETTERS = re.compile(r"[a-zA-Z]").search
 _SWITCH = re.compile(r"[a-zA-Z]\d").findall
 _DIGITS = re.compile(r"\d+")
 _EXTENSION = re.compile(r"(?=\d*[a-z])[a-z0-9]{1,5}", re.IGNORECASE).fullmatch
-_PLAIN = re.compile(r"[a-z][a-z_-]{0,19}", re.IGNORECASE).fullmatch
+_PLAIN = re.compile(r"[a-z](?:[a-z_/.-]|%2F){0,29}", re.IGNORECASE).fullmatch
 _YEAR = re.compile(r"(\d{4})(?:[-_.](?:0?[1-9]|1[0-2])(?:[-_.][0-3]?\d)?.{0,9})?").fullmatch
 _MONTH = re.compile(r"0?[1-9]|1[0-2]").fullmatch
 

@@ -25,6 +25,7 @@ SHAPES = {
     "/wiki/Talk:Foo": "/wiki/Talk:{w}",
     "/p;jsessionid=0A1B2C3D4E": "/{w}",
     "/p?sid=0a1b2c3d4e5f6a7b8c": "/{w}",
+    "/index.php?route=product/list&id=4": "/index.php?id={n}&route=product/list",
     "/p?sid=news": "/p?sid={w}",
     "/%E6%96%B0%E9%97%BB/%E4%B8%80": "/%E6%96%B0%E9%97%BB/{w}",
     "/t/a-long-title-of-words/12/": "/t/{w}/{n}/",
