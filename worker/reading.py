@@ -108,6 +108,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         robots_tag=fetched.headers.get("x-robots-tag", ""),
         anchors=hooks.wanted,
         texts=checker.wants_texts,
+        samples=context.options.traps == "on",
         seconds=max(ALONE_SECONDS, 2 * granted(fetched)) if alone else HUB_SECONDS,
         brief=not alone,
     )

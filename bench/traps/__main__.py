@@ -30,7 +30,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "sites", nargs="*", metavar="SITE", choices=[[], *TRIES], help=", ".join(TRIES)
     )
-    parser.add_argument("--traps", choices=("on", "off"), default="", help="the crawls' option")
+    parser.add_argument(
+        "--traps", choices=("on", "off", ""), default="on",
+        help="the crawls' option; '' for a tree that has none",
+    )  # fmt: skip
     parser.add_argument("--requests", type=int, default=3000, help="pages of a site with traps")
     parser.add_argument("--bound", type=int, default=0, help="pages of a site without; 0: all")
     parser.add_argument("--slots", type=int, default=1)

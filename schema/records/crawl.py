@@ -30,10 +30,6 @@ LEVELS = 32
 """Priority levels of a host's waiting queue; 0 is served first."""
 
 
-SHAPE_PAGES = 1_000_000
-"""Fetches of URLs of one shape at a host: more than all but the largest sites have pages."""
-
-
 RELEASED = 1_000
 """Shapes that a crawl keeps as let go at most; who wants more lets all go."""
 
@@ -102,7 +98,7 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             description="Park URLs of shapes that bring nothing new (on), or fetch all of them "
             "(off)"
         ),
-    ] = "on"
+    ] = "off"
     host_pages: Annotated[
         Count,
         Meta(description="Fetches of one host at most; what is beyond is parked; 0: no limit"),
@@ -113,7 +109,7 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             description="Fetches of URLs of one shape at a host at most; what is beyond is "
             "parked; 0: no limit"
         ),
-    ] = SHAPE_PAGES
+    ] = 0
     max_body_bytes: Annotated[
         int,
         Meta(ge=1024, le=2**30, description="Cut off a page's decoded body after this many bytes"),

@@ -80,23 +80,28 @@ class Walked(NamedTuple):
 
 
 def walked(
-    root: etree._Element, url: str, encoding: str, agent: str, texts: bool = False
+    root: etree._Element,
+    url: str,
+    encoding: str,
+    agent: str,
+    texts: bool = False,
+    samples: bool = True,
 ) -> Walked | None:
     """Text and links of a page at a canonical ``url`` by one walk in C: half of what it takes here.
 
     None where nothing was compiled, and for a page with a base or with more than :data:`FEW`
     references. ``others`` are its elements ``title`` and those ``meta`` and ``link`` that may speak
     to robots, to ``agent`` among them, or name a language or a canonical URL. ``texts``: those of
-    links are wanted.
+    links are wanted. Without ``samples`` none are taken, which spares a tenth.
     """
     if compiled is None:
         return None
     if texts:
         _teach(compiled.learn)
-    found = compiled.outline(root, url, agent, FEW, texts)
+    found = compiled.outline(root, url, agent, FEW, texts, samples)
     if found is None:
         return None
-    text, urls, rels, odd, others, said, samples = found
+    text, urls, rels, odd, others, said, taken = found
     none = _complete(urls, rels, odd, url, encoding) if odd else set()
     if none:
         places = [place for place in range(len(urls)) if place not in none]
@@ -106,9 +111,9 @@ def walked(
             words = {new: words[old] for new, old in enumerate(places) if old in words}
             said = bytes(kinds[place] for place in places), words
     if not text:
-        text, samples = read_text(root, url)
+        text, taken = read_text(root, url, samples)
     links = Resolved(urls, rels, None if said is None else LinkTexts(urls, *said))
-    return Walked(text, links, others, samples)
+    return Walked(text, links, others, taken)
 
 
 @cache

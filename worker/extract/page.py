@@ -140,6 +140,7 @@ def outline(
     robots_tag: str = "",
     anchors: bool = False,
     texts: bool = False,
+    samples: bool = True,
     seconds: float = 0.0,
     brief: bool = False,
 ) -> tuple[Page, References | Resolved]:
@@ -151,6 +152,7 @@ def outline(
     Without ``anchors`` the texts of links cannot be read afterwards, ``url`` has to be canonical,
     and references that are few (:data:`FEW`) come resolved. ``texts``: what links say is wanted
     too, beside what comes resolved, or as :func:`add_links` tells it.
+    ``samples``: those of its text are wanted.
     """
     if not is_html(content_type, body[:_HEAD_BYTES]):
         return Page(url=url, base=url), References([], [])
@@ -160,11 +162,11 @@ def outline(
         return Page(url=url, base=url, encoding=encoding), References([], [])
     found: References | Resolved
     base: str | None = None
-    quick = None if anchors else walked(root, url, encoding, agent, texts)
+    quick = None if anchors else walked(root, url, encoding, agent, texts, samples)
     if quick is not None:
-        text, found, others, samples = quick
+        text, found, others, taken = quick
     else:
-        text, samples = read_text(root, url)
+        text, taken = read_text(root, url, samples)
         elements = list(root.iter(*READ))
         tags = [element.tag for element in elements]
         others = [element for element, tag in zip(elements, tags, strict=True) if tag != "a"]
@@ -187,7 +189,7 @@ def outline(
         encoding=encoding,
         index=index,
         follow=follow,
-        samples=samples,
+        samples=taken,
     )
     return page, found
 

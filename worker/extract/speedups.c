@@ -830,8 +830,9 @@ static PyObject *outline(PyObject *self, PyObject *arguments) {
     (void)self;
     PyObject *given, *base, *result = NULL;
     struct links links = {0};
-    int wanted = 0;
-    if (!PyArg_ParseTuple(arguments, "OUsn|p", &given, &base, &links.agent, &links.most, &wanted))
+    int wanted = 0, with_samples = 1;
+    if (!PyArg_ParseTuple(arguments, "OUsn|pp", &given, &base, &links.agent, &links.most, &wanted,
+                          &with_samples))
         return NULL;
     struct LxmlElement *element = rootNodeOrRaise(given);
     if (element == NULL)
@@ -852,11 +853,12 @@ static PyObject *outline(PyObject *self, PyObject *arguments) {
             wanted = -1;
     }
     struct samples samples = {0};
-    struct text text = {.spaced = 1, .samples = &samples};
+    struct text text = {.spaced = 1, .samples = with_samples ? &samples : NULL};
     if (links.urls != NULL && links.rels != NULL && links.odd != NULL && links.others != NULL &&
         wanted >= 0 && walk_all(&text, &links, element->_c_node, 0)) {
-        PyObject *found =
-            links.given_up ? NULL : as_samples(&text, url);
+        PyObject *found = links.given_up  ? NULL
+                          : with_samples ? as_samples(&text, url)
+                                         : PyBytes_FromStringAndSize(NULL, 0);
         PyObject *words = found == NULL ? NULL : as_text(&text);
         if (links.given_up)
             result = Py_NewRef(Py_None);

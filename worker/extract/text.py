@@ -61,8 +61,11 @@ def text_of(root: etree._Element) -> str:
     return by_stylesheet(root)
 
 
-def read_text(root: etree._Element, url: str) -> tuple[str, bytes]:
-    """:func:`text_of`, and samples of it; these are b"" where nothing was compiled."""
+def read_text(root: etree._Element, url: str, wanted: bool = True) -> tuple[str, bytes]:
+    """:func:`text_of`, and samples of it; these are b"" where nothing was compiled, or they are
+    not ``wanted``."""
+    if not wanted:
+        return text_of(root), b""
     if compiled is None:
         return by_stylesheet(root), b""
     text, samples = compiled.sampled(root, False, url)

@@ -63,7 +63,9 @@ class Traps:
 
         ``record`` is what other sessions have handed on, b"" if nothing is known of them.
         """
-        if EVERY_SHAPE in crawl.released:
+        options = crawl.options
+        judges = options.traps == "on" or options.host_pages or options.shape_pages
+        if not judges or EVERY_SHAPE in crawl.released:
             return None
         key = crawl.id, host
         state = self._hosts.get(key)

@@ -25,7 +25,7 @@ def test_options_that_an_earlier_version_does_not_know_are_kept_only_where_used(
     assert {"auth", "sources"}.isdisjoint(json.loads(kept_options(plain)))
     assert from_json(kept_options(plain), CrawlOptions) == plain
     assert b"traps" not in kept_options(plain)
-    unlike = CrawlOptions(traps="off", host_pages=7, shape_pages=0)
+    unlike = CrawlOptions(traps="on", host_pages=7, shape_pages=9)
     assert from_json(kept_options(unlike), CrawlOptions) == unlike
     entry = CrawlOptions(auth=(Basic(name="a", hosts=("a.org",)),))
     assert from_json(kept_options(entry), CrawlOptions) == entry

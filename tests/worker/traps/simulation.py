@@ -79,7 +79,7 @@ def crawl(
         id=1,
         name="c",
         state="active",
-        options=options or CrawlOptions(),
+        options=options or CrawlOptions(traps="on"),
         released=released,
         created_ms=created_ms,
     )

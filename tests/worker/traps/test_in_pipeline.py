@@ -19,6 +19,7 @@ def world(tmp_path: Path) -> World:
     for n in range(60):
         there = "".join(f"<li><a href=/item/{20 * n + m}>Item {m}</a>" for m in range(100, 120))
         world.site.answers[f"http://h/item/{n}"] = html(f"<p>Out of stock. See also:{there}")
+    world.set(scope="host", traps="on")
     return world
 
 

@@ -13,7 +13,7 @@ from greencrawl.worker.traps.traps import Traps
 HOST = "h.example"
 AT = f"https://{HOST}"
 ONE, OTHER = "0a1b2c3d4e5f60718293a4b5c6d7e8f9", "9f8e7d6c5b4a39281706f5e4d3c2b1a0"
-CRAWL = Crawl(id=1, name="c", state="active", options=CrawlOptions())
+CRAWL = Crawl(id=1, name="c", state="active", options=CrawlOptions(traps="on"))
 
 
 @pytest.mark.parametrize(
