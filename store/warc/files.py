@@ -36,6 +36,8 @@ FOREIGN_SECONDS = 24 * 3600.0
 
 _WRITE_BYTES = 1024 * 1024
 _ORIGINS = 4096
+_BEGINNINGS = 3
+"""Tries at a new file."""
 _HEAD_BYTES = 2048
 _MOST_BYTES = 2**30 + 2**20  # a body at its largest (CrawlOptions.max_body_bytes) and its header
 _NAME = re.compile(r"greencrawl-\d{17}-\d{5}-(?P<host>[A-Za-z0-9_-]+)-\d+\.warc\.gz")
@@ -163,6 +165,12 @@ class WarcFiles:
         return self._segment.size + self._pending_bytes
 
     def _begin(self) -> Segment:
+        for _ in range(_BEGINNINGS - 1):
+            with suppress(FileNotFoundError):  # another process took it for a dead writer's
+                return self._made()
+        return self._made()
+
+    def _made(self) -> Segment:
         moment = epoch_ms()
         stamp = time.strftime("%Y%m%d%H%M%S", time.gmtime(moment // 1000))
         name = (

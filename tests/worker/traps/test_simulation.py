@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from greencrawl.schema.records import CrawlOptions
 from greencrawl.worker.traps.novelty import Novelty
+from tests.support.effort import cases
 from tests.worker.traps import pages
 from tests.worker.traps.pages import Site
 from tests.worker.traps.simulation import Run, crawl
@@ -26,11 +29,21 @@ NORMAL: dict[str, Site] = {
 }
 
 
-@pytest.mark.parametrize("near", [True, False], ids=["near", "far"])
-@pytest.mark.parametrize("workers", [1, 3])
+@cache
+def unjudged(name: str) -> Run:
+    return (
+        crawl(NORMAL[name], options=OFF)
+        if name in NORMAL
+        else crawl(SEVERAL[name][0], 2500, options=OFF)
+    )
+
+
+@pytest.mark.parametrize(
+    ("workers", "near"), cases([(1, True), (3, False)], [(1, False), (3, True)])
+)
 @pytest.mark.parametrize("name", NORMAL)
 def test_a_site_that_is_no_trap_loses_nothing(name: str, workers: int, near: bool) -> None:
-    without = crawl(NORMAL[name], options=OFF)
+    without = unjudged(name)
     run = crawl(NORMAL[name], workers=workers, session=5, near=near)
     assert without.parked.total() == 0
     assert (run.wanted(), dict(run.parked)) == (without.wanted(), {})
@@ -50,7 +63,7 @@ SEVERAL = {
 @pytest.mark.parametrize("name", SEVERAL)
 def test_traps_cost_a_part_and_what_is_beside_them_is_whole(name: str, workers: int) -> None:
     site, most = SEVERAL[name]
-    without = crawl(site, 2500, options=OFF)
+    without = unjudged(name)
     run = crawl(site, 2500, workers=workers, session=8)
     assert run.left == 0, "the crawl ends"
     assert run.share <= most < without.share / 2, dict(run.kinds)
