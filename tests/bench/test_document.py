@@ -201,7 +201,9 @@ def test_what_was_started_in_a_namespace_is_stopped_when_interrupted(
     stopped = tmp_path / "stopped"
     script = (
         "import pathlib, time\n"
-        "try:\n    print('one', flush=True); print('two', flush=True); time.sleep(60)\n"
+        "try:\n    print('one', flush=True); print('two', flush=True)\n"
+        # a signal just before one long sleep would be noticed at its end
+        "    for _ in range(600): time.sleep(0.1)\n"
         f"finally:\n    pathlib.Path({str(stopped)!r}).touch()\n"
     )
 
