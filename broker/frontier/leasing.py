@@ -2,15 +2,17 @@
 
 It keeps, for each partition and crawl, when the earliest host is due (crawl 0: when ``tend`` has
 something to do), sleeps until the first of these moments, and hands what it leases to the waiting
-calls, first come, first served. Crawls share by weight: each has a virtual time that advances by
-tasks / weight, and the one furthest behind is asked first (stride scheduling, Waldspurger 1995).
+calls: the one with most room takes as much as brings it level with the others. Crawls share by
+weight: each has a virtual time that advances by tasks / weight, and the one furthest behind is
+asked first (stride scheduling, Waldspurger 1995).
 """
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import gevent
@@ -51,6 +53,19 @@ class Calls(Protocol):
     def __call__(
         self, script: str, calls: dict[int, bytes], *, partial: bool = False
     ) -> dict[int, list[Any]]: ...
+
+
+def level_part(due: int, room: int, others: Sequence[int]) -> int:
+    """How much of what is due goes to who has ``room``, so that all come out with equal room.
+
+    ``others`` is the room of all others that wait. At least 1, where something is due.
+    """
+    together, of = room - due, 1
+    for other in sorted(others, reverse=True):
+        if other * of <= together:  # less room than is left to each of those before
+            break
+        together, of = together + other, of + 1
+    return min(due, max(1, math.ceil(room - together / of)))
 
 
 class _Waiter:
@@ -225,7 +240,7 @@ class Leasing:
             return False
         waiter.serving = True
         try:
-            calls, asked = self._share(waiter.request, by_partition)
+            calls, asked = self._share(waiter, by_partition)
             opened = monotonic()
             replies = self._open(calls)
             waiter.lost = waiter.lost or len(replies) < len(calls)
@@ -248,11 +263,11 @@ class Leasing:
     def _first_taker(
         self, due: dict[int, list[Crawl]]
     ) -> tuple[_Waiter | None, dict[int, list[Crawl]]]:
-        """The first waiting call that takes something of what is due, and what that is.
+        """The waiting call with most room that takes something of what is due, and what that is.
 
         The rest is for the next one; what nobody takes, who cannot import its hook, has to wait.
         """
-        for waiter in self._waiters:
+        for waiter in sorted(self._waiters, key=lambda one: -one.request.max_sessions):
             if not waiter.request.refuses:
                 return waiter, due
             taken = {p: [c for c in crawls if waiter.takes(c)] for p, crawls in due.items()}
@@ -276,14 +291,16 @@ class Leasing:
         waiter.done.set()
 
     def _share(
-        self, request: LeaseRequest, due: dict[int, list[Crawl]]
+        self, waiter: _Waiter, due: dict[int, list[Crawl]]
     ) -> tuple[dict[int, list[Any]], dict[int, list[int]]]:
         """Split the sessions asked for over partitions, and over crawls by weight."""
-        partitions = list(due)
+        partitions, request = list(due), waiter.request
         wanted = request.max_sessions
-        if len(partitions) > wanted:
+        others = [one.request.max_sessions for one in self._waiters if one is not waiter]
+        most = min(wanted, level_part(len(partitions), wanted, others))
+        if len(partitions) > most:
             start = secrets.randbelow(len(partitions))
-            partitions = (partitions[start:] + partitions[:start])[:wanted]
+            partitions = (partitions[start:] + partitions[:start])[:most]
         base, extra = divmod(wanted, len(partitions))
         shares = self._by_weight(
             {p: min(base + (i < extra), SESSIONS_A_CALL) for i, p in enumerate(partitions)},

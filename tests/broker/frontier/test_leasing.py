@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from greencrawl.broker.frontier.due_times import DueTimes
-from greencrawl.broker.frontier.leasing import Leasing
+from greencrawl.broker.frontier.leasing import Leasing, level_part
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Crawl, CrawlOptions, LeaseRequest, Refusal, Session
@@ -60,9 +60,11 @@ class Rig:
     def nothing(self, p: int, args: list[Any]) -> list[Any]:
         return [now_ms(), [], [0], 0]
 
-    def lease(self, wait: float = 1.0, tasks: int = 5, refuses: str = "") -> tuple[Session, ...]:
+    def lease(
+        self, wait: float = 1.0, tasks: int = 5, refuses: str = "", room: int = 1
+    ) -> tuple[Session, ...]:
         request = LeaseRequest(
-            worker="w", incarnation=1, sequence=1, max_sessions=1, tasks_per_session=tasks,
+            worker="w", incarnation=1, sequence=1, max_sessions=room, tasks_per_session=tasks,
             wait=wait, refuses=(Refusal(1, refuses, "no"),) if refuses else (),
         )  # fmt: skip
         return self.leasing.lease(request).sessions
@@ -162,6 +164,39 @@ def test_partitions_beyond_the_sessions_asked_for_stay_due(rig: Rig) -> None:
         rig.leasing.note(p, 1, now_ms())
     leased = [session.session for _ in range(3) for session in rig.lease()]
     assert sorted(leased) == ["0/h.example", "1/h.example", "2/h.example"]
+
+
+def test_calls_that_wait_together_share_what_is_due(rig: Rig) -> None:
+    def one_host(p: int, args: list[Any]) -> list[Any]:
+        now, sessions, _, tend = rig.one_session(p, args)
+        return [now, sessions, [0], tend]
+
+    rig.opens = one_host
+    calls = [gevent.spawn(rig.lease, room=room) for room in (100, 100, 91)]
+    gevent.sleep(0.01)
+    for partition in range(21):
+        rig.leasing.note(partition, 1, now_ms())
+    gevent.joinall(calls, raise_error=True)
+    assert [len(call.value) for call in calls] == [10, 10, 1]
+
+
+@pytest.mark.parametrize(
+    ("due", "room", "others", "part"),
+    [
+        (60, 500, [], 60),
+        (60, 500, [500], 30),
+        (61, 500, [500], 31),
+        (30, 500, [470], 30),
+        (40, 500, [470], 35),
+        (1, 500, [500, 500], 1),
+        (5, 470, [500], 1),  # the others come first
+        (9, 500, [500, 500, 2], 3),
+    ],
+)
+def test_what_is_due_brings_those_who_wait_level(
+    due: int, room: int, others: list[int], part: int
+) -> None:
+    assert level_part(due, room, others) == part
 
 
 def test_a_partition_is_tended_when_an_open_said_so(rig: Rig) -> None:
