@@ -175,20 +175,52 @@ def test_what_cannot_be_collected_fails_the_run(checkout: Checkout) -> None:
     assert "1 ran nowhere: test_b.py::test_good" in said
 
 
-def test_tests_that_differ_between_processes_fail_the_run(checkout: Checkout) -> None:
-    checkout.write(
-        "test_a.py",
-        """
-        import os
+def test_one_process_collects_and_each_prints_to_a_file_of_its_own(checkout: Checkout) -> None:
+    for one, other in (("a", "b"), ("b", "a")):
+        checkout.write(
+            f"test_{one}.py",
+            f"""
+            import os
+            import pathlib
+            import random
+            import time
 
-        @pytest.mark.parametrize("pid", [os.getpid()])
-        def test_it(pid):
-            pass
-        """,
-    )
+            note("collected")
+
+            def test_meets_the_other():
+                print("printed by {one}")
+                os.write(2, b"written by {one}")
+                note(f"{{os.getpid()}} {{random.random()}}")
+                pathlib.Path("{one}").touch()
+                limit = time.monotonic() + 20
+                while not pathlib.Path("{other}").exists():
+                    assert time.monotonic() < limit
+                    time.sleep(0.01)
+                assert not "{one}"
+            """,
+        )
     code, said = checkout.run("--lanes", "2")
     assert code == 1
-    assert "2 not collected by all processes: test_a.py::test_it[" in said
+    collected, met = checkout.noted()[:2], [line.split() for line in checkout.noted()[2:]]
+    assert collected == ["collected"] * 2
+    assert all(len(set(column)) == 2 for column in zip(*met, strict=True)), met
+    for name in ("a", "b"):
+        _, _, shown = said.partition(f"== FAILED test_{name}.py")
+        shown, _, _ = shown.partition("seconds, ")
+        shown, _, _ = shown.partition("\n== FAILED")
+        assert f"printed by {name}" in shown
+        assert f"written by {name}" in shown
+        assert said.count(f"written by {name}") == 1 + shown.count("os.write")
+
+
+def test_interrupted_while_it_collects_it_ends_at_once(checkout: Checkout) -> None:
+    checkout.write("test_a.py", "import time\nnote('began')\ntime.sleep(60)\n")
+    process = checkout.start("--lanes", "2")
+    wait_until(lambda: "began" in checkout.noted(), 30, "it collects")
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == 2, said
+    assert "stopped in the collection" in said
 
 
 def test_interrupted_it_stops_all_and_they_clean_up(checkout: Checkout) -> None:

@@ -1,23 +1,28 @@
-"""A pytest plugin for one of several processes that share the tests (:mod:`tests.support.lanes`).
+"""A pytest plugin for the processes that share the tests (:mod:`tests.support.lanes`).
 
-The process collects all tests. Then it claims one file after the other, the longest first, and
-runs those that it got. What happens is told to the runner, a line of JSON for each event.
+One process collects all tests, forks the lanes, and ends. Each lane claims one file after the
+other, the longest first, and runs those that it got. What happens is told to the runner, a line of
+JSON for each event.
 
 Nothing heavy is imported: tests/conftest.py has yet to let gevent patch what is imported later.
 """
 
 from __future__ import annotations
 
+import faulthandler
+import gc
 import json
 import os
+import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-FOLDER, EVENTS, TURN, NUMBER = "TESTS_FOLDER", "TESTS_EVENTS", "TESTS_TURN", "TESTS_NUMBER"
-"""Names of variables: the folder of claims; the descriptor that events are written to; the one
-that a byte comes from when what was waited for has happened; the process's number, from 0."""
+FOLDER, EVENTS, TURNS = "TESTS_FOLDER", "TESTS_EVENTS", "TESTS_TURNS"
+"""Names of variables: the folder of claims and logs; a descriptor for each lane that events are
+written to; one for each that a byte comes from when what was waited for has happened."""
 SHARED = "TESTS_SHARED"
 """A variable that stays: the folder of what all processes make once."""
 WEIGHTS = Path("tests/weights.json")
@@ -53,15 +58,16 @@ class Lane:
         self._config = config
         # Of this process alone: what the tests start shall not claim, tell or wait.
         self._folder = Path(os.environ.pop(FOLDER))
-        self._events = int(os.environ.pop(EVENTS))
-        self._turn = int(os.environ.pop(TURN))
-        self._number = int(os.environ.pop(NUMBER))
+        self._events = _numbers(os.environ.pop(EVENTS))
+        self._turns = _numbers(os.environ.pop(TURNS))
+        self._number = 0
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         self._tell(collected=[item.nodeid for item in session.items])
         if session.testsfailed:
             return None  # pytest says so, and stops
+        self._fork()
         groups: dict[str, list[pytest.Item]] = {}
         for item in session.items:
             groups.setdefault(group_of(item), []).append(item)
@@ -72,6 +78,41 @@ class Lane:
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             self._tell(done=group)
         return True
+
+    def _fork(self) -> None:
+        """Return in each lane; this process ends, so that the lanes become the runner's."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        gc.collect()
+        gc.freeze()  # what was collected stays: it is shared, and need not be looked through
+        for number in range(len(self._events)):
+            if os.fork() == 0:
+                self._become(number)
+                return
+        os._exit(0)
+
+    def _become(self, number: int) -> None:
+        os.setpgid(0, 0)  # Ctrl-C comes to it once, from the runner
+        for other, descriptors in enumerate(zip(self._events, self._turns, strict=True)):
+            for descriptor in descriptors if other != number else ():
+                os.close(descriptor)
+        self._number = number
+        random.seed()
+        self._log_to(self._folder / f"{number}.log")
+        self._tell(pid=os.getpid())
+
+    def _log_to(self, path: Path) -> None:
+        """Write there what the process prints, and what its tests print to files of its own."""
+        capture = self._config.pluginmanager.getplugin("capturemanager")
+        if capture is not None:
+            capture.stop_global_capturing()
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        faulthandler.enable(log)
+        if capture is not None:
+            capture.start_global_capturing()
+            capture.suspend_global_capture()
 
     def _claimed(self, groups: list[str]) -> Iterator[str]:
         weights = self._config.rootpath / WEIGHTS
@@ -85,11 +126,11 @@ class Lane:
 
     def _wait(self) -> None:
         self._tell(waits=True)
-        os.read(self._turn, 1)
+        os.read(self._turns[self._number], 1)
 
     def _claim(self, group: str) -> bool:
         try:
-            (self._folder / group.replace("/", "%")).touch(exist_ok=False)
+            (self._folder / "claims" / group.replace("/", "%")).touch(exist_ok=False)
         except FileExistsError:
             return False
         return True
@@ -125,6 +166,10 @@ class Lane:
         content = json.dumps(event).encode() + b"\n"
         try:
             while content:
-                content = content[os.write(self._events, content) :]
+                content = content[os.write(self._events[self._number], content) :]
         except BrokenPipeError:
             pytest.exit("the runner has gone", 2)
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]

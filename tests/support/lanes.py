@@ -1,9 +1,9 @@
 """Run all tests in several pytest processes at once: ``python -m tests.support.lanes``.
 
 Most tests wait – for a lease to end, a server to start – more than they compute. So more processes
-than cores share the files: each claims the next one when it is done with the last
-(:mod:`tests.support.lane`). Tests of one file stay together and in order. Those marked ``quiet``
-are shared by two processes when all others are done.
+than cores share the files: one collects all tests and forks the others, each of which claims the
+next file when it is done with the last (:mod:`tests.support.lane`). Tests of one file stay together
+and in order. Those marked ``quiet`` are shared by two processes when all others are done.
 
 It exits with 1 if a test failed, or ran in no process, or in two, or if a process came to grief.
 However it ends, all processes that came of it have ended: servers in sessions of their own, too.
@@ -25,14 +25,14 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.checkout import ROOT
-from tests.support.lane import EVENTS, FOLDER, NUMBER, QUIET_PROCESSES, SHARED, TURN, WEIGHTS
+from tests.support.lane import EVENTS, FOLDER, QUIET_PROCESSES, SHARED, TURNS, WEIGHTS
 
 SLOWEST = 15
 MESSAGE_LINES, LINE_LETTERS = 8, 300
@@ -51,13 +51,15 @@ class Process:
     """One of the lanes."""
 
     number: int
-    popen: subprocess.Popen[bytes]
     events: int
     turn: int
     """What it waits for has happened: a byte is written there."""
     log: Path
+    pid: int | None = None
+    """None until it is forked."""
+    code: int | None = None
+    """What it ended with."""
     partial: bytes = b""
-    collected: list[str] = field(default_factory=list)
     group: str = ""
     test: str = ""
     """What runs now."""
@@ -77,6 +79,11 @@ class Lanes:
         self.count = count
         self.weights: Counter[str] = Counter()
         """Seconds of each file."""
+        self._collecting: subprocess.Popen[bytes] | None = None
+        """It ends when it has forked the processes."""
+        self._log = Path()
+        """Its."""
+        self._collected: list[str] = []
         self._processes: list[Process] = []
         self._categories: Counter[str] = Counter()
         self._ran: Counter[str] = Counter()
@@ -91,8 +98,7 @@ class Lanes:
         _adopt_orphans()
         with tempfile.TemporaryDirectory(prefix="lanes-") as made:
             try:
-                for number in range(self.count):
-                    self._start(Path(made), number)
+                self._start(Path(made))
                 self._listen()
             except KeyboardInterrupt:
                 interrupted = True
@@ -105,37 +111,40 @@ class Lanes:
 
     # -- processes
 
-    def _start(self, made: Path, number: int) -> None:
-        ours, theirs = os.pipe()
-        turn, our_turn = os.pipe()
-        claims, log = made / "claims", made / f"{number}.log"
-        claims.mkdir(exist_ok=True)
+    def _start(self, made: Path) -> None:
+        (made / "claims").mkdir()
+        events, turns = (
+            [os.pipe() for _ in range(self.count)],
+            [os.pipe() for _ in range(self.count)],
+        )
+        for number, ((ours, _), (_, turn)) in enumerate(zip(events, turns, strict=True)):
+            self._processes.append(Process(number, ours, turn, made / f"{number}.log"))
+        theirs, heard = [end for _, end in events], [end for end, _ in turns]
         path = os.pathsep.join(
             filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH")])
         )
         inherited = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
         environment = {
             "PYTHONPATH": path,
-            FOLDER: str(claims),
-            EVENTS: str(theirs),
-            TURN: str(turn),
-            NUMBER: str(number),
+            FOLDER: str(made),
+            EVENTS: ",".join(map(str, theirs)),
+            TURNS: ",".join(map(str, heard)),
             SHARED: str(made / "shared"),
         }
-        with log.open("wb") as output:
-            popen = subprocess.Popen(
+        self._log = made / "collection.log"
+        with self._log.open("wb") as output:
+            self._collecting = subprocess.Popen(
                 [sys.executable, "-m", "pytest", "-p", "tests.support.lane"],
                 cwd=self.folder,
                 env=inherited | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                pass_fds=[theirs, turn],
+                pass_fds=[*theirs, *heard],
                 process_group=0,  # Ctrl-C comes to it once, from us
             )
-        os.close(theirs)
-        os.close(turn)
-        self._processes.append(Process(number, popen, ours, our_turn, log))
+        for descriptor in (*theirs, *heard):
+            os.close(descriptor)
 
     def _listen(self, seconds: float | None = None) -> None:
         """Until all have ended, at most so long."""
@@ -162,9 +171,16 @@ class Lanes:
         for line in lines:
             self._note(process, json.loads(line))
         if not content:
-            process.popen.wait()
+            self._wait_for(process)
             process.ended = True
         return bool(content)
+
+    def _wait_for(self, process: Process) -> None:
+        """Note how it ended; it is our child when the one that forked it has ended."""
+        if self._collecting is not None:
+            self._collecting.wait()
+        if process.pid is not None and process.code is None:
+            process.code = os.waitstatus_to_exitcode(os.waitpid(process.pid, 0)[1])
 
     def _give_turns(self) -> None:
         quiet, others = self._processes[:QUIET_PROCESSES], self._processes[QUIET_PROCESSES:]
@@ -184,10 +200,16 @@ class Lanes:
 
     def _stop(self) -> None:
         """Let all end what they started; kill those that do not come to an end."""
+        if self._collecting is not None and self._collecting.poll() is None:
+            _say("stopped in the collection")
+            self._collecting.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                self._collecting.wait(GRACE_SECONDS)
+        self._listen(REAP_SECONDS)  # some may have been forked just now
         for process in self._processes:
-            if not process.ended:
-                _say(f"stopped in {process.test or process.group or 'its collection'}")
-                process.popen.send_signal(signal.SIGINT)
+            if not process.ended and process.pid is not None:
+                _say(f"stopped in {process.test or process.group or 'no test'}")
+                os.kill(process.pid, signal.SIGINT)
         with suppress(KeyboardInterrupt):  # a second time: no more patience
             self._listen(GRACE_SECONDS)
 
@@ -195,9 +217,13 @@ class Lanes:
         """Kill what still runs of all that came of this, by its process id."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
+        if self._collecting is not None:
+            self._collecting.kill()
+            self._collecting.wait()
         for process in self._processes:
-            process.popen.kill()
-            process.popen.wait()
+            if process.pid is not None and process.code is None:
+                os.kill(process.pid, signal.SIGKILL)
+            self._wait_for(process)
             os.close(process.turn)
         while left := _children():
             for pid in left:  # and what they have started comes to us then
@@ -207,8 +233,8 @@ class Lanes:
 
     def _reap(self) -> None:
         """Take leave of orphans that have ended."""
-        ours = {process.popen.pid for process in self._processes}
-        for pid in _children() - ours:
+        ours = {process.pid for process in self._processes}
+        for pid in _children() - ours - {self._collecting and self._collecting.pid}:
             os.waitpid(pid, os.WNOHANG)
 
     # -- what they tell
@@ -216,7 +242,9 @@ class Lanes:
     def _note(self, process: Process, event: dict[str, Any]) -> None:
         match event:
             case {"collected": tests}:
-                process.collected = tests
+                self._collected = tests
+            case {"pid": pid}:
+                process.pid = pid
             case {"file": group}:
                 process.group = group
                 process.groups += 1
@@ -244,16 +272,14 @@ class Lanes:
     def _wrong(self) -> list[str]:
         """What makes the run worth nothing, be every test passed."""
         wrong = []
+        assert self._collecting is not None
+        if code := self._collecting.returncode:
+            wrong.append(f"the collection ended with {code}\n{_end_of(self._log)}")
         for process in self._processes:
-            code = process.popen.returncode
-            if code not in (0, int(pytest.ExitCode.TESTS_FAILED)):
-                end = "\n".join(process.log.read_text(errors="replace").splitlines()[-30:])
-                at = process.test or process.group
-                wrong.append(f"process {process.number} ended with {code} {at}\n{end}")
-        first, *others = (process.collected for process in self._processes)
-        differ = {test for other in others for test in {*first}.symmetric_difference(other)}
-        wrong += _list("not collected by all processes", sorted(differ))
-        wrong += _list("ran nowhere", [test for test in first if not self._ran[test]])
+            if process.code not in (None, 0, int(pytest.ExitCode.TESTS_FAILED)):
+                at, end = process.test or process.group, _end_of(process.log)
+                wrong.append(f"process {process.number} ended with {process.code} {at}\n{end}")
+        wrong += _list("ran nowhere", [test for test in self._collected if not self._ran[test]])
         wrong += _list("ran twice", [test for test in self._ran if self._ran[test] > 1])
         return wrong
 
@@ -284,6 +310,10 @@ def _children() -> set[int]:
     """Process ids of our children, those that have ended and were not waited for included."""
     path = Path(f"/proc/self/task/{os.getpid()}/children")
     return {int(pid) for pid in path.read_text().split()}
+
+
+def _end_of(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-30:])
 
 
 def _name_of(pid: int) -> str:
