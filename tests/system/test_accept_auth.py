@@ -28,6 +28,7 @@ from greencrawl.store import open_store
 from tests.support import lighttpd
 from tests.support.checkout import ROOT
 from tests.support.django_site.rig import EXPIRE, USERNAME, Asked, DjangoSite
+from tests.support.effort import examples
 from tests.support.leaks import environment, exported, in_files, in_redis, leaks, told
 from tests.support.lighttpd import Lighttpd
 from tests.support.oauth1_site import OAuth1Site
@@ -39,6 +40,8 @@ from tests.support.system import System, wait_until
 Entry = dict[str, object]
 
 PROCESSES = 4
+SOME = examples(2, PROCESSES)
+"""Of processes, where the point is that there are several."""
 
 
 # -- what a crawl says
@@ -280,7 +283,7 @@ def test_a_session_killed_at_the_server_is_renewed_once_and_no_login_page_is_kep
         System(
             tmp_path / "host",
             [redis_server.url],
-            processes=PROCESSES,
+            processes=SOME,
             log_level="debug",
             secrets=secrets_of(site, "club", "own", "admin"),
         ) as system,
@@ -338,7 +341,7 @@ def test_an_expired_token_is_refreshed_once_while_a_hundred_pages_are_in_flight(
         System(
             tmp_path / "host",
             [redis_server.url],
-            processes=PROCESSES,
+            processes=SOME,
             log_level="debug",
             secrets={
                 "auth_api_client_id": site.person_id,
@@ -512,7 +515,7 @@ def test_the_file_of_a_login_is_always_whole_and_a_bad_one_is_named_and_replaced
         System(
             tmp_path / "host",
             [redis_server.url],
-            processes=PROCESSES,
+            processes=SOME,
             log_level="debug",
             secrets=secrets_of(site, *hosts),
         ) as system,
@@ -610,7 +613,7 @@ def test_a_refused_password_is_tried_once_the_host_is_blocked_and_a_mended_one_l
         System(
             tmp_path / "host",
             [redis_server.url],
-            processes=PROCESSES,
+            processes=SOME,
             log_level="debug",
             auth_club_hosts="*",
         ) as system,

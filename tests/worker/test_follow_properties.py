@@ -99,7 +99,7 @@ def merged(references: list[tuple[str, str]], base: str) -> list[Link]:
 )
 @example([("a", "/x", "nofollow"), ("a", "/y", None), ("a", "/x", None)], None, "any", (), (),
          "breadth", 0, True)  # fmt: skip
-@settings(max_examples=examples(600, 10_000), deadline=None)
+@settings(max_examples=examples(200, 10_000), deadline=None)
 def test_reading_follows_what_the_links_of_the_page_say(
     elements: list[tuple[str, str, str | None]],
     base: str | None,
@@ -128,7 +128,7 @@ def test_reading_follows_what_the_links_of_the_page_say(
 
 
 @given(st.lists(st.tuples(REFERENCES, RELS), max_size=12), st.sampled_from([None, "/docs/b/"]))
-@settings(max_examples=examples(300, 10_000), deadline=None)
+@settings(max_examples=examples(200, 10_000), deadline=None)
 def test_links_are_those_of_a_parser_one_by_one(
     anchors: list[tuple[str, str | None]], base: str | None
 ) -> None:

@@ -116,7 +116,7 @@ def canonical_or_none(url: str, base: str | None = None, encoding: str = "utf-8"
 
 
 @given(st.one_of(URLS, REFERENCES, st.text()), ENCODINGS)
-@settings(max_examples=examples(400, 10_000), deadline=None)
+@settings(max_examples=examples(200, 10_000), deadline=None)
 def test_canonicalise_is_idempotent(url: str, encoding: str) -> None:
     once = canonical_or_none(url, "http://base.example/x/y?z", encoding)
     if once is not None:
@@ -127,7 +127,7 @@ def test_canonicalise_is_idempotent(url: str, encoding: str) -> None:
 
 
 @given(URLS, st.integers(0, 2**20))
-@settings(max_examples=examples(400, 10_000), deadline=None)
+@settings(max_examples=examples(200, 10_000), deadline=None)
 def test_one_spelling_is_idempotent_and_says_the_same(url: str, bits: int) -> None:
     once = canonical_or_none(url)
     if once is None:
@@ -148,7 +148,7 @@ def test_one_spelling_is_idempotent_and_says_the_same(url: str, bits: int) -> No
 
 
 @given(URLS, REFERENCES, ENCODINGS)
-@settings(max_examples=examples(400, 10_000), deadline=None)
+@settings(max_examples=examples(200, 10_000), deadline=None)
 def test_resolved_agrees_with_canonicalise(base: str, reference: str, encoding: str) -> None:
     canonical = canonical_or_none(base, None, encoding)
     if canonical is None:
@@ -163,7 +163,7 @@ def test_resolved_agrees_with_canonicalise(base: str, reference: str, encoding: 
         fullmatch=True,
     )
 )
-@settings(max_examples=examples(400, 10_000), deadline=None)
+@settings(max_examples=examples(200, 10_000), deadline=None)
 def test_plain_references_agree_with_the_parser(reference: str) -> None:
     base = "https://example.org/a/b/c?d"
     [found] = resolved([reference], base)
@@ -177,7 +177,7 @@ def test_plain_references_agree_with_the_parser(reference: str) -> None:
         fullmatch=True,
     )
 )
-@settings(max_examples=examples(400, 10_000), deadline=None)
+@settings(max_examples=examples(200, 10_000), deadline=None)
 def test_plain_urls_agree_with_the_parser(url: str) -> None:
     """Beside a base every URL goes through the parser."""
     assert canonical_or_none(url) == canonical_or_none(url, "https://example.org/a")

@@ -52,7 +52,7 @@ TYPES = st.sampled_from([None, "text/html", "text/html; charset=gbk", "text/html
 
 
 @given(BODIES, TYPES)
-@settings(max_examples=examples(500, 10_000), deadline=None)
+@settings(max_examples=examples(300, 10_000), deadline=None)
 def test_any_bytes_give_a_page_with_canonical_links(body: bytes, content_type: str | None) -> None:
     page = extract(body, "https://example.org/a/", content_type)
     page.text.encode()

@@ -48,13 +48,13 @@ def fast(rules: list[Rule], path: str) -> bool:
     return parse(body_of(rules)).allowed(f"http://h{path}", "bot")
 
 
-@settings(max_examples=examples(100, 3000))
+@settings(max_examples=examples(60, 3000))
 @given(RULES, URLS)
 def test_compiled_rules_decide_as_rules_tried_one_by_one(rules: list[Rule], url: str) -> None:
     assert fast(rules, f"/{url}") is plain(rules, f"/{url}")
 
 
-@settings(max_examples=examples(100, 3000))
+@settings(max_examples=examples(60, 3000))
 @given(st.integers(0, 10**9), st.sampled_from([3, 40, 200]))
 def test_many_wildcards_decide_as_tried_one_by_one(seed: int, count: int) -> None:
     """On the way that counts its work, which few rules do not need."""
@@ -76,7 +76,7 @@ def test_many_wildcards_decide_as_tried_one_by_one(seed: int, count: int) -> Non
             assert (compiled.forbids(f"http://h{url}") is None) is plain(rules, url), url
 
 
-@settings(max_examples=examples(100, 3000))
+@settings(max_examples=examples(60, 3000))
 @given(RULES, URLS, st.sampled_from([0, 300, 1000]), st.integers(0, 3), st.integers(0, 5))
 def test_bounds_only_ever_forbid(
     rules: list[Rule], url: str, budget: int, wildcards: int, stars: int

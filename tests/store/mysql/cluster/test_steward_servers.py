@@ -162,10 +162,10 @@ def ring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ring]:
 def _nothing_lost(ring: Ring) -> Iterator[None]:
     """Before and after each fault: two masters, and every acknowledged row on the writer."""
     ring.settled()
-    ring.progress()
+    ring.progress(5)
     yield
     ring.settled()
-    ring.progress()
+    ring.progress(10)
     assert ring.missing() == set()
 
 
@@ -206,7 +206,7 @@ def test_frozen_writer_acknowledges_nothing_under_its_old_epoch(ring: Ring) -> N
     ring.local.servers[writer].thaw()
     lonely = Cluster(topology.parse(ring.local.url({partner: "127.0.0.1:1"})))
     with pytest.raises(Unavailable):  # it reaches the old master only, whose commits hang
-        lonely.write(lambda db: db.execute("INSERT INTO t VALUES (-1)"), seconds=8)
+        lonely.write(lambda db: db.execute("INSERT INTO t VALUES (-1)"), seconds=4)
     lonely.close()
     assert ring.ask(partner, "SELECT a FROM t WHERE a = -1") == []
     ring.looking = ring.look_after()
