@@ -23,7 +23,15 @@ from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.upkeep import Upkeep
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.records import Admission, Commit, Final, HostPatch, StoredPage
+from greencrawl.schema.records import (
+    Admission,
+    Commit,
+    Done,
+    Final,
+    FinishItem,
+    HostPatch,
+    StoredPage,
+)
 from greencrawl.store import open_store
 from greencrawl.store.base import MARGIN, Store
 from tests.broker.frontier.test_frontier import (
@@ -53,7 +61,7 @@ class Rig:
         return open_store(f"sqlite:///{self.folder / 'c.sqlite'}")
 
     def broker(self, *addresses: str, **options: Any) -> Frontier:
-        given = {"partitions": 8, "lease_seconds": 1, "request_seconds": 1, **options}
+        given = {"partitions": 8, "lease_seconds": 1, "request_seconds": 0.2, **options}
         at = addresses or (self.server.url,)
         return Frontier(at, self.store, create=True, **given)
 
@@ -428,9 +436,11 @@ def test_a_hosts_delay_counts_from_the_last_request_of_sessions_that_were_forgot
     rig.crawl = new_crawl(rig.frontier, rig.store, "slow", delay=2)
     rig.seed("h.example/")
     copy = rig.saved()
-    assert Worker(rig.frontier).lease()
+    (forgotten,) = Worker(rig.frontier).lease()
     rig.put_back(copy)
     (session,) = until(lambda: _lease_or_nothing(Worker(rig.frontier, "v")), 10)
+    late = FinishItem(session=forgotten.session, token=forgotten.token, task=1, outcome=Done())
+    assert rig.frontier.finish([late]) == ["stale"]
     client, p = rig.server.client, rig.frontier.partition_of("h.example")
     opened = client.hget(f"gc:{{{p}}}:s:{session.token}", "opened")
     assert float(opened) >= float(client.hget(keys.OWNER, "rest")) + 2000
