@@ -89,7 +89,7 @@ def test_all_content_can_be_found_without_a_trap(name: str) -> None:
 
 @pytest.mark.parametrize("name", SITES)
 def test_whoever_follows_every_link_ends_in_traps_unless_there_are_none(name: str) -> None:
-    log = unguided(SITES[name](), 200)
+    log = unguided(SITES[name](), 300)
     wasted = log.wasted.total() / len(log.asked)
     assert wasted == 0 if name in HONEST else wasted > 0.3
 

@@ -6,6 +6,7 @@ when it was thawed twice, or when it was killed.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -280,7 +281,11 @@ class RedisPart(Part):
         return lines[-1].partition(" # ")[2] or lines[-1]
 
     def lag_seconds(self) -> float:
-        """For how long a replica has heard nothing of its master. Raises redis.RedisError."""
+        """For how long a replica has heard nothing of its master; of one that is empty, which has
+        never been in step, that is for ever. Raises redis.RedisError.
+        """
+        if not self.client.dbsize():
+            return math.inf
         told = self.client.info("replication")
         names = ("master_last_io_seconds_ago", "master_link_down_since_seconds")
         return max((float(told.get(name, 0)) for name in names), default=0.0) + 1
