@@ -2,9 +2,9 @@
 
 It keeps, for each partition and crawl, when the earliest host is due (crawl 0: when ``tend`` has
 something to do), sleeps until the first of these moments, and hands what it leases to the waiting
-calls: the one with most room takes as much as brings it level with the others. Crawls share by
-weight: each has a virtual time that advances by tasks / weight, and the one furthest behind is
-asked first (stride scheduling, Waldspurger 1995).
+calls: the one with most room is given no more partitions than bring it about level with the others
+that wait. Crawls share by weight: each has a virtual time that advances by tasks / weight, and the
+one furthest behind is asked first (stride scheduling, Waldspurger 1995).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Calls(Protocol):
 
 
 def level_part(due: int, room: int, others: Sequence[int]) -> int:
-    """How much of what is due goes to who has ``room``, so that all come out with equal room.
+    """How many of so many due partitions go to who has ``room``, so that all come out about level.
 
     ``others`` is the room of all others that wait. At least 1, where something is due.
     """
@@ -207,7 +207,7 @@ class Leasing:
     # -- serving
 
     def _serve(self) -> bool:
-        """Serve the first waiting call from what is due now; False if nothing is.
+        """Serve a waiting call from what is due now; False if nothing is.
 
         Whatever goes wrong, each key that was taken is noted again: one look too many is harmless,
         one too few leaves a host for ever.
@@ -296,7 +296,11 @@ class Leasing:
         """Split the sessions asked for over partitions, and over crawls by weight."""
         partitions, request = list(due), waiter.request
         wanted = request.max_sessions
-        others = [one.request.max_sessions for one in self._waiters if one is not waiter]
+        others = [
+            one.request.max_sessions
+            for one in self._waiters
+            if one is not waiter and not one.request.refuses  # it may take nothing of this
+        ]
         most = min(wanted, level_part(len(partitions), wanted, others))
         if len(partitions) > most:
             start = secrets.randbelow(len(partitions))

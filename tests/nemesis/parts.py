@@ -281,12 +281,12 @@ class RedisPart(Part):
         return lines[-1].partition(" # ")[2] or lines[-1]
 
     def lag_seconds(self) -> float:
-        """For how long a replica has heard nothing of its master; of one that is empty, which has
-        never been in step, that is for ever. Raises redis.RedisError.
+        """For how long a replica has heard nothing of its master; of one that was never in step
+        that is for ever. Raises redis.RedisError.
         """
-        if not self.client.dbsize():
-            return math.inf
         told = self.client.info("replication")
+        if told.get("master_link_status") != "up" and not self.client.dbsize():
+            return math.inf
         names = ("master_last_io_seconds_ago", "master_link_down_since_seconds")
         return max((float(told.get(name, 0)) for name in names), default=0.0) + 1
 

@@ -34,5 +34,8 @@ def test_a_replica_that_was_never_in_step_has_heard_of_nothing(
         master.client.set("something", 1)
         assert master.client.wait(1, 20_000) == 1
         assert replica.lag_seconds() < 60
+        master.client.flushall()
+        assert master.client.wait(1, 20_000) == 1
+        assert replica.lag_seconds() < 60  # empty, and in step
     finally:
         master.kill()

@@ -97,9 +97,9 @@ class Lane:
             for descriptor in descriptors if other != number else ():
                 os.close(descriptor)
         self._number = number
+        self._tell(pid=os.getpid())  # first: the runner asks how it ended
         random.seed()
         self._log_to(self._folder / f"{number}.log")
-        self._tell(pid=os.getpid())
 
     def _log_to(self, path: Path) -> None:
         """Write there what the process prints, and what its tests print to files of its own."""

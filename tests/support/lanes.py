@@ -222,7 +222,8 @@ class Lanes:
             self._collecting.wait()
         for process in self._processes:
             if process.pid is not None and process.code is None:
-                os.kill(process.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
             self._wait_for(process)
             os.close(process.turn)
         while left := _children():
@@ -232,7 +233,9 @@ class Lanes:
                 os.waitpid(pid, 0)
 
     def _reap(self) -> None:
-        """Take leave of orphans that have ended."""
+        """Take leave of orphans that have ended, once it is known which are none."""
+        if any(process.pid is None and not process.ended for process in self._processes):
+            return
         ours = {process.pid for process in self._processes}
         for pid in _children() - ours - {self._collecting and self._collecting.pid}:
             os.waitpid(pid, os.WNOHANG)
@@ -276,6 +279,8 @@ class Lanes:
         if code := self._collecting.returncode:
             wrong.append(f"the collection ended with {code}\n{_end_of(self._log)}")
         for process in self._processes:
+            if process.pid is None and self._collected and not code:
+                wrong.append(f"process {process.number} was never heard of")
             if process.code not in (None, 0, int(pytest.ExitCode.TESTS_FAILED)):
                 at, end = process.test or process.group, _end_of(process.log)
                 wrong.append(f"process {process.number} ended with {process.code} {at}\n{end}")

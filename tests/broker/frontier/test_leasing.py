@@ -8,6 +8,7 @@ from typing import Any
 import gevent
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from greencrawl.broker.frontier.due_times import DueTimes
 from greencrawl.broker.frontier.leasing import Leasing, level_part
@@ -221,6 +222,23 @@ def test_what_a_worker_refuses_goes_to_the_next_that_waits(rig: Rig) -> None:
     assert len(second.get()) == 1
     rig.opens = rig.nothing
     assert first.get() == ()
+
+
+def test_who_refuses_a_crawl_takes_no_share_of_it_from_others(rig: Rig) -> None:
+    def one_host(p: int, args: list[Any]) -> list[Any]:
+        now, sessions, _, tend = rig.one_session(p, args)
+        return [now, sessions, [0], tend]
+
+    hooked = replace(CRAWL, options=replace(CRAWL.options, hook="mine"))
+    rig.crawl = lambda _: hooked
+    rig.opens = one_host
+    refuser = gevent.spawn(rig.lease, refuses="mine", room=500)
+    taker = gevent.spawn(rig.lease, room=100)
+    gevent.sleep(0.01)
+    for partition in range(20):
+        rig.leasing.note(partition, 1, now_ms())
+    assert len(taker.get()) == 20
+    assert refuser.get() == ()
 
 
 def test_what_everybody_refuses_is_there_for_who_comes_and_costs_redis_nothing(

@@ -340,15 +340,22 @@ class DutiesMachine(World):
         self.pass_time(DUTY_SECONDS + 1)
         self.job(names.REPLAY, 1 - broker, 999)
 
-    @rule(node=EITHER, broker=EITHER, first=st.booleans())
-    def pay_late(self, node: int, broker: int, first: bool) -> None:
-        """Who pays a debt stands still before he says that it begins, or that it is paid."""
+    @rule(
+        node=EITHER,
+        broker=EITHER,
+        before=st.sampled_from([("eval", 1), ("eval", 2), ("end_replay", 1), ("end_replay", 1)]),
+    )
+    def pay_late(self, node: int, broker: int, before: tuple[str, int]) -> None:
+        """Who pays a debt stands still before he says that it begins, or to the node or the store
+        that it is paid."""
+        call, count = before
+        first = before == ("eval", 1)
         task = self.begin_to_pay(node, broker)
-        self.fences.advance_to(task, {"eval"}, 1 if first else 2)
+        self.fences.advance_to(task, {call}, count)
         self.pass_time(DUTY_SECONDS + 1)
         taker = self.job(names.REPLAY, 1 - broker, 1)
-        self.fences.advance_to(taker, {"eval"}, 1)
-        self.fences.advance(taker, 999 if first else 1)
+        self.fences.advance_to(taker, {"eval" if call == "eval" else "begin_replay"}, 1)
+        self.fences.advance(taker, 999 if first else int(call == "eval"))
         self.fences.advance(task, 999)
         self.fences.advance(taker, 999)
 
