@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 import redis
 
 from tests.nemesis.parts import RedisPart
-from tests.nemesis.reading import unfinished
+from tests.nemesis.reading import is_told, unfinished
 from tests.nemesis.schedule import DELAY_SECONDS, Event
 from tests.nemesis.site import address, graph_of, has_login
 from tests.nemesis.world import NODES, World
@@ -43,6 +44,8 @@ class Strokes:
         self._say = say
         self._threads: list[threading.Thread] = []
         self._halt = threading.Event()
+        self._behind: dict[str, float] = {}
+        """Of when the state is in which a node came back that was perhaps not told since."""
 
     def strike(self, event: Event) -> None:
         """Begin it and return."""
@@ -63,6 +66,7 @@ class Strokes:
         """Start a node that does not run with nothing; it counts as one with an older copy."""
         part = self.world.master(node)
         done = Done(Event(at, "older", 0.0, {"node": node}), time.monotonic())
+        done.since = self._behind[node] = -math.inf
         with part.lock:
             part.kill()
             part.wipe()
@@ -87,13 +91,22 @@ class Strokes:
     def _part(self, name: str) -> Any:
         return self.world.master(name) if name in NODES else self.world.parts[name]
 
+    def _state_of(self, node: str) -> float:
+        """Of when a node's state is: of now, if it was told what it missed when it came back."""
+        if is_told(self.world.master(node).client):
+            self._behind.pop(node, None)
+        return self._behind.get(node, time.monotonic())
+
     # -- faults
 
     def _kill(self, event: Event, done: Done) -> None:
-        part = self._part(event.arguments["part"])
+        name = event.arguments["part"]
+        part = self._part(name)
         if event.arguments.get("what") == "child" and len(part.family()) > 1:
             part.kill_child()
             return
+        if name in NODES:
+            done.since = self._behind[name] = self._state_of(name)
         part.kill()
         self._hold(event)
         part.start()
@@ -139,8 +152,9 @@ class Strokes:
     def _copy(self, event: Event, done: Done) -> None:
         node = event.arguments["node"]
         place = self.world.folder / f"copy-{node}.rdb"
+        since = self._state_of(node)
         if self.world.master(node).copy(place):
-            self.world.copies[node] = place, done.began
+            self.world.copies[node] = place, since
         else:
             done.skipped = "no copy could be made then"
 
@@ -153,13 +167,16 @@ class Strokes:
         part = self.world.master(node)
         with part.lock:
             part.kill()
+            self._behind[node] = done.since
             self._hold(event)
             part.restore(place)
             done.held = _held(part)
 
     def _promote(self, event: Event, done: Done) -> None:
         node = event.arguments["node"]
-        old, done.since = self.world.promote(node, event.arguments["minority"])
+        known = self._state_of(node)
+        old, heard = self.world.promote(node, event.arguments["minority"])
+        done.since = self._behind[node] = min(known, heard)
         done.held = _held(self.world.master(node))
         self._hold(event)
         self.world.rejoin(node, old)

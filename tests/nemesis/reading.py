@@ -233,6 +233,16 @@ def sessions(client: redis.Redis) -> list[Session]:
     return found
 
 
+def is_told(client: redis.Redis) -> bool:
+    """Whether a node has been told what it missed when it came back last. False if it is away."""
+    try:
+        owner = client.hgetall("gc:owner")
+        run = client.info("server")["run_id"]
+    except (redis.RedisError, OSError):
+        return False
+    return owner.get("run") == run and owner.get("state") == "open" and "owed" not in owner
+
+
 def unfinished(client: redis.Redis) -> set[str]:
     """Places of all that waits, is leased or is to be tried later. Raises redis.RedisError."""
     at = client.connection_pool.connection_kwargs

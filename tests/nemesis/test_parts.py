@@ -1,14 +1,18 @@
-"""What the parts that are harmed tell of themselves."""
+"""What the parts that are harmed tell of themselves, and what is remembered of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tests.nemesis.faults import Done, Strokes
 from tests.nemesis.parts import RedisPart
+from tests.nemesis.schedule import Event
 from tests.support.redis_server import binaries, free_port
 
 
@@ -39,3 +43,37 @@ def test_a_replica_that_was_never_in_step_has_heard_of_nothing(
         assert replica.lag_seconds() < 60  # empty, and in step
     finally:
         master.kill()
+
+
+def test_a_copy_of_a_node_that_was_not_told_what_it_missed_is_older_than_it_looks(
+    tmp_path: Path,
+) -> None:
+    node = RedisPart("A1", tmp_path / "A1", binaries()[0], clocked=False)
+    world: Any = SimpleNamespace(folder=tmp_path, copies={}, master=lambda _: node)
+    strokes = Strokes(world, print)
+
+    def strike(kind: str) -> Done:
+        strokes.strike(Event(0.0, kind, 0.0, {"node": "A"}))
+        strokes.finish(30)
+        done = strokes.done[-1]
+        assert not done.skipped
+        return done
+
+    def tell() -> None:
+        """What a broker writes that has given a node all that it missed."""
+        run = node.client.info("server")["run_id"]
+        node.client.hset("gc:owner", mapping={"run": run, "state": "open"})
+
+    node.start()
+    try:
+        node.until_up()
+        tell()
+        first = strike("copy").began
+        assert first <= strike("older").since
+        untold = strike("copy").began
+        assert first <= strike("older").since < untold
+        tell()
+        told = strike("copy").began
+        assert strike("older").since >= told
+    finally:
+        node.kill()
