@@ -21,6 +21,7 @@ import gevent
 from gevent import pywsgi
 from gevent.pywsgi import WSGIServer
 
+from greencrawl.broker.frontier.waiting import CALLER
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.log import logger
 
@@ -71,6 +72,15 @@ class Connection:
         """From now on it waits for its peer, for so long."""
         self.since = monotonic()
         self.until = self.since + seconds
+
+    def is_open(self) -> bool:
+        """Whether the peer has not closed it, as far as the system has heard."""
+        try:
+            return bool(self.socket._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return True
+        except (OSError, AttributeError):
+            return False
 
     def shut(self) -> None:
         """End it: whoever reads or writes it is told that it is over.
@@ -126,6 +136,7 @@ class Handler(WSGIHandler):  # type: ignore[misc]
     def handle_one_response(self) -> None:
         """Answers a request whose head is read."""
         self.connection.until = inf
+        CALLER.set(self.connection.is_open)
         super().handle_one_response()
         self.connection.answered = True
 

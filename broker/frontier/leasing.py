@@ -3,23 +3,25 @@
 It keeps, for each partition and crawl, when the earliest host is due (crawl 0: when ``tend`` has
 something to do), sleeps until the first of these moments, and hands what it leases to the waiting
 calls: the one with most room is given no more partitions than bring it about level with the others
-that wait. Crawls share by weight: each has a virtual time that advances by tasks / weight, and the
-one furthest behind is asked first (stride scheduling, Waldspurger 1995).
+that wait. After a second in which nothing was given, a call that has just come waits for a moment
+for others, so that processes that begin together share what is due. A call whose caller has died is
+given nothing. Crawls share by weight: each has a virtual time that advances by tasks / weight, and
+the one furthest behind is asked first (stride scheduling, Waldspurger 1995).
 """
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from math import inf
 from typing import Any, Protocol
 
 import gevent
 from gevent.event import Event
 
-from greencrawl.broker.frontier.due_times import DueTimes, Key
 from greencrawl.broker.frontier.scripts import partition as part
+from greencrawl.broker.frontier.waiting import DueTimes, Key, Waiter, level_part
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.crawl_cache import CrawlCache
 from greencrawl.schema.errors import Unavailable
@@ -39,6 +41,8 @@ SUPERSEDED_SECONDS = 1.0
 AWAY_RECHECK_SECONDS = 0.5
 REFUSED_RECHECK_SECONDS = 0.5
 """Between two looks whether somebody waits who takes a crawl that those before refused."""
+STILL_SECONDS, GATHER_SECONDS = 1.0, 0.1
+"""After so long without anything given, the first call waits so long for others to share with."""
 
 CRAWLS, IDLE_SECONDS = 1000, 300.0
 """Crawls whose turns are kept, and how long; one that was away longer comes back level."""
@@ -53,39 +57,6 @@ class Calls(Protocol):
     def __call__(
         self, script: str, calls: dict[int, bytes], *, partial: bool = False
     ) -> dict[int, list[Any]]: ...
-
-
-def level_part(due: int, room: int, others: Sequence[int]) -> int:
-    """How many of so many due partitions go to who has ``room``, so that all come out about level.
-
-    ``others`` is the room of all others that wait. At least 1, where something is due.
-    """
-    together, of = room - due, 1
-    for other in sorted(others, reverse=True):
-        if other * of <= together:  # less room than is left to each of those before
-            break
-        together, of = together + other, of + 1
-    return min(due, max(1, math.ceil(room - together / of)))
-
-
-class _Waiter:
-    def __init__(self, request: LeaseRequest) -> None:
-        self.request = request
-        self.arrived = monotonic()
-        self.opened = self.arrived
-        self.until = self.arrived + request.wait
-        self.done = Event()
-        self.serving = False
-        self.sessions: list[Session] = []
-        self.lost = False
-        """Whether more sessions may have been opened by a node that gave no answer."""
-        self.superseded = 0
-        self.error: Unavailable | None = None
-        self._refuses = {one.crawl: one.hook for one in request.refuses}
-
-    def takes(self, crawl: Crawl) -> bool:
-        """Whether its worker takes sessions of the crawl, as far as its hook is still the same."""
-        return self._refuses.get(crawl.id) != crawl.options.hook or not crawl.options.hook
 
 
 class Leasing:
@@ -109,7 +80,9 @@ class Leasing:
         self._longest_ms = round(longest_request_seconds * 1000)
         self._hosts = DueTimes()
         self._upkeep = DueTimes()
-        self._waiters: deque[_Waiter] = deque()
+        self._waiters: deque[Waiter] = deque()
+        self._given = self._gathered = -inf
+        """When something was given last, and until when calls are gathered before that."""
         self._changed = Event()
         self._virtual: CrawlCache[int, float] = CrawlCache(CRAWLS, IDLE_SECONDS)
         self._virtual_now = 0.0
@@ -145,7 +118,7 @@ class Leasing:
         Raises Unavailable if Redis went away in between: sessions may then have been opened, which
         the worker's reconcile releases.
         """
-        waiter = _Waiter(request)
+        waiter = Waiter(request)
         self._waiters.append(waiter)
         self._changed.set()
         try:
@@ -232,8 +205,14 @@ class Leasing:
                 by_partition.setdefault(p, []).append(crawl)
         if not by_partition:
             return False
+        for gone in [one for one in self._waiters if not one.is_there()]:
+            self._settle(gone)
         if not self._waiters:  # all gave up while the store or Redis was asked
             self._postpone_all(by_partition, 0.0)
+            return False
+        gathering = self._gathering(len(by_partition))
+        if gathering > 0:
+            self._postpone_all(by_partition, gathering)
             return False
         waiter, by_partition = self._first_taker(by_partition)
         if waiter is None:
@@ -241,7 +220,7 @@ class Leasing:
         waiter.serving = True
         try:
             calls, asked = self._share(waiter, by_partition)
-            opened = monotonic()
+            opened = self._given = monotonic()
             replies = self._open(calls)
             waiter.lost = waiter.lost or len(replies) < len(calls)
             self._collect(waiter, replies, asked)
@@ -260,9 +239,21 @@ class Leasing:
             waiter.serving = False
         return True
 
+    def _gathering(self, due: int) -> float:
+        """Seconds for which so many due partitions are kept for calls that may come."""
+        now = monotonic()
+        came = max(waiter.arrived for waiter in self._waiters)
+        if due < 2 or now - self._given < STILL_SECONDS or now - came >= GATHER_SECONDS:
+            return 0.0
+        if min(waiter.until for waiter in self._waiters) - now < 2 * GATHER_SECONDS:
+            return 0.0
+        if self._gathered <= self._given:
+            self._gathered = now + GATHER_SECONDS
+        return self._gathered - now
+
     def _first_taker(
         self, due: dict[int, list[Crawl]]
-    ) -> tuple[_Waiter | None, dict[int, list[Crawl]]]:
+    ) -> tuple[Waiter | None, dict[int, list[Crawl]]]:
         """The waiting call with most room that takes something of what is due, and what that is.
 
         The rest is for the next one; what nobody takes, who cannot import its hook, has to wait.
@@ -285,13 +276,13 @@ class Leasing:
             for crawl in crawls:
                 self._postpone((p, crawl.id), seconds)
 
-    def _settle(self, waiter: _Waiter) -> None:
+    def _settle(self, waiter: Waiter) -> None:
         if waiter in self._waiters:
             self._waiters.remove(waiter)
         waiter.done.set()
 
     def _share(
-        self, waiter: _Waiter, due: dict[int, list[Crawl]]
+        self, waiter: Waiter, due: dict[int, list[Crawl]]
     ) -> tuple[dict[int, list[Any]], dict[int, list[int]]]:
         """Split the sessions asked for over partitions, and over crawls by weight."""
         partitions, request = list(due), waiter.request
@@ -370,7 +361,7 @@ class Leasing:
             return found
 
     def _collect(
-        self, waiter: _Waiter, replies: dict[int, list[Any]], asked: dict[int, list[int]]
+        self, waiter: Waiter, replies: dict[int, list[Any]], asked: dict[int, list[int]]
     ) -> None:
         for p, reply in replies.items():
             if reply[0] == b"OLD":

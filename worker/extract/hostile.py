@@ -24,11 +24,11 @@ _MANY_TAGS = 50_000
 # and what has no end goes on to the end of the page.
 _ATTRIBUTE = (
     rb"[^\s/>][^\s/>=]*+"
-    rb"(?:\s*+=\s*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^\s>\"'][^\s>]*+|(?=>)))?+"
+    rb"(?>(?:\s*+=\s*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^\s>\"'][^\s>]*+|(?=>)))?)"
 )
 _MARKUP = re.compile(
     rb"<(?:(script|style)\b.*?(?:</\1\s*>|\Z)|!--.*?(?:-->|\Z)"
-    rb"|(/?[a-z][^\s/>]*+)((?:[\s/]++|" + _ATTRIBUTE + rb")*+)>?)",
+    rb"|(/?[a-z][^\s/>]*+)((?>(?:[\s/]++|" + _ATTRIBUTE + rb")*))>?)",
     re.DOTALL | re.IGNORECASE,
 )
 _ATTRIBUTES = re.compile(_ATTRIBUTE)

@@ -21,8 +21,8 @@ RATE_SECONDS = 20.0
 _FREE_READS = 2
 """Of an answer; what they hold is not worth a look at the clock."""
 _LONG_READ = 8192
-_DEAR_SECONDS = 0.001
-"""CPU of one read that is more than bytes take: they are mostly framing."""
+_DEAR_SECONDS_PER_BYTE = 6e-9
+"""CPU of a read that is more than bytes take: they are mostly framing."""
 _SHARE = 0.1
 """Of a core, for all reads of that kind together."""
 _READS_BETWEEN_YIELDS = 4
@@ -86,7 +86,7 @@ class Receiver:
             framed = reads >= _FREE_READS and len(data) >= _LONG_READ and not answer.plain
             began = thread_time() if framed else 0.0
             answer.take(data)
-            if framed and (spent := thread_time() - began) > _DEAR_SECONDS:
+            if framed and (spent := thread_time() - began) > _DEAR_SECONDS_PER_BYTE * len(data):
                 with self._dear:
                     connection.pause(spent / _SHARE)
             if answer.violation:

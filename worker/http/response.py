@@ -18,7 +18,7 @@ _SHORT_HEAD = 4096
 _HEAD_END = b"\r\n\r\n"
 _PLAIN_HEAD = re.compile(
     r"HTTP/1\.1 ([2-5][0-9]{2}) [\t\x20-\x7e\x80-\xff]*+\r\n"
-    r"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]++:[\t\x20-\x7e\x80-\xff]*+\r\n)*+\r\n"
+    r"(?>(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]++:[\t\x20-\x7e\x80-\xff]*+\r\n)*)\r\n"
 )
 """No line that RFC 9112 would forbid, and none that the parser reads in another way."""
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from greencrawl.broker.frontier.due_times import DueTimes
-from greencrawl.broker.frontier.leasing import Leasing, level_part
+from greencrawl.broker.frontier.leasing import GATHER_SECONDS, STILL_SECONDS, Leasing
+from greencrawl.broker.frontier.waiting import CALLER, DueTimes, level_part
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Crawl, CrawlOptions, LeaseRequest, Refusal, Session
@@ -198,6 +198,56 @@ def test_what_is_due_brings_those_who_wait_level(
     due: int, room: int, others: list[int], part: int
 ) -> None:
     assert level_part(due, room, others) == part
+
+
+def one_host_each(rig: Rig) -> None:
+    """Each partition has one host, and no other afterwards."""
+    rig.opens = lambda p, args: [now_ms(), rig.one_session(p, args)[1], [0], 0]
+
+
+def test_calls_that_come_together_share_what_has_waited_for_them(rig: Rig) -> None:
+    one_host_each(rig)
+    for partition in range(20):
+        rig.leasing.note(partition, 1, now_ms())
+    first = gevent.spawn(rig.lease, room=100)
+    gevent.sleep(0.03)
+    second = gevent.spawn(rig.lease, room=100)
+    assert (len(first.get()), len(second.get())) == (10, 10)
+
+
+def test_who_comes_while_others_are_served_or_has_waited_long_is_served_at_once(rig: Rig) -> None:
+    one_host_each(rig)
+    rig.leasing.note(0, 1, now_ms())
+    assert len(rig.lease()) == 1
+    for partition in range(2):
+        rig.leasing.note(partition, 1, now_ms())
+    began = monotonic()
+    assert len(rig.lease(room=100)) == 2
+    rig.leasing._given -= STILL_SECONDS
+    waiting = gevent.spawn(rig.lease, room=100)
+    gevent.sleep(GATHER_SECONDS)
+    began += GATHER_SECONDS
+    for partition in range(2):
+        rig.leasing.note(partition, 1, now_ms())
+    assert len(waiting.get()) == 2
+    assert monotonic() - began < GATHER_SECONDS / 2
+
+
+def test_who_has_died_while_it_waits_is_given_nothing_and_counts_in_no_share(rig: Rig) -> None:
+    one_host_each(rig)
+    alive = [True]
+
+    def called() -> tuple[Session, ...]:
+        CALLER.set(lambda: alive[0])
+        return rig.lease(room=500)
+
+    dead, other = gevent.spawn(called), gevent.spawn(rig.lease, room=100)
+    gevent.sleep(0.01)
+    alive.clear()
+    alive.append(False)
+    for partition in range(20):
+        rig.leasing.note(partition, 1, now_ms())
+    assert (len(dead.get()), len(other.get())) == (0, 20)
 
 
 def test_a_partition_is_tended_when_an_open_said_so(rig: Rig) -> None:

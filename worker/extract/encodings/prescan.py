@@ -21,22 +21,22 @@ _ATTRIBUTE = (
     rb"(?:\"(@[^\"]*+)\"|'(@[^']*+)'|(@[^\t\n\f\r \"'>][^\t\n\f\r >]*+)(?=[\t\n\f\r >])|(?=>))"
     rb"|(?![\t\n\f\r ]*+=))"
 )
-_ATTRIBUTES = b"(?:" + _ATTRIBUTE.replace(b"(@", b"(?:") + b")*+"
+_ATTRIBUTES = b"(?>(?:" + _ATTRIBUTE.replace(b"(@", b"(?:") + b")*)"
 _TAG_END = rb"[\t\n\f\r /]*+>"
 _ATTRIBUTE_AT = re.compile(_ATTRIBUTE.replace(b"(@", b"("))
 _TAG_END_AT = re.compile(_TAG_END)
 
 # Everything up to the next meta. A comment's end may share its dashes with its beginning.
-_COMMENT = rb"<!--(?:-?>|[^-]*+(?:-(?!->)[^-]*+)*+-->)"
+_COMMENT = rb"<!--(?:-?>|[^-]*+(?>(?:-(?!->)[^-]*+)*)-->)"
 _UP_TO_META = re.compile(
-    rb"(?:[^<]++"
+    rb"(?>(?:[^<]++"
     rb"|" + _COMMENT + rb"|<(?!meta[\t\n\f\r /])/?[a-z][^\t\n\f\r >]*+" + _ATTRIBUTES + _TAG_END
     + rb"|<(?!!--)(?:!|\?|/(?![a-z]))[^>]*+>"
-    rb"|<(?![a-z!/?]))*+<meta(?=[\t\n\f\r /])",
+    rb"|<(?![a-z!/?]))*)<meta(?=[\t\n\f\r /])",
     re.IGNORECASE,
 )  # fmt: skip
 _XML = re.compile(
-    rb"<\?xml(?=[^>]*+>)(?:(?!encoding|>).)*+encoding[\x00-\x20]*+=[\x00-\x20]*+"
+    rb"<\?xml(?=[^>]*+>)(?>(?:(?!encoding|>).)*)encoding[\x00-\x20]*+=[\x00-\x20]*+"
     rb"(?:\"([^\"\x00-\x20]*+)\"|'([^'\x00-\x20]*+)')",
     re.DOTALL,
 )

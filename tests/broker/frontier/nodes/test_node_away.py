@@ -472,7 +472,7 @@ def test_links_of_a_worker_that_is_late_and_dies_before_it_admits_them_are_queue
 
     def killed_at(*_: object, **__: object) -> None:
         reached.set()
-        gevent.sleep(60)
+        raise gevent.GreenletExit
 
     monkeypatch.setattr(pages.frontier, "admit", killed_at)
     writing = gevent.spawn(pages.store, 1, linked(frontier, frontier.nodes[0], 1), late=True)
