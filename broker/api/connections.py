@@ -11,6 +11,7 @@ connections once a second and shuts those that are late, so that a request costs
 from __future__ import annotations
 
 import resource
+import select
 import socket
 from contextlib import suppress
 from email.message import Message
@@ -18,7 +19,7 @@ from math import inf
 from typing import Any, Protocol
 
 import gevent
-from gevent import pywsgi
+from gevent import monkey, pywsgi
 from gevent.pywsgi import WSGIServer
 
 from greencrawl.broker.frontier.waiting import CALLER
@@ -28,6 +29,7 @@ from greencrawl.schema.log import logger
 log = logger("http")
 
 WSGIHandler: Any = pywsgi.WSGIHandler
+_poll = monkey.get_original("select", "poll")  # it waits for nothing here
 
 HANDSHAKE_SECONDS = 10.0
 HEAD_SECONDS = 10.0
@@ -75,12 +77,12 @@ class Connection:
 
     def is_open(self) -> bool:
         """Whether the peer has not closed it, as far as the system has heard."""
-        try:
-            return bool(self.socket._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
-        except BlockingIOError:
-            return True
-        except (OSError, AttributeError):
+        descriptor = self.socket.fileno()
+        if descriptor < 0:
             return False
+        look = _poll()
+        look.register(descriptor, select.POLLRDHUP)
+        return not look.poll(0)
 
     def shut(self) -> None:
         """End it: whoever reads or writes it is told that it is over.

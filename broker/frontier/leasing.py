@@ -37,7 +37,8 @@ TEND_MOST = 32
 SESSIONS_A_CALL = 32
 """Most that one script opens: a partition may have thousands of hosts."""
 SUPERSEDED_SECONDS = 1.0
-"""A worker that another has taken the place of is answered this late, lest it asks without end."""
+"""A worker that another has taken the place of is answered this late, lest it asks without end, and
+so is one that seems to have gone."""
 AWAY_RECHECK_SECONDS = 0.5
 REFUSED_RECHECK_SECONDS = 0.5
 """Between two looks whether somebody waits who takes a crawl that those before refused."""
@@ -129,7 +130,7 @@ class Leasing:
                 self._waiters.remove(waiter)
         if waiter.error is not None:
             raise waiter.error
-        if waiter.superseded and not waiter.sessions:
+        if (waiter.superseded or waiter.gone) and not waiter.sessions:
             gevent.sleep(min(request.wait, SUPERSEDED_SECONDS))
         waited = waiter.opened - waiter.arrived
         return LeaseReply(tuple(waiter.sessions), waited, waiter.lost, waiter.superseded)
@@ -205,8 +206,10 @@ class Leasing:
                 by_partition.setdefault(p, []).append(crawl)
         if not by_partition:
             return False
-        for gone in [one for one in self._waiters if not one.is_there()]:
-            self._settle(gone)
+        for one in [one for one in self._waiters if not one.is_there()]:
+            log.info("caller_gone", worker=one.request.worker)
+            one.gone = True
+            self._settle(one)
         if not self._waiters:  # all gave up while the store or Redis was asked
             self._postpone_all(by_partition, 0.0)
             return False
@@ -242,12 +245,15 @@ class Leasing:
     def _gathering(self, due: int) -> float:
         """Seconds for which so many due partitions are kept for calls that may come."""
         now = monotonic()
-        came = max(waiter.arrived for waiter in self._waiters)
-        if due < 2 or now - self._given < STILL_SECONDS or now - came >= GATHER_SECONDS:
+        if due < 2 or now - self._given < STILL_SECONDS:
+            return 0.0
+        if max(waiter.request.max_sessions for waiter in self._waiters) < due:
+            return 0.0  # enough is left for the next one
+        if now - max(waiter.arrived for waiter in self._waiters) >= GATHER_SECONDS:
             return 0.0
         if min(waiter.until for waiter in self._waiters) - now < 2 * GATHER_SECONDS:
             return 0.0
-        if self._gathered <= self._given:
+        if now - self._gathered > STILL_SECONDS:
             self._gathered = now + GATHER_SECONDS
         return self._gathered - now
 

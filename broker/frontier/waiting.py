@@ -76,6 +76,7 @@ class Waiter:
         self.lost = False
         """Whether more sessions may have been opened by a node that gave no answer."""
         self.superseded = 0
+        self.gone = False
         self.error: Unavailable | None = None
         self._caller = CALLER.get()
         self._refuses = {one.crawl: one.hook for one in request.refuses}

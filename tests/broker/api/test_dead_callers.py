@@ -29,13 +29,25 @@ HOSTS = 20
 # It asks for hosts, and waits for the answer for ever.
 ASKER = """
 import socket, ssl, sys, time
-port, trust, message = int(sys.argv[1]), sys.argv[2], sys.argv[3].encode()
+port, trust, message, how = int(sys.argv[1]), sys.argv[2], sys.argv[3].encode(), sys.argv[4]
 one = socket.create_connection(("127.0.0.1", port))
 if trust:
     context = ssl.create_default_context(cafile=trust)
     one = context.wrap_socket(one, server_hostname="127.0.0.1")
 one.sendall(message)
 print("asked", flush=True)
+if how:
+    sys.stdin.readline()
+    one.sendall(b"GET / HTTP/1.1\\r\\n")  # it stays unread
+    if trust:
+        one.setblocking(False)
+        try:
+            one.unwrap()
+        except ssl.SSLWantReadError:
+            pass
+    one.close()
+    print("closed", flush=True)
+    sys.stdin.readline()
 one.recv(1)
 """
 
@@ -88,8 +100,11 @@ def broker(
     made.stop()
 
 
-def asker(broker: Broker) -> subprocess.Popen[str]:
-    """A process that waits for hosts; the largest of all, so that it would be served first."""
+def asker(broker: Broker, how: str = "") -> subprocess.Popen[str]:
+    """A process that waits for hosts; the largest of all, so that it would be served first.
+
+    With ``how`` it closes the connection when it is told to, with something unread before the end.
+    """
     body = json.dumps(
         {"worker": "dead", "incarnation": 1, "sequence": 1, "max_sessions": 1000, "wait": 20}
     )
@@ -98,8 +113,8 @@ def asker(broker: Broker) -> subprocess.Popen[str]:
         f"Content-Length: {len(body)}\r\n\r\n"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", ASKER, str(broker.server.port), broker.trust, head + body],
-        stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-c", ASKER, str(broker.server.port), broker.trust, head + body, how],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout
     assert process.stdout.readline() == "asked\n"
@@ -107,8 +122,15 @@ def asker(broker: Broker) -> subprocess.Popen[str]:
     return process
 
 
-def test_hosts_go_to_who_lives(broker: Broker) -> None:
-    process = asker(broker)
+@pytest.mark.parametrize("how", ["", "close"])
+def test_hosts_go_to_who_lives(broker: Broker, how: str) -> None:
+    process = asker(broker, how)
+    if how:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "closed\n"
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     broker.seed()

@@ -215,6 +215,29 @@ def test_calls_that_come_together_share_what_has_waited_for_them(rig: Rig) -> No
     assert (len(first.get()), len(second.get())) == (10, 10)
 
 
+def test_who_wants_less_than_is_due_is_served_at_once(rig: Rig) -> None:
+    for partition in range(20):
+        rig.leasing.note(partition, 1, now_ms())
+    began = monotonic()
+    assert len(rig.lease(room=5)) == 5
+    assert monotonic() - began < GATHER_SECONDS / 2
+
+
+def test_calls_are_gathered_again_though_the_last_time_nobody_was_left(rig: Rig) -> None:
+    one_host_each(rig)
+    for partition in range(20):
+        rig.leasing.note(partition, 1, now_ms())
+    lost = gevent.spawn(rig.lease, room=100)
+    gevent.sleep(0.03)
+    lost.kill()
+    gevent.sleep(GATHER_SECONDS)
+    rig.leasing._gathered -= STILL_SECONDS
+    first = gevent.spawn(rig.lease, room=100)
+    gevent.sleep(0.03)
+    second = gevent.spawn(rig.lease, room=100)
+    assert (len(first.get()), len(second.get())) == (10, 10)
+
+
 def test_who_comes_while_others_are_served_or_has_waited_long_is_served_at_once(rig: Rig) -> None:
     one_host_each(rig)
     rig.leasing.note(0, 1, now_ms())
