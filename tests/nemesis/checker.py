@@ -156,7 +156,7 @@ def leased_while_paused(
     for one in sorted(samples, key=lambda sample: sample.at):
         looked = before.get(one.node, 0.0)
         for token, crawl in one.sessions.items():
-            first.setdefault((one.node, token), (looked, one.at, crawl))
+            first.setdefault((one.node, token), (looked, one.at + one.seconds, crawl))
         before[one.node] = one.at
     found = []
     for (node, token), (looked, at, crawl) in first.items():

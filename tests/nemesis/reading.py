@@ -162,7 +162,7 @@ def _links(blob: bytes) -> list[str]:
 
 @dataclass
 class Sample:
-    """A node of Redis at ``at`` (``time.monotonic()``).
+    """A node of Redis, read in the ``seconds`` from ``at`` (``time.monotonic()``) on.
 
     ``sessions``: crawl's id by token; ``overdue``: seconds by which a host of an active crawl could
     have been opened, by the node's own clock; ``hosts`` are those whose record it has.
@@ -175,6 +175,7 @@ class Sample:
     used_bytes: int = 0
     drift_seconds: float | None = None
     """Its logical time less ours, where that could be read within a moment."""
+    seconds: float = 0.0
 
 
 def _queues(record: bytes | None) -> dict[str, Any]:
@@ -275,10 +276,10 @@ def _path(value: str) -> str:
     return value[value.index("h/") + 1 :]
 
 
-def sample(node: str, at: float, client: redis.Redis, active: set[int]) -> Sample:
+def sample(node: str, client: redis.Redis, active: set[int]) -> Sample:
     """Raises redis.RedisError."""
-    found = Sample(node, at)
     began = time.monotonic()
+    found = Sample(node, began)
     pipe = client.pipeline(transaction=False)
     pipe.time()
     pipe.hget("gc:owner", "offset")
@@ -308,4 +309,5 @@ def sample(node: str, at: float, client: redis.Redis, active: set[int]) -> Sampl
         for host, score in hosts:
             late = (now_ms - float(score)) / 1000
             found.overdue[host] = max(found.overdue.get(host, -1e9), late)
+    found.seconds = time.monotonic() - began
     return found

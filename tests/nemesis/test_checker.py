@@ -109,6 +109,9 @@ def test_a_session_that_opens_while_its_crawl_is_paused_is_found() -> None:
     assert kinds(checker.leased_while_paused(looks, {7: [(12, 99)]})) == ["promise"]
     assert checker.leased_while_paused(looks, {7: [(12, 21)]}) == []  # resumed by then
     assert checker.leased_while_paused(looks, {8: [(12, 99)]}) == []
+    looks[-1].seconds = 9  # it was resumed before that look was over
+    assert checker.leased_while_paused(looks, {7: [(12, 30)]}) == []
+    assert kinds(checker.leased_while_paused(looks, {7: [(12, 32)]})) == ["promise"]
 
 
 def test_a_pause_counts_from_its_answer_until_the_next_call() -> None:

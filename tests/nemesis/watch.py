@@ -76,7 +76,7 @@ class Watch:
         active = {crawl.id for crawl in self.crawls if crawl.state == "active"}
         for node in NODES:
             try:
-                self.samples.append(sample(node, at, self.world.master(node).client, active))
+                self.samples.append(sample(node, self.world.master(node).client, active))
             except (redis.RedisError, OSError):
                 continue
         for part in list(self.world.parts.values()):
