@@ -365,6 +365,8 @@ class Pipeline:
             problems = problems | reading.problems
             if reading.costly:
                 notes[FailureKind.COSTLY] = "; ".join(filter(None, (dear, reading.costly)))
+            if reading.dense:
+                notes[FailureKind.DENSE] = reading.dense
             if reading.omitted:
                 followed = f"of a page {MAX_LINKS:,} are followed"
                 left = f"{reading.omitted:,} links were left out: {followed}"

@@ -45,7 +45,8 @@ class Reading(Struct, kw_only=True):
     crawl's ``normalise`` has changed.
     ``samples`` and ``canonical`` are the page's, see ``greencrawl.worker.traps``.
     ``cpu`` is what reading took of the CPU, the user's functions apart, in seconds; 0 where that is
-    next to nothing. ``costly`` says how it went beyond what was granted, "" if it did not.
+    next to nothing. ``costly`` says how it went beyond what was granted, "" if it did not, and
+    ``dense`` why it was read alone where it came as next to nothing.
     """
 
     title: str = ""
@@ -63,6 +64,7 @@ class Reading(Struct, kw_only=True):
     canonical: str = ""
     cpu: float = 0.0
     costly: str = ""
+    dense: str = ""
 
 
 def granted(fetched: Fetched) -> float:

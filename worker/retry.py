@@ -144,6 +144,9 @@ TABLE: Mapping[FailureKind, Policy] = MappingProxyType(
         _K.COSTLY: _final(
             "dead", "its parse did not end in time, or as one of many it took too much CPU"
         ),
+        _K.DENSE: _final(
+            "dead", "large, and came as next to nothing: read alone, and stored all the same"
+        ),
         _K.HOOK: _final("dead", "the user's own function raised; requeue once it is mended"),
         _K.PARSE: _final("dead", "extraction raised"),
         _K.LINKS: _final("dead", "more links than are followed; the page is stored all the same"),

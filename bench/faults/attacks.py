@@ -87,7 +87,7 @@ def _line(result: Result) -> str:
     notes = [
         f"{'':8}by: {result.mechanism}" if result.mechanism else "",
         f"{'':8}explain: {result.said}" if result.said else "",
-        f"{'':8}summary: {result.failures}" if result.failures else "",
+        f"{'':8}summary: {result.counted}" if result.counted else "",
         f"{'':8}{result.notes}" if result.notes else "",
         *(f"{'':8}why not: {why}" for why in result.why_not),
     ]

@@ -17,6 +17,8 @@ from greencrawl.schema.records import Attempt, Crawl, FailureKind, Final, Stored
 from greencrawl.schema.text.parked import parked_text
 
 ATTEMPTS = 20
+_BESIDE = frozenset({FailureKind.LINKS, FailureKind.DENSE, FailureKind.COSTLY})
+"""Kinds that are journalled of pages that are stored."""
 
 
 def explain(service: Service, given: str, crawl: str | None) -> list[UrlState]:
@@ -88,8 +90,8 @@ def _of_page(crawl: Crawl, page: StoredPage, attempts: Sequence[Attempt]) -> str
 
 def _noted(page: StoredPage, attempts: Sequence[Attempt]) -> str:
     """What was journalled beside the fetch of a page, which is stored all the same."""
-    beside = [a for a in attempts if a.kind == FailureKind.LINKS and a.at_ms >= page.fetched_ms]
-    return f"; {beside[0].detail}" if beside else ""
+    beside = [a for a in attempts if a.kind in _BESIDE and a.at_ms >= page.fetched_ms]
+    return "".join(f"; {attempt.detail}" for attempt in reversed(beside))
 
 
 def _of_final(crawl: Crawl, final: Final) -> str:

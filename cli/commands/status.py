@@ -19,6 +19,7 @@ from greencrawl.cli.ui.display import (
     away_text,
     failures_text,
     hooks_text,
+    put_off_text,
     refused_text,
     rest_text,
     size,
@@ -100,6 +101,11 @@ def table(stats: Stats) -> RenderableType:
         for one in stats.crawls
         if one.hooks
     ]
+    put_off = [
+        Text(f"{one.crawl}: put off: {put_off_text(one.put_off)}")
+        for one in stats.crawls
+        if one.put_off
+    ]
     rewritten = [
         Text(f"{one.crawl}: links rewritten by normalise: {least}{one.rewritten:,}")
         for one in stats.crawls
@@ -110,7 +116,7 @@ def table(stats: Stats) -> RenderableType:
     rest = [Text(rest_text(stats))] if stats.rest_hosts else []
     away = [Text(away_text(one)) for one in stats.away]
     workers = [Text(text)] if (text := workers_text(stats)) else []
-    return Group(rows, slowest, *workers, *hooks, *rewritten, *refused, *rest, *away)
+    return Group(rows, slowest, *workers, *put_off, *hooks, *rewritten, *refused, *rest, *away)
 
 
 def _watch(broker: BrokerClient, crawl: str | None) -> None:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from greencrawl.schema.clock import Clock, monotonic
-from greencrawl.schema.records import CrawlStats, HookCount, HostState, NodeAway, Stats
+from greencrawl.schema.records import CrawlStats, HookCount, HostState, NodeAway, PutOff, Stats
 
 PLAIN_SECONDS = 5.0
 """Between two lines where there is no terminal."""
@@ -81,6 +81,24 @@ def failures_text(failures: dict[str, int]) -> str:
     return ", ".join(f"{kind} {count:,}" for kind, count in common if count) or "none"
 
 
+_PUT_OFF: dict[str, str] = {
+    PutOff.SHARE: "an address or domain had had its share",
+    PutOff.LOOK_UP: "slow look-ups of DNS",
+    PutOff.MEMORY: "no memory for an answer",
+    PutOff.SLOW: "no room among slow hosts",
+    PutOff.LOGIN: "a login could not be made or kept",
+    PutOff.ROBOTS: "a robots.txt elsewhere could not be asked for",
+}
+
+
+def put_off_text(put_off: dict[str, int]) -> str:
+    """``7 sessions, their URLs wait (slow look-ups of DNS 5, …)``, the commonest first."""
+    said = {_PUT_OFF.get(by, by): count for by, count in put_off.items()}
+    total = sum(put_off.values())
+    sessions = f"{total:,} session{'s' * (total != 1)}"
+    return f"{sessions}, their URLs went back ({failures_text(said)})"
+
+
 def hooks_text(hooks: Sequence[HookCount]) -> str:
     """``on_page on 3 pages (KeyError: 'price'), …``, the commonest first; "" for none."""
     shown = [
@@ -137,11 +155,12 @@ def line(stats: CrawlStats, rate: float, seconds: float) -> str:
     hooks = f"; hook failed: {hooks_text(stats.hooks)}" if stats.hooks else ""
     parked = f"{stats.parked:,} parked, " if stats.parked else ""
     rewritten = f"; links rewritten: {stats.rewritten:,}" if stats.rewritten else ""
+    put_off = f"; put off: {put_off_text(stats.put_off)}" if stats.put_off else ""
     return (
         f"{duration(seconds)}  {stats.stored:,} pages stored, "
         f"{stats.waiting + stats.overflow:,} waiting, {stats.leased:,} in flight, "
         f"{stats.later:,} to retry, {parked}{rate:.1f} pages/s, "
-        f"{size(stats.bytes)}, failures: {failures_text(stats.failures)}{hooks}{rewritten}"
+        f"{size(stats.bytes)}, failures: {failures_text(stats.failures)}{put_off}{hooks}{rewritten}"
     )
 
 
@@ -165,6 +184,8 @@ def panel(
         Text(f"failures: {failures_text(stats.failures)}"),
         Text(f"slowest hosts: {slowest_text(slowest)}"),
     ]
+    if stats.put_off:
+        rows.append(Text(f"put off: {put_off_text(stats.put_off)}"))
     if stats.rewritten:
         rows.append(Text(f"links rewritten by normalise: {stats.rewritten:,}"))
     if stats.hooks:

@@ -20,6 +20,7 @@ WORDS = {
     "address_forbidden": "in a private or loopback network, which is fetched when "
     "GREENCRAWL_ALLOW_NETWORKS names it",
     "login": "not let in",
+    "dense": "pages that came as next to nothing of their size",
     "links": "pages with more links than are followed",
     "hook": "the crawl's own code failed",
 }

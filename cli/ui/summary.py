@@ -11,7 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from greencrawl.cli.ui import advice
-from greencrawl.cli.ui.display import duration, failures_text, hooks_text, size
+from greencrawl.cli.ui.display import (
+    duration,
+    failures_text,
+    hooks_text,
+    put_off_text,
+    size,
+)
 from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.records import Crawl, CrawlStats, HookCount, HookRefusal, HostState
 from greencrawl.store.base import Store
@@ -35,6 +41,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     nothing new.
     ``hooks`` counts pages on which the crawl's hook failed, by function and message; ``refused``
     are workers that could not import it.
+    ``put_off`` counts sessions that ended by no fault of their hosts', whose URLs went back.
     ``rewritten`` are links that the crawl's ``normalise`` has changed, as the broker counts.
     ``hosts`` were asked for something; at a broker elsewhere, the most that had work at once.
     """
@@ -56,6 +63,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     export: str
     parked: int = 0
+    put_off: dict[str, int] = {}
     rewritten: int = 0
     hooks: tuple[HookCount, ...] = ()
     refused: tuple[HookRefusal, ...] = ()
@@ -91,6 +99,7 @@ def of_run(
         store="",
         export="",
         parked=stats.parked,
+        put_off=dict(sorted(stats.put_off.items())),
         rewritten=stats.rewritten,
         hooks=stats.hooks,
         refused=stats.refused,
@@ -194,6 +203,8 @@ def show(summary: Summary, console: Console) -> None:
     if summary.parked:
         command = advice.complete(f"`greencrawl traps {summary.crawl}`")
         rows.append(("parked", f"{summary.parked:,} URLs; see {command}"))
+    if summary.put_off:
+        rows.append(("put off", put_off_text(summary.put_off)))
     if summary.rewritten:
         rows.append(("links rewritten", f"{summary.rewritten:,} by normalise"))
     if summary.hooks:

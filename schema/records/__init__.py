@@ -39,6 +39,7 @@ from greencrawl.schema.records.host import (
     HostReport,
     HostState,
     NodeAway,
+    PutOff,
 )
 from greencrawl.schema.records.lease import (
     SUSPECT_DELIVERIES,
@@ -177,6 +178,7 @@ __all__ = [
     "ParkedShape",
     "Pattern",
     "Purge",
+    "PutOff",
     "ReconcileReply",
     "ReconcileRequest",
     "Refusal",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -12,6 +13,17 @@ TRAPS_BYTES = 4096
 """What a crawl knows of a host's shapes, packed by workers, takes so many bytes at most."""
 
 
+class PutOff(StrEnum):
+    """Why a session ended by no fault of its host's, so that its tasks went back uncharged."""
+
+    SHARE = "share"  # its address, or its domain, is asked for as much as it may be
+    LOOK_UP = "look_up"  # too many look-ups of DNS that take long are under way
+    MEMORY = "memory"  # its answer found no memory
+    SLOW = "slow"  # too many hosts that are slow, or may be, are being fetched from
+    LOGIN = "login"  # its login cannot be made or kept now
+    ROBOTS = "robots"  # its robots.txt is redirected to a host that cannot be asked now
+
+
 class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """What a session learnt of its host; all optional. ``delay`` and ``latency`` in seconds.
 
@@ -19,7 +31,8 @@ class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, 
     ``robots_delay`` robots.txt's crawl-delay;
     ``robots`` says that robots were read (or found absent) in this session; ``block`` asks for a
     block of that many seconds (0 with ``failed``: the host's own back-off, doubling a block).
-    ``block`` without ``failed``: by no fault of the host's it is to rest so long.
+    ``block`` without ``failed``: by no fault of the host's it is to rest so long, for a reason that
+    ``put_off`` names (:class:`PutOff`).
     ``why`` says more than ``failed`` to a person who asks why the host is not fetched from.
     ``traps`` takes the place of what the crawl knew of the host's shapes; b"" leaves that as it is.
     """
@@ -33,6 +46,7 @@ class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, 
     requests: Count = 0
     why: Annotated[str, Meta(max_length=300)] = ""
     traps: Annotated[bytes, Meta(max_length=TRAPS_BYTES)] = b""
+    put_off: Annotated[str, Meta(max_length=40, pattern=r"^[a-z_]*$")] = ""
 
 
 class HostState(Struct, frozen=True, kw_only=True):

@@ -36,6 +36,7 @@ class FailureKind(StrEnum):
     PROCESS_DEATH = "process_death"  # the page killed the process that parsed it
     STALLED = "stalled"  # the page hung the process that parsed it
     COSTLY = "costly"  # reading it took more CPU than is granted
+    DENSE = "dense"  # the page is stored, but came as next to nothing of its size
     HOOK = "hook"  # the user's own function raised
     PARSE = "parse"  # extraction raised
     LINKS = "links"  # the page is stored, but has more links than are followed

@@ -18,7 +18,8 @@ class Totals(Struct, frozen=True, kw_only=True):
     ``failures`` counts outcomes by kind; ``later`` are retries not yet due; ``overflow`` waits in
     SQL, beyond the memory budget; ``hosts`` are those that have tasks waiting. ``parked`` counts
     those that were released since, too, until they are counted anew from the store. ``rewritten``
-    are links that the crawl's ``normalise`` has changed.
+    are links that the crawl's ``normalise`` has changed. ``put_off`` counts sessions that ended by
+    no fault of their hosts', by reason (:class:`greencrawl.schema.records.PutOff`).
     """
 
     admitted: int = 0
@@ -35,6 +36,7 @@ class Totals(Struct, frozen=True, kw_only=True):
     parked: int = 0
     rewritten: int = 0
     failures: dict[str, int] = field(default_factory=dict)
+    put_off: dict[str, int] = field(default_factory=dict)
 
     @property
     def open(self) -> int:

@@ -44,8 +44,9 @@ Say = Callable[[str], None]
 class Result:
     """A line of the table. ``rate`` are pages a second of the good hosts, ``share`` that over the
     rate without an attack, ``worst`` that of the worst five seconds; ``memory`` is the worker's
-    child's at most, ``tree`` with supervisor and separate reader, in bytes. ``why_not`` is empty if
-    and only if the row holds.
+    child's at most, ``tree`` with supervisor and separate reader, in bytes; ``counted`` is what the
+    summary counts: failures, and sessions put off. ``why_not`` is empty if and only if the row
+    holds.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Result:
     memory: int = 0
     tree: int = 0
     asked: int = 0
-    failures: dict[str, int] = field(default_factory=dict)
+    counted: dict[str, int] = field(default_factory=dict)
     said: str = ""
     notes: dict[str, Any] = field(default_factory=dict)
     why_not: list[str] = field(default_factory=list)
@@ -138,7 +139,8 @@ def run(attack: Attack | None, folder: Path, say: Say, peer: Result | None = Non
             part = urls[start : start + 1000]
             system.call("POST", f"/v1/crawls/{crawl}/urls", {"urls": part})
         _watch(result, system, good, attack.seconds if attack else 40.0, say)
-        result.failures = system.stats(crawl)["failures"]
+        stats = system.stats(crawl)
+        result.counted = stats["failures"] | stats["put_off"]
         if attack and bad:
             result.asked = sum(bad.counted()["asked"].values())
             result.said = _said(system, attack, urls)[:300]
@@ -205,5 +207,5 @@ def _judge(result: Result, attack: Attack) -> None:
         result.why_not.append(f"{result.memory / 1e6:.0f} MB of memory")
     if result.said.startswith("NOT"):
         result.why_not.append(f"explain says {result.said}")
-    if attack.kinds and not set(attack.kinds) & set(result.failures):
-        result.why_not.append(f"the summary says {result.failures}")
+    if not set(attack.kinds) & set(result.counted):
+        result.why_not.append(f"the summary says {result.counted}")

@@ -28,9 +28,9 @@ class Attack:
     in the short form ``short`` of them; or ``names`` in ``zones``, with {n} for each one's number.
     A host does ``answers`` or ``takes``.
 
-    ``said`` is in what ``explain`` says of one of the seeds, ``kinds`` are failures of which the
-    summary must count some (none: none is asked for). ``options`` are the crawl's. The long form
-    takes ``seconds``.
+    ``said`` is in what ``explain`` says of one of the seeds; ``kinds`` are failures, and reasons by
+    which sessions are put off, of which the summary must count some. ``options`` are the crawl's.
+    The long form takes ``seconds``.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Attack:
     hosts: int
     short: int
     said: str
-    kinds: tuple[str, ...] = ()
+    kinds: tuple[str, ...]
     answers: Answers | None = None
     takes: Takes | None = None
     scheme: str = "http"
@@ -303,7 +303,7 @@ _ROWS = [
     Attack(
         "next-to-nothing", "a MB that came as a hundred bytes, as dear as it may be, forty hosts",
         "what came as next to nothing is read alone", 25, 40, 2,
-        "fetched", (), answers=costly(_END_TAGS * 2000, 990_000),
+        "came as", ("dense",), answers=costly(_END_TAGS * 2000, 990_000),
     ),
     Attack(
         "almost-10-mib", "10 MiB less a bit, and then nothing",
@@ -323,7 +323,7 @@ _ROWS = [
     Attack(
         "farm", "hosts of one address that link to more of them, delay 1",
         "an address has a share of starts over all workers", 28, 1000, 40,
-        "requests in 1 s", (), answers=farm, farm=True,
+        "requests in 1 s", ("share",), answers=farm, farm=True,
         options={"delay": 1, "address_rate": 10, "address_connections": 10, "domain_rate": 20},
     ),
     Attack(
@@ -334,19 +334,20 @@ _ROWS = [
     Attack(
         "slow-zone", "names of one zone, whose name server takes 10 s",
         "a registrable domain has a share of look-ups", 34, 400, 120,
-        "look-up|name server|dns", (), answers=always(reply(b"late")),
+        "look-up|name server|dns", ("look_up",), answers=always(reply(b"late")),
         names="n{n}.slow.test", zones={"slow.test": Zone(("127.34.0.1",), delay=10)},
     ),
     Attack(
         "slow-zones", "names of as many zones, whose name server takes 10 s",
         "slow look-ups have a lane of their own", 35, 400, 20,
-        "look-up|name server|dns", (), answers=always(reply(b"late")),
+        "look-up|name server|dns", ("look_up",), answers=always(reply(b"late")),
         names="www.n{n}-slow.example", zones={"example": Zone(("127.35.0.1",), delay=10)},
     ),
     Attack(
         "wildcards", "robots.txt of 25,000 rules with wildcards, long URLs",
         "rules are compiled once, the work for a URL is bounded", 30, 10, 1,
-        "may match to try them all", (), answers=long_paths(wildcard_rules()), target="/aaaaaaaa",
+        "may match to try them all", ("robots",), answers=long_paths(wildcard_rules()),
+        target="/aaaaaaaa",
     ),
     Attack(
         "endless-robots", "robots.txt that never ends",
@@ -356,13 +357,13 @@ _ROWS = [
     Attack(
         "silent", "hosts that accept, and say nothing",
         "slow sessions are bounded, strangers among them", 32, 3000, 80,
-        "no complete answer", ("timeout", "robots_unreachable"), takes=silent,
+        "no complete answer|found no room", ("slow",), takes=silent,
         settings={"request_seconds": "60"}, seconds=63.0,
     ),
     Attack(
         "just-in-time", "each answer just before the request's time is over",
         "slow sessions are bounded, those known to be slow to half of it", 33, 3000, 80,
-        "fetched|waiting|leased|rests", (), answers=late(55.0),
+        "found no room", ("slow",), answers=late(55.0),
         settings={"request_seconds": "60"}, seconds=63.0,
     ),
 ]  # fmt: skip

@@ -362,7 +362,7 @@ class Promotion:
             rig.folder / "replica",
             None,
             *("--unixsocket", str(rig.folder / "replica.sock")),
-            *("--replicaof", f"127.0.0.1 {rig.redis.port}"),
+            *("--replicaof", "127.0.0.1", str(rig.redis.port)),
         )
         rig.stack.callback(replica.stop)
         self.replica = replica.start()

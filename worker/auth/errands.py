@@ -30,7 +30,15 @@ from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import GreencrawlError, Unavailable
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.urls import canonicalise, host_of, origin_of
-from greencrawl.schema.records import Admission, Crawl, Failure, FailureKind, Fetched, TaskKind
+from greencrawl.schema.records import (
+    Admission,
+    Crawl,
+    Failure,
+    FailureKind,
+    Fetched,
+    PutOff,
+    TaskKind,
+)
 from greencrawl.schema.wire import from_msgpack, to_msgpack
 from greencrawl.worker import retry
 from greencrawl.worker.auth.transport import MAX_BODY_BYTES
@@ -112,7 +120,7 @@ class Visit(Protocol):
     def until_available(self, action: Callable[[], T]) -> T:
         """Call ``action`` until it is not answered by Unavailable. Raises VisitOver."""
 
-    def put_off(self, seconds: float, why: str) -> NoReturn:
+    def put_off(self, by: PutOff, seconds: float, why: str) -> NoReturn:
         """End the visit by no fault of its host's, which rests so long: raises VisitOver."""
 
     def fail(self, kind: str, block: float) -> None:
@@ -175,7 +183,7 @@ class Errands:
             return self._await(visit, host, errand_id)
         except Unavailable as error:  # its node may be away for long, and ours is not
             detail = f"the login leads to {host}, which cannot be asked: {error}"
-            visit.put_off(ASK_AGAIN_SECONDS, detail)
+            visit.put_off(PutOff.LOGIN, ASK_AGAIN_SECONDS, detail)
         finally:
             with suppress(Unavailable):  # then it expires
                 self._frontier.errand_drop(host, errand_id)

@@ -23,7 +23,7 @@ from greencrawl.schema.clock import Clock, epoch_ms
 from greencrawl.schema.errors import InvalidConfig, Unavailable
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.urls import host_of
-from greencrawl.schema.records import Failure, FailureKind, Fetched
+from greencrawl.schema.records import Failure, FailureKind, Fetched, PutOff
 from greencrawl.schema.records.auth import Auth
 from greencrawl.worker.auth.account import REFUSED_SECONDS, Account
 from greencrawl.worker.auth.base import Grant, Kind, LoginFailed, LoginRefused
@@ -220,7 +220,7 @@ class Logins:
                 account.away_seen = now
                 if now - account.away_since >= AWAY_PATIENCE_SECONDS:
                     detail = f"auth {account.entry.name}: its login cannot be kept: {error}"
-                    visit.put_off(AWAY_REST_SECONDS, detail)
+                    visit.put_off(PutOff.LOGIN, AWAY_REST_SECONDS, detail)
             else:
                 account.away_since = None
                 return found

@@ -65,6 +65,15 @@ def unpacking(answer: Fetched | Failure) -> str:
     return ""
 
 
+def dense(fetched: Fetched) -> str:
+    """Why an answer is to be read in a process of its own: it is large, and came as next to
+    nothing. "" if it did not."""
+    size, sent = len(fetched.body), fetched.wire_bytes
+    if not _is_dense(size, sent):
+        return ""
+    return f"{size:,} bytes came as {sent:,}, so they were read in a process of their own"
+
+
 def _is_dense(size: int, sent: int) -> bool:
     return size >= _DENSE_BYTES and 0 < sent * _DENSE < size
 
@@ -75,12 +84,15 @@ class CostlyHosts:
     def __init__(self) -> None:
         self._bills: OrderedDict[str, _Bill] = OrderedDict()
 
-    def alone(self, host: str, fetched: Fetched) -> bool:
-        """Whether an answer is to be read in a process of its own: for what its host has sent
-        before, or since it is large and came as next to nothing."""
-        if self._bills and self._is_suspected(host, fetched.address):
+    def suspects(self, host: str, address: str) -> bool:
+        """Whether a host's answers are to be read in a process of their own, for what it, or its
+        neighbours, have sent before."""
+        if not self._bills:
+            return False
+        if host in self._bills or f"d:{registrable_domain(host)}" in self._bills:
             return True
-        return _is_dense(len(fetched.body), fetched.wire_bytes)
+        bill = self._bills.get(address_name(address)) if address else None
+        return bill is not None and len(bill.domains) >= BAD_NEIGHBOURS
 
     def cheap(self, host: str, address: str) -> None:
         """A page of a host whose pages are read alone took no more than it was granted."""
@@ -112,12 +124,6 @@ class CostlyHosts:
             f"reading {bill.pages} of its pages took {bill.cpu:.1f} s of CPU, "
             f"and {bill.granted:.1f} s were granted"
         )
-
-    def _is_suspected(self, host: str, address: str) -> bool:
-        if host in self._bills or f"d:{registrable_domain(host)}" in self._bills:
-            return True
-        bill = self._bills.get(address_name(address)) if address else None
-        return bill is not None and len(bill.domains) >= BAD_NEIGHBOURS
 
 
 def _names(host: str, address: str) -> tuple[str, ...]:

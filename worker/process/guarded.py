@@ -13,7 +13,7 @@ from greencrawl.schema.records.auth import Form, Own
 from greencrawl.worker.auth.base import Grant, Kind, Verdict
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.extract import TooDear, is_doubtful, stops
-from greencrawl.worker.process.costly import REST, CostlyHosts, unpacking
+from greencrawl.worker.process.costly import REST, CostlyHosts, dense, unpacking
 from greencrawl.worker.process.crash_record import CrashRecord, Suspect
 from greencrawl.worker.process.quarantine import DiedInQuarantine
 from greencrawl.worker.reading import Reading, granted, read
@@ -101,8 +101,11 @@ class Guarded:
         One that takes too long is read alone, and its host is charged.
         """
         doubtful = not stops() and is_doubtful(fetched.body)
-        if task.suspect or doubtful or self._costly.alone(visit.host, fetched):
-            return self._read_alone(visit, task, fetched, 0.0)
+        packed = dense(fetched)
+        if packed or task.suspect or doubtful or self._costly.suspects(visit.host, fetched.address):
+            reading = self._read_alone(visit, task, fetched, 0.0)
+            reading.dense = packed
+            return reading
         try:
             with self._crash_record.parsing(_suspect(visit, task)):
                 reading = read(visit.context, task, fetched)

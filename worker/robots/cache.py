@@ -36,7 +36,15 @@ from greencrawl.broker.frontier import Mode
 from greencrawl.schema.clock import Clock, epoch_ms, monotonic
 from greencrawl.schema.errors import InvalidUrl, Unavailable
 from greencrawl.schema.net.urls import canonicalise, host_of, origin_of
-from greencrawl.schema.records import Admission, Failure, FailureKind, Fetched, Task, TaskKind
+from greencrawl.schema.records import (
+    Admission,
+    Failure,
+    FailureKind,
+    Fetched,
+    PutOff,
+    Task,
+    TaskKind,
+)
 from greencrawl.worker import retry
 from greencrawl.worker.robots import matching, parser, prefixes
 from greencrawl.worker.session.fetcher import Visit
@@ -257,7 +265,8 @@ class RobotsRules:
             if self._clock() >= limit:
                 detail = f"robots.txt is redirected to {target}, which"
                 if away is not None:  # that is no fault of the hosts'
-                    visit.put_off(ASK_AGAIN_SECONDS, f"{detail} cannot be asked: {away}")
+                    why = f"{detail} cannot be asked: {away}"
+                    visit.put_off(PutOff.ROBOTS, ASK_AGAIN_SECONDS, why)
                 detail = f"{detail} did not answer yet"
                 return Failure(_KIND, detail, retry_after=ASK_AGAIN_SECONDS)
             visit.rest(_LOOK_SECONDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from greencrawl.schema.errors import GreencrawlError
-from greencrawl.schema.records import CrawlOptions
+from greencrawl.schema.records import CrawlOptions, PutOff
 from greencrawl.schema.records.crawl import ADDRESS_CONNECTIONS, ADDRESS_RATE, DOMAIN_RATE
 
 
@@ -31,8 +31,9 @@ class Caps(NamedTuple):
 
 
 class NoShare(GreencrawlError):
-    """Raised when nothing may be asked of an address or domain for ``seconds``."""
+    """Raised when nothing may be asked of an address or domain for ``seconds``; ``by`` what."""
 
-    def __init__(self, name: str, seconds: float, why: str) -> None:
+    def __init__(self, name: str, seconds: float, why: str, by: PutOff = PutOff.SHARE) -> None:
         super().__init__(f"{name}: {why}")
         self.seconds = seconds
+        self.by = by

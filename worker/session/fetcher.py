@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import GreencrawlError, Unavailable
-from greencrawl.schema.records import Failure, Fetched, HostReport
+from greencrawl.schema.records import Failure, Fetched, HostReport, PutOff
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.session.backoff import AWAY_PATIENCE_SECONDS, delays
 from greencrawl.worker.session.caps import Caps, NoShare
@@ -81,6 +81,7 @@ class Visit:
         self._failed = ""
         self._why = ""
         self._block = 0.0
+        self._put_off = ""
         self._robots_read = False
         self.told_to_wait = False
         """Whether the host failed by an answer that says when to come back."""
@@ -134,10 +135,10 @@ class Visit:
                     watch=self._watched(),
                 )
         except NoShare as error:  # others at its address were asked: it comes again
-            self.put_off(error.seconds, str(error))
+            self.put_off(error.by, error.seconds, str(error))
         except Crowded as error:
             self._requests += 1
-            self.put_off(CROWDED_SECONDS, str(error))
+            self.put_off(PutOff.MEMORY, CROWDED_SECONDS, str(error))
         if isinstance(answer, Fetched):
             self._requests += 1
             self._holds = len(answer.body)
@@ -185,11 +186,12 @@ class Visit:
             self.rest(delay)
         raise AssertionError("delays never end")
 
-    def put_off(self, seconds: float, why: str) -> NoReturn:
+    def put_off(self, by: PutOff, seconds: float, why: str) -> NoReturn:
         """End the visit by no fault of its host's, which is to rest so long: raises VisitOver.
 
         Its tasks go back uncharged, and the host is not counted as failing.
         """
+        self._put_off = by
         self._block = seconds
         self._why = why[:300]
         raise VisitOver(why)
@@ -224,5 +226,7 @@ class Visit:
             requests=self._requests,
             why=self._why,
         )
+        if self._put_off:
+            report = replace(report, put_off=self._put_off)
         record = self.judge.record()
         return replace(report, traps=record) if record else report

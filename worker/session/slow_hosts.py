@@ -2,14 +2,15 @@
 
 A session is *slow* while one of its requests has been under way for longer than
 :data:`SLOW_SECONDS`. Such a session needs memory and little else, so it is not counted among the
-greenlets: another host may take its place, until :data:`SLOW_SHARE` times as many as there are
-greenlets are slow. So that this bound is not reached by those who are in already, whoever may turn
-out to be slow is counted with them from its beginning: hosts that nobody has heard of, and, within
-half of the bound, those that are known to be slow or to fail. Beyond it their sessions are handed
-back at once and the hosts rest for a while, here and at every other worker; hosts known to be in
-good order never wait for any of them. A host that nobody has heard of does not wait for others of
-its kind that have sent nothing: the one among these that is silent for longest is cut off, counted
-as failing, and its URLs go back uncharged.
+greenlets, and neither is that of a host that nobody has heard of and that has been silent for
+:data:`SILENT_SECONDS`: another host may take its place, until :data:`SLOW_SHARE` times as many as
+there are greenlets are slow. So that this bound is not reached by those who are in already, whoever
+may turn out to be slow is counted with them from its beginning: hosts that nobody has heard of,
+and, within half of the bound, those that are known to be slow or to fail. Beyond it their sessions
+are handed back at once and the hosts rest for a while, here and at every other worker; hosts known
+to be in good order never wait for any of them. A host that nobody has heard of does not wait for
+others of its kind that have sent nothing: the one among these that is silent for longest is cut
+off, counted as failing, and its URLs go back uncharged.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 
 from greencrawl.schema.clock import monotonic
-from greencrawl.schema.records import CloseItem, HostReport, Session
+from greencrawl.schema.records import CloseItem, HostReport, PutOff, Session
 from greencrawl.worker.session.held import Held
 
 SLOW_SECONDS = 2.0
 """A host whose answers take longer is slow."""
+SILENT_SECONDS = 1.0
+"""A host that nobody has heard of, and that has been silent for so long, holds up no others: its
+session is not counted among the greenlets from then on."""
 SLOW_SHARE = 2
 """Slow sessions per greenlet, at most."""
 FRESH_SHARE = 0.5
@@ -34,6 +38,9 @@ One that nobody has heard of rests for less where few others wait."""
 STRAINED_SECONDS = 1.0
 """A host whose delay is so much above the least has been slow, or has failed."""
 _MOST_HOSTS = 10_000
+_NO_ROOM = (
+    "it found no room: too many hosts that are slow, or not known yet, are being fetched from"
+)
 
 
 def never(_: float) -> float:
@@ -50,6 +57,7 @@ class SlowHosts:
         self._slow_hosts: OrderedDict[str, None] = OrderedDict()
         self._doubtful: set[Held] = set()
         self._slow_sessions: set[Held] = set()
+        self._silent: set[Held] = set()
         self._refused = False
         self._turned_away: deque[float] = deque()
         """When hosts unheard of were handed back lately."""
@@ -58,8 +66,8 @@ class SlowHosts:
 
     @property
     def slow(self) -> int:
-        """Sessions that are slow, as of the last :meth:`look`."""
-        return len(self._slow_sessions)
+        """Sessions that are slow, or silent and unheard of, as of the last :meth:`look`."""
+        return len(self._slow_sessions | self._silent)
 
     def admits(self, held: Held) -> bool:
         """Whether a session may begin now; False once there are too many of its kind."""
@@ -112,26 +120,29 @@ class SlowHosts:
         ``blocked`` says for how long this process did other things since some moment. Where
         somebody found no room, who is slow is asked to end after the present request.
         """
-        before = self._slow_sessions
-        self._slow_sessions = {
-            held
-            for held in sessions
-            if (since := held.since) is not None
-            and now - since > SLOW_SECONDS
-            and now - since - blocked(since) > SLOW_SECONDS
-        }
-        for held in self._slow_sessions - before:
+        before = self._slow_sessions, self._silent
+        self._slow_sessions, self._silent = set(), set()
+        for held in sessions:
+            if held.since is None or now - held.since <= SILENT_SECONDS:
+                continue
+            waited = now - held.since - blocked(held.since)
+            if waited > SLOW_SECONDS:
+                self._slow_sessions.add(held)
+            elif waited > SILENT_SECONDS and held in self._doubtful and held.cut is not None:
+                self._silent.add(held)
+        for held in self._slow_sessions - before[0]:
             self._note(held.session.host)
         if self._refused:
             for held in self._slow_sessions:
                 held.ended = held.ended or "stop"
             self._refused = False
-        return self._slow_sessions != before
+        return (self._slow_sessions, self._silent) != before
 
     def ended(self, held: Held, close: CloseItem | None) -> None:
         """A session is through; ``close`` says how its host did, None if that is not known."""
         self._doubtful.discard(held)
         self._slow_sessions.discard(held)
+        self._silent.discard(held)
         if close is None:
             return
         report = close.report
@@ -158,6 +169,6 @@ def refusal(session: Session, seconds: float = REST_SECONDS) -> CloseItem:
     return CloseItem(
         session=session.session,
         token=session.token,
-        report=HostReport(delay=own, block=rest),
+        report=HostReport(delay=own, block=rest, why=_NO_ROOM, put_off=PutOff.SLOW),
         release=tuple(task.number for task in session.tasks),
     )

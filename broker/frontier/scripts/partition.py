@@ -201,7 +201,7 @@ def close_row(item: CloseItem) -> list[Any]:
     return [
         item.token, item.session.partition("/")[2], round(r.delay * 1000), round(r.latency * 1000),
         round(r.robots_delay * 1000), int(r.robots), r.failed, round(r.block * 1000), r.requests,
-        r.why, blob(r.traps), *item.release,
+        r.why, blob(r.traps), r.put_off, *item.release,
     ]  # fmt: skip
 
 

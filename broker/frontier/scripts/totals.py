@@ -27,10 +27,13 @@ def total(partitions: Iterable[Sequence[bytes]]) -> Totals:
     """The sum of the counter hashes of all partitions, each as Lua returns it."""
     sums: dict[str, int] = dict.fromkeys(_COUNTERS.values(), 0)
     failures: dict[str, int] = {}
+    put_off: dict[str, int] = {}
     for flat in partitions:
         for key, value in part.fields(flat).items():
             if key in _COUNTERS:
                 sums[_COUNTERS[key]] += int(value)
             elif key.startswith("f:"):
                 failures[key[2:]] = failures.get(key[2:], 0) + int(value)
-    return Totals(failures=failures, **sums)
+            elif key.startswith("p:"):
+                put_off[key[2:]] = put_off.get(key[2:], 0) + int(value)
+    return Totals(failures=failures, put_off=put_off, **sums)

@@ -565,9 +565,14 @@ def test_host_that_found_no_room_rests_and_has_not_failed(frontier: Frontier, st
     worker = Worker(frontier)
     (s,) = worker.lease()
     item = CloseItem(
-        session=s.session, token=s.token, release=(1, 2), report=HostReport(block=30.0)
-    )
+        session=s.session, token=s.token, release=(1, 2),
+        report=HostReport(block=30.0, why="no room", put_off="slow"),
+    )  # fmt: skip
     assert frontier.close_sessions([item]) == ["ok"]
+    assert "no room" in frontier.where(crawl, "http://h.example/1").why
+    totals = frontier.scan(crawl.id)
+    assert totals is not None
+    assert (totals.put_off, totals.failures) == ({"slow": 1}, {})
     state = frontier.host("h.example")
     assert 29 < state.next_in <= 30
     assert (state.blocked_in, state.failures, state.waiting) == (0, 0, 2)

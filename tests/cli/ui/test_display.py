@@ -67,6 +67,19 @@ def test_links_that_were_rewritten_are_told_where_there_are_any() -> None:
     )
 
 
+def test_sessions_that_were_put_off_are_told_where_there_are_any() -> None:
+    assert "put off" not in display.line(STATS, 0.0, 1.0)
+    assert "put off" not in _text(status.table(Stats((STATS,))), 400)
+    stats = msgspec.structs.replace(STATS, put_off={"look_up": 2, "slow": 1200, "unheard_of": 1})
+    said = (
+        "put off: 1,203 sessions, their URLs went back (no room among slow hosts 1,200, "
+        "slow look-ups of DNS 2, unheard_of 1)"
+    )
+    assert display.line(stats, 0.0, 1.0).endswith(f"; {said}")
+    assert said in _text(display.panel(stats, 0, 1, HOSTS), 400)
+    assert f"example: {said}" in _text(status.table(Stats((stats,))), 400)
+
+
 def test_workers_that_cannot_import_a_hook_are_named() -> None:
     refused = tuple(HookRefusal(f"w-{n}", "one", "own", "E: \x1b x") for n in range(5))
     stats = msgspec.structs.replace(STATS, refused=refused[:1])

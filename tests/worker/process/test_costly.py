@@ -250,9 +250,9 @@ def test_pages_that_are_cheap_again_are_forgiven() -> None:
     page = Fetched("http://h/", 200, {}, b"")
     hosts.charge("h", "", 1.0, 0.25)
     for _ in range(CHEAP_AGAIN):
-        assert hosts.alone("h", page)
+        assert hosts.suspects("h", page.address)
         hosts.cheap("h", "")
-    assert not hosts.alone("h", page)
+    assert not hosts.suspects("h", page.address)
 
 
 def test_a_bomb_of_attributes_holds_up_nobody_and_its_page_is_read(worker: Worker) -> None:

@@ -65,6 +65,7 @@ class Rig:
 @pytest.fixture
 def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     monkeypatch.setattr(slow_hosts, "SLOW_SECONDS", 0.2)
+    monkeypatch.setattr(slow_hosts, "SILENT_SECONDS", 0.1)
     paths = {
         "/silent": send_then_stall(b"", 60),
         "/slow": drip(HEAD + b"x" * 600, 0.05),
@@ -103,3 +104,22 @@ def test_hosts_that_send_something_or_are_known_keep_their_places(rig: Rig) -> N
     assert rig.hosts.slow == most + 1
     assert rig.begin("good", "/good") is None
     assert not any(one.ready() for one in begun if one is not None)
+
+
+def test_a_host_unheard_of_that_is_silent_is_no_longer_counted_and_one_that_sends_is(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slow_hosts, "SLOW_SECONDS", 60.0)
+    for number in range(GREENLETS):
+        assert rig.begin(f"silent-{number}", "/silent")
+    assert rig.begin("known", "/silent", known=True)
+    rig.look()
+    assert rig.hosts.slow == 0, "they have just begun"
+    gevent.sleep(0.15)
+    rig.look()
+    assert rig.hosts.slow == GREENLETS
+    sessions = rig.sessions.holding()
+    rig.downloader.close()
+    for held in sessions:
+        rig.hosts.ended(held, None)
+    assert rig.hosts.slow == 0

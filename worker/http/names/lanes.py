@@ -17,6 +17,7 @@ from gevent.event import Event
 
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.net.urls import registrable_domain
+from greencrawl.schema.records import PutOff
 from greencrawl.worker.session.caps import NoShare
 
 DOMAIN_LOOKUPS = 8
@@ -131,7 +132,7 @@ class Place:
         self._lane.lasts(now - self._began)
         if not self._slow.take():
             why = f"{SLOW_LOOKUPS} look-ups of DNS that take long are under way"
-            raise NoShare(self._domain, self._slow.next_turn(now), why)
+            raise NoShare(self._domain, self._slow.next_turn(now), why, PutOff.LOOK_UP)
         self._slow_since = now
 
     def end(self) -> None:
@@ -167,7 +168,7 @@ class Lanes:
         if not lane.wait(PATIENCE_SECONDS):
             lane.lasts(PATIENCE_SECONDS)
             why = f"{DOMAIN_LOOKUPS} look-ups of its names are under way, and take long"
-            raise NoShare(domain, lane.next_turn(self._clock()), why)
+            raise NoShare(domain, lane.next_turn(self._clock()), why, PutOff.LOOK_UP)
         return Place(domain, lane, self._slow, self._forget, self._clock)
 
     def _forget(self, domain: str) -> None:

@@ -2,7 +2,7 @@
 -- End the fetching of sessions: free the host, and keep what was learnt of it.
 --
 -- args  {longest block ms, first back-off ms, {token, host, adaptive delay ms, latency ms, robots delay
---        ms, robots read, failed, block ms, requests, why, traps, task to release …} …}
+--        ms, robots read, failed, block ms, requests, why, traps, put off by, task to release …} …}
 -- {'OK', now, statuses, blocks, tend}: blocks has until-ms (0: none) per item. Unfinished tasks
 -- stay under the token. blocked-until never moves back; the level rises once a block.
 local MAX_BLOCK, BASE_BLOCK = args[1], args[2]
@@ -17,7 +17,7 @@ for a = 3, #args do
   else
     local h = host_of(s.host)
     local only, some = {}, false
-    for i = 12, #it do only[it[i]] = true; some = true end
+    for i = 13, #it do only[it[i]] = true; some = true end
     if some then give_back(token, s, h, only, false) end
     put(h, 'ad', it[3])
     if it[4] > 0 then h.lat = it[4] end
@@ -42,6 +42,7 @@ for a = 3, #args do
     free_slot(token, s, h, it[9] > 0 and now or 0)
     h.nw = nil
     if it[7] == '' and it[8] > 0 then -- no fault of the host's, but its turn comes later
+      if it[12] ~= '' then bump(s.crawl, 'p:' .. it[12], 1) end
       h.next = math.max(num(h.next), now + math.min(it[8], MAX_BLOCK))
       if it[10] ~= '' then h.nw = it[10] end
     end
