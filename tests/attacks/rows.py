@@ -340,7 +340,7 @@ _ROWS = [
     Attack(
         "slow-zones", "names of as many zones, whose name server takes 10 s",
         "slow look-ups have a lane of their own", 35, 400, 20,
-        "look-up|name server|dns", ("look_up",), answers=always(reply(b"late")),
+        "look-up|name server|dns", ("look_up", "dns_failed"), answers=always(reply(b"late")),
         names="www.n{n}-slow.example", zones={"example": Zone(("127.35.0.1",), delay=10)},
     ),
     Attack(
