@@ -1,7 +1,9 @@
 """``python -m greencrawl.broker``: one broker process, until SIGTERM or SIGINT."""
 
+from greencrawl.schema import garbage
 from greencrawl.schema.greenlets import patch_all
 
+garbage.starting()
 patch_all()
 
 import signal
@@ -113,6 +115,7 @@ def main(arguments: list[str]) -> int:
         log.configure("broker", settings.log_level)
         crash_points.arm(settings.fault)
         log.logger("broker").info("settings", **masked(settings))
+        garbage.started()
         run(settings)
     except (InvalidConfig, FrontierMismatch) as error:
         print(f"broker: {error}", file=sys.stderr)

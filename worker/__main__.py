@@ -6,6 +6,10 @@ The supervisor is plain Python on purpose (signals, waitpid); only these are mad
 
 import sys
 
+from greencrawl.schema import garbage
+
+garbage.starting()
+
 if "--child" in sys.argv or "--quarantine" in sys.argv:
     from greencrawl.schema.greenlets import patch_all
 
@@ -32,6 +36,7 @@ def _quarantine(settings: Settings, descriptor: int, parent: int) -> int:
     from greencrawl.worker.process import quarantine
 
     log.configure("worker-quarantine", settings.log_level)
+    garbage.started()
     return quarantine.main(descriptor, parent)
 
 
@@ -54,6 +59,7 @@ def main(arguments: list[str]) -> int:
     if is_child:
         return _child(settings, numbers[0])
     log.logger("supervisor").info("settings", **masked(settings))
+    garbage.started()
     try:
         return supervisor.Supervisor(settings).run()
     except GreencrawlError as error:

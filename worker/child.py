@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import resource
@@ -19,7 +18,7 @@ from gevent.lock import Semaphore
 
 from greencrawl.broker.client import BrokerClient
 from greencrawl.broker.frontier import Frontier
-from greencrawl.schema import crash_points
+from greencrawl.schema import crash_points, garbage
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.permits import Permits
@@ -338,12 +337,6 @@ def before_start() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a socket a session, and idle ones
 
 
-def after_start() -> None:
-    """What start-up made stays; pages make no cycles to speak of. Worth 5 % of the CPU a page."""
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-
-
 def main(settings: Settings, number: int) -> int:
     """Body of ``python -m greencrawl.worker --child N``: returns the exit status."""
     crash_points.arm(settings.fault)
@@ -359,7 +352,7 @@ def main(settings: Settings, number: int) -> int:
 
     impatient = gevent.spawn(give_up_starting)
     worker = starting.get()
-    after_start()
+    garbage.started()
     impatient.kill()
     if not isinstance(worker, Worker):  # told to stop while Redis, say, is awaited
         return 0

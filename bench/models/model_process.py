@@ -36,7 +36,7 @@ from gevent.event import Event
 from gevent.queue import Queue
 
 from greencrawl.broker.client import BrokerClient
-from greencrawl.schema import log
+from greencrawl.schema import garbage, log
 from greencrawl.schema.records import (
     CloseRequest,
     Crawl,
@@ -230,7 +230,7 @@ class Process:
         self.counts.watch(self.worker._downloader)
         if MODEL == "threads":
             self.worker._downloader._resolver._under_way = Lenient()
-        child.after_start()
+        garbage.started()
 
     def start(self, hosts: int) -> None:
         """Crawl so many hosts at once, each with a request under way all the time."""

