@@ -188,6 +188,8 @@ class Client:
             final_url=page.target or page.url,
             status=page.status,
             headers=page.headers,
+            canonical=page.canonical,
+            directives=page.directives,
             fetched_ms=page.fetched_ms,
             elapsed_ms=page.elapsed_ms,
             depth=page.depth,

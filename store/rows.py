@@ -16,6 +16,7 @@ import zstandard
 from greencrawl.schema import wire
 from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import Admission, Attempt, Commit, Final, HookRun, StoredPage
+from greencrawl.store import declared
 from greencrawl.store.errors import Unstorable
 
 Row = tuple[Any, ...]
@@ -23,13 +24,15 @@ T = TypeVar("T")
 
 PAGE = (
     "crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated, content, "
-    "url, final_url, language, encoding, title, headers, fields, links, text, body"
+    "url, final_url, language, encoding, title, canonical, directives, headers, fields, links, "
+    "text, body"
 )
 """Columns of :meth:`Codec.page_rows`, in order; the stamp is known only in the transaction."""
 
 PAGE_READ = (
     "id, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated, "
-    "content, url, final_url, language, encoding, title, headers, fields, links, text"
+    "content, url, final_url, language, encoding, title, canonical, directives, headers, fields, "
+    "links, text"
 )
 """Columns of :meth:`Codec.page`; a column ``body`` may follow."""
 
@@ -216,6 +219,7 @@ class Codec:
                 page.digest or hash_body(page.body), clean(page.url),
                 None if page.final_url == page.url else clean(page.final_url),
                 clean(page.language), clean(page.encoding), clean(page.title),
+                declared.canonical_column(page), declared.directives_column(page.directives),
                 json_text(page.headers, page.url) if page.headers else "{}",
                 None if page.fields is None else json_text(page.fields, page.url),
                 links[index], lengths[index] or packed[2 * index], packed[2 * index + 1],
@@ -231,7 +235,8 @@ class Codec:
         """
         (
             _, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated,
-            content, url, final_url, language, encoding, title, headers, fields, links, text,
+            content, url, final_url, language, encoding, title, canonical, directives, headers,
+            fields, links, text,
         ) = row  # fmt: skip
         plain = self._held(frame) if body and frame else b""
         if not isinstance(text, int):
@@ -242,26 +247,17 @@ class Codec:
             words = self._held(frame, text) if frame else b""
         plain = plain[-body_bytes:]
         return StoredPage(
-            crawl=crawl,
-            fingerprint=fingerprint,
-            url=url,
-            final_url=url if final_url is None else final_url,
-            status=status,
-            headers=wire.from_json(headers, dict[str, str]),
-            fetched_ms=fetched_ms,
-            elapsed_ms=elapsed_ms,
-            depth=depth,
-            body=plain,
-            body_bytes=body_bytes,
-            truncated=bool(truncated),
-            title=title,
-            text=words.decode(errors="replace"),
-            language=language,
-            encoding=encoding,
+            crawl=crawl, fingerprint=fingerprint, url=url,
+            final_url=url if final_url is None else final_url, status=status,
+            headers=wire.from_json(headers, dict[str, str]), fetched_ms=fetched_ms,
+            elapsed_ms=elapsed_ms, depth=depth, body=plain, body_bytes=body_bytes,
+            truncated=bool(truncated), title=title, text=words.decode(errors="replace"),
+            language=language, encoding=encoding,
             fields=None if fields is None else wire.from_json(fields, dict[str, Any]),
-            digest=digest_of(content) or hash_body(plain),
-            links=self.links(links),
-        )
+            canonical=declared.canonical_of(canonical, url),
+            directives=declared.directives_of(directives),
+            digest=digest_of(content) or hash_body(plain), links=self.links(links),
+        )  # fmt: skip
 
     def _held(self, frame: bytes, first: int | None = None) -> bytes:
         """What a frame holds, or its ``first`` bytes; b"" where it is damaged before their end."""

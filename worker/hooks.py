@@ -6,7 +6,8 @@
     def links(page: Page, links: list[Link]) -> list[Link]: ...
     def request(task: Task, headers: dict[str, str]) -> dict[str, str]: ...
 
-``on_page`` returns own fields (a dict that JSON can hold) to be stored and exported with the page.
+``on_page`` returns own fields (a dict that JSON can hold) to be stored and exported with the page;
+it is not called for pages whose content is not to be kept (``greencrawl.worker.directives``).
 ``links`` returns those of the page's links to follow, perhaps with a ``score`` each; scope and the
 seen-check come afterwards. ``request`` returns the headers to send; what proves who is asking
 (``greencrawl.worker.auth``) is added afterwards, so that it is not seen here. They run between the

@@ -42,13 +42,14 @@ from greencrawl.worker.auth import Authenticated
 from greencrawl.worker.crawls import Crawls, CrawlSource, Refused
 from greencrawl.worker.delivery.results import ACTION, Result, Results
 from greencrawl.worker.delivery.writer import Writer
+from greencrawl.worker.directives.withholding import withhold
 from greencrawl.worker.extract import is_html, is_text
 from greencrawl.worker.hooks import HookError
 from greencrawl.worker.http.client import LeaseExpired
 from greencrawl.worker.link_checker import MAX_LINKS, redirect_problem, redirected
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
-from greencrawl.worker.reading import Reading
+from greencrawl.worker.reading import Reading, said_by
 from greencrawl.worker.robots.cache import RobotsCache, RobotsRules
 from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.fetcher import Fetcher, Visit, VisitOver
@@ -337,7 +338,7 @@ class Pipeline:
                 widened = until_available(lambda: self._store.add_roots(crawl, [root]), "store")
                 visit.context = self._crawls.put(widened)
         reason = self._guarded.excluded_by(visit, task, target)
-        page = self._results.page(context.crawl.id, task, fetched)
+        page = self._results.page(context.crawl.id, task, fetched, said_by(context, fetched))
         page.final_url = target
         page.links = [] if reason else [redirected(task, target)]
         visit.judge.note(task, page)
@@ -347,11 +348,11 @@ class Pipeline:
         self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str], dear: str
     ) -> None:
         """Read it, if it is to be read. ``dear``: why undoing its encodings was charged."""
-        row = self._results.page(visit.context.crawl.id, task, fetched)
+        context, options = visit.context, visit.context.options
+        row = self._results.page(context.crawl.id, task, fetched, said_by(context, fetched))
         notes, reading = {FailureKind.COSTLY: dear} if dear else {}, Reading()
         read = False
-        options = visit.context.options
-        listed = fetched.status != 204 and visit.context.listing(task.url) is not None
+        listed = fetched.status != 204 and context.listing(task.url) is not None
         if listed or is_html(fetched.content_type, fetched.body[:1024]):
             self._writer.wait_for_room()  # with its text and links a page is twice as large
             reading, read = self._guarded.read(visit, task, fetched), True
@@ -362,6 +363,7 @@ class Pipeline:
                 return
             row.title, row.text, row.language = reading.title, reading.text, reading.language
             row.encoding, row.fields, row.links = reading.encoding, reading.fields, reading.links
+            row.canonical, row.directives = reading.canonical, reading.directives
             problems = problems | reading.problems
             if reading.costly:
                 notes[FailureKind.COSTLY] = "; ".join(filter(None, (dear, reading.costly)))
@@ -388,6 +390,8 @@ class Pipeline:
     ) -> None:
         """Hand it to the writer. ``notes`` say what else is to be known of it; of ``reading`` which
         of its links are not followed for what they would do, and how many were rewritten."""
+        if row.directives is not None and row.directives.withheld:
+            withhold(row)
         result = self._results.stored(visit.held, task, fetched, row, notes, reading.rewritten)
         if reading.skipped:
             result.finals += self._results.skipped(row.crawl, task, reading.skipped)

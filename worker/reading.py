@@ -14,9 +14,10 @@ from typing import Any
 from msgspec import Struct, field
 
 from greencrawl.schema.net.action_texts import texts_of
-from greencrawl.schema.records import Admission, Fetched, Link, Page, Task
+from greencrawl.schema.records import Admission, Directives, Fetched, Link, Page, Task
 from greencrawl.worker.crawls import CrawlContext
-from greencrawl.worker.extract import TooDear, add_links, outline
+from greencrawl.worker.directives.withholding import judged
+from greencrawl.worker.extract import TooDear, add_links, of_headers, outline
 from greencrawl.worker.extract.links import Resolved
 from greencrawl.worker.extract.listing import Listing, ListingError
 from greencrawl.worker.hooks import HookError
@@ -43,7 +44,8 @@ class Reading(Struct, kw_only=True):
     ``failure`` says why a page cannot be read: what it would have led to is not known.
     ``omitted`` counts its links beyond those that are followed, ``rewritten`` those that the
     crawl's ``normalise`` has changed.
-    ``samples`` and ``canonical`` are the page's, see ``greencrawl.worker.traps``.
+    ``samples`` and ``canonical`` are the page's, see ``greencrawl.worker.traps``; ``directives``
+    says, too, whether what was read is to be kept.
     ``cpu`` is what reading took of the CPU, the user's functions apart, in seconds; 0 where that is
     next to nothing. ``costly`` says how it went beyond what was granted, "" if it did not, and
     ``dense`` why it was read alone where it came as next to nothing.
@@ -62,6 +64,7 @@ class Reading(Struct, kw_only=True):
     rewritten: int = 0
     samples: bytes = b""
     canonical: str = ""
+    directives: Directives | None = None
     cpu: float = 0.0
     costly: str = ""
     dense: str = ""
@@ -74,6 +77,12 @@ def granted(fetched: Fetched) -> float:
         return BASE_SECONDS
     sent = fetched.wire_bytes or size
     return BASE_SECONDS + min(SECONDS_PER_WIRE_BYTE * sent, SECONDS_PER_BYTE * size)
+
+
+def said_by(context: CrawlContext, fetched: Fetched) -> Directives | None:
+    """What an answer's headers say of its use, and whether it is to be kept; None: nothing."""
+    said = of_headers(fetched.headers, fetched.robots_tags, context.agent)
+    return judged(said, context.options, fetched)
 
 
 def read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool = False) -> Reading:
@@ -107,13 +116,14 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         task.url,
         fetched.content_type,
         agent=context.agent,
-        robots_tag=fetched.headers.get("x-robots-tag", ""),
+        said=of_headers(fetched.headers, fetched.robots_tags, context.agent),
         anchors=hooks.wanted,
         texts=checker.wants_texts,
         samples=context.options.traps == "on",
         seconds=max(ALONE_SECONDS, 2 * granted(fetched)) if alone else HUB_SECONDS,
         brief=not alone,
     )
+    directives = judged(page.directives, context.options, fetched)
     reading = Reading(
         title=page.title,
         text=page.text,
@@ -121,6 +131,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         encoding=page.encoding,
         samples=page.samples,
         canonical=page.canonical or "",
+        directives=directives,
     )
     if isinstance(found, Resolved):
         reading.links = checker.follow(page, found.urls, found.rels, task.depth, found.texts)
@@ -133,10 +144,11 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
     links = page.links
     if hooks.wanted:
         began = thread_time()
-        try:
-            reading.fields = hooks.page_fields(page, fetched)
-        except HookError as error:
-            reading.problems[error.function] = error.what
+        if directives is None or not directives.withheld:  # its fields would be content
+            try:
+                reading.fields = hooks.page_fields(page, fetched)
+            except HookError as error:
+                reading.problems[error.function] = error.what
         try:
             links = hooks.chosen_links(page)
         except HookError as error:
@@ -162,4 +174,7 @@ def _list(context: CrawlContext, task: Task, fetched: Fetched, listing: Listing)
     if listed.next and context.rules.judge(task, listed.next) is None:
         links.insert(0, Admission(listed.next, task.depth, task.level))
     more = page.omitted_links, page.rewritten_links
-    return Reading(links=links, skipped=skipped, omitted=more[0], rewritten=more[1])
+    said = said_by(context, fetched)
+    return Reading(
+        links=links, skipped=skipped, omitted=more[0], rewritten=more[1], directives=said
+    )

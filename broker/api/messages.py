@@ -11,6 +11,7 @@ from msgspec import Meta, Struct, field
 
 from greencrawl.schema.records import (
     CrawlName,
+    Directives,
     Final,
     HookCount,
     HookFailure,
@@ -62,7 +63,11 @@ PageId = Annotated[str, Meta(pattern=r"^[0-9]{1,18}-[0-9a-f]{16}$", description=
 
 
 class ListedPage(Struct, frozen=True, kw_only=True):
-    """A stored page as a list shows it. ``target`` is where a redirect leads, else ""."""
+    """A stored page as a list shows it. ``target`` is where a redirect leads, else "".
+
+    ``canonical`` is the URL that the page names as its canonical one, ``directives`` what it says
+    about its use, and for which of it nothing of its content is kept.
+    """
 
     id: str
     url: str
@@ -71,6 +76,8 @@ class ListedPage(Struct, frozen=True, kw_only=True):
     body_bytes: int
     title: str = ""
     target: str = ""
+    canonical: str = ""
+    directives: Directives | None = None
 
 
 class PagesReply(Struct, frozen=True):

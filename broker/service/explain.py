@@ -14,6 +14,7 @@ from greencrawl.schema.net.normalising import queued_url
 from greencrawl.schema.net.scope import compile
 from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import Attempt, Crawl, FailureKind, Final, StoredPage, UrlState
+from greencrawl.schema.text.declared import declared_text
 from greencrawl.schema.text.parked import parked_text
 
 ATTEMPTS = 20
@@ -85,7 +86,8 @@ def _of_page(crawl: Crawl, page: StoredPage, attempts: Sequence[Attempt]) -> str
         because = f", which the crawl's rules keep out: {kept_out}" if kept_out else ""
         where = f", redirecting to {page.final_url}{because}"
     fetched = f"fetched at {_moment(page.fetched_ms)} with status {page.status}"
-    return f"{fetched}{where}{_noted(page, attempts)}"
+    said = declared_text(page.url, page.canonical, page.directives)
+    return f"{fetched}{where}{'; ' if said else ''}{said}{_noted(page, attempts)}"
 
 
 def _noted(page: StoredPage, attempts: Sequence[Attempt]) -> str:

@@ -208,5 +208,7 @@ def _shown(page: StoredPage) -> dict[str, Any]:
         "fetched_ms": page.fetched_ms,
         "body_bytes": page.body_bytes,
         "title": page.title,
+        "canonical": page.canonical,
+        "directives": page.directives,
         "target": "" if page.final_url in ("", page.url) else page.final_url,
     }

@@ -23,6 +23,7 @@ from greencrawl.schema.errors import GreencrawlError, InvalidUrl, Refused
 from greencrawl.schema.net.urls import canonicalise, host_of
 from greencrawl.schema.records import Crawl, PageFilter
 from greencrawl.schema.settings import Settings
+from greencrawl.schema.text.declared import declared_text, withheld_text
 from greencrawl.schema.text.patterns import Pattern
 from greencrawl.schema.wire import to_json
 from greencrawl.store.base import Store
@@ -191,7 +192,7 @@ def _json_line(page: ListedPage) -> str:
 
 def _tabs(page: ListedPage) -> str:
     at = iso8601(page.fetched_ms) or "-"
-    title = f"-> {page.target}" if page.target else page.title
+    title = f"-> {page.target}" if page.target else page.title or withheld_text(page.directives)
     fields = (at, page.status, page.body_bytes, page.id, page.url, title)
     return "\t".join(printable(str(field)) for field in fields)
 
@@ -205,7 +206,8 @@ def _columns() -> Callable[[ListedPage], str]:
 
     def line(page: ListedPage) -> str:
         at = moment(page.fetched_ms)[:16]
-        about = f"→ {page.target}" if page.target else page.title
+        title = page.title or withheld_text(page.directives)
+        about = f"→ {page.target}" if page.target else title
         return (
             f"{at}  {page.status:3}  {size(page.body_bytes):>8}  "
             f"{_cells(page.url, urls)}  {_cells(about, titles).rstrip()}".rstrip()
@@ -368,6 +370,7 @@ def described(page: PageReply) -> Iterator[str]:
         ("language", page.language),
         ("encoding", page.encoding),
         ("depth", page.depth),
+        ("says", declared_text(page.url, page.canonical, page.directives)),
         ("links", f"{len(page.links):,} queued" if page.links else ""),
         ("fields", to_json(page.fields).decode() if page.fields else ""),
     )

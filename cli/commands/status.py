@@ -17,6 +17,7 @@ from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import (
     away_text,
+    failed,
     failures_text,
     hooks_text,
     put_off_text,
@@ -24,6 +25,7 @@ from greencrawl.cli.ui.display import (
     rest_text,
     size,
     slowest_text,
+    withheld_text,
     workers_text,
 )
 from greencrawl.schema.records import Crawl, CrawlStats, Stats
@@ -91,7 +93,7 @@ def table(stats: Stats) -> RenderableType:
             one.stored, one.waiting, one.overflow, one.leased, one.later, one.dead, one.parked
         )  # fmt: skip
         numbers = [least + text for text in (*(f"{n:,}" for n in counts), size(one.bytes))]
-        cells = (one.crawl, state, *numbers, failures_text(one.failures))
+        cells = (one.crawl, state, *numbers, failures_text(failed(one.failures)))
         rows.add_row(*map(Text, cells))
     hooks = [
         Text(
@@ -111,12 +113,14 @@ def table(stats: Stats) -> RenderableType:
         for one in stats.crawls
         if one.rewritten
     ]
+    kept = [Text(f"{one.crawl}: {text}") for one in stats.crawls if (text := withheld_text(one))]
     refused = [Text(f"{one.crawl}: {refused_text(one)}") for one in stats.crawls if one.refused]
     slowest = Text(f"slowest hosts: {slowest_text(stats.slowest)}")
     rest = [Text(rest_text(stats))] if stats.rest_hosts else []
     away = [Text(away_text(one)) for one in stats.away]
     workers = [Text(text)] if (text := workers_text(stats)) else []
-    return Group(rows, slowest, *workers, *put_off, *hooks, *rewritten, *refused, *rest, *away)
+    tail = [*hooks, *rewritten, *kept, *refused, *rest, *away]
+    return Group(rows, slowest, *workers, *put_off, *tail)
 
 
 def _watch(broker: BrokerClient, crawl: str | None) -> None:

@@ -13,7 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from greencrawl.schema.clock import Clock, monotonic
-from greencrawl.schema.records import CrawlStats, HookCount, HostState, NodeAway, PutOff, Stats
+from greencrawl.schema.records import (
+    WITHHELD,
+    CrawlStats,
+    HookCount,
+    HostState,
+    NodeAway,
+    PutOff,
+    Stats,
+)
 
 PLAIN_SECONDS = 5.0
 """Between two lines where there is no terminal."""
@@ -99,6 +107,22 @@ def put_off_text(put_off: dict[str, int]) -> str:
     return f"{sessions}, their URLs went back ({failures_text(said)})"
 
 
+def failed(outcomes: dict[str, int]) -> dict[str, int]:
+    """Those kinds of outcomes that are failures."""
+    return {kind: count for kind, count in outcomes.items() if kind not in WITHHELD}
+
+
+def withheld(outcomes: dict[str, int]) -> dict[str, int]:
+    """Those of pages that are stored without their content, as they say."""
+    return {kind: count for kind, count in outcomes.items() if kind in WITHHELD and count}
+
+
+def withheld_text(stats: CrawlStats) -> str:
+    """How many pages of a crawl are stored without their content, by why; "" for none."""
+    some = withheld(stats.failures)
+    return f"content not kept: {failures_text(some)}" if some else ""
+
+
 def hooks_text(hooks: Sequence[HookCount]) -> str:
     """``on_page on 3 pages (KeyError: 'price'), …``, the commonest first; "" for none."""
     shown = [
@@ -156,11 +180,13 @@ def line(stats: CrawlStats, rate: float, seconds: float) -> str:
     parked = f"{stats.parked:,} parked, " if stats.parked else ""
     rewritten = f"; links rewritten: {stats.rewritten:,}" if stats.rewritten else ""
     put_off = f"; put off: {put_off_text(stats.put_off)}" if stats.put_off else ""
+    kept = f"; {text}" if (text := withheld_text(stats)) else ""
     return (
         f"{duration(seconds)}  {stats.stored:,} pages stored, "
         f"{stats.waiting + stats.overflow:,} waiting, {stats.leased:,} in flight, "
         f"{stats.later:,} to retry, {parked}{rate:.1f} pages/s, "
-        f"{size(stats.bytes)}, failures: {failures_text(stats.failures)}{put_off}{hooks}{rewritten}"
+        f"{size(stats.bytes)}, failures: {failures_text(failed(stats.failures))}"
+        f"{put_off}{hooks}{rewritten}{kept}"
     )
 
 
@@ -181,13 +207,15 @@ def panel(
     rows: list[RenderableType] = [
         Text.assemble((f"crawl {stats.crawl}", "bold green"), f"  {duration(seconds)}"),
         table,
-        Text(f"failures: {failures_text(stats.failures)}"),
+        Text(f"failures: {failures_text(failed(stats.failures))}"),
         Text(f"slowest hosts: {slowest_text(slowest)}"),
     ]
     if stats.put_off:
         rows.append(Text(f"put off: {put_off_text(stats.put_off)}"))
     if stats.rewritten:
         rows.append(Text(f"links rewritten by normalise: {stats.rewritten:,}"))
+    if text := withheld_text(stats):
+        rows.append(Text(text))
     if stats.hooks:
         rows.append(Text(f"hook failed: {hooks_text(stats.hooks)}", style="yellow"))
     if note:

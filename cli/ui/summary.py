@@ -13,10 +13,12 @@ from rich.text import Text
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import (
     duration,
+    failed,
     failures_text,
     hooks_text,
     put_off_text,
     size,
+    withheld,
 )
 from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.records import Crawl, CrawlStats, HookCount, HookRefusal, HostState
@@ -42,6 +44,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     ``hooks`` counts pages on which the crawl's hook failed, by function and message; ``refused``
     are workers that could not import it.
     ``put_off`` counts sessions that ended by no fault of their hosts', whose URLs went back.
+    ``withheld`` counts pages whose content is not kept, by the directive, as the broker counts.
     ``rewritten`` are links that the crawl's ``normalise`` has changed, as the broker counts.
     ``hosts`` were asked for something; at a broker elsewhere, the most that had work at once.
     """
@@ -63,8 +66,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     export: str
     parked: int = 0
-    put_off: dict[str, int] = {}
+    put_off: dict[str, int] = msgspec.field(default_factory=dict)
     rewritten: int = 0
+    withheld: dict[str, int] = msgspec.field(default_factory=dict)
     hooks: tuple[HookCount, ...] = ()
     refused: tuple[HookRefusal, ...] = ()
 
@@ -85,7 +89,7 @@ def of_run(
         bytes=stats.bytes,
         seconds=round(seconds, 3),
         pages_per_second=round(pages / seconds, 3) if seconds > 0 else 0.0,
-        failures=dict(sorted(stats.failures.items())),
+        failures=dict(sorted(failed(stats.failures).items())),
         gone=stats.failures.get("gone", 0),
         dead=stats.dead,
         excluded=stats.failures.get("robots", 0),
@@ -101,6 +105,7 @@ def of_run(
         parked=stats.parked,
         put_off=dict(sorted(stats.put_off.items())),
         rewritten=stats.rewritten,
+        withheld=withheld(stats.failures),
         hooks=stats.hooks,
         refused=stats.refused,
     )
@@ -207,6 +212,8 @@ def show(summary: Summary, console: Console) -> None:
         rows.append(("put off", put_off_text(summary.put_off)))
     if summary.rewritten:
         rows.append(("links rewritten", f"{summary.rewritten:,} by normalise"))
+    if summary.withheld:
+        rows.append(("content not kept", failures_text(summary.withheld)))
     if summary.hooks:
         rows.append(("hook failed", hooks_text(summary.hooks)))
     if summary.store:

@@ -71,6 +71,8 @@ from greencrawl.schema.records.lease import (
     unpack_redirects,
 )
 from greencrawl.schema.records.page import (
+    WITHHELD,
+    Directives,
     Failure,
     FailureKind,
     Fetched,
@@ -128,6 +130,7 @@ __all__ = [
     "TOKEN",
     "TRAP",
     "TRAPS_BYTES",
+    "WITHHELD",
     "WORKER_ID",
     "Admission",
     "Attempt",
@@ -143,6 +146,7 @@ __all__ = [
     "CreateCrawl",
     "Dead",
     "Debt",
+    "Directives",
     "Done",
     "Duty",
     "ExtendItem",

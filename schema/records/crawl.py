@@ -198,6 +198,13 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     weight: Annotated[
         int, Meta(ge=1, le=1000, description="Share of the workers against other crawls")
     ] = 1
+    noindex: Annotated[
+        Literal["drop", "keep"],
+        Meta(
+            description="Title, text, body and a hook's fields of a page that says noindex, or "
+            "that its time is over: drop them, or keep them as any other's"
+        ),
+    ] = "drop"
     nofollow: Annotated[
         Literal["skip", "follow"],
         Meta(description="Links with rel=nofollow: skip them, or follow them as any other"),
@@ -221,7 +228,7 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 _LATER = frozenset(
     {
         "auth", "sources", "address_rate", "address_connections", "domain_rate",
-        "nofollow", "follow_actions", "traps", "host_pages", "shape_pages", "normalise",
+        "noindex", "nofollow", "follow_actions", "traps", "host_pages", "shape_pages", "normalise",
     }
 )  # fmt: skip
 """Options that the first release does not know."""

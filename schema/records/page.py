@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
 from urllib.parse import quote
 
 from msgspec import Struct, field
@@ -62,6 +63,28 @@ class Failure(Struct, frozen=True):
 _ASCII = "".join(map(chr, range(0x80)))
 
 
+class Directives(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a page says about its use, and what followed from it.
+
+    ``robots`` are words for us of robots meta elements and X-Robots-Tag headers, such as
+    ``noindex``, and of ``all`` and other agents' nothing. ``unavailable_after_ms`` is the earliest
+    moment (epoch) after which the page is not to be shown. ``tdm`` tells whether rights of text and
+    data mining are reserved (TDMRep), "" where nothing does; ``tdm_policy`` is where they may be
+    had. ``withheld`` is the directive for which title, text, body and fields are not kept, "" where
+    they are: ``noindex``, ``unavailable_after``, ``tdm_reservation``, ``noai`` or ``noimageai``.
+    """
+
+    robots: tuple[str, ...] = ()
+    unavailable_after_ms: int | None = None
+    tdm: Literal["", "reserved", "open"] = ""
+    tdm_policy: str = ""
+    withheld: str = ""
+
+
+WITHHELD = frozenset({"noindex", "unavailable_after", "tdm_reservation", "noai", "noimageai"})
+"""Why a page's content may be withheld, and the kind that its outcome is counted by."""
+
+
 class Fetched(Struct):
     """An HTTP answer. ``body`` is after content-encoding, cut at ``max_body_bytes``.
 
@@ -84,6 +107,8 @@ class Fetched(Struct):
     cookies: tuple[str, ...] = ()
     """Values of the Set-Cookie headers, one by one."""
     unpacking: float = 0.0
+    robots_tags: tuple[str, ...] = ()
+    """Values of the X-Robots-Tag headers, one by one, where there are several."""
 
     @property
     def content_type(self) -> str:
@@ -117,7 +142,7 @@ class Page(Struct):
     """What extraction made of one HTML document. Hooks may read it; ``links`` is all it found.
 
     ``language`` is a BCP 47 tag or ""; ``canonical`` the page's own idea of its URL; ``index`` and
-    ``follow`` follow meta robots and X-Robots-Tag.
+    ``follow`` follow meta robots and X-Robots-Tag; ``directives`` has all that they say, or None.
     """
 
     url: str
@@ -135,3 +160,4 @@ class Page(Struct):
     rewritten_links: int = 0
     samples: bytes = b""
     """Hashes of pieces of its text, by which workers tell what is new at a host."""
+    directives: Directives | None = None

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from greencrawl.schema.records.lease import Admission
+from greencrawl.schema.records.page import Directives
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
@@ -92,6 +93,10 @@ class StoredPage(Struct, kw_only=True):
     fields: dict[str, Any] | None = None
     digest: bytes = b""
     links: list[Admission] = field(default_factory=list)
+    canonical: str = ""
+    """What it names as its canonical URL, "" if nothing."""
+    directives: Directives | None = None
+    """None where it says nothing of that kind."""
     request: dict[str, str] = field(default_factory=dict)
     """Header fields that were sent, without credentials: for the archive, not kept in SQL."""
 

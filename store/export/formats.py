@@ -29,6 +29,7 @@ ORIGINS = 65_536
 COLUMNS = (
     "url", "final_url", "state", "kind", "status", "fetched", "elapsed_ms", "depth",
     "content_type", "truncated", "language", "encoding", "title", "detail", "fields", "text",
+    "canonical", "directives",
 )  # fmt: skip
 """Of the CSV, in this order; new ones will come at the end, before ``body``."""
 
@@ -107,7 +108,8 @@ class Csv:
             page.url, page.final_url, "fetched", "", page.status, iso8601(page.fetched_ms),
             page.elapsed_ms, page.depth, page.headers.get("content-type", ""),
             "true" if page.truncated else "false", page.language, page.encoding, page.title, "",
-            fields, page.text,
+            fields, page.text, page.canonical,
+            "" if page.directives is None else wire.to_json(page.directives).decode(),
         ]  # fmt: skip
         if self._bodies:
             row.append(base64.b64encode(page.body).decode("ascii"))
@@ -117,7 +119,7 @@ class Csv:
         """A row with the state and the kind of failure."""
         row: list[object] = [
             final.url, "", final.state, final.kind, final.code or "", iso8601(final.at_ms),
-            "", final.depth, "", "", "", "", "", final.detail, "", "",
+            "", final.depth, "", "", "", "", "", final.detail, "", "", "", "",
         ]  # fmt: skip
         return self._row([*row, *([""] if self._bodies else [])])
 

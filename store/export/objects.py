@@ -6,6 +6,8 @@ import base64
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import to_builtins
+
 from greencrawl.schema.records import Final, StoredPage
 from greencrawl.store.bodies import has_body
 
@@ -26,6 +28,8 @@ def page_object(page: StoredPage, *, bodies: bool = False) -> dict[str, Any]:
         "language": page.language,
         "encoding": page.encoding,
         "truncated": page.truncated,
+        "canonical": page.canonical,
+        "directives": to_builtins(page.directives),
         "fields": page.fields,
         "links": [link.url for link in page.links],
     }

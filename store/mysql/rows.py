@@ -12,13 +12,13 @@ from msgspec import Struct
 from greencrawl.schema import wire
 from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import Attempt, Commit, Final, HookRun, StoredPage
-from greencrawl.store import rows
+from greencrawl.store import declared, rows
 from greencrawl.store.errors import Unstorable
 from greencrawl.store.rows import Codec, Row
 
 CONTENTS = (
     "crawl, place, fingerprint, elapsed_ms, depth, truncated, url, final_url, language, encoding, "
-    "title, headers, fields, links, text"
+    "title, canonical, directives, headers, fields, links, text"
 )
 ATTEMPTS = "crawl, fingerprint, at_ms, code, errors, wait, elapsed_ms, kind, url, worker, detail"
 FINALS = "crawl, fingerprint, stamp, state, kind, code, depth, level, at_ms, url, detail, shape"
@@ -26,7 +26,7 @@ FINAL_READ = rows.FINAL
 
 ROW_READ = (
     "p.fingerprint, p.fetched_ms, p.status, p.digest, p.body_bytes, c.elapsed_ms, c.depth, "
-    "c.truncated, c.url, c.final_url, c.language, c.encoding, c.title"
+    "c.truncated, c.url, c.final_url, c.language, c.encoding, c.title, c.canonical, c.directives"
 )
 """Columns of :func:`page`, of ``pages p`` and ``contents c``; more follow by the detail."""
 TEXT_READ = ROW_READ + ", c.headers, c.fields, c.links, c.text"
@@ -144,6 +144,7 @@ def _page(codec: Codec, page: StoredPage) -> Page:
             rows.bounded(page.elapsed_ms), rows.bounded(page.depth), page.truncated, url,
             None if page.final_url == page.url else rows.clean(page.final_url),
             rows.clean(page.language), rows.clean(page.encoding), rows.clean(page.title),
+            declared.canonical_column(page), declared.directives_column(page.directives),
             rows.json_text(page.headers, page.url) if page.headers else "{}",
             None if page.fields is None else rows.json_text(page.fields, page.url),
         ),
@@ -205,13 +206,15 @@ def page(codec: Codec, crawl: int, row: Row) -> tuple[StoredPage, Row]:
     """The page of a row of a :data:`READS`, without its body; and what says where that is."""
     (
         fingerprint, fetched_ms, status, digest, body_bytes, elapsed_ms, depth, truncated, url,
-        final_url, language, encoding, title, *more,
+        final_url, language, encoding, title, canonical, directives, *more,
     ) = row  # fmt: skip
     made = StoredPage(
         crawl=crawl, fingerprint=fingerprint, url=url,
         final_url=url if final_url is None else final_url, status=status, fetched_ms=fetched_ms,
         elapsed_ms=elapsed_ms, depth=depth, truncated=bool(truncated), title=title,
         language=language, encoding=encoding, digest=digest, body_bytes=body_bytes,
+        canonical=declared.canonical_of(canonical, url),
+        directives=declared.directives_of(directives),
     )  # fmt: skip
     if not more:
         return made, ()

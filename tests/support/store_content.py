@@ -12,7 +12,14 @@ from typing import Any
 import gevent
 import pytest
 
-from greencrawl.schema.records import Commit, CrawlOptions, PageFilter, StoredPage, Version
+from greencrawl.schema.records import (
+    Commit,
+    CrawlOptions,
+    Directives,
+    PageFilter,
+    StoredPage,
+    Version,
+)
 from greencrawl.store.base import Store
 from tests.support.store_records import attempt, digest, final, links, page
 
@@ -89,6 +96,46 @@ class ContentContract:
         assert body(store, crawl, 2) == b"a picture"
         assert body(store, crawl, 3) == b""
         assert store.history(crawl, 1)[0].body_bytes == 0
+
+    # -- what a page says of itself
+
+    def test_a_row_has_what_a_page_says_of_itself(self, store: Store, crawl: int) -> None:
+        said = Directives(
+            robots=("noindex", "noai"), unavailable_after_ms=5, tdm="reserved",
+            tdm_policy="http://p/", withheld="noindex",
+        )  # fmt: skip
+        own = page(crawl, 1, canonical="http://example.org/1", directives=Directives())
+        other = page(crawl, 2, canonical="http://example.org/x", directives=said)
+        bad = page(crawl, 4, canonical="http://a/\ud800")
+        store.commit(Commit([own, other, page(crawl, 3), bad]))
+        for detail in ("row", "text", "body"):
+            found = store.page(crawl, 2, detail=detail)
+            assert found is not None
+            assert (found.canonical, found.directives) == (other.canonical, said)
+            found = store.page(crawl, 3, detail=detail)
+            assert found is not None
+            assert (found.canonical, found.directives) == ("", None)
+        assert [one.canonical for _, one in store.pages(crawl, detail="row")] == [
+            own.canonical, other.canonical, "", "http://a/?",
+        ]  # fmt: skip
+        store.commit(Commit([page(crawl, 2, 2000), page(crawl, 1, 500, canonical="http://late/")]))
+        now = store.page(crawl, 2), store.page(crawl, 1)
+        assert [one and (one.canonical, one.directives) for one in now] == [
+            ("", None), (own.canonical, Directives()),
+        ]  # fmt: skip
+
+    def test_a_body_goes_when_its_page_says_that_it_is_not_to_be_kept(
+        self, store: Store, crawl: int
+    ) -> None:
+        said = Directives(robots=("noindex",), withheld="noindex")
+        store.commit(Commit([page(crawl, 1, body=b"words", text="words", title="T")]))
+        before = store.counts(crawl)["bytes"]
+        store.commit(Commit([page(crawl, 1, 2000, digest=digest(b"words"), directives=said)]))
+        found = store.page(crawl, 1)
+        assert found is not None
+        assert (found.title, found.text, found.body) == ("", "", b"")
+        assert (before, store.counts(crawl)["bytes"]) == (5, 0)
+        assert [one.changed for one in store.history(crawl, 1)] == [False, True]
 
     # -- versions
 

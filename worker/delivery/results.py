@@ -15,6 +15,7 @@ from greencrawl.schema.records import (
     TRAP,
     Attempt,
     Dead,
+    Directives,
     Done,
     Failure,
     FailureKind,
@@ -181,11 +182,13 @@ class Results:
         )  # fmt: skip
         return Result(held=held, task=task.number, outcome=Done(kind="parked"), finals=[final])
 
-    def page(self, crawl: int, task: Task, fetched: Fetched) -> StoredPage:
+    def page(
+        self, crawl: int, task: Task, fetched: Fetched, said: Directives | None = None
+    ) -> StoredPage:
         """The page but for what is read in it, without headers that hold secrets.
 
         Those are cookies, and a target that may hold a password: where a redirect leads is in
-        ``final_url`` all the same.
+        ``final_url`` all the same. ``said`` are the directives of its headers.
         """
         headers = dict(fetched.headers)
         headers.pop("set-cookie", None)
@@ -205,6 +208,7 @@ class Results:
             truncated=fetched.truncated,
             digest=hashlib.sha256(fetched.body).digest()[:16],
             request=fetched.request,
+            directives=said,
         )
 
     def stored(
@@ -219,9 +223,12 @@ class Results:
         """A page and its attempt. It counts as stored by the store's own measure: its status.
 
         ``notes``, such as that it was costly, are journalled beside it; the first is counted as a
-        failure by its kind. ``rewritten`` counts its links that ``normalise`` has changed.
+        failure by its kind. A page without them whose content is withheld is counted by why.
+        ``rewritten`` counts its links that ``normalise`` has changed.
         """
         done = Done(page.status // 100 == 2, fetched.wire_bytes, rewritten=rewritten)
+        if done.stored and page.directives is not None and page.directives.withheld:
+            done = msgspec.structs.replace(done, kind=page.directives.withheld)
         result = Result(
             held=held,
             task=task.number,

@@ -1,5 +1,6 @@
 """Extraction: from the bytes of a page to title, text, language, links and directives."""
 
+from greencrawl.worker.extract.directives import of_headers
 from greencrawl.worker.extract.hostile import TooDear, is_doubtful
 from greencrawl.worker.extract.media import is_html, is_text
 from greencrawl.worker.extract.page import (
@@ -18,6 +19,7 @@ __all__ = [
     "is_doubtful",
     "is_html",
     "is_text",
+    "of_headers",
     "outline",
     "parsed",
     "pool_trees",

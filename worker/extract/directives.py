@@ -1,36 +1,190 @@
-"""What a page says to robots: ``<meta name="robots">`` and the X-Robots-Tag header."""
+"""What a page says to robots: robots meta elements, X-Robots-Tag, and TDMRep in both places.
+
+Names stand between commas, semicolons and blanks, in any case. Of a header a name before a colon,
+such as ``otherbot:``, holds for what follows it; generic directives and our agent's own hold
+together, and so do those of meta elements and headers: the strictest counts. Of TDMRep, by its own
+rule, a meta element counts more than the header, and the header more than the site's file
+(https://www.w3.org/community/reports/tdmrep/CG-FINAL-tdmrep-20240202/, "Processing priority").
+
+What is read is bounded: :data:`MAX_CHARS` of a page's headers, and as many of its meta elements.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Literal
 
-_NO_INDEX = frozenset({"noindex", "none"})
-_NO_FOLLOW = frozenset({"nofollow", "none"})
-_WITH_VALUE = frozenset(
-    {"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"}
+from msgspec.structs import replace
+
+from greencrawl.schema.records import Directives
+
+MAX_CHARS = 8192
+"""Characters of directives that are read; what goes beyond is not."""
+MAX_POLICY_CHARS = 1000
+"""A longer ``tdm-policy`` is not kept."""
+
+KEPT = ("noindex", "nofollow", "noarchive", "nosnippet", "noimageindex", "noai", "noimageai")
+"""Words that are kept, in this order."""
+_MEANS = {"none": ("noindex", "nofollow"), **{word: (word,) for word in KEPT}}
+_WITH_VALUE = frozenset({"max-snippet", "max-image-preview", "max-video-preview"})
+_EVERYBODY = frozenset({"*", "robots"})
+
+_WORD = re.compile(r"([^\s,;:=]+)(?:\s*([:=]))?")
+_VALUE = re.compile(r"\s*[^\s,;]*")
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_ZONES = {
+    "z": 0, "gmt": 0, "ut": 0, "utc": 0, "bst": 1, "cet": 1, "cest": 2, "eet": 2, "eest": 3,
+    "msk": 3, "jst": 9, "est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6,
+    "pst": -8, "pdt": -7,
+}  # fmt: skip
+"""Hours that a zone is ahead of UTC."""
+_DATE = re.compile(
+    r"\s*(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}\.?,?\s*)?"
+    r"(?:(?P<day>\d{1,2})[\s-]{1,3}"
+    rf"(?P<name>{'|'.join(_MONTHS)})[a-z]{{0,6}}\.?,?[\s-]{{1,3}}(?P<year>\d{{4}}|\d\d)"
+    r"|(?P<iso>\d{4})-(?P<month>\d\d)-(?P<date>\d\d))"
+    r"(?:(?:\s{1,3}|t)(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:[.,]\d{1,9})?)?)?"
+    rf"(?:\s{{0,3}}(?:(?P<zone>{'|'.join(_ZONES)})(?![a-z0-9])|(?P<sign>[+-])"
+    r"(?P<hours>\d\d):?(?P<minutes>\d\d)?))?",
+    re.IGNORECASE | re.ASCII,
 )
+"""RFC 822, RFC 850 or ISO 8601, in what pages write for them."""
 
 
-def index_and_follow(directives: Iterable[str]) -> tuple[bool, bool]:
-    """Whether a page may be indexed, and its links followed; the strictest directive counts."""
-    words = {word.strip().lower() for text in directives for word in text.split(",")}
-    return words.isdisjoint(_NO_INDEX), words.isdisjoint(_NO_FOLLOW)
+def of_headers(
+    headers: Mapping[str, str],
+    tags: Sequence[str],
+    agent: str,
+    site: Directives | None = None,
+) -> Directives | None:
+    """What an answer's headers say to ``agent``, a product token in lower case; None: nothing.
 
-
-def of_header(value: str, token: str) -> str:
-    """The directives of an X-Robots-Tag that are for everybody or for ``token``.
-
-    ``token`` is a lower-case product token. A name before a colon holds for what follows it:
-    ``noindex, otherbot: noindex, nofollow``.
+    ``tags`` are the values of X-Robots-Tag, where there are several; ``site`` is what the file of
+    the answer's site says of it.
     """
-    kept: list[str] = []
-    ours = True
-    for part in value.split(","):
-        name, colon, rest = part.partition(":")
-        name = name.strip().lower()
-        if colon and name not in _WITH_VALUE:
-            ours = name in ("*", token)
-            part = rest
-        if ours:
-            kept.append(part)
-    return ",".join(kept)
+    tag = headers.get("x-robots-tag")
+    said = site
+    if "tdm-reservation" in headers or "tdm-policy" in headers:
+        said = _reserved(said, headers.get("tdm-reservation"), headers.get("tdm-policy"))
+    if tag is not None:
+        said = _told(said, tags or (tag,), agent)
+    return said
+
+
+def with_metas(said: Directives | None, metas: Iterable[tuple[str, str]]) -> Directives | None:
+    """``said`` by headers, and what meta elements (name in lower case, content) say beside it.
+
+    They are those of the names ``robots``, our agent's, ``tdm-reservation`` and ``tdm-policy``.
+    """
+    told: list[str] = []
+    tdm: dict[str, str] = {}
+    for name, content in metas:
+        if name.startswith("tdm-"):
+            tdm.setdefault(name, content)
+        else:
+            told.append(content)
+    if tdm:
+        said = _reserved(said, tdm.get("tdm-reservation"), tdm.get("tdm-policy"))
+    return _told(said, told) if told else said
+
+
+def _told(
+    said: Directives | None, values: Iterable[str], agent: str | None = None
+) -> Directives | None:
+    """``said`` with the directives in ``values``; with ``agent``, where they may name agents."""
+    words: set[str] = set()
+    times: list[int] = []
+    left = MAX_CHARS
+    for value in values:
+        _read(value[:left], agent, words, times)
+        left -= len(value)
+        if left <= 0:
+            break
+    if not words and not times:
+        return said
+    before = said or Directives()
+    words.update(before.robots)
+    if before.unavailable_after_ms is not None:
+        times.append(before.unavailable_after_ms)
+    return replace(
+        before,
+        robots=tuple([word for word in KEPT if word in words]),
+        unavailable_after_ms=min(times, default=None),
+    )
+
+
+def _read(text: str, agent: str | None, words: set[str], times: list[int]) -> None:
+    """Add to ``words`` and ``times`` (epoch milliseconds) what ``text`` says for us."""
+    ours, at = True, 0
+    while found := _WORD.search(text, at):
+        at, word = found.end(), found[1].lower()
+        if found[2] and word == "unavailable_after":
+            date = _DATE.match(text, at)
+            if date:
+                at = date.end()
+                moment = _moment(date)
+                if ours and moment is not None:
+                    times.append(moment)
+        elif found[2] and word in _WITH_VALUE:
+            value = _VALUE.match(text, at)
+            at = value.end() if value else at
+        elif word in _MEANS:
+            if ours:
+                words.update(_MEANS[word])
+        elif found[2] == ":" and agent is not None and not word[0].isdigit():
+            ours = word in _EVERYBODY or word == agent
+
+
+def _moment(date: re.Match[str]) -> int | None:
+    """Epoch milliseconds of a match of :data:`_DATE`, None for what no calendar has.
+
+    A date alone is its beginning, and without a zone it is in UTC.
+    """
+    if date["iso"]:
+        year, month, day = int(date["iso"]), int(date["month"]), int(date["date"])
+    else:
+        year, day = int(date["year"]), int(date["day"])
+        if len(date["year"]) == 2:
+            year += 1900 if year >= 70 else 2000
+        month = _MONTHS.index(date["name"].lower()) + 1
+    ahead = timedelta(hours=_ZONES[date["zone"].lower()] if date["zone"] else 0)
+    if date["sign"]:
+        ahead = timedelta(hours=int(date["hours"]), minutes=int(date["minutes"] or 0))
+        ahead = -ahead if date["sign"] == "-" else ahead
+    hour, minute, second = (int(date[part] or 0) for part in ("hour", "minute", "second"))
+    try:
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC) - ahead
+    except (ValueError, OverflowError):
+        return None
+    return int(moment.timestamp() * 1000)
+
+
+def _reserved(
+    said: Directives | None, reservation: str | None, policy: str | None
+) -> Directives | None:
+    """``said`` with what TDMRep says in a place that counts more; other values say nothing."""
+    before = said or Directives()
+    tdm, where = before.tdm, before.tdm_policy
+    parts = {part.strip() for part in (reservation or "")[:MAX_CHARS].split(",")}
+    if "1" in parts:
+        tdm = "reserved"
+    elif parts == {"0"}:
+        tdm = "open"
+    if policy is not None:
+        where = policy_url(policy)
+    after = declared(before, tdm, where)
+    return None if after == Directives() else after
+
+
+def policy_url(text: str) -> str:
+    """The URL in a ``tdm-policy``, "" where that is too long, or none."""
+    text = text.strip()
+    return text if len(text) <= MAX_POLICY_CHARS and text.isascii() and text.isprintable() else ""
+
+
+def declared(said: Directives, tdm: Literal["", "reserved", "open"], policy: str) -> Directives:
+    """``said`` with a declaration of TDMRep; a policy counts where rights are reserved."""
+    return replace(said, tdm=tdm, tdm_policy=policy if tdm == "reserved" else "")

@@ -9,9 +9,9 @@ from lxml import etree
 
 from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.urls import canonicalise, resolved
-from greencrawl.schema.records import Page
+from greencrawl.schema.records import Directives, Page
 from greencrawl.worker.extract.charset import sniff, to_utf8
-from greencrawl.worker.extract.directives import index_and_follow, of_header
+from greencrawl.worker.extract.directives import of_headers, with_metas
 from greencrawl.worker.extract.hostile import (
     TooDear,
     flatten,
@@ -115,7 +115,12 @@ def extract(
     none.
     """
     page, found = outline(
-        body, url, content_type, agent=agent, robots_tag=robots_tag, anchors=anchors
+        body,
+        url,
+        content_type,
+        agent=agent,
+        said=of_headers({"x-robots-tag": robots_tag}, (), agent),
+        anchors=anchors,
     )
     add_links(page, found)
     return page
@@ -137,7 +142,7 @@ def outline(
     content_type: str | None = None,
     *,
     agent: str = "",
-    robots_tag: str = "",
+    said: Directives | None = None,
     anchors: bool = False,
     texts: bool = False,
     samples: bool = True,
@@ -146,6 +151,7 @@ def outline(
 ) -> tuple[Page, References | Resolved]:
     """A page as :func:`extract` reads it, but for its links, and what would become those.
 
+    ``said`` is what the answer's headers say to robots, beside which the page is heard.
     With ``seconds`` it raises TooDear where its parse takes more CPU than that, which only a pool
     can tell (:func:`pool_trees`); ``brief``: also where it is long and has to be flattened, or its
     tree is larger than the pool.
@@ -155,11 +161,11 @@ def outline(
     ``samples``: those of its text are wanted.
     """
     if not is_html(content_type, body[:_HEAD_BYTES]):
-        return Page(url=url, base=url), References([], [])
+        return _empty(url, "utf-8", said), References([], [])
     encoding, skipped = sniff(body, content_type)
     root = _parse(to_utf8(body[skipped:] if skipped else body, encoding), seconds, brief)
     if root is None:
-        return Page(url=url, base=url, encoding=encoding), References([], [])
+        return _empty(url, encoding, said), References([], [])
     found: References | Resolved
     base: str | None = None
     quick = None if anchors else walked(root, url, encoding, agent, texts, samples)
@@ -176,9 +182,7 @@ def outline(
         if not anchors and len(found.texts) <= FEW:
             found = Resolved(resolved(found.texts, base or url, encoding), found.rels)
     metas = [element for element in others if element.tag == "meta"]
-    index, follow = index_and_follow(
-        [*_named(metas, ("robots", agent)), of_header(robots_tag, agent)]
-    )
+    said = with_metas(said, _named(metas, ("robots", agent, "tdm-reservation", "tdm-policy")))
     page = Page(
         url=url,
         title=_title(others),
@@ -187,11 +191,22 @@ def outline(
         canonical=_canonical(others, base or url, encoding),
         base=base or url,
         encoding=encoding,
-        index=index,
-        follow=follow,
+        index=_allows(said, "noindex"),
+        follow=_allows(said, "nofollow"),
         samples=taken,
+        directives=said,
     )
     return page, found
+
+
+def _empty(url: str, encoding: str, said: Directives | None) -> Page:
+    """A page that nothing can be read of but its headers."""
+    index, follow = _allows(said, "noindex"), _allows(said, "nofollow")
+    return Page(url=url, base=url, encoding=encoding, index=index, follow=follow, directives=said)
+
+
+def _allows(said: Directives | None, word: str) -> bool:
+    return said is None or word not in said.robots
 
 
 def _parse(body: bytes, seconds: float = 0.0, brief: bool = False) -> etree._Element | None:
@@ -241,10 +256,10 @@ def _title(elements: list[etree._Element]) -> str:
     return ""
 
 
-def _named(metas: list[etree._Element], names: tuple[str, ...]) -> list[str]:
-    """The contents of ``<meta name=…>`` for names in lower case."""
+def _named(metas: list[etree._Element], names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Names and contents of ``<meta name=…>`` for names in lower case."""
     return [
-        meta.get("content", "")
+        (name, meta.get("content", ""))
         for meta in metas
         if (name := meta.get("name", "").strip().lower()) and name in names
     ]

@@ -318,6 +318,7 @@ class Downloader:
             address=address,
             cookies=answer.cookies,
             unpacking=decoded.cpu,
+            robots_tags=answer.robots_tags,
         )
 
 

@@ -29,7 +29,8 @@ class Answer(HTTPResponseParser):
     ``headers`` are as in ``greencrawl.schema.records.Fetched``: lower-case names, repeated ones
     joined by ", ", bytes read as Latin-1. ``body`` is as transferred, after chunking, before
     content-encoding. ``received`` counts every byte fed. ``status`` is 0 until ``head_done``.
-    ``cookies`` are the Set-Cookie values one by one: joined they could not be told apart.
+    ``cookies`` are the Set-Cookie values one by one: joined they could not be told apart. So are
+    ``robots_tags`` those of X-Robots-Tag, where it comes more than once.
     ``bodiless``: it answers a HEAD, so no body follows whatever its headers say.
 
     A plain answer (``_take_plain``) is read without the parser, which calls back for every name
@@ -39,6 +40,7 @@ class Answer(HTTPResponseParser):
 
     body: bytes | bytearray = b""
     cookies: tuple[str, ...] = ()
+    robots_tags: tuple[str, ...] = ()
     received = 0
     status = 0
     head_done = False
@@ -184,7 +186,8 @@ class Answer(HTTPResponseParser):
             return
         self._again, self._tidier = _Again(self), Tidier(bodiless=self._bodiless)
         self.headers.clear()
-        self.body, self.cookies, self.status, self.head_done = b"", (), 0, False
+        self.body, self.cookies, self.robots_tags = b"", (), ()
+        self.status, self.head_done = 0, False
         self._head_bytes = self._fields = 0
         self._name, self._value, self.violation = "", None, ""
         try:
@@ -237,7 +240,7 @@ class Answer(HTTPResponseParser):
                 self.body = bytearray()
             else:
                 self.headers.clear()
-                self.cookies = ()
+                self.cookies = self.robots_tags = ()
         return self._bodiless
 
     def _on_body(self, data: bytearray) -> None:
@@ -251,6 +254,8 @@ class Answer(HTTPResponseParser):
     def _add_header(self) -> None:
         assert self._value is not None
         name, value = self._name.lower(), self._value
+        if name == "x-robots-tag" and name in self.headers:
+            self.robots_tags = (*(self.robots_tags or (self.headers[name],)), value)
         if name not in self.headers:
             self.headers[name] = value
         elif name != "location" or value != self.headers[name]:  # an equal one points to the same

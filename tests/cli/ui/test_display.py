@@ -80,6 +80,21 @@ def test_sessions_that_were_put_off_are_told_where_there_are_any() -> None:
     assert f"example: {said}" in _text(status.table(Stats((stats,))), 400)
 
 
+def test_pages_whose_content_is_not_kept_are_told_apart_from_failures() -> None:
+    assert "not kept" not in display.line(STATS, 0.0, 1.0)
+    assert "not kept" not in _text(status.table(Stats((STATS,))), 400)
+    stats = msgspec.structs.replace(STATS, failures={"noindex": 1200, "noai": 1, "timeout": 3})
+    said = "content not kept: noindex 1,200, noai 1"
+    line = display.line(stats, 0.0, 1.0)
+    assert line.endswith(f"failures: timeout 3; {said}")
+    panel = _text(display.panel(stats, 0.0, 1.0, HOSTS), 400)
+    assert "failures: timeout 3" in panel
+    assert said in panel
+    table = _text(status.table(Stats((stats,))), 400)
+    assert f"example: {said}" in table
+    assert table.count("noindex") == 1
+
+
 def test_workers_that_cannot_import_a_hook_are_named() -> None:
     refused = tuple(HookRefusal(f"w-{n}", "one", "own", "E: \x1b x") for n in range(5))
     stats = msgspec.structs.replace(STATS, refused=refused[:1])

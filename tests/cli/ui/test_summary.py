@@ -82,6 +82,17 @@ def test_run_is_measured_by_the_pages_of_this_run() -> None:
     assert made.slowest_hosts[0].host == "slow.example"
 
 
+def test_pages_whose_content_is_not_kept_are_no_failures(store: Store, crawl: Crawl) -> None:
+    stats = replace(STATS, failures={"timeout": 2, "noindex": 1000})
+    made = summary.of_run(stats, (), 4.0, 10)
+    assert made.failures == {"timeout": 2}
+    made = summary.with_store(made, store, "", "")
+    assert made.withheld == {"noindex": 1000}
+    shown = io.StringIO()
+    summary.show(made, Console(file=shown, width=100))
+    assert "content not kept  noindex 1,000" in shown.getvalue()
+
+
 def test_run_without_time_has_no_rate() -> None:
     assert summary.of_run(STATS, (), seconds=0.0, pages_before=0).pages_per_second == 0.0
 

@@ -80,6 +80,8 @@ def test_csv_is_read_by_others_as_it_was_stored(store: SqliteStore, crawl: Crawl
         "detail": "",
         "fields": '{"价格":9.5}',
         "text": TEXT,
+        "canonical": "",
+        "directives": "",
     }
     assert rows[1]["final_url"] == "http://example.org/新"
     assert rows[2]["text"] == "�"

@@ -70,6 +70,8 @@ def test_a_page_is_one_object_with_all_it_holds(store: SqliteStore, crawl: int) 
             "language": "de",
             "encoding": "utf-8",
             "truncated": False,
+            "canonical": "",
+            "directives": None,
             "fields": {"price": 9.5},
             "links": ["http://b.org/"],
         }

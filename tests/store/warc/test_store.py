@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from greencrawl.schema.errors import InvalidConfig
-from greencrawl.schema.records import Commit, CrawlOptions
+from greencrawl.schema.records import Commit, CrawlOptions, Directives
 from greencrawl.store import open_store as open_url
 from greencrawl.store.base import Store
 from greencrawl.store.errors import BodyAway
@@ -108,6 +108,21 @@ def test_a_page_without_its_body_takes_none_from_its_equal(tmp_path: Path, folde
     found = [one.body for _, one in opened.pages(number, detail="body")]
     assert found == [b"", b"a picture"]
     opened.close()
+
+
+def test_of_a_page_that_is_not_to_be_kept_no_record_is_written(
+    tmp_path: Path, folder: Path
+) -> None:
+    opened = open_url(f"sqlite:///{tmp_path / 'c.sqlite'}", f"warc:{folder}")
+    number = opened.put_crawl("a", CrawlOptions(), []).id
+    said = Directives(robots=("noindex",), withheld="noindex")
+    withheld = page(number, 1, digest=digest(b"words"), directives=said)
+    opened.commit(Commit([withheld, page(number, 2, body=b"other")]))
+    assert opened.page(number, 1) == withheld
+    opened.close()
+    archive = Archive(finished(folder))
+    assert list(archive.answers) == ["http://example.org/2"]
+    assert b"words" not in b"".join(one.body for one in archive.answers.values())
 
 
 WRITER = """

@@ -85,6 +85,19 @@ def test_answers_say_what_they_should() -> None:
     assert kept == set(ANSWERS) - {"close", "old", "body to the end", "other protocol"}
 
 
+def test_tags_for_robots_are_told_apart_where_there_are_several() -> None:
+    tags = b"X-Robots-Tag: otherbot: none\r\n", b"x-robots-tag: noai\r\n", b"X-Robots-Tag: x\r\n"
+    early = b"HTTP/1.1 103 Early\r\n" + tags[0] + tags[1] + b"\r\n"
+    for count, expected in ((0, ()), (1, ()), (2, ("otherbot: none", "noai"))):
+        answer = Answer()
+        answer.take(early + OK + b"".join(tags[:count]) + b"Content-Length: 0\r\n\r\n")
+        assert answer.robots_tags == expected
+    answer = Answer()
+    answer.take(OK + b"".join(tags) + b"Content-Length: 0\r\n\r\n")
+    assert answer.robots_tags == ("otherbot: none", "noai", "x")
+    assert answer.headers["x-robots-tag"] == "otherbot: none, noai, x"
+
+
 def test_answer_to_head_ends_with_its_head() -> None:
     data = OK + b"Content-Length: 5\r\n\r\n"
     for cut in range(1, len(data)):

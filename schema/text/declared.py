@@ -1,0 +1,41 @@
+"""What a person is told of what a page says of itself."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from greencrawl.schema.records import Directives
+
+NOT_KEPT = "title, text and body are not kept"
+
+
+def declared_text(url: str, canonical: str, said: Directives | None) -> str:
+    """What the page at ``url`` says, and what followed from it; "" for nothing of note.
+
+    ``canonical`` is the URL that it names, "" for none.
+    """
+    parts = []
+    if said is not None:
+        if said.withheld:
+            parts.append(f"{said.withheld}: {NOT_KEPT}")
+        others = [word for word in said.robots if word != said.withheld]
+        if others:
+            parts.append(f"it says {', '.join(others)}")
+        if said.unavailable_after_ms is not None:
+            parts.append(f"it says unavailable_after {_moment(said.unavailable_after_ms)}")
+        if said.tdm:
+            policy = f", policy {said.tdm_policy}" if said.tdm_policy else ""
+            rights = "reserved" if said.tdm == "reserved" else "not reserved"
+            parts.append(f"rights of text and data mining are {rights}{policy}")
+    if canonical and canonical != url:
+        parts.append(f"its canonical URL is {canonical}")
+    return "; ".join(parts)
+
+
+def withheld_text(said: Directives | None) -> str:
+    """The same in few words, for what stands where a title would; "" where that is kept."""
+    return f"({said.withheld}: not kept)" if said is not None and said.withheld else ""
+
+
+def _moment(ms: int) -> str:
+    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

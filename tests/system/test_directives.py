@@ -1,0 +1,109 @@
+"""A crawl of a site whose pages say how they may be used: what is kept, told and exported."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from greencrawl.cli.main import main
+from greencrawl.store import open_store
+from tests.support.archive import Archive, check
+from tests.support.redis_server import RedisServer
+from tests.support.site_server import Answer, Request, SiteServer
+from tests.support.sites import HTML
+from tests.support.system import System
+
+SECRET = "words that are not to be kept"
+SAID = {
+    "/plain": ("", {}),
+    "/noindex": ("<meta name=robots content='NOINDEX; follow'>", {}),
+    "/none": ("", {"X-Robots-Tag": "none"}),
+    "/over": ("", {"X-Robots-Tag": "unavailable_after: Monday, 05-Jan-26 10:00:00 GMT"}),
+    "/later": ("", {"X-Robots-Tag": "unavailable_after: 25 Jun 2099 15:00:00 PST"}),
+    "/others": ("<meta name=otherbot content=none>", {"X-Robots-Tag": "otherbot: noindex"}),
+    "/two": ("", {"X-Robots-Tag": "otherbot: nofollow", "x-robots-tag": "noindex"}),
+    "/file.pdf": ("", {"X-Robots-Tag": "greencrawl: noindex", "Content-Type": "application/pdf"}),
+}
+"""Elements and headers of pages."""
+WITHHELD = {"/noindex", "/none", "/over", "/two", "/file.pdf"}
+LEADS = SAID.keys() - {"/none", "/file.pdf"}
+"""Pages whose links are followed."""
+
+
+def site(request: Request) -> Answer:
+    path = request.target
+    if path == "/":
+        return Answer(body="".join(f"<a href={to}>x</a>" for to in SAID).encode(), headers=HTML)
+    if path.startswith("/below/"):
+        return Answer(body=b"<p>below", headers=HTML)
+    if path not in SAID:
+        return Answer(404)
+    head, headers = SAID[path]
+    body = f"<title>{SECRET}</title>{head}<p>{SECRET}<a href=/below{path}>x</a>"
+    return Answer(body=body.encode(), headers={**HTML, **headers})
+
+
+@pytest.mark.parametrize("bodies", ["sql", "warc"])
+def test_what_is_not_to_be_kept_is_in_no_store_and_its_links_are_followed(
+    tmp_path: Path, redis_server: RedisServer, bodies: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "warc"
+    where = f"warc:{folder}" if bodies == "warc" else "sql"
+    with (
+        SiteServer(site) as server,
+        System(tmp_path, [redis_server.url], bodies=where) as system,
+    ):
+        system.start().crawl([server.url("/")], delay=0, bodies="all")
+        system.wait_done(60)
+        stats = system.stats()
+        said = {path: _why(system, server.url(path)) for path in SAID}
+        system.stop()
+        base = server.url("").rstrip("/")
+    assert stats["stored"] == 1 + len(SAID) + len(LEADS)
+    assert stats["failures"] == {"noindex": 4, "unavailable_after": 1}
+    store = open_store(f"sqlite:///{tmp_path / 'data' / 'content.sqlite'}", where)
+    number = store.crawl("test").id
+    pages = {page.url.removeprefix(base): page for _, page in store.pages(number, detail="body")}
+    assert {path for path in SAID if SECRET not in pages[path].text + str(pages[path].body)} == (
+        WITHHELD
+    )
+    assert {path for path in SAID if pages[path].directives is None} == {"/plain", "/others"}
+    assert {path for path in SAID if f"/below{path}" in pages} == LEADS
+    for path in WITHHELD:
+        page = pages[path]
+        assert (page.title, page.fields, page.status) == ("", None, 200)
+        assert page.digest
+        assert page.headers["content-type"]
+        assert "title, text and body are not kept" in said[path]
+    assert "unavailable_after 2099-06-25 23:00:00 UTC" in said["/later"]
+    assert "kept" not in said["/later"] + said["/plain"] + said["/others"]
+    store.close()
+    if bodies == "warc":
+        files = sorted(folder.glob("*.warc.gz"))
+        assert check(files) == ""
+        archived = {url.removeprefix(base) for url in Archive(files).answers}
+        assert archived == pages.keys() - WITHHELD
+    lines = _exported(tmp_path, where, capsys)
+    assert {line["url"].removeprefix(base) for line in lines if _withheld(line)} == WITHHELD
+
+
+def _why(system: System, url: str) -> str:
+    return str(json.dumps(system.call("GET", f"/v1/urls?url={quote(url, safe='')}")))
+
+
+def _withheld(line: dict[str, Any]) -> bool:
+    return bool((line["directives"] or {}).get("withheld"))
+
+
+def _exported(
+    folder: Path, bodies: str, capsys: pytest.CaptureFixture[str]
+) -> list[dict[str, Any]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GREENCRAWL_BODIES", bodies)
+        capsys.readouterr()
+        main(["export", "test", "--data", str(folder / "data"), "--bodies", "--pages-only"])
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]

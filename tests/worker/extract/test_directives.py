@@ -1,0 +1,200 @@
+"""What pages write for robots: separators, agents, dates, TDMRep; and what hostile ones cost."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from greencrawl.schema.records import Directives
+from greencrawl.worker.extract.directives import (
+    MAX_CHARS,
+    MAX_POLICY_CHARS,
+    of_headers,
+    with_metas,
+)
+
+OURS = "greencrawl"
+
+
+def header(*tags: str) -> Directives:
+    joined = {"x-robots-tag": ", ".join(tags)}
+    return of_headers(joined, tags if len(tags) > 1 else (), OURS) or Directives()
+
+
+def metas(*contents: str) -> Directives:
+    return with_metas(None, [("robots", content) for content in contents]) or Directives()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("noindex,nofollow", {"noindex", "nofollow"}),
+        ("noindex, nofollow", {"noindex", "nofollow"}),
+        ("NOINDEX NoFollow", {"noindex", "nofollow"}),
+        ("noindex;nofollow", {"noindex", "nofollow"}),
+        (" ,; noindex\t;,\n nofollow ,", {"noindex", "nofollow"}),
+        ("noindex noindex,noindex", {"noindex"}),
+        ("none", {"noindex", "nofollow"}),
+        ("all, none", {"noindex", "nofollow"}),
+        ("index, noindex", {"noindex"}),
+        ("index, follow, all", set()),
+        ("max-snippet:-1, max-image-preview: large, noindex", {"noindex"}),
+        ("max-image-preview:noindex", set()),
+        ("max-snippet : 20 nofollow", {"nofollow"}),
+        ("noarchive;noai,noimageai", {"noarchive", "noai", "noimageai"}),
+        ("noindexed, xnoindex", set()),
+        ("noindex: yes", {"noindex"}),
+        ("", set()),
+        (":;,=", set()),
+        ("ｎｏｉｎｄｅｘ", set()),
+    ],
+)
+def test_names_stand_between_commas_semicolons_and_blanks(content: str, words: set[str]) -> None:
+    assert set(metas(content).robots) == words
+    assert set(header(content).robots) == words
+
+
+@pytest.mark.parametrize(
+    ("tags", "words"),
+    [
+        (["otherbot: noindex, nofollow"], set()),
+        (["greencrawl: noindex", "nofollow"], {"noindex", "nofollow"}),
+        (["otherbot: noindex", "nofollow"], {"nofollow"}),
+        (["GreenCrawl : noindex"], {"noindex"}),
+        (["otherbot: noindex; greencrawl: nofollow noai"], {"nofollow", "noai"}),
+        (["noarchive, otherbot: none, *: noai"], {"noarchive", "noai"}),
+        (["otherbot: nofollow, robots: noindex"], {"noindex"}),
+        (["otherbot: unavailable_after: 25 Jun 2030 15:00:00 PST, noindex"], set()),
+        (["unavailable_after: some day at 15:00:00, noindex"], {"noindex"}),
+    ],
+)
+def test_a_name_before_a_colon_holds_for_the_rest_of_its_header(
+    tags: list[str], words: set[str]
+) -> None:
+    said = header(*tags)
+    assert set(said.robots) == words
+    assert said.unavailable_after_ms is None
+
+
+def test_one_header_of_two_agents_is_read_as_one_after_the_other() -> None:
+    assert header("otherbot: noindex, greencrawl: nofollow, *: noai").robots == ("nofollow", "noai")
+
+
+def test_the_strictest_counts_between_headers_and_elements() -> None:
+    said = of_headers({"x-robots-tag": "nofollow"}, (), OURS)
+    both = with_metas(said, [("robots", "index, follow"), (OURS, "noindex")])
+    assert both == Directives(robots=("noindex", "nofollow"))
+
+
+def at(*when: int) -> int:
+    return int(datetime(*when, tzinfo=UTC).timestamp() * 1000)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("25 Jun 2030 15:00:00 PST", at(2030, 6, 25, 23)),
+        ("Tue, 25 Jun 2030 15:00:00 GMT", at(2030, 6, 25, 15)),
+        ("Tuesday, 25-Jun-30 15:00:00 EST", at(2030, 6, 25, 20)),
+        ("25-Aug-2007 15:00:00 +0200", at(2007, 8, 25, 13)),
+        ("25 September 2030", at(2030, 9, 25)),
+        ("2030-06-25", at(2030, 6, 25)),
+        ("2030-06-25T15:00", at(2030, 6, 25, 15)),
+        ("2030-06-25T15:00:00Z", at(2030, 6, 25, 15)),
+        ("2030-06-25 15:00:00.123+05:30", at(2030, 6, 25, 9, 30)),
+        ("2030-06-25T15:00:00-08", at(2030, 6, 25, 23)),
+        ("01 Jan 99 00:00:00 UTC", at(1999, 1, 1)),
+    ],
+)
+@pytest.mark.parametrize(
+    "around", ["unavailable_after: {}", "UNAVAILABLE_AFTER:{}", "nofollow, unavailable_after={}"]
+)
+@pytest.mark.parametrize("behind", ["", ", noindex", " noindex", "; noindex"])
+def test_dates_of_all_three_kinds_hold_their_colons_and_commas(
+    text: str, moment: int, around: str, behind: str
+) -> None:
+    for said in (header(around.format(text) + behind), metas(around.format(text) + behind)):
+        assert said.unavailable_after_ms == moment
+        assert ("noindex" in said.robots) == bool(behind)
+
+
+@pytest.mark.parametrize(
+    "text", ["tomorrow", "32 Jun 2030", "2030-13-01", "2030-06-25T25:00:00", "0000-01-01", "", "1"]
+)
+def test_what_is_no_date_says_nothing(text: str) -> None:
+    assert header(f"unavailable_after: {text}").unavailable_after_ms is None
+
+
+def test_of_several_dates_the_earliest_counts() -> None:
+    said = header("unavailable_after: 2031-01-01, unavailable_after: 2030-01-01")
+    both = with_metas(said, [("robots", "unavailable_after: 2032-01-01")])
+    assert both == Directives(unavailable_after_ms=at(2030, 1, 1))
+
+
+def test_nothing_is_said_where_nothing_is_forbidden() -> None:
+    assert of_headers({"server": "x"}, (), OURS) is None
+    assert of_headers({"x-robots-tag": "all"}, (), OURS) is None
+    assert with_metas(None, [("robots", "index,follow"), ("tdm-reservation", "2")]) is None
+
+
+# -- rights of text and data mining
+
+
+POLICY = "https://provider.example/policies/1"
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({"tdm-reservation": "1"}, Directives(tdm="reserved")),
+        ({"tdm-reservation": " 1 "}, Directives(tdm="reserved")),
+        ({"tdm-reservation": "0, 1"}, Directives(tdm="reserved")),
+        ({"tdm-reservation": "0"}, Directives(tdm="open")),
+        (
+            {"tdm-reservation": "1", "tdm-policy": POLICY},
+            Directives(tdm="reserved", tdm_policy=POLICY),
+        ),
+        ({"tdm-reservation": "0", "tdm-policy": POLICY}, Directives(tdm="open")),
+        ({"tdm-policy": POLICY}, None),
+        ({"tdm-reservation": "true"}, None),
+        ({"tdm-reservation": "1", "tdm-policy": "x" * (MAX_POLICY_CHARS + 1)},
+         Directives(tdm="reserved")),
+        ({"tdm-reservation": "1", "tdm-policy": "http://ä/"}, Directives(tdm="reserved")),
+    ],
+)  # fmt: skip
+def test_tdmrep_headers(headers: dict[str, str], said: Directives | None) -> None:
+    assert of_headers(headers, (), OURS) == said
+
+
+def test_an_element_counts_more_than_the_header_and_the_header_more_than_the_file() -> None:
+    site = Directives(tdm="reserved", tdm_policy=POLICY)
+    assert of_headers({}, (), OURS, site) == site
+    said = of_headers({"tdm-reservation": "0"}, (), OURS, site)
+    assert said == Directives(tdm="open")
+    assert with_metas(said, [("tdm-reservation", "1")]) == Directives(tdm="reserved")
+    assert with_metas(site, [("tdm-reservation", "0")]) == Directives(tdm="open")
+    assert with_metas(site, [("tdm-reservation", "no")]) == site
+    assert with_metas(site, [("tdm-policy", "/p")]) == Directives(tdm="reserved", tdm_policy="/p")
+
+
+# -- hostile ones
+
+
+def test_beyond_a_bound_nothing_is_read() -> None:
+    assert header("x" * MAX_CHARS + ", noindex") == Directives()
+    assert metas(*["y" * (MAX_CHARS // 4)] * 5, "noindex") == Directives()
+    assert metas("," * (MAX_CHARS - 7) + "noindex").robots == ("noindex",)
+
+
+@pytest.mark.parametrize(
+    "unit", ["a", " ", ":", "a:", "a b", "unavailable_after:", "unavailable_after: 1 ", "noindex,",
+             "unavailable_after: 25 Jun 2030 15:00:00 ", "max-snippet:", "1 jan", "\u00a0"],
+)  # fmt: skip
+def test_hostile_values_cost_little(unit: str) -> None:
+    text = unit * (10_000_000 // len(unit))
+    began = time.thread_time()
+    header(text)
+    metas(*[text] * 50)
+    assert time.thread_time() - began < 0.25, "what is beyond the bound costs nothing"

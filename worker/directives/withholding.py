@@ -1,0 +1,33 @@
+"""Pages whose content is not kept, since they say so: their row stays, without what they say."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from greencrawl.schema.records import CrawlOptions, Directives, Fetched, StoredPage
+
+
+def judged(said: Directives | None, options: CrawlOptions, fetched: Fetched) -> Directives | None:
+    """``said`` of an answer, with the directive for which nothing of its content is kept."""
+    if said is None:
+        return None
+    why = _why(said, options, fetched)
+    return replace(said, withheld=why) if why else said
+
+
+def _why(said: Directives, options: CrawlOptions, fetched: Fetched) -> str:
+    if options.noindex == "drop":
+        if "noindex" in said.robots:
+            return "noindex"
+        until = said.unavailable_after_ms
+        if until is not None and until <= fetched.fetched_ms:
+            return "unavailable_after"
+    return ""
+
+
+def withhold(page: StoredPage) -> None:
+    """Take title, text, body and the hook's fields out of a row; status, headers and links stay.
+
+    So does the digest of the body, which tells whether the page has changed.
+    """
+    page.title, page.text, page.body, page.body_bytes, page.fields = "", "", b"", 0, None
