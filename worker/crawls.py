@@ -16,8 +16,9 @@ from greencrawl.schema.net import scope
 from greencrawl.schema.net.normalising import queued_url
 from greencrawl.schema.net.permits import OWN, Permits
 from greencrawl.schema.net.request import ACCEPT_JSON, crawl_headers, shown
-from greencrawl.schema.records import Crawl, CrawlOptions, Refusal
+from greencrawl.schema.records import Crawl, CrawlOptions, Refusal, StoredPage
 from greencrawl.schema.records.auth import Form, OAuth2, Own
+from greencrawl.store.base import Detail
 from greencrawl.worker import hooks
 from greencrawl.worker.extract.listing import Listing, listing_of
 from greencrawl.worker.hooks import Hooks
@@ -39,6 +40,16 @@ class CrawlSource(Protocol):
 
     def crawl(self, name_or_id: str | int) -> Crawl:
         """The crawl as it is now. Raises UnknownCrawl, Unavailable."""
+
+
+class RootStore(CrawlSource, Protocol):
+    """The part of a store that is needed here; see ``greencrawl.store.base.Store``."""
+
+    def add_roots(self, crawl: int, roots: list[str]) -> Crawl:
+        """Widen a crawl's scope; returns the crawl as it is then. Raises Unavailable."""
+
+    def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
+        """The latest version of a page, or None. Raises BodyAway, Unavailable."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from greencrawl.schema.net.scope import redirect_root
 from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records import (
     CloseItem,
-    Crawl,
+    Directives,
     Done,
     Failure,
     FailureKind,
@@ -35,11 +35,10 @@ from greencrawl.schema.records import (
     Task,
     TaskKind,
 )
-from greencrawl.store.base import Detail
 from greencrawl.store.errors import BodyAway
 from greencrawl.worker import retry
 from greencrawl.worker.auth import Authenticated
-from greencrawl.worker.crawls import Crawls, CrawlSource, Refused
+from greencrawl.worker.crawls import Crawls, Refused, RootStore
 from greencrawl.worker.delivery.results import ACTION, Result, Results
 from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.directives.withholding import withhold
@@ -51,6 +50,7 @@ from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
 from greencrawl.worker.reading import Reading, said_by
 from greencrawl.worker.robots.cache import RobotsCache, RobotsRules
+from greencrawl.worker.robots.reservations import SiteReservations
 from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.fetcher import Fetcher, Visit, VisitOver
 from greencrawl.worker.session.held import Held, unused
@@ -58,16 +58,6 @@ from greencrawl.worker.session.in_hand import InHand
 from greencrawl.worker.traps.traps import Traps
 
 log = logger("worker")
-
-
-class RootStore(CrawlSource, Protocol):
-    """The part of a store that is needed here; see ``greencrawl.store.base.Store``."""
-
-    def add_roots(self, crawl: int, roots: list[str]) -> Crawl:
-        """Widen a crawl's scope; returns the crawl as it is then. Raises Unavailable."""
-
-    def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
-        """The latest version of a page, or None. Raises BodyAway, Unavailable."""
 
 
 class Fingerprinter(RobotsCache, Protocol):
@@ -109,6 +99,7 @@ class Pipeline:
         self._stopping = stopping
         self._crawls = Crawls(store, permits=permits)
         self._robots = RobotsRules(frontier)
+        self._reservations = SiteReservations(frontier)
         self._traps = traps or Traps()
 
     def run(self, held: Held) -> CloseItem | None:
@@ -223,8 +214,10 @@ class Pipeline:
         if line is not None:
             self._exclude(visit, task, "robots", f"robots.txt: {line}")
             return
+        obeys = visit.context.options.tdm == "obey"
+        site = self._reservations.of(visit, task.url, asked) if obeys else None
         problems: dict[str, str] = {}
-        answer = self._download(visit, task, problems)
+        answer = self._download(visit, task, problems, site)
         if isinstance(answer, Failure) and answer.kind == FailureKind.LOGIN:
             # No fault of the page's, and nothing was asked of it: it waits with the others.
             wait = answer.retry_after or 0.0
@@ -258,7 +251,9 @@ class Pipeline:
         if page is not None and page.links:
             self._writer.recall(page)
 
-    def _download(self, visit: Visit, task: Task, problems: dict[str, str]) -> Fetched | Failure:
+    def _download(
+        self, visit: Visit, task: Task, problems: dict[str, str], site: Directives | None
+    ) -> Fetched | Failure:
         context = visit.context
         headers = context.headers_for(task.url)
         if context.hooks.request is not None:
@@ -270,6 +265,7 @@ class Pipeline:
         judge = partial(self._guarded.verdict, visit, task)
         answer = self._auth.get(visit, task.url, headers, judge)
         if isinstance(answer, Fetched):
+            answer.site = site
             answer.request = context.shown if headers is context.headers else shown(headers)
         return answer
 

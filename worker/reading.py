@@ -81,7 +81,7 @@ def granted(fetched: Fetched) -> float:
 
 def said_by(context: CrawlContext, fetched: Fetched) -> Directives | None:
     """What an answer's headers say of its use, and whether it is to be kept; None: nothing."""
-    said = of_headers(fetched.headers, fetched.robots_tags, context.agent)
+    said = of_headers(fetched.headers, fetched.robots_tags, context.agent, fetched.site)
     return judged(said, context.options, fetched)
 
 
@@ -116,7 +116,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         task.url,
         fetched.content_type,
         agent=context.agent,
-        said=of_headers(fetched.headers, fetched.robots_tags, context.agent),
+        said=of_headers(fetched.headers, fetched.robots_tags, context.agent, fetched.site),
         anchors=hooks.wanted,
         texts=checker.wants_texts,
         samples=context.options.traps == "on",

@@ -205,6 +205,14 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             "that its time is over: drop them, or keep them as any other's"
         ),
     ] = "drop"
+    tdm: Annotated[
+        Literal["record", "obey"],
+        Meta(
+            description="Pages whose rights of text and data mining are reserved (TDMRep), or that "
+            "say noai: note it, or keep no content of them either; obey also asks each origin for "
+            "/.well-known/tdmrep.json"
+        ),
+    ] = "record"
     nofollow: Annotated[
         Literal["skip", "follow"],
         Meta(description="Links with rel=nofollow: skip them, or follow them as any other"),
@@ -228,7 +236,8 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 _LATER = frozenset(
     {
         "auth", "sources", "address_rate", "address_connections", "domain_rate",
-        "noindex", "nofollow", "follow_actions", "traps", "host_pages", "shape_pages", "normalise",
+        "noindex", "tdm", "nofollow", "follow_actions", "traps", "host_pages", "shape_pages",
+        "normalise",
     }
 )  # fmt: skip
 """Options that the first release does not know."""

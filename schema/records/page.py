@@ -109,6 +109,8 @@ class Fetched(Struct):
     unpacking: float = 0.0
     robots_tags: tuple[str, ...] = ()
     """Values of the X-Robots-Tag headers, one by one, where there are several."""
+    site: Directives | None = None
+    """What its site's tdmrep.json says of it, where that was asked for."""
 
     @property
     def content_type(self) -> str:

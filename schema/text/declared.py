@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 from greencrawl.schema.records import Directives
 
+MAX_POLICY_CHARS = 1000
+"""A longer ``tdm-policy`` is not kept."""
 NOT_KEPT = "title, text and body are not kept"
 
 
@@ -30,6 +32,12 @@ def declared_text(url: str, canonical: str, said: Directives | None) -> str:
     if canonical and canonical != url:
         parts.append(f"its canonical URL is {canonical}")
     return "; ".join(parts)
+
+
+def policy_url(text: str) -> str:
+    """The URL in a ``tdm-policy``, "" where that is too long, or none."""
+    text = text.strip()
+    return text if len(text) <= MAX_POLICY_CHARS and text.isascii() and text.isprintable() else ""
 
 
 def withheld_text(said: Directives | None) -> str:

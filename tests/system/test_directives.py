@@ -91,6 +91,62 @@ def test_what_is_not_to_be_kept_is_in_no_store_and_its_links_are_followed(
     assert {line["url"].removeprefix(base) for line in lines if _withheld(line)} == WITHHELD
 
 
+FILE = [{"location": "/two$", "tdm-reservation": 0}, {"location": "/", "tdm-reservation": 1}]
+POLICY = "https://p.example/policy.json"
+TDM: dict[str, tuple[str, dict[str, str]]] = {
+    "/reserved": (f"<meta name=tdm-policy content={POLICY}>", {}),
+    "/open": ("<meta name=tdm-reservation content=0>", {}),
+    "/header": ("", {"tdm-reservation": "0"}),
+    "/two": ("", {}),
+    "/noai": ("<meta name=robots content='noai'>", {"tdm-reservation": "0"}),
+}
+
+
+def tdm_site(request: Request) -> Answer:
+    path = request.target
+    if path == "/.well-known/tdmrep.json":
+        return Answer(body=json.dumps(FILE).encode())
+    if path == "/":
+        return Answer(body="".join(f"<a href={to}>x</a>" for to in TDM).encode(), headers=HTML)
+    if path not in TDM:
+        return Answer(404)
+    head, headers = TDM[path]
+    return Answer(body=f"{head}<p>{SECRET}".encode(), headers={**HTML, **headers})
+
+
+@pytest.mark.parametrize("tdm", ["record", "obey"])
+def test_reservations_are_noted_or_by_choice_obeyed(
+    tmp_path: Path, redis_server: RedisServer, tdm: str
+) -> None:
+    with (
+        SiteServer(tdm_site, ("127.0.0.1", "127.0.0.2")) as server,
+        System(tmp_path, [redis_server.url], processes=2) as system,
+    ):
+        seeds = [f"http://{address}:{server.port}/" for address in server.addresses]
+        system.start().crawl(seeds, delay=0, tdm=tdm)
+        system.wait_done(60)
+        stats = system.stats()
+        said = _why(system, f"{seeds[0]}reserved")
+        system.stop()
+    files = [hit.address for hit in server.hits if "tdmrep" in hit.target]
+    store = open_store(f"sqlite:///{tmp_path / 'data' / 'content.sqlite'}")
+    pages = [page for _, page in store.pages(store.crawl("test").id)]
+    store.close()
+    assert len(pages) == 2 * (1 + len(TDM))
+    withheld = {page.url.rpartition("/")[2] for page in pages if not page.text and page.links == []}
+    if tdm == "record":
+        assert files == []
+        assert withheld == set()
+        assert stats["failures"] == {}
+        noted = {page.url.rpartition("/")[2] for page in pages if page.directives is not None}
+        assert noted == {"open", "header", "noai"}, "a policy alone reserves nothing"
+        return
+    assert sorted(files) == ["127.0.0.1", "127.0.0.2"], "once an origin"
+    assert withheld == {"reserved", "noai"}
+    assert stats["failures"] == {"tdm_reservation": 4, "noai": 2}, "the first pages among them"
+    assert f"rights of text and data mining are reserved, policy {POLICY}" in said
+
+
 def _why(system: System, url: str) -> str:
     return str(json.dumps(system.call("GET", f"/v1/urls?url={quote(url, safe='')}")))
 

@@ -22,6 +22,13 @@ def _why(said: Directives, options: CrawlOptions, fetched: Fetched) -> str:
         until = said.unavailable_after_ms
         if until is not None and until <= fetched.fetched_ms:
             return "unavailable_after"
+    if options.tdm == "obey":
+        if said.tdm == "reserved":
+            return "tdm_reservation"
+        if "noai" in said.robots:
+            return "noai"
+        if "noimageai" in said.robots and fetched.content_type.lower().startswith("image/"):
+            return "noimageai"
     return ""
 
 

@@ -14,17 +14,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Literal
 
 from msgspec.structs import replace
 
 from greencrawl.schema.records import Directives
+from greencrawl.schema.text.declared import policy_url
 
 MAX_CHARS = 8192
 """Characters of directives that are read; what goes beyond is not."""
-MAX_POLICY_CHARS = 1000
-"""A longer ``tdm-policy`` is not kept."""
-
 KEPT = ("noindex", "nofollow", "noarchive", "nosnippet", "noimageindex", "noai", "noimageai")
 """Words that are kept, in this order."""
 _MEANS = {"none": ("noindex", "nofollow"), **{word: (word,) for word in KEPT}}
@@ -175,16 +172,5 @@ def _reserved(
         tdm = "open"
     if policy is not None:
         where = policy_url(policy)
-    after = declared(before, tdm, where)
+    after = replace(before, tdm=tdm, tdm_policy=where if tdm == "reserved" else "")
     return None if after == Directives() else after
-
-
-def policy_url(text: str) -> str:
-    """The URL in a ``tdm-policy``, "" where that is too long, or none."""
-    text = text.strip()
-    return text if len(text) <= MAX_POLICY_CHARS and text.isascii() and text.isprintable() else ""
-
-
-def declared(said: Directives, tdm: Literal["", "reserved", "open"], policy: str) -> Directives:
-    """``said`` with a declaration of TDMRep; a policy counts where rights are reserved."""
-    return replace(said, tdm=tdm, tdm_policy=policy if tdm == "reserved" else "")

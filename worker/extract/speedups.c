@@ -514,7 +514,7 @@ static int take(struct links *links, const xmlNode *node, enum role role) {
             return 0;
         name = content_of(attribute_of(node, "name"));
         if (!may_contain(pragma, "content-language") && !may_contain(name, "robots") &&
-            !(*links->agent && may_contain(name, links->agent)))
+            !may_contain(name, "tdm-") && !(*links->agent && may_contain(name, links->agent)))
             return 1;
         return add(links->others, element_of(links, node));
     case TITLE:

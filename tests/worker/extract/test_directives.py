@@ -8,12 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from greencrawl.schema.records import Directives
-from greencrawl.worker.extract.directives import (
-    MAX_CHARS,
-    MAX_POLICY_CHARS,
-    of_headers,
-    with_metas,
-)
+from greencrawl.schema.text.declared import MAX_POLICY_CHARS
+from greencrawl.worker.extract.directives import MAX_CHARS, of_headers, with_metas
 
 OURS = "greencrawl"
 
