@@ -4,9 +4,10 @@
 ``process``   processes that may die: supervisor, crash record, and a process of suspects' own
 ``session``   host sessions: which are held, the visit that uses one, its pace
 ``http``      requests and answers on the wire
-``robots``    robots.txt
+``robots``    robots.txt and tdmrep.json
 ``auth``      what a request carries to prove who is asking
 ``extract``   from the bytes of a page to title, text, language and links
+``directives``  what follows from what pages say about their use
 ``delivery``  results on their way to store, frontier and broker
 ============  =====================================================================================
 

@@ -41,6 +41,7 @@ from greencrawl.worker.auth import Authenticated
 from greencrawl.worker.crawls import Crawls, Refused, RootStore
 from greencrawl.worker.delivery.results import ACTION, Result, Results
 from greencrawl.worker.delivery.writer import Writer
+from greencrawl.worker.directives.folding import Folding
 from greencrawl.worker.directives.withholding import withhold
 from greencrawl.worker.extract import is_html, is_text
 from greencrawl.worker.hooks import HookError
@@ -48,7 +49,7 @@ from greencrawl.worker.http.client import LeaseExpired
 from greencrawl.worker.link_checker import MAX_LINKS, redirect_problem, redirected
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
-from greencrawl.worker.reading import Reading, said_by
+from greencrawl.worker.reading import Reading, heard
 from greencrawl.worker.robots.cache import RobotsCache, RobotsRules
 from greencrawl.worker.robots.reservations import SiteReservations
 from greencrawl.worker.session.backoff import until_available
@@ -100,6 +101,7 @@ class Pipeline:
         self._crawls = Crawls(store, permits=permits)
         self._robots = RobotsRules(frontier)
         self._reservations = SiteReservations(frontier)
+        self._folding = Folding(store, frontier.fingerprint)
         self._traps = traps or Traps()
 
     def run(self, held: Held) -> CloseItem | None:
@@ -334,7 +336,7 @@ class Pipeline:
                 widened = until_available(lambda: self._store.add_roots(crawl, [root]), "store")
                 visit.context = self._crawls.put(widened)
         reason = self._guarded.excluded_by(visit, task, target)
-        page = self._results.page(context.crawl.id, task, fetched, said_by(context, fetched))
+        page = heard(context, fetched, self._results.page(context.crawl.id, task, fetched))
         page.final_url = target
         page.links = [] if reason else [redirected(task, target)]
         visit.judge.note(task, page)
@@ -345,7 +347,7 @@ class Pipeline:
     ) -> None:
         """Read it, if it is to be read. ``dear``: why undoing its encodings was charged."""
         context, options = visit.context, visit.context.options
-        row = self._results.page(context.crawl.id, task, fetched, said_by(context, fetched))
+        row = heard(context, fetched, self._results.page(context.crawl.id, task, fetched))
         notes, reading = {FailureKind.COSTLY: dear} if dear else {}, Reading()
         read = False
         listed = fetched.status != 204 and context.listing(task.url) is not None
@@ -372,6 +374,9 @@ class Pipeline:
         elif not self._keep_all and options.bodies == "text" and not is_text(fetched.content_type):
             row.body = b""
         visit.judge.note(task, row, reading if read else None)
+        if read and options.canonical == "fold":
+            excluded = partial(self._guarded.excluded_by, visit, task)
+            self._folding.fold(visit, task, row, excluded)
         self._store_page(visit, task, fetched, row, problems, notes, reading)
 
     def _store_page(

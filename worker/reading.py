@@ -14,10 +14,10 @@ from typing import Any
 from msgspec import Struct, field
 
 from greencrawl.schema.net.action_texts import texts_of
-from greencrawl.schema.records import Admission, Directives, Fetched, Link, Page, Task
+from greencrawl.schema.records import Admission, Directives, Fetched, Link, Page, StoredPage, Task
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.directives.withholding import judged
-from greencrawl.worker.extract import TooDear, add_links, of_headers, outline
+from greencrawl.worker.extract import TooDear, add_links, canonical_of, of_headers, outline
 from greencrawl.worker.extract.links import Resolved
 from greencrawl.worker.extract.listing import Listing, ListingError
 from greencrawl.worker.hooks import HookError
@@ -79,6 +79,13 @@ def granted(fetched: Fetched) -> float:
     return BASE_SECONDS + min(SECONDS_PER_WIRE_BYTE * sent, SECONDS_PER_BYTE * size)
 
 
+def heard(context: CrawlContext, fetched: Fetched, row: StoredPage) -> StoredPage:
+    """``row`` of an answer, with what the answer's headers say of it."""
+    row.directives = said_by(context, fetched)
+    row.canonical = canonical_of(fetched.headers, row.url)
+    return row
+
+
 def said_by(context: CrawlContext, fetched: Fetched) -> Directives | None:
     """What an answer's headers say of its use, and whether it is to be kept; None: nothing."""
     said = of_headers(fetched.headers, fetched.robots_tags, context.agent, fetched.site)
@@ -130,7 +137,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         language=page.language,
         encoding=page.encoding,
         samples=page.samples,
-        canonical=page.canonical or "",
+        canonical=page.canonical or canonical_of(fetched.headers, task.url),
         directives=directives,
     )
     if isinstance(found, Resolved):

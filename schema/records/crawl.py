@@ -213,6 +213,13 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             "/.well-known/tdmrep.json"
         ),
     ] = "record"
+    canonical: Annotated[
+        Literal["record", "fold"],
+        Meta(
+            description="Pages that name another URL as their canonical one (rel=canonical): note "
+            "it, or follow it, and keep no content of those whose text the page there has, too"
+        ),
+    ] = "record"
     nofollow: Annotated[
         Literal["skip", "follow"],
         Meta(description="Links with rel=nofollow: skip them, or follow them as any other"),
@@ -236,8 +243,8 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 _LATER = frozenset(
     {
         "auth", "sources", "address_rate", "address_connections", "domain_rate",
-        "noindex", "tdm", "nofollow", "follow_actions", "traps", "host_pages", "shape_pages",
-        "normalise",
+        "noindex", "tdm", "canonical", "nofollow", "follow_actions", "traps", "host_pages",
+        "shape_pages", "normalise",
     }
 )  # fmt: skip
 """Options that the first release does not know."""

@@ -71,7 +71,8 @@ class Directives(Struct, frozen=True, kw_only=True, omit_defaults=True):
     moment (epoch) after which the page is not to be shown. ``tdm`` tells whether rights of text and
     data mining are reserved (TDMRep), "" where nothing does; ``tdm_policy`` is where they may be
     had. ``withheld`` is the directive for which title, text, body and fields are not kept, "" where
-    they are: ``noindex``, ``unavailable_after``, ``tdm_reservation``, ``noai`` or ``noimageai``.
+    they are: ``noindex``, ``unavailable_after``, ``tdm_reservation``, ``noai`` or ``noimageai``; or
+    ``copy``, where the page that it names as its canonical one says the same.
     """
 
     robots: tuple[str, ...] = ()
@@ -81,7 +82,9 @@ class Directives(Struct, frozen=True, kw_only=True, omit_defaults=True):
     withheld: str = ""
 
 
-WITHHELD = frozenset({"noindex", "unavailable_after", "tdm_reservation", "noai", "noimageai"})
+WITHHELD = frozenset(
+    {"noindex", "unavailable_after", "tdm_reservation", "noai", "noimageai", "copy"}
+)
 """Why a page's content may be withheld, and the kind that its outcome is counted by."""
 
 

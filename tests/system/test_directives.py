@@ -147,6 +147,67 @@ def test_reservations_are_noted_or_by_choice_obeyed(
     assert f"rights of text and data mining are reserved, policy {POLICY}" in said
 
 
+WORDS = " ".join(f"word{n}" for n in range(60))
+SHOP = {
+    "/": (None, "".join(f"<a href={to}>x</a>" for to in (
+        "/list", "/list?sort=price", "/list?page=2", "/about", "/print", "/x?1", "/x?2", "/out",
+        "/a",
+    ))),
+    "/list": (None, f"<p>{WORDS}<a href=/item/1>i</a>"),
+    "/list?sort=price": ("/list", f"<p>{' '.join(reversed(WORDS.split()))}<a href=/item/2>i</a>"),
+    "/list?page=2": ("/list", "<p>the second page of the list, which is another one"),
+    "/about": ("/", "<p>about us, on a site that names its home page everywhere"),
+    "/print": ("/missing", f"<p>{WORDS} whose canonical URL is gone"),
+    "/x?1": ("/x?2", f"<p>{WORDS} each names the other"),
+    "/x?2": ("/x?1", f"<p>{WORDS} each names the other"),
+    "/out": ("http://out.example/", f"<p>{WORDS} whose canonical URL is elsewhere"),
+    "/a": ("/only-named", "<p>it leads to a page to which nothing else does"),
+    "/only-named": ("/only-named", "<p>named as canonical"),
+    "/item/1": (None, "<p>one"),
+    "/item/2": (None, "<p>two"),
+}  # fmt: skip
+
+
+def shop(request: Request) -> Answer:
+    if request.target not in SHOP:
+        return Answer(404)
+    canonical, body = SHOP[request.target]
+    link = f'<link rel=canonical href="{canonical}">' if canonical else ""
+    return Answer(body=f"<title>T</title>{link}{body}".encode(), headers=HTML)
+
+
+@pytest.mark.parametrize("canonical", ["record", "fold"])
+def test_copies_are_folded_by_choice_and_nothing_that_is_said_once_is_lost(
+    tmp_path: Path, redis_server: RedisServer, canonical: str
+) -> None:
+    with SiteServer(shop) as server, System(tmp_path, [redis_server.url]) as system:
+        system.start().crawl([server.url("/")], delay=0, canonical=canonical)
+        system.wait_done(60)
+        stats = system.stats()
+        said = _why(system, server.url("/list?sort=price"))
+        system.stop()
+        base = server.url("").rstrip("/")
+    store = open_store(f"sqlite:///{tmp_path / 'data' / 'content.sqlite'}")
+    number = store.crawl("test").id
+    pages = {page.url.removeprefix(base): page for _, page in store.pages(number)}
+    finals = {final.url.removeprefix(base) for _, final in store.finals(number)}
+    store.close()
+    folds = canonical == "fold"
+    named = {"/only-named"} if folds else set()
+    assert pages.keys() == SHOP.keys() - {"/only-named"} | named
+    assert finals == ({"/missing"} if folds else set()), "what is named is looked at"
+    copies = {path for path, page in pages.items() if page.directives is not None}
+    assert copies == ({"/list?sort=price"} if folds else set())
+    assert stats["failures"] == ({"copy": 1, "gone": 1} if folds else {})
+    for path, (names, _) in SHOP.items():
+        if path in pages:
+            assert bool(pages[path].text) == (path not in copies)
+            wanted = names and (names if names.startswith("http") else f"{base}{names}")
+            assert pages[path].canonical == (wanted or "")
+    assert f"its canonical URL is {base}/list" in said
+    assert ("copy: title, text and body are not kept" in said) == folds
+
+
 def _why(system: System, url: str) -> str:
     return str(json.dumps(system.call("GET", f"/v1/urls?url={quote(url, safe='')}")))
 

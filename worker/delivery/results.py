@@ -15,7 +15,6 @@ from greencrawl.schema.records import (
     TRAP,
     Attempt,
     Dead,
-    Directives,
     Done,
     Failure,
     FailureKind,
@@ -182,13 +181,11 @@ class Results:
         )  # fmt: skip
         return Result(held=held, task=task.number, outcome=Done(kind="parked"), finals=[final])
 
-    def page(
-        self, crawl: int, task: Task, fetched: Fetched, said: Directives | None = None
-    ) -> StoredPage:
+    def page(self, crawl: int, task: Task, fetched: Fetched) -> StoredPage:
         """The page but for what is read in it, without headers that hold secrets.
 
         Those are cookies, and a target that may hold a password: where a redirect leads is in
-        ``final_url`` all the same. ``said`` are the directives of its headers.
+        ``final_url`` all the same.
         """
         headers = dict(fetched.headers)
         headers.pop("set-cookie", None)
@@ -208,7 +205,6 @@ class Results:
             truncated=fetched.truncated,
             digest=hashlib.sha256(fetched.body).digest()[:16],
             request=fetched.request,
-            directives=said,
         )
 
     def stored(

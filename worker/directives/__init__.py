@@ -1,1 +1,1 @@
-"""What follows from what pages say about their use: whose content is not kept."""
+"""Whose content is kept: what follows from what pages say about their use, and of copies."""

@@ -1,6 +1,6 @@
 """Extraction: from the bytes of a page to title, text, language, links and directives."""
 
-from greencrawl.worker.extract.directives import of_headers
+from greencrawl.worker.extract.directives import canonical_of, of_headers
 from greencrawl.worker.extract.hostile import TooDear, is_doubtful
 from greencrawl.worker.extract.media import is_html, is_text
 from greencrawl.worker.extract.page import (
@@ -15,6 +15,7 @@ from greencrawl.worker.extract.page import (
 __all__ = [
     "TooDear",
     "add_links",
+    "canonical_of",
     "extract",
     "is_doubtful",
     "is_html",

@@ -17,6 +17,8 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
+from greencrawl.schema.errors import InvalidUrl
+from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records import Directives
 from greencrawl.schema.text.declared import policy_url
 
@@ -30,6 +32,10 @@ _EVERYBODY = frozenset({"*", "robots"})
 
 _WORD = re.compile(r"([^\s,;:=]+)(?:\s*([:=]))?")
 _VALUE = re.compile(r"\s*[^\s,;]*")
+
+_LINK = re.compile(r'<([^<>]*)>((?:\s*;\s*[a-z*]+\s*=\s*(?:"[^"]*"|[^\s;,"]*))*)', re.IGNORECASE)
+_REL = re.compile(r';\s*rel\s*=\s*"?([^";,]*)', re.IGNORECASE)
+"""A link of a Link header with its parameters (RFC 8288), and the relation among these."""
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _ZONES = {
@@ -69,6 +75,21 @@ def of_headers(
     if tag is not None:
         said = _told(said, tags or (tag,), agent)
     return said
+
+
+def canonical_of(headers: Mapping[str, str], url: str) -> str:
+    """What a Link header of the answer to ``url`` names as canonical (RFC 6596), "" if nothing."""
+    links = headers.get("link", "")
+    if "canonical" not in links.lower():
+        return ""
+    for target, parameters in _LINK.findall(links[:MAX_CHARS]):
+        rel = _REL.search(parameters)
+        if rel and "canonical" in rel[1].lower().split():
+            try:
+                return canonicalise(target.strip(), url)
+            except InvalidUrl:
+                return ""
+    return ""
 
 
 def with_metas(said: Directives | None, metas: Iterable[tuple[str, str]]) -> Directives | None:

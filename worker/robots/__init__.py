@@ -1,1 +1,1 @@
-"""robots.txt: its parser, and the rules of each origin, shared by all workers."""
+"""robots.txt and tdmrep.json: their parsers, and what each origin says, shared by all workers."""

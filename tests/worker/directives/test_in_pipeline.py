@@ -25,7 +25,7 @@ def world(tmp_path: Path) -> World:
 def stored(world: World, body: str = PAGE, **headers: str) -> StoredPage:
     world.site.answers["http://h/"] = html(body, **headers)
     world.run("http://h/")
-    page = world.result.page
+    page = world.stores.results[-1].page
     assert page is not None
     return page
 
@@ -165,3 +165,13 @@ def test_what_a_page_names_as_its_canonical_url_is_noted(world: World) -> None:
     assert page.canonical == "http://h/a"
     assert not is_withheld(page)
     assert [link.url for link in page.links] == ["http://h/b"], "it is not followed"
+    header = {"link": '</c>; rel="canonical"'}
+    assert (
+        stored(world, '<link rel=canonical href="/a">' + PAGE, **header).canonical == "http://h/a"
+    )
+    assert stored(world, PAGE, **header).canonical == "http://h/c"
+    world.site.answers["http://h/"].headers["content-type"] = "application/pdf"  # type: ignore[union-attr]
+    world.run("http://h/")
+    page_of_pdf = world.stores.results[-1].page
+    assert page_of_pdf is not None
+    assert page_of_pdf.canonical == "http://h/c"

@@ -9,7 +9,7 @@ import pytest
 
 from greencrawl.schema.records import Directives
 from greencrawl.schema.text.declared import MAX_POLICY_CHARS
-from greencrawl.worker.extract.directives import MAX_CHARS, of_headers, with_metas
+from greencrawl.worker.extract.directives import MAX_CHARS, canonical_of, of_headers, with_metas
 
 OURS = "greencrawl"
 
@@ -133,6 +133,39 @@ def test_nothing_is_said_where_nothing_is_forbidden() -> None:
     assert of_headers({"server": "x"}, (), OURS) is None
     assert of_headers({"x-robots-tag": "all"}, (), OURS) is None
     assert with_metas(None, [("robots", "index,follow"), ("tdm-reservation", "2")]) is None
+
+
+BASE = "http://h/a/b"
+
+
+@pytest.mark.parametrize(
+    ("link", "canonical"),
+    [
+        ('</c>; rel="canonical"', "http://h/c"),
+        ("<c>;rel=canonical", "http://h/a/c"),
+        ('<http://o/x,y;z>; title="a, b; <c>"; REL="next Canonical"', "http://o/x,y;z"),
+        ("</n>; rel=next, </c>; rel=canonical, </d>; rel=canonical", "http://h/c"),
+        ('</c>; rel="canonicals"', ""),
+        ("</canonical>; rel=next", ""),
+        ("canonical", ""),
+        ("<http://[>; rel=canonical", ""),
+        ("<mailto:canonical>; rel=canonical", ""),
+        ("", ""),
+        ("<x>;rel=next," * 1000 + "<c>;rel=canonical", ""),
+    ],
+)
+def test_a_link_header_may_name_the_canonical_url(link: str, canonical: str) -> None:
+    assert canonical_of({"link": link}, BASE) == canonical
+
+
+@pytest.mark.parametrize(
+    "unit", ["<", ">", "<>", "<a>;", "<a>;a=", '<a>;a="', "<a> ; ", " ", ";a=b"]
+)
+def test_hostile_link_headers_cost_little(unit: str) -> None:
+    text = "canonical" + unit * (10_000_000 // len(unit))
+    began = time.thread_time()
+    canonical_of({"link": text}, BASE)
+    assert time.thread_time() - began < 0.25
 
 
 # -- rights of text and data mining

@@ -1,0 +1,231 @@
+"""Which pages are folded into the one that they name as canonical, and which never are."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import gevent
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from greencrawl.schema.records import Admission, CloseItem, Directives, StoredPage, Task
+from greencrawl.worker.directives import folding
+from greencrawl.worker.directives.folding import MOST_CHARS, says_the_same
+from tests.worker.test_pipeline import World, html
+
+WORDS = " ".join(f"word{n}" for n in range(100))
+COPY = Directives(withheld="copy")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path)
+    made.set(scope="host", canonical="fold")
+    return made
+
+
+def body(text: str = WORDS, canonical: str = "/", more: str = "") -> str:
+    return f"<title>T</title><link rel=canonical href='{canonical}'>{more}<p>{text}"
+
+
+def keep(world: World, url: str = "http://h/", **more: Any) -> StoredPage:
+    """A page that is in the store."""
+    number = world.stores.fingerprint(url)
+    page = StoredPage(
+        crawl=1, fingerprint=number, url=url, **{"status": 200, "text": WORDS, **more}
+    )
+    world.stores.stored[number] = page
+    return page
+
+
+def run(world: World, answer: str, url: str = "http://h/a", depth: int = 3) -> StoredPage:
+    world.site.answers[url] = html(answer)
+    world.run(Task(1, url, depth, depth))
+    page = world.stores.results[-1].page
+    assert page is not None
+    kept = page.directives is None or not page.directives.withheld
+    assert (page.body != b"") == kept
+    assert kept or (page.title, page.text) == ("", "")
+    return page
+
+
+def test_a_copy_of_what_is_stored_keeps_its_row_and_links(world: World) -> None:
+    keep(world)
+    page = run(world, body(more="<a href=/b>b</a>"))
+    assert page.directives == COPY
+    assert (page.canonical, page.text, page.body) == ("http://h/", "", b"")
+    assert page.links == [Admission("http://h/", 3, 3), Admission("http://h/b", 4, 4)]
+    assert world.result.outcome.kind == "copy"
+
+
+def test_by_default_nothing_is_folded(world: World) -> None:
+    world.set(scope="host")
+    keep(world)
+    page = run(world, body())
+    assert page.text
+    assert page.links == []
+    assert page.canonical == "http://h/"
+
+
+def test_what_says_something_else_is_kept_and_its_canonical_url_admitted(world: World) -> None:
+    keep(world, text="a home page that the whole site names")
+    page = run(world, body())
+    assert page.directives is None
+    assert page.text
+    assert page.links == [Admission("http://h/", 3, 3)]
+
+
+@pytest.mark.parametrize(
+    "original",
+    [
+        {"status": 302},
+        {"canonical": "http://h/elsewhere"},
+        {"canonical": "http://h/a"},
+        {"directives": Directives(robots=("noindex",), withheld="noindex")},
+        {"directives": COPY},
+    ],
+)
+def test_what_stands_for_no_page_has_no_copies(world: World, original: dict[str, Any]) -> None:
+    keep(world, **original)
+    assert run(world, body()).text
+
+
+def test_what_is_not_there_has_no_copies(world: World) -> None:
+    page = run(world, body(canonical="/gone"))
+    assert page.text
+    assert page.links == [Admission("http://h/gone", 3, 3)]
+
+
+def test_an_original_may_name_itself_in_an_equivalent_spelling(world: World) -> None:
+    keep(world, "http://h/~x", canonical="http://h/%7Ex")
+    assert run(world, body(canonical="/%7ex")).directives == COPY
+
+
+@pytest.mark.parametrize("canonical", ["/a", "http://h/%61", "http://h:80/a#x"])
+def test_a_page_that_names_itself_is_none(world: World, canonical: str) -> None:
+    keep(world, "http://h/a")
+    page = run(world, body(canonical=canonical))
+    assert page.text
+    assert page.links == []
+
+
+def test_a_canonical_url_out_of_scope_is_noted(world: World) -> None:
+    keep(world, "http://other/")
+    page = run(world, body(canonical="http://other/"))
+    assert page.text
+    assert page.links == []
+    assert page.canonical == "http://other/"
+
+
+def test_nofollow_admits_no_canonical_url(world: World) -> None:
+    keep(world)
+    page = run(world, body(more="<meta name=robots content=nofollow>"))
+    assert page.links == []
+    assert page.directives == Directives(robots=("nofollow",), withheld="copy")
+
+
+def test_what_is_not_kept_for_another_reason_stays_so(world: World) -> None:
+    keep(world)
+    page = run(world, body(more="<meta name=robots content=noindex>"))
+    assert page.directives == Directives(robots=("noindex",), withheld="noindex")
+    assert page.links == [Admission("http://h/", 3, 3)]
+
+
+def test_rules_of_normalise_hold_for_canonical_urls(world: World) -> None:
+    world.set(scope="host", canonical="fold", normalise=("tracking",))
+    page = run(world, body(canonical="/b?utm_source=x"))
+    assert page.links == [Admission("http://h/b", 3, 3)]
+    assert run(world, body(canonical="/a?utm_source=x")).links == []
+
+
+def test_a_link_that_is_the_canonical_url_is_admitted_once_at_its_depth(world: World) -> None:
+    page = run(world, body(canonical="/b", more="<a href=/b>b</a><a href=/c>c</a>"))
+    assert page.links == [Admission("http://h/b", 3, 3), Admission("http://h/c", 4, 4)]
+
+
+def test_equal_bodies_without_text_are_copies(world: World) -> None:
+    answer = "<link rel=canonical href='/'><img src=x>"
+    page = run(world, answer)
+    assert page.text == ""
+    assert page.body
+    keep(world, digest=page.digest, text="")
+    assert run(world, answer).directives == COPY
+    keep(world, digest=b"another", text="")
+    assert run(world, answer).directives is None
+
+
+def test_an_original_on_its_way_to_the_store_is_waited_for(world: World) -> None:
+    world.site.answers["http://h/"] = html(body())
+    world.site.answers["http://h/a"] = html(body())
+    looked = gevent.event.Event()
+    find = world.stores.page
+
+    def page(crawl: int, number: int, **more: Any) -> StoredPage | None:
+        looked.set()
+        return find(crawl, number, **more)
+
+    world.stores.page = page  # type: ignore[method-assign]
+    running: gevent.Greenlet[..., CloseItem | None] = gevent.spawn(
+        world.run, "http://h/", "http://h/a"
+    )
+    assert looked.wait(5)
+    assert len(world.stores.results) == 1
+    keep(world)
+    running.get(timeout=5)
+    copy = world.stores.results[1].page
+    assert copy is not None
+    assert copy.directives == COPY
+
+
+def test_one_that_never_gets_there_is_not_waited_for_any_longer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folding, "WAIT_SECONDS", 0.1)
+    world.site.answers["http://h/"] = html(body())
+    world.site.answers["http://h/a"] = html(body())
+    world.run("http://h/", "http://h/a")
+    pages = [result.page for result in world.stores.results]
+    assert [page and page.directives for page in pages] == [None, None]
+
+
+# -- what the same is
+
+
+@pytest.mark.parametrize(
+    ("copy", "original", "same"),
+    [
+        (WORDS, WORDS, True),
+        ("", "", False),
+        ("", WORDS, False),
+        (WORDS, "", False),
+        (" ".join(reversed(WORDS.split())), WORDS, True),
+        (WORDS, WORDS + " and more", True),
+        (WORDS + " new", WORDS, True),
+        (WORDS + " quite a few new words that the other lacks", WORDS, False),
+        (WORDS + " " + WORDS, WORDS, False),
+        ("新闻" * 100, "新闻" * 100 + "页", True),
+        ("新闻" * 100 + "页" * 30, "新闻" * 100, False),
+        ("x" * (MOST_CHARS + 1), "x" * (MOST_CHARS + 1), True),
+        ("x " * MOST_CHARS, "y" + "x " * MOST_CHARS, False),
+    ],
+)
+def test_a_copy_says_all_but_a_twentieth_of_what_its_original_says(
+    copy: str, original: str, same: bool
+) -> None:
+    assert says_the_same(copy, original) == same
+
+
+@given(st.text("ab ", max_size=60), st.text("ab ", max_size=60))
+def test_more_in_the_original_never_takes_a_copy_away(copy: str, more: str) -> None:
+    assert says_the_same(copy, f"{copy} {more}") == bool(copy.split()) or copy == f"{copy} {more}"
+
+
+@pytest.mark.parametrize("unit", ["a ", "abcdefghij", "a b c ", "\u4e00", " "])
+def test_the_longest_texts_that_are_compared_cost_little(unit: str) -> None:
+    text = (unit * MOST_CHARS)[:MOST_CHARS]
+    began = time.thread_time()
+    says_the_same(text, text[1:])
+    assert time.thread_time() - began < 0.5, "some 0.02 s"

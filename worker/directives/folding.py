@@ -1,0 +1,110 @@
+"""Copies: pages that name another URL as their canonical one, and say what that page says.
+
+What a page names is a hint, and often wrong: whole sites name their home page, lists name their
+first page. So the text of a page is left out only where that of its canonical URL is stored in
+this crawl and has it, all but a twentieth; the order of words does not matter, as in a list sorted
+otherwise. A page that itself names another URL stands for none, so that neither chains nor loops
+come to nothing. All else is kept: what names a URL that is not fetched yet, or never can be, that
+is gone, out of scope or not to be kept. It is admitted like a link, at the depth of who names it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from greencrawl.schema.net.normalising import queued_url
+from greencrawl.schema.records import Admission, Directives, StoredPage, Task
+from greencrawl.worker.crawls import RootStore
+from greencrawl.worker.session.backoff import until_available
+from greencrawl.worker.session.fetcher import Visit
+
+NEW_SHARE = 20
+"""A copy may say so much that its original does not: one part in these."""
+MOST_CHARS = 128 * 1024
+"""Longer texts are compared as a whole: counting the words of two takes some 20 ms."""
+WAIT_SECONDS = 2.0
+"""How long a copy waits for an original that is on its way to the store."""
+_LOOK_SECONDS = 0.05
+_RECENT = 10_000
+_LONG = 20
+"""Longer words are looked at by two letters: some languages have no spaces."""
+
+
+class Folding:
+    """Tells copies from pages, for one process. ``fingerprint`` is that of a canonical URL."""
+
+    def __init__(self, store: RootStore, fingerprint: Callable[[str], int]) -> None:
+        self._store = store
+        self._fingerprint = fingerprint
+        self._recent: OrderedDict[tuple[int, int], None] = OrderedDict()
+        """Pages of this process that may still be on their way to the store."""
+
+    def fold(
+        self, visit: Visit, task: Task, page: StoredPage, excluded: Callable[[str], str | None]
+    ) -> None:
+        """Note in a page that was read whether it is a copy; admit its canonical URL.
+
+        ``excluded`` says why the crawl's rules keep a URL out. Raises VisitOver.
+        """
+        self._recent[page.crawl, page.fingerprint] = None
+        while len(self._recent) > _RECENT:
+            self._recent.popitem(last=False)
+        if page.canonical in ("", page.url):
+            return
+        target = queued_url(visit.context.options, page.canonical)
+        number = self._fingerprint(target)
+        if number == page.fingerprint or excluded(target) is not None:
+            return
+        said = page.directives or Directives()
+        if "nofollow" not in said.robots:
+            others = [link for link in page.links if link.url != target]
+            page.links = [Admission(target, task.depth, task.level), *others]
+        if said.withheld:
+            return
+        original = self._stored(visit, page.crawl, number)
+        if original is not None and self._stands_for(original, page):
+            page.directives = replace(said, withheld="copy")
+
+    def _stored(self, visit: Visit, crawl: int, number: int) -> StoredPage | None:
+        """A page with its text; waited for where this process has it in hand. Raises VisitOver."""
+        left = WAIT_SECONDS
+        while True:
+            page = until_available(lambda: self._store.page(crawl, number, detail="text"), "store")
+            if page is not None or left <= 0 or (crawl, number) not in self._recent:
+                return page
+            visit.rest(_LOOK_SECONDS)
+            left -= _LOOK_SECONDS
+
+    def _stands_for(self, original: StoredPage, page: StoredPage) -> bool:
+        if original.status // 100 != 2 or (original.directives and original.directives.withheld):
+            return False
+        if original.canonical and self._fingerprint(original.canonical) != original.fingerprint:
+            return False
+        return original.digest == page.digest or says_the_same(page.text, original.text)
+
+
+def says_the_same(copy: str, original: str) -> bool:
+    """Whether an original has the words of a copy, as often, all but a few; not of no words."""
+    if copy == original:
+        return bool(copy)
+    if max(len(copy), len(original)) > MOST_CHARS:
+        return False
+    said = Counter(_pieces(copy))
+    new = said - Counter(_pieces(original))
+    return NEW_SHARE * _size(new) <= _size(said) > 0
+
+
+def _pieces(text: str) -> Iterator[str]:
+    for word in text.split():
+        if len(word) <= _LONG:
+            yield word
+        else:
+            yield from map("".join, pairwise(word))
+
+
+def _size(pieces: Counter[str]) -> int:
+    return sum([len(piece) * count for piece, count in pieces.items()])
