@@ -2,7 +2,8 @@
 
 Settings stand in ``greencrawl.schema.settings.KEYS``, options of a crawl in
 ``greencrawl.schema.records.CrawlOptions``, failures in ``greencrawl.worker.retry.TABLE``, words
-of actions in ``greencrawl.schema.net.action_data``; a test fails while the docs say something else.
+of actions in ``greencrawl.schema.net.action_data``, sources of links in
+``greencrawl.schema.records.link_sources``; a test fails while the docs say something else.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec.inspect as inspect
 
 from greencrawl.cli.options import UNBOUNDED, default_text, fields, unwrap
 from greencrawl.schema.net.action_data import KINDS, languages, software
+from greencrawl.schema.records.link_sources import SOURCES
 from greencrawl.schema.settings import KEYS, PREFIX
 from greencrawl.worker import retry
 
@@ -22,6 +24,7 @@ HOME = Path(__file__).resolve().parents[1]
 CONFIGURATION = HOME / "docs" / "configuration.md"
 POLITENESS = HOME / "docs" / "politeness.md"
 AUTHENTICATION = HOME / "docs" / "authentication.md"
+DISCOVERY = HOME / "docs" / "discovery.md"
 ENV_EXAMPLE = HOME / ".env.example"
 
 _WORDS = 3
@@ -75,6 +78,15 @@ def software_list() -> str:
     return "; ".join(names) + "."
 
 
+def links_table() -> str:
+    """Markdown table of where links come from."""
+    rows = []
+    for name, source in SOURCES.items():
+        now, other = ("followed", f"-{name}") if source.default else ("not followed", name)
+        rows.append(f'| {source.reads} | {now} | `links = ["{other}"]` |')
+    return "\n".join(["| source | by default | to change that |", "| --- | --- | --- |", *rows])
+
+
 def env_example() -> str:
     """Every setting with its meaning and default, all commented out."""
     lines = [
@@ -106,6 +118,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "failures": lambda: retry.markdown_table().strip(),
     "words": words_table,
     "software": software_list,
+    "links": links_table,
 }
 
 _MARKED = re.compile(r"<!-- (?P<name>\w+): begin -->.*?<!-- (?P=name): end -->", re.DOTALL)
@@ -137,7 +150,7 @@ def _cell(text: str) -> str:
 
 def main() -> None:
     """Write the files."""
-    for file in (CONFIGURATION, POLITENESS, AUTHENTICATION):
+    for file in (CONFIGURATION, POLITENESS, AUTHENTICATION, DISCOVERY):
         file.write_text(filled(file.read_text(encoding="utf-8")), encoding="utf-8")
     ENV_EXAMPLE.write_text(env_example(), encoding="utf-8")
 

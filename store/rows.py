@@ -16,6 +16,7 @@ import zstandard
 from greencrawl.schema import wire
 from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import Admission, Attempt, Commit, Final, HookRun, StoredPage
+from greencrawl.schema.records.lease import pack_level, unpack_level
 from greencrawl.store import declared
 from greencrawl.store.errors import Unstorable
 
@@ -345,17 +346,18 @@ def final_row(final: Final) -> Row:
     """A row of :data:`FINAL`."""
     return (
         final.crawl, final.fingerprint, final.state, clean(final.kind), bounded(final.code),
-        bounded(final.depth), bounded(final.level), bounded(final.at_ms), clean(final.url),
-        clean(final.detail), shape_name(final.shape),
+        bounded(final.depth), pack_level(final.level, final.task), bounded(final.at_ms),
+        clean(final.url), clean(final.detail), shape_name(final.shape),
     )  # fmt: skip
 
 
 def final(row: Row) -> Final:
     """The final state of a row of :data:`FINAL_READ`."""
-    _, crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail, shape = row
+    _, crawl, fingerprint, state, kind, code, depth, number, at_ms, url, detail, shape = row
+    level, task = unpack_level(number)
     return Final(
         crawl=crawl, fingerprint=fingerprint, url=url, state=cast(Any, state), kind=kind,
-        detail=detail, shape=shape, code=code, depth=depth, level=level, at_ms=at_ms,
+        detail=detail, shape=shape, code=code, depth=depth, level=level, at_ms=at_ms, task=task,
     )  # fmt: skip
 
 

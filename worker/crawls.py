@@ -18,9 +18,11 @@ from greencrawl.schema.net.permits import OWN, Permits
 from greencrawl.schema.net.request import ACCEPT_JSON, crawl_headers, shown
 from greencrawl.schema.records import Crawl, CrawlOptions, Refusal, StoredPage
 from greencrawl.schema.records.auth import Form, OAuth2, Own
+from greencrawl.schema.records.link_sources import chosen_sources
 from greencrawl.store.base import Detail
 from greencrawl.worker import hooks
 from greencrawl.worker.extract.listing import Listing, listing_of
+from greencrawl.worker.extract.sources.wanted import Wanted
 from greencrawl.worker.hooks import Hooks
 from greencrawl.worker.link_checker import Checker
 from greencrawl.worker.robots.parser import product_token
@@ -84,6 +86,11 @@ class CrawlContext:
     def logs_in(self) -> bool:
         """Whether an entry of its ``auth`` makes a login, rather than prove each request."""
         return any(isinstance(entry, Form | OAuth2 | Own) for entry in self.options.auth)
+
+    @cached_property
+    def wanted(self) -> Wanted:
+        """Which links are read in its pages, and whether what these need is."""
+        return Wanted(chosen_sources(self.options.links), self.options.requisites == "on")
 
     @cached_property
     def backtracks(self) -> bool:

@@ -5,8 +5,10 @@ Whether a link was *seen* already is asked of the frontier, for the links of man
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import repeat
+
+from msgspec.structs import replace
 
 from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.access import is_action, skipped, skipped_text
@@ -14,7 +16,7 @@ from greencrawl.schema.net.action_texts import LinkTexts, by_texts
 from greencrawl.schema.net.normalising import rewriter
 from greencrawl.schema.net.scope import Rules, level_for
 from greencrawl.schema.net.urls import canonicalise, origin_of
-from greencrawl.schema.records import Admission, Crawl, Link, Page, Task
+from greencrawl.schema.records import Admission, Crawl, Link, Page, Task, TaskKind
 
 MAX_LINKS = 50_000
 """Links of one page that are followed, as many as a sitemap may have; a page with more is a trap or
@@ -144,6 +146,38 @@ class Checker:
             below,
         )
 
+    def with_requisites(
+        self,
+        page: Page,
+        links: list[Admission],
+        urls: Collection[str],
+        task: Task,
+        redirects: int = 0,
+    ) -> list[Admission]:
+        """``links`` of a page, and behind them what it needs to be shown: ``urls``, canonical.
+
+        These are no deeper than its ``task``; neither nofollow nor the scope concerns them, and
+        they are not rewritten. With the links they are at most ``MAX_LINKS``; how many were left
+        out is added to the page's ``omitted_links``. ``redirects`` are those and the style sheets
+        that led here, ``MAX_REDIRECTS`` in all.
+        """
+        if redirects > MAX_REDIRECTS:
+            return links
+        known = {link.url for link in links}
+        needed = [url for url in urls if url not in known and self._bears(url)]
+        room = max(MAX_LINKS - len(links), 0)
+        page.omitted_links += max(len(needed) - room, 0)
+        level = level_for(self._order, task.depth, None, page.url)
+        kind = TaskKind.REQUISITE
+        return links + [Admission(url, task.depth, level, redirects, kind) for url in needed[:room]]
+
+    def _bears(self, url: str) -> bool:
+        """Whether the rules let a requisite be fetched."""
+        reason = self._rules.bars(url) if self._rules.bars_any else None
+        if reason is not None and is_action(reason):
+            self._note(url, reason)
+        return reason is None
+
     def _rewritten(self, url: str, page: Page) -> str:
         """A canonical URL by the crawl's rules of ``normalise``; those that change are counted.
 
@@ -221,7 +255,13 @@ def _says_nofollow(rel: str) -> bool:
 
 def redirected(task: Task, target: str) -> Admission:
     """What to admit when ``task`` redirects to ``target`` (canonical, in scope), at its depth."""
-    return Admission(target, task.depth, task.level, task.redirects + 1)
+    return Admission(target, task.depth, task.level, task.redirects + 1, task.kind)
+
+
+def as_page(task: Task) -> Task:
+    """A requisite that turned out to be a page, as of an ``object``: it is a link away then, and
+    nobody finds it as a link any more."""
+    return replace(task, kind=TaskKind.PAGE, depth=task.depth + 1)
 
 
 def redirect_problem(task: Task, location: str) -> str:

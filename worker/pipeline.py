@@ -43,13 +43,13 @@ from greencrawl.worker.delivery.results import ACTION, Result, Results
 from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.directives.folding import Folding
 from greencrawl.worker.directives.withholding import withhold
-from greencrawl.worker.extract import is_html, is_text
+from greencrawl.worker.extract import is_html, is_style
 from greencrawl.worker.hooks import HookError
 from greencrawl.worker.http.client import LeaseExpired
-from greencrawl.worker.link_checker import MAX_LINKS, redirect_problem, redirected
+from greencrawl.worker.link_checker import MAX_LINKS, as_page, redirect_problem, redirected
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
-from greencrawl.worker.reading import Reading, heard
+from greencrawl.worker.reading import Reading, heard, keeps_body
 from greencrawl.worker.robots.cache import RobotsCache, RobotsRules
 from greencrawl.worker.robots.reservations import SiteReservations
 from greencrawl.worker.session.backoff import until_available
@@ -156,7 +156,7 @@ class Pipeline:
             if decision is None:
                 return tasks
             visit.fail(kind, decision.block or 0.0, visit.why)
-            if task.kind != TaskKind.PAGE:  # no row
+            if not task.kind.has_row:
                 self._writer.put(Result(held=visit.held, task=task.number, outcome=Done()))
                 continue
             detail = f"given up: the host failed {failures + 1} times in a row"
@@ -328,7 +328,7 @@ class Pipeline:
         if self._frontier.fingerprint(target) == self._frontier.fingerprint(task.url):  # known then
             self._task(visit, replace(task, url=target, redirects=task.redirects + 1))
             return
-        if task.depth == 0:
+        if task.depth == 0 and task.kind == TaskKind.PAGE:
             root = redirect_root(context.rules, task.url, target)
             if root is not None:
                 log.info("scope_widened", crawl=context.crawl.name, root=root)
@@ -347,13 +347,17 @@ class Pipeline:
     ) -> None:
         """Read it, if it is to be read. ``dear``: why undoing its encodings was charged."""
         context, options = visit.context, visit.context.options
+        listed = fetched.status != 204 and context.listing(task.url) is not None
+        read = listed or is_html(fetched.content_type, fetched.body[:1024])
+        if read and task.kind == TaskKind.REQUISITE:
+            page = as_page(task)
+            read = self._guarded.excluded_by(visit, page, page.url) is None
+            task = page if read else task
         row = heard(context, fetched, self._results.page(context.crawl.id, task, fetched))
         notes, reading = {FailureKind.COSTLY: dear} if dear else {}, Reading()
-        read = False
-        listed = fetched.status != 204 and context.listing(task.url) is not None
-        if listed or is_html(fetched.content_type, fetched.body[:1024]):
+        if read or (options.requisites == "on" and is_style(fetched.content_type)):
             self._writer.wait_for_room()  # with its text and links a page is twice as large
-            reading, read = self._guarded.read(visit, task, fetched), True
+            reading = self._guarded.read(visit, task, fetched)
             if reading.failure:
                 kind = FailureKind.COSTLY if reading.costly else FailureKind.PARSE
                 failure = Failure(kind, reading.failure, fetched.status)
@@ -371,7 +375,7 @@ class Pipeline:
                 followed = f"of a page {MAX_LINKS:,} are followed"
                 left = f"{reading.omitted:,} links were left out: {followed}"
                 notes[FailureKind.LINKS] = left
-        elif not self._keep_all and options.bodies == "text" and not is_text(fetched.content_type):
+        elif not (self._keep_all or keeps_body(options, fetched.content_type)):
             row.body = b""
         visit.judge.note(task, row, reading if read else None)
         if read and options.canonical == "fold":

@@ -1,5 +1,5 @@
 """Reading an answer: extraction, then the user's hooks, then the link checker; or a JSON source's
-list, of which only the link checker is asked.
+list or a style sheet, of which only the link checker is asked.
 
 No I/O and no shared state but that of the user's own module, so that the same function runs in a
 worker's process and in that where a suspect's page is read alone
@@ -14,12 +14,31 @@ from typing import Any
 from msgspec import Struct, field
 
 from greencrawl.schema.net.action_texts import texts_of
-from greencrawl.schema.records import Admission, Directives, Fetched, Link, Page, StoredPage, Task
+from greencrawl.schema.records import (
+    Admission,
+    CrawlOptions,
+    Directives,
+    Fetched,
+    Link,
+    Page,
+    StoredPage,
+    Task,
+)
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.directives.withholding import judged
-from greencrawl.worker.extract import TooDear, add_links, canonical_of, of_headers, outline
+from greencrawl.worker.extract import (
+    TooDear,
+    add_links,
+    canonical_of,
+    is_style,
+    is_text,
+    of_headers,
+    outline,
+)
 from greencrawl.worker.extract.links import Resolved
 from greencrawl.worker.extract.listing import Listing, ListingError
+from greencrawl.worker.extract.sources.css import urls_of
+from greencrawl.worker.extract.sources.gathered import Gathered
 from greencrawl.worker.hooks import HookError
 
 BASE_SECONDS = 0.02
@@ -116,7 +135,15 @@ def read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool = F
     return reading
 
 
+def keeps_body(options: CrawlOptions, content_type: str) -> bool:
+    """Whether a crawl keeps the body of an answer that is no page: of an archive with requisites
+    all are kept, since an image may be met as a link first."""
+    return options.bodies == "all" or options.requisites == "on" or is_text(content_type)
+
+
 def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -> Reading:
+    if context.wanted.requisites and is_style(fetched.content_type):
+        return _style(context, task, fetched)
     checker, hooks = context.checker, context.hooks
     page, found = outline(
         fetched.body,
@@ -129,6 +156,8 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         samples=context.options.traps == "on",
         seconds=max(ALONE_SECONDS, 2 * granted(fetched)) if alone else HUB_SECONDS,
         brief=not alone,
+        headers=fetched.headers,
+        wanted=context.wanted,
     )
     directives = judged(page.directives, context.options, fetched)
     reading = Reading(
@@ -141,7 +170,13 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         directives=directives,
     )
     if isinstance(found, Resolved):
-        reading.links = checker.follow(page, found.urls, found.rels, task.depth, found.texts)
+        urls, rels = found.urls, found.rels
+        if found.more:
+            urls, rels = [*urls, *found.more], [*rels, *found.more.values()]
+        reading.links = checker.follow(page, urls, rels, task.depth, found.texts)
+        if found.requisites:
+            reading.links = checker.with_requisites(page, reading.links, found.requisites, task)
+            reading.omitted = page.omitted_links
         reading.skipped, reading.rewritten = checker.take_skipped(), page.rewritten_links
         return reading
     # Hooks see links, and what many links take has to be counted.
@@ -162,9 +197,27 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
             reading.problems[error.function] = error.what
         reading.cpu -= thread_time() - began  # the user's functions are no fault of the page's
     reading.links = checker.check(page, links, task.depth, texts)
+    if found.requisites:
+        reading.links = checker.with_requisites(page, reading.links, found.requisites, task)
     reading.omitted, reading.rewritten = page.omitted_links, page.rewritten_links
     reading.skipped = checker.take_skipped()
     return reading
+
+
+def _style(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
+    """Read a style sheet: what it needs, the pages need that it is for."""
+    page, found = Page(url=task.url), Gathered("utf-8")
+    found.add_requisites(urls_of(fetched.body, fetched.content_type), task.url)
+    led = task.redirects + 1
+    links = context.checker.with_requisites(page, [], found.requisites, task, led)
+    skipped = context.checker.take_skipped()
+    return Reading(
+        links=links,
+        skipped=skipped,
+        omitted=page.omitted_links,
+        canonical=canonical_of(fetched.headers, task.url),
+        directives=said_by(context, fetched),
+    )
 
 
 def _list(context: CrawlContext, task: Task, fetched: Fetched, listing: Listing) -> Reading:

@@ -112,9 +112,12 @@ def _of_final(crawl: Crawl, final: Final) -> str:
 
 def _of_unseen(crawl: Crawl, url: str) -> str:
     """The least depth a found link can have is 1, so that is what the rules are asked about."""
-    as_link = compile(crawl).excluded_by(url, 1)
+    rules = compile(crawl)
+    as_link = rules.excluded_by(url, 1)
     if as_link is None:
         return "never seen: in scope, but no seed and no fetched page led to it"
-    if compile(crawl).excluded_by(url, 0, seed=True) is None:
+    if rules.excluded_by(url, 0, seed=True) is None:
         return f"never seen: taken as a seed, but not from a link ({as_link})"
+    if crawl.options.requisites == "on" and rules.bars(url) is None:
+        return f"never seen: taken if a page needs it to be shown, but not from a link ({as_link})"
     return f"kept out by the crawl's rules: {as_link}"

@@ -26,7 +26,7 @@ from greencrawl.broker.tasks.throttle import rested
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
 from greencrawl.schema.log import logger
-from greencrawl.schema.records import Admission, Commit, Final, Purge, TaskKind
+from greencrawl.schema.records import Admission, Commit, Final, Purge
 
 log = logger("purge")
 
@@ -176,9 +176,10 @@ class Purging:
                 crawl=crawl, fingerprint=frontier.fingerprint(item.url), url=item.url,
                 state="excluded", kind=PURGED, detail="what waited of its host was deleted",
                 depth=item.depth, level=item.level, at_ms=epoch_ms(),
+                task=item.kind,
             )
             for item in items
-            if item.kind == TaskKind.PAGE
+            if item.kind.has_row
         ]  # fmt: skip
         if finals:
             self._service.store.commit(Commit(finals=finals))

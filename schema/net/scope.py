@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.access import Skip, check_auth, check_sources, skipped, skips
 from greencrawl.schema.net.urls import canonicalise, host_of, registrable_domain, site_of, task_path
-from greencrawl.schema.records import LEVELS, Crawl, CrawlOptions, Order, Scope, Task
+from greencrawl.schema.records import LEVELS, Crawl, CrawlOptions, Order, Scope, Task, TaskKind
+from greencrawl.schema.records.link_sources import unknown_sources
 from greencrawl.schema.text.patterns import Patterns, problem
 
 _ANY = "*"
@@ -60,16 +61,24 @@ class Rules:
             return f"depth {depth} > {self.depth}"
         if not self._within(url):
             return f"scope {self.scope}: not one of {_listed(self.roots)}"
-        pattern = self.exclude.first(url) if self.exclude.texts else None
-        if pattern is not None:
-            return f"exclude pattern {pattern!r}"
-        if self.skips:
-            reason = skipped(self.skips, url)
-            if reason is not None:
-                return reason
+        if self.bars_any and (reason := self.bars(url)) is not None:
+            return reason
         if self.include.texts and not seed and self.include.first(url) is None:
             return "include: matches none"
         return None
+
+    def bars(self, url: str) -> str | None:
+        """Why a requisite is not fetched, or None if it is: it may come from any host, but what is
+        excluded, or would log out, stays so."""
+        pattern = self.exclude.first(url) if self.exclude.texts else None
+        if pattern is not None:
+            return f"exclude pattern {pattern!r}"
+        return skipped(self.skips, url) if self.skips else None
+
+    @property
+    def bars_any(self) -> bool:
+        """Whether :meth:`bars` has to be asked."""
+        return bool(self.exclude.texts or self.skips)
 
     @property
     def backtracks(self) -> bool:
@@ -82,6 +91,8 @@ class Rules:
 
     def judge(self, task: Task, url: str) -> str | None:
         """:meth:`excluded_by` for a task's URL, or where it redirects to, which is as exempt."""
+        if task.kind == TaskKind.REQUISITE:
+            return self.bars(url)
         return self.excluded_by(url, task.depth, seed=task.depth == 0)
 
     def _within(self, url: str) -> bool:
@@ -178,6 +189,7 @@ def check_options(options: CrawlOptions) -> list[tuple[str, str]]:
     problems += _check_patterns("include", options.include)
     problems += _check_patterns("exclude", options.exclude)
     problems += _check_patterns("follow_actions", options.follow_actions)
+    problems += [(f"links[{index}]", what) for index, what in unknown_sources(options.links)]
     problems += check_auth(options.auth)
     problems += check_sources(options.sources)
     if options.slots > 1 and options.delay > 0:

@@ -224,6 +224,21 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Literal["skip", "follow"],
         Meta(description="Links with rel=nofollow: skip them, or follow them as any other"),
     ] = "skip"
+    links: Annotated[
+        tuple[Annotated[str, Meta(max_length=40)], ...],
+        Meta(
+            max_length=100,
+            description="Sources of links that are read beside the default ones, or not if they "
+            "begin with '-'; docs/discovery.md has them",
+        ),
+    ] = ()
+    requisites: Annotated[
+        Literal["on", "off"],
+        Meta(
+            description="Fetch and keep what pages need to be shown, from any host: images, "
+            "styles, scripts, fonts (on), or pages alone (off)"
+        ),
+    ] = "off"
     follow_actions: Annotated[
         tuple[Pattern, ...],
         Meta(
@@ -244,7 +259,7 @@ _LATER = frozenset(
     {
         "auth", "sources", "address_rate", "address_connections", "domain_rate",
         "noindex", "tdm", "canonical", "nofollow", "follow_actions", "traps", "host_pages",
-        "shape_pages", "normalise",
+        "shape_pages", "normalise", "links", "requisites",
     }
 )  # fmt: skip
 """Options that the first release does not know."""

@@ -20,6 +20,13 @@ class TaskKind(IntEnum):
     ERRAND = 2
     """To send the requests that wait for whoever holds this host: those of a login that leads over
     several hosts (``greencrawl.worker.auth.errands``)."""
+    REQUISITE = 4
+    """To keep what a page needs to be shown: an image, a style, a script, a font."""
+
+    @property
+    def has_row(self) -> bool:
+        """Whether what becomes of it stands in the store."""
+        return self in (TaskKind.PAGE, TaskKind.REQUISITE)
 
 
 _KIND_BITS = 6
@@ -32,6 +39,16 @@ def pack_redirects(item: Admission | Task) -> int:
 
 def unpack_redirects(number: int) -> tuple[int, TaskKind]:
     """(redirects, kind) of a number that :func:`pack_redirects` made."""
+    return number & (1 << _KIND_BITS) - 1, TaskKind(number >> _KIND_BITS)
+
+
+def pack_level(level: int, kind: TaskKind) -> int:
+    """A task's kind and its level as SQL keeps them of a final state: one number."""
+    return kind << _KIND_BITS | level
+
+
+def unpack_level(number: int) -> tuple[int, TaskKind]:
+    """(level, kind) of a number that :func:`pack_level` made."""
     return number & (1 << _KIND_BITS) - 1, TaskKind(number >> _KIND_BITS)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from greencrawl.schema.records.lease import Admission
+from greencrawl.schema.records.lease import Admission, TaskKind
 from greencrawl.schema.records.page import Directives
 
 
@@ -37,7 +37,7 @@ class Final(Struct, frozen=True, kw_only=True):
     """A URL's last word where no page was stored. ``dead`` ones can be requeued.
 
     ``parked`` ones are of a ``shape`` that brings nothing new, or of which enough were fetched: no
-    request was made, and they can be released.
+    request was made, and they can be released. ``task`` is what the URL was asked for.
     """
 
     crawl: int
@@ -51,6 +51,12 @@ class Final(Struct, frozen=True, kw_only=True):
     depth: int = 0
     level: int = 0
     at_ms: int = 0
+    task: TaskKind = TaskKind.PAGE
+
+    @property
+    def again(self) -> Admission:
+        """What is admitted when it is queued again."""
+        return Admission(self.url, self.depth, self.level, kind=self.task)
 
 
 class ParkedShape(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from msgspec import Struct
 from greencrawl.schema import wire
 from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import Attempt, Commit, Final, HookRun, StoredPage
+from greencrawl.schema.records.lease import pack_level, unpack_level
 from greencrawl.store import declared, rows
 from greencrawl.store.errors import Unstorable
 from greencrawl.store.rows import Codec, Row
@@ -186,7 +187,7 @@ def final_row(final: Final, stamp: int) -> Row:
     """A row of :data:`FINALS`."""
     return (
         final.crawl, final.fingerprint, stamp, final.state, rows.clean(final.kind),
-        rows.bounded(final.code), rows.bounded(final.depth), rows.bounded(final.level),
+        rows.bounded(final.code), rows.bounded(final.depth), pack_level(final.level, final.task),
         rows.bounded(final.at_ms), rows.clean(final.url), rows.clean(final.detail),
         rows.shape_name(final.shape),
     )  # fmt: skip
@@ -194,11 +195,12 @@ def final_row(final: Final, stamp: int) -> Row:
 
 def final(row: Row) -> Final:
     """The final state of a row of :data:`FINAL_READ`."""
-    crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail, shape = row
+    crawl, fingerprint, state, kind, code, depth, number, at_ms, url, detail, shape = row
     word: Any = state.decode()
+    level, task = unpack_level(number)
     return Final(
         crawl=crawl, fingerprint=fingerprint, url=url, state=word, kind=kind, detail=detail,
-        shape=shape.decode(), code=code, depth=depth, level=level, at_ms=at_ms,
+        shape=shape.decode(), code=code, depth=depth, level=level, at_ms=at_ms, task=task,
     )  # fmt: skip
 
 

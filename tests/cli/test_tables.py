@@ -10,7 +10,9 @@ from greencrawl.cli import tables
 from greencrawl.schema.settings import KEYS, load
 
 
-@pytest.mark.parametrize("file", [tables.CONFIGURATION, tables.POLITENESS, tables.AUTHENTICATION])
+@pytest.mark.parametrize(
+    "file", [tables.CONFIGURATION, tables.POLITENESS, tables.AUTHENTICATION, tables.DISCOVERY]
+)
 def test_tables_of_the_docs_are_fresh(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     assert text == tables.filled(text), "stale: run `make docs`"

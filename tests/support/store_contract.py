@@ -24,6 +24,7 @@ from greencrawl.schema.records import (
     Duty,
     FrontierIdentity,
     StoredPage,
+    TaskKind,
 )
 from greencrawl.store.base import DUTY_SECONDS, MARGIN, Store
 from greencrawl.store.mysql.store import MysqlStore
@@ -660,6 +661,15 @@ class StoreContract(ContentContract, HookContract, ParkedContract, RetentionCont
         assert store.crawl(crawl).state == "active"
         assert store.requeue_dead(crawl) is not None
         assert store.requeue_dead(crawl) is None
+
+    def test_dead_letter_keeps_what_its_task_was_for(self, store: Store, crawl: int) -> None:
+        one = replace(final(crawl, 1), task=TaskKind.REQUISITE)
+        store.commit(Commit(finals=[one]))
+        batch = store.requeue_dead(crawl)
+        assert batch is not None
+        again = Admission("http://example.org/1", 2, 3, kind=TaskKind.REQUISITE)
+        assert batch.urls == (again,)
+        assert store.pending_seeds()[0].urls == (again,)
 
     def test_letters_that_die_again_while_they_are_requeued_are_left(
         self, store: Store, crawl: int

@@ -7,7 +7,7 @@ import pytest
 from greencrawl.schema.net import scope
 from greencrawl.schema.net.action_texts import texts_of
 from greencrawl.schema.net.urls import resolved
-from greencrawl.schema.records import Admission, Crawl, CrawlOptions, Link, Page, Task
+from greencrawl.schema.records import Admission, Crawl, CrawlOptions, Link, Page, Task, TaskKind
 from greencrawl.schema.records.auth import Basic
 from greencrawl.worker.link_checker import (
     MAX_LINKS,
@@ -304,3 +304,63 @@ def test_problem_of_a_redirect_tells_no_password() -> None:
     problem = redirect_problem(Task(1, "http://h/"), "ftp://user:secret@h/")
     assert problem
     assert "secret" not in problem
+
+
+def requisites(
+    ours: Checker, found: Page, *given: str, depth: int = 0, redirects: int = 0
+) -> list[Admission]:
+    links = ours.check(found, found.links, depth)
+    return ours.with_requisites(found, links, given, Task(1, found.url, depth), redirects)
+
+
+def test_requisites_come_last_at_the_depth_of_their_page_from_any_host() -> None:
+    found = page("http://h/b")
+    assert requisites(checker(depth=3), found, "http://cdn/x", "http://h/y", depth=2) == [
+        Admission("http://h/b", 3, 3),
+        Admission("http://cdn/x", 2, 2, 0, TaskKind.REQUISITE),
+        Admission("http://h/y", 2, 2, 0, TaskKind.REQUISITE),
+    ]
+
+
+def test_what_is_a_link_too_is_admitted_as_one() -> None:
+    found = page("http://h/b", Link("http://h/c", rel="nofollow"))
+    admitted = requisites(checker(), found, "http://h/b", "http://h/c")
+    assert [(one.url, one.kind) for one in admitted] == [
+        ("http://h/b", TaskKind.PAGE), ("http://h/c", TaskKind.REQUISITE),
+    ]  # fmt: skip
+
+
+def test_neither_nofollow_nor_depth_nor_include_concerns_requisites() -> None:
+    ours = checker(depth=0, include=("^never",))
+    found = page("http://h/b", follow=False)
+    assert urls(requisites(ours, found, "http://h/x", "http://cdn/x")) == [
+        "http://h/x",
+        "http://cdn/x",
+    ]
+
+
+def test_exclude_and_actions_concern_requisites() -> None:
+    ours = checker(exclude=("ads[.]",), auth=CLUB)
+    found = requisites(ours, page(), "http://ads.example/x", "http://h/logout", "http://h/x")
+    assert urls(found) == ["http://h/x"]
+    assert list(ours.take_skipped()) == ["http://h/logout"]
+
+
+def test_links_and_requisites_together_are_bounded() -> None:
+    links = [f"http://h/{number}" for number in range(MAX_LINKS - 1)]
+    found = page(*links)
+    admitted = requisites(checker(), found, "http://h/x", "http://h/y", "http://h/z")
+    assert len(admitted) == MAX_LINKS
+    assert admitted[-1].url == "http://h/x"
+    assert found.omitted_links == 2
+
+
+def test_style_sheets_that_lead_to_ever_more_come_to_an_end() -> None:
+    ours = checker()
+    assert len(requisites(ours, page(), "http://h/x", redirects=MAX_REDIRECTS)) == 1
+    assert requisites(ours, page(), "http://h/x", redirects=MAX_REDIRECTS + 1) == []
+
+
+def test_requisite_stays_one_where_it_is_redirected() -> None:
+    task = Task(1, "http://h/x", 2, 5, redirects=1, kind=TaskKind.REQUISITE)
+    assert redirected(task, "http://h/y") == Admission("http://h/y", 2, 5, 2, TaskKind.REQUISITE)

@@ -97,4 +97,5 @@ class Journal:
             depth=task.depth,
             level=task.level,
             at_ms=self._now(),
+            task=task.kind,
         )

@@ -14,24 +14,27 @@ from greencrawl.worker.extract.encodings.detector import guess
 from greencrawl.worker.extract.encodings.prescan import PRESCAN_BYTES, late, prescan, xml
 from greencrawl.worker.extract.media import media_type
 
-__all__ = ["guess", "sniff", "to_utf8"]
+__all__ = ["declared", "guess", "sniff", "to_utf8"]
 
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16le"), (b"\xfe\xff", "utf-16be"))
 
 _HEADER = re.compile(r";\s*charset\s*=\s*[\"']?\s*([^\s\"';]+)", re.IGNORECASE)
 
 
-def sniff(body: bytes, content_type: str | None = None) -> tuple[str, int]:
-    """The encoding's standard name, and the length of a byte order mark to skip."""
+def declared(body: bytes, content_type: str | None = None) -> tuple[str | None, int]:
+    """The encoding that a byte order mark or the header names, whatever the type is, by its
+    standard name; None without one. And the length of a mark to skip."""
     for mark, name in _BOMS:
         if body.startswith(mark):
             return name, len(mark)
     found = _HEADER.search(content_type) if content_type else None
-    if found:
-        declared = standard_name(found[1])
-        if declared is not None:
-            return declared, 0
-    return _declared(body, content_type) or guess(body), 0
+    return (standard_name(found[1]) if found else None), 0
+
+
+def sniff(body: bytes, content_type: str | None = None) -> tuple[str, int]:
+    """The encoding's standard name, and the length of a byte order mark to skip."""
+    name, skipped = declared(body, content_type)
+    return name or _declared(body, content_type) or guess(body), skipped
 
 
 def _declared(body: bytes, content_type: str | None) -> str | None:

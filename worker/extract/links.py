@@ -1,23 +1,25 @@
 """The links of a page, in document order.
 
 Followed are ``a`` and ``area`` (href), ``frame`` and ``iframe`` (src), ``link`` with rel next or
-prev (href), and a meta refresh (given rel "refresh"). Not followed: images, scripts, style sheets,
-other ``link`` relations, forms.
+prev (href), and a meta refresh (given rel "refresh"). What else there is stands in
+``greencrawl.worker.extract.sources``.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lxml import etree
 
+from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.action_texts import LinkTexts, is_known, says_something, written
 from greencrawl.schema.net.urls import MAX_URL, canonicalise, resolved
 from greencrawl.schema.records import Link
+from greencrawl.worker.extract.refresh import refresh_reference
 from greencrawl.worker.extract.text import INVISIBLE, compiled, read_text, squeeze
 
 READ = ("a", "area", "base", "frame", "iframe", "link", "meta", "title")
@@ -36,35 +38,36 @@ FEW = 8 * 1024 * 1024 // (_LINK_BYTES + MAX_URL)
 
 _ANCHOR_EVENTS = 100
 _PAGING = frozenset({"next", "prev"})
-
-# https://html.spec.whatwg.org/#shared-declarative-refresh-steps
-_REFRESH = re.compile(
-    r"\s*[\d.]+[\s;,]+(?:url\s*=\s*)?(?:\"([^\"]*)|'([^']*)|([^\"'].*))", re.IGNORECASE | re.DOTALL
-)
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class References(NamedTuple):
     """What the followed elements of a page refer to, in document order.
 
     ``texts`` are the references as they stand there, ``rels`` the rel beside each (None without
-    one), ``elements`` where they stand, if somebody wants their texts.
+    one), ``elements`` where they stand, if somebody wants their texts. ``more`` are URLs that were
+    found elsewhere, with their rels; ``requisites`` are those that the page needs to be shown.
     """
 
     texts: list[str]
     rels: list[str | None]
     elements: list[etree._Element] | None = None
+    more: Mapping[str, str] = NOTHING
+    requisites: Collection[str] = ()
 
 
 class Resolved(NamedTuple):
     """Where the followed elements of a page lead, and the rel beside each reference.
 
     ``urls`` are canonical; "" stands for what is no http(s) URL. ``texts`` are those of the links,
-    if they are wanted.
+    if they are wanted. ``more`` and ``requisites`` are as those of :class:`References`.
     """
 
     urls: list[str]
     rels: list[str | None]
     texts: LinkTexts | None = None
+    more: Mapping[str, str] = NOTHING
+    requisites: Collection[str] = ()
 
 
 class Walked(NamedTuple):
@@ -90,9 +93,10 @@ def walked(
     """Text and links of a page at a canonical ``url`` by one walk in C: half of what it takes here.
 
     None where nothing was compiled, and for a page with a base or with more than :data:`FEW`
-    references. ``others`` are its elements ``title`` and those ``meta`` and ``link`` that may speak
-    to robots, to ``agent`` among them, or name a language or a canonical URL. ``texts``: those of
-    links are wanted. Without ``samples`` none are taken, which spares a tenth.
+    references. ``others`` are its elements ``title``, frames with a document in ``srcdoc``, and
+    those ``meta`` and ``link`` that may speak to robots, to ``agent`` among them, or name a
+    language or a canonical URL. ``texts``: those of links are wanted. Without ``samples`` none are
+    taken, which spares a tenth.
     """
     if compiled is None:
         return None
@@ -139,6 +143,18 @@ def _complete(
     for place, url in zip(odd, resolved(texts, base, encoding), strict=True):
         urls[place] = url
     return none
+
+
+def base_of(elements: Iterable[etree._Element], url: str, encoding: str) -> str | None:
+    """The canonical URL of the first ``<base href>``, None without one that is a URL."""
+    for element in elements:
+        href = element.get("href") if element.tag == "base" else None
+        if href is not None:
+            try:
+                return canonicalise(href, url, encoding)
+            except InvalidUrl:
+                return None
+    return None
 
 
 def references(
@@ -209,6 +225,10 @@ def collect(
             known.rel = " ".join(word for word in known.rel.split() if word in others)
         if said is not None and element is not None:
             said.append((links[url].url, _said(element)))
+    for url, rel in found.more.items():
+        known = links.setdefault(url, Link(url, "", rel))
+        if known.rel and known.rel != rel:
+            known.rel = " ".join(word for word in known.rel.split() if word in rel.split())
     return list(links.values()), invalid, len(found.rels) - looked
 
 
@@ -236,10 +256,7 @@ def refresh_target(meta: etree._Element) -> str | None:
     """The URL of ``<meta http-equiv="refresh" content="5; url=…">``, or None."""
     if meta.get("http-equiv", "").strip().lower() != "refresh":
         return None
-    found = _REFRESH.match(meta.get("content", ""))
-    if found is None:
-        return None
-    return next(group for group in found.groups() if group is not None).strip()
+    return refresh_reference(meta.get("content", ""))
 
 
 def _anchor(element: etree._Element) -> str:

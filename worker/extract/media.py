@@ -55,3 +55,8 @@ def is_text(content_type: str | None) -> bool:
     """Whether a body is kept, though not parsed: text, XML and JSON; not images or archives."""
     kind = media_type(content_type)
     return kind.startswith("text/") or kind.endswith(("/xml", "+xml", "/json", "+json"))
+
+
+def is_style(content_type: str | None) -> bool:
+    """Whether a body is a style sheet."""
+    return media_type(content_type) == "text/css"

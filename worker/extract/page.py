@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from lxml import etree
@@ -21,14 +21,19 @@ from greencrawl.worker.extract.hostile import (
 from greencrawl.worker.extract.language import tag
 from greencrawl.worker.extract.links import (
     FEW,
+    NOTHING,
     READ,
     References,
     Resolved,
+    base_of,
     collect,
     references,
     walked,
 )
 from greencrawl.worker.extract.media import is_html
+from greencrawl.worker.extract.sources.gather import gather
+from greencrawl.worker.extract.sources.headers import READ as READ_HEADERS
+from greencrawl.worker.extract.sources.wanted import USUAL, Wanted
 from greencrawl.worker.extract.text import compiled, read_text, squeeze
 
 MAX_TITLE = 1000
@@ -148,6 +153,8 @@ def outline(
     samples: bool = True,
     seconds: float = 0.0,
     brief: bool = False,
+    headers: Mapping[str, str] = NOTHING,
+    wanted: Wanted = USUAL,
 ) -> tuple[Page, References | Resolved]:
     """A page as :func:`extract` reads it, but for its links, and what would become those.
 
@@ -158,7 +165,8 @@ def outline(
     Without ``anchors`` the texts of links cannot be read afterwards, ``url`` has to be canonical,
     and references that are few (:data:`FEW`) come resolved. ``texts``: what links say is wanted
     too, beside what comes resolved, or as :func:`add_links` tells it.
-    ``samples``: those of its text are wanted.
+    ``samples``: those of its text are wanted. ``headers`` are those of the answer, with lower-case
+    names, ``wanted`` the sources of its links.
     """
     if not is_html(content_type, body[:_HEAD_BYTES]):
         return _empty(url, "utf-8", said), References([], [])
@@ -168,7 +176,9 @@ def outline(
         return _empty(url, encoding, said), References([], [])
     found: References | Resolved
     base: str | None = None
-    quick = None if anchors else walked(root, url, encoding, agent, texts, samples)
+    quick = None
+    if not anchors and wanted.plain:
+        quick = walked(root, url, encoding, agent, texts, samples)
     if quick is not None:
         text, found, others, taken = quick
     else:
@@ -176,13 +186,20 @@ def outline(
         elements = list(root.iter(*READ))
         tags = [element.tag for element in elements]
         others = [element for element, tag in zip(elements, tags, strict=True) if tag != "a"]
-        base = _base(others, url, encoding)
+        base = base_of(others, url, encoding)
         anchors = anchors or texts
+        if not wanted.plain:
+            elements = [element for element in elements if wanted.reads(element.tag)]
+            tags = [element.tag for element in elements]
         found = references(elements, tags, has_base=base is not None, anchors=anchors)
         if not anchors and len(found.texts) <= FEW:
             found = Resolved(resolved(found.texts, base or url, encoding), found.rels)
     metas = [element for element in others if element.tag == "meta"]
     said = with_metas(said, _named(metas, ("robots", agent, "tdm-reservation", "tdm-policy")))
+    frames = [element for element in others if element.tag == "iframe" and element.get("srcdoc")]
+    if frames or wanted.further or not READ_HEADERS.isdisjoint(headers):
+        more = gather(root, frames, url, base or url, encoding, headers, wanted)
+        found = found._replace(more=more.links, requisites=more.requisites)
     page = Page(
         url=url,
         title=_title(others),
@@ -232,18 +249,6 @@ def _flattened(body: bytes, brief: bool) -> bytes:
     if brief and len(body) > _FLATTENED:
         raise TooDear(0.0)
     return flatten(body)
-
-
-def _base(elements: list[etree._Element], url: str, encoding: str) -> str | None:
-    """The canonical URL of the first ``<base href>``, None without one that is a URL."""
-    for element in elements:
-        href = element.get("href") if element.tag == "base" else None
-        if href is not None:
-            try:
-                return canonicalise(href, url, encoding)
-            except InvalidUrl:
-                return None
-    return None
 
 
 def _title(elements: list[etree._Element]) -> str:

@@ -243,6 +243,8 @@ struct links {
 
 /* Longer URLs are Python's. */
 #define LONGEST 2000
+/* Elements after which no further frame is handed on: of so many documents none is read. */
+#define MOST_FRAMES 1000
 
 static xmlAttr *attribute_of(const xmlNode *node, const char *name) {
     xmlAttr *attribute = node->properties;
@@ -500,6 +502,9 @@ static int take(struct links *links, const xmlNode *node, enum role role) {
     case AREA:
         return add_link(links, node, "href");
     case FRAME:
+        if (attribute_of(node, "srcdoc") != NULL && PyList_GET_SIZE(links->others) < MOST_FRAMES &&
+            !add(links->others, element_of(links, node)))
+            return 0;
         return add_link(links, node, "src");
     case LINK:
         rel = content_of(attribute_of(node, "rel"));

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 from zlib import crc32
 
-from greencrawl.schema.records import EVERY_SHAPE, Crawl, StoredPage, Task
+from greencrawl.schema.records import EVERY_SHAPE, Crawl, StoredPage, Task, TaskKind
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps import record as records
@@ -246,13 +246,17 @@ class Judge:
         self._lists = bool(context.listings)
 
     def verdict(self, task: Task) -> Parked | None:
-        """:meth:`Traps.verdict`; a page of a user's own list is always fetched."""
+        """:meth:`Traps.verdict`; a page of a user's own list is always fetched, and a requisite."""
+        if task.kind == TaskKind.REQUISITE:
+            return None
         if self._lists and self._context.listing(task.url) is not None:
             return None
         return self._traps.verdict(self._state, self._crawl, task)
 
     def note(self, task: Task, row: StoredPage, reading: Reading | None = None) -> None:
-        """:meth:`Traps.note`."""
+        """:meth:`Traps.note`; requisites say nothing of their host's pages."""
+        if task.kind == TaskKind.REQUISITE:
+            return
         if not (self._lists and self._context.listing(task.url) is not None):
             self._traps.note(self._state, self._crawl, task, row, reading)
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.urls import host_of
-from greencrawl.schema.records import LEVELS, StoredPage, Task
+from greencrawl.schema.records import LEVELS, StoredPage, Task, TaskKind
 from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps import parameters
 from greencrawl.worker.traps.hosts import DONE, FOREIGN, LINKS, TEXTS, HostTraps
@@ -151,6 +151,8 @@ class Witness:
         of their paths.
         """
         links = row.links
+        if links and links[-1].kind != TaskKind.PAGE:  # requisites come last, and show nothing
+            links = [link for link in links if link.kind == TaskKind.PAGE]
         poor: set[str] = set()
         first: dict[str, str] = {}
         if not links:

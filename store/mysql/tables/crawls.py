@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from greencrawl.schema import wire
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.records import (
-    Admission,
     Crawl,
     CrawlOptions,
     CrawlState,
@@ -286,7 +285,7 @@ def requeue_dead(
     found = dead_rows(db, crawl, limit, lock=_ALONE, before=before)
     if not found:
         return None
-    urls = tuple(Admission(last.url, last.depth, last.level) for last in map(rows.final, found))
+    urls = tuple(last.again for last in map(rows.final, found))
     batch = add_seeds(db, ids, crawl, codec.pack_links(urls), force=True)
     for some in chunks([row[1] for row in found]):
         sql = b"DELETE FROM finals WHERE crawl = %d AND fingerprint IN (%b)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from greencrawl.schema import wire
-from greencrawl.schema.records import Admission, Crawl, Final, ParkedShape, SeedBatch
+from greencrawl.schema.records import Crawl, Final, ParkedShape, SeedBatch
 from greencrawl.store import released
 from greencrawl.store import rows as common
 from greencrawl.store.mysql import rows
@@ -90,7 +90,7 @@ def release(
     found = db.fetchall()
     if not found:
         return None
-    urls = tuple(Admission(last.url, last.depth, last.level) for last in map(rows.final, found))
+    urls = tuple(last.again for last in map(rows.final, found))
     batch = crawls.add_seeds(db, ids, crawl, codec.pack_links(urls), force=True)
     for part in chunks([row[1] for row in found]):
         sql = b"DELETE FROM finals WHERE crawl = %d AND fingerprint IN (%b)"

@@ -9,7 +9,6 @@ from greencrawl.schema import wire
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.records import (
     FINISHED,
-    Admission,
     Crawl,
     CrawlOptions,
     CrawlState,
@@ -253,7 +252,7 @@ def requeue_dead(
     found = dead_rows(db, crawl, limit, before=before)
     if not found:
         return None
-    urls = tuple(Admission(last.url, last.depth, last.level) for last in map(rows.final, found))
+    urls = tuple(last.again for last in map(rows.final, found))
     batch = add_seeds(db, crawl, codec.pack_links(urls), force=True)
     db.execute(
         "DELETE FROM finals WHERE crawl = ? AND state = 'dead' AND id <= ? AND stamp < ?",

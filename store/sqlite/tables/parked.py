@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from greencrawl.schema import wire
-from greencrawl.schema.records import Admission, Crawl, ParkedShape, SeedBatch
+from greencrawl.schema.records import Crawl, ParkedShape, SeedBatch
 from greencrawl.store import released, rows
 from greencrawl.store.rows import Codec, Row
 from greencrawl.store.sqlite.batches import marks
@@ -80,7 +80,7 @@ def release(
     ).fetchall()
     if not found:
         return None
-    urls = tuple(Admission(last.url, last.depth, last.level) for last in map(rows.final, found))
+    urls = tuple(last.again for last in map(rows.final, found))
     batch = crawls.add_seeds(db, crawl, codec.pack_links(urls), force=True)
     for start in range(0, len(found), _NAMED):
         numbers = [row[0] for row in found[start : start + _NAMED]]

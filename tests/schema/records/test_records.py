@@ -10,6 +10,7 @@ from greencrawl.schema.records import (
     Admission,
     CrawlOptions,
     Done,
+    Final,
     HostReport,
     TaskKind,
     kept_options,
@@ -57,7 +58,8 @@ def test_an_outcome_without_rewritten_links_is_one_that_an_earlier_broker_takes(
 def test_a_tasks_kind_and_redirects_are_kept_in_one_number(kind: TaskKind, redirects: int) -> None:
     packed = pack_redirects(Admission("http://h/", redirects=redirects, kind=kind))
     assert unpack_redirects(packed) == (redirects, kind)
-    assert packed == redirects + {"PAGE": 0, "ROBOTS": 64, "ERRAND": 128}[kind.name]
+    numbers = {"PAGE": 0, "ROBOTS": 64, "ERRAND": 128, "REQUISITE": 256}
+    assert packed == redirects + numbers[kind.name]
 
 
 def test_a_log_of_links_from_before_tasks_had_a_kind_is_read() -> None:
@@ -65,3 +67,11 @@ def test_a_log_of_links_from_before_tasks_had_a_kind_is_read() -> None:
     assert from_msgpack(old, list[Admission]) == [
         Admission("http://h/a", 2, 1, 1), Admission("http://h/b")
     ]  # fmt: skip
+
+
+def test_a_final_state_is_queued_again_as_what_it_was() -> None:
+    last = Final(
+        crawl=1, fingerprint=2, url="http://h/i", state="dead", kind="reset", depth=3, level=4,
+        task=TaskKind.REQUISITE,
+    )  # fmt: skip
+    assert last.again == Admission("http://h/i", 3, 4, kind=TaskKind.REQUISITE)

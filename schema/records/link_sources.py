@@ -1,0 +1,68 @@
+"""Where links come from, by name: which are followed by default, and which when a crawl says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class LinkSource(NamedTuple):
+    """``reads`` says, for people, where such links stand."""
+
+    default: bool
+    reads: str
+
+
+SOURCES = {
+    "a": LinkSource(True, "`a href`"),
+    "area": LinkSource(True, "`area href`"),
+    "frame": LinkSource(True, "`frame src`"),
+    "iframe": LinkSource(True, "`iframe src`"),
+    "srcdoc": LinkSource(True, "the document in an `iframe srcdoc`"),
+    "paging": LinkSource(True, "`rel` next and prev, of a `link` and of the header `Link`"),
+    "refresh": LinkSource(True, "`meta http-equiv=refresh` and the header `Refresh`"),
+    "alternate": LinkSource(
+        False, "`rel=alternate`, of a `link` and of the header `Link`: languages, other media"
+    ),
+    "feeds": LinkSource(False, "`rel=alternate` with the type of a feed, `rel=feed`; the same two"),
+    "amphtml": LinkSource(False, "`rel=amphtml`, the same two"),
+    "canonical": LinkSource(False, "`rel=canonical`, the same two"),
+    "content-location": LinkSource(False, "the header `Content-Location`"),
+    "forms": LinkSource(
+        False, "forms of the method GET that have no field for a person, as they are sent unfilled"
+    ),
+    "objects": LinkSource(
+        False, "`object data`, `embed src`, `applet archive`, `codebase`, `param` that names a URL"
+    ),
+    "data": LinkSource(False, "attributes `data-href`, `data-url`, `data-uri`, `data-link`"),
+    "json-ld": LinkSource(False, "URLs in a `script type=application/ld+json`"),
+    "og": LinkSource(False, "`meta property=og:url`"),
+    "xlink": LinkSource(False, "`xlink:href` of an `a` in SVG"),
+    "cite": LinkSource(False, "`cite` of `blockquote`, `q`, `ins`, `del`; `longdesc`"),
+}
+"""Images, styles and scripts are no links: see the option ``requisites``."""
+
+DEFAULT = frozenset(name for name, source in SOURCES.items() if source.default)
+
+
+def unknown_sources(names: Sequence[str]) -> list[tuple[int, str]]:
+    """Which of a crawl's ``links`` name nothing: ``(index, problem)`` pairs."""
+    return [
+        (index, f"no source of links: {name!r}; there are {', '.join(SOURCES)}")
+        for index, name in enumerate(names)
+        if name.removeprefix("-") not in SOURCES
+    ]
+
+
+def chosen_sources(names: Sequence[str]) -> frozenset[str]:
+    """The default sources with those that are named, less those with "-" in front.
+
+    Of two words on one source the last counts.
+    """
+    found = set(DEFAULT)
+    for name in names:
+        if name.startswith("-"):
+            found.discard(name[1:])
+        else:
+            found.add(name)
+    return DEFAULT if found == DEFAULT else frozenset(found)

@@ -1,0 +1,1 @@
+"""Tests of where links come from beside the plain ones."""

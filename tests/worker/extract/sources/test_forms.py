@@ -1,0 +1,90 @@
+"""Forms: sent as they come, and never where a person is asked for something."""
+
+from __future__ import annotations
+
+import pytest
+
+from greencrawl.worker.extract import outline
+from greencrawl.worker.extract.sources.forms import MOST_BUTTONS, MOST_FIELDS, MOST_FORMS
+from greencrawl.worker.extract.sources.wanted import Wanted
+
+URL = "https://h.example/dir/page?own=1"
+
+
+def sent(html: str, encoding: str = "utf-8") -> list[str]:
+    wanted = Wanted(Wanted().sources | {"forms"})
+    body = html.encode(encoding)
+    _, found = outline(body, URL, f"text/html; charset={encoding}", wanted=wanted)
+    return [url.removeprefix("https://h.example/dir/") for url in found.more]
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ("<form action=x></form>", ["x"]),
+        (
+            "<form action='x?gone=1#y' method=GET><input type=hidden name=a value=1></form>",
+            ["x?a=1"],
+        ),
+        ("<form><input type=hidden name=a value='1 &'></form>", ["page?a=1+%26"]),
+        ("<form action=x><input type=hidden name=a></form>", ["x?a="]),
+        (
+            "<form action=x><input type=hidden value=1><input type=hidden name=b disabled></form>",
+            ["x"],
+        ),
+        (
+            "<form action=x><select name=s><option value=1>a<option selected>zwei</select></form>",
+            ["x?s=zwei"],
+        ),
+        ("<form action=x><select name=s><option value=1>a<option>b</select></form>", ["x?s=1"]),
+        ("<form action=x><select name=s></select></form>", ["x"]),
+        (
+            "<form action=x><button name=b value=1>y<input type=submit name=c value=2></form>",
+            ["x?b=1", "x?c=2"],
+        ),
+        ("<form action=x><button formaction=y>z</form>", ["y"]),
+        ("<form action=x method=post><button formmethod=get>z</form>", ["x"]),
+        ("<form action=x id=f></form><input type=hidden name=a value=1 form=f>", ["x?a=1"]),
+        ("<form action=x><input type=hidden name=a value=1 form=g></form>", ["x"]),
+        ("<form action=x><input type=image name=i src=i><button type=reset name=r></form>", ["x"]),
+    ],
+)
+def test_it_is_sent_as_it_comes(html: str, expected: list[str]) -> None:
+    assert sent(html) == expected
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        *(
+            f"<form action=x><input name=q {attributes} value=given></form>"
+            for attributes in (
+                "", "type=text", "type=SEARCH", "type=password", "type=email", "type=tel",
+                "type=url", "type=number", "type=date", "type=file", "type=color", "type=range",
+                "type=checkbox checked", "type=radio checked", "type=unheard-of",
+            )
+        ),
+        "<form action=x><textarea name=t>given</textarea></form>",
+        "<form action=x><select name=s multiple><option selected>1</select></form>",
+        "<form action=x id=f></form><input type=text name=q form=f>",
+        "<form action=x method=post></form>", "<form action=x method=Dialog></form>",
+        "<form action=x><button formmethod=post>y</form>", "<form action=javascript:x()></form>",
+    ],
+)  # fmt: skip
+def test_it_is_not_sent(html: str) -> None:
+    assert sent(html) == []
+
+
+def test_fields_are_sent_in_the_encoding_of_the_page() -> None:
+    html = "<form action=x><input type=hidden name=ü value=中></form>"
+    assert sent(html, "gbk") == ["x?%A8%B9=%D6%D0"]
+
+
+def test_forms_fields_and_buttons_are_bounded() -> None:
+    assert (
+        len(sent("".join(f"<form action={n}></form>" for n in range(MOST_FORMS + 5)))) == MOST_FORMS
+    )
+    field = "<input type=hidden name=a value=1>"
+    assert sent(f"<form action=x>{field * (MOST_FIELDS + 1)}</form>") == []
+    buttons = "".join(f"<button name=b value={n}></button>" for n in range(MOST_BUTTONS + 5))
+    assert len(sent(f"<form action=x>{buttons}</form>")) == MOST_BUTTONS

@@ -1,0 +1,179 @@
+"""What pages need to be shown: kept with them, and read for nothing but what style sheets need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from greencrawl.schema.records import (
+    Admission,
+    Done,
+    Failure,
+    FailureKind,
+    Fetched,
+    StoredPage,
+    Task,
+    TaskKind,
+)
+from greencrawl.worker.link_checker import MAX_REDIRECTS
+from tests.worker.test_pipeline import World, html, status
+
+REQUISITE = TaskKind.REQUISITE
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    world.set(scope="host", requisites="on", depth=5)
+    return world
+
+
+def answer(body: str, content_type: str) -> Fetched:
+    return Fetched("", 200, {"content-type": content_type}, body.encode(), wire_bytes=len(body))
+
+
+def needed(url: str, depth: int = 0, redirects: int = 0) -> Task:
+    return Task(1, url, depth, depth, redirects=redirects, kind=REQUISITE)
+
+
+def page_of(world: World) -> StoredPage:
+    assert world.result.page is not None
+    return world.result.page
+
+
+def test_page_names_what_it_needs_at_its_own_depth(world: World) -> None:
+    world.site.answers["http://h/p"] = html("<a href=/b><img src=//cdn/i><a href=//other/>")
+    world.run(Task(1, "http://h/p", 2, 2))
+    assert page_of(world).links == [
+        Admission("http://h/b", 3, 3), Admission("http://cdn/i", 2, 2, 0, REQUISITE),
+    ]  # fmt: skip
+
+
+def test_by_default_it_names_nothing(world: World) -> None:
+    world.set()
+    world.site.answers["http://h/p"] = html("<img src=//cdn/i>")
+    world.run("http://h/p")
+    assert page_of(world).links == []
+
+
+@pytest.mark.parametrize("options", [{}, {"bodies": "text"}, {"depth": 2}, {"include": ("^no",)}])
+def test_image_of_another_host_is_kept_as_it_is(world: World, options: dict[str, object]) -> None:
+    world.set(requisites="on", **options)
+    world.site.answers["http://h/i"] = answer("<p>bytes", "image/png")
+    world.run(needed("http://h/i", 2), host="h")
+    page = page_of(world)
+    assert (page.body, page.links, page.text, page.depth) == (b"<p>bytes", [], "", 2)
+    assert world.outcomes == [Done(stored=True, bytes=8)]
+
+
+def test_image_that_was_met_as_a_link_first_is_kept_too(world: World) -> None:
+    world.site.answers["http://h/i"] = answer("bytes", "image/png")
+    world.run(Task(1, "http://h/i", 1, 1))
+    assert page_of(world).body == b"bytes"
+
+
+def test_without_the_option_it_is_not_kept(world: World) -> None:
+    world.set()
+    world.site.answers["http://h/i"] = answer("bytes", "image/png")
+    world.run(Task(1, "http://h/i", 1, 1))
+    assert page_of(world).body == b""
+
+
+@pytest.mark.parametrize("kind", [TaskKind.PAGE, REQUISITE])
+def test_style_sheet_leads_to_what_it_needs(world: World, kind: TaskKind) -> None:
+    sheet = "@import 'two.css'; @font-face{src:url(//fonts/f.woff2)}"
+    world.site.answers["http://h/css/one.css"] = answer(sheet, "text/css")
+    world.run(Task(1, "http://h/css/one.css", 3, 3, redirects=4, kind=kind))
+    assert page_of(world).links == [
+        Admission("http://h/css/two.css", 3, 3, 5, REQUISITE),
+        Admission("http://fonts/f.woff2", 3, 3, 5, REQUISITE),
+    ]
+    assert page_of(world).body == sheet.encode()
+
+
+def test_style_sheets_that_import_ever_more_come_to_an_end(world: World) -> None:
+    world.site.answers["http://h/9.css"] = answer("@import '10.css'", "text/css")
+    world.run(needed("http://h/9.css", redirects=MAX_REDIRECTS))
+    assert page_of(world).links == []
+
+
+def test_style_sheet_is_not_read_without_the_option(world: World) -> None:
+    world.set()
+    world.site.answers["http://h/a.css"] = answer("@import 'b.css'", "text/css")
+    world.run(Task(1, "http://h/a.css", 1, 1))
+    assert page_of(world).links == []
+
+
+def test_page_that_was_met_as_a_requisite_is_read_as_one(world: World) -> None:
+    """As a link it would be known already, so nobody else reads it."""
+    world.site.answers["http://h/o"] = html("<title>T</title><a href=/b><img src=i>")
+    world.run(needed("http://h/o", 2))
+    page = page_of(world)
+    assert (page.title, page.depth) == ("T", 3)
+    assert page.links == [
+        Admission("http://h/b", 4, 4),
+        Admission("http://h/i", 3, 3, 0, REQUISITE),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "depth"),
+    [("http://cdn/o", {}, 0), ("http://h/o", {"include": ("^no",)}, 0), ("http://h/o", {}, 5)],
+)
+def test_page_that_is_no_page_of_the_crawl_is_kept_and_not_followed(
+    world: World, url: str, options: dict[str, object], depth: int
+) -> None:
+    world.set(requisites="on", depth=5, **options)
+    world.site.answers[url] = html("<title>T</title><a href=/b><img src=i>")
+    world.run(needed(url, depth), host=url.split("/")[2])
+    page = page_of(world)
+    assert (page.title, page.links, page.depth) == ("", [], depth)
+    assert page.body
+
+
+def test_robots_are_obeyed(world: World) -> None:
+    world.site.answers["http://cdn/robots.txt"] = answer(
+        "User-agent: *\nDisallow: /i", "text/plain"
+    )
+    world.run(needed("http://cdn/i"), host="cdn")
+    assert world.site.pages == []
+    assert world.outcomes == [Done(kind="robots")]
+
+
+def test_rule_that_came_later_keeps_it_out(world: World) -> None:
+    world.set(requisites="on", exclude=("/i$",))
+    world.run(needed("http://cdn/i"), host="cdn")
+    assert world.site.pages == []
+    assert world.outcomes == [Done(kind="scope")]
+    assert world.result.finals[0].detail == "exclude pattern '/i$'"
+
+
+def test_redirect_leads_to_a_requisite_and_widens_no_scope(world: World) -> None:
+    world.site.answers["http://h/i"] = status(301, location="http://www.h/i")
+    world.run(needed("http://h/i"))
+    assert page_of(world).links == [Admission("http://www.h/i", 0, 0, 1, REQUISITE)]
+    assert world.stores.crawl_.roots == ("h",)
+
+
+def test_one_that_is_gone_has_a_last_word(world: World) -> None:
+    world.run(needed("http://h/i"))
+    assert [final.state for final in world.result.finals] == ["gone"]
+
+
+def test_what_waits_of_a_host_that_is_down_for_good_gets_its_last_word(world: World) -> None:
+    world.site.answers["http://h/robots.txt"] = Failure(FailureKind.DNS_MISSING, "no such name")
+    world.run(needed("http://h/i"), Task(2, "http://h/j", kind=REQUISITE), failures=99)
+    finals = [final.url for result in world.stores.results for final in result.finals]
+    assert finals == ["http://h/j"]
+
+
+def test_traps_park_no_requisite_and_learn_nothing_of_it(world: World) -> None:
+    world.set(requisites="on", host_pages=1, shape_pages=1)
+    pipeline = world.pipeline()
+    for number in range(3):
+        world.site.answers[f"http://h/{number}"] = answer("x", "image/png")
+        world.run(needed(f"http://h/{number}", 1), pipeline=pipeline)
+    world.site.answers["http://h/9"] = html("x")
+    world.run(Task(1, "http://h/9", 1, 1), pipeline=pipeline)
+    assert [outcome.kind for outcome in world.outcomes] == ["ok"] * 4

@@ -1,0 +1,27 @@
+"""Where a refresh leads, by the steps that browsers take:
+https://html.spec.whatwg.org/#shared-declarative-refresh-steps, for the meta element and the header.
+"""
+
+from __future__ import annotations
+
+import re
+
+_BLANK = r"[\t\n\f\r ]*+"
+_SECONDS = re.compile(
+    rf"{_BLANK}(?:[0-9]++|(?=\.))[0-9.]*+(?=[\t\n\f\r ;,]){_BLANK}[;,]?{_BLANK}", re.ASCII
+)
+_NAME = re.compile(rf"url{_BLANK}={_BLANK}", re.IGNORECASE | re.ASCII)
+
+
+def refresh_reference(content: str) -> str | None:
+    """The reference in a ``5; url=/x``; None where it leads nowhere, or to the page itself."""
+    seconds = _SECONDS.match(content)
+    if seconds is None:
+        return None
+    rest = content[seconds.end() :]
+    name = _NAME.match(rest)
+    if name is not None:
+        rest = rest[name.end() :]
+    if rest[:1] in ('"', "'"):
+        rest = rest[1:].partition(rest[0])[0]
+    return rest.strip() or None

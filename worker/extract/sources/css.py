@@ -1,0 +1,68 @@
+"""What a style sheet needs: ``url()``, ``@import``, ``image-set()``.
+
+By https://www.w3.org/TR/css-syntax-3/, as far as it is needed: nothing is one in a comment or text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+from greencrawl.schema.text.encodings import decode, standard_name
+from greencrawl.worker.extract.charset import declared
+
+MOST_BYTES = 2 * 1024 * 1024
+"""Of a style sheet that are read."""
+MOST_TOKENS = 200_000
+"""Comments, texts and URLs of one that are looked at."""
+
+_QUOTED = r"\"(?>(?:[^\"\\\n]++|\\.)*)\"?|'(?>(?:[^'\\\n]++|\\.)*)'?"
+_UNQUOTED = r"(?>(?:[^\"'()\s\\]++|\\[0-9a-f]{1,6}+\s?|\\.)+)"
+_URL = rf"(?<![\w-])url\(\s*+({_QUOTED}|{_UNQUOTED})"
+_PARENTHESES = rf"\((?>(?:[^()\"']++|{_QUOTED})*)\)"
+_TOKEN = re.compile(
+    rf"/\*.*?(?:\*/|\Z)|{_URL}|@import(?>(?:\s++|/\*.*?(?:\*/|\Z))*)({_QUOTED})"
+    rf"|image-set\(((?>(?:[^()\"']++|{_QUOTED}|{_PARENTHESES})*))|(?:{_QUOTED})",
+    re.IGNORECASE | re.DOTALL,
+)
+_OF_A_SET = re.compile(rf"type\([^)]*+\)|{_URL}|({_QUOTED})", re.IGNORECASE | re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{1,6})[\t\n\f\r ]?|(\n)|(.))", re.DOTALL)
+_CHARSET = re.compile(rb"@charset \"([^\"]{1,40})\";")
+
+
+def urls_in(sheet: str) -> Iterator[str]:
+    """The references of a style sheet, or of an attribute ``style``, in their order."""
+    for found in islice(_TOKEN.finditer(sheet), MOST_TOKENS):
+        url, imported, images = found.groups()
+        if url is not None or imported is not None:
+            yield _plain(url or imported)
+        elif images is not None:
+            for one in _OF_A_SET.finditer(images):
+                if (text := one[1] or one[2]) is not None:
+                    yield _plain(text)
+
+
+def urls_of(body: bytes, content_type: str | None) -> Iterator[str]:
+    """The references of a style sheet as it was sent, as far as it is read.
+
+    Its encoding is that of a byte order mark, the header or ``@charset``, in this order, or UTF-8.
+    """
+    name, skipped = declared(body, content_type)
+    if name is None and (said := _CHARSET.match(body)) is not None:
+        name = standard_name(said[1].decode("ascii", "replace"))
+    return urls_in(decode(body[skipped : skipped + MOST_BYTES], name or "utf-8"))
+
+
+def _plain(text: str) -> str:
+    """A URL without its quotes and escapes."""
+    if text[0] in "\"'":
+        text = text[1:].removesuffix(text[0])
+    return _ESCAPE.sub(_character, text).strip() if "\\" in text else text.strip()
+
+
+def _character(escape: re.Match[str]) -> str:
+    if escape[1] is None:
+        return escape[3] or ""  # a line that is broken goes on
+    number = int(escape[1], 16)
+    return chr(number) if 0 < number < 0x110000 and not 0xD800 <= number < 0xE000 else "\ufffd"

@@ -1,0 +1,105 @@
+"""Forms that lead somewhere without a person: of the method GET, with nothing to fill in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import cast
+
+from lxml import etree
+
+from greencrawl.schema.text.encodings import encode_form
+
+MOST_FORMS = 20
+MOST_FIELDS = 100
+MOST_BUTTONS = 20
+"""A page with more forms, and a form with more fields or buttons, is of a trap: the rest of it is
+not read."""
+
+_OWN = frozenset({"hidden", "submit", "image", "button", "reset"})
+"""Types of ``input`` that a person does not fill in; those that are unknown are texts."""
+_CONTROLS = ("input", "select", "textarea", "button")
+_ELSEWHERE = etree.XPath("//*[@form]")
+"""Controls that name the form they belong to, wherever they stand."""
+
+
+def submissions(root: etree._Element, base: str, encoding: str) -> Iterator[str]:
+    """Where the forms of a tree lead that have no field for a person: once by each button.
+
+    What is sent is hidden, stands in the button, or is the choice that a list comes with.
+    """
+    elsewhere: dict[str, list[etree._Element]] = {}
+    for control in cast("list[etree._Element]", _ELSEWHERE(root))[: MOST_FORMS * MOST_FIELDS]:
+        elsewhere.setdefault(control.get("form", ""), []).append(control)
+    for form in islice(root.iter("form"), MOST_FORMS):
+        inside = (one for one in form.iter(*_CONTROLS) if one.get("form") is None)
+        controls = [*islice(inside, MOST_FIELDS + 1), *elsewhere.get(form.get("id", ""), ())]
+        if len(controls) > MOST_FIELDS or any(map(_is_a_persons, controls)):
+            continue
+        fields = [field for control in controls if (field := _field(control)) is not None]
+        buttons = [control for control in controls if _submits(control)]
+        for button in buttons[:MOST_BUTTONS] or [None]:
+            reference = _submitted(form, button, fields, base, encoding)
+            if reference is not None:
+                yield reference
+
+
+def _submitted(
+    form: etree._Element,
+    button: etree._Element | None,
+    fields: list[tuple[str, str]],
+    base: str,
+    encoding: str,
+) -> str | None:
+    """The reference that a button leads to; None for another method than GET."""
+    method, action, sent = form.get("method", ""), form.get("action", ""), fields
+    if button is not None:
+        method = button.get("formmethod", method)
+        action = button.get("formaction", action)
+        name = button.get("name", "")
+        if name and button.get("type", "").lower() != "image":
+            sent = [*fields, (name, button.get("value", ""))]
+    if method.strip().lower() not in ("", "get"):
+        return None
+    query = "&".join(
+        f"{encode_form(name, encoding)}={encode_form(value, encoding)}" for name, value in sent
+    )
+    action = (action.strip() or base).partition("#")[0].partition("?")[0]
+    return f"{action}?{query}" if query else action
+
+
+def _type(control: etree._Element) -> str:
+    kind: str = control.get("type", "")
+    return kind.strip().lower()
+
+
+def _is_a_persons(control: etree._Element) -> bool:
+    if control.tag == "input":
+        return _type(control) not in _OWN
+    return control.tag == "textarea" or (
+        control.tag == "select" and control.get("multiple") is not None
+    )
+
+
+def _submits(control: etree._Element) -> bool:
+    if control.get("disabled") is not None:
+        return False
+    if control.tag == "button":
+        return _type(control) in ("", "submit")
+    return control.tag == "input" and _type(control) in ("submit", "image")
+
+
+def _field(control: etree._Element) -> tuple[str, str] | None:
+    """The name and the value that it sends with every button; None for none."""
+    name = control.get("name", "")
+    if not name or control.get("disabled") is not None:
+        return None
+    if control.tag == "input" and _type(control) == "hidden":
+        return name, control.get("value", "")
+    if control.tag == "select":
+        options = list(islice(control.iter("option"), MOST_FIELDS))
+        chosen = next((one for one in options if one.get("selected") is not None), None)
+        chosen = options[0] if chosen is None and options else chosen
+        if chosen is not None:
+            return name, chosen.get("value", (chosen.text or "").strip())
+    return None

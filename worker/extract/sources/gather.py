@@ -1,0 +1,59 @@
+"""All that is found in a page beside its plain links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lxml import etree
+
+from greencrawl.worker.extract.links import READ, base_of, references
+from greencrawl.worker.extract.sources.elements import gather_elements
+from greencrawl.worker.extract.sources.gathered import Gathered
+from greencrawl.worker.extract.sources.headers import gather_headers
+from greencrawl.worker.extract.sources.requisites import gather_requisites
+from greencrawl.worker.extract.sources.srcdoc import documents
+from greencrawl.worker.extract.sources.wanted import Wanted
+
+
+def gather(
+    root: etree._Element,
+    frames: Sequence[etree._Element],
+    url: str,
+    base: str,
+    encoding: str,
+    headers: Mapping[str, str],
+    wanted: Wanted,
+) -> Gathered:
+    """What is found in a page at ``url``, and its header, beside its plain links.
+
+    ``frames`` are its elements with a srcdoc; ``base`` and ``encoding`` are the page's own.
+    """
+    found = Gathered(encoding)
+    gather_headers(found, headers, url, base, wanted)
+    _read(found, root, base, encoding, wanted)
+    if "srcdoc" in wanted.sources or wanted.requisites:
+        for document in documents(frames):
+            _read_document(found, document, base, encoding, wanted)
+    return found
+
+
+def _read_document(
+    found: Gathered, root: etree._Element, base: str, encoding: str, wanted: Wanted
+) -> None:
+    """Read a document of a srcdoc, links and all; one within it is passed over."""
+    elements = list(root.iter(*READ))
+    base = base_of(elements, base, encoding) or base
+    if "srcdoc" in wanted.sources:
+        plain = [element for element in elements if wanted.reads(element.tag)]
+        tags = [element.tag for element in plain]
+        links = references(plain, tags, has_base=False, anchors=False)
+        pairs = [(text, rel or "") for text, rel in zip(links.texts, links.rels, strict=True)]
+        found.add_links(pairs, base)
+    _read(found, root, base, encoding, wanted)
+
+
+def _read(found: Gathered, root: etree._Element, base: str, encoding: str, wanted: Wanted) -> None:
+    if wanted.named:
+        gather_elements(found, root, base, encoding, wanted)
+    if wanted.requisites:
+        gather_requisites(found, root, base)

@@ -1,0 +1,60 @@
+"""What was found in a page beside its plain links, within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from greencrawl.schema.net.urls import resolved
+
+MOST_REFERENCES = 20_000
+"""References of a page that are looked at, all sources together."""
+MOST_CHARACTERS = 4 * 1024 * 1024
+"""Of the URLs that these lead to: a long base would otherwise make 160 MB of a small page."""
+_TOGETHER = 500
+
+
+class Gathered:
+    """URLs of one page: ``links`` with the rel beside each, and what it needs to be shown.
+
+    Each canonical, and each once. ``encoding`` is the page's; queries are sent in it.
+    """
+
+    def __init__(self, encoding: str) -> None:
+        self.links: dict[str, str] = {}
+        self.requisites: dict[str, None] = {}
+        self._encoding = encoding
+        self._references = MOST_REFERENCES
+        self._characters = MOST_CHARACTERS
+
+    def add_links(self, references: Iterable[tuple[str, str]], base: str) -> None:
+        """Take over references, resolved against ``base``, each with its rel.
+
+        Of several to one URL the first stays; it loses a rel that another one has not.
+        """
+        found = [one for one in references if one[0] and one[0][0] != "#"]
+        urls = self._urls((text for text, _ in found), base)
+        for url, (_, rel) in zip(urls, found, strict=False):
+            words = rel.lower().split()
+            known = self.links.setdefault(url, " ".join(words))
+            if known and known.split() != words:
+                self.links[url] = " ".join(word for word in known.split() if word in words)
+        self.links.pop("", None)
+
+    def add_requisites(self, references: Iterable[str], base: str) -> None:
+        """Take over references to what the page needs, resolved against ``base``."""
+        texts = (text for text in references if text and text[0] != "#")
+        self.requisites.update(dict.fromkeys(self._urls(texts, base)))
+        self.requisites.pop("", None)
+
+    def _urls(self, texts: Iterable[str], base: str) -> Iterator[str]:
+        """Where references lead, "" for nowhere; ends where a bound is reached."""
+        texts = iter(texts)
+        while some := list(islice(texts, min(_TOGETHER, self._references))):
+            self._references -= len(some)
+            for url in resolved(some, base, self._encoding):
+                self._characters -= len(url)
+                if self._characters < 0:
+                    self._references = 0
+                    return
+                yield url

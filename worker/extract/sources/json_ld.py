@@ -1,0 +1,43 @@
+"""URLs in blocks of JSON-LD."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+MOST_CHARACTERS = 1024 * 1024
+"""Of all blocks of a page that are read; what goes beyond is not."""
+_NAMES = frozenset(
+    {"@id", "url", "sameAs", "item", "mainEntityOfPage", "relatedLink", "significantLink"}
+)
+"""Properties whose value is the URL of a page, of schema.org and of JSON-LD itself."""
+_BEGIN = ("https://", "http://", "/")
+
+
+def urls_in(blocks: Iterable[str]) -> Iterator[str]:
+    """The URLs of pages in ``blocks``; one that is no JSON has none."""
+    left = MOST_CHARACTERS
+    for block in blocks:
+        left -= len(block)
+        if left < 0:
+            return
+        try:
+            value = msgspec.json.decode(block)
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
+            continue
+        yield from _of(value)
+
+
+def _of(value: Any) -> Iterator[str]:
+    """In the order in which they stand, without a stack of calls: blocks nest deeply."""
+    open_: list[tuple[str, Any]] = [("", value)]
+    while open_:
+        name, one = open_.pop()
+        if isinstance(one, dict):
+            open_.extend(reversed(one.items()))
+        elif isinstance(one, list):
+            open_.extend((name, item) for item in reversed(one))
+        elif isinstance(one, str) and name in _NAMES and one.startswith(_BEGIN):
+            yield one

@@ -1,0 +1,67 @@
+"""What a page needs to be shown: images, styles, scripts, fonts and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import cast
+
+from lxml import etree
+
+from greencrawl.worker.extract.sources.css import urls_in
+from greencrawl.worker.extract.sources.gathered import MOST_REFERENCES, Gathered
+from greencrawl.worker.extract.sources.relations import Relation, is_requisite
+from greencrawl.worker.extract.sources.srcset import candidates
+
+_ATTRIBUTES = {
+    "applet": ("archive",),
+    "audio": ("src",),
+    "body": ("background",),
+    "embed": ("src",),
+    "feimage": ("href", "xlink:href"),
+    "html": ("manifest",),
+    "image": ("href", "xlink:href", "src"),
+    "img": ("src", "lowsrc", "dynsrc"),
+    "object": ("data",),
+    "script": ("src", "href", "xlink:href"),
+    "source": ("src",),
+    "table": ("background",),
+    "td": ("background",),
+    "th": ("background",),
+    "tr": ("background",),
+    "track": ("src",),
+    "use": ("href", "xlink:href"),
+    "video": ("src", "poster"),
+}
+"""What elements show, by the attributes that refer to it."""
+_SETS = {"img": "srcset", "source": "srcset", "link": "imagesrcset"}
+_TAGS = (*_ATTRIBUTES, "link", "input", "style")
+MOST_STYLES = 20_000
+"""Attributes ``style`` of a page that are read."""
+_STYLED = etree.XPath("//@style[contains(., '(')]", smart_strings=False)
+
+
+def gather_requisites(found: Gathered, root: etree._Element, base: str) -> None:
+    """Add what a tree needs."""
+    found.add_requisites(islice(_of_elements(root), MOST_REFERENCES), base)
+    for style in cast("list[str]", _STYLED(root))[:MOST_STYLES]:
+        found.add_requisites(urls_in(style), base)
+
+
+def _of_elements(root: etree._Element) -> Iterator[str]:
+    for element in root.iter(*_TAGS):
+        tag = element.tag
+        for name in _ATTRIBUTES.get(tag, ()):
+            if (text := element.get(name)) is not None:
+                yield text.strip()
+        if tag in _SETS and (text := element.get(_SETS[tag])) is not None:
+            yield from candidates(text)
+        if tag == "link":
+            relation = Relation(element.get("href", ""), element.get("rel", ""))
+            if is_requisite(relation):
+                yield relation.reference.strip()
+        elif tag == "input":
+            if element.get("type", "").strip().lower() == "image":
+                yield element.get("src", "").strip()
+        elif tag == "style":
+            yield from urls_in(element.text or "")

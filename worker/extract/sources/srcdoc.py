@@ -1,0 +1,39 @@
+"""Documents that stand in a page: ``iframe srcdoc``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from lxml import etree
+
+from greencrawl.worker.extract.hostile import hides_attribute_bomb
+
+MOST_DOCUMENTS = 50
+MOST_BYTES = 128 * 1024
+"""Of all such documents of a page, which may take 0.1 s of CPU at worst. What goes beyond is not
+read, nor is one with a tag of thousands of attributes, nor one within another."""
+
+_parser = etree.HTMLParser(
+    encoding="utf-8",
+    no_network=True,
+    huge_tree=False,
+    remove_comments=True,
+    remove_pis=True,
+    collect_ids=False,
+)
+
+
+def documents(frames: Iterable[etree._Element]) -> Iterator[etree._Element]:
+    """The roots of the documents in ``frames``, as far as they are read."""
+    left, count = MOST_BYTES, 0
+    for frame in frames:
+        body = frame.get("srcdoc", "").encode("utf-8", "replace")
+        left -= len(body)
+        count += 1
+        if left < 0 or count > MOST_DOCUMENTS:
+            return
+        if hides_attribute_bomb(body):
+            continue
+        root = etree.fromstring(body, _parser)
+        if root is not None:
+            yield root

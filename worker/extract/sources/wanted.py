@@ -1,0 +1,52 @@
+"""Which sources of links a crawl reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from greencrawl.schema.records.link_sources import DEFAULT
+
+ELEMENTS = {
+    "a": "a",
+    "area": "area",
+    "frame": "frame",
+    "iframe": "iframe",
+    "link": "paging",
+    "meta": "refresh",
+}
+"""The source that the plain reference of an element belongs to."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The names of ``sources``, and whether what pages need to be shown (``requisites``) is wanted.
+
+    The names are those of ``greencrawl.schema.records.link_sources``.
+    """
+
+    sources: frozenset[str] = DEFAULT
+    requisites: bool = False
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether the plain references of all elements are followed, as by default."""
+        return self.sources.issuperset(ELEMENTS.values())
+
+    @cached_property
+    def named(self) -> frozenset[str]:
+        """The sources that are read since somebody named them."""
+        return self.sources - DEFAULT
+
+    @cached_property
+    def further(self) -> bool:
+        """Whether something is wanted that stands in elements that are not read otherwise."""
+        return self.requisites or bool(self.named)
+
+    def reads(self, tag: str) -> bool:
+        """Whether the plain reference of an element is followed."""
+        return ELEMENTS.get(tag) in self.sources
+
+
+USUAL = Wanted()
+"""What is read by default."""
