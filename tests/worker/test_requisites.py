@@ -150,9 +150,9 @@ def test_rule_that_came_later_keeps_it_out(world: World) -> None:
 
 
 def test_redirect_leads_to_a_requisite_and_widens_no_scope(world: World) -> None:
-    world.site.answers["http://h/i"] = status(301, location="http://www.h/i")
-    world.run(needed("http://h/i"))
-    assert page_of(world).links == [Admission("http://www.h/i", 0, 0, 1, REQUISITE)]
+    world.site.answers["http://example.org/i"] = status(301, location="http://www.example.org/i")
+    world.run(needed("http://example.org/i"), host="example.org")
+    assert page_of(world).links == [Admission("http://www.example.org/i", 0, 0, 1, REQUISITE)]
     assert world.stores.crawl_.roots == ("h",)
 
 

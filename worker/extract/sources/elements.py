@@ -32,7 +32,8 @@ def gather_elements(
     found.add_links(islice(links, MOST_REFERENCES), base)
     for source, reader in _READERS.items():
         if source in wanted.named:
-            found.add_links(((text, "") for text in islice(reader(root), MOST_REFERENCES)), base)
+            texts = islice(filter(None, reader(root)), MOST_REFERENCES)
+            found.add_links(((text, "") for text in texts), base)
     if "forms" in wanted.named:
         found.add_links(((text, "") for text in submissions(root, base, encoding)), base)
 

@@ -43,7 +43,7 @@ _STYLED = etree.XPath("//@style[contains(., '(')]", smart_strings=False)
 
 def gather_requisites(found: Gathered, root: etree._Element, base: str) -> None:
     """Add what a tree needs."""
-    found.add_requisites(islice(_of_elements(root), MOST_REFERENCES), base)
+    found.add_requisites(islice(filter(None, _of_elements(root)), MOST_REFERENCES), base)
     for style in cast("list[str]", _STYLED(root))[:MOST_STYLES]:
         found.add_requisites(urls_in(style), base)
 

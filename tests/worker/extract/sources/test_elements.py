@@ -101,6 +101,16 @@ def test_references_and_urls_are_bounded() -> None:
     assert sum(map(len, read(long, "data"))) < 5 * 1024 * 1024
 
 
+def test_references_of_all_sources_are_bounded_together() -> None:
+    numbers = range(MOST_REFERENCES * 2 // 3)
+    links, images = (f"<p data-url=a{n}>" for n in numbers), (f"<img src=b{n}>" for n in numbers)
+    wanted = Wanted(chosen_sources(["data"]), requisites=True)
+    body = "".join([*links, *images]).encode()
+    _, found = outline(body, URL, "text/html", wanted=wanted)
+    assert len(found.more) == len(numbers)
+    assert len(found.requisites) == MOST_REFERENCES - len(numbers)
+
+
 def test_json_is_bounded_in_length_and_depth() -> None:
     block = "<script type=application/ld+json>%s</script>"
     deep = block % ('{"a":' * 100_000 + "1" + "}" * 100_000)
