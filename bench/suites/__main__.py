@@ -14,6 +14,7 @@ from pathlib import Path
 from bench.suites.table import text
 
 SUITES = {
+    "crawl-maze": ("crawl_maze", "FOLDER is a checkout of google/security-crawl-maze"),
     "encodings": ("encodings", "html5lib-encoding/ and charsets/: html5lib's and chardet's files"),
     "http": ("http", "odd answers of our own, beside curl; FOLDER may be any"),
     "robots": ("robots", "google/robotstxt-spec-test: FOLDER has robots-ctc.jsonl"),

@@ -1,0 +1,77 @@
+"""What Chromium asks for while it shows a page, by its own log of the network."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SECONDS = 120.0
+_BUDGET_MS = 10_000
+"""Of virtual time that a page has to load what it wants."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request of a page, and the status that came of it; 0 for none."""
+
+    url: str
+    status: int
+
+
+class Browser:
+    """Chromium without a window; ``command`` and ``variables`` say how it is called."""
+
+    def __init__(self, command: list[str], variables: dict[str, str], folder: Path) -> None:
+        self._command, self._variables, self._folder = command, variables, folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def show(self, url: str, number: int) -> list[Asked]:
+        """Load a page to its end, scripts and all; what was asked for on the network."""
+        log = self._folder / f"{number}.json"
+        command = [
+            *self._command, "--headless=new", "--no-sandbox", "--disable-gpu",
+            "--disable-dev-shm-usage", "--disable-background-networking", "--no-first-run",
+            "--disable-component-update", "--disable-sync", "--disable-default-apps",
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            f"--user-data-dir={self._folder / 'profile'}", f"--log-net-log={log}",
+            "--net-log-capture-mode=Everything", "--window-size=1200,4000",
+            f"--virtual-time-budget={_BUDGET_MS}", "--dump-dom", url,
+        ]  # fmt: skip
+        done = subprocess.run(
+            command, env=self._variables, stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=SECONDS, check=False,
+        )  # fmt: skip
+        if done.returncode or b"</html>" not in done.stdout:
+            said = done.stderr.decode(errors="replace")[-1500:]
+            raise RuntimeError(f"{url} was not shown ({done.returncode}): {said}")
+        return requests(json.loads(log.read_text()))
+
+
+def requests(log: Mapping[str, Any]) -> list[Asked]:
+    """The requests of a log of the network, but for those that the browser makes by itself."""
+    types = {number: name for name, number in log["constants"]["logEventTypes"].items()}
+    urls: dict[int, str] = {}
+    statuses: dict[int, int] = {}
+    for event in log["events"]:
+        name, source = types[event["type"]], event["source"]["id"]
+        given = event.get("params") or {}
+        if name == "URL_REQUEST_START_JOB" and given.get("url", "").startswith("http"):
+            urls[source] = given["url"]
+        elif name in (
+            "HTTP_TRANSACTION_READ_RESPONSE_HEADERS",
+            "HTTP_CACHE_READ_INFO",
+            "URL_REQUEST_FAKE_RESPONSE_HEADERS_CREATED",
+        ):
+            first = str((given.get("headers") or [""])[0])
+            if first.startswith("HTTP/"):
+                statuses[source] = int(first.split(" ")[1])
+    own = ("google.com/", "googleapis.com/", "gvt1.com/")
+    return [
+        Asked(url, statuses.get(source, 0))
+        for source, url in urls.items()
+        if not any(one in url for one in own)
+    ]

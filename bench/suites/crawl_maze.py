@@ -1,0 +1,131 @@
+"""google/security-crawl-maze: which of the ways to name a URL a crawl with all sources finds.
+
+FOLDER is a checkout of it. Its own program serves it on loopback, and its log is the judge: what
+was asked for was found. The part that needs scripts to run is left out, and the URL that robots.txt
+forbids: robots.txt is obeyed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from bench.playback.tools import environment
+from bench.suites.table import Figure, tried
+from bench.traps.crawl import Manner, run
+from greencrawl.schema.records.link_sources import DEFAULT, SOURCES
+from tests.support.ports import free_port
+from tests.support.system import wait_until
+
+LEAST = 45
+_EXPECTED = Path("blueprints") / "utils" / "resources" / "expected-results.json"
+_ASKED = re.compile(r"\"GET (\S+) HTTP/1\.[01]\"")
+_FORBIDDEN = "robots.txt"
+_SCRIPTED = "javascript"
+
+REASONS = {
+    "ping": "browsers send it a POST, beside a link, to count clicks",
+    "action-post": "nothing is posted",
+    "action-get": "the form has fields for a person",
+    "isindex": "the form asks a person for a word; browsers know no such element any more",
+    "src-data": "an image in a data: URL loads nothing in a browser",
+    "doctype": "nobody loads a document type",
+    "base/href": "a base is no page; relative URLs are resolved by it",
+    "comment-conditional": "in comments nothing is a link",
+    "import/implementation": "an element of Internet Explorer's",
+    "content-csp": "where violations are reported to, by POST",
+    "content-pinned-websites": "a setting of Internet Explorer's",
+    "content-reading-view": "HTML in a text for people",
+    "misc/string": "a text, not a link",
+    "sitemap": "the sitemap is not read",
+}
+"""Why a URL is not asked for, by a part of its path."""
+_CHOSEN = "a requisite, or of a source that is not read by default"
+
+
+class Maze:
+    """The maze's own program on a free port. ``asked`` are the paths of all requests so far."""
+
+    def __init__(self, folder: Path, log: Path) -> None:
+        self._folder, self._log = folder, log
+        self.port = free_port()
+
+    def __enter__(self) -> Maze:
+        self._file = self._log.open("wb")
+        self._process = subprocess.Popen(
+            [
+                str(environment()), "-B", "-m", "flask", "--app", "app", "run",
+                "--host", "127.0.0.1", "--port", str(self.port),
+            ],
+            cwd=self._folder, stdin=subprocess.DEVNULL, stdout=self._file, stderr=self._file,
+        )  # fmt: skip
+        try:
+            wait_until(self._answers, 60, "the maze answers", every=0.2)
+        except AssertionError:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait(20)
+        self._file.close()
+
+    @property
+    def asked(self) -> set[str]:
+        """Paths that were asked for, without their queries."""
+        return {target.partition("?")[0] for target in _ASKED.findall(self._log.read_text())}
+
+    def _answers(self) -> bool:
+        assert self._process.poll() is None, self._log.read_text()[-2000:]
+        try:
+            with urlopen(f"http://127.0.0.1:{self.port}/", timeout=5):
+                return True
+        except URLError:
+            return False
+
+
+def figures(folder: Path) -> list[Figure]:
+    """What is found by default, and with all sources and requisites."""
+    cases = [
+        path
+        for path in json.loads((folder / _EXPECTED).read_text())
+        if _SCRIPTED not in path and _FORBIDDEN not in path
+    ]
+    further = [f"--links={name}" for name in SOURCES if name not in DEFAULT]
+    found = []
+    for title, options, least in (
+        ("crawl-maze, by default", [], 0),
+        ("crawl-maze, all sources and requisites", ["--requisites", "on", *further], LEAST),
+    ):
+        asked = _crawled(folder.resolve(), options)
+        forbidden = {path for path in asked if _FORBIDDEN + ".found" in path}
+        assert not forbidden, f"robots.txt forbids {forbidden}"
+        found.append(tried(title, cases, asked.__contains__, {}, least, _with_reason))
+    return found
+
+
+def _crawled(folder: Path, options: list[str]) -> set[str]:
+    with (
+        tempfile.TemporaryDirectory(prefix="greencrawl-maze-") as made,
+        Maze(folder, Path(made) / "maze.log") as maze,
+    ):
+        # Frameworks of its other part name hosts elsewhere.
+        options = [*options, "--exclude", "^https?://[^1]"]
+        start = f"http://127.0.0.1:{maze.port}/"
+        run([start, *options], Path(made) / "crawl", Manner(requests=2000, slots=4))
+        return maze.asked
+
+
+def why(path: str) -> str:
+    """Why a URL of the maze is not asked for."""
+    return next((reason for part, reason in REASONS.items() if part in path), _CHOSEN)
+
+
+def _with_reason(path: str) -> str:
+    return f"{path}: {why(path)}"
