@@ -75,6 +75,8 @@ def test_all_that_pages_need_is_stored_even_if_redis_forgets_it(
         assert found.excluded == {server.url("/secret.png", CDN)}
         asked = {hit.target for hit in server.hits if hit.address == CDN}
         assert asked == {"/robots.txt", "/a.css", "/b.css", "/i.png", "/f.woff2"}
+        [unmet] = system.call("GET", "/v1/urls?url=http://o.example/")
+        assert unmet["why"].startswith("never seen: taken if a page needs it to be shown, but not")
         store = open_store(f"sqlite:///{tmp_path / 'data' / 'content.sqlite'}")
         try:
             pages = {page.url: page for _, page in store.pages(1, detail="body")}

@@ -12,9 +12,9 @@ from itertools import islice
 from greencrawl.schema.text.encodings import decode, standard_name
 from greencrawl.worker.extract.charset import declared
 
-MOST_BYTES = 2 * 1024 * 1024
+MOST_BYTES = 1024 * 1024
 """Of a style sheet that are read."""
-MOST_TOKENS = 200_000
+MOST_TOKENS = 100_000
 """Comments, texts and URLs of one that are looked at."""
 
 _QUOTED = r"\"(?>(?:[^\"\\\n]++|\\.)*)\"?|'(?>(?:[^'\\\n]++|\\.)*)'?"

@@ -9,13 +9,15 @@ from typing import cast
 from lxml import etree
 
 from greencrawl.worker.extract.sources.forms import submissions
-from greencrawl.worker.extract.sources.gathered import MOST_REFERENCES, Gathered
+from greencrawl.worker.extract.sources.gathered import MOST_REFERENCES, Gathered, elements
 from greencrawl.worker.extract.sources.json_ld import urls_in
 from greencrawl.worker.extract.sources.relations import Relation, source_of
 from greencrawl.worker.extract.sources.wanted import Wanted
 
 _DATA = ("data-href", "data-url", "data-uri", "data-link")
-_WITH_DATA = etree.XPath("//*[@data-href or @data-url or @data-uri or @data-link]")
+_WITH_DATA = etree.XPath(
+    f"(//*[@data-href or @data-url or @data-uri or @data-link])[position() <= {MOST_REFERENCES}]"
+)
 _CITING = ("blockquote", "q", "ins", "del", "img", "frame", "iframe")
 _OBJECTS = ("object", "embed", "applet")
 _URL_PARAMETERS = frozenset({"ref", "src", "url", "href", "movie", "filename", "data"})
@@ -26,7 +28,7 @@ def gather_elements(
     found: Gathered, root: etree._Element, base: str, encoding: str, wanted: Wanted
 ) -> None:
     """Add the links of a tree, of all sources that are ``wanted`` and not read by default."""
-    relations = map(_relation, root.iter("link"))
+    relations = map(_relation, elements(root, "link"))
     # Those with rel next or prev were read with the plain ones.
     links = ((one.reference, one.rel) for one in relations if source_of(one) in wanted.named)
     found.add_links(islice(links, MOST_REFERENCES), base)
@@ -43,7 +45,7 @@ def _relation(link: etree._Element) -> Relation:
 
 
 def _objects(root: etree._Element) -> Iterator[str]:
-    for element in root.iter(*_OBJECTS):
+    for element in elements(root, *_OBJECTS):
         tag = element.tag
         yield element.get("src" if tag == "embed" else "data", "")
         yield element.get("codebase", "")
@@ -60,7 +62,7 @@ def _data(root: etree._Element) -> Iterator[str]:
 
 
 def _json_ld(root: etree._Element) -> Iterator[str]:
-    scripts = (one for one in root.iter("script") if _is_json_ld(one))
+    scripts = (one for one in elements(root, "script") if _is_json_ld(one))
     return urls_in(one.text or "" for one in scripts)
 
 
@@ -70,19 +72,19 @@ def _is_json_ld(script: etree._Element) -> bool:
 
 
 def _og(root: etree._Element) -> Iterator[str]:
-    for meta in root.iter("meta"):
+    for meta in elements(root, "meta"):
         if meta.get("property", "").strip().lower() == "og:url":
             yield meta.get("content", "").strip()
 
 
 def _xlink(root: etree._Element) -> Iterator[str]:
-    for element in root.iter("a"):
+    for element in elements(root, "a"):
         if element.get("href") is None:
             yield element.get("xlink:href", "")
 
 
 def _cite(root: etree._Element) -> Iterator[str]:
-    for element in root.iter(*_CITING):
+    for element in elements(root, *_CITING):
         yield element.get("cite", "")
         yield element.get("longdesc", "")
 

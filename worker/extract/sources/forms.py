@@ -13,13 +13,15 @@ from greencrawl.schema.text.encodings import encode_form
 MOST_FORMS = 20
 MOST_FIELDS = 100
 MOST_BUTTONS = 20
+MOST_ELSEWHERE = 2000
 """A page with more forms, and a form with more fields or buttons, is of a trap: the rest of it is
-not read."""
+not read. None is of a page with more fields that name their form: it could not be said what it
+asks."""
 
 _OWN = frozenset({"hidden", "submit", "image", "button", "reset"})
 """Types of ``input`` that a person does not fill in; those that are unknown are texts."""
 _CONTROLS = ("input", "select", "textarea", "button")
-_ELSEWHERE = etree.XPath("//*[@form]")
+_ELSEWHERE = etree.XPath(f"(//*[@form])[position() <= {MOST_ELSEWHERE + 1}]")
 """Controls that name the form they belong to, wherever they stand."""
 
 
@@ -29,7 +31,10 @@ def submissions(root: etree._Element, base: str, encoding: str) -> Iterator[str]
     What is sent is hidden, stands in the button, or is the choice that a list comes with.
     """
     elsewhere: dict[str, list[etree._Element]] = {}
-    for control in cast("list[etree._Element]", _ELSEWHERE(root))[: MOST_FORMS * MOST_FIELDS]:
+    named = cast("list[etree._Element]", _ELSEWHERE(root))
+    if len(named) > MOST_ELSEWHERE:
+        return
+    for control in named:
         elsewhere.setdefault(control.get("form", ""), []).append(control)
     for form in islice(root.iter("form"), MOST_FORMS):
         inside = (one for one in form.iter(*_CONTROLS) if one.get("form") is None)

@@ -9,7 +9,7 @@ from typing import cast
 from lxml import etree
 
 from greencrawl.worker.extract.sources.css import urls_in
-from greencrawl.worker.extract.sources.gathered import MOST_REFERENCES, Gathered
+from greencrawl.worker.extract.sources.gathered import MOST_REFERENCES, Gathered, elements
 from greencrawl.worker.extract.sources.relations import Relation, is_requisite
 from greencrawl.worker.extract.sources.srcset import candidates
 
@@ -36,20 +36,20 @@ _ATTRIBUTES = {
 """What elements show, by the attributes that refer to it."""
 _SETS = {"img": "srcset", "source": "srcset", "link": "imagesrcset"}
 _TAGS = (*_ATTRIBUTES, "link", "input", "style")
-MOST_STYLES = 20_000
-"""Attributes ``style`` of a page that are read."""
-_STYLED = etree.XPath("//@style[contains(., '(')]", smart_strings=False)
+_STYLES = etree.XPath(
+    f"(//@style[contains(., '(')])[position() <= {MOST_REFERENCES}]", smart_strings=False
+)
 
 
 def gather_requisites(found: Gathered, root: etree._Element, base: str) -> None:
     """Add what a tree needs."""
     found.add_requisites(islice(filter(None, _of_elements(root)), MOST_REFERENCES), base)
-    for style in cast("list[str]", _STYLED(root))[:MOST_STYLES]:
+    for style in cast("list[str]", _STYLES(root)):
         found.add_requisites(urls_in(style), base)
 
 
 def _of_elements(root: etree._Element) -> Iterator[str]:
-    for element in root.iter(*_TAGS):
+    for element in elements(root, *_TAGS):
         tag = element.tag
         for name in _ATTRIBUTES.get(tag, ()):
             if (text := element.get(name)) is not None:

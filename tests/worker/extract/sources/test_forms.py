@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from greencrawl.worker.extract import outline
-from greencrawl.worker.extract.sources.forms import MOST_BUTTONS, MOST_FIELDS, MOST_FORMS
+from greencrawl.worker.extract.sources.forms import (
+    MOST_BUTTONS,
+    MOST_ELSEWHERE,
+    MOST_FIELDS,
+    MOST_FORMS,
+)
 from greencrawl.worker.extract.sources.wanted import Wanted
 
 URL = "https://h.example/dir/page?own=1"
@@ -78,6 +83,12 @@ def test_it_is_not_sent(html: str) -> None:
 def test_fields_are_sent_in_the_encoding_of_the_page() -> None:
     html = "<form action=x><input type=hidden name=ü value=中></form>"
     assert sent(html, "gbk") == ["x?%A8%B9=%D6%D0"]
+
+
+def test_fields_that_may_be_of_any_form_are_bounded() -> None:
+    named = "<input type=hidden form=other>" * MOST_ELSEWHERE
+    assert sent(f"<form action=x id=f></form>{named}") == ["x"]
+    assert sent(f"<form action=x id=f></form>{named}<input name=q form=f>") == []
 
 
 def test_forms_fields_and_buttons_are_bounded() -> None:
