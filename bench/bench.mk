@@ -4,7 +4,7 @@
 SHOWS := show-1 show-2 show-3 show-4 show-5 show-6 show-7 show-8 show-9 show-10 show-mysql \
 	show-warc
 
-.PHONY: setup-bench bench bench-full bench-lasting bench-pages bench-frontier bench-replay suites faults cluster-faults attacks traps shows $(SHOWS)
+.PHONY: setup-bench bench bench-full bench-lasting bench-pages bench-frontier bench-replay suites playback faults cluster-faults attacks traps shows $(SHOWS)
 
 setup-bench:
 	@sh .ci/setup requirements-bench.txt
@@ -34,6 +34,9 @@ bench-replay: setup-dev  ## Links a second of a full replay into an empty Redis
 suites: setup-bench  ## Cases of other projects, ours beside the best libraries; ARGS="urls FOLDER"
 	@$(PYTHON) -m bench.suites $(ARGS)
 
+playback: setup-dev packages  ## Whether an archive with requisites plays back whole, in pywb and Chromium
+	@$(PYTHON) -m bench.playback $(ARGS)
+
 faults: setup-dev packages  ## Kill, cut off, empty and fill everything under a crawl; ROWS="1 5"
 	@$(PYTHON) -m bench.faults.table $(ROWS)
 
@@ -43,7 +46,10 @@ attacks: setup-dev packages  ## One bad host beside ten good ones, one attack af
 bench-pages: setup-dev packages  ## A million pages: lists and export in constant memory; both stores
 	@$(PYTHON) -m bench.store.million
 
-cluster-faults: setup-dev packages  ## The same for a cluster of five MariaDB servers; ROWS="1 5"
+cluster-playback: setup-dev packages  ## Whether an archive with requisites plays back whole, in pywb and Chromium
+	@$(PYTHON) -m bench.playback $(ARGS)
+
+faults: setup-dev packages  ## The same for a cluster of five MariaDB servers; ROWS="1 5"
 	@$(PYTHON) -m bench.faults.cluster $(ROWS)
 
 traps: setup-dev  ## What share of a crawl goes to traps; SITES="six wiki", ARGS="--traps off"

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 SECONDS = 120.0
+_OWN = ("google.com/", "googleapis.com/", "gvt1.com/")
+"""Hosts that Chromium asks for by itself."""
 _BUDGET_MS = 10_000
 """Of virtual time that a page has to load what it wants."""
 
@@ -37,7 +39,7 @@ class Browser:
             "--disable-dev-shm-usage", "--disable-background-networking", "--no-first-run",
             "--disable-component-update", "--disable-sync", "--disable-default-apps",
             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-            f"--user-data-dir={self._folder / 'profile'}", f"--log-net-log={log}",
+            f"--user-data-dir={self._folder / str(number)}", f"--log-net-log={log}",
             "--net-log-capture-mode=Everything", "--window-size=1200,4000",
             f"--virtual-time-budget={_BUDGET_MS}", "--dump-dom", url,
         ]  # fmt: skip
@@ -52,7 +54,10 @@ class Browser:
 
 
 def requests(log: Mapping[str, Any]) -> list[Asked]:
-    """The requests of a log of the network, but for those that the browser makes by itself."""
+    """The URLs of a log of the network, but for those that the browser asks for by itself.
+
+    Of several requests for one URL the best counts: browsers give some up and make them again.
+    """
     types = {number: name for name, number in log["constants"]["logEventTypes"].items()}
     urls: dict[int, str] = {}
     statuses: dict[int, int] = {}
@@ -61,17 +66,11 @@ def requests(log: Mapping[str, Any]) -> list[Asked]:
         given = event.get("params") or {}
         if name == "URL_REQUEST_START_JOB" and given.get("url", "").startswith("http"):
             urls[source] = given["url"]
-        elif name in (
-            "HTTP_TRANSACTION_READ_RESPONSE_HEADERS",
-            "HTTP_CACHE_READ_INFO",
-            "URL_REQUEST_FAKE_RESPONSE_HEADERS_CREATED",
-        ):
-            first = str((given.get("headers") or [""])[0])
-            if first.startswith("HTTP/"):
-                statuses[source] = int(first.split(" ")[1])
-    own = ("google.com/", "googleapis.com/", "gvt1.com/")
-    return [
-        Asked(url, statuses.get(source, 0))
-        for source, url in urls.items()
-        if not any(one in url for one in own)
-    ]
+        elif name == "HTTP_TRANSACTION_READ_RESPONSE_HEADERS":
+            statuses[source] = int(given["headers"][0].split(" ")[1])
+    found: dict[str, int] = {}
+    for source, url in urls.items():
+        status, known = statuses.get(source, 0), found.get(url, 0)
+        if not any(one in url for one in _OWN):
+            found[url] = min(status, known) if status and known else status or known
+    return [Asked(url, status) for url, status in found.items()]

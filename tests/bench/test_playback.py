@@ -26,12 +26,16 @@ def test_requests_have_the_status_that_came_of_them_or_none() -> None:
             event("URL_REQUEST_START_JOB", 3, url="data:text/plain,x"),
             event("URL_REQUEST_START_JOB", 4, url="https://update.googleapis.com/x"),
             event("OTHER", 1),
+            event("URL_REQUEST_START_JOB", 5, url="http://127.0.0.1/given-up-once"),
+            event("URL_REQUEST_START_JOB", 6, url="http://127.0.0.1/given-up-once"),
+            event("HTTP_TRANSACTION_READ_RESPONSE_HEADERS", 6, headers=["HTTP/1.1 200 OK"]),
             event("HTTP_TRANSACTION_READ_RESPONSE_HEADERS", 1, headers=["HTTP/1.1 404 Not Found"]),
             {"type": 4, "source": {"id": 2}},
         ],
     }
     assert requests(log) == [
         Asked("http://127.0.0.1/a", 404), Asked("http://elsewhere.example/b", 0),
+        Asked("http://127.0.0.1/given-up-once", 200),
     ]  # fmt: skip
 
 
