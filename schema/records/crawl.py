@@ -210,7 +210,7 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Meta(
             description="Pages whose rights of text and data mining are reserved (TDMRep), or that "
             "say noai: note it, or keep no content of them either; obey also asks each origin for "
-            "/.well-known/tdmrep.json"
+            "tdmrep.json"
         ),
     ] = "record"
     canonical: Annotated[
