@@ -46,7 +46,7 @@ from greencrawl.worker.directives.withholding import withhold
 from greencrawl.worker.extract import is_html, is_style
 from greencrawl.worker.hooks import HookError
 from greencrawl.worker.http.client import LeaseExpired
-from greencrawl.worker.link_checker import MAX_LINKS, as_page, redirect_problem, redirected
+from greencrawl.worker.link_checker import as_page, redirect_problem, redirected
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
 from greencrawl.worker.reading import Reading, heard, keeps_body
@@ -354,7 +354,7 @@ class Pipeline:
             read = self._guarded.excluded_by(visit, page, page.url) is None
             task = page if read else task
         row = heard(context, fetched, self._results.page(context.crawl.id, task, fetched))
-        notes, reading = {FailureKind.COSTLY: dear} if dear else {}, Reading()
+        reading = Reading()
         if read or (options.requisites == "on" and is_style(fetched.content_type)):
             self._writer.wait_for_room()  # with its text and links a page is twice as large
             reading = self._guarded.read(visit, task, fetched)
@@ -363,25 +363,15 @@ class Pipeline:
                 failure = Failure(kind, reading.failure, fetched.status)
                 self._fail(visit, task, failure, fetched.elapsed_ms, problems)
                 return
-            row.title, row.text, row.language = reading.title, reading.text, reading.language
-            row.encoding, row.fields, row.links = reading.encoding, reading.fields, reading.links
-            row.canonical, row.directives = reading.canonical, reading.directives
+            reading.fill(row)
             problems = problems | reading.problems
-            if reading.costly:
-                notes[FailureKind.COSTLY] = "; ".join(filter(None, (dear, reading.costly)))
-            if reading.dense:
-                notes[FailureKind.DENSE] = reading.dense
-            if reading.omitted:
-                followed = f"of a page {MAX_LINKS:,} are followed"
-                left = f"{reading.omitted:,} links were left out: {followed}"
-                notes[FailureKind.LINKS] = left
         elif not (self._keep_all or keeps_body(options, fetched.content_type)):
             row.body = b""
         visit.judge.note(task, row, reading if read else None)
         if read and options.canonical == "fold":
             excluded = partial(self._guarded.excluded_by, visit, task)
             self._folding.fold(visit, task, row, excluded)
-        self._store_page(visit, task, fetched, row, problems, notes, reading)
+        self._store_page(visit, task, fetched, row, problems, reading.notes(dear), reading)
 
     def _store_page(
         self,

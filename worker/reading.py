@@ -18,6 +18,7 @@ from greencrawl.schema.records import (
     Admission,
     CrawlOptions,
     Directives,
+    FailureKind,
     Fetched,
     Link,
     Page,
@@ -40,6 +41,7 @@ from greencrawl.worker.extract.listing import Listing, ListingError
 from greencrawl.worker.extract.sources.css import urls_of
 from greencrawl.worker.extract.sources.gathered import Gathered
 from greencrawl.worker.hooks import HookError
+from greencrawl.worker.link_checker import MAX_LINKS
 
 BASE_SECONDS = 0.02
 SECONDS_PER_WIRE_BYTE = 1e-6
@@ -87,6 +89,27 @@ class Reading(Struct, kw_only=True):
     cpu: float = 0.0
     costly: str = ""
     dense: str = ""
+
+    def fill(self, row: StoredPage) -> None:
+        """Put into ``row`` what was read."""
+        row.title, row.text, row.language = self.title, self.text, self.language
+        row.encoding, row.fields, row.links = self.encoding, self.fields, self.links
+        row.canonical, row.directives = self.canonical, self.directives
+
+    def notes(self, dear: str) -> dict[FailureKind, str]:
+        """What else is to be known of a page that is stored.
+
+        ``dear``: why undoing its encodings was charged, "" if it was not.
+        """
+        notes = {}
+        if dear or self.costly:
+            notes[FailureKind.COSTLY] = "; ".join(filter(None, (dear, self.costly)))
+        if self.dense:
+            notes[FailureKind.DENSE] = self.dense
+        if self.omitted:
+            followed = f"of a page {MAX_LINKS:,} are followed"
+            notes[FailureKind.LINKS] = f"{self.omitted:,} links were left out: {followed}"
+        return notes
 
 
 def granted(fetched: Fetched) -> float:
