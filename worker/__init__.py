@@ -7,6 +7,7 @@
 ``robots``    robots.txt and tdmrep.json
 ``auth``      what a request carries to prove who is asking
 ``extract``   from the bytes of a page to title, text, language and links
+``sitemaps``  which sitemaps an origin has, and what one lists
 ``directives``  what follows from what pages say about their use
 ``delivery``  results on their way to store, frontier and broker
 ============  =====================================================================================

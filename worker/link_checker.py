@@ -16,7 +16,15 @@ from greencrawl.schema.net.action_texts import LinkTexts, by_texts
 from greencrawl.schema.net.normalising import rewriter
 from greencrawl.schema.net.scope import Rules, level_for
 from greencrawl.schema.net.urls import canonicalise, origin_of
-from greencrawl.schema.records import Admission, Crawl, Link, Page, Task, TaskKind
+from greencrawl.schema.records import (
+    INDEX_STEP,
+    Admission,
+    Crawl,
+    Link,
+    Page,
+    Task,
+    TaskKind,
+)
 
 MAX_LINKS = 50_000
 """Links of one page that are followed, as many as a sitemap may have; a page with more is a trap or
@@ -268,7 +276,7 @@ def redirect_problem(task: Task, location: str) -> str:
     """Why a redirect of ``task`` to ``location`` (as sent) leads nowhere, or "" if it leads on."""
     if not location:
         return "no Location"
-    if task.redirects >= MAX_REDIRECTS:
+    if task.redirects % INDEX_STEP >= MAX_REDIRECTS:
         return f"more than {MAX_REDIRECTS} in a row"
     try:
         target = canonicalise(location, task.url)

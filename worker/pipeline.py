@@ -1,15 +1,15 @@
 """The life of a task, and the only place that knows the order of the stages.
 
 traps → robots → hook ``request`` → authentication, download → verdict on the status → reading
-(extraction → hooks ``on_page`` and ``links`` → link checker) → journal → writer. A session's tasks
-go through it one after the other; the writer stores and settles them behind our back, in batches.
-What runs the user's code and libxml is guarded (``greencrawl.worker.process.guarded``); what a
-task's end leaves for the writer is made in ``greencrawl.worker.delivery.results``.
+(extraction → hooks ``on_page`` and ``links``, or what a sitemap lists → link checker) → journal →
+writer. A session's tasks go through it one after the other; the writer stores and settles them
+behind our back, in batches. What runs the user's code and libxml is guarded
+(``greencrawl.worker.process.guarded``); what a task's end leaves for the writer is made in
+``greencrawl.worker.delivery.results``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Protocol
 
@@ -35,10 +35,10 @@ from greencrawl.schema.records import (
     Task,
     TaskKind,
 )
-from greencrawl.store.errors import BodyAway
 from greencrawl.worker import retry
 from greencrawl.worker.auth import Authenticated
 from greencrawl.worker.crawls import Crawls, Refused, RootStore
+from greencrawl.worker.delivery.recall import recall
 from greencrawl.worker.delivery.results import ACTION, Result, Results
 from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.directives.folding import Folding
@@ -46,16 +46,17 @@ from greencrawl.worker.directives.withholding import withhold
 from greencrawl.worker.extract import is_html, is_style
 from greencrawl.worker.hooks import HookError
 from greencrawl.worker.http.client import LeaseExpired
-from greencrawl.worker.link_checker import as_page, redirect_problem, redirected
+from greencrawl.worker.link_checker import redirect_problem, redirected
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
-from greencrawl.worker.reading import Reading, heard, keeps_body
+from greencrawl.worker.reading import Reading, heard, is_no_sitemap, is_sitemap, keeps_body
 from greencrawl.worker.robots.cache import RobotsCache, RobotsRules
 from greencrawl.worker.robots.reservations import SiteReservations
 from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.fetcher import Fetcher, Visit, VisitOver
 from greencrawl.worker.session.held import Held, unused
 from greencrawl.worker.session.in_hand import InHand
+from greencrawl.worker.sitemaps.origins import Origins, is_a_guess, least_cap
 from greencrawl.worker.traps.traps import Traps
 
 log = logger("worker")
@@ -102,6 +103,7 @@ class Pipeline:
         self._robots = RobotsRules(frontier)
         self._reservations = SiteReservations(frontier)
         self._folding = Folding(store, frontier.fingerprint)
+        self._origins = Origins()
         self._traps = traps or Traps()
 
     def run(self, held: Held) -> CloseItem | None:
@@ -113,9 +115,7 @@ class Pipeline:
         session = held.session
         try:
             context = self._crawls.get(session.crawl, session.revision)
-        except UnknownCrawl:  # it was deleted: the host is free for others
-            return unused(session)
-        except Refused:  # another worker may have what we lack
+        except (UnknownCrawl, Refused):  # it was deleted, or another worker may have what we lack
             return unused(session)
         visit = Visit(held, context, self._fetcher, self._stopping, self._in_hand)
         visit.judge = self._traps.judge(context, session.host, session.traps)
@@ -156,8 +156,8 @@ class Pipeline:
             if decision is None:
                 return tasks
             visit.fail(kind, decision.block or 0.0, visit.why)
-            if not task.kind.has_row:
-                self._writer.put(Result(held=visit.held, task=task.number, outcome=Done()))
+            if not task.kind.has_row or is_a_guess(task):
+                self._settle(visit, task)
                 continue
             detail = f"given up: the host failed {failures + 1} times in a row"
             if visit.why:
@@ -191,13 +191,14 @@ class Pipeline:
         if task.kind == TaskKind.ERRAND or visit.context.logs_in:
             self._auth.serve(visit)
         if task.kind == TaskKind.ERRAND:
-            self._writer.put(Result(held=visit.held, task=task.number, outcome=Done()))
+            self._settle(visit, task)
             return
         if task.kind == TaskKind.ROBOTS:
             self._answer_robots(visit, task)
             return
         if task.deliveries > 1:
-            self._recall(visit, task)
+            fingerprint = self._frontier.fingerprint(task.url)
+            recall(self._store, self._writer, visit.context.crawl.id, fingerprint)
         reason = self._guarded.excluded_by(visit, task, task.url)
         if reason is not None:  # the crawl's options have changed since it was admitted
             self._exclude(visit, task, ACTION if is_action(reason) else "scope", reason)
@@ -237,33 +238,17 @@ class Pipeline:
         elif isinstance(answer, Fetched):
             self._page(visit, task, answer, problems, dear)
 
-    def _recall(self, visit: Visit, task: Task) -> None:
-        """Admit what an earlier delivery of a task may have logged, but not admitted any more.
-
-        Its process may have died between the two, and this fetch may bring other links, or none.
-        The page is stored again as it was, so it is read with its body.
-        """
-        crawl, fingerprint = visit.context.crawl.id, self._frontier.fingerprint(task.url)
-        try:
-            page = until_available(lambda: self._store.page(crawl, fingerprint), "store")
-        except BodyAway:  # it is lost to this page anyway; the links are not to be
-            page = until_available(
-                lambda: self._store.page(crawl, fingerprint, detail="text"), "store"
-            )
-        if page is not None and page.links:
-            self._writer.recall(page)
-
     def _download(
         self, visit: Visit, task: Task, problems: dict[str, str], site: Directives | None
     ) -> Fetched | Failure:
         context = visit.context
         headers = context.headers_for(task.url)
+        visit.least_cap = least_cap(task)
         if context.hooks.request is not None:
             try:
                 headers = self._guarded.request_headers(visit, task, headers)
             except HookError as error:
                 problems[error.function] = error.what
-
         judge = partial(self._guarded.verdict, visit, task)
         answer = self._auth.get(visit, task.url, headers, judge)
         if isinstance(answer, Fetched):
@@ -279,11 +264,18 @@ class Pipeline:
             if decision.block is not None:
                 told = retry.told_to_wait(failure)
                 visit.fail(str(failure.kind), decision.block, told_to_wait=told)
-        self._writer.put(Result(held=visit.held, task=task.number, outcome=Done()))
+        self._settle(visit, task)
 
     # -- outcomes
 
+    def _settle(self, visit: Visit, task: Task) -> None:
+        """No row is written: it is no page, or a sitemap that nobody has spoken of."""
+        self._writer.put(Result(held=visit.held, task=task.number, outcome=Done()))
+
     def _exclude(self, visit: Visit, task: Task, kind: str, detail: str) -> None:
+        if is_a_guess(task):
+            self._settle(visit, task)
+            return
         crawl = visit.context.crawl.id
         self._writer.put(self._results.excluded(visit.held, crawl, task, kind, detail))
 
@@ -302,6 +294,9 @@ class Pipeline:
         if decision.block is not None:
             told = retry.told_to_wait(failure)
             visit.fail(str(failure.kind), decision.block, told_to_wait=told)
+        if decision.final is not None and is_a_guess(task):
+            self._settle(visit, task)
+            return
         crawl = context.crawl.id
         result = self._results.failed(visit.held, crawl, task, failure, decision, elapsed_ms)
         if problems:
@@ -340,7 +335,7 @@ class Pipeline:
         page.final_url = target
         page.links = [] if reason else [redirected(task, target)]
         visit.judge.note(task, page)
-        self._store_page(visit, task, fetched, page, problems, {}, Reading())
+        self._store_page(visit, task, fetched, page, problems, Reading())
 
     def _page(
         self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str], dear: str
@@ -348,30 +343,38 @@ class Pipeline:
         """Read it, if it is to be read. ``dear``: why undoing its encodings was charged."""
         context, options = visit.context, visit.context.options
         listed = fetched.status != 204 and context.listing(task.url) is not None
-        read = listed or is_html(fetched.content_type, fetched.body[:1024])
-        if read and task.kind == TaskKind.REQUISITE:
-            page = as_page(task)
-            read = self._guarded.excluded_by(visit, page, page.url) is None
-            task = page if read else task
-        row = heard(context, fetched, self._results.page(context.crawl.id, task, fetched))
+        html = listed or is_html(fetched.content_type, fetched.body[:1024])
+        sitemap = not listed and is_sitemap(context, task, fetched, html=html)
+        if html and task.kind == TaskKind.REQUISITE:
+            html = (task := self._guarded.as_page(visit, task)).kind == TaskKind.PAGE
         reading = Reading()
-        if read or (options.requisites == "on" and is_style(fetched.content_type)):
+        if not sitemap:
+            fetched.cut(options.max_body_bytes)
+        if not sitemap and is_no_sitemap(context, task, html=html):
+            reading.failure = "neither a sitemap, nor a feed, nor a list of URLs"
+        elif sitemap or html or (options.requisites == "on" and is_style(fetched.content_type)):
             self._writer.wait_for_room()  # with its text and links a page is twice as large
-            reading = self._guarded.read(visit, task, fetched)
-            if reading.failure:
-                kind = FailureKind.COSTLY if reading.costly else FailureKind.PARSE
-                failure = Failure(kind, reading.failure, fetched.status)
-                self._fail(visit, task, failure, fetched.elapsed_ms, problems)
-                return
-            reading.fill(row)
-            problems = problems | reading.problems
-        elif not (self._keep_all or keeps_body(options, fetched.content_type)):
+            reader = self._guarded.read_sitemap if sitemap else self._guarded.read
+            reading = reader(visit, task, fetched)
+        if sitemap and task.kind == TaskKind.PAGE and reading.failure:  # a page it is
+            reading = Reading(unread=reading.failure)
+        if reading.failure:
+            sort = FailureKind.SITEMAP if task.kind == TaskKind.SITEMAP else FailureKind.PARSE
+            kind = FailureKind.COSTLY if reading.costly else sort
+            failure = Failure(kind, reading.failure, fetched.status)
+            self._fail(visit, task, failure, fetched.elapsed_ms, problems)
+            return
+        row = heard(context, fetched, self._results.page(context.crawl.id, task, fetched))
+        reading.fill(row)
+        if not (html or self._keep_all or keeps_body(options, fetched.content_type)):
             row.body = b""
-        visit.judge.note(task, row, reading if read else None)
-        if read and options.canonical == "fold":
+        visit.judge.note(task, row, reading if html else None)
+        if html and options.canonical == "fold":
             excluded = partial(self._guarded.excluded_by, visit, task)
             self._folding.fold(visit, task, row, excluded)
-        self._store_page(visit, task, fetched, row, problems, reading.notes(dear), reading)
+        if task.kind == TaskKind.PAGE and not (sitemap or listed):
+            row.links = self._origins.links(context.crawl, task, self._robots.sitemaps) + row.links
+        self._store_page(visit, task, fetched, row, problems | reading.problems, reading, dear)
 
     def _store_page(
         self,
@@ -380,14 +383,14 @@ class Pipeline:
         fetched: Fetched,
         row: StoredPage,
         problems: dict[str, str],
-        notes: Mapping[FailureKind, str],
         reading: Reading,
+        dear: str = "",
     ) -> None:
-        """Hand it to the writer. ``notes`` say what else is to be known of it; of ``reading`` which
-        of its links are not followed for what they would do, and how many were rewritten."""
+        """Hand it to the writer, with what else ``reading`` tells. ``dear`` is that of a page."""
         if row.directives is not None and row.directives.withheld:
             withhold(row)
-        result = self._results.stored(visit.held, task, fetched, row, notes, reading.rewritten)
+        notes, rewritten = reading.notes(dear), reading.rewritten
+        result = self._results.stored(visit.held, task, fetched, row, notes, rewritten)
         if reading.skipped:
             result.finals += self._results.skipped(row.crawl, task, reading.skipped)
         if visit.context.hooks.any:

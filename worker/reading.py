@@ -1,5 +1,5 @@
 """Reading an answer: extraction, then the user's hooks, then the link checker; or a JSON source's
-list or a style sheet, of which only the link checker is asked.
+list, a sitemap or a style sheet, of which only the link checker is asked.
 
 No I/O and no shared state but that of the user's own module, so that the same function runs in a
 worker's process and in that where a suspect's page is read alone
@@ -14,7 +14,9 @@ from typing import Any
 from msgspec import Struct, field
 
 from greencrawl.schema.net.action_texts import texts_of
+from greencrawl.schema.net.scope import level_for
 from greencrawl.schema.records import (
+    INDEX_STEP,
     Admission,
     CrawlOptions,
     Directives,
@@ -24,6 +26,7 @@ from greencrawl.schema.records import (
     Page,
     StoredPage,
     Task,
+    TaskKind,
 )
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.directives.withholding import judged
@@ -42,6 +45,10 @@ from greencrawl.worker.extract.sources.css import urls_of
 from greencrawl.worker.extract.sources.gathered import Gathered
 from greencrawl.worker.hooks import HookError
 from greencrawl.worker.link_checker import MAX_LINKS
+from greencrawl.worker.process.steps import Steps, finish
+from greencrawl.worker.sitemaps.forms import form_of, is_named_so
+from greencrawl.worker.sitemaps.listed import Listed, listed_steps
+from greencrawl.worker.sitemaps.origins import is_a_guess
 
 BASE_SECONDS = 0.02
 SECONDS_PER_WIRE_BYTE = 1e-6
@@ -53,6 +60,14 @@ HUB_SECONDS = 0.25
 """CPU that a parse may take where all others wait for it."""
 ALONE_SECONDS = 2.0
 """CPU that a parse may take where nobody does, or twice what is granted if that is more."""
+
+SECONDS_PER_URL = 20e-6
+"""CPU that each URL of a sitemap is granted beside that."""
+
+MAX_NESTED = 3
+"""Indexes that a sitemap may lie in. The protocol has one, and sites two."""
+
+_URLS_A_STEP = 500
 
 _METERED_BYTES = 32 * 1024
 """A smaller page cannot take what is granted, attributes apart, which end its parse."""
@@ -70,6 +85,7 @@ class Reading(Struct, kw_only=True):
     ``cpu`` is what reading took of the CPU, the user's functions apart, in seconds; 0 where that is
     next to nothing. ``costly`` says how it went beyond what was granted, "" if it did not, and
     ``dense`` why it was read alone where it came as next to nothing.
+    ``listed`` counts what a sitemap lists, and ``unread`` says what was not read of it.
     """
 
     title: str = ""
@@ -89,12 +105,15 @@ class Reading(Struct, kw_only=True):
     cpu: float = 0.0
     costly: str = ""
     dense: str = ""
+    listed: int = 0
+    unread: str = ""
 
     def fill(self, row: StoredPage) -> None:
-        """Put into ``row`` what was read."""
+        """Put into ``row`` what was read; what headers said stays where the body says nothing."""
         row.title, row.text, row.language = self.title, self.text, self.language
         row.encoding, row.fields, row.links = self.encoding, self.fields, self.links
-        row.canonical, row.directives = self.canonical, self.directives
+        row.canonical = self.canonical or row.canonical
+        row.directives = self.directives or row.directives
 
     def notes(self, dear: str) -> dict[FailureKind, str]:
         """What else is to be known of a page that is stored.
@@ -109,6 +128,8 @@ class Reading(Struct, kw_only=True):
         if self.omitted:
             followed = f"of a page {MAX_LINKS:,} are followed"
             notes[FailureKind.LINKS] = f"{self.omitted:,} links were left out: {followed}"
+        if self.unread:
+            notes[FailureKind.SITEMAP] = self.unread
         return notes
 
 
@@ -143,6 +164,8 @@ def read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool = F
     listing = context.listing(task.url)
     if listing is not None:
         return _list(context, task, fetched, listing)
+    if alone and is_sitemap(context, task, fetched):
+        return finish(sitemap_steps(context, task, fetched))
     metered = len(fetched.body) >= _METERED_BYTES
     began = thread_time() if metered else 0.0
     try:
@@ -234,13 +257,7 @@ def _style(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
     led = task.redirects + 1
     links = context.checker.with_requisites(page, [], found.requisites, task, led)
     skipped = context.checker.take_skipped()
-    return Reading(
-        links=links,
-        skipped=skipped,
-        omitted=page.omitted_links,
-        canonical=canonical_of(fetched.headers, task.url),
-        directives=said_by(context, fetched),
-    )
+    return Reading(links=links, skipped=skipped, omitted=page.omitted_links)
 
 
 def _list(context: CrawlContext, task: Task, fetched: Fetched, listing: Listing) -> Reading:
@@ -257,7 +274,75 @@ def _list(context: CrawlContext, task: Task, fetched: Fetched, listing: Listing)
     if listed.next and context.rules.judge(task, listed.next) is None:
         links.insert(0, Admission(listed.next, task.depth, task.level))
     more = page.omitted_links, page.rewritten_links
-    said = said_by(context, fetched)
-    return Reading(
-        links=links, skipped=skipped, omitted=more[0], rewritten=more[1], directives=said
-    )
+    return Reading(links=links, skipped=skipped, omitted=more[0], rewritten=more[1])
+
+
+def is_sitemap(context: CrawlContext, task: Task, fetched: Fetched, *, html: bool = False) -> bool:
+    """Whether an answer is read as a sitemap: what is asked for as one if it is one, and any page
+    that has the root of one. A plain list of URLs is one if it is a seed and its name says so.
+
+    ``html``: it says that it is, which is believed of pages that are no seeds.
+    """
+    linked = task.kind != TaskKind.SITEMAP and task.depth
+    if task.kind == TaskKind.REQUISITE:
+        return False
+    if linked and (html or context.options.sitemaps == "off"):
+        return False
+    form = form_of(fetched.body)
+    listed = task.kind == TaskKind.SITEMAP or (not task.depth and is_named_so(task.url))
+    return form == "xml" or (form == "text" and listed)
+
+
+def is_no_sitemap(context: CrawlContext, task: Task, *, html: bool) -> bool:
+    """Whether what was asked for as a sitemap, and is none, is not a page of the crawl either."""
+    if task.kind != TaskKind.SITEMAP:
+        return False
+    if not html or is_a_guess(task):  # many sites answer all that they lack with a page
+        return True
+    return context.rules.excluded_by(task.url, task.depth) is not None
+
+
+def granted_sitemap(fetched: Fetched, reading: Reading) -> float:
+    """Seconds of CPU that reading a sitemap may take: by what came, and by what it lists."""
+    sent = SECONDS_PER_WIRE_BYTE * (fetched.wire_bytes or len(fetched.body))
+    return BASE_SECONDS + sent + SECONDS_PER_URL * reading.listed
+
+
+def sitemap_steps(context: CrawlContext, task: Task, fetched: Fetched) -> Steps[Reading]:
+    """Read a sitemap. What it lists is at its own depth, or a link away from a page.
+
+    Sitemaps of an index stay at that depth as well, and lie in one index more.
+    """
+    listed = yield from listed_steps(fetched.body, task.url, cut=fetched.truncated)
+    if listed.failure:
+        return Reading(failure=listed.failure)
+    depth = task.depth if task.kind == TaskKind.SITEMAP else task.depth + 1
+    reading = Reading(unread=listed.note, listed=len(listed.urls) + len(listed.sitemaps))
+    yield from _sitemaps_steps(context, task, depth, listed, reading)
+    checker = context.checker
+    for at in range(0, len(listed.urls), _URLS_A_STEP):
+        page = Page(url=task.url, base=task.url)
+        reading.links += checker.follow(page, listed.urls[at : at + _URLS_A_STEP], (), depth - 1)
+        reading.skipped |= checker.take_skipped()
+        reading.rewritten += page.rewritten_links
+        yield
+    return reading
+
+
+def _sitemaps_steps(
+    context: CrawlContext, task: Task, depth: int, listed: Listed, reading: Reading
+) -> Steps[None]:
+    """Add those of an index that may be asked for, in their turn among the pages of their level."""
+    nested = task.redirects // INDEX_STEP if task.kind == TaskKind.SITEMAP else 0
+    if listed.sitemaps and nested >= MAX_NESTED:
+        more = f"{len(listed.sitemaps):,} sitemaps in more than {MAX_NESTED} indexes are not read"
+        reading.unread = "; ".join(filter(None, (reading.unread, more)))
+        return
+    level = level_for(context.options.order, depth, 1.0, "")
+    index = Task(0, task.url, depth, kind=TaskKind.SITEMAP)
+    for number, url in enumerate(listed.sitemaps):
+        if url != task.url and context.rules.judge(index, url) is None:
+            within = (nested + 1) * INDEX_STEP
+            reading.links.append(Admission(url, depth, level, within, TaskKind.SITEMAP))
+        if not number % _URLS_A_STEP:
+            yield

@@ -19,6 +19,7 @@ SUITES = {
     "http": ("http", "odd answers of our own, beside curl; FOLDER may be any"),
     "robots": ("robots", "google/robotstxt-spec-test: FOLDER has robots-ctc.jsonl"),
     "robots-files": ("robots_files", "FOLDER has robots.txt files, as protego's tests/test_data"),
+    "sitemaps": ("sitemaps", "crawler-commons' odd sitemaps: FOLDER has them and extension/"),
     "urls": ("urls", "WPT's URLs and crawler-commons' pairs: wpt-*.json, url-normalizer.csv"),
 }
 

@@ -90,10 +90,23 @@ class Rules:
         )
 
     def judge(self, task: Task, url: str) -> str | None:
-        """:meth:`excluded_by` for a task's URL, or where it redirects to, which is as exempt."""
+        """:meth:`excluded_by` for a task's URL, or where it redirects to, which is as exempt.
+
+        A sitemap need not lie in scope, nor match ``include``: what it lists has to. It redirects,
+        and an index leads, to its own site or into the scope.
+        """
         if task.kind == TaskKind.REQUISITE:
             return self.bars(url)
+        if task.kind == TaskKind.SITEMAP:
+            return self._excludes_sitemap(task, url)
         return self.excluded_by(url, task.depth, seed=task.depth == 0)
+
+    def _excludes_sitemap(self, task: Task, url: str) -> str | None:
+        if task.depth > self.depth:
+            return f"depth {task.depth} > {self.depth}"
+        if site_of(host_of(url)) != site_of(host_of(task.url)) and not self._within(url):
+            return f"scope {self.scope}: a sitemap of another site"
+        return self.bars(url)
 
     def _within(self, url: str) -> bool:
         if self.scope == "any":

@@ -30,6 +30,9 @@ from greencrawl.schema.text.encodings import encode_query, standard_name
 MAX_URL = 8192
 """Characters of the longest canonical URL."""
 
+SITEMAP_PLACE = "/sitemap.xml"
+"""Where a sitemap of an origin is looked for that nobody names."""
+
 CANONICALISER = 2
 """Version of the rules in this module that a new frontier gets. Under version 1 each canonical URL
 has a fingerprint of its own, under version 2 equivalent spellings share one."""

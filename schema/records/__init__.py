@@ -42,6 +42,7 @@ from greencrawl.schema.records.host import (
     PutOff,
 )
 from greencrawl.schema.records.lease import (
+    INDEX_STEP,
     SUSPECT_DELIVERIES,
     Admission,
     CloseItem,
@@ -122,6 +123,7 @@ __all__ = [
     "EVERY_SHAPE",
     "FINISHED",
     "HOOK_FUNCTIONS",
+    "INDEX_STEP",
     "KIND",
     "LEVELS",
     "RELEASED",

@@ -246,6 +246,13 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             "something is followed all the same if its URL matches one (crawls with `auth`)"
         ),
     ] = ()
+    sitemaps: Annotated[
+        Literal["on", "off"],
+        Meta(
+            description="Read the sitemaps of hosts, those that robots.txt names or /sitemap.xml "
+            "(on), or only those that are seeds (off)"
+        ),
+    ] = "on"
     auth: Annotated[
         tuple[Auth, ...],
         Meta(description="How to log in, by origin; the first entry that names it counts"),
@@ -259,7 +266,7 @@ _LATER = frozenset(
     {
         "auth", "sources", "address_rate", "address_connections", "domain_rate",
         "noindex", "tdm", "canonical", "nofollow", "follow_actions", "traps", "host_pages",
-        "shape_pages", "normalise", "links", "requisites",
+        "shape_pages", "normalise", "links", "requisites", "sitemaps",
     }
 )  # fmt: skip
 """Options that the first release does not know."""

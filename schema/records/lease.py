@@ -20,14 +20,20 @@ class TaskKind(IntEnum):
     ERRAND = 2
     """To send the requests that wait for whoever holds this host: those of a login that leads over
     several hosts (``greencrawl.worker.auth.errands``)."""
+    SITEMAP = 3
+    """To read a list of URLs: what it lists has its own depth (``greencrawl.worker.sitemaps``)."""
     REQUISITE = 4
     """To keep what a page needs to be shown: an image, a style, a script, a font."""
 
     @property
     def has_row(self) -> bool:
         """Whether what becomes of it stands in the store."""
-        return self in (TaskKind.PAGE, TaskKind.REQUISITE)
+        return self not in (TaskKind.ROBOTS, TaskKind.ERRAND)
 
+
+INDEX_STEP = 16
+"""A sitemap's ``redirects`` grow by so much for each index that it lies in; what is left are its
+redirects."""
 
 _KIND_BITS = 6
 

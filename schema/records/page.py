@@ -41,6 +41,7 @@ class FailureKind(StrEnum):
     HOOK = "hook"  # the user's own function raised
     PARSE = "parse"  # extraction raised
     LINKS = "links"  # the page is stored, but has more links than are followed
+    SITEMAP = "sitemap"  # it cannot be read, or not to its end: then it is stored all the same
     LOGIN = "login"  # the login was refused, or could not be made
     LOGGED_OUT = "logged_out"  # the page asks for a login in spite of one just made
 
@@ -114,6 +115,11 @@ class Fetched(Struct):
     """Values of the X-Robots-Tag headers, one by one, where there are several."""
     site: Directives | None = None
     """What its site's tdmrep.json says of it, where that was asked for."""
+
+    def cut(self, most: int) -> None:
+        """Keep no more than ``most`` bytes of the body."""
+        if len(self.body) > most:
+            self.body, self.truncated = self.body[:most], True
 
     @property
     def content_type(self) -> str:

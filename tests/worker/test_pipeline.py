@@ -203,7 +203,7 @@ class QuarantineDouble:
         self.read_.append(task.url)
         if self.error is not None:
             raise self.error
-        return read(context, task, fetched)
+        return read(context, task, fetched, alone=True)
 
     def request_headers(
         self, context: CrawlContext, task: Task, headers: dict[str, str]
@@ -230,7 +230,7 @@ class Anonymous:
     def get(
         self, visit: Visit, url: str, headers: Mapping[str, str], judge: Judge
     ) -> Fetched | Failure:
-        return visit.get(url, headers, visit.context.options.max_body_bytes)
+        return visit.get(url, headers, visit.max_body_bytes)
 
     def serve(self, visit: Visit) -> int:
         self.looks += 1
@@ -257,7 +257,7 @@ class World:
 
     def set(self, **options: Any) -> None:
         """Another crawl."""
-        made = CrawlOptions(**{"delay": 0.0, **options})
+        made = CrawlOptions(**{"delay": 0.0, "sitemaps": "off", **options})
         self.stores = Stores(Crawl(id=1, name="t", state="active", options=made, roots=("h",)))
 
     def pipeline(self) -> Pipeline:

@@ -82,7 +82,7 @@ class Keeper:
         account = self._account(visit.context, url)
         if account is not None:
             return self._get(visit, account, url, headers, judge)
-        limit = visit.context.options.max_body_bytes
+        limit = visit.max_body_bytes
         proof = self._by_origin.headers(url)
         if not proof:  # nothing is sent that an answer could repeat
             return visit.get(url, headers, limit)
@@ -135,7 +135,7 @@ class Keeper:
         headers: Mapping[str, str],
         judge: Judge,
     ) -> Fetched | Failure:
-        limit = visit.context.options.max_body_bytes
+        limit = visit.max_body_bytes
         asked_again, renewed = False, False
         while True:
             known = self._logins.kind(account)

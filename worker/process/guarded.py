@@ -6,18 +6,25 @@ is read in a process of its own (``greencrawl.worker.process.quarantine``).
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Protocol
+
+from gevent.lock import BoundedSemaphore
 
 from greencrawl.schema.records import Failure, FailureKind, Fetched, Task
 from greencrawl.schema.records.auth import Form, Own
 from greencrawl.worker.auth.base import Grant, Kind, Verdict
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.extract import TooDear, is_doubtful, stops
+from greencrawl.worker.link_checker import as_page
 from greencrawl.worker.process.costly import REST, CostlyHosts, dense, unpacking
 from greencrawl.worker.process.crash_record import CrashRecord, Suspect
 from greencrawl.worker.process.quarantine import DiedInQuarantine
-from greencrawl.worker.reading import Reading, granted, read
+from greencrawl.worker.process.turns import in_turns
+from greencrawl.worker.reading import Reading, granted, granted_sitemap, read, sitemap_steps
 from greencrawl.worker.session.fetcher import Visit
+
+_LONG_BYTES = 32 * 1024
 
 
 class Reader(Protocol):
@@ -55,6 +62,7 @@ class Guarded:
         self._crash_record = crash_record
         self._quarantine = quarantine
         self._costly = CostlyHosts()
+        self._sitemap = BoundedSemaphore(1)
 
     def excluded_by(self, visit: Visit, task: Task, url: str) -> str | None:
         """What the crawl's rules say of the task's URL, or of where it redirects to.
@@ -70,6 +78,12 @@ class Guarded:
                 return self._quarantine.excluded_by(visit.context, task, url)
         with self._crash_record.parsing(_suspect(visit, task)):
             return rules.judge(task, url)
+
+    def as_page(self, visit: Visit, task: Task) -> Task:
+        """A requisite whose answer is HTML, as an ``object`` may show: a page where the crawl's
+        rules let it be one."""
+        page = as_page(task)
+        return task if self.excluded_by(visit, page, page.url) else page
 
     def request_headers(self, visit: Visit, task: Task, headers: dict[str, str]) -> dict[str, str]:
         """Headers by the user's own function. Raises HookError."""
@@ -112,7 +126,28 @@ class Guarded:
         except TooDear as error:
             return self._read_alone(visit, task, fetched, error.spent)
         if reading.cpu and reading.cpu > granted(fetched):
-            self._charge(visit, fetched, reading)
+            self._charge(visit, fetched, reading, granted(fetched))
+        return reading
+
+    def read_sitemap(self, visit: Visit, task: Task, fetched: Fetched) -> Reading:
+        """Read a sitemap, with turns for others: ``greencrawl.worker.reading.sitemap_steps``.
+
+        One long sitemap is read at a time, that less memory is taken. A crawl whose patterns may
+        backtrack for ever has it read alone. A host whose sitemaps take too long is charged. What
+        is left of ``fetched`` is no more than is kept of a page.
+        """
+        if task.suspect or visit.context.backtracks:
+            with visit.held.waiting(request=False):
+                reading = self._quarantine.read(visit.context, task, fetched)
+        else:
+            steps = sitemap_steps(visit.context, task, fetched)
+            with self._sitemap if len(fetched.body) > _LONG_BYTES else nullcontext():
+                reading, took = in_turns(steps)
+            reading.cpu = took
+        most = granted_sitemap(fetched, reading)
+        if reading.cpu > most:
+            self._charge(visit, fetched, reading, most)
+        fetched.cut(visit.context.options.max_body_bytes)
         return reading
 
     def unpacked(self, visit: Visit, answer: Fetched | Failure) -> str:
@@ -135,18 +170,19 @@ class Guarded:
         except DiedInQuarantine as error:
             # What the user's functions hang in is no fault of the host's.
             if error.seconds and not visit.context.hooks.wanted:
-                self._charge(visit, fetched, Reading(cpu=spent + error.seconds))
+                spent += error.seconds
+                self._charge(visit, fetched, Reading(cpu=spent), granted(fetched))
             raise
         reading.cpu += spent
         if reading.cpu > granted(fetched):
-            self._charge(visit, fetched, reading)
+            self._charge(visit, fetched, reading, granted(fetched))
         else:
             self._costly.cheap(visit.host, fetched.address)
         return reading
 
-    def _charge(self, visit: Visit, fetched: Fetched, reading: Reading) -> None:
-        """What a page took beyond its grant is its host's to wait for."""
-        most, cpu = granted(fetched), reading.cpu
+    def _charge(self, visit: Visit, fetched: Fetched, reading: Reading, most: float) -> None:
+        """What a page took beyond its grant, ``most``, is its host's to wait for."""
+        cpu = reading.cpu
         reading.costly = f"reading it took {cpu:.2f} s of CPU, and {most:.2f} s were granted"
         self._bill(visit, fetched, cpu, most)
 

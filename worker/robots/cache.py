@@ -27,9 +27,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
-import gevent
 from gevent.lock import BoundedSemaphore
 
 from greencrawl.broker.frontier import Mode
@@ -46,10 +45,9 @@ from greencrawl.schema.records import (
     TaskKind,
 )
 from greencrawl.worker import retry
-from greencrawl.worker.robots import matching, parser, prefixes
+from greencrawl.worker.process.turns import in_turns
+from greencrawl.worker.robots import matching, parser
 from greencrawl.worker.session.fetcher import Visit
-
-T = TypeVar("T")
 
 MAX_REDIRECTS = 5
 _LAST_HOST = MAX_REDIRECTS - 1
@@ -67,9 +65,6 @@ thousand that begin together had some 300 opened, for one question each and 20 K
 _ORIGINS = 2000
 _RULES_BYTES = 64 * 1024 * 1024
 """About what the rules that are kept in a process may take of its memory."""
-_SLICE_SECONDS = 0.002
-_YIELD_SECONDS = 0.0001
-"""With 0 others would run, but no timer and no socket would become ready."""
 _LONG_BYTES = 32 * 1024
 """Only one file that is longer is compiled at a time."""
 _DEAR_SECONDS, _SHARE = 0.02, 0.05
@@ -151,6 +146,11 @@ class RobotsRules:
         if seconds > _DEAR_SECONDS:
             visit.rest(seconds / _SHARE)
         return group
+
+    def sitemaps(self, url: str) -> tuple[str, ...] | None:
+        """What the rules that hold for ``url`` name as sitemaps; None where they were forgotten."""
+        kept = self._local.get(origin_of(url))
+        return None if kept is None else kept.rules.sitemaps
 
     def answer(self, visit: Visit, task: Task) -> Failure | None:
         """Read, for the session of another host, the rules that stand at the task's URL.
@@ -323,22 +323,6 @@ def _path_and_query(url: str) -> tuple[str, str]:
     """Both in lower case."""
     path, _, query = url.lower().partition("://")[2].partition("?")
     return path.partition("/")[2], query
-
-
-def in_turns(steps: prefixes.Steps[T]) -> tuple[T, float]:
-    """What ``steps`` make, and the seconds that they took; others have their turn in between."""
-    took, begun = 0.0, monotonic()
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            made: T = end.value
-            return made, took + monotonic() - begun
-        now = monotonic()
-        if now - begun > _SLICE_SECONDS:
-            took += now - begun
-            gevent.sleep(_YIELD_SECONDS)
-            begun = monotonic()
 
 
 def _unreachable(cause: Failure) -> Failure:

@@ -26,8 +26,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final, NamedTuple
 
+from greencrawl.worker.process.steps import Steps
 from greencrawl.worker.robots.paths import pattern_of, target_of
-from greencrawl.worker.robots.prefixes import STEP, Prefixes, Steps
+from greencrawl.worker.robots.prefixes import STEP, Prefixes
 from greencrawl.worker.robots.wildcards import CALL, SEARCHED, Wildcard
 
 MAX_WILDCARDS = 2000

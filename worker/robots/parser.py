@@ -20,8 +20,9 @@ import msgspec
 import zstandard
 
 from greencrawl.schema import wire
+from greencrawl.worker.process.steps import Steps, finish
 from greencrawl.worker.robots.matching import MAX_STARS, Group, Line
-from greencrawl.worker.robots.prefixes import STEP, Steps, finish
+from greencrawl.worker.robots.prefixes import STEP
 
 MAX_BODY_BYTES = 500 * 1024
 """What is read of a file, the least that RFC 9309 section 2.5 asks for; the rest is ignored."""

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Generator
-from typing import TypeVar
 
-T = TypeVar("T")
-Steps = Generator[None, None, T]
-"""Work that may be laid down at each ``yield``, and what it makes."""
+from greencrawl.worker.process.steps import Steps
 
 STEP = 128
 """Lines, or rules, between two yields."""
 
 _SORTED_AT_ONCE = 2048
-
-
-def finish(steps: Steps[T]) -> T:
-    """Take all steps at once."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            made: T = end.value
-            return made
 
 
 class Prefixes:

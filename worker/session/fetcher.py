@@ -85,6 +85,8 @@ class Visit:
         self._robots_read = False
         self.told_to_wait = False
         """Whether the host failed by an answer that says when to come back."""
+        self.least_cap = 0
+        """The page that is asked for may have so many bytes, though the crawl's may not."""
         self.judge = NO_JUDGE
         """It says which URLs are parked, and learns from pages."""
 
@@ -92,6 +94,11 @@ class Visit:
     def host(self) -> str:
         """The session's host: its name, with its port unless that is 80 or 443."""
         return self.held.session.host
+
+    @property
+    def max_body_bytes(self) -> int:
+        """At which the body is cut of the page that is asked for."""
+        return max(self.context.options.max_body_bytes, self.least_cap)
 
     @property
     def failed(self) -> bool:

@@ -246,16 +246,17 @@ class Judge:
         self._lists = bool(context.listings)
 
     def verdict(self, task: Task) -> Parked | None:
-        """:meth:`Traps.verdict`; a page of a user's own list is always fetched, and a requisite."""
-        if task.kind == TaskKind.REQUISITE:
+        """:meth:`Traps.verdict`; always fetched are a page of a user's own list, a sitemap and a
+        requisite."""
+        if task.kind != TaskKind.PAGE:
             return None
         if self._lists and self._context.listing(task.url) is not None:
             return None
         return self._traps.verdict(self._state, self._crawl, task)
 
     def note(self, task: Task, row: StoredPage, reading: Reading | None = None) -> None:
-        """:meth:`Traps.note`; requisites say nothing of their host's pages."""
-        if task.kind == TaskKind.REQUISITE:
+        """:meth:`Traps.note`; sitemaps and requisites say nothing of their host's pages."""
+        if task.kind != TaskKind.PAGE:
             return
         if not (self._lists and self._context.listing(task.url) is not None):
             self._traps.note(self._state, self._crawl, task, row, reading)

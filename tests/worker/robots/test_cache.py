@@ -13,6 +13,7 @@ import pytest
 
 from greencrawl.schema.records import Admission, Dead, Retry, Task, TaskKind
 from greencrawl.worker.http.client import Downloader
+from greencrawl.worker.process.turns import in_turns
 from greencrawl.worker.retry import GIVE_UP_FAILURES, PATIENCE, TABLE
 from greencrawl.worker.robots import cache, parser
 from greencrawl.worker.robots.cache import RobotsRules
@@ -213,7 +214,7 @@ def test_others_have_their_turn_while_a_long_file_is_compiled(world: World) -> N
         gevent.sleep(0)
     rules = compiled.get()
     before = turns
-    made = gevent.spawn(lambda: cache.in_turns(rules.of_steps("bot")))
+    made = gevent.spawn(lambda: in_turns(rules.of_steps("bot")))
     while not made.ready():
         turns += 1
         gevent.sleep(0)

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from greencrawl.worker.robots import matching, parser, prefixes
+from greencrawl.worker.process.steps import Steps, T
+from greencrawl.worker.robots import matching, parser
 from greencrawl.worker.robots.parser import MAX_BODY_BYTES, parse
 from tests.support.effort import examples
 
@@ -221,13 +222,13 @@ def test_url_costs_little_whatever_the_file(name: str) -> None:
 def test_hostile_file_is_compiled_in_slices_and_stays_small(name: str) -> None:
     slices = []
 
-    def taken(steps: prefixes.Steps[prefixes.T]) -> prefixes.T:
+    def taken(steps: Steps[T]) -> T:
         while True:
             began = time.thread_time()
             try:
                 next(steps)
             except StopIteration as end:
-                made: matching.T = end.value
+                made: T = end.value
                 return made
             finally:
                 slices.append(time.thread_time() - began)

@@ -1,0 +1,107 @@
+"""Sitemaps over whole processes: found by themselves, as a seed, and under kills."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from tests.support.redis_server import RedisServer
+from tests.support.site_server import Answer, Request, SiteServer
+from tests.support.sites import html
+from tests.support.stored import read_stored
+from tests.support.system import System, wait_until
+from tests.system.test_worker_crawl import targets
+
+FILES, EACH = 6, 300
+ROBOTS = b"User-agent: *\nDisallow: /not/\nSitemap: /index.xml\nSitemap: /broken.xml\n"
+XML = {"Content-Type": "application/xml"}
+
+
+def urlset(urls: list[str]) -> bytes:
+    return f"<urlset>{''.join(f'<url><loc>{url}</loc></url>' for url in urls)}</urlset>".encode()
+
+
+def site(request: Request) -> Answer:
+    """Pages that lead nowhere, and an index of files, gzipped and not, that robots.txt names."""
+    path = request.target
+    if path == "/robots.txt":
+        return Answer(body=ROBOTS, headers={"Content-Type": "text/plain"})
+    if path == "/index.xml":
+        files = "".join(f"<sitemap><loc>/{n}.xml</loc></sitemap>" for n in range(FILES))
+        return Answer(body=f"<sitemapindex>{files}</sitemapindex>".encode(), headers=XML)
+    if path == "/broken.xml":
+        return Answer(body=b"<urlset><url></loc>", headers=XML)
+    if path.endswith(".xml"):
+        number = int(path[1:-4])
+        body = urlset([f"/{number}/{n}" for n in range(EACH)] + [f"/not/{number}"])
+        return Answer(body=gzip.compress(body) if number % 2 else body, headers=XML)
+    return Answer(body=html("page", []))
+
+
+WANTED = {"/", "/index.xml", *(f"/{n}.xml" for n in range(FILES))} | {
+    f"/{file}/{n}" for file in range(FILES) for n in range(EACH)
+}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["", "worker.after_store:3", "worker.after_admit:4", "worker.before_finish:3"],
+)
+def test_all_that_sitemaps_list_is_fetched_whatever_dies(
+    tmp_path: Path, redis_server: RedisServer, fault: str
+) -> None:
+    with (
+        SiteServer(site) as server,
+        System(tmp_path, [redis_server.url], request_seconds="2", lease_seconds="3") as system,
+    ):
+        system.start_broker()
+        system.start_worker(fault)
+        system.crawl([server.url("/")], delay=0, slots=4, sitemaps="on")
+        if fault:
+            wait_until(lambda: not system.children(), 30, f"death at {fault}")
+            system.kill("worker")
+            system.start_worker()
+        system.wait_done(120)
+        stored = read_stored(tmp_path / "data")
+        assert stored.pages == {server.url(path) for path in WANTED}
+        assert stored.dead == {server.url("/broken.xml")}
+        hits = targets(server)
+        assert not any(path.startswith("/not/") for path in hits)
+        assert sum(hits[path] for path in WANTED) <= len(WANTED) + (40 * 4 if fault else 0)
+        (found,) = system.call("GET", f"/v1/urls?crawl=test&url={quote(server.url('/broken.xml'))}")
+        assert "sitemap (its XML is broken in line 1: mismatched tag)" in found["why"]
+
+
+def test_a_sitemap_is_a_seed_and_depth_one_is_what_it_lists(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    with SiteServer(site) as server, System(tmp_path, [redis_server.url]).start() as system:
+        system.crawl([server.url("/3.xml")], delay=0, depth=1, sitemaps="on")
+        system.wait_done(60)
+        stored = read_stored(tmp_path / "data")
+        expected = {server.url("/3.xml"), *(server.url(f"/3/{n}") for n in range(EACH))}
+        assert stored.pages == expected
+
+
+def test_a_place_that_has_no_sitemap_is_no_failure(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    def bare(request: Request) -> Answer:
+        return Answer(body=html("page", [])) if request.target == "/" else Answer(404)
+
+    with SiteServer(bare) as server, System(tmp_path, [redis_server.url]).start() as system:
+        given = {"name": "test", "seeds": [server.url("/")], "delay": 0}
+        system.call("POST", "/v1/crawls", given)  # by default
+        system.wait_done(30)
+        assert targets(server) == {"/": 1, "/robots.txt": 1, "/sitemap.xml": 1}
+        stats = system.stats()
+        assert (stats["failures"], stats["dead"], stats["stored"]) == ({}, 0, 1)
+        (found,) = system.call("GET", f"/v1/urls?crawl=test&url={server.url('/sitemap.xml')}")
+        assert found["state"] == "seen"
+        assert found["why"] == (
+            "admitted to the queue earlier; of a sitemap that was looked for, and is not there, "
+            "nothing is kept"
+        )

@@ -1,0 +1,331 @@
+"""Sitemaps in the life of a task: who brings them, what they lead to, and what becomes of them."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from greencrawl.schema.net.scope import compile
+from greencrawl.schema.records import (
+    INDEX_STEP,
+    Admission,
+    Crawl,
+    CrawlOptions,
+    Done,
+    FailureKind,
+    Fetched,
+    Task,
+    TaskKind,
+)
+from greencrawl.worker.reading import MAX_NESTED
+from greencrawl.worker.sitemaps.origins import MAX_NAMED, Origins
+from greencrawl.worker.sitemaps.unpacking import MAX_BYTES
+from tests.worker.test_pipeline import World, html, status
+
+SITEMAP = TaskKind.SITEMAP
+LIST = b"<urlset><url><loc>/a</loc></url><url><loc>http://o/b</loc></url></urlset>"
+
+
+def xml(body: bytes, kind: str = "application/xml") -> Fetched:
+    return Fetched("", 200, {"content-type": kind}, body, wire_bytes=len(body))
+
+
+def robots(*lines: str) -> Fetched:
+    body = "\n".join(lines).encode()
+    return Fetched("", 200, {"content-type": "text/plain"}, body, wire_bytes=len(body))
+
+
+def asked(url: str = "http://h/s.xml", depth: int = 1, redirects: int = 0) -> Task:
+    return Task(1, url, depth, redirects=redirects, kind=SITEMAP)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path)
+    made.set(sitemaps="on")
+    return made
+
+
+def links(world: World) -> list[Admission]:
+    page = world.stores.results[-1].page
+    assert page is not None
+    return page.links
+
+
+# --- who brings them --------------------------------------------------------------------------
+
+
+def test_the_first_page_of_an_origin_brings_what_robots_txt_names(world: World) -> None:
+    world.site.answers["http://h/robots.txt"] = robots(
+        "Sitemap: http://cdn.other/s.xml", "sitemap: /t.xml", "Sitemap: mailto:x"
+    )
+    world.site.answers |= {"http://h/": html('<a href="/a">'), "http://h/b": html()}
+    pipeline = world.pipeline()
+    world.run("http://h/", pipeline=pipeline)
+    assert links(world) == [
+        Admission("http://cdn.other/s.xml", 1, 0, kind=SITEMAP),
+        Admission("http://h/t.xml", 1, 0, kind=SITEMAP),
+        Admission("http://h/a", 1, 1),
+    ]
+    world.run("http://h/b", pipeline=pipeline)
+    assert links(world) == []
+    world.run("http://h/b")  # another process knows nothing of that
+    assert len(links(world)) == 2
+
+
+def test_without_a_name_the_usual_place_is_tried(world: World) -> None:
+    world.site.answers["http://h/"] = html()
+    world.run("http://h/")
+    assert links(world) == [Admission("http://h/sitemap.xml", 1, 0, kind=SITEMAP)]
+
+
+def test_pages_that_bring_none(world: World) -> None:
+    world.site.answers |= {"http://h/": html(), "http://h/r": status(301, location="http://h/")}
+    world.run("http://h/r")
+    assert [link.kind for link in links(world)] == [TaskKind.PAGE]
+    world.set(sitemaps="on", depth=3)
+    world.run(Task(1, "http://h/", 3))
+    assert links(world) == []
+    world.set(sitemaps="off")
+    world.run("http://h/")
+    assert links(world) == []
+
+
+def test_with_scope_any_only_seeds_bring_theirs(world: World) -> None:
+    world.set(sitemaps="on", scope="any")
+    world.site.answers["http://h/"] = html()
+    world.run(Task(1, "http://h/", 1))
+    assert links(world) == []
+    world.run("http://h/")
+    assert len(links(world)) == 1
+
+
+def test_an_origin_brings_a_bounded_number() -> None:
+    crawl = Crawl(id=1, name="t", state="active", options=CrawlOptions(), roots=("h",))
+    named = tuple(f"http://h/{n}.xml" for n in range(MAX_NAMED + 5))
+    found = Origins().links(crawl, Task(1, "http://h/"), lambda _: named)
+    assert len(found) == MAX_NAMED
+    origins = Origins()
+    assert origins.links(crawl, Task(1, "http://h/"), lambda _: None) == []  # not known just now
+    assert len(origins.links(crawl, Task(1, "http://h/"), lambda _: ())) == 1
+
+
+# --- what they lead to ------------------------------------------------------------------------
+
+
+def test_what_is_listed_has_the_depth_of_its_sitemap_and_the_scope_of_the_crawl(
+    world: World,
+) -> None:
+    world.site.answers["http://h/s.xml"] = xml(LIST)
+    world.run(asked())
+    assert links(world) == [Admission("http://h/a", 1, 1)]
+    assert world.result.outcome == Done(stored=True, bytes=len(LIST))
+    assert world.result.page is not None
+    assert world.result.page.body == LIST
+
+
+def test_a_seed_that_is_a_sitemap_lists_what_is_a_link_away(world: World) -> None:
+    world.site.answers["http://h/s.xml"] = xml(LIST)
+    for sitemaps in ("on", "off"):
+        world.set(sitemaps=sitemaps)
+        world.run("http://h/s.xml")
+        assert links(world) == [Admission("http://h/a", 1, 1)], sitemaps
+    world.set(sitemaps="on", depth=0)
+    world.run("http://h/s.xml")
+    assert links(world) == []
+
+
+@pytest.mark.parametrize("kind", ["text/html", "text/plain", "application/octet-stream", ""])
+def test_a_seed_is_one_whatever_its_type_says(world: World, kind: str) -> None:
+    world.site.answers["http://h/sitemap"] = xml(gzip.compress(LIST), kind)
+    world.run("http://h/sitemap")
+    assert links(world) == [Admission("http://h/a", 1, 1)]
+
+
+def test_a_list_of_lines_is_a_sitemap_by_its_name(world: World) -> None:
+    world.site.answers["http://h/sitemap.txt"] = xml(b"http://h/a\n", "text/plain")
+    world.site.answers["http://h/notes"] = xml(b"http://h/a\n", "text/plain")
+    world.run("http://h/sitemap.txt")
+    assert links(world) == [Admission("http://h/a", 1, 1)]
+    world.run("http://h/notes")
+    assert all(link.kind == SITEMAP for link in links(world))
+
+
+def test_a_sitemap_that_a_page_leads_to_is_read_unless_they_are_off(world: World) -> None:
+    world.site.answers["http://h/s.xml"] = xml(LIST)
+    world.run(Task(1, "http://h/s.xml", 2))
+    assert links(world) == [Admission("http://h/a", 3, 3)]
+    world.set(sitemaps="off")
+    world.run(Task(1, "http://h/s.xml", 2))
+    assert links(world) == []
+
+
+def test_an_index_leads_to_sitemaps_of_its_site_and_of_the_scope(world: World) -> None:
+    world.set(sitemaps="on", exclude=("secret",))
+    names = ("/1.xml", "http://www.h/2.xml", "http://other/3.xml", "/secret.xml", "/s.xml")
+    body = b"".join(f"<sitemap><loc>{name}</loc></sitemap>".encode() for name in names)
+    world.site.answers["http://h/s.xml"] = xml(b"<sitemapindex>" + body + b"</sitemapindex>")
+    world.run(asked())
+    assert links(world) == [Admission("http://h/1.xml", 1, 1, INDEX_STEP, SITEMAP)]
+    world.run("http://h/s.xml")
+    assert links(world) == [Admission("http://h/1.xml", 1, 1, INDEX_STEP, SITEMAP)]
+
+
+def test_indexes_lie_in_each_other_to_a_bound(world: World) -> None:
+    body = b"<sitemapindex><sitemap><loc>/t.xml</loc></sitemap></sitemapindex>"
+    world.site.answers["http://h/s.xml"] = xml(body)
+    world.run(asked(redirects=(MAX_NESTED - 1) * INDEX_STEP + 7))
+    assert [link.redirects for link in links(world)] == [MAX_NESTED * INDEX_STEP]
+    world.run(asked(redirects=MAX_NESTED * INDEX_STEP))
+    assert links(world) == []
+    said = [attempt.detail for attempt in world.stores.results[-1].attempts]
+    assert said[0] == f"1 sitemaps in more than {MAX_NESTED} indexes are not read"
+
+
+def test_a_sitemap_redirects_within_its_site_and_stays_one(world: World) -> None:
+    world.site.answers["http://h/s.xml"] = status(301, location="/t.xml")
+    world.run(asked(redirects=INDEX_STEP + 3))
+    assert links(world) == [Admission("http://h/t.xml", 1, 0, INDEX_STEP + 4, SITEMAP)]
+    world.site.answers["http://h/s.xml"] = status(301, location="http://other/t.xml")
+    world.run(asked())
+    assert links(world) == []
+    world.site.answers["http://h/s.xml"] = status(301, location="/t.xml")
+    world.run(asked(redirects=10))
+    assert world.stores.results[-1].page is None
+
+
+def test_a_sitemap_may_lie_outside_the_scope_but_not_be_excluded() -> None:
+    crawl = Crawl(
+        id=1, name="t", state="active", roots=("h",),
+        options=CrawlOptions(include=("/docs/",), exclude=("private",), depth=2),
+    )  # fmt: skip
+    rules = compile(crawl)
+    assert rules.judge(asked("http://o/s.xml"), "http://o/s.xml") is None
+    assert rules.judge(asked("http://o/s.xml"), "http://www.o/s.xml") is not None
+    assert rules.judge(asked("http://o.org/s.xml"), "http://www.o.org/s.xml") is None
+    assert rules.judge(asked("http://o/s.xml"), "http://h/s.xml") is None
+    assert rules.judge(asked("http://o/private.xml"), "http://o/private.xml") is not None
+    assert rules.judge(asked(depth=3), "http://h/s.xml") == "depth 3 > 2"
+
+
+def test_robots_txt_holds_for_sitemaps(world: World) -> None:
+    world.site.answers["http://h/robots.txt"] = robots("User-agent: *", "Disallow: /s")
+    world.run(asked())
+    assert world.site.pages == []
+    assert [final.state for final in world.result.finals] == ["excluded"]
+
+
+# --- what becomes of them ---------------------------------------------------------------------
+
+
+def test_what_is_not_at_the_usual_place_leaves_nothing(world: World) -> None:
+    place = "http://h/sitemap.xml"
+    for answer in (status(404), status(403), html("<p>not found"), status(301, location=place)):
+        world.site.answers[place] = answer
+        world.stores.results.clear()
+        world.run(asked(place))
+        result = world.result
+        assert result.outcome == Done()
+        assert (result.page, result.finals, result.attempts) == (None, [], [])
+    world.site.answers["http://h/robots.txt"] = robots("User-agent: *", "Disallow: /")
+    world.stores.results.clear()
+    world.run(asked(place))
+    assert (world.result.outcome, world.result.finals) == (Done(), [])
+
+
+def test_a_sitemap_at_the_usual_place_is_asked_for_again_while_its_host_is_ill(
+    world: World,
+) -> None:
+    world.site.answers["http://h/sitemap.xml"] = status(503)
+    world.run(asked("http://h/sitemap.xml"))
+    assert world.result.outcome.kind == "unavailable"  # type: ignore[union-attr]
+
+
+def test_one_that_was_named_and_cannot_be_read_is_a_dead_letter_with_its_reason(
+    world: World,
+) -> None:
+    said = "neither a sitemap, nor a feed, nor a list of URLs"
+    for answer, why in (
+        (xml(b"{}", "application/json"), said),
+        (xml(b"<urlset><url></x>"), "its XML is broken in line 1: mismatched tag"),
+    ):
+        world.site.answers["http://h/s.xml"] = answer
+        world.stores.results.clear()
+        world.run(asked())
+        assert [(f.state, f.kind, f.detail) for f in world.result.finals] == [
+            ("dead", FailureKind.SITEMAP, why)
+        ]
+
+
+def test_what_is_a_page_of_the_crawl_is_read_as_one(world: World) -> None:
+    world.site.answers["http://h/home"] = html('<a href="/a">')
+    world.run(asked("http://h/home", redirects=1))
+    assert Admission("http://h/a", 2, 2) in links(world)
+    world.site.answers["http://o/home"] = html('<a href="/a">')
+    world.stores.results.clear()
+    world.run(asked("http://o/home", redirects=1), host="o")
+    assert [final.kind for final in world.result.finals] == [FailureKind.SITEMAP]
+
+
+def test_what_was_not_read_is_noted_beside_what_was(world: World) -> None:
+    world.site.answers["http://h/s.xml"] = xml(b"<urlset><url><loc>/a</loc></url></nothing>")
+    world.run(asked())
+    assert links(world) == [Admission("http://h/a", 1, 1)]
+    noted = world.result.attempts[0]
+    assert (noted.kind, noted.detail) == (
+        "sitemap", "its XML is broken in line 1: mismatched tag",
+    )  # fmt: skip
+    assert world.result.outcome == Done(stored=True, bytes=42, kind="sitemap")
+
+
+def test_a_page_with_a_broken_feed_is_kept_as_a_page(world: World) -> None:
+    world.site.answers["http://h/feed"] = xml(b"<rss><channel></x>")
+    world.run(Task(1, "http://h/feed", 1))
+    assert world.result.page is not None
+    assert world.result.attempts[0].detail == "its XML is broken in line 1: mismatched tag"
+
+
+def test_a_sitemap_may_be_larger_than_a_page_but_no_more_of_it_is_kept(world: World) -> None:
+    world.set(sitemaps="on", max_body_bytes=2000)
+    caps = []
+    fetch = world.site.fetch
+
+    def noting(url: str, headers: object, **given: object) -> object:
+        caps.append(given["max_body_bytes"])
+        return fetch(url, headers, **given)  # type: ignore[arg-type]
+
+    world.site.fetch = noting  # type: ignore[method-assign,assignment]
+    body = b"<urlset>" + b" " * 3000 + b"<url><loc>/a</loc></url></urlset>"
+    world.site.answers |= {"http://h/s.xml": xml(body), "http://h/": html("x" * 3000)}
+    world.run(asked())
+    assert links(world) == [Admission("http://h/a", 1, 1)]
+    page = world.result.page
+    assert page is not None
+    assert (len(page.body), page.truncated) == (2000, True)
+    world.run("http://h/sitemap.html", "http://h/")
+    assert caps[1:] == [MAX_BYTES, MAX_BYTES, 2000]
+
+
+def test_traps_judge_no_sitemap(world: World) -> None:
+    world.set(sitemaps="on", host_pages=1, depth=5)
+    world.site.answers |= {"http://h/s.xml": xml(LIST), "http://h/a": html(), "http://h/b": html()}
+    world.run(Task(1, "http://h/a", 1), Task(2, "http://h/b", 1), asked())
+    states = [[final.state for final in result.finals] for result in world.stores.results]
+    assert states == [[], ["parked"], []]
+
+
+def test_a_suspect_is_read_alone(world: World) -> None:
+    world.site.answers["http://h/s.xml"] = xml(LIST)
+    world.run(Task(1, "http://h/s.xml", 1, kind=SITEMAP, deliveries=4))
+    assert world.quarantine.read_ == ["http://h/s.xml"]
+
+
+def test_a_host_waits_for_a_sitemap_that_takes_more_than_it_is_worth(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("greencrawl.worker.process.guarded.granted_sitemap", lambda *_: 0.0)
+    world.site.answers |= {"http://h/s.xml": xml(LIST), "http://h/a": html()}
+    world.run(asked())
+    assert world.result.outcome.kind == "costly"  # type: ignore[union-attr]

@@ -1,0 +1,23 @@
+"""What an earlier delivery of a task may have logged, but not admitted any more."""
+
+from __future__ import annotations
+
+from greencrawl.store.errors import BodyAway
+from greencrawl.worker.crawls import RootStore
+from greencrawl.worker.delivery.writer import Writer
+from greencrawl.worker.session.backoff import until_available
+
+
+def recall(store: RootStore, writer: Writer, crawl: int, fingerprint: int) -> None:
+    """Admit the links of the page that is stored of a task: its process may have died between the
+    two, and this fetch may bring other links, or none.
+
+    The page is stored again as it was, so it is read with its body; without it where that is away,
+    since the links are not to be lost. Waits while the store is away.
+    """
+    try:
+        page = until_available(lambda: store.page(crawl, fingerprint), "store")
+    except BodyAway:
+        page = until_available(lambda: store.page(crawl, fingerprint, detail="text"), "store")
+    if page is not None and page.links:
+        writer.recall(page)

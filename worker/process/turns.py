@@ -1,0 +1,28 @@
+"""Long work in steps, between which other greenlets have their turn."""
+
+from __future__ import annotations
+
+import gevent
+
+from greencrawl.schema.clock import monotonic
+from greencrawl.worker.process.steps import Steps, T
+
+_SLICE_SECONDS = 0.002
+_YIELD_SECONDS = 0.0001
+"""With 0 others would run, but no timer and no socket would become ready."""
+
+
+def in_turns(steps: Steps[T]) -> tuple[T, float]:
+    """What ``steps`` make, and the seconds that they took; others have their turn in between."""
+    took, begun = 0.0, monotonic()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            made: T = end.value
+            return made, took + monotonic() - begun
+        now = monotonic()
+        if now - begun > _SLICE_SECONDS:
+            took += now - begun
+            gevent.sleep(_YIELD_SECONDS)
+            begun = monotonic()

@@ -1,0 +1,49 @@
+"""What a body is, by how it begins: a sitemap or feed in XML, a list of URLs, or none of them."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import Literal
+
+from greencrawl.schema.net.urls import task_path
+
+Form = Literal["xml", "text", ""]
+
+GZIP = b"\x1f\x8b"
+HEAD_BYTES = 4096
+"""Of a body, its gzip undone, that are looked at."""
+
+_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
+_ROOT = re.compile(rb"<(?![?!])(?:[\w.-]+:)?([\w.-]+)")
+_ROOTS = frozenset({b"urlset", b"sitemapindex", b"rss", b"feed", b"rdf"})
+_LINE = re.compile(rb"(?:[#\s][^\r\n]*[\r\n]+)*\s*https?://[^\s<>]+\s*(?:[\r\n]|\Z)", re.IGNORECASE)
+_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+_NAMED = re.compile(r"(?:sitemap[^/]*|[^/]+\.(?:xml|rss|atom|rdf|txt))(?:\.gz)?/?", re.IGNORECASE)
+
+
+def form_of(body: bytes) -> Form:
+    """What ``body`` is. Only the roots of sitemaps and feeds are XML here."""
+    head = _head(body)
+    for mark in _MARKS:
+        head = head.removeprefix(mark)
+    head = head.replace(b"\0", b"").lstrip()
+    if head.startswith(b"<"):
+        root = _ROOT.search(_COMMENT.sub(b"", head))
+        return "xml" if root is not None and root[1].lower() in _ROOTS else ""
+    return "text" if _LINE.match(head) else ""
+
+
+def is_named_so(url: str) -> bool:
+    """Whether the name of a canonical URL is that of a sitemap or feed."""
+    path = task_path(url)[1:].partition("?")[0]
+    return _NAMED.fullmatch(path.rstrip("/").rpartition("/")[2]) is not None
+
+
+def _head(body: bytes) -> bytes:
+    if not body.startswith(GZIP):
+        return body[:HEAD_BYTES]
+    try:
+        return zlib.decompressobj(wbits=31).decompress(body[: 2 * HEAD_BYTES], HEAD_BYTES)
+    except zlib.error:
+        return b""

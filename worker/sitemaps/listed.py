@@ -1,0 +1,139 @@
+"""What a whole sitemap lists: canonical URLs, each once, read in steps and under bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct, field
+
+from greencrawl.schema.net.urls import resolved
+from greencrawl.worker.process.steps import Steps
+from greencrawl.worker.sitemaps.forms import form_of
+from greencrawl.worker.sitemaps.unpacking import MAX_BYTES, Unpacked
+from greencrawl.worker.sitemaps.xml import Broken, XmlReader
+
+MAX_URLS = 50_000
+"""URLs, and sitemaps, of one file that count: as sitemaps.org has it."""
+MAX_URL_BYTES = 16 * 1024 * 1024
+"""Characters of all of them. Short references beside a long URL would make 400 MB of a few."""
+MAX_LINE = 64 * 1024
+
+_SCHEMES = ("http://", "https://")
+
+
+class Listed(Struct):
+    """What a sitemap lists. ``urls`` of pages, ``sitemaps`` of an index: canonical, in its order.
+
+    ``failure`` says why it cannot be read, "" if it can. ``note`` says what was not read of it.
+    """
+
+    urls: list[str] = field(default_factory=list)
+    sitemaps: list[str] = field(default_factory=list)
+    failure: str = ""
+    note: str = ""
+
+
+class _Kept:
+    """URLs as they come, each once, under the bounds of the whole file."""
+
+    def __init__(self, base: str) -> None:
+        self._base = base
+        self._bytes = 0
+        self.full = False
+        self.urls: dict[str, None] = {}
+        self.sitemaps: dict[str, None] = {}
+        self._alternates: dict[str, None] = {}
+
+    def take(self, reader: XmlReader) -> None:
+        """Empty the reader's lists. Alternates come last: most are listed for themselves as well,
+        and none is to take the place of a page that the file is about."""
+        if reader.urls:
+            self.add(reader.urls, self.urls)
+            reader.urls.clear()
+        if reader.sitemaps:
+            self.add(reader.sitemaps, self.sitemaps)
+            reader.sitemaps.clear()
+        if reader.alternates:
+            if len(self._alternates) < MAX_URLS:
+                self.add(reader.alternates, self._alternates, counts=False)
+            reader.alternates.clear()
+
+    def add(self, given: Iterable[str], to: dict[str, None], *, counts: bool = True) -> None:
+        """Add canonical forms; sets ``full`` where one does not fit, if it ``counts``."""
+        for url in resolved(given, self._base):
+            if not url or url in to:
+                continue
+            if len(to) >= MAX_URLS or self._bytes + len(url) > MAX_URL_BYTES:
+                self.full = self.full or counts
+                return
+            self._bytes += len(url)
+            to[url] = None
+
+    def all_urls(self) -> list[str]:
+        """Pages, then alternates as far as there is room."""
+        left = MAX_URLS - len(self.urls)
+        more = [url for url in self._alternates if url not in self.urls]
+        return [*self.urls, *more[:left]]
+
+
+def listed_steps(body: bytes, url: str, *, cut: bool = False) -> Steps[Listed]:
+    """What the sitemap or feed ``body`` at the canonical ``url`` lists; anything is one, or fails.
+
+    ``cut``: the body ends before it should. Relative references are resolved against ``url``.
+    At most :data:`MAX_BYTES` are read, gzip undone, a slice a step.
+    """
+    form = form_of(body)
+    if not form:
+        return Listed(failure="neither a sitemap, nor a feed, nor a list of URLs")
+    unpacked, kept = Unpacked(body, cut=cut), _Kept(url)
+    steps = _xml_steps if form == "xml" else _text_steps
+    fault = yield from steps(unpacked, kept)
+    if kept.full:
+        fault = f"more than {MAX_URLS:,} URLs, or {MAX_URL_BYTES:,} bytes of them: no more are read"
+    fault = fault or unpacked.fault
+    listed = Listed(kept.all_urls(), list(kept.sitemaps), note=fault)
+    if fault and not (listed.urls or listed.sitemaps):
+        listed.failure, listed.note = fault, ""
+    return listed
+
+
+def _xml_steps(unpacked: Unpacked, kept: _Kept) -> Steps[str]:
+    """Returns what is wrong with the XML, "" if nothing is."""
+    reader = XmlReader()
+    try:
+        for text in unpacked:
+            reader.feed(text)
+            kept.take(reader)
+            if kept.full:
+                return ""
+            yield
+        if not unpacked.fault:
+            reader.end()
+        return ""
+    except Broken as error:
+        return str(error)
+    finally:
+        kept.take(reader)
+
+
+def _text_steps(unpacked: Unpacked, kept: _Kept) -> Steps[str]:
+    """One URL a line; what is none is passed over."""
+    rest = ""
+    for text in unpacked:
+        lines = (rest + text).splitlines(keepends=True)
+        rest = lines.pop() if lines and not lines[-1].endswith(("\n", "\r")) else ""
+        rest = rest if len(rest) <= MAX_LINE else ""
+        _add_lines(lines, kept)
+        if kept.full:
+            return ""
+        yield
+    _add_lines([rest], kept)
+    return ""
+
+
+def _add_lines(lines: Iterable[str], kept: _Kept) -> None:
+    stripped = (line.strip("\ufeff \t\r\n") for line in lines)
+    kept.add((line for line in stripped if line.lower().startswith(_SCHEMES)), kept.urls)
+
+
+__all__ = ["MAX_BYTES", "MAX_URLS", "Listed", "listed_steps"]

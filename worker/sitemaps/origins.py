@@ -1,0 +1,79 @@
+"""The sitemaps of an origin: those that its robots.txt names, or the usual place.
+
+They are queued with the first page of the origin that this process stores: as links of its row, so
+that whatever dies, they are in the replay log. Other processes do the same once each; the frontier
+takes each URL once.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from greencrawl.schema.errors import InvalidUrl
+from greencrawl.schema.net.scope import level_for
+from greencrawl.schema.net.urls import SITEMAP_PLACE, canonicalise, origin_of
+from greencrawl.schema.records import Admission, Crawl, Task, TaskKind
+from greencrawl.worker.sitemaps.forms import is_named_so
+from greencrawl.worker.sitemaps.unpacking import MAX_BYTES
+
+MAX_NAMED = 1000
+"""Sitemaps of one robots.txt that count."""
+_ORIGINS = 20_000
+"""Origins that a process remembers: 4 MB."""
+
+
+class Origins:
+    """What one process has queued, by crawl and origin."""
+
+    def __init__(self) -> None:
+        self._done: OrderedDict[tuple[int, str], None] = OrderedDict()
+
+    def links(
+        self, crawl: Crawl, task: Task, named: Callable[[str], Sequence[str] | None]
+    ) -> list[Admission]:
+        """The sitemaps of the origin of a page that is stored, a link away from it; none where they
+        were queued before.
+
+        ``named`` gives those that the robots.txt of a URL's origin names, as they stand there, None
+        where that is not known now. A crawl with scope any takes those of its seeds alone, or each
+        host of the web that a page leads to would bring all it has.
+        """
+        options = crawl.options
+        if options.sitemaps == "off" or task.depth >= options.depth:
+            return []
+        if options.scope == "any" and task.depth:
+            return []
+        origin = origin_of(task.url)
+        if (crawl.id, origin) in self._done or (lines := named(task.url)) is None:
+            return []
+        self._done[crawl.id, origin] = None
+        if len(self._done) > _ORIGINS:
+            self._done.popitem(last=False)
+        urls: dict[str, None] = {}
+        for line in lines[:MAX_NAMED]:
+            try:
+                urls[canonicalise(line, f"{origin}/robots.txt")] = None
+            except InvalidUrl:
+                continue
+        depth = task.depth + 1
+        level = max(level_for(options.order, depth, 1.0, "") - 1, 0)
+        found = urls or (origin + SITEMAP_PLACE,)
+        return [Admission(url, depth, level, kind=TaskKind.SITEMAP) for url in found]
+
+
+def is_a_guess(task: Task) -> bool:
+    """Whether a task asks for a sitemap at the usual place, of which nobody has said that it is
+    there: what is not there leaves no row."""
+    return (
+        task.kind == TaskKind.SITEMAP
+        and not task.redirects
+        and task.url == origin_of(task.url) + SITEMAP_PLACE
+    )
+
+
+def least_cap(task: Task) -> int:
+    """Bytes that the body of a task's answer may have, whatever its crawl allows to pages: a
+    sitemap's, for one, and for a seed that has the name of one. 0 for others."""
+    lists = task.kind == TaskKind.SITEMAP or (not task.depth and is_named_so(task.url))
+    return MAX_BYTES if lists else 0
