@@ -38,8 +38,10 @@ class Manner:
         given = ["--delay", "0", "--slots", str(self.slots), "--processes", str(self.processes)]
         if self.requests:
             given += ["--max-pages", str(self.requests)]
-        if self.traps and knows_traps(self.tree):
+        if self.traps and knows(self.tree, "--traps"):
             given += ["--traps", self.traps]
+        if knows(self.tree, "--sitemaps"):  # none of the sites has one
+            given += ["--sitemaps", "off"]
         return given
 
 
@@ -82,11 +84,11 @@ def environment(tree: Path) -> dict[str, str]:
 
 
 @cache
-def knows_traps(tree: Path) -> bool:
-    """Whether the command of ``tree`` has an option ``--traps``."""
+def knows(tree: Path, option: str) -> bool:
+    """Whether the command of ``tree`` has an option."""
     command = [sys.executable, "-P", "-m", "greencrawl", "crawl", "--help"]
     said = subprocess.run(command, env=environment(tree), capture_output=True, text=True)
-    return "--traps" in said.stdout
+    return option in said.stdout
 
 
 def run(

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.rig.report import RESULTS
-from bench.traps.crawl import Manner, Result, crawl_site, knows_traps, shares
+from bench.traps.crawl import Manner, Result, crawl_site, knows, shares
 from bench.traps.documents import DOCUMENTS, compare
 from bench.traps.kinds.discourse import Discourse
 from bench.traps.kinds.discuz import Discuz
@@ -107,7 +107,7 @@ def keep(results: Sequence[Result], manner: Manner, seconds: float) -> Path:
         "show": "traps",
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": f"{os.cpu_count()} cores, Python {platform.python_version()}",
-        "detector": (manner.traps or "default") if knows_traps(manner.tree) else "none",
+        "detector": (manner.traps or "default") if knows(manner.tree, "--traps") else "none",
         "seconds": round(seconds, 1),
         "holds": not any(result.why_not for result in results),
         "rows": [

@@ -206,6 +206,7 @@ class Strokes:
         options: dict[str, Any] = {
             "scope": "any",
             "delay": DELAY_SECONDS,
+            "sitemaps": "off",
             "max_pages": event.arguments.get("max_pages", 0),
             "auth": [
                 {

@@ -17,7 +17,7 @@ HEAD_BYTES = 4096
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _ROOT = re.compile(rb"<(?![?!])(?:[\w.-]+:)?([\w.-]+)")
 _ROOTS = frozenset({b"urlset", b"sitemapindex", b"rss", b"feed", b"rdf"})
-_LINE = re.compile(rb"(?:[#\s][^\r\n]*[\r\n]+)*\s*https?://[^\s<>]+\s*(?:[\r\n]|\Z)", re.IGNORECASE)
+_SCHEMES = (b"http://", b"https://")
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _NAMED = re.compile(r"(?:sitemap[^/]*|[^/]+\.(?:xml|rss|atom|rdf|txt))(?:\.gz)?/?", re.IGNORECASE)
 
@@ -31,7 +31,16 @@ def form_of(body: bytes) -> Form:
     if head.startswith(b"<"):
         root = _ROOT.search(_COMMENT.sub(b"", head))
         return "xml" if root is not None and root[1].lower() in _ROOTS else ""
-    return "text" if _LINE.match(head) else ""
+    return "text" if _is_list(head) else ""
+
+
+def _is_list(head: bytes) -> bool:
+    """Whether the first line that says something is a URL and nothing else."""
+    for line in head.splitlines():
+        line = line.strip()
+        if line and not line.startswith(b"#"):
+            return line.lower().startswith(_SCHEMES) and len(line.split(None, 1)) == 1
+    return False
 
 
 def is_named_so(url: str) -> bool:

@@ -155,6 +155,8 @@ def test_a_list_of_lines() -> None:
     body = b"\xef\xbb\xbfhttp://h/a\r\n\r\nHTTPS://H/b  \r\nnot a url\nhttp://h/a\nhttp://h/c"
     assert urls(body) == ["http://h/a", "https://h/b", "http://h/c"]
     assert urls(body.decode("utf-8-sig").encode("utf-16")) == urls(body)
+    assert urls(b"# ours\n\n" + body[3:]) == urls(body)
+    assert form_of(b"http://h/a is a page\n") == ""
     long = b"http://h/a\n" + b"x" * 200_000 + b"\nhttp://h/b\n"
     assert urls(long) == ["http://h/a", "http://h/b"]
 
@@ -168,6 +170,15 @@ def test_a_list_of_lines() -> None:
 def test_what_is_none_says_so(body: bytes) -> None:
     assert form_of(body) == ""
     assert listed(body).failure == "neither a sitemap, nor a feed, nor a list of URLs"
+
+
+def test_a_head_of_any_kind_is_looked_at_in_no_time() -> None:
+    heads = (b"#x" + b"\n" * 4000, b"# \n" * 1300, b"<!--" * 1000, b"<" * 4000, b"\n\r" * 2000,
+             b"<!-- -->" * 500, b"<a" + b":a" * 2000)  # fmt: skip
+    for head in heads:
+        began = time.thread_time()
+        assert form_of(head) == ""
+        assert time.thread_time() - began < 0.02, head[:9]
 
 
 def test_names_of_sitemaps() -> None:
