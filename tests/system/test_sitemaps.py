@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+from contextlib import suppress
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.parse import quote
 
 import pytest
@@ -73,6 +75,32 @@ def test_all_that_sitemaps_list_is_fetched_whatever_dies(
         assert sum(hits[path] for path in WANTED) <= len(WANTED) + (40 * 4 if fault else 0)
         (found,) = system.call("GET", f"/v1/urls?crawl=test&url={quote(server.url('/broken.xml'))}")
         assert "sitemap (its XML is broken in line 1: mismatched tag)" in found["why"]
+
+
+def test_sitemaps_and_what_they_list_come_back_when_redis_has_lost_all(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    with (
+        SiteServer(site) as server,
+        System(
+            tmp_path, [redis_server.url], request_seconds="1", lease_seconds="2"
+        ).start() as system,
+    ):
+        without = ["/[2-9].xml", "/[2-9]/"]
+        system.crawl([server.url("/")], delay=0.02, sitemaps="on", exclude=without)
+        wait_until(lambda: targets(server)["/1.xml"], 20, "sitemaps are being read")
+        redis_server.client.flushall()
+
+        def done() -> bool:
+            with suppress(HTTPError):  # 503 while the node is filled again
+                return bool(system.stats()["state"] == "done")
+            return False
+
+        wait_until(done, 120, "the crawl is done", every=0.1)
+        stored = read_stored(tmp_path / "data")
+        wanted = {path for path in WANTED if path[:2] in ("/", "/i", "/0", "/1")}
+        assert stored.pages == {server.url(path) for path in wanted}
+        assert stored.dead == {server.url("/broken.xml")}
 
 
 def test_a_sitemap_is_a_seed_and_depth_one_is_what_it_lists(
