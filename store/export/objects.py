@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from greencrawl.schema.records import Final, StoredPage
+from greencrawl.schema.records import Directives, Final, StoredPage
 from greencrawl.store.bodies import has_body
 
 
@@ -29,13 +29,22 @@ def page_object(page: StoredPage, *, bodies: bool = False) -> dict[str, Any]:
         "encoding": page.encoding,
         "truncated": page.truncated,
         "canonical": page.canonical,
-        "directives": to_builtins(page.directives),
+        "directives": _directives_object(page.directives),
         "fields": page.fields,
         "links": [link.url for link in page.links],
     }
     if bodies:
         shown["body"] = base64.b64encode(page.body).decode("ascii") if has_body(page) else None
     return shown
+
+
+def _directives_object(said: Directives | None) -> dict[str, Any] | None:
+    if said is None:
+        return None
+    named: dict[str, Any] = to_builtins(said)
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in named.items()
+    }
 
 
 def final_object(final: Final) -> dict[str, Any]:
