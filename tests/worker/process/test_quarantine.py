@@ -16,7 +16,7 @@ import psutil
 import pytest
 from gevent.monkey import get_original
 
-from greencrawl.schema.records import Crawl, CrawlOptions, FailureKind, Fetched, Task
+from greencrawl.schema.records import Crawl, CrawlOptions, Directives, FailureKind, Fetched, Task
 from greencrawl.schema.records.auth import Own
 from greencrawl.worker.auth.base import Grant
 from greencrawl.worker.crawls import CrawlContext, context_of
@@ -68,6 +68,16 @@ def test_page_is_read_in_a_process_of_its_own(alone: Quarantine) -> None:
     assert [link.url for link in first.links] == ["http://h/a"], "scope is kept"
     assert first.fields == second.fields == {"pid": alone.pid}
     assert alone.pid != os.getpid()
+
+
+def test_what_headers_and_the_site_say_of_a_page_counts_there(alone: Quarantine) -> None:
+    task, fetched = page("one")
+    fetched.robots_tags = ("otherbot: nofollow", "greencrawl: noindex")
+    fetched.headers = {**fetched.headers, "x-robots-tag": ", ".join(fetched.robots_tags)}
+    fetched.site = Directives(tdm="reserved")
+    reading = alone.read(context(), task, fetched)
+    assert reading.directives == Directives(robots=("noindex",), tdm="reserved", withheld="noindex")
+    assert (reading.fields, len(reading.links)) == (None, 1), "no hook makes content of it"
 
 
 @pytest.mark.parametrize(
