@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -28,6 +29,7 @@ KEPT = ("noindex", "nofollow", "noarchive", "nosnippet", "noimageindex", "noai",
 """Words that are kept, in this order."""
 _MEANS = {"none": ("noindex", "nofollow"), **{word: (word,) for word in KEPT}}
 _WITH_VALUE = frozenset({"max-snippet", "max-image-preview", "max-video-preview"})
+_SHORT = 200
 _EVERYBODY = frozenset({"*", "robots"})
 
 _WORD = re.compile(r"([^\s,;:=]+)(?:\s*([:=]))?")
@@ -117,7 +119,9 @@ def _told(
     times: list[int] = []
     left = MAX_CHARS
     for value in values:
-        _read(value[:left], agent, words, times)
+        value_words, value_times = (_kept if len(value) <= _SHORT else _read)(value[:left], agent)
+        words |= value_words
+        times += value_times
         left -= len(value)
         if left <= 0:
             break
@@ -134,8 +138,10 @@ def _told(
     )
 
 
-def _read(text: str, agent: str | None, words: set[str], times: list[int]) -> None:
-    """Add to ``words`` and ``times`` (epoch milliseconds) what ``text`` says for us."""
+def _read(text: str, agent: str | None) -> tuple[frozenset[str], tuple[int, ...]]:
+    """Words, and times in epoch milliseconds: what ``text`` says for us."""
+    words: set[str] = set()
+    times: list[int] = []
     ours, at = True, 0
     while found := _WORD.search(text, at):
         at, word = found.end(), found[1].lower()
@@ -154,6 +160,11 @@ def _read(text: str, agent: str | None, words: set[str], times: list[int]) -> No
                 words.update(_MEANS[word])
         elif found[2] == ":" and agent is not None and not word[0].isdigit():
             ours = word in _EVERYBODY or word == agent
+    return frozenset(words), tuple(times)
+
+
+_kept = lru_cache(maxsize=512)(_read)
+"""The same for short texts: all pages of a site say the same, most often."""
 
 
 def _moment(date: re.Match[str]) -> int | None:
