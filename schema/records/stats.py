@@ -15,7 +15,8 @@ from greencrawl.schema.records.stored import Attempt, HookCount, Version
 class Totals(Struct, frozen=True, kw_only=True):
     """Counters of one crawl over all partitions, from one undisturbed scan.
 
-    ``failures`` counts outcomes by kind; ``later`` are retries not yet due; ``overflow`` waits in
+    ``failures`` counts outcomes by kind, among them pages that are stored without their content, by
+    why (``noindex`` …); ``later`` are retries not yet due; ``overflow`` waits in
     SQL, beyond the memory budget; ``hosts`` are those that have tasks waiting. ``parked`` counts
     those that were released since, too, until they are counted anew from the store. ``rewritten``
     are links that the crawl's ``normalise`` has changed. ``put_off`` counts sessions that ended by
