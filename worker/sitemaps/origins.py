@@ -12,13 +12,15 @@ from collections.abc import Callable, Sequence
 
 from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.scope import level_for
-from greencrawl.schema.net.urls import SITEMAP_PLACE, canonicalise, origin_of
+from greencrawl.schema.net.urls import SITEMAP_PLACE, canonicalise, host_of, origin_of, site_of
 from greencrawl.schema.records import Admission, Crawl, Task, TaskKind
 from greencrawl.worker.sitemaps.forms import is_named_so
 from greencrawl.worker.sitemaps.unpacking import MAX_BYTES
 
 MAX_NAMED = 1000
 """Sitemaps of one robots.txt that count."""
+MAX_ELSEWHERE = 20
+"""Of these, at other sites: a host is not to have us send requests to any number of others."""
 _ORIGINS = 20_000
 """Origins that a process remembers: 4 MB."""
 
@@ -50,16 +52,28 @@ class Origins:
         self._done[crawl.id, origin] = None
         if len(self._done) > _ORIGINS:
             self._done.popitem(last=False)
-        urls: dict[str, None] = {}
-        for line in lines[:MAX_NAMED]:
-            try:
-                urls[canonicalise(line, f"{origin}/robots.txt")] = None
-            except InvalidUrl:
-                continue
+        urls = _named(origin, lines)
         depth = task.depth + 1
         level = max(level_for(options.order, depth, 1.0, "") - 1, 0)
         found = urls or (origin + SITEMAP_PLACE,)
         return [Admission(url, depth, level, kind=TaskKind.SITEMAP) for url in found]
+
+
+def _named(origin: str, lines: Sequence[str]) -> list[str]:
+    """Canonical URLs of the lines of a robots.txt, each once, that count."""
+    site, elsewhere = site_of(host_of(origin + "/")), 0
+    urls: dict[str, None] = {}
+    for line in lines[:MAX_NAMED]:
+        try:
+            url = canonicalise(line, f"{origin}/robots.txt")
+        except InvalidUrl:
+            continue
+        if url not in urls and site_of(host_of(url)) != site:
+            elsewhere += 1
+            if elsewhere > MAX_ELSEWHERE:
+                continue
+        urls[url] = None
+    return list(urls)
 
 
 def is_a_guess(task: Task) -> bool:

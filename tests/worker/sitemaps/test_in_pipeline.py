@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import gevent
 import pytest
 
 from greencrawl.schema.net.scope import compile
@@ -20,7 +21,7 @@ from greencrawl.schema.records import (
     TaskKind,
 )
 from greencrawl.worker.reading import MAX_NESTED
-from greencrawl.worker.sitemaps.origins import MAX_NAMED, Origins
+from greencrawl.worker.sitemaps.origins import MAX_ELSEWHERE, MAX_NAMED, Origins
 from greencrawl.worker.sitemaps.unpacking import MAX_BYTES
 from tests.worker.test_pipeline import World, html, status
 
@@ -107,6 +108,10 @@ def test_an_origin_brings_a_bounded_number() -> None:
     named = tuple(f"http://h/{n}.xml" for n in range(MAX_NAMED + 5))
     found = Origins().links(crawl, Task(1, "http://h/"), lambda _: named)
     assert len(found) == MAX_NAMED
+    named = (*(f"http://other{n}.org/s.xml" for n in range(99)), "http://h/last.xml")
+    found = Origins().links(crawl, Task(1, "http://h/"), lambda _: named)
+    assert len(found) == MAX_ELSEWHERE + 1
+    assert found[-1].url == "http://h/last.xml"
     origins = Origins()
     assert origins.links(crawl, Task(1, "http://h/"), lambda _: None) == []  # not known just now
     assert len(origins.links(crawl, Task(1, "http://h/"), lambda _: ())) == 1
@@ -322,10 +327,28 @@ def test_a_suspect_is_read_alone(world: World) -> None:
     assert world.quarantine.read_ == ["http://h/s.xml"]
 
 
-def test_a_host_waits_for_a_sitemap_that_takes_more_than_it_is_worth(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("greencrawl.worker.process.guarded.granted_sitemap", lambda *_: 0.0)
-    world.site.answers |= {"http://h/s.xml": xml(LIST), "http://h/a": html()}
-    world.run(asked())
-    assert world.result.outcome.kind == "costly"  # type: ignore[union-attr]
+def test_a_host_is_charged_for_a_bomb_and_not_for_an_honest_sitemap(world: World) -> None:
+    bomb = gzip.compress(b"<urlset><url><loc>/a</loc></url>" + b"<a></a>" * 700_000 + b"</urlset>")
+    honest = b"".join(b"<url><loc>http://o/%d</loc></url>" % n for n in range(20_000))
+    honest = gzip.compress(b"<urlset>" + honest + b"</urlset>")
+    world.site.answers |= {"http://h/s.xml": xml(bomb), "http://h/t.xml": xml(honest)}
+    world.run(asked("http://h/t.xml"))
+    assert world.result.outcome == Done(stored=True, bytes=len(honest))
+    world.stores.results.clear()
+    close = world.run(asked(), asked("http://h/t.xml"))
+    assert [result.outcome.kind for result in world.stores.results] == ["costly", "ok"]  # type: ignore[union-attr]
+    assert "were granted" in world.stores.results[0].attempts[0].detail
+    assert close is not None
+    assert max(world.stopping.waits) >= 1, "it waits for what its bomb took"
+
+
+def test_others_have_their_turn_while_a_sitemap_is_read(world: World) -> None:
+    body = b"".join(b"<url><loc>/%d</loc></url>" % n for n in range(20_000))
+    world.site.answers["http://h/s.xml"] = xml(b"<urlset>" + body + b"</urlset>")
+    reading = gevent.spawn(world.run, asked())
+    turns = 0
+    while not reading.ready():
+        turns += 1
+        gevent.sleep(0)
+    assert len(links(world)) == 20_000
+    assert turns > 10
