@@ -61,7 +61,7 @@ HUB_SECONDS = 0.25
 ALONE_SECONDS = 2.0
 """CPU that a parse may take where nobody does, or twice what is granted if that is more."""
 
-SECONDS_PER_URL = 20e-6
+SECONDS_PER_URL = 40e-6
 """CPU that each URL of a sitemap is granted beside that."""
 
 MAX_NESTED = 3
