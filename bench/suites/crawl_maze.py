@@ -22,7 +22,7 @@ from greencrawl.schema.records.link_sources import DEFAULT, SOURCES
 from tests.support.ports import free_port
 from tests.support.system import wait_until
 
-LEAST = 45
+LEAST = 46
 _EXPECTED = Path("blueprints") / "utils" / "resources" / "expected-results.json"
 _ASKED = re.compile(r"\"GET (\S+) HTTP/1\.[01]\"")
 _FORBIDDEN = "robots.txt"
@@ -42,7 +42,6 @@ REASONS = {
     "content-pinned-websites": "a setting of Internet Explorer's",
     "content-reading-view": "HTML in a text for people",
     "misc/string": "a text, not a link",
-    "sitemap": "the sitemap is not read",
 }
 """Why a URL is not asked for, by a part of its path."""
 _CHOSEN = "a requisite, or of a source that is not read by default"
@@ -118,7 +117,7 @@ def _crawled(folder: Path, options: list[str]) -> set[str]:
         # Frameworks of its other part name hosts elsewhere.
         options = [*options, "--exclude", "^https?://[^1]"]
         start = f"http://127.0.0.1:{maze.port}/"
-        run([start, *options], Path(made) / "crawl", Manner(requests=2000, slots=4))
+        run([start, *options], Path(made) / "crawl", Manner(requests=2000, slots=4, sitemaps=True))
         return maze.asked
 
 

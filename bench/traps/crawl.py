@@ -32,6 +32,8 @@ class Manner:
     slots: int = 1
     processes: int = 1
     tree: Path = ROOT
+    sitemaps: bool = False
+    """Whether they are asked for: few of the sites have any."""
 
     def options(self) -> list[str]:
         """Options of the command; ``traps`` is left out where the tree does not know it."""
@@ -40,7 +42,7 @@ class Manner:
             given += ["--max-pages", str(self.requests)]
         if self.traps and knows(self.tree, "--traps"):
             given += ["--traps", self.traps]
-        if knows(self.tree, "--sitemaps"):  # none of the sites has one
+        if not self.sitemaps and knows(self.tree, "--sitemaps"):
             given += ["--sitemaps", "off"]
         return given
 
