@@ -2,7 +2,8 @@
 
 Each site is served on loopback and crawled by the command. ``--traps off`` shows the same without
 the detector, and ``--tree`` with the code of another checkout, which need not have one. What a site
-that failed left stays in its folder.
+that failed left stays in its folder. ``python -m bench.traps cost`` tells what the detector takes
+of the CPU: see :mod:`bench.traps.cost`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.traps import cost
 from bench.traps.crawl import Manner
 from bench.traps.table import HEAD, TRIES, attempt, keep, line
 from tests.support.checkout import ROOT
@@ -26,6 +28,8 @@ from tests.support.checkout import ROOT
 
 def main(arguments: Sequence[str]) -> int:
     """Crawl the sites named, or all; the exit code: 0 if all hold."""
+    if arguments[:1] == ["cost"]:
+        return cost.main(arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m bench.traps", description=__doc__)
     parser.add_argument(
         "sites", nargs="*", metavar="SITE", choices=[[], *TRIES], help=", ".join(TRIES)

@@ -1,0 +1,41 @@
+"""What the judge costs is measured on pages that are all new, in turns with none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.traps.cost import KINDS, MENU, Cost, crawled, fetched, line, measured
+from greencrawl.schema.records import Fetched, Task
+
+
+def pages_of(name: str, most: int) -> list[tuple[Task, Fetched]]:
+    site, start = KINDS[name](most)
+    return fetched(site, start, most)
+
+
+def test_pages_come_nearest_first_and_each_once() -> None:
+    pages = pages_of("synthetic", 60)
+    assert len(pages) == 60
+    depths = [task.depth for task, _ in pages]
+    assert depths == sorted(depths)
+    assert len({task.url for task, _ in pages}) == len({page.body for _, page in pages}) == 60
+    assert all(page.body.count(b"<a href") == MENU + 2 for _, page in pages)
+    assert 18_000 < len(pages[0][1].body) < 22_000
+
+
+def test_the_judge_is_timed_beside_reading(tmp_path: Path) -> None:
+    cost = measured("synthetic", pages_of("synthetic", 40), 3, tmp_path)
+    assert (cost.name, cost.pages) == ("synthetic", 40)
+    assert cost.reading > 0
+    assert cost.least <= cost.judge <= cost.most
+    assert cost.share == cost.judge / cost.reading
+
+
+def test_the_share_is_of_a_page_of_a_crawl(tmp_path: Path) -> None:
+    site, start = KINDS["catalogue"](800)
+    assert crawled(site, start, 800, 1, tmp_path) > 100
+    cost = Cost("catalogue", 30, 100.0, 12.0, 11.0, 13.0, 600.0)
+    assert cost.share == 0.02
+    assert line(cost).startswith("ok")
+    assert line(cost).split()[-3:] == ["600", "2.0%", "catalogue"]
+    assert not line(Cost("catalogue", 30, 100.0, 24.0, 22.0, 26.0, 600.0)).startswith("ok")
