@@ -109,16 +109,26 @@ static unsigned words_of(const char *url, uint32_t *words) {
     }
 }
 
+/* Take every `what` out of a text; its length then. */
+static size_t without(char *text, size_t length, const char *what, size_t size) {
+    const char *from = text, *end = text + length, *found;
+    char *to = text;
+    while ((found = memmem(from, (size_t)(end - from), what, size)) != NULL) {
+        memmove(to, from, (size_t)(found - from));
+        to += found - from;
+        from = found + size;
+    }
+    if (to != from)
+        memmove(to, from, (size_t)(end - from));
+    return (size_t)(to - text) + (size_t)(end - from);
+}
+
 size_t without_echo(char *text, size_t length, const char *url) {
+    size_t whole = strcspn(url, "?"), kept = 0;
+    if (whole >= LEAST_ECHO)
+        length = without(text, length, url, whole);
     if (length > SHORT)
         return length;
-    size_t whole = strcspn(url, "?"), kept = 0;
-    char *found = text;
-    while (whole >= LEAST_ECHO &&
-           (found = memmem(found, length - (size_t)(found - text), url, whole)) != NULL) {
-        length -= whole;
-        memmove(found, found + whole, length - (size_t)(found - text));
-    }
     uint32_t words[MOST_WORDS];
     unsigned count = words_of(url, words);
     for (size_t i = 0; i < length;) {
@@ -146,57 +156,47 @@ size_t without_echo(char *text, size_t length, const char *url) {
     return kept;
 }
 
-void samples_take(struct samples *samples, const char *text, size_t length, const char *echo,
-                  size_t echo_length) {
+void samples_take(struct samples *samples, char *text, size_t length) {
     unsigned shift = LEAST_SHIFT;
     while (shift < 24 && length >> shift > MOST_SAMPLES / 2)
         shift++;
     samples->shift = shift;
-    uint64_t hash = 0, limit = (uint64_t)1 << (64 - shift);
+    uint64_t hash = 0, word, limit = (uint64_t)1 << (64 - shift);
     size_t fed = 0;
     int fraction = 0;
-    const char *next = echo_length < LEAST_ECHO ? NULL : memmem(text, length, echo, echo_length);
-    for (size_t i = 0; i < length; i++) {
-        size_t begin = i, end = next == NULL ? length : (size_t)(next - text);
-        uint64_t word = 0;
-        while (i < end && (word = gear[(unsigned char)text[i]]) != 0) {
+    char *end = text + length;
+    *end = '\n';
+    for (const char *at = text;; at++) {
+        const char *begin = at;
+        while ((word = gear[(unsigned char)*at]) != 0) {
             hash = (hash << 3) + word;
-            if (hash < limit && fed + i - begin + 1 >= WINDOW)
+            at++;
+            if (hash < limit && fed + (size_t)(at - begin) >= WINDOW)
                 keep(samples, hash);
-            i++;
         }
-        fed += i - begin;
-        if (i == length)
-            break;
-        if (i == end) {
-            i += echo_length - 1;
-            next = memmem(text + i + 1, length - i - 1, echo, echo_length);
-            continue;
-        }
-        unsigned char byte = (unsigned char)text[i];
-        if (byte == '\n') {
+        fed += (size_t)(at - begin);
+        if (*at == '\n') {
             if (fed && fed < WINDOW && (hash = mixed(hash)) < limit)
                 keep(samples, hash);
+            if (at == end)
+                return;
             hash = 0, fed = 0;
             continue;
         }
-        unsigned char last = i ? (unsigned char)text[i - 1] : 0;
+        unsigned char last = at > text ? (unsigned char)at[-1] : 0;
         if ((unsigned char)(last - '0') < 10) {
             if (!fraction)
                 continue;
         } else {
-            fraction = ((last == '.' || last == ',') && i > 1 &&
-                        (unsigned char)(text[i - 2] - '0') < 10) ||
-                       is_decimal(text + i, length - i);
+            fraction = ((last == '.' || last == ',') && at > text + 1 &&
+                        (unsigned char)(at[-2] - '0') < 10) ||
+                       is_decimal(at, (size_t)(end - at));
         }
-        word = mixed(0x100u + (fraction ? byte : '0'));
-        hash = (hash << 3) + word;
+        hash = (hash << 3) + mixed(0x100u + (fraction ? (unsigned char)*at : '0'));
         fed++;
         if (hash < limit && fed >= WINDOW)
             keep(samples, hash);
     }
-    if (fed && fed < WINDOW && (hash = mixed(hash)) < limit)
-        keep(samples, hash);
 }
 
 void samples_image(struct samples *samples, const char *source) {

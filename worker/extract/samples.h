@@ -7,7 +7,7 @@
 #define MOST_SAMPLES 128
 #define MOST_IMAGES 8
 #define LEAST_SHIFT 3
-#define SAMPLED 16384 /* bytes of a page, at most, of which samples are taken */
+#define SAMPLED 8192 /* bytes of a page, at most, of which samples are taken */
 
 struct samples {
     uint32_t slots[SAMPLE_SLOTS], images[MOST_IMAGES];
@@ -15,12 +15,10 @@ struct samples {
 };
 
 void samples_begin(void);
-/* Take the words of `url` out of a text, if it is short; its length then. */
+/* Take the path of `url` out of a text, and its words if the text is short; its length then. */
 size_t without_echo(char *text, size_t length, const char *url);
-/* Take samples of `text`, in which line feeds stand between blocks. Where it has `echo` it says
- * nothing new. */
-void samples_take(struct samples *samples, const char *text, size_t length, const char *echo,
-                  size_t echo_length);
+/* Take samples of `text`, in which line feeds stand between blocks; a byte behind it is written. */
+void samples_take(struct samples *samples, char *text, size_t length);
 void samples_image(struct samples *samples, const char *source);
 /* How many of `count` tags the table has not got; it has them afterwards. `slots`: a power of 2.
  * Those of a level below `level` do not count; `looked` is how many do. */

@@ -630,16 +630,31 @@ static int walk_all(struct text *text, struct links *links, const xmlNode *root,
     return well;
 }
 
+typedef unsigned char sixteen __attribute__((vector_size(16)));
+
+static void blank_line_feeds(char *text, size_t length) {
+    size_t at = 0;
+    for (; at + sizeof(sixteen) <= length; at += sizeof(sixteen)) {
+        sixteen bytes;
+        memcpy(&bytes, text + at, sizeof bytes);
+        bytes ^= (sixteen)(bytes == '\n') & ('\n' ^ ' ');
+        memcpy(text + at, &bytes, sizeof bytes);
+    }
+    for (; at < length; at++)
+        if (text[at] == '\n')
+            text[at] = ' ';
+}
+
 /* Two numbers – how many bytes a sample stands for, as a power of 2, and how many images follow –
  * and tags of four bytes: those of images, then those of the text. NULL with an exception set. */
 static PyObject *as_samples(const struct text *text, const char *url) {
     const char *path = url == NULL || strlen(url) < 8 ? NULL : strchr(url + 8, '/');
     struct samples *samples = text->samples;
-    char own[SAMPLED]; /* what is no text of a link */
+    char own[SAMPLED + 1]; /* what is no text of a link */
     size_t length = 0, from = 0;
-    for (size_t i = 0; i <= text->label_count && length < sizeof own; i++) {
+    for (size_t i = 0; i <= text->label_count && length < SAMPLED; i++) {
         size_t end = i < text->label_count ? text->labels[i].begin : text->length;
-        size_t more = end > from ? Py_MIN(end - from, sizeof own - length) : 0;
+        size_t more = end > from ? Py_MIN(end - from, SAMPLED - length) : 0;
         if (more)
             memcpy(own + length, text->data + from, more);
         length += more;
@@ -648,10 +663,8 @@ static PyObject *as_samples(const struct text *text, const char *url) {
     }
     if (path != NULL)
         length = without_echo(own, length, path);
-    samples_take(samples, own, length, path, path == NULL ? 0 : strcspn(path, "?"));
-    for (size_t i = 0; i < text->length; i++)
-        if (text->data[i] == '\n')
-            text->data[i] = ' ';
+    samples_take(samples, own, length);
+    blank_line_feeds(text->data, text->length);
     PyObject *result = PyBytes_FromStringAndSize(
         NULL, (Py_ssize_t)(2 + 4 * (samples->image_count + samples->count)));
     if (result == NULL)
@@ -779,6 +792,47 @@ static PyObject *novel(PyObject *self, PyObject *arguments) {
     return result;
 }
 
+/* Places of those of `count` strings that the table has not got under `seed`, in a list; it has them
+ * afterwards if they are to be kept. `string` gives a new reference. NULL with an exception set. */
+static PyObject *unmet_places(PyObject *(*string)(PyObject *, Py_ssize_t), PyObject *strings,
+                              Py_ssize_t count, uint64_t seed, const Py_buffer *table,
+                              size_t slots, int keep) {
+    PyObject *result = PyList_New(0);
+    for (Py_ssize_t i = 0; result != NULL && i < count; i += NEAR) {
+        uint64_t tags[NEAR];
+        Py_ssize_t some = Py_MIN(count - i, NEAR);
+        for (Py_ssize_t j = 0; result != NULL && j < some; j++) {
+            Py_ssize_t length;
+            PyObject *text = string(strings, i + j);
+            const char *data = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, &length);
+            if (data == NULL) {
+                Py_CLEAR(result);
+            } else {
+                tags[j] = string_hash(data, (size_t)length, seed);
+                tag_expected(tags[j], table->buf, slots);
+            }
+            Py_XDECREF(text);
+        }
+        for (Py_ssize_t j = 0; result != NULL && j < some; j++)
+            if (!tag_known(tags[j], table->buf, slots, keep) &&
+                !add(result, PyLong_FromSsize_t(i + j)))
+                Py_CLEAR(result);
+    }
+    return result;
+}
+
+static PyObject *item_of(PyObject *list, Py_ssize_t place) {
+    return Py_NewRef(PyList_GET_ITEM(list, place));
+}
+
+/* The `url` of an item. */
+static PyObject *url_of(PyObject *list, Py_ssize_t place) {
+    static PyObject *name;
+    if (name == NULL && (name = PyUnicode_InternFromString("url")) == NULL)
+        return NULL;
+    return PyObject_GetAttr(PyList_GET_ITEM(list, place), name);
+}
+
 /* unmet(strings, seed, table, keep): places of those strings that it has not got; it has them
  * afterwards if they are to be kept. */
 static PyObject *unmet(PyObject *self, PyObject *arguments) {
@@ -791,25 +845,22 @@ static PyObject *unmet(PyObject *self, PyObject *arguments) {
         return NULL;
     size_t slots = slots_of(&table);
     if (slots)
-        result = PyList_New(0);
-    for (Py_ssize_t i = 0; result != NULL && i < PyList_GET_SIZE(strings); i += NEAR) {
-        uint64_t tags[NEAR];
-        Py_ssize_t count = Py_MIN(PyList_GET_SIZE(strings) - i, NEAR);
-        for (Py_ssize_t j = 0; result != NULL && j < count; j++) {
-            Py_ssize_t length;
-            const char *data = PyUnicode_AsUTF8AndSize(PyList_GET_ITEM(strings, i + j), &length);
-            if (data == NULL) {
-                Py_CLEAR(result);
-            } else {
-                tags[j] = string_hash(data, (size_t)length, seed);
-                tag_expected(tags[j], table.buf, slots);
-            }
-        }
-        for (Py_ssize_t j = 0; result != NULL && j < count; j++)
-            if (!tag_known(tags[j], table.buf, slots, keep) &&
-                !add(result, PyLong_FromSsize_t(i + j)))
-                Py_CLEAR(result);
-    }
+        result = unmet_places(item_of, strings, PyList_GET_SIZE(strings), seed, &table, slots, keep);
+    PyBuffer_Release(&table);
+    return result;
+}
+
+/* unmet_links(links, seed, table): the same for the `url` of each; they are kept. */
+static PyObject *unmet_links(PyObject *self, PyObject *arguments) {
+    (void)self;
+    PyObject *links, *result = NULL;
+    unsigned long long seed;
+    Py_buffer table;
+    if (!PyArg_ParseTuple(arguments, "O!Kw*", &PyList_Type, &links, &seed, &table))
+        return NULL;
+    size_t slots = slots_of(&table);
+    if (slots)
+        result = unmet_places(url_of, links, PyList_GET_SIZE(links), seed, &table, slots, 1);
     PyBuffer_Release(&table);
     return result;
 }
@@ -959,6 +1010,7 @@ static PyMethodDef methods[] = {
     {"sample", sample, METH_VARARGS, NULL},
     {"novel", novel, METH_VARARGS, NULL},
     {"unmet", unmet, METH_VARARGS, NULL},
+    {"unmet_links", unmet_links, METH_VARARGS, NULL},
     {"pool", pool, METH_O, NULL},
     {"pooled", (PyCFunction)(void (*)(void))pooled, METH_FASTCALL, NULL},
     {"chunks", chunks, METH_NOARGS, NULL},

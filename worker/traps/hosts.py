@@ -41,6 +41,18 @@ class HostTraps(Struct, gc=False):
         self.last = url, found
         return found
 
+    def passes(self, url: str) -> bool:
+        """Whether nothing can be against a URL, as its shape is settled; then it counts as
+        fetched."""
+        shape = self.shape(url)
+        known = self.yields.sums.get(shape.name)
+        if known is None or shape.params is not None or not known.is_settled:
+            return False
+        if self.software or self.shaper.sessions:
+            return False
+        self.yields.pages += 1
+        return True
+
     @property
     def size(self) -> int:
         """About how many strings it keeps."""

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from greencrawl.schema.log import logger
+from greencrawl.schema.records import Admission
 from greencrawl.worker.extract.text import compiled
 
 log = logger("worker")
@@ -26,7 +27,7 @@ PIECES = 2_097_152
 """Pieces of text that are remembered of all hosts: some 30,000 pages. 8 MB."""
 URLS = 1_048_576
 """URLs that are remembered. 4 MB."""
-FILE = "shown-2"
+FILE = "shown-3"
 """Name of the file; another way to take samples has another one."""
 
 MOST_SHIFT = 7
@@ -83,6 +84,10 @@ class Novelty:
         """Places of those ``urls`` that were not met under ``seed``; from now on they were."""
         return self._urls.unmet(urls, seed, True)
 
+    def fresh_links(self, links: list[Admission], seed: int) -> list[int]:
+        """:meth:`fresh` for the URLs of ``links``."""
+        return self._urls.unmet_links(links, seed)
+
     def met(self, url: str, seed: int) -> bool:
         """Whether a URL was met under ``seed``."""
         return not self._urls.unmet([url], seed, False)
@@ -112,6 +117,12 @@ class _Table:
         return [
             place for place, text in enumerate(strings) if not self._knows(hash((text, seed)), keep)
         ]
+
+    def unmet_links(self, links: list[Admission], seed: int) -> list[int]:
+        if compiled is not None:
+            found: list[int] = compiled.unmet_links(links, seed, self._data)
+            return found
+        return self.unmet([link.url for link in links], seed, True)
 
     def _knows(self, tag: int, keep: bool) -> bool:
         """Without what is compiled: a dictionary of a sixteenth of the entries, as large."""

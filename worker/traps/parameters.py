@@ -7,10 +7,10 @@ such a parameter is fetched only where that without it is not.
 
 from __future__ import annotations
 
+from greencrawl.worker.traps.evidence import Evidence
 from greencrawl.worker.traps.hosts import HostTraps
 from greencrawl.worker.traps.novelty import Novelty
 from greencrawl.worker.traps.shapes import SHOWN, Shape, without
-from greencrawl.worker.traps.yields import Evidence
 
 _TESTS, _GENERIC_TESTS = 3.0, 4.0
 """Pages that were the same without a parameter of this value, and without it at all, from which on

@@ -9,12 +9,12 @@ from zlib import crc32
 from msgspec import Struct
 
 from greencrawl.schema.records import TRAPS_BYTES
+from greencrawl.worker.traps.evidence import Same
 from greencrawl.worker.traps.yields import (
     FIRST_PROBE,
     MORE,
     PACKED_SECTIONS,
     PACKED_SHAPES,
-    Same,
     Sum,
     Yields,
     key_of,
@@ -113,6 +113,7 @@ def _unpacked(record: bytes) -> Unpacked:
         )  # fmt: skip
         at += _SUM.size
     yields.by_key.update(yields.packed)
+    yields.troubled = any(one.is_poor for one in yields.packed.values())
     at = _unpack_scores(record, at, yields.packed_sections)
     count, at = record[at], at + 1
     for _ in range(count):

@@ -29,6 +29,7 @@ _PROGRAMS, _FEW_PROGRAMS = 20, 6
 _PROGRAM_FILES = """
     action asp aspx cfm cgi dll do exe fcgi htm html jsp lua php pl py rb
 """
+_PAGES = frozenset(("html", "htm", "php", "aspx"))
 _SCRIPT = frozenset(_PROGRAM_FILES.split())
 _PATTERNS = 12
 """Queries of one path that are told apart."""
@@ -241,7 +242,9 @@ class Shaper:
     def _leaf(self, leaf: str, folder: _Folder, program: bool) -> tuple[str, str]:
         if not program:  # nearly all are plain words
             stem, dot, extension = leaf.partition(".")
-            if stem.isalpha() and (not dot or _EXTENSION(extension)):
+            if (stem.isalpha() or stem.replace("-", "").replace("_", "").isalpha()) and (
+                not dot or extension in _PAGES or _EXTENSION(extension)
+            ):
                 return f"{{w}}{dot}{extension}", ""
         stem, dot, extension = leaf.rpartition(".")
         if not dot or not stem or not _EXTENSION(extension):

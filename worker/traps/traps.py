@@ -236,7 +236,7 @@ class Traps:
 class Judge:
     """:class:`Traps` for one session; :data:`NO_JUDGE` parks nothing."""
 
-    __slots__ = ("_context", "_crawl", "_lists", "_state", "_traps")
+    __slots__ = ("_context", "_crawl", "_lists", "_quick", "_state", "_traps")
 
     def __init__(self, traps: Traps, state: HostTraps, context: CrawlContext) -> None:
         self._traps = traps
@@ -244,6 +244,9 @@ class Judge:
         self._context = context
         self._crawl = context.crawl
         self._lists = bool(context.listings)
+        options = context.options
+        limited = options.host_pages or options.shape_pages or state.released
+        self._quick = options.traps == "on" and not limited
 
     def verdict(self, task: Task) -> Parked | None:
         """:meth:`Traps.verdict`; always fetched are a page of a user's own list, a sitemap and a
@@ -251,6 +254,8 @@ class Judge:
         if task.kind != TaskKind.PAGE:
             return None
         if self._lists and self._context.listing(task.url) is not None:
+            return None
+        if self._quick and task.depth and self._state.passes(task.url):
             return None
         return self._traps.verdict(self._state, self._crawl, task)
 

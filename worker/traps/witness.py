@@ -11,6 +11,7 @@ from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import LEVELS, StoredPage, Task, TaskKind
 from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps import parameters
+from greencrawl.worker.traps.evidence import Evidence
 from greencrawl.worker.traps.hosts import DONE, FOREIGN, LINKS, TEXTS, HostTraps
 from greencrawl.worker.traps.known import Known
 from greencrawl.worker.traps.novelty import MOST_SHIFT, Found, Novelty, samples_of
@@ -23,7 +24,6 @@ from greencrawl.worker.traps.yields import (
     KNOWN_AFTER,
     KNOWN_SCORE,
     PARKED,
-    Evidence,
     Sum,
     key_of,
 )
@@ -36,6 +36,10 @@ _KINDS = 64
 _FRESH, _FEW, _ASKED = 32, 4, 8
 """Links of one page, not met before, that are looked at, every second, third … of more; those of a
 page that has new text, of which they say nothing more; and others with a query."""
+_EVERY = 8
+"""Of a shape that is settled every so many-th page is asked which links it has, where no shape of
+the host is poor; and those that lead to a query not met before."""
+_NUMBERED = ("/{n}", "/{id}", "/{n}/", "/{id}/")
 _TRIES = 4
 """Pages of a host in which marks of software are looked for, once it shows links of such."""
 WARM = 8
@@ -73,13 +77,21 @@ class Witness:
         if again:
             return  # fetched before: it says nothing of its shape that it is not new
         found = self._novel(state, row, reading)
-        seen = Evidence(
-            new=_newness(found, row), query=shape.params is not None, copy=_is_copy(row, reading)
-        )
+        new, copy = _newness(found, row), _is_copy(row, reading)
+        fresh: list[int] | None = None
+        if new >= 1.0 and not copy and shape.params is None and _is_calm(state, shape):
+            fresh = self._fresh(state, row)
+            if not any("?" in row.links[place].url for place in fresh):
+                sums.yielded(sums.sums[shape.name], shape.section)
+                state.seen += 1
+                return
+        seen = Evidence(new=new, query=shape.params is not None, copy=copy)
         seen.data = reading is None and _is_data(row)
-        seen.numbered = shape.path.rstrip("/").endswith(("/{n}", "/{id}"))
+        seen.numbered = shape.path.endswith(_NUMBERED)
         known_link = bool(self._software(state, shape, task.url, row))
-        poor, first = self._links(state, shape, row, seen)
+        poor, first = self._links(
+            state, shape, row, seen, self._fresh(state, row) if fresh is None else fresh
+        )
         seen.moved = row.status // 100 == 3 and not (seen.own or seen.good or seen.unknown)
         if seen.copy and reading is not None and state.met(novelty, reading.canonical):
             seen.new = min(seen.new, 0.0)  # whoever fetched that one
@@ -98,10 +110,8 @@ class Witness:
         if shape.params:
             parameters.learn(state, novelty, shape, url, seen)
         state.seen += 1
-        if (
-            seen.new >= 1.0 and not seen.numbered and state.asked
-        ):  # what was asked for first yields: some more may be
-            state.asked.pop(shape.path, None)
+        if state.asked and seen.new >= 1.0 and not seen.numbered:
+            state.asked.pop(shape.path, None)  # it yields: some more may be asked for first
         self._tell(state, one, before, row, weight)
         if seen.new < 1.0 or one.pages <= KNOWN_AFTER:
             state.changed = True
@@ -142,10 +152,19 @@ class Witness:
         seen.deep = seen.equal and same.depths.bit_count() >= _DEPTHS
         seen.wide = seen.equal and same.wide
 
+    def _fresh(self, state: HostTraps, row: StoredPage) -> list[int]:
+        """Places of a page's links that were not met before."""
+        if not row.links:
+            return []
+        seed = state.seed + LINKS
+        if state.shaper.sessions:
+            return self._novelty.fresh([plain(link.url) for link in row.links], seed)
+        return self._novelty.fresh_links(row.links, seed)
+
     def _links(
-        self, state: HostTraps, shape: Shape, row: StoredPage, seen: Evidence
+        self, state: HostTraps, shape: Shape, row: StoredPage, seen: Evidence, fresh: list[int]
     ) -> tuple[set[str], dict[str, str]]:
-        """Count what a page leads to that was not met before.
+        """Count what a page leads to that was not met before, at the places ``fresh``.
 
         Returns links that are to come last, and those of which nothing is known, with the patterns
         of their paths.
@@ -155,14 +174,11 @@ class Witness:
             links = [link for link in links if link.kind == TaskKind.PAGE]
         poor: set[str] = set()
         first: dict[str, str] = {}
-        if not links:
+        if not fresh:
             return poor, first
         urls = [link.url for link in links]
         if state.shaper.sessions:
             urls = [plain(url) for url in urls]
-        fresh = self._novelty.fresh(urls, state.seed + LINKS)
-        if not fresh:
-            return poor, first
         origin = row.url[: row.url.index("/", 8) + 1]
         sums, voted, own_key = state.yields, set(), key_of(shape.name)
         software = state.software
@@ -285,6 +301,15 @@ class Witness:
             state.changed = True
 
 
+def _is_calm(state: HostTraps, shape: Shape) -> bool:
+    """Whether of a page of this shape that has new text nothing more need be known: it yields, and
+    no shape of the host is poor; but for some of its pages."""
+    if state.yields.troubled or state.seen < WARM or state.tries < _TRIES:
+        return False
+    known = state.yields.sums.get(shape.name)
+    return known is not None and known.is_settled and known.pages % _EVERY > 0
+
+
 def _as_text(body: bytes) -> str:
     """The beginning of a body that is text, but no page; "" of what is none."""
     head = body[:_HEAD]
@@ -321,4 +346,6 @@ def _newness(found: Found, row: StoredPage) -> float:
 
 def _is_copy(row: StoredPage, reading: Reading | None) -> bool:
     """Whether a page says that it is another's copy."""
-    return reading is not None and reading.canonical not in ("", row.url, plain(row.url))
+    if reading is None or not reading.canonical or reading.canonical == row.url:
+        return False
+    return reading.canonical != plain(row.url)

@@ -17,6 +17,7 @@ from zlib import crc32
 
 from msgspec import Struct
 
+from greencrawl.worker.traps.evidence import Evidence, Same
 from greencrawl.worker.traps.shapes import LIST_PAGES
 
 DEMOTED = 2.5
@@ -53,6 +54,8 @@ KNOWN_SCORE = 3.0
 POOR_SECTION = 12.0
 """A section with so much against it: what is unknown in it is parked with it. Half of it is held
 against a shape that is new in it."""
+_SETTLED = 8
+"""Yields after which a shape may be settled."""
 _GRANTED = -1.0
 """A shape with less against it has yielded, lately or often."""
 _STEPS = 4
@@ -104,6 +107,11 @@ class Sum(Struct, gc=False):
         return self.score > DEMOTED
 
     @property
+    def is_settled(self) -> bool:
+        """Whether it has yielded often, and its last pages had new text."""
+        return self.text > 0.9 and self.yields >= _SETTLED and self.score < 0
+
+    @property
     def is_barren(self) -> bool:
         """Whether its pages brought neither text nor what leads there, though it is not judged."""
         poor = max(self.text, self.leads, self.further, self.hopes) < GOOD
@@ -116,53 +124,6 @@ class Sum(Struct, gc=False):
             return False
         self.probe = self.parked * MORE
         return True
-
-
-class Same(Struct, gc=False):
-    """Pages of the same text: how many, a bit for each depth of their folders, the shape of the
-    first as a number, whether there are others, and whether one of them has a query.
-
-    Documentation has the same text at many paths; what is answered to a query as well is a form, or
-    says that something is missing.
-    """
-
-    pages: int
-    depths: int
-    shape: int
-    several: bool = False
-    asked: bool = False
-
-    @property
-    def wide(self) -> bool:
-        """Whether it is no page's own, wherever it stands."""
-        return self.several and self.asked
-
-
-class Evidence(Struct, gc=False):
-    """What one page showed. The text is ``new`` (1: much of it, 0: none, between: little).
-
-    The others count links to URLs that were not met before: to its own shape, to such as yield, to
-    such as lead to these, to shapes of which too little is known, and to poor ones. ``copy`` says
-    that it is one by its own word, ``equal`` that its like was seen before, often; ``deep``: in
-    folders of many depths, ``wide``: of several shapes. ``query`` says that its URL has one,
-    ``numbered`` that it has a number or an id. ``data`` is what programs read, ``moved`` leads to
-    what was met.
-    """
-
-    new: float
-    own: int = 0
-    good: int = 0
-    leading: int = 0
-    unknown: int = 0
-    poor: int = 0
-    copy: bool = False
-    equal: bool = False
-    deep: bool = False
-    wide: bool = False
-    query: bool = False
-    data: bool = False
-    moved: bool = False
-    numbered: bool = False
 
 
 class Yields:
@@ -181,6 +142,8 @@ class Yields:
         self.by_key: dict[int, Sum] = {}
         self.leans = 0
         """Pages in a row that led to nothing but what is not known."""
+        self.troubled = False
+        """Whether a shape was poor: before that no link need be known as one of such a shape."""
 
     def found_on(self, name: str, feeder: int) -> None:
         """Some of a shape was found on a page of the shape ``feeder``, a hash.
@@ -222,6 +185,7 @@ class Yields:
             key = key_of(name)
             found = self.sums[name] = self.by_key[key] = Sum(name, score=prior)
             found.feeder, found.votes = self._feeders.pop(key, (0, 0))
+            self.troubled = self.troubled or found.is_poor
             if len(self.sums) + len(self.packed) > SHAPES:
                 self._make_room(name)
         return found
@@ -241,6 +205,7 @@ class Yields:
             self._thank(found, seen)
         least = -min(_LEAST + found.yields / 2, _TRUSTED)
         found.score = min(max(found.score + weight, least), _MOST)
+        self.troubled = self.troubled or found.is_poor
         self._sum_up(section, weight)
         if section.endswith("?"):
             self._sum_up(query_of(found.name), weight)
@@ -248,9 +213,19 @@ class Yields:
             found.probe = found.parked + 3
         return weight
 
+    def yielded(self, found: Sum, section: str) -> None:
+        """Add a page of a settled shape that has much new text, and whose links nobody asks for."""
+        self.leans = 0
+        found.pages += 1
+        found.yields += 1
+        found.text += _PACE * (1.0 - found.text)
+        found.score = max(found.score - _NEW, -min(_LEAST + found.yields / 2, _TRUSTED))
+        if self.sections.get(section) != -_TRUSTED:
+            self._sum_up(section, -_NEW)
+
     def _sum_up(self, section: str, weight: float) -> None:
         before = self.against(section)
-        after = min(max(before + weight, -12.0), 16.0)
+        after = min(max(before + weight, -_TRUSTED), 16.0)
         if section and after != before:
             self.sections.pop(section, None)
             self.sections[section] = after

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from greencrawl.schema.records import Admission
 from greencrawl.worker.extract import outline
 from greencrawl.worker.extract.text import compiled as speedups
 from greencrawl.worker.traps import novelty
@@ -151,3 +154,52 @@ def test_a_link_that_is_a_whole_paragraph_is_text(shown: Novelty) -> None:
     assert len(text) > 200
     read, _ = outline(f"<a href=/x>{text}</a>".encode(), "https://h.example/a", "text/html")
     assert shown.look(read.samples, 1).fresh > 0
+
+
+LINKS = st.lists(
+    st.sampled_from(["", "a", "b", "é", "a" * 70, *(f"https://h/{n}" for n in range(90))])
+)
+
+
+@pytest.mark.parametrize("without", [False, True])
+@given(pages=st.lists(LINKS, max_size=6))
+def test_links_are_met_as_their_urls_are(without: bool, pages: list[list[str]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        if without:
+            patch.setattr(novelty, "compiled", None)
+        one, other = (Novelty(None, 1 << 8, 1 << 12) for _ in range(2))
+        for urls in pages:
+            links = [Admission(url, 1, 1) for url in urls]
+            assert one.fresh_links(links, 7) == other.fresh(urls, 7)
+
+
+@compiled
+def test_what_is_no_link_is_refused() -> None:
+    assert speedups is not None
+    table = bytearray(4 << 10)
+    for wrong in ([7], [Admission], ["https://h/"], [None]):
+        with pytest.raises((TypeError, AttributeError)):
+            speedups.unmet_links(wrong, 1, table)
+    with pytest.raises(TypeError):
+        speedups.unmet_links((), 1, table)
+
+
+@compiled
+@given(st.text("ab\n9. ", max_size=400), st.text("ab/", max_size=6), st.integers(0, 300))
+def test_the_path_is_taken_out_of_texts_of_any_length(text: str, path: str, more: int) -> None:
+    assert speedups is not None
+    url = f"https://h.example/x{path}/y"
+    echo = f"/x{path}/y"
+    filler = "c" * (9 * more)
+    with_it, without_it = (
+        speedups.sample(f"{filler}{one.join(text.split('9'))}".encode(), url) for one in (echo, "")
+    )
+    assert with_it == without_it
+
+
+@compiled
+@given(st.text("ab \n", max_size=600))
+def test_line_feeds_between_blocks_are_blanks_in_the_end(text: str) -> None:
+    body = "".join(f"<p>{block}</p>" for block in text.split("\n"))
+    read, _ = outline(body.encode(), URL, "text/html")
+    assert read.text == " ".join(text.split())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from greencrawl.worker.traps.evidence import Evidence
 from greencrawl.worker.traps.hosts import DONE, HostTraps
 from greencrawl.worker.traps.novelty import Novelty
 from greencrawl.worker.traps.parameters import learn, plain_of
 from greencrawl.worker.traps.shapes import Shaper
-from greencrawl.worker.traps.yields import Evidence, Yields
+from greencrawl.worker.traps.yields import Yields
 
 SAME = Evidence(new=0.0, query=True)
 NEW = Evidence(new=1.0, query=True)

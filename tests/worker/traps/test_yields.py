@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from greencrawl.schema.records import TRAPS_BYTES
+from greencrawl.worker.traps.evidence import Evidence
 from greencrawl.worker.traps.record import pack, pages_of, unpack
 from greencrawl.worker.traps.yields import (
     FIRST_PROBE,
@@ -15,7 +16,6 @@ from greencrawl.worker.traps.yields import (
     PACKED_SHAPES,
     PARKED,
     SHAPES,
-    Evidence,
     Yields,
 )
 
@@ -158,3 +158,36 @@ def test_what_is_kept_of_a_host_is_bounded() -> None:
     assert len(sums.texts) <= 64
     assert len(sums.parameters) <= 128
     assert len(sums.templates) <= 200
+
+
+def test_a_settled_shape_counts_pages_as_any_other_does() -> None:
+    sums, other = Yields(), Yields()
+    one, same = (each.begin("https://h/a/{n}", "https://h/a", 0.0) for each in (sums, other))
+    for n in range(60):
+        if one.is_settled:
+            sums.yielded(one, "https://h/a")
+        else:
+            sums.judge(one, "https://h/a", NEW)
+        other.judge(same, "https://h/a", NEW)
+        assert one.is_settled == (n >= 7)
+        assert (one.score, one.pages, one.yields, one.text) == (
+            same.score, same.pages, same.yields, same.text,
+        )  # fmt: skip
+    assert sums.against("https://h/a") == other.against("https://h/a")
+
+
+def test_a_host_is_troubled_once_a_shape_was_poor() -> None:
+    sums = Yields()
+    one = sums.begin("https://h/a/{n}", "https://h/a", 0.0)
+    sums.judge(one, "https://h/a", NEW)
+    assert not sums.troubled
+    while not one.is_poor:
+        sums.judge(one, "https://h/a", POOR)
+    sums.pages = 20
+    found = unpack(pack(sums, {}, 0))
+    assert found is not None
+    assert sums.troubled
+    assert found.yields.troubled
+    other = Yields()
+    other.begin("https://h/far", "https://h", 3.0)
+    assert other.troubled
