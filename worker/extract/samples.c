@@ -6,8 +6,8 @@
  * samples, wherever it stands in them and in whatever script. Pieces end where blocks do: a list in
  * another order has the same pieces. Numbers are all one, as dates and counters are of no interest;
  * but for decimals, of which tables of measurements consist. The text of links is left out, since it
- * is said of other pages, and so are the path of the page's own URL and, of short pages, its words:
- * pages that say what was not found would be new for ever. */
+ * is said of other pages, and so are the path of the page's own URL and, of short pages, its words,
+ * with what is cut off between them: pages that say what was not found would be new for ever. */
 
 #define _GNU_SOURCE /* memmem */
 #include <string.h>
@@ -18,9 +18,10 @@
 #define LEAST_ECHO 4
 #define LEAST_WORD 2
 #define MOST_WORDS 32
+#define GAP '\0'    /* stands for what was taken out: no piece crosses it */
 #define SHORT 4096 /* bytes of a page whose words are compared with those of its URL */
 
-static uint64_t gear[256]; /* 0: a digit, or the end of a block */
+static uint64_t gear[256]; /* 0: a digit, a gap, or the end of a block */
 
 static uint64_t mixed(uint64_t number) {
     number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9u;
@@ -32,7 +33,7 @@ void samples_begin(void) {
     for (unsigned byte = 0; byte < 256; byte++)
         gear[byte] = mixed((byte + 1) * 0x9e3779b97f4a7c15u);
     memset(gear + '0', 0, 10 * sizeof *gear);
-    gear['\n'] = 0;
+    gear['\n'] = gear[GAP] = 0;
 }
 
 /* Whether a number has a fraction. */
@@ -109,13 +110,14 @@ static unsigned words_of(const char *url, uint32_t *words) {
     }
 }
 
-/* Take every `what` out of a text; its length then. */
+/* Make a gap of every `what` in a text; its length then. */
 static size_t without(char *text, size_t length, const char *what, size_t size) {
     const char *from = text, *end = text + length, *found;
     char *to = text;
     while ((found = memmem(from, (size_t)(end - from), what, size)) != NULL) {
         memmove(to, from, (size_t)(found - from));
         to += found - from;
+        *to++ = GAP;
         from = found + size;
     }
     if (to != from)
@@ -143,6 +145,8 @@ size_t without_echo(char *text, size_t length, const char *url) {
         if (i - begin >= LEAST_WORD && at < count) {
             if (i < length && strchr(" -_+./", text[i]) != NULL)
                 i++; /* several words of it are as one */
+            if (kept == 0 || text[kept - 1] != GAP)
+                text[kept++] = GAP;
             continue;
         }
         memmove(text + kept, text + begin, i - begin);
@@ -164,6 +168,7 @@ void samples_take(struct samples *samples, char *text, size_t length) {
     uint64_t hash = 0, word, limit = (uint64_t)1 << (64 - shift);
     size_t fed = 0;
     int fraction = 0;
+    unsigned cut = 0; /* 1 behind a gap in a block: there the oldest bit is another byte's */
     char *end = text + length;
     *end = '\n';
     for (const char *at = text;; at++) {
@@ -171,16 +176,20 @@ void samples_take(struct samples *samples, char *text, size_t length) {
         while ((word = gear[(unsigned char)*at]) != 0) {
             hash = (hash << 3) + word;
             at++;
-            if (hash < limit && fed + (size_t)(at - begin) >= WINDOW)
+            if (hash < limit && fed + (size_t)(at - begin) >= WINDOW + cut)
                 keep(samples, hash);
         }
         fed += (size_t)(at - begin);
         if (*at == '\n') {
-            if (fed && fed < WINDOW && (hash = mixed(hash)) < limit)
+            if (fed && !cut && fed < WINDOW && (hash = mixed(hash)) < limit)
                 keep(samples, hash);
             if (at == end)
                 return;
-            hash = 0, fed = 0;
+            hash = 0, fed = 0, cut = 0;
+            continue;
+        }
+        if (*at == GAP) {
+            hash = 0, fed = 0, cut = 1;
             continue;
         }
         unsigned char last = at > text ? (unsigned char)at[-1] : 0;
@@ -194,7 +203,7 @@ void samples_take(struct samples *samples, char *text, size_t length) {
         }
         hash = (hash << 3) + mixed(0x100u + (fraction ? (unsigned char)*at : '0'));
         fed++;
-        if (hash < limit && fed >= WINDOW)
+        if (hash < limit && fed >= WINDOW + cut)
             keep(samples, hash);
     }
 }

@@ -15,7 +15,8 @@ struct samples {
 };
 
 void samples_begin(void);
-/* Take the path of `url` out of a text, and its words if the text is short; its length then. */
+/* Take the path of `url` out of a text, and its words if the text is short; its length then. Gaps
+ * are left, which pieces do not cross. */
 size_t without_echo(char *text, size_t length, const char *url);
 /* Take samples of `text`, in which line feeds stand between blocks; a byte behind it is written. */
 void samples_take(struct samples *samples, char *text, size_t length);

@@ -31,21 +31,21 @@ class Evidence(Struct, gc=False):
     The others count links to URLs that were not met before: to its own shape, to such as yield, to
     such as lead to these, to shapes of which too little is known, and to poor ones. ``copy`` says
     that it is one by its own word, ``equal`` that its like was seen before, often; ``deep``: in
-    folders of many depths, ``wide``: of several shapes. ``query`` says that its URL has one,
-    ``numbered`` that it has a number or an id. ``data`` is what programs read, ``moved`` leads to
-    what was met.
+    folders of many depths, ``wide``: how many pages of several shapes had its text. ``query`` says
+    that its URL has one, ``numbered`` that it ends in a number or an id. ``data`` is what programs
+    read, ``moved`` leads to what was met. ``leading`` is how surely such a shape leads on, to 1.
     """
 
     new: float
     own: int = 0
     good: int = 0
-    leading: int = 0
+    leading: float = 0.0
     unknown: int = 0
     poor: int = 0
     copy: bool = False
     equal: bool = False
     deep: bool = False
-    wide: bool = False
+    wide: int = 0
     query: bool = False
     data: bool = False
     moved: bool = False

@@ -8,13 +8,17 @@ such a parameter is fetched only where that without it is not.
 from __future__ import annotations
 
 from greencrawl.worker.traps.evidence import Evidence
-from greencrawl.worker.traps.hosts import HostTraps
+from greencrawl.worker.traps.hosts import KEYS, HostTraps
 from greencrawl.worker.traps.novelty import Novelty
-from greencrawl.worker.traps.shapes import SHOWN, Shape, without
+from greencrawl.worker.traps.queries import LIST_PAGES, SHOWN, without
+from greencrawl.worker.traps.shapes import Shape
 
 _TESTS, _GENERIC_TESTS = 3.0, 4.0
 """Pages that were the same without a parameter of this value, and without it at all, from which on
 it makes no difference."""
+_KEY_TESTS, _NEVER = 4.0, 6.0
+"""Pages with a number that was met, and nothing new, from which on such are taken for one; what
+speaks against it where one has something new."""
 _MOST = 8
 """Parameters of one URL that are tested."""
 _FIRST = ("0", "1")
@@ -74,6 +78,39 @@ def learn(state: HostTraps, novelty: Novelty, shape: Shape, url: str, seen: Evid
             elif sums.weigh_parameter(f"{generic}={value}", weight) == _TESTS:
                 sums.weigh_parameter(generic, 1.5)
             state.changed = True
+
+
+def learn_keys(state: HostTraps, novelty: Novelty, shape: Shape, seen: Evidence) -> None:
+    """Learn from a page that was fetched whether a number in its query says all of it: then URLs of
+    the shape with a number that the program was given before, whatever else they say, are that
+    page."""
+    leads = seen.good or seen.leading or seen.unknown
+    weight = -_NEVER if seen.new >= 1.0 or leads else float(seen.new == 0)
+    for name, key in _keys(shape):
+        if not novelty.fresh([key], state.seed + KEYS) and weight:
+            state.yields.weigh_parameter(f"{shape.name}#{name}", weight)
+            state.changed = True
+
+
+def key_met(state: HostTraps, novelty: Novelty, shape: Shape) -> str:
+    """The number that says all of a page that was fetched under another URL, as ``id=7``; "" if
+    none does."""
+    sums = state.yields
+    if sums.parameters:
+        for name, key in _keys(shape):
+            known = sums.parameter(f"{shape.name}#{name}") >= _KEY_TESTS
+            if known and novelty.met(key, state.seed + KEYS):
+                return key.rpartition("#")[2]
+    return ""
+
+
+def _keys(shape: Shape) -> list[tuple[str, str]]:
+    """Names of parameters that are numbers, each with what is remembered of it."""
+    return [
+        (name, f"{shape.path}#{name}={value}")
+        for name, value in list((shape.params or {}).items())[:_MOST]
+        if value.isdigit() and name not in LIST_PAGES and len(value) < 20
+    ]
 
 
 def _generic(shape: Shape, name: str) -> str:

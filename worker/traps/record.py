@@ -109,7 +109,7 @@ def _unpacked(record: bytes) -> Unpacked:
         yields.packed[key] = Sum(
             "", score / 4, pages, good, text / 255, leads / 255, further / 255,
             hopes / 255, feeder, votes, parked, FIRST_PROBE * MORE ** min(probe, 20),
-            bool(flags & 1), bool(flags & 2),
+            0, bool(flags & 1), bool(flags & 2),
         )  # fmt: skip
         at += _SUM.size
     yields.by_key.update(yields.packed)

@@ -12,12 +12,11 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 from zlib import crc32
 
-from greencrawl.worker.traps.sessions import plain
+from greencrawl.worker.traps.queries import LIST_PAGES, SEARCHES, params_of, plain
 
 LONGEST = 300
 """Characters of a shape's name."""
@@ -39,6 +38,8 @@ _PREFIXES = 160
 """Folders of one host whose words are told apart."""
 _FOLDERS = 256
 """Folders whose shape is remembered."""
+_VIEWS, _MANY_FOLDERS = 64, 5
+"""Words that may end URLs in many folders, and in how many they have to."""
 _DEEP = 12
 _MANY = 8
 _LONG_WORD = 40
@@ -63,19 +64,6 @@ _MODE_NAMES = """
 _MODES = frozenset(_MODE_NAMES.split())
 """Parameters whose values say what a program does, rather than with what."""
 
-_SHOWN_NAMES = """
-    asc ascending currency desc descending dir direction display format layout limit mode oby odir
-    ord order order_by order_dir orderby orderdir ordering page_size pagesize per_page perpage
-    print printable product_list_dir product_list_limit product_list_mode product_list_order
-    replytocom sd share show sk sort sort_by sort_dir sort_order sortby sortdir sortorder st view
-    viewmode
-"""
-SHOWN = frozenset(_SHOWN_NAMES.split())
-"""Parameters that mostly say no more than how a page is shown."""
-
-LIST_PAGES = frozenset("from offset p page paged pageno pg pn skip start".split())  # noqa: SIM905
-"""Parameters by which the pages of a list differ."""
-
 _YEARS = frozenset(("ano", "annee", "date", "jahr", "y", "year", "yr"))
 
 HINTS = {
@@ -83,9 +71,13 @@ HINTS = {
     "deep": "its path is very long",
     "far": "its date is far from now",
     "many": "its query grows",
+    "search": "it is a search of the site",
     "session": "its URLs differ in a session's id",
 }
 """What is odd about a shape before anything of it was fetched."""
+
+
+_NUMBERED = re.compile(r"\{(?:n|id|date|far)\}(?:\.[A-Za-z0-9]{1,5})?/?$").search
 
 
 class Shape(NamedTuple):
@@ -117,6 +109,7 @@ class Shaper:
         self._words: dict[str, dict[str, None]] = {}
         self._full: dict[int, frozenset[int]] = {}
         self._folders: dict[str, _Folder] = {}
+        self._views: dict[str, tuple[int, str]] = {}
         self.sessions = False
         """Whether one of its URLs had the id of a session."""
 
@@ -139,22 +132,42 @@ class Shaper:
             if leaf in known.words and _repeated([*known.words, leaf]):
                 hint = "repeats"
             name, odd = self._leaf(leaf, known, mark != "")
+            if name == "{w}" and folder.count("/") > 2 and self._is_view(leaf, folder):
+                name = leaf
             hint = hint or odd
         else:
             name = ""
         if hint in ("repeats", "deep"):
             origin = url[: url.index("/", 8)]
             what = f"{origin}/{{{hint}}}"
-            return Shape(what, what, what, hint, _params(query) if mark else None)
+            return Shape(what, what, what, hint, params_of(query) if mark else None)
         folder = known.name
         if known.year and _MONTH(leaf):
             folder, hint = f"{folder.rpartition('/')[0]}/{{far}}", "far"
         path = f"{folder}/{name}{slash}"
         if not mark:
             return Shape(path[:LONGEST], path, known.section, hint)
-        params = _params(query)
-        pattern, odd = self._query(path, query, params)
-        return Shape(f"{path}?{pattern}"[:LONGEST], path, f"{path}?", hint or odd, params)
+        params = params_of(query)
+        program = self._program(path, params)
+        pattern, odd = self._query(program, query, params)
+        join = "?" if program is path else "&" if pattern else ""
+        name = f"{program}{join}{pattern}"[:LONGEST]
+        return Shape(name, program, f"{program}?", hint or odd, params)
+
+    def _is_view(self, leaf: str, folder: str) -> bool:
+        """Whether a word ends URLs in many folders, as ``feed`` or ``print`` do: then it names a
+        view of what the folder is."""
+        if len(leaf) > _LONG_WORD:
+            return False
+        folder = folder[-_LONG_WORD:]
+        count, last = self._views.pop(leaf, (0, ""))
+        if last != folder and count < _MANY_FOLDERS:
+            count += 1
+        self._views[leaf] = count, folder
+        if len(self._views) > _VIEWS:
+            rare = (word for word, (times, _) in self._views.items() if times < _MANY_FOLDERS)
+            del self._views[next(rare, next(iter(self._views)))]
+        return count >= _MANY_FOLDERS
 
     def is_late(self, shape: Shape) -> bool:
         """Whether its query is another choice of parameters at a path that has offered several."""
@@ -181,7 +194,7 @@ class Shaper:
     @property
     def size(self) -> int:
         """About how many strings it keeps."""
-        words = sum(map(len, self._words.values())) + len(self._folders)
+        words = sum(map(len, self._words.values())) + len(self._folders) + len(self._views)
         return words + sum(map(len, self._full.values()))
 
     def _own(self, prefix: str, word: str, limit: int) -> bool:
@@ -270,19 +283,28 @@ class Shaper:
             return masked + end, ""
         return "{w}" + end, ""
 
+    def _program(self, path: str, params: dict[str, str]) -> str:
+        """A path with those parameters that say which program of several behind it is meant."""
+        modes = []
+        for name, value in params.items():
+            if name in _MODES and _PLAIN(value):
+                own = self._own(f"{path}?{name}", value, _LIMITS[1])
+                modes.append(f"{name}={value if own else '{w}'}")
+        return f"{path}?{'&'.join(sorted(modes))}" if modes else path
+
     def _query(self, path: str, query: str, params: dict[str, str]) -> tuple[str, str]:
         hint = ""
         patterns = set()
         for name, value in params.items():
+            if name in _MODES and _PLAIN(value):
+                continue
             what = "n" if value.isdigit() else ""
             if ("-" in value or name in _YEARS) and _far(value, self._year):
                 what = hint = "far"
             elif not what and value:
-                if name in _MODES and _PLAIN(value):
-                    what = value if self._own(f"{path}?{name}", value, _LIMITS[1]) else "{w}"
-                    patterns.add(f"{name}={what}")
-                    continue
                 what = _type(value) or "w"
+                if name in SEARCHES:
+                    hint = hint or "search"
             patterns.add(f"{name}={{{what}}}" if what else name)
         count = query.count("&") + 1
         if count >= _MANY or count >= len(params) + 2:
@@ -321,19 +343,6 @@ def _far(value: str, year: int) -> bool:
     return found is not None and not 1900 <= int(found[1]) <= year + 2
 
 
-def _params(query: str) -> dict[str, str]:
-    """Values by name; what stands in brackets is no part of a name."""
-    found: dict[str, str] = {}
-    for part in query.replace(";", "&").split("&") if query else ():
-        name, _, value = part.partition("=")
-        if "[" in name:
-            name = name[: name.index("[")]
-        elif "%5" in name:
-            name = re.split("%5[Bb]", name)[0]
-        found[_DIGITS.sub("{n}", name)[:_LONG_WORD]] = value
-    return found
-
-
 def _masked(word: str) -> str:
     """A word with holes for its numbers, unless it is encoded."""
     return word if "%" in word else _DIGITS.sub("{n}", word)
@@ -353,14 +362,15 @@ def _repeated(words: list[str]) -> bool:
     )
 
 
-def without(url: str, names: Iterable[str]) -> str:
-    """A URL without those parameters of its query."""
-    start, _, query = url.partition("?")
-    left = set(names)
-    rest = "&".join(
-        part for part in query.split("&") if part and next(iter(_params(part))) not in left
-    )
-    return f"{start}?{rest}" if rest else start
+def view_of(name: str) -> str:
+    """The word at the end of a shape that names a view of what is before it; "" if none does."""
+    folder, _, word = name.rstrip("/").rpartition("/")
+    return word if word.isalpha() and folder.count("/") > 2 else ""
+
+
+def ends_in_number(path: str) -> bool:
+    """Whether the last part of a shape's path ends in a number, a date or an id."""
+    return _NUMBERED(path) is not None
 
 
 def _hash(text: str) -> int:

@@ -18,8 +18,8 @@ from greencrawl.worker.traps import record as records
 from greencrawl.worker.traps.hosts import DONE, HostTraps
 from greencrawl.worker.traps.known import known
 from greencrawl.worker.traps.novelty import Novelty
-from greencrawl.worker.traps.parameters import plain_of
-from greencrawl.worker.traps.sessions import plain
+from greencrawl.worker.traps.parameters import key_met, plain_of
+from greencrawl.worker.traps.queries import plain
 from greencrawl.worker.traps.shapes import HINTS, LONGEST, Shape, Shaper
 from greencrawl.worker.traps.witness import Witness
 from greencrawl.worker.traps.yields import KNOWN_AFTER, POOR_SECTION, Sum, Yields, query_of
@@ -162,7 +162,7 @@ class Traps:
             and shape.section.count("/") > 2 + shape.section.endswith("/")
         ):
             return self._in_poor_section(state, shape)
-        if shape.params and (found is None or found.pages < KNOWN_AFTER):
+        if found is None or found.pages < KNOWN_AFTER:
             asked = query_of(shape.name)
             if asked and sums.against(asked) >= POOR_SECTION:
                 origin = url[: url.index("/", 8)]
@@ -195,7 +195,9 @@ class Traps:
         """Park what is unknown in a section where nothing yields, all of it as one shape."""
         section = shape.section
         if not name:
-            name = f"{section}{{…}}" if section.endswith("?") else f"{section}/{{…}}"
+            name = f"{section}/{{…}}"
+            if section.endswith("?"):
+                name = f"{section}{{…}}" if section.count("?") == 1 else f"{section[:-1]}&{{…}}"
         if name[:LONGEST] in state.released:
             return None
         whole = state.yields.begin(name[:LONGEST], section, 0.0)
@@ -207,12 +209,15 @@ class Traps:
     def _variant(self, state: HostTraps, shape: Shape, url: str) -> Parked | None:
         """Whether its URL differs from one that was met by parameters that make no difference."""
         plain, names = plain_of(state, self._novelty, shape, url)
-        if not plain:
+        key = "" if plain else key_met(state, self._novelty, shape)
+        if not plain and not key:
             return None
         found = state.yields.begin(shape.name, shape.section, 0.0)
         state.changed = True
         if found.due():
             return None
+        if key:
+            return Parked(shape.name, f"the page with {key:.60} was fetched under another URL")
         return Parked(shape.name, f"the same page without {names} is fetched; {plain}")
 
     # -- pages

@@ -15,8 +15,8 @@ from greencrawl.worker.traps.evidence import Evidence
 from greencrawl.worker.traps.hosts import DONE, FOREIGN, LINKS, TEXTS, HostTraps
 from greencrawl.worker.traps.known import Known
 from greencrawl.worker.traps.novelty import MOST_SHIFT, Found, Novelty, samples_of
-from greencrawl.worker.traps.sessions import plain
-from greencrawl.worker.traps.shapes import Shape
+from greencrawl.worker.traps.queries import plain
+from greencrawl.worker.traps.shapes import Shape, ends_in_number, view_of
 from greencrawl.worker.traps.yields import (
     DEMOTED,
     GOOD,
@@ -39,7 +39,12 @@ page that has new text, of which they say nothing more; and others with a query.
 _EVERY = 8
 """Of a shape that is settled every so many-th page is asked which links it has, where no shape of
 the host is poor; and those that lead to a query not met before."""
-_NUMBERED = ("/{n}", "/{id}", "/{n}/", "/{id}/")
+_CLAIMS = 20
+"""Pages that are thanked for leading to a shape of which nothing was fetched since; then one of its
+URLs is fetched before its turn."""
+_FADES = 0.8
+"""What leads to what leads on counts so much less, or shapes that lead to each other alone would
+speak for each other for ever."""
 _TRIES = 4
 """Pages of a host in which marks of software are looked for, once it shows links of such."""
 WARM = 8
@@ -87,7 +92,7 @@ class Witness:
                 return
         seen = Evidence(new=new, query=shape.params is not None, copy=copy)
         seen.data = reading is None and _is_data(row)
-        seen.numbered = shape.path.endswith(_NUMBERED)
+        seen.numbered = ends_in_number(shape.path)
         known_link = bool(self._software(state, shape, task.url, row))
         poor, first = self._links(
             state, shape, row, seen, self._fresh(state, row) if fresh is None else fresh
@@ -95,6 +100,11 @@ class Witness:
         seen.moved = row.status // 100 == 3 and not (seen.own or seen.good or seen.unknown)
         if seen.copy and reading is not None and state.met(novelty, reading.canonical):
             seen.new = min(seen.new, 0.0)  # whoever fetched that one
+        if not seen.new and reading is not None and shape.params is None and view_of(shape.name):
+            whole = url.rstrip("/").rpartition("/")[0]
+            seen.copy = seen.copy or any(
+                novelty.met(one, state.seed + DONE) for one in (whole, f"{whole}/")
+            )
         if found.text and not seen.new:
             self._compare(state, shape, reading, seen)
         if state.seen < WARM and seen.new and sums.pages > 2 * WARM:
@@ -109,6 +119,7 @@ class Witness:
         weight = sums.judge(one, shape.section, seen)
         if shape.params:
             parameters.learn(state, novelty, shape, url, seen)
+            parameters.learn_keys(state, novelty, shape, seen)
         state.seen += 1
         if state.asked and seen.new >= 1.0 and not seen.numbered:
             state.asked.pop(shape.path, None)  # it yields: some more may be asked for first
@@ -122,7 +133,7 @@ class Witness:
             row.links = [
                 replace(link, level=last) if link.url in poor else link for link in row.links
             ]
-        elif first and seen.new < 1.0 and not seen.good:
+        if first and seen.new < 1.0 and not seen.good:
             self._ask_first(state, task, row, first, shape.path)
 
     def _novel(self, state: HostTraps, row: StoredPage, reading: Reading | None) -> Found:
@@ -150,7 +161,7 @@ class Witness:
         same = state.yields.count_text(crc32(reading.samples), shape.name, shape.path.count("/"))
         seen.equal = same.pages > _SAME
         seen.deep = seen.equal and same.depths.bit_count() >= _DEPTHS
-        seen.wide = seen.equal and same.wide
+        seen.wide = same.pages if seen.equal and same.wide else 0
 
     def _fresh(self, state: HostTraps, row: StoredPage) -> list[int]:
         """Places of a page's links that were not met before."""
@@ -209,6 +220,9 @@ class Witness:
             if other.params and self._known.names(other.params, url, software):
                 poor.add(links[place].url)
                 continue  # it says nothing of this page
+            if other.params and parameters.key_met(state, self._novelty, other):
+                poor.add(links[place].url)
+                continue
             one = sums.sum_of(other.name)
             if one is None or not one.known:
                 against = HINT_SCORES.get(other.hint, 0.0)
@@ -235,7 +249,12 @@ class Witness:
             elif one.text >= GOOD:
                 seen.good += 1
             elif max(one.leads, one.further) >= GOOD:
-                seen.leading += 1
+                one.claims += 1
+                if one.claims >= _CLAIMS:  # it may have come to an end since
+                    one.claims = 0
+                    state.asked.pop(other.path, None)
+                    first[links[place].url] = other.path
+                seen.leading = max(seen.leading, _FADES * max(one.leads, one.further))
             else:
                 seen.unknown += 1
                 first[links[place].url] = other.path

@@ -18,7 +18,8 @@ from zlib import crc32
 from msgspec import Struct
 
 from greencrawl.worker.traps.evidence import Evidence, Same
-from greencrawl.worker.traps.shapes import LIST_PAGES
+from greencrawl.worker.traps.queries import LIST_PAGES
+from greencrawl.worker.traps.shapes import view_of
 
 DEMOTED = 2.5
 """A shape with more against it than this: its links come last."""
@@ -47,7 +48,7 @@ TEMPLATES = 200
 FIRST_PROBE, MORE = 20, 4
 """URLs of a parked shape after which one is fetched, and by how many times more the next."""
 
-HINT_SCORES = {"repeats": 3.5, "far": 3.0, "deep": 2.0, "many": 2.0}
+HINT_SCORES = {"repeats": 3.5, "far": 3.0, "deep": 2.0, "many": 2.0, "search": 3.0}
 """What is held against a shape before anything of it was fetched."""
 KNOWN_SCORE = 3.0
 """The same for links of software that shows such links, but has not shown that it is this one."""
@@ -58,6 +59,11 @@ _SETTLED = 8
 """Yields after which a shape may be settled."""
 _GRANTED = -1.0
 """A shape with less against it has yielded, lately or often."""
+_DROUGHT = 6
+"""Pages of a shape that ends in a number, none of which ever had new text, from which on such count
+against it, lead they nowhere or not."""
+_OFTEN, _OFTEN_WEIGHT = 8, 2.5
+"""Pages of several shapes with one text – a form, an error – from which on another counts more."""
 _STEPS = 4
 """Pages on the way to an article that are thanked: years lead to months, days, articles."""
 _LEANS = 60
@@ -88,6 +94,7 @@ class Sum(Struct, gc=False):
     votes: int = 0
     parked: int = 0
     probe: int = FIRST_PROBE
+    claims: int = 0
     grew: bool = False
     copied: bool = False
 
@@ -194,9 +201,10 @@ class Yields:
         """Add a page to its sum, and to that of its section; returns what it weighs."""
         weight = self._weigh(found, seen)
         found.pages += 1
+        found.claims = 0
         found.text += _PACE * (seen.new - found.text)
         found.leads += _PACE * ((seen.good > 0) - found.leads)
-        found.further += _PACE * ((seen.leading > 0) - found.further)
+        found.further += _PACE * (seen.leading - found.further)
         found.hopes += _PACE * ((seen.unknown > 0) - found.hopes)
         found.grew = seen.own + seen.poor > 0 or found.grew
         found.copied = seen.copy or found.copied
@@ -207,8 +215,7 @@ class Yields:
         found.score = min(max(found.score + weight, least), _MOST)
         self.troubled = self.troubled or found.is_poor
         self._sum_up(section, weight)
-        if section.endswith("?"):
-            self._sum_up(query_of(found.name), weight)
+        self._sum_up(query_of(found.name), weight)
         if weight < 0 and found.is_parked:  # a probe that yielded: the next one comes soon
             found.probe = found.parked + 3
         return weight
@@ -276,7 +283,7 @@ class Yields:
             odd = seen.query or found.score > DEMOTED or self.leans > _LEANS
             return 0.25 * weight if odd else 0.0
         if seen.wide:
-            return weight
+            return weight * (_OFTEN_WEIGHT if seen.wide >= _OFTEN else 1.0)
         if seen.own > 1 or seen.poor or self.fed_by_poor(found):
             return weight
         if seen.own:
@@ -285,8 +292,8 @@ class Yields:
             return 0.7 * weight
         if seen.query:
             return (1.5 if seen.equal else 0.75) if seen.new == 0 else 0.1
-        never = seen.equal and seen.numbered and found.yields < 2
-        return 0.5 * weight if never else 0.0
+        never = seen.numbered and found.yields < 2
+        return 0.5 * weight if never and (seen.equal or found.pages >= _DROUGHT) else 0.0
 
     def against(self, section: str) -> float:
         """What is against a section as a whole."""
@@ -346,10 +353,13 @@ class Yields:
 
 
 def query_of(name: str) -> str:
-    """What the shapes of a host with the same query are summed up with; "" if pages of a list may
-    differ by it."""
-    _, mark, query = name.partition("?")
-    if not mark or any(part.partition("=")[0] in LIST_PAGES for part in query.split("&")):
+    """What the shapes of a host with the same query, or the same word at their end, are summed up
+    with; "" if pages of a list may differ by it."""
+    path, mark, query = name.partition("?")
+    if not mark:
+        view = view_of(path)
+        return f"*/{view}" if view else ""
+    if any(part.partition("=")[0] in LIST_PAGES for part in query.split("&")):
         return ""
     return f"*?{query}"
 

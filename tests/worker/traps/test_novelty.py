@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from pathlib import Path
 
 import pytest
@@ -186,15 +187,18 @@ def test_what_is_no_link_is_refused() -> None:
 
 @compiled
 @given(st.text("ab\n9. ", max_size=400), st.text("ab/", max_size=6), st.integers(0, 300))
-def test_the_path_is_taken_out_of_texts_of_any_length(text: str, path: str, more: int) -> None:
+def test_where_the_path_stood_is_a_gap_in_texts_of_any_length(
+    text: str, path: str, more: int
+) -> None:
     assert speedups is not None
     url = f"https://h.example/x{path}/y"
     echo = f"/x{path}/y"
     filler = "c" * (9 * more)
-    with_it, without_it = (
-        speedups.sample(f"{filler}{one.join(text.split('9'))}".encode(), url) for one in (echo, "")
+    with_it, with_gaps = (
+        speedups.sample(f"{filler}{one.join(text.split('9'))}".encode(), url)
+        for one in (echo, "\0")
     )
-    assert with_it == without_it
+    assert with_it == with_gaps
 
 
 @compiled
@@ -203,3 +207,31 @@ def test_line_feeds_between_blocks_are_blanks_in_the_end(text: str) -> None:
     body = "".join(f"<p>{block}</p>" for block in text.split("\n"))
     read, _ = outline(body.encode(), URL, "text/html")
     assert read.text == " ".join(text.split())
+
+
+@compiled
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_short_page_without_the_words_of_its_url_is_no_newer_than_a_long_one(
+    shown: Novelty, language: str
+) -> None:
+    """What is left of a short page, its URL's words taken out, are pieces of the whole text."""
+    text = prose(1, 400, language)
+    words = "-".join(dict.fromkeys(text[0].strip(".").lower().split()[:4]))
+    long = [*text, *(line for n in range(2, 8) for line in prose(n, 160, language))]
+    whole = page(*long, url=f"https://h.example/{words}/")
+    shown.look(whole, 1)
+    print_view = page(*text, url=f"https://h.example/{words}/print/")
+    found = shown.look(print_view, 1, whole[0])
+    assert found.text > 0
+    assert found.fresh == 0
+
+
+@compiled
+def test_pieces_cross_no_gap() -> None:
+    assert speedups is not None
+    one, other = "a linen shirt of some colour ", " that is not here any more, alas"
+    gap, apart = (
+        array("I", speedups.sample(f"{one}{glue}{other}".encode(), URL)[2:])
+        for glue in ("\0", "\n")
+    )
+    assert set(gap) <= set(apart)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from greencrawl.worker.traps.evidence import Evidence
 from greencrawl.worker.traps.hosts import DONE, HostTraps
 from greencrawl.worker.traps.novelty import Novelty
-from greencrawl.worker.traps.parameters import learn, plain_of
+from greencrawl.worker.traps.parameters import key_met, learn, learn_keys, plain_of
 from greencrawl.worker.traps.shapes import Shaper
 from greencrawl.worker.traps.yields import Yields
 
@@ -72,3 +72,44 @@ def test_what_leads_on_makes_a_difference() -> None:
     for n in range(6):
         world.fetch(f"{n}?view=all", Evidence(new=0.0, good=1, query=True))
     assert world.plain("7?view=all") == ("", "")
+
+
+class Keys(World):
+    """Programs that are asked by number."""
+
+    def fetch(self, path: str, seen: Evidence = SAME) -> None:
+        learn_keys(self.state, self.novelty, self.state.shaper.shape(SHOP + path), seen)
+
+    def met(self, path: str) -> str:
+        return key_met(self.state, self.novelty, self.state.shaper.shape(SHOP + path))
+
+
+def test_a_number_that_says_all_of_a_page_is_found() -> None:
+    world = Keys()
+    for n in range(10):
+        world.fetch(f"item.php?id={n}", NEW)
+    for n in range(4):
+        assert world.met("item.php?id=7&from=a") == ""
+        world.fetch(f"item.php?id={n}&from={'abcd'[n]}")
+    assert world.met("item.php?id=7&from=z") == "id=7"
+    assert world.met("item.php?id=11&from=z") == "", "nobody has asked for it"
+    assert world.met("item.php?id=7&tab=z") == "", "of another query nothing is known"
+    assert world.met("other.php?id=7&from=z") == ""
+
+
+def test_a_number_beside_which_something_else_matters_is_none() -> None:
+    world = Keys()
+    for n in range(20):
+        world.fetch(f"topic.php?t={n}", NEW)
+        world.fetch(f"topic.php?t={n}&part=2", NEW if n % 5 == 4 else SAME)
+        world.fetch(f"topic.php?t={n}&all=1", Evidence(new=0.0, unknown=1, query=True))
+        assert n < 4 or world.met(f"topic.php?t={n}&part=3") == ""
+        assert world.met(f"topic.php?t={n}&all=2") == ""
+
+
+def test_the_number_of_a_page_of_a_list_says_nothing() -> None:
+    world = Keys()
+    for n in range(9):
+        world.fetch(f"list.php?page={n}", NEW)
+        world.fetch(f"list.php?page={n}&sort=a")
+    assert world.met("list.php?page=3&sort=b") == ""

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.urls import canonicalise
-from greencrawl.worker.traps.shapes import LONGEST, Shaper, without
+from greencrawl.worker.traps.queries import without
+from greencrawl.worker.traps.shapes import LONGEST, Shaper, ends_in_number, view_of
 
 SHAPES = {
     "/": "/",
@@ -25,7 +26,7 @@ SHAPES = {
     "/wiki/Talk:Foo": "/wiki/Talk:{w}",
     "/p;jsessionid=0A1B2C3D4E": "/{w}",
     "/p?sid=0a1b2c3d4e5f6a7b8c": "/{w}",
-    "/index.php?route=product/list&id=4": "/index.php?id={n}&route=product/list",
+    "/index.php?id=4&route=product/list": "/index.php?route=product/list&id={n}",
     "/p?sid=news": "/p?sid={w}",
     "/%E6%96%B0%E9%97%BB/%E4%B8%80": "/%E6%96%B0%E9%97%BB/{w}",
     "/t/a-long-title-of-words/12/": "/t/{w}/{n}/",
@@ -54,7 +55,9 @@ def test_what_varies_is_a_hole(path: str) -> None:
         ("/topic/2045", ""),
         ("/list?start=2045", ""),
         ("/a/b/c/a", ""),
-        ("/p?s=shoes", ""),
+        ("/p?s=shoes", "search"),
+        ("/p?s=12", ""),
+        ("/p?query=2031-04-01", "far"),
     ],
 )
 def test_what_is_odd_has_a_hint(path: str, hint: str) -> None:
@@ -71,6 +74,44 @@ def test_folders_that_come_first_are_told_apart_and_the_rest_are_one() -> None:
     assert len(found) == 18
     assert "https://h.example/{w}/{n}" in found
     assert shaper.shape("https://h.example/forum/8").name == "https://h.example/forum/{n}"
+
+
+def test_words_that_end_urls_in_many_folders_are_told_apart() -> None:
+    shaper = Shaper(2026)
+    names = [shaper.shape(f"https://h.example/2024/{n}/feed/").name for n in range(9)]
+    assert names[0] == "https://h.example/{n}/{n}/{w}/"
+    assert names[-1] == "https://h.example/{n}/{n}/feed/"
+    assert len(set(names)) == 2
+    assert view_of(names[-1]) == "feed"
+    assert view_of(names[0]) == view_of("https://h.example/feed/") == ""
+    for n in range(9):
+        assert shaper.shape(f"https://h.example/2024/1/word{'abcdefghi'[n]}/").name == names[0]
+    for n in range(500):
+        shaper.shape(f"https://h.example/2024/1/w{chr(97 + n % 26)}{chr(97 + n // 26)}/")
+    assert shaper.shape("https://h.example/2024/77/feed/").name == names[-1]
+
+
+def test_programs_behind_one_path_have_queries_of_their_own() -> None:
+    shaper = Shaper(2026)
+    for n in range(14):
+        shaper.shape(f"https://h.example/i.php?route=shop/list&{'abcdefghijklmn'[n]}=1")
+    shape = shaper.shape("https://h.example/i.php?route=shop/list&z=1")
+    assert shape.name == "https://h.example/i.php?route=shop/list&{other}"
+    assert shape.section == f"{shape.path}?" == "https://h.example/i.php?route=shop/list?"
+    assert shaper.is_late(shape)
+    other = shaper.shape("https://h.example/i.php?id=4&route=shop/item")
+    assert other.name == "https://h.example/i.php?route=shop/item&id={n}"
+    assert not shaper.is_late(other)
+    assert shaper.shape("https://h.example/i.php?route=shop/item").name == other.path
+
+
+@pytest.mark.parametrize(
+    ("path", "ends"),
+    [("/{n}", True), ("/a/{id}/", True), ("/space-uid-{n}.html", True), ("/{n}/{w}.html", False),
+     ("/{w}.php", False), ("/v{n}.x/a", False)],
+)  # fmt: skip
+def test_a_path_ends_in_a_number(path: str, ends: bool) -> None:
+    assert ends_in_number(f"https://h.example{path}") == ends
 
 
 def test_another_worker_tells_apart_what_was_settled() -> None:

@@ -12,6 +12,7 @@ from greencrawl.worker.traps.evidence import Evidence
 from greencrawl.worker.traps.record import pack, pages_of, unpack
 from greencrawl.worker.traps.yields import (
     FIRST_PROBE,
+    GOOD,
     MORE,
     PACKED_SHAPES,
     PARKED,
@@ -191,3 +192,39 @@ def test_a_host_is_troubled_once_a_shape_was_poor() -> None:
     other = Yields()
     other.begin("https://h/far", "https://h", 3.0)
     assert other.troubled
+
+
+def test_shapes_that_lead_to_each_other_alone_do_not_speak_for_each_other_for_ever() -> None:
+    sums = Yields()
+    one, other = (sums.begin(f"https://h/{name}/{{n}}", f"https://h/{name}", 0.0) for name in "ab")
+    for _ in range(20):
+        sums.judge(one, "https://h/a", Evidence(new=0.0, good=1))
+    for _ in range(40):
+        for this, that in ((other, one), (one, other)):
+            leads = max(that.leads, that.further)
+            leading = 0.8 * leads if leads >= GOOD else 0.0
+            sums.judge(this, "https://h/a", Evidence(new=0.0, leading=leading))
+    assert max(one.leads, one.further, other.leads, other.further) < GOOD
+
+
+def test_pages_with_a_number_that_never_say_anything_count_after_some() -> None:
+    sums = Yields()
+    numbered = Evidence(new=0.0, numbered=True)
+    for name, yields in (("a", 0), ("b", 2)):
+        one = sums.begin(f"https://h/{name}/{{n}}", f"https://h/{name}", 0.0)
+        for _ in range(yields):
+            sums.judge(one, f"https://h/{name}", NEW)
+        for _ in range(20):
+            sums.judge(one, f"https://h/{name}", numbered)
+        assert one.is_parked == (yields == 0)
+
+
+def test_what_is_said_in_many_places_counts_more() -> None:
+    def pages(wide: int) -> int:
+        sums = Yields()
+        one = sums.begin("https://h/a?b={n}", "https://h/a?", 0.0)
+        while not one.is_parked:
+            sums.judge(one, "https://h/a?", Evidence(new=0.0, wide=wide, query=True))
+        return one.pages
+
+    assert pages(8) == 3 < pages(7) == 6

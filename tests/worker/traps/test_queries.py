@@ -7,7 +7,7 @@ import pytest
 from greencrawl.schema.records import Admission, Crawl, CrawlOptions, StoredPage, Task
 from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps.novelty import Novelty
-from greencrawl.worker.traps.sessions import plain
+from greencrawl.worker.traps.queries import plain
 from greencrawl.worker.traps.traps import Traps
 
 HOST = "h.example"
