@@ -6,7 +6,7 @@ from array import array
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from greencrawl.schema.records import Admission
@@ -163,6 +163,7 @@ LINKS = st.lists(
 
 
 @pytest.mark.parametrize("without", [False, True])
+@settings(deadline=None)
 @given(pages=st.lists(LINKS, max_size=6))
 def test_links_are_met_as_their_urls_are(without: bool, pages: list[list[str]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -186,6 +187,7 @@ def test_what_is_no_link_is_refused() -> None:
 
 
 @compiled
+@settings(deadline=None)
 @given(st.text("ab\n9. ", max_size=400), st.text("ab/", max_size=6), st.integers(0, 300))
 def test_where_the_path_stood_is_a_gap_in_texts_of_any_length(
     text: str, path: str, more: int
@@ -202,6 +204,7 @@ def test_where_the_path_stood_is_a_gap_in_texts_of_any_length(
 
 
 @compiled
+@settings(deadline=None)
 @given(st.text("ab \n", max_size=600))
 def test_line_feeds_between_blocks_are_blanks_in_the_end(text: str) -> None:
     body = "".join(f"<p>{block}</p>" for block in text.split("\n"))
