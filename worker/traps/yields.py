@@ -214,8 +214,10 @@ class Yields:
         least = -min(_LEAST + found.yields / 2, _TRUSTED)
         found.score = min(max(found.score + weight, least), _MOST)
         self.troubled = self.troubled or found.is_poor
-        self._sum_up(section, weight)
-        self._sum_up(query_of(found.name), weight)
+        ending = query_of(found.name)
+        if section.endswith("?") or not ending:  # a view says nothing of the folder that it is in
+            self._sum_up(section, weight)
+        self._sum_up(ending, weight)
         if weight < 0 and found.is_parked:  # a probe that yielded: the next one comes soon
             found.probe = found.parked + 3
         return weight

@@ -18,6 +18,7 @@ from greencrawl.worker.traps.yields import (
     PARKED,
     SHAPES,
     Yields,
+    query_of,
 )
 
 POOR = Evidence(new=0.0, own=3)
@@ -228,3 +229,15 @@ def test_what_is_said_in_many_places_counts_more() -> None:
         return one.pages
 
     assert pages(8) == 3 < pages(7) == 6
+
+
+def test_views_that_yield_nothing_are_not_held_against_the_folder_that_they_are_in() -> None:
+    sums = Yields()
+    for name in ("a", "b", "c"):
+        one = sums.begin(f"https://h/x/{name}/{{w}}/feed/", "https://h/x", 0.0)
+        for _ in range(8):
+            sums.judge(one, "https://h/x", Evidence(new=0.0, data=True))
+    assert sums.against("https://h/x") == 0
+    assert sums.against(query_of("https://h/x/{w}/feed/")) == 16
+    assert sums.begin("https://h/y/{w}/feed/", "https://h/y", 0.0).score == PARKED - 1
+    assert sums.begin("https://h/x/{w}/{w}/", "https://h/x", 0.0).score == 0
