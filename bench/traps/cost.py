@@ -28,10 +28,11 @@ from bench.traps.documents import DOCUMENTS, folder_of
 from bench.traps.kinds.honest import Catalogue
 from bench.traps.kinds.phpbb import PhpBB
 from bench.traps.kinds.sites import Log, link
+from greencrawl.schema import garbage
 from greencrawl.schema.log import configure
 from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, StoredPage, Task
-from greencrawl.worker.child import after_start, before_start
+from greencrawl.worker.child import before_start
 from greencrawl.worker.crawls import CrawlContext, context_of
 from greencrawl.worker.extract.page import stops
 from greencrawl.worker.reading import read
@@ -238,7 +239,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     configure("traps", "warning")
     before_start()
-    after_start()
+    garbage.started()
     if not stops():
         print("nothing was compiled: this is what the judge takes without it")
     print(HEAD, flush=True)

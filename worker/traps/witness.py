@@ -165,12 +165,14 @@ class Witness:
 
     def _fresh(self, state: HostTraps, row: StoredPage) -> list[int]:
         """Places of a page's links that were not met before."""
-        if not row.links:
+        links, seed = row.links, state.seed + LINKS
+        if links and links[-1].kind != TaskKind.PAGE:  # requisites come last, and show nothing
+            links = [link for link in links if link.kind == TaskKind.PAGE]
+        if not links:
             return []
-        seed = state.seed + LINKS
         if state.shaper.sessions:
-            return self._novelty.fresh([plain(link.url) for link in row.links], seed)
-        return self._novelty.fresh_links(row.links, seed)
+            return self._novelty.fresh([plain(link.url) for link in links], seed)
+        return self._novelty.fresh_links(links, seed)
 
     def _links(
         self, state: HostTraps, shape: Shape, row: StoredPage, seen: Evidence, fresh: list[int]
@@ -181,8 +183,6 @@ class Witness:
         of their paths.
         """
         links = row.links
-        if links and links[-1].kind != TaskKind.PAGE:  # requisites come last, and show nothing
-            links = [link for link in links if link.kind == TaskKind.PAGE]
         poor: set[str] = set()
         first: dict[str, str] = {}
         if not fresh:
