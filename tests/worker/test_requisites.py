@@ -177,3 +177,15 @@ def test_traps_park_no_requisite_and_learn_nothing_of_it(world: World) -> None:
     world.site.answers["http://h/9"] = html("x")
     world.run(Task(1, "http://h/9", 1, 1), pipeline=pipeline)
     assert [outcome.kind for outcome in world.outcomes] == ["ok"] * 4
+
+
+def test_what_a_page_needs_is_no_link_to_the_judge_of_traps(world: World) -> None:
+    world.set(requisites="on", traps="on")
+    images = "".join(f"<img src=/image/{number}.png>" for number in range(30))
+    world.site.answers["http://h/"] = html(f"<p>Some words<a href=/p/1>more</a>{images}")
+    world.run(Task(1, "http://h/", 0, 0))
+    assert [outcome.kind for outcome in world.outcomes] == ["ok"]
+    assert [link.kind for link in page_of(world).links] == [
+        TaskKind.PAGE,
+        *[TaskKind.REQUISITE] * 30,
+    ]
