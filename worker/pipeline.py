@@ -56,7 +56,7 @@ from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.fetcher import Fetcher, Visit, VisitOver
 from greencrawl.worker.session.held import Held, unused
 from greencrawl.worker.session.in_hand import InHand
-from greencrawl.worker.sitemaps.origins import Origins, is_a_guess, least_cap
+from greencrawl.worker.sitemaps.origins import Origins, least_cap
 from greencrawl.worker.traps.traps import Traps
 
 log = logger("worker")
@@ -156,7 +156,7 @@ class Pipeline:
             if decision is None:
                 return tasks
             visit.fail(kind, decision.block or 0.0, visit.why)
-            if not task.kind.has_row or is_a_guess(task):
+            if not task.kind.has_row or task.kind == TaskKind.SITEMAP_GUESS:
                 self._settle(visit, task)
                 continue
             detail = f"given up: the host failed {failures + 1} times in a row"
@@ -273,7 +273,7 @@ class Pipeline:
         self._writer.put(Result(held=visit.held, task=task.number, outcome=Done()))
 
     def _exclude(self, visit: Visit, task: Task, kind: str, detail: str) -> None:
-        if is_a_guess(task):
+        if task.kind == TaskKind.SITEMAP_GUESS:
             self._settle(visit, task)
             return
         crawl = visit.context.crawl.id
@@ -291,10 +291,10 @@ class Pipeline:
         context = visit.context
         typed = task.url == context.only_start
         decision = retry.decide(failure, task.errors, context.options.tries, typed=typed)
-        if decision.block is not None:
-            told = retry.told_to_wait(failure)
+        told, guess = retry.told_to_wait(failure), task.kind == TaskKind.SITEMAP_GUESS
+        if decision.block is not None and (told or not guess):
             visit.fail(str(failure.kind), decision.block, told_to_wait=told)
-        if decision.final is not None and is_a_guess(task):
+        if guess:  # nobody asked for it: one try, and nobody waits for it
             self._settle(visit, task)
             return
         crawl = context.crawl.id
@@ -359,7 +359,7 @@ class Pipeline:
         if sitemap and task.kind == TaskKind.PAGE and reading.failure:  # a page it is
             reading = Reading(unread=reading.failure)
         if reading.failure:
-            sort = FailureKind.SITEMAP if task.kind == TaskKind.SITEMAP else FailureKind.PARSE
+            sort = FailureKind.SITEMAP if task.kind.is_sitemap else FailureKind.PARSE
             kind = FailureKind.COSTLY if reading.costly else sort
             failure = Failure(kind, reading.failure, fetched.status)
             self._fail(visit, task, failure, fetched.elapsed_ms, problems)

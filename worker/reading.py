@@ -48,7 +48,6 @@ from greencrawl.worker.link_checker import MAX_LINKS
 from greencrawl.worker.process.steps import Steps, finish
 from greencrawl.worker.sitemaps.forms import form_of, is_named_so
 from greencrawl.worker.sitemaps.listed import Listed, listed_steps
-from greencrawl.worker.sitemaps.origins import is_a_guess
 
 BASE_SECONDS = 0.02
 SECONDS_PER_WIRE_BYTE = 1e-6
@@ -283,23 +282,21 @@ def is_sitemap(context: CrawlContext, task: Task, fetched: Fetched, *, html: boo
 
     ``html``: it says that it is, which is believed of pages that are no seeds.
     """
-    linked = task.kind != TaskKind.SITEMAP and task.depth
+    linked = not task.kind.is_sitemap and task.depth
     if task.kind == TaskKind.REQUISITE:
         return False
     if linked and (html or context.options.sitemaps == "off"):
         return False
     form = form_of(fetched.body)
-    listed = task.kind == TaskKind.SITEMAP or (not task.depth and is_named_so(task.url))
+    listed = task.kind.is_sitemap or (not task.depth and is_named_so(task.url))
     return form == "xml" or (form == "text" and listed)
 
 
 def is_no_sitemap(context: CrawlContext, task: Task, *, html: bool) -> bool:
     """Whether what was asked for as a sitemap, and is none, is not a page of the crawl either."""
-    if task.kind != TaskKind.SITEMAP:
+    if not task.kind.is_sitemap:
         return False
-    if not html or is_a_guess(task):  # many sites answer all that they lack with a page
-        return True
-    return context.rules.excluded_by(task.url, task.depth) is not None
+    return not html or context.rules.excluded_by(task.url, task.depth) is not None
 
 
 def granted_sitemap(fetched: Fetched, reading: Reading) -> float:
@@ -316,7 +313,7 @@ def sitemap_steps(context: CrawlContext, task: Task, fetched: Fetched) -> Steps[
     listed = yield from listed_steps(fetched.body, task.url, cut=fetched.truncated)
     if listed.failure:
         return Reading(failure=listed.failure)
-    depth = task.depth if task.kind == TaskKind.SITEMAP else task.depth + 1
+    depth = task.depth if task.kind.is_sitemap else task.depth + 1
     reading = Reading(unread=listed.note, listed=len(listed.urls) + len(listed.sitemaps))
     yield from _sitemaps_steps(context, task, depth, listed, reading)
     checker = context.checker
@@ -333,7 +330,7 @@ def _sitemaps_steps(
     context: CrawlContext, task: Task, depth: int, listed: Listed, reading: Reading
 ) -> Steps[None]:
     """Add those of an index that may be asked for, in their turn among the pages of their level."""
-    nested = task.redirects // INDEX_STEP if task.kind == TaskKind.SITEMAP else 0
+    nested = task.redirects // INDEX_STEP if task.kind.is_sitemap else 0
     if listed.sitemaps and nested >= MAX_NESTED:
         more = f"{len(listed.sitemaps):,} sitemaps in more than {MAX_NESTED} indexes are not read"
         reading.unread = "; ".join(filter(None, (reading.unread, more)))

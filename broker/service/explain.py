@@ -54,7 +54,7 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
     elif final is not None:
         state = msgspec.structs.replace(state, state=final.state, why=_of_final(crawl, final))
     elif state.state == "seen" and url == origin_of(url) + SITEMAP_PLACE:
-        kept = "of a sitemap that was looked for, and is not there, nothing is kept"
+        kept = "a sitemap was looked for there: where none is, or may be asked for, nothing is kept"
         state = msgspec.structs.replace(state, why=f"{state.why}; {kept}")
     elif state.state == "unseen":
         state = msgspec.structs.replace(state, why=_of_unseen(crawl, url))

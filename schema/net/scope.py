@@ -97,7 +97,7 @@ class Rules:
         """
         if task.kind == TaskKind.REQUISITE:
             return self.bars(url)
-        if task.kind == TaskKind.SITEMAP:
+        if task.kind.is_sitemap:
             return self._excludes_sitemap(task, url)
         return self.excluded_by(url, task.depth, seed=task.depth == 0)
 

@@ -24,6 +24,14 @@ class TaskKind(IntEnum):
     """To read a list of URLs: what it lists has its own depth (``greencrawl.worker.sitemaps``)."""
     REQUISITE = 4
     """To keep what a page needs to be shown: an image, a style, a script, a font."""
+    SITEMAP_GUESS = 5
+    """To read a sitemap at the usual place, of which nobody has said that it is there: it is asked
+    for once, and of what is not there no row is kept."""
+
+    @property
+    def is_sitemap(self) -> bool:
+        """Whether it asks for a list of URLs."""
+        return self in (TaskKind.SITEMAP, TaskKind.SITEMAP_GUESS)
 
     @property
     def has_row(self) -> bool:

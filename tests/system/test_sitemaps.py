@@ -130,6 +130,6 @@ def test_a_place_that_has_no_sitemap_is_no_failure(
         (found,) = system.call("GET", f"/v1/urls?crawl=test&url={server.url('/sitemap.xml')}")
         assert found["state"] == "seen"
         assert found["why"] == (
-            "admitted to the queue earlier; of a sitemap that was looked for, and is not there, "
-            "nothing is kept"
+            "admitted to the queue earlier; a sitemap was looked for there: where none is, or may "
+            "be asked for, nothing is kept"
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.crawl_cache import CrawlCache
-from greencrawl.schema.records import Admission
+from greencrawl.schema.records import Admission, TaskKind
 
 SIZE = 20_000
 """URLs of a crawl, in each of two generations: some 8 MB in all."""
@@ -22,6 +22,14 @@ IDLE_SECONDS = 300.0
 """A crawl that brought no page for so long is over, or waits: its URLs are forgotten."""
 _LONG = 500
 """Characters of a URL that is not remembered: a trap's long URLs would take hundreds of MB."""
+
+
+_WORTH = {TaskKind.SITEMAP: 3, TaskKind.SITEMAP_GUESS: 2, TaskKind.PAGE: 1}
+
+
+def _worth(link: Admission) -> int:
+    """A sitemap that is asked for as a page, or as an image, is read to another depth, or not."""
+    return _WORTH.get(link.kind, 0)
 
 
 class Recent:
@@ -38,8 +46,10 @@ class Recent:
     def fresh(self, links: Iterable[Admission]) -> list[Admission]:
         """Those that are not known, each URL once."""
         young, old = self._young, self._old
-        new = {link.url: link for link in links if link.url not in young and link.url not in old}
-        return list(new.values())
+        fresh = [link for link in links if link.url not in young and link.url not in old]
+        if any(link.kind for link in fresh):  # of several kinds the one that finds most counts
+            fresh.sort(key=_worth)
+        return list({link.url: link for link in fresh}.values())
 
     def add(self, links: Iterable[Admission]) -> None:
         """Remember links that were admitted, but for those with a very long URL."""

@@ -6,9 +6,12 @@ is read in a process of its own (``greencrawl.worker.process.quarantine``).
 
 from __future__ import annotations
 
+import zlib
 from contextlib import nullcontext
+from functools import partial
 from typing import Protocol
 
+import gevent
 from gevent.lock import BoundedSemaphore
 
 from greencrawl.schema.records import Failure, FailureKind, Fetched, Task
@@ -20,11 +23,30 @@ from greencrawl.worker.link_checker import as_page
 from greencrawl.worker.process.costly import REST, CostlyHosts, dense, unpacking
 from greencrawl.worker.process.crash_record import CrashRecord, Suspect
 from greencrawl.worker.process.quarantine import DiedInQuarantine
-from greencrawl.worker.process.turns import in_turns
+from greencrawl.worker.process.turns import TookTooLong, in_turns
 from greencrawl.worker.reading import Reading, granted, granted_sitemap, read, sitemap_steps
 from greencrawl.worker.session.fetcher import Visit
 
 _LONG_BYTES = 32 * 1024
+_LARGE_BYTES = 1024 * 1024
+_GZIP, _GZIP_MAGIC = 31, b"\x1f\x8b"
+SITEMAP_SECONDS = 5.0
+"""CPU that a sitemap may take; one of 50 MB with 50,000 URLs takes two."""
+
+
+def _packed(visit: Visit, fetched: Fetched) -> bool:
+    """Pack a large body, which sitemaps are read from as well: it may wait for its turn, and then
+    takes a while, and all who fetch would wait for its memory. Returns whether it was packed."""
+    if len(fetched.body) <= _LARGE_BYTES or fetched.body.startswith(_GZIP_MAGIC):
+        return False
+    fetched.body = gevent.get_hub().threadpool.apply(_gzipped, (fetched.body,))
+    visit.repacked(len(fetched.body))
+    return True
+
+
+def _gzipped(body: bytes) -> bytes:
+    packer = zlib.compressobj(1, wbits=_GZIP)
+    return packer.compress(body) + packer.flush()
 
 
 class Reader(Protocol):
@@ -136,18 +158,30 @@ class Guarded:
         backtrack for ever has it read alone. A host whose sitemaps take too long is charged. What
         is left of ``fetched`` is no more than is kept of a page.
         """
+        packed = False
         if task.suspect or visit.context.backtracks:
             with visit.held.waiting(request=False):
                 reading = self._quarantine.read(visit.context, task, fetched)
         else:
+            packed = _packed(visit, fetched)
             steps = sitemap_steps(visit.context, task, fetched)
+            suspect = _suspect(visit, task)
             with self._sitemap if len(fetched.body) > _LONG_BYTES else nullcontext():
-                reading, took = in_turns(steps)
+                try:
+                    reading, took = in_turns(
+                        steps, SITEMAP_SECONDS, partial(self._crash_record.parsing, suspect)
+                    )
+                except TookTooLong as error:
+                    reading, took = Reading(failure=str(error)), error.seconds
             reading.cpu = took
         most = granted_sitemap(fetched, reading)
         if reading.cpu > most:
             self._charge(visit, fetched, reading, most)
-        fetched.cut(visit.context.options.max_body_bytes)
+        kept = visit.context.options.max_body_bytes
+        if packed:
+            fetched.body = zlib.decompressobj(_GZIP).decompress(fetched.body, kept + 1)
+            visit.repacked(len(fetched.body))
+        fetched.cut(kept)
         return reading
 
     def unpacked(self, visit: Visit, answer: Fetched | Failure) -> str:

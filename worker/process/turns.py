@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from math import inf
 from time import thread_time
 
 import gevent
@@ -9,22 +12,38 @@ import gevent
 from greencrawl.worker.process.steps import Steps, T
 
 _SLICE_SECONDS = 0.002
-_YIELD_SECONDS = 0.0001
-"""With 0 others would run, but no timer and no socket would become ready."""
+_REST = 3.0
+"""After a slice others have so many times as long; with 0 no timer and no socket would become
+ready, either."""
 
 
-def in_turns(steps: Steps[T]) -> tuple[T, float]:
+class TookTooLong(Exception):
+    """Raised where steps have taken more CPU than they may, in ``seconds``."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"it had not ended after {seconds:.1f} s of CPU")
+        self.seconds = seconds
+
+
+def in_turns(
+    steps: Steps[T],
+    most: float = inf,
+    guard: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> tuple[T, float]:
     """What ``steps`` make, and the seconds of CPU that they took; others have their turn in
-    between."""
+    between. ``guard`` stands around each of them. Raises TookTooLong beyond ``most`` seconds."""
     took, begun = 0.0, thread_time()
     while True:
         try:
-            next(steps)
+            with guard():
+                next(steps)
         except StopIteration as end:
             made: T = end.value
             return made, took + thread_time() - begun
-        now = thread_time()
-        if now - begun > _SLICE_SECONDS:
-            took += now - begun
-            gevent.sleep(_YIELD_SECONDS)
+        spent = thread_time() - begun
+        if spent > _SLICE_SECONDS:
+            took += spent
+            if took > most:
+                raise TookTooLong(took)
+            gevent.sleep(_REST * spent)
             begun = thread_time()

@@ -169,6 +169,11 @@ class Visit:
         self._in_hand.add(-self._holds)
         self._holds = 0
 
+    def repacked(self, size: int) -> None:
+        """The last answer takes so many bytes from now on."""
+        self._in_hand.add(size - self._holds)
+        self._holds = size
+
     def rest(self, seconds: float) -> None:
         """Send nothing for so long. Raises VisitOver when the session must end, or has failed."""
         if self._failed:

@@ -54,9 +54,12 @@ class Origins:
             self._done.popitem(last=False)
         urls = _named(origin, lines)
         depth = task.depth + 1
-        level = max(level_for(options.order, depth, 1.0, "") - 1, 0)
-        found = urls or (origin + SITEMAP_PLACE,)
-        return [Admission(url, depth, level, kind=TaskKind.SITEMAP) for url in found]
+        level = level_for(options.order, depth, 1.0, "")
+        if not urls:
+            place = origin + SITEMAP_PLACE
+            return [Admission(place, depth, level, kind=TaskKind.SITEMAP_GUESS)]
+        sooner = max(level - 1, 0)
+        return [Admission(url, depth, sooner, kind=TaskKind.SITEMAP) for url in urls]
 
 
 def _named(origin: str, lines: Sequence[str]) -> list[str]:
@@ -76,18 +79,8 @@ def _named(origin: str, lines: Sequence[str]) -> list[str]:
     return list(urls)
 
 
-def is_a_guess(task: Task) -> bool:
-    """Whether a task asks for a sitemap at the usual place, of which nobody has said that it is
-    there: what is not there leaves no row."""
-    return (
-        task.kind == TaskKind.SITEMAP
-        and not task.redirects
-        and task.url == origin_of(task.url) + SITEMAP_PLACE
-    )
-
-
 def least_cap(task: Task) -> int:
     """Bytes that the body of a task's answer may have, whatever its crawl allows to pages: a
     sitemap's, for one, and for a seed that has the name of one. 0 for others."""
-    lists = task.kind == TaskKind.SITEMAP or (not task.depth and is_named_so(task.url))
+    lists = task.kind.is_sitemap or (not task.depth and is_named_so(task.url))
     return MAX_BYTES if lists else 0

@@ -14,7 +14,7 @@ from xml.parsers import expat
 
 MAX_DEPTH = 64
 """Elements within each other; real files have seven."""
-MAX_TOKEN = 1024 * 1024
+MAX_TOKEN = 128 * 1024
 """Characters of a tag or comment that may be open. expat looks at it anew with every slice."""
 MAX_TEXT = 64 * 1024
 """Characters of one reference."""
@@ -32,6 +32,12 @@ class Broken(Exception):
     """Raised where a document is no XML any more, or passes a bound."""
 
 
+def _refuse_defaults(*_: object) -> None:
+    """expat adds attributes with a default to every element: a few bytes a hundred thousand times
+    as many."""
+    raise Broken("its DTD declares attributes")
+
+
 class XmlReader:
     """Reads one document. What it lists is added to ``urls``, ``alternates`` (the same pages in
     other languages) and ``sitemaps`` as it stands there; the caller may empty them meanwhile."""
@@ -46,6 +52,7 @@ class XmlReader:
         parser.buffer_text = True
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
+        parser.AttlistDeclHandler = _refuse_defaults
         self._held = ""
         self._fed = 0
         self._path: list[tuple[str, str]] = []

@@ -42,6 +42,10 @@ def asked(url: str = "http://h/s.xml", depth: int = 1, redirects: int = 0) -> Ta
     return Task(1, url, depth, redirects=redirects, kind=SITEMAP)
 
 
+def guessed() -> Task:
+    return Task(1, "http://h/sitemap.xml", 1, kind=TaskKind.SITEMAP_GUESS)
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     made = World(tmp_path)
@@ -79,7 +83,7 @@ def test_the_first_page_of_an_origin_brings_what_robots_txt_names(world: World) 
 def test_without_a_name_the_usual_place_is_tried(world: World) -> None:
     world.site.answers["http://h/"] = html()
     world.run("http://h/")
-    assert links(world) == [Admission("http://h/sitemap.xml", 1, 0, kind=SITEMAP)]
+    assert links(world) == [Admission("http://h/sitemap.xml", 1, 1, kind=TaskKind.SITEMAP_GUESS)]
 
 
 def test_pages_that_bring_none(world: World) -> None:
@@ -155,7 +159,7 @@ def test_a_list_of_lines_is_a_sitemap_by_its_name(world: World) -> None:
     world.run("http://h/sitemap.txt")
     assert links(world) == [Admission("http://h/a", 1, 1)]
     world.run("http://h/notes")
-    assert all(link.kind == SITEMAP for link in links(world))
+    assert all(link.kind == TaskKind.SITEMAP_GUESS for link in links(world))
 
 
 def test_a_sitemap_that_a_page_leads_to_is_read_unless_they_are_off(world: World) -> None:
@@ -227,25 +231,62 @@ def test_robots_txt_holds_for_sitemaps(world: World) -> None:
 
 def test_what_is_not_at_the_usual_place_leaves_nothing(world: World) -> None:
     place = "http://h/sitemap.xml"
-    for answer in (status(404), status(403), html("<p>not found"), status(301, location=place)):
+    answers = [status(404), status(403), status(301, location=place), xml(b"{}", "text/json")]
+    for answer in answers:
         world.site.answers[place] = answer
         world.stores.results.clear()
-        world.run(asked(place))
+        world.run(guessed())
         result = world.result
         assert result.outcome == Done()
         assert (result.page, result.finals, result.attempts) == (None, [], [])
     world.site.answers["http://h/robots.txt"] = robots("User-agent: *", "Disallow: /")
     world.stores.results.clear()
-    world.run(asked(place))
+    world.run(guessed())
     assert (world.result.outcome, world.result.finals) == (Done(), [])
 
 
-def test_a_sitemap_at_the_usual_place_is_asked_for_again_while_its_host_is_ill(
+def test_what_is_named_there_is_no_guess(world: World) -> None:
+    world.site.answers["http://h/sitemap.xml"] = status(404)
+    world.run(asked("http://h/sitemap.xml"))
+    assert [final.kind for final in world.result.finals] == ["gone"]
+
+
+@pytest.mark.parametrize("wait", ["", "20"])
+def test_nobody_waits_for_a_guess_but_as_long_as_its_host_says(world: World, wait: str) -> None:
+    headers = {"retry-after": wait} if wait else {}
+    world.site.answers["http://h/sitemap.xml"] = status(503, **headers)
+    close = world.run(guessed())
+    assert world.result.outcome == Done()
+    assert close is not None
+    rests = ("unavailable", 20.0) if wait else ("", 0.0)
+    assert (close.report.failed, close.report.block) == rests
+
+
+def test_a_page_at_the_usual_place_is_read_since_no_link_leads_there_any_more(
     world: World,
 ) -> None:
-    world.site.answers["http://h/sitemap.xml"] = status(503)
-    world.run(asked("http://h/sitemap.xml"))
-    assert world.result.outcome.kind == "unavailable"  # type: ignore[union-attr]
+    world.site.answers["http://h/sitemap.xml"] = html("<a href=/only-here>all</a>")
+    world.run(guessed())
+    assert Admission("http://h/only-here", 2, 2) in links(world)
+
+
+def test_a_dtd_cannot_add_attributes(world: World) -> None:
+    many = b" ".join(b'a%d CDATA "x"' % number for number in range(2000))
+    body = b"<!DOCTYPE urlset [<!ENTITY e '<urlset>'><!ATTLIST u " + many + b">]><urlset>"
+    world.site.answers["http://h/s.xml"] = xml(body + b"<u/>" * 2000 + b"</urlset>")
+    world.run(asked())
+    assert [final.detail for final in world.result.finals] == ["its DTD declares attributes"]
+
+
+def test_a_sitemap_that_takes_too_long_is_ended_and_charged(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("greencrawl.worker.process.guarded.SITEMAP_SECONDS", 0.05)
+    body = b"".join(b"<url><loc>/%d</loc></url>" % number for number in range(40_000))
+    world.site.answers["http://h/s.xml"] = xml(b"<urlset>" + body + b"</urlset>")
+    world.run(asked())
+    said = " ".join(final.detail for final in world.result.finals)
+    assert "had not ended after" in said
 
 
 def test_one_that_was_named_and_cannot_be_read_is_a_dead_letter_with_its_reason(

@@ -1,0 +1,28 @@
+"""What was admitted of late, and which of several admissions of a URL counts."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+from greencrawl.schema.records import Admission, TaskKind
+from greencrawl.worker.delivery.recent import Recent
+
+URL = "http://h/sitemap.xml"
+
+
+def test_of_a_url_that_is_asked_for_in_several_ways_the_one_that_finds_most_counts() -> None:
+    ways = [Admission(URL, 1, kind=kind) for kind in TaskKind if kind.has_row]
+    for order in permutations(ways):
+        assert [link.kind for link in Recent().fresh(order)] == [TaskKind.SITEMAP]
+    page, guess = Admission(URL, 1), Admission(URL, 1, kind=TaskKind.SITEMAP_GUESS)
+    assert Recent().fresh([guess, page]) == [guess]
+    image = Admission(URL, 0, kind=TaskKind.REQUISITE)
+    assert Recent().fresh([page, image]) == [page]
+
+
+def test_each_is_fresh_once() -> None:
+    recent = Recent()
+    links = [Admission("http://h/a"), Admission("http://h/b"), Admission("http://h/a")]
+    assert {link.url for link in recent.fresh(links)} == {"http://h/a", "http://h/b"}
+    recent.add(links)
+    assert recent.fresh(links) == []
