@@ -45,7 +45,7 @@ from greencrawl.worker.extract.sources.css import urls_of
 from greencrawl.worker.extract.sources.gathered import Gathered
 from greencrawl.worker.hooks import HookError
 from greencrawl.worker.link_checker import MAX_LINKS
-from greencrawl.worker.process.steps import Steps, finish
+from greencrawl.worker.process.steps import UNBOUNDED, Budget, Steps, finish
 from greencrawl.worker.sitemaps.forms import form_of, is_named_so
 from greencrawl.worker.sitemaps.listed import Listed, listed_steps
 
@@ -305,12 +305,15 @@ def granted_sitemap(fetched: Fetched, reading: Reading) -> float:
     return BASE_SECONDS + sent + SECONDS_PER_URL * reading.listed
 
 
-def sitemap_steps(context: CrawlContext, task: Task, fetched: Fetched) -> Steps[Reading]:
+def sitemap_steps(
+    context: CrawlContext, task: Task, fetched: Fetched, budget: Budget = UNBOUNDED
+) -> Steps[Reading]:
     """Read a sitemap. What it lists is at its own depth, or a link away from a page.
 
-    Sitemaps of an index stay at that depth as well, and lie in one index more.
+    Sitemaps of an index stay at that depth as well, and lie in one index more. Once the ``budget``
+    is over nothing more is read; what was read before counts.
     """
-    listed = yield from listed_steps(fetched.body, task.url, cut=fetched.truncated)
+    listed = yield from listed_steps(fetched.body, task.url, budget, cut=fetched.truncated)
     if listed.failure:
         return Reading(failure=listed.failure)
     depth = task.depth if task.kind.is_sitemap else task.depth + 1

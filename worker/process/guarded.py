@@ -23,6 +23,7 @@ from greencrawl.worker.link_checker import as_page
 from greencrawl.worker.process.costly import REST, CostlyHosts, dense, unpacking
 from greencrawl.worker.process.crash_record import CrashRecord, Suspect
 from greencrawl.worker.process.quarantine import DiedInQuarantine
+from greencrawl.worker.process.steps import Budget
 from greencrawl.worker.process.turns import TookTooLong, in_turns
 from greencrawl.worker.reading import Reading, granted, granted_sitemap, read, sitemap_steps
 from greencrawl.worker.session.fetcher import Visit
@@ -164,13 +165,13 @@ class Guarded:
                 reading = self._quarantine.read(visit.context, task, fetched)
         else:
             packed = _packed(visit, fetched)
-            steps = sitemap_steps(visit.context, task, fetched)
+            budget = Budget(SITEMAP_SECONDS)
+            steps = sitemap_steps(visit.context, task, fetched, budget)
             suspect = _suspect(visit, task)
             with self._sitemap if len(fetched.body) > _LONG_BYTES else nullcontext():
                 try:
-                    reading, took = in_turns(
-                        steps, SITEMAP_SECONDS, partial(self._crash_record.parsing, suspect)
-                    )
+                    guard = partial(self._crash_record.parsing, suspect)
+                    reading, took = in_turns(steps, budget, guard)
                 except TookTooLong as error:
                     reading, took = Reading(failure=str(error)), error.seconds
             reading.cpu = took

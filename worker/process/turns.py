@@ -9,7 +9,7 @@ from time import thread_time
 
 import gevent
 
-from greencrawl.worker.process.steps import Steps, T
+from greencrawl.worker.process.steps import Budget, Steps, T
 
 _SLICE_SECONDS = 0.002
 _REST = 3.0
@@ -27,11 +27,13 @@ class TookTooLong(Exception):
 
 def in_turns(
     steps: Steps[T],
-    most: float = inf,
+    budget: Budget | None = None,
     guard: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[T, float]:
     """What ``steps`` make, and the seconds of CPU that they took; others have their turn in
-    between. ``guard`` stands around each of them. Raises TookTooLong beyond ``most`` seconds."""
+    between. ``guard`` stands around each of them. Beyond a ``budget`` it is set to be over; raises
+    TookTooLong beyond twice as much."""
+    most = inf if budget is None else budget.seconds
     took, begun = 0.0, thread_time()
     while True:
         try:
@@ -43,7 +45,9 @@ def in_turns(
         spent = thread_time() - begun
         if spent > _SLICE_SECONDS:
             took += spent
-            if took > most:
-                raise TookTooLong(took)
+            if budget is not None and took > most:
+                budget.over = True
+                if took > 2 * most:
+                    raise TookTooLong(took)
             gevent.sleep(_REST * spent)
             begun = thread_time()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 
 from greencrawl.schema.net.urls import resolved
-from greencrawl.worker.process.steps import Steps
+from greencrawl.worker.process.steps import UNBOUNDED, Budget, Steps
 from greencrawl.worker.sitemaps.forms import form_of
 from greencrawl.worker.sitemaps.unpacking import MAX_BYTES, Unpacked
 from greencrawl.worker.sitemaps.xml import Broken, XmlReader
@@ -76,7 +76,9 @@ class _Kept:
         return [*self.urls, *more[:left]]
 
 
-def listed_steps(body: bytes, url: str, *, cut: bool = False) -> Steps[Listed]:
+def listed_steps(
+    body: bytes, url: str, budget: Budget = UNBOUNDED, *, cut: bool = False
+) -> Steps[Listed]:
     """What the sitemap or feed ``body`` at the canonical ``url`` lists; anything is one, or fails.
 
     ``cut``: the body ends before it should. Relative references are resolved against ``url``.
@@ -87,7 +89,9 @@ def listed_steps(body: bytes, url: str, *, cut: bool = False) -> Steps[Listed]:
         return Listed(failure="neither a sitemap, nor a feed, nor a list of URLs")
     unpacked, kept = Unpacked(body, cut=cut), _Kept(url)
     steps = _xml_steps if form == "xml" else _text_steps
-    fault = yield from steps(unpacked, kept)
+    fault = yield from steps(unpacked, kept, budget)
+    if budget.over:
+        fault = f"after {budget.seconds:g} s of CPU no more was read"
     if kept.full:
         fault = f"more than {MAX_URLS:,} URLs, or {MAX_URL_BYTES:,} bytes of them: no more are read"
     fault = fault or unpacked.fault
@@ -97,14 +101,14 @@ def listed_steps(body: bytes, url: str, *, cut: bool = False) -> Steps[Listed]:
     return listed
 
 
-def _xml_steps(unpacked: Unpacked, kept: _Kept) -> Steps[str]:
+def _xml_steps(unpacked: Unpacked, kept: _Kept, budget: Budget) -> Steps[str]:
     """Returns what is wrong with the XML, "" if nothing is."""
     reader = XmlReader()
     try:
         for text in unpacked:
             reader.feed(text)
             kept.take(reader)
-            if kept.full:
+            if kept.full or budget.over:
                 return ""
             yield
         if not unpacked.fault:
@@ -116,7 +120,7 @@ def _xml_steps(unpacked: Unpacked, kept: _Kept) -> Steps[str]:
         kept.take(reader)
 
 
-def _text_steps(unpacked: Unpacked, kept: _Kept) -> Steps[str]:
+def _text_steps(unpacked: Unpacked, kept: _Kept, budget: Budget) -> Steps[str]:
     """One URL a line; what is none is passed over."""
     rest = ""
     for text in unpacked:
@@ -124,7 +128,7 @@ def _text_steps(unpacked: Unpacked, kept: _Kept) -> Steps[str]:
         rest = lines.pop() if lines and not lines[-1].endswith(("\n", "\r")) else ""
         rest = rest if len(rest) <= MAX_LINE else ""
         _add_lines(lines, kept)
-        if kept.full:
+        if kept.full or budget.over:
             return ""
         yield
     _add_lines([rest], kept)
