@@ -22,6 +22,7 @@ from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records import Directives
 from greencrawl.schema.text.declared import policy_url
+from greencrawl.worker.extract.sources.headers import relations
 
 MAX_CHARS = 8192
 """Characters of directives that are read; what goes beyond is not."""
@@ -34,10 +35,6 @@ _EVERYBODY = frozenset({"*", "robots"})
 
 _WORD = re.compile(r"([^\s,;:=]+)(?:\s*([:=]))?")
 _VALUE = re.compile(r"\s*[^\s,;]*")
-
-_LINK = re.compile(r'<([^<>]*)>((?:\s*;\s*[a-z*]+\s*=\s*(?:"[^"]*"|[^\s;,"]*))*)', re.IGNORECASE)
-_REL = re.compile(r';\s*rel\s*=\s*"?([^";,]*)', re.IGNORECASE)
-"""A link of a Link header with its parameters (RFC 8288), and the relation among these."""
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _ZONES = {
@@ -84,11 +81,10 @@ def canonical_of(headers: Mapping[str, str], url: str) -> str:
     links = headers.get("link", "")
     if "canonical" not in links.lower():
         return ""
-    for target, parameters in _LINK.findall(links[:MAX_CHARS]):
-        rel = _REL.search(parameters)
-        if rel and "canonical" in rel[1].lower().split():
+    for relation in relations(links[:MAX_CHARS]):
+        if "canonical" in relation.rel.lower().split():
             try:
-                return canonicalise(target.strip(), url)
+                return canonicalise(relation.reference, url)
             except InvalidUrl:
                 return ""
     return ""

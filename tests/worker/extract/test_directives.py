@@ -144,6 +144,13 @@ BASE = "http://h/a/b"
         ('</c>; rel="canonical"', "http://h/c"),
         ("<c>;rel=canonical", "http://h/a/c"),
         ('<http://o/x,y;z>; title="a, b; <c>"; REL="next Canonical"', "http://o/x,y;z"),
+        ('</c>; rel=canonical; anchor="/foo"', ""),
+        ('</c>; anchor="/foo"; rel=canonical, </d>; rel=canonical', "http://h/d"),
+        ('</c>; title="x; rel=canonical; y"', ""),
+        ('</c>; title="</d>; rel=canonical"; rel=next', ""),
+        ('</c>; title="a\\"b"; rel="canonical"', "http://h/c"),
+        ("</c>; rel=next; rel=canonical", ""),
+        ("</\xc3\xa9>; rel=canonical", "http://h/%C3%A9"),
         ("</n>; rel=next, </c>; rel=canonical, </d>; rel=canonical", "http://h/c"),
         ('</c>; rel="canonicals"', ""),
         ("</canonical>; rel=next", ""),
@@ -159,7 +166,7 @@ def test_a_link_header_may_name_the_canonical_url(link: str, canonical: str) -> 
 
 
 @pytest.mark.parametrize(
-    "unit", ["<", ">", "<>", "<a>;", "<a>;a=", '<a>;a="', "<a> ; ", " ", ";a=b"]
+    "unit", ["<", ">", "<>", "<a>;", "<a>;a=", '<a>;a="', "<a> ; ", " ", ";a=b", "\\", "\xe9"]
 )
 def test_hostile_link_headers_cost_little(unit: str) -> None:
     text = "canonical" + unit * (10_000_000 // len(unit))

@@ -37,7 +37,7 @@ def gather_headers(
     if (value := headers.get("link")) is not None:
         links: list[tuple[str, str]] = []
         needed: list[str] = []
-        for relation in relations(_as_sent(value)):
+        for relation in relations(value):
             if source_of(relation) in wanted.sources:
                 links.append((relation.reference, relation.rel))
             if wanted.requisites and is_requisite(relation):
@@ -54,7 +54,7 @@ def gather_headers(
 
 def relations(value: str) -> Iterator[Relation]:
     """The links of a ``Link`` header, those about another resource (``anchor``) apart."""
-    for link in _LINK.finditer(value):
+    for link in _LINK.finditer(_as_sent(value)):
         parameters: dict[str, str] = {}
         for name, quoted, plain in _PARAMETER.findall(link[2]):  # of each name the first counts
             parameters.setdefault(name.lower(), _ESCAPED.sub(r"\1", quoted) or plain)
