@@ -89,12 +89,15 @@ class Rules:
             or any(skip.patterns.backtrack for skip in self.skips)
         )
 
-    def judge(self, task: Task, url: str) -> str | None:
+    def judge(self, task: Task, url: str, link: bool = False) -> str | None:
         """:meth:`excluded_by` for a task's URL, or where it redirects to, which is as exempt.
 
+        ``link``: for a URL that its page leads to, at the page's own depth, which is not exempt.
         A sitemap need not lie in scope, nor match ``include``: what it lists has to. It redirects,
         and an index leads, to its own site or into the scope.
         """
+        if link:
+            return self.excluded_by(url, task.depth)
         if task.kind == TaskKind.REQUISITE:
             return self.bars(url)
         if task.kind.is_sitemap:

@@ -11,6 +11,7 @@ import pytest
 
 from greencrawl.cli.main import main
 from greencrawl.store import open_store
+from greencrawl.worker.link_checker import MAX_REDIRECTS
 from tests.support.archive import Archive, check
 from tests.support.redis_server import RedisServer
 from tests.support.site_server import Answer, Request, SiteServer
@@ -206,6 +207,23 @@ def test_copies_are_folded_by_choice_and_nothing_that_is_said_once_is_lost(
             assert pages[path].canonical == (wanted or "")
     assert f"its canonical URL is {base}/list" in said
     assert ("copy: title, text and body are not kept" in said) == folds
+
+
+def test_an_endless_chain_of_canonical_urls_ends(tmp_path: Path, redis_server: RedisServer) -> None:
+    def chain(request: Request) -> Answer:
+        if not request.target.startswith("/p"):
+            return Answer(404)
+        number = int(request.target.removeprefix("/p"))
+        link = f'<link rel=canonical href="/p{number + 1}">'
+        return Answer(body=f"{link}<p>page {number}".encode(), headers=HTML)
+
+    with SiteServer(chain) as server, System(tmp_path, [redis_server.url]) as system:
+        start = server.url("/p0")
+        system.start().crawl([start], delay=0, canonical="fold", depth=0, sitemaps="off")
+        system.wait_done(60)
+        stats = system.stats()
+        system.stop()
+    assert stats["stored"] == 1 + MAX_REDIRECTS
 
 
 def _why(system: System, url: str) -> str:

@@ -213,11 +213,11 @@ class QuarantineDouble:
             raise self.error
         return context.hooks.request_headers(task, headers)
 
-    def excluded_by(self, context: CrawlContext, task: Task, url: str) -> str | None:
+    def excluded_by(self, context: CrawlContext, task: Task, url: str, link: bool) -> str | None:
         self.read_.append(url)
         if self.error is not None:
             raise self.error
-        return context.rules.judge(task, url)
+        return context.rules.judge(task, url, link)
 
 
 @dataclass

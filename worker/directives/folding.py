@@ -5,7 +5,9 @@ first page. So the text of a page is left out only where that of its canonical U
 this crawl and has it, all but a twentieth; the order of words does not matter, as in a list sorted
 otherwise. A page that itself names another URL stands for none, so that neither chains nor loops
 come to nothing. All else is kept: what names a URL that is not fetched yet, or never can be, that
-is gone, out of scope or not to be kept. It is admitted like a link, at the depth of who names it.
+is gone, out of scope or not to be kept. It is admitted like a link, at the depth of who names it;
+since pages could go on like that for ever, it counts as a redirect: of more than
+:data:`MAX_REDIRECTS` in a row the next is not admitted.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from greencrawl.schema.net.normalising import queued_url
-from greencrawl.schema.records import Admission, Directives, StoredPage, Task
+from greencrawl.schema.records import INDEX_STEP, Admission, Directives, StoredPage, Task
 from greencrawl.worker.crawls import RootStore
+from greencrawl.worker.link_checker import MAX_REDIRECTS
 from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.fetcher import Visit
 
@@ -48,7 +51,7 @@ class Folding:
     ) -> None:
         """Note in a page that was read whether it is a copy; admit its canonical URL.
 
-        ``excluded`` says why the crawl's rules keep a URL out. Raises VisitOver.
+        ``excluded`` says why the crawl's rules keep a link out. Raises VisitOver.
         """
         self._recent[page.crawl, page.fingerprint] = None
         while len(self._recent) > _RECENT:
@@ -60,9 +63,10 @@ class Folding:
         if number == page.fingerprint or excluded(target) is not None:
             return
         said = page.directives or Directives()
-        if "nofollow" not in said.robots:
+        redirects = task.redirects % INDEX_STEP
+        if "nofollow" not in said.robots and redirects < MAX_REDIRECTS:
             others = [link for link in page.links if link.url != target]
-            page.links = [Admission(target, task.depth, task.level), *others]
+            page.links = [Admission(target, task.depth, task.level, redirects + 1), *others]
         if said.withheld:
             return
         original = self._stored(visit, page.crawl, number)

@@ -65,8 +65,8 @@ class Reader(Protocol):
     ) -> dict[str, str]:
         """The headers that the user's ``request`` makes of ``headers``. Raises HookError, too."""
 
-    def excluded_by(self, context: CrawlContext, task: Task, url: str) -> str | None:
-        """Why the crawl's rules exclude ``url``; None if they do not."""
+    def excluded_by(self, context: CrawlContext, task: Task, url: str, link: bool) -> str | None:
+        """``Rules.judge`` of the crawl; ``link`` as there."""
 
     def verdict(
         self, context: CrawlContext, task: Task, entry: str, fetched: Fetched, grant: Grant | None
@@ -87,20 +87,20 @@ class Guarded:
         self._costly = CostlyHosts()
         self._sitemap = BoundedSemaphore(1)
 
-    def excluded_by(self, visit: Visit, task: Task, url: str) -> str | None:
-        """What the crawl's rules say of the task's URL, or of where it redirects to.
+    def excluded_by(self, visit: Visit, task: Task, url: str, *, link: bool = False) -> str | None:
+        """What the crawl's rules say of the task's URL, of where it redirects to, or of a ``link``.
 
         An old crawl's pattern that backtracks for ever hangs the process: as much a charge as a
         hook's.
         """
         rules = visit.context.rules
         if not visit.context.backtracks:
-            return rules.judge(task, url)
+            return rules.judge(task, url, link)
         if task.suspect:
             with visit.held.waiting(request=False):
-                return self._quarantine.excluded_by(visit.context, task, url)
+                return self._quarantine.excluded_by(visit.context, task, url, link)
         with self._crash_record.parsing(_suspect(visit, task)):
-            return rules.judge(task, url)
+            return rules.judge(task, url, link)
 
     def as_page(self, visit: Visit, task: Task) -> Task:
         """A requisite whose answer is HTML, as an ``object`` may show: a page where the crawl's

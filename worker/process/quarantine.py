@@ -89,11 +89,12 @@ class HeadersRequest(Struct, frozen=True, tag="headers"):
 
 
 class JudgeRequest(Struct, frozen=True, tag="judge"):
-    """Ask the crawl's patterns whether ``url``, the task's or where it redirects to, is fetched."""
+    """Ask the crawl's patterns whether ``url`` is fetched; ``link`` as for ``Rules.judge``."""
 
     crawl: Crawl
     task: Task
     url: str
+    link: bool
 
 
 class VerdictRequest(Struct, frozen=True, tag="verdict"):
@@ -195,9 +196,9 @@ class Quarantine:
             raise HookError("request", answer.problem)
         return answer.headers
 
-    def excluded_by(self, context: CrawlContext, task: Task, url: str) -> str | None:
-        """``Rules.excluded_by`` there. Raises DiedInQuarantine, NoProcess, RaisedInQuarantine."""
-        answer = self._ask(JudgeRequest(context.crawl, task, url))
+    def excluded_by(self, context: CrawlContext, task: Task, url: str, link: bool) -> str | None:
+        """``Rules.judge`` there. Raises DiedInQuarantine, NoProcess, RaisedInQuarantine."""
+        answer = self._ask(JudgeRequest(context.crawl, task, url, link))
         assert isinstance(answer, JudgeAnswer)
         return answer.reason
 
@@ -372,7 +373,7 @@ def _serve(contexts: dict[int, CrawlContext], request: Request) -> Answer:
         if isinstance(request, ReadRequest):
             return ReadAnswer(read(context, request.task, request.fetched, alone=True))
         if isinstance(request, JudgeRequest):
-            return JudgeAnswer(context.rules.judge(request.task, request.url))
+            return JudgeAnswer(context.rules.judge(request.task, request.url, request.link))
         if isinstance(request, VerdictRequest):
             return _verdict(request)
         try:

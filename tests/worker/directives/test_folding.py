@@ -11,9 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greencrawl.schema.records import Admission, CloseItem, Directives, StoredPage, Task
+from greencrawl.schema.records import (
+    INDEX_STEP,
+    Admission,
+    CloseItem,
+    Directives,
+    StoredPage,
+    Task,
+    TaskKind,
+)
 from greencrawl.worker.directives import folding
 from greencrawl.worker.directives.folding import MOST_CHARS, says_the_same
+from greencrawl.worker.link_checker import MAX_REDIRECTS
 from tests.worker.test_pipeline import World, html
 
 WORDS = " ".join(f"word{n}" for n in range(100))
@@ -29,6 +38,11 @@ def world(tmp_path: Path) -> World:
 
 def body(text: str = WORDS, canonical: str = "/", more: str = "") -> str:
     return f"<title>T</title><link rel=canonical href='{canonical}'>{more}<p>{text}"
+
+
+def named(url: str, redirects: int = 1) -> Admission:
+    """What is admitted for a canonical URL of a page at depth 3."""
+    return Admission(url, 3, 3, redirects)
 
 
 def keep(world: World, url: str = "http://h/", **more: Any) -> StoredPage:
@@ -57,7 +71,7 @@ def test_a_copy_of_what_is_stored_keeps_its_row_and_links(world: World) -> None:
     page = run(world, body(more="<a href=/b>b</a>"))
     assert page.directives == COPY
     assert (page.canonical, page.text, page.body) == ("http://h/", "", b"")
-    assert page.links == [Admission("http://h/", 3, 3), Admission("http://h/b", 4, 4)]
+    assert page.links == [named("http://h/"), Admission("http://h/b", 4, 4)]
     assert world.result.outcome.kind == "copy"
 
 
@@ -75,7 +89,7 @@ def test_what_says_something_else_is_kept_and_its_canonical_url_admitted(world: 
     page = run(world, body())
     assert page.directives is None
     assert page.text
-    assert page.links == [Admission("http://h/", 3, 3)]
+    assert page.links == [named("http://h/")]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +110,7 @@ def test_what_stands_for_no_page_has_no_copies(world: World, original: dict[str,
 def test_what_is_not_there_has_no_copies(world: World) -> None:
     page = run(world, body(canonical="/gone"))
     assert page.text
-    assert page.links == [Admission("http://h/gone", 3, 3)]
+    assert page.links == [named("http://h/gone")]
 
 
 def test_an_original_may_name_itself_in_an_equivalent_spelling(world: World) -> None:
@@ -131,19 +145,64 @@ def test_what_is_not_kept_for_another_reason_stays_so(world: World) -> None:
     keep(world)
     page = run(world, body(more="<meta name=robots content=noindex>"))
     assert page.directives == Directives(robots=("noindex",), withheld="noindex")
-    assert page.links == [Admission("http://h/", 3, 3)]
+    assert page.links == [named("http://h/")]
 
 
 def test_rules_of_normalise_hold_for_canonical_urls(world: World) -> None:
     world.set(scope="host", canonical="fold", normalise=("tracking",))
     page = run(world, body(canonical="/b?utm_source=x"))
-    assert page.links == [Admission("http://h/b", 3, 3)]
+    assert page.links == [named("http://h/b")]
     assert run(world, body(canonical="/a?utm_source=x")).links == []
 
 
 def test_a_link_that_is_the_canonical_url_is_admitted_once_at_its_depth(world: World) -> None:
     page = run(world, body(canonical="/b", more="<a href=/b>b</a><a href=/c>c</a>"))
-    assert page.links == [Admission("http://h/b", 3, 3), Admission("http://h/c", 4, 4)]
+    assert page.links == [named("http://h/b"), Admission("http://h/c", 4, 4)]
+
+
+@pytest.mark.parametrize("kind", [TaskKind.PAGE, TaskKind.SITEMAP])
+def test_pages_that_name_one_another_are_not_followed_for_ever(
+    world: World, kind: TaskKind
+) -> None:
+    world.set(scope="host", canonical="fold", depth=0)
+    indexes = INDEX_STEP if kind is TaskKind.SITEMAP else 0
+    task = Task(1, "http://h/p0", 0, 0, redirects=indexes, kind=kind)
+    chain = 0
+    while True:
+        world.site.answers[task.url] = html(body(canonical=f"/p{chain + 1}"))
+        world.run(task)
+        page = world.stores.results[-1].page
+        assert page is not None
+        if not page.links:
+            break
+        chain += 1
+        assert page.links == [Admission(f"http://h/p{chain}", 0, 0, chain)]
+        task = Task(1, page.links[0].url, 0, 0, redirects=page.links[0].redirects)
+    assert chain == MAX_REDIRECTS
+    assert page.canonical == f"http://h/p{chain + 1}"
+
+
+def test_after_the_last_redirect_a_copy_is_one_all_the_same(world: World) -> None:
+    keep(world)
+    world.site.answers["http://h/a"] = html(body(more="<a href=/>home</a>"))
+    world.run(Task(1, "http://h/a", 3, 3, redirects=MAX_REDIRECTS))
+    page = world.result.page
+    assert page is not None
+    assert page.directives == COPY
+    assert page.links == [Admission("http://h/", 4, 4)], "a link that it has, as any other"
+
+
+@pytest.mark.parametrize(("canonical", "admitted"), [("/bar", False), ("/foo/2", True)])
+@pytest.mark.parametrize("depth", [0, 1])
+def test_the_canonical_url_of_a_seed_is_judged_as_a_link(
+    world: World, canonical: str, admitted: bool, depth: int
+) -> None:
+    world.set(scope="host", canonical="fold", include=("/foo",), depth=depth)
+    keep(world, "http://h/bar")
+    page = run(world, body(canonical=canonical), "http://h/foo", depth)
+    assert page.text
+    wanted = [Admission(f"http://h{canonical}", depth, depth, 1)] if admitted else []
+    assert page.links == wanted
 
 
 def test_equal_bodies_without_text_are_copies(world: World) -> None:

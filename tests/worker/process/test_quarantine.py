@@ -128,10 +128,19 @@ def test_patterns_are_searched_there(alone: Quarantine) -> None:
     options = CrawlOptions(exclude=("(?=/)/(a+)+$",))
     given = context_of(Crawl(id=3, name="t", state="active", options=options, roots=("h",)))
     task = page("")[0]
-    assert alone.excluded_by(given, task, "http://h/b") is None
-    assert alone.excluded_by(given, task, "http://h/aa") == "exclude pattern '(?=/)/(a+)+$'"
+    assert alone.excluded_by(given, task, "http://h/b", False) is None
+    assert alone.excluded_by(given, task, "http://h/aa", True) == "exclude pattern '(?=/)/(a+)+$'"
     with impatient(alone), pytest.raises(DiedInQuarantine):
-        alone.excluded_by(given, task, f"http://h/{'a' * 60}!")
+        alone.excluded_by(given, task, f"http://h/{'a' * 60}!", False)
+
+
+def test_a_link_is_not_exempt_there_as_a_seed_is(alone: Quarantine) -> None:
+    options = CrawlOptions(include=("(?=/)/b",))
+    given = context_of(Crawl(id=4, name="t", state="active", options=options, roots=("h",)))
+    task = page("")[0]
+    assert task.depth == 0
+    assert alone.excluded_by(given, task, "http://h/x", False) is None
+    assert alone.excluded_by(given, task, "http://h/x", True) == "include: matches none"
 
 
 def test_answers_are_judged_there_by_the_entrys_own_class(
