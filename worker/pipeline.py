@@ -101,7 +101,7 @@ class Pipeline:
         self._stopping = stopping
         self._crawls = Crawls(store, permits=permits)
         self._robots = RobotsRules(frontier)
-        self._reservations = SiteReservations(frontier)
+        self._reservations = SiteReservations(frontier, self._robots)
         self._folding = Folding(store, frontier.fingerprint)
         self._origins = Origins()
         self._traps = traps or Traps()
@@ -218,7 +218,7 @@ class Pipeline:
             self._exclude(visit, task, "robots", f"robots.txt: {line}")
             return
         obeys = visit.context.options.tdm == "obey"
-        site = self._reservations.of(visit, task.url, asked) if obeys else None
+        site = self._reservations.of(visit, task.url) if obeys else None
         problems: dict[str, str] = {}
         answer = self._download(visit, task, problems, site)
         if isinstance(answer, Failure) and answer.kind == FailureKind.LOGIN:

@@ -148,6 +148,32 @@ def test_reservations_are_noted_or_by_choice_obeyed(
     assert f"rights of text and data mining are reserved, policy {POLICY}" in said
 
 
+def test_the_page_waits_as_long_as_the_answer_to_the_file_asks(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    def busy(request: Request) -> Answer:
+        if request.target == "/.well-known/tdmrep.json":
+            return Answer(503, headers={"Retry-After": "3"})
+        return tdm_site(request)
+
+    with (
+        SiteServer(busy) as server,
+        System(tmp_path, [redis_server.url], processes=2) as system,
+    ):
+        system.start().crawl([server.url("/")], delay=0, tdm="obey", depth=0, sitemaps="off")
+        system.wait_done(60)
+        stats = system.stats()
+        system.stop()
+    robots, file, page = sorted(server.hits, key=lambda hit: hit.arrived)
+    assert (robots.target, file.target, page.target) == (
+        "/robots.txt",
+        "/.well-known/tdmrep.json",
+        "/",
+    )
+    assert page.arrived - file.ended >= 2.9
+    assert (stats["stored"], stats["failures"]) == (1, {})
+
+
 WORDS = " ".join(f"word{n}" for n in range(60))
 SHOP = {
     "/": (None, "".join(f"<a href={to}>x</a>" for to in (

@@ -2,10 +2,15 @@
 
 It is asked for before the first page of an origin is, by the session at hand, as an ordinary paced
 and counted request, and where robots.txt lets us. It is kept as robots.txt is: in this process for
-an hour, in Redis for a day. Redirects are followed on the same host, to a file of the same name. A
-4xx, or what is no such file, says that the site reserves nothing, as the report of TDMRep has it.
-A 429, a 5xx or a network error says nothing as yet: the file is asked for again after
-:data:`AGAIN_SECONDS`, and meanwhile pages speak for themselves.
+an hour, in Redis for a day. :data:`MAX_REDIRECTS` are followed, on the same host, to a file of the
+same name, each where the robots.txt of its origin lets us. A 4xx, or what is no such file, says
+that the site reserves nothing, as the report of TDMRep has it.
+
+A 429, a 5xx, a network error or a redirect that robots.txt forbids says nothing as yet. What blocks
+the host if a page meets it, as a 429 does, blocks it here, too: the session ends, and its tasks go
+back uncharged. So that this comes to an end, the file is asked for again :data:`AGAIN_SECONDS`
+after the host's wait, and meanwhile pages speak for themselves, in all processes. Where the shared
+cache does not take that, each process goes by what it met itself.
 """
 
 from __future__ import annotations
@@ -21,17 +26,22 @@ from greencrawl.schema import wire
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import InvalidUrl, Unavailable
 from greencrawl.schema.net.urls import canonicalise, host_of, origin_of
-from greencrawl.schema.records import Directives, Fetched
+from greencrawl.schema.records import Directives, Failure, FailureKind, Fetched
 from greencrawl.worker import retry
 from greencrawl.worker.robots import tdmrep
-from greencrawl.worker.robots.cache import MAX_REDIRECTS, SHARED_SECONDS
-from greencrawl.worker.robots.matching import Group
+from greencrawl.worker.robots.cache import SHARED_SECONDS, RobotsRules
 from greencrawl.worker.robots.tdmrep import Reservations
-from greencrawl.worker.session.fetcher import Visit
+from greencrawl.worker.session.fetcher import Visit, VisitOver
 
 AGAIN_SECONDS = 600.0
-"""How long a file that could not be had is not asked for again by this process."""
+"""How long a file that could not be had is not asked for again, beyond the wait of its host."""
 LOCAL_SECONDS = 3600.0
+MAX_REDIRECTS = 2
+"""Redirects that are followed: from http to https, and to where the site keeps its files."""
+_NOT_NOW = b"not now"
+"""The record of a file that could not be had."""
+_LOOK_SECONDS = 60.0
+"""How long this process believes that record without looking again."""
 _ORIGINS = 2000
 _BYTES = 16 * 1024 * 1024
 """About what the files that are kept in a process may take of its memory."""
@@ -57,21 +67,23 @@ class _Kept(NamedTuple):
 class SiteReservations:
     """What the files of origins say, for one process."""
 
-    def __init__(self, shared: FileCache, clock: Clock = monotonic) -> None:
+    def __init__(self, shared: FileCache, robots: RobotsRules, clock: Clock = monotonic) -> None:
         self._shared = shared
+        self._robots = robots
         self._clock = clock
         self._local: OrderedDict[str, _Kept] = OrderedDict()
         self._bytes = 0
 
-    def of(self, visit: Visit, url: str, rules: Group) -> Directives | None:
-        """What the file of a URL's origin says of it; ``rules`` are those of its robots.txt.
+    def of(self, visit: Visit, url: str) -> Directives | None:
+        """What the file of a URL's origin says of it.
 
-        Raises VisitOver and LeaseExpired like :meth:`Visit.get`.
+        Raises LeaseExpired like :meth:`Visit.get`, and VisitOver, also where asking for the file
+        made the host fail.
         """
         where = origin_of(url) + tdmrep.PATH
         kept = self._local.get(where)
         if kept is None or kept.until <= self._clock():
-            if rules.forbids(where) is not None:
+            if self._barred(visit, where) is not None:
                 return None
             kept = self._known(where) or self._fetched(visit, where)
         self._local.move_to_end(where)
@@ -82,17 +94,67 @@ class SiteReservations:
             record = self._shared.robots_get(where)
         except Unavailable:  # a cache: what cannot be looked up is fetched
             return None
+        if record == _NOT_NOW:
+            return self._keep(where, tdmrep.NOTHING, _LOOK_SECONDS)
         body = None if record is None else _unpacked(record)
         return None if body is None else self._keep(where, tdmrep.parse(body), LOCAL_SECONDS)
 
     def _fetched(self, visit: Visit, where: str) -> _Kept:
-        body = _fetch(visit, where)
-        if body is None:
-            return self._keep(where, tdmrep.NOTHING, AGAIN_SECONDS)
-        record = wire.pack(wire.to_msgpack(body))
-        with suppress(Unavailable):  # a cache: what it does not take is known here all the same
-            self._shared.robots_put(where, record, SHARED_SECONDS)
+        body = self._fetch(visit, where)
+        if isinstance(body, Failure):
+            return self._not_now(visit, where, body)
+        self._share(where, wire.pack(wire.to_msgpack(body)), SHARED_SECONDS)
         return self._keep(where, tdmrep.parse(body), LOCAL_SECONDS)
+
+    def _fetch(self, visit: Visit, url: str) -> bytes | Failure:
+        """The file at ``url``, b"" where there is none, or why that is not known now."""
+        for hop in range(MAX_REDIRECTS + 1):
+            answer = visit.get(url, visit.context.headers, tdmrep.MAX_BODY_BYTES + 1)
+            if isinstance(answer, Failure):
+                return answer
+            failure = retry.classify(answer)
+            if failure is not None:
+                unknown = answer.status == 429 or answer.status >= 500
+                return failure if unknown else b""
+            if answer.status < 300:
+                return answer.body
+            target = _target(visit, url, answer)
+            if target is None or hop == MAX_REDIRECTS:
+                break
+            barred = self._barred(visit, target)
+            if barred is not None:
+                return barred
+            url = target
+        return b""
+
+    def _barred(self, visit: Visit, url: str) -> Failure | None:
+        """Why robots.txt, that of the URL's origin, does not let us ask for it."""
+        rules = self._robots.group(visit, url)
+        if isinstance(rules, Failure):
+            return rules
+        line = rules.forbids(url)
+        return None if line is None else Failure(FailureKind.ROBOTS, f"robots.txt: {line}")
+
+    def _not_now(self, visit: Visit, where: str, failure: Failure) -> _Kept:
+        """Remember that the file cannot be had. Raises VisitOver where the host is to rest."""
+        block = retry.decide(failure, 0, visit.context.options.tries).block
+        seconds = AGAIN_SECONDS + (failure.retry_after or 0.0)
+        if block == 0:  # a host's own back-off is no longer than this
+            failures = visit.held.session.failures
+            seconds += retry.TABLE[failure.kind].wait(failures + 1)
+        kept = self._keep(where, tdmrep.NOTHING, seconds)
+        if failure.kind is not FailureKind.ROBOTS:  # another crawl's name may be let in
+            self._share(where, _NOT_NOW, int(seconds))
+        if block is not None:
+            why = f"tdmrep.json: {failure.detail}"
+            told = retry.told_to_wait(failure)
+            visit.fail(str(failure.kind), block, why, told_to_wait=told)
+            raise VisitOver(why)
+        return kept
+
+    def _share(self, where: str, record: bytes, seconds: int) -> None:
+        with suppress(Unavailable):  # a cache: what it does not take is known here all the same
+            self._shared.robots_put(where, record, seconds)
 
     def _keep(self, where: str, file: Reservations, seconds: float) -> _Kept:
         self._forget(where)
@@ -108,22 +170,15 @@ class SiteReservations:
             self._bytes -= kept.file.bytes
 
 
-def _fetch(visit: Visit, url: str) -> bytes | None:
-    """The file at ``url``, b"" where there is none; None: that is not known now."""
-    for _ in range(MAX_REDIRECTS + 1):
-        answer = visit.get(url, visit.context.headers, tdmrep.MAX_BODY_BYTES + 1)
-        if not isinstance(answer, Fetched) or answer.status == 429 or answer.status >= 500:
-            return None
-        if answer.status not in retry.REDIRECTS:
-            return answer.body if 200 <= answer.status < 300 else b""
-        try:
-            url = canonicalise(answer.location, url)
-        except InvalidUrl:
-            return b""
-        name = url.partition("?")[0].rpartition("/")[2]
-        if host_of(url) != visit.host or name != tdmrep.PATH.rpartition("/")[2]:
-            return b""
-    return b""
+def _target(visit: Visit, url: str, answer: Fetched) -> str | None:
+    """Where a redirect leads that may be followed; None for any other."""
+    try:
+        target = canonicalise(answer.location, url)
+    except InvalidUrl:
+        return None
+    name = target.partition("?")[0].rpartition("/")[2]
+    wanted = host_of(target) == visit.host and name == tdmrep.PATH.rpartition("/")[2]
+    return target if wanted else None
 
 
 def _unpacked(record: bytes) -> bytes | None:

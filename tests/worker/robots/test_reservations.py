@@ -5,17 +5,29 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from greencrawl.schema.records import Directives, StoredPage
+from greencrawl.broker.frontier.scripts import partition
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.records import (
+    CloseItem,
+    Directives,
+    Failure,
+    FailureKind,
+    Fetched,
+    HostReport,
+    StoredPage,
+)
 from greencrawl.worker.http.client import Downloader
 from greencrawl.worker.pipeline import Pipeline
 from greencrawl.worker.robots import reservations, tdmrep
+from greencrawl.worker.robots.cache import RobotsRules
 from greencrawl.worker.robots.reservations import SiteReservations
 from tests.support.site_server import Answer, Request, SiteServer
-from tests.worker.test_pipeline import World
+from tests.worker.test_pipeline import World, html
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 FILE = json.dumps([{"location": "/closed/", "tdm-reservation": 1}]).encode()
@@ -31,11 +43,24 @@ class Server:
         self.world = world
         self.answers: dict[str, Answer] = {tdmrep.PATH: Answer(body=FILE, headers=JSON)}
         self.server = SiteServer(self.site)
+        self.failures = 0
+        """Sessions in a row in which the host failed, as the next is told."""
+        self.close: CloseItem | None = None
 
     def site(self, request: Request) -> Answer:
         if request.target == "/robots.txt":
             return self.answers.get(request.target, Answer(404))
         return self.answers.get(request.target, Answer(body=PAGE))
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.server.port}"
+
+    @property
+    def report(self) -> HostReport:
+        """How the last session was closed."""
+        assert self.close is not None
+        return self.close.report
 
     @property
     def asked(self) -> list[str]:
@@ -45,8 +70,9 @@ class Server:
     def run(self, *paths: str, pipeline: Pipeline | None = None) -> list[StoredPage]:
         """Pages of a session."""
         before = len(self.world.stores.results)
-        host = f"127.0.0.1:{self.server.port}"
-        self.world.run(*map(self.server.url, paths), host=host, pipeline=pipeline)
+        self.close = self.world.run(
+            *map(self.server.url, paths), host=self.host, failures=self.failures, pipeline=pipeline
+        )
         pages = [result.page for result in self.world.stores.results[before:]]
         assert None not in pages
         return [page for page in pages if page is not None]
@@ -112,14 +138,17 @@ def test_where_there_is_none_nothing_is_reserved(server: Server, status: int) ->
     assert server.asked.count(tdmrep.PATH) == 1
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_one_that_cannot_be_had_is_asked_for_again_later(server: Server, status: int) -> None:
-    server.answers[tdmrep.PATH] = Answer(status)
+def test_one_that_cannot_be_had_is_asked_for_again_later(server: Server) -> None:
+    server.answers[tdmrep.PATH] = Answer(500)
     now = 0.0
     pipeline = server.world.pipeline()
-    pipeline._reservations = SiteReservations(server.world.stores, lambda: now)
+    pipeline._reservations = SiteReservations(
+        server.world.stores, RobotsRules(server.world.stores), lambda: now
+    )
     (page,) = server.run("/closed/a", pipeline=pipeline)
     assert page.directives is None
+    assert not server.report.failed, "the table says that of the URL, not of its host"
+    server.world.stores.robots.clear()  # as Redis forgets it
     server.answers[tdmrep.PATH] = Answer(body=FILE, headers=JSON)
     now = reservations.AGAIN_SECONDS - 1
     assert [one.directives for one in server.run("/closed/b", pipeline=pipeline)] == [None]
@@ -129,6 +158,151 @@ def test_one_that_cannot_be_had_is_asked_for_again_later(server: Server, status:
     now += reservations.LOCAL_SECONDS + 1
     server.run("/closed/d", pipeline=pipeline)
     assert server.asked.count(tdmrep.PATH) == 2, "it is in the shared cache"
+
+
+def _blocked(server: Server, *paths: str, pipeline: Pipeline | None = None) -> HostReport:
+    """How a session ended in which nothing was stored; all its tasks went back."""
+    assert server.run(*paths, pipeline=pipeline) == []
+    assert server.world.outcomes == [], "nobody is charged"
+    assert server.close is not None
+    assert server.close.release == tuple(range(1, len(paths) + 1))
+    return server.report
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "kind", "block"),
+    [
+        (503, {"Retry-After": "20"}, "unavailable", 20),
+        (429, {"Retry-After": "3600"}, "rate_limited", 3600),
+        (503, {}, "unavailable", 0),
+        (429, {}, "rate_limited", 0),
+    ],
+)
+def test_a_host_that_wants_rest_gets_it_before_its_pages_are_asked_for(
+    server: Server, status: int, headers: dict[str, str], kind: str, block: int
+) -> None:
+    server.answers[tdmrep.PATH] = Answer(status, headers=headers)
+    now = 0.0
+    pipeline = server.world.pipeline()
+    pipeline._reservations = SiteReservations(
+        server.world.stores, RobotsRules(server.world.stores), lambda: now
+    )
+    report = _blocked(server, "/closed/a", "/b", pipeline=pipeline)
+    assert (report.failed, report.block, report.requests) == (kind, block, 2)
+    assert report.why == f"tdmrep.json: HTTP {status}"
+    assert server.asked == [tdmrep.PATH]
+    server.failures = 1
+    now = block + 1
+    for process in (pipeline, server.world.pipeline()):
+        pages = server.run("/closed/a", pipeline=process)
+        assert [page.directives for page in pages] == [None], "pages speak for themselves"
+    assert server.asked.count(tdmrep.PATH) == 1, "or a host that always says so has no page fetched"
+
+
+@pytest.mark.parametrize("failures", [0, 3, 9, 10_000])
+def test_it_is_not_asked_for_again_before_a_hosts_own_back_off_is_over(
+    server: Server, failures: int
+) -> None:
+    server.answers[tdmrep.PATH] = Answer(503)
+    server.failures = failures
+    pipeline = server.world.pipeline()
+    _blocked(server, "/a", pipeline=pipeline)
+    back_off = min(partition.FIRST_BACKOFF_SECONDS * 2.0 ** min(failures, 20), 3600)
+    (kept,) = pipeline._reservations._local.values()
+    assert kept.until - monotonic() > back_off + reservations.AGAIN_SECONDS / 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends"), [(FailureKind.CONNECT_TIMEOUT, True), (FailureKind.RESET, False)]
+)
+def test_a_failure_that_concerns_the_host_ends_the_session(
+    tmp_path: Path, kind: FailureKind, ends: bool
+) -> None:
+    world = World(tmp_path)
+    world.set(tdm="obey", scope="any")
+    world.site.answers = {f"http://h{tdmrep.PATH}": Failure(kind), "http://h/": html("<p>words")}
+    close = world.run("http://h/")
+    assert close is not None
+    assert close.report.failed == (str(kind) if ends else "")
+    assert close.release == ((1,) if ends else ())
+    assert ("http://h/" in world.site.asked) != ends
+    world.run("http://h/")
+    assert world.site.asked.count(f"http://h{tdmrep.PATH}") == 1, "pages are tried, and charged"
+    assert world.site.asked[-1] == "http://h/"
+
+
+def test_what_another_process_could_not_have_is_looked_up_again_soon(server: Server) -> None:
+    server.answers[tdmrep.PATH] = Answer(500)
+    server.run("/closed/a")
+    now = 0.0
+    pipeline = server.world.pipeline()
+    pipeline._reservations = SiteReservations(
+        server.world.stores, RobotsRules(server.world.stores), lambda: now
+    )
+    server.run("/closed/b", pipeline=pipeline)
+    server.answers[tdmrep.PATH] = Answer(body=FILE, headers=JSON)
+    server.world.stores.robots.clear()
+    server.run("/closed/c", pipeline=pipeline)
+    assert server.asked.count(tdmrep.PATH) == 1
+    now = 61.0
+    assert [one.directives for one in server.run("/closed/d", pipeline=pipeline)] == [RESERVED]
+
+
+@pytest.mark.parametrize("location", ["/private/tdmrep.json", "/open/tdmrep.json"])
+def test_robots_are_asked_at_each_redirect(server: Server, location: str) -> None:
+    server.answers["/robots.txt"] = Answer(body=b"User-agent: *\nDisallow: /private/")
+    server.answers["/open/tdmrep.json"] = Answer(302, headers={"Location": "/private/tdmrep.json"})
+    server.answers[tdmrep.PATH] = Answer(302, headers={"Location": location})
+    server.answers["/private/tdmrep.json"] = Answer(body=FILE, headers=JSON)
+    pages = server.run("/closed/a", "/closed/b")
+    assert [page.directives for page in pages] == [None, None]
+    assert "/private/tdmrep.json" not in server.asked
+    assert server.asked.count(tdmrep.PATH) == 1
+    assert server.server.url(tdmrep.PATH) not in server.world.stores.robots, (
+        "to another name robots.txt may say something else"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "fetched"),
+    [(200, b"User-agent: *\nDisallow: /.well-known/", False), (404, b"", True), (503, b"", False)],
+)
+def test_a_redirect_to_another_origin_of_the_host_is_under_that_ones_rules(
+    tmp_path: Path, status: int, body: bytes, fetched: bool
+) -> None:
+    world = World(tmp_path)
+    world.set(tdm="obey", scope="any")
+    there = f"https://h{tdmrep.PATH}"
+    world.site.answers = {
+        "http://h/closed/a": html("<p>words"),
+        f"http://h{tdmrep.PATH}": Fetched("", 301, {"location": there}, b""),
+        "https://h/robots.txt": Fetched("", status, {}, body),
+        there: Fetched("", 200, {}, FILE),
+    }
+    close = world.run("http://h/closed/a")
+    assert (there in world.site.asked) == fetched
+    assert close is not None
+    assert close.report.failed == ("robots_unreachable" if status == 503 else "")
+    pages = [result.page for result in world.stores.results]
+    assert [page and page.directives for page in pages] == (
+        [] if status == 503 else [RESERVED if fetched else None]
+    )
+
+
+def test_two_redirects_are_followed(server: Server) -> None:
+    ways = [tdmrep.PATH, *(f"/{n}/tdmrep.json" for n in range(1, 4))]
+    for way, after in pairwise(ways):
+        server.answers[way] = Answer(302, headers={"Location": after})
+    server.answers[ways[2]] = Answer(body=FILE, headers=JSON)
+    (page,) = server.run("/closed/a")
+    assert page.directives == RESERVED
+    server.answers[ways[2]] = Answer(302, headers={"Location": ways[3]})
+    server.answers[ways[3]] = Answer(body=FILE, headers=JSON)
+    server.world.stores.robots.clear()
+    server.server.hits.clear()
+    (page,) = server.run("/closed/a")
+    assert page.directives is None
+    assert server.asked == [*ways[:3], "/closed/a"]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +323,7 @@ def test_redirects_are_followed_on_the_host_to_a_file_of_its_name(
     server.answers["/other.json"] = Answer(body=FILE, headers=JSON)
     (page,) = server.run("/closed/a")
     assert (page.directives == RESERVED) == reserved
-    assert len(server.asked) <= 7
+    assert len(server.asked) <= 1 + reservations.MAX_REDIRECTS + 1
 
 
 @pytest.mark.parametrize("state", ["away", "full"])
