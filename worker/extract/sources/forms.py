@@ -14,9 +14,10 @@ MOST_FORMS = 20
 MOST_FIELDS = 100
 MOST_BUTTONS = 20
 MOST_ELSEWHERE = 2000
+MOST_CONTROLS = 10_000
 """A page with more forms, and a form with more fields or buttons, is of a trap: the rest of it is
-not read. None is of a page with more fields that name their form: it could not be said what it
-asks."""
+not read. None is of a page with more fields that name their form, or with more at all: it could
+not be said what it asks."""
 
 _OWN = frozenset({"hidden", "submit", "image", "button", "reset"})
 """Types of ``input`` that a person does not fill in; those that are unknown are texts."""
@@ -29,6 +30,9 @@ def submissions(root: etree._Element, base: str, encoding: str) -> Iterator[str]
     """Where the forms of a tree lead that have no field for a person: once by each button.
 
     What is sent is hidden, stands in the button, or is the choice that a list comes with.
+
+    The parser closes forms early in tables and the like. A control outside of all forms may belong
+    to the last one that began before it: if it is a person's, that one is not sent.
     """
     elsewhere: dict[str, list[etree._Element]] = {}
     named = cast("list[etree._Element]", _ELSEWHERE(root))
@@ -36,7 +40,10 @@ def submissions(root: etree._Element, base: str, encoding: str) -> Iterator[str]
         return
     for control in named:
         elsewhere.setdefault(control.get("form", ""), []).append(control)
-    for form in islice(root.iter("form"), MOST_FORMS):
+    asking = _asking(root)
+    for number, form in enumerate(islice(root.iter("form"), MOST_FORMS)):
+        if asking is None or number in asking:
+            continue
         inside = (one for one in form.iter(*_CONTROLS) if one.get("form") is None)
         controls = [*islice(inside, MOST_FIELDS + 1), *elsewhere.get(form.get("id", ""), ())]
         if len(controls) > MOST_FIELDS or any(map(_is_a_persons, controls)):
@@ -47,6 +54,26 @@ def submissions(root: etree._Element, base: str, encoding: str) -> Iterator[str]
             reference = _submitted(form, button, fields, base, encoding)
             if reference is not None:
                 yield reference
+
+
+def _asking(root: etree._Element) -> set[int] | None:
+    """The numbers of forms behind which a person's control stands that is in no form. None where
+    there are too many controls to tell."""
+    asking: set[int] = set()
+    number, open_ = -1, 0
+    tags = ("form", *_CONTROLS)
+    walk = etree.iterwalk(root, events=("start", "end"), tag=tags)
+    for looked, (event, element) in enumerate(walk):
+        if looked >= 2 * MOST_CONTROLS:
+            return None
+        if element.tag == "form":
+            open_ += 1 if event == "start" else -1
+            number += event == "start"
+            if number >= MOST_FORMS:
+                break
+        elif not open_ and element.get("form") is None and _is_a_persons(element):
+            asking.add(number)
+    return asking
 
 
 def _submitted(
@@ -86,8 +113,14 @@ def _is_a_persons(control: etree._Element) -> bool:
     )
 
 
+def _is_disabled(control: etree._Element) -> bool:
+    return control.get("disabled") is not None or any(
+        fieldset.get("disabled") is not None for fieldset in control.iterancestors("fieldset")
+    )
+
+
 def _submits(control: etree._Element) -> bool:
-    if control.get("disabled") is not None:
+    if _is_disabled(control):
         return False
     if control.tag == "button":
         return _type(control) in ("", "submit")
@@ -97,7 +130,7 @@ def _submits(control: etree._Element) -> bool:
 def _field(control: etree._Element) -> tuple[str, str] | None:
     """The name and the value that it sends with every button; None for none."""
     name = control.get("name", "")
-    if not name or control.get("disabled") is not None:
+    if not name or _is_disabled(control):
         return None
     if control.tag == "input" and _type(control) == "hidden":
         return name, control.get("value", "")

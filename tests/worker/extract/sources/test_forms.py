@@ -7,6 +7,7 @@ import pytest
 from greencrawl.worker.extract import outline
 from greencrawl.worker.extract.sources.forms import (
     MOST_BUTTONS,
+    MOST_CONTROLS,
     MOST_ELSEWHERE,
     MOST_FIELDS,
     MOST_FORMS,
@@ -52,6 +53,15 @@ def sent(html: str, encoding: str = "utf-8") -> list[str]:
         ("<form action=x id=f></form><input type=hidden name=a value=1 form=f>", ["x?a=1"]),
         ("<form action=x><input type=hidden name=a value=1 form=g></form>", ["x"]),
         ("<form action=x><input type=image name=i src=i><button type=reset name=r></form>", ["x"]),
+        (
+            "<form action=x><fieldset disabled><input type=hidden name=a><div><select name=s>"
+            "<option>1</select><button name=b>y</button></div></fieldset></form>",
+            ["x"],
+        ),
+        ("<input name=q><form action=x></form><input type=hidden name=a>", ["x"]),
+        ("<form action=x></form><form action=y><input name=q></form>", ["x"]),
+        ("<form action=x></form><input name=q form=elsewhere>", ["x"]),
+        ("<form action=x></form><form action=y></form><input name=q>", ["x"]),
     ],
 )
 def test_it_is_sent_as_it_comes(html: str, expected: list[str]) -> None:
@@ -72,6 +82,9 @@ def test_it_is_sent_as_it_comes(html: str, expected: list[str]) -> None:
         "<form action=x><textarea name=t>given</textarea></form>",
         "<form action=x><select name=s multiple><option selected>1</select></form>",
         "<form action=x id=f></form><input type=text name=q form=f>",
+        "<table><tr><td><form action=x><input type=hidden name=h></td><td><input name=q></table>",
+        "<div><form action=x></div><input name=q>", "<div><form action=x></div><p><textarea>",
+        "<form action=x><fieldset disabled><input name=q></fieldset></form>",
         "<form action=x method=post></form>", "<form action=x method=Dialog></form>",
         "<form action=x><button formmethod=post>y</form>", "<form action=javascript:x()></form>",
     ],
@@ -89,6 +102,12 @@ def test_fields_that_may_be_of_any_form_are_bounded() -> None:
     named = "<input type=hidden form=other>" * MOST_ELSEWHERE
     assert sent(f"<form action=x id=f></form>{named}") == ["x"]
     assert sent(f"<form action=x id=f></form>{named}<input name=q form=f>") == []
+
+
+def test_no_form_is_sent_of_a_page_with_too_many_controls_to_tell_whose_they_are() -> None:
+    control = "<input type=hidden>"
+    assert sent(f"<form action=x></form>{control * (MOST_CONTROLS - 1)}") == ["x"]
+    assert sent(f"<form action=x></form>{control * MOST_CONTROLS}") == []
 
 
 def test_forms_fields_and_buttons_are_bounded() -> None:
