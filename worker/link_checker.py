@@ -11,7 +11,7 @@ from itertools import repeat
 from msgspec.structs import replace
 
 from greencrawl.schema.errors import InvalidUrl
-from greencrawl.schema.net.access import is_action, skipped, skipped_text
+from greencrawl.schema.net.access import is_action, skipped, skipped_form, skipped_text
 from greencrawl.schema.net.action_texts import LinkTexts, by_texts
 from greencrawl.schema.net.normalising import rewriter
 from greencrawl.schema.net.scope import Rules, level_for
@@ -166,11 +166,8 @@ class Checker:
 
         These are no deeper than its ``task``; neither nofollow nor the scope concerns them, and
         they are not rewritten. With the links they are at most ``MAX_LINKS``; how many were left
-        out is added to the page's ``omitted_links``. ``redirects`` are those and the style sheets
-        that led here, ``MAX_REDIRECTS`` in all.
+        out is added to the page's ``omitted_links``. ``redirects`` are what each has behind it.
         """
-        if redirects > MAX_REDIRECTS:
-            return links
         known = {link.url for link in links}
         needed = [url for url in urls if url not in known and self._bears(url)]
         room = max(MAX_LINKS - len(links), 0)
@@ -221,10 +218,16 @@ class Checker:
             self._verdicts[url] = verdict
 
     def _barred(self, page: Page, texts: LinkTexts | None, depth: int) -> set[str]:
-        """Those of a page's links that their texts tell to be actions."""
+        """Those of a page's links that their texts tell to be actions, and where its forms lead,
+        unless a link, which was judged, leads there too."""
         barred: set[str] = set()
-        if texts is None or not texts.words:
+        if texts is None or not (texts.words or texts.forms):
             return barred
+        for url in set(texts.forms).difference(texts.urls):
+            reason = skipped_form(self._rules.skips, url, page.url)
+            if reason is not None and self._accepts(url, depth):
+                barred.add(url)
+                self._note(url, reason)
         for url, action in by_texts(texts, page.url).items():
             if not self._accepts(url, depth):
                 continue

@@ -41,7 +41,7 @@ from greencrawl.worker.extract import (
 )
 from greencrawl.worker.extract.links import Resolved
 from greencrawl.worker.extract.listing import Listing, ListingError
-from greencrawl.worker.extract.sources.css import urls_of
+from greencrawl.worker.extract.sources.css import needs_of
 from greencrawl.worker.extract.sources.gathered import Gathered
 from greencrawl.worker.hooks import HookError
 from greencrawl.worker.link_checker import MAX_LINKS
@@ -65,6 +65,14 @@ SECONDS_PER_URL = 40e-6
 
 MAX_NESTED = 3
 """Indexes that a sitemap may lie in. The protocol has one, and sites two."""
+
+MAX_SHEETS = 3
+"""Style sheets in a row that import one another, and the last of these is not read. Real ones are
+one or two."""
+MAX_NEEDED = 500
+"""URLs that one style sheet needs, at most."""
+MAX_IMPORTS = 20
+"""Imports of one style sheet that are read; what else it needs is kept, and leads to nothing."""
 
 _URLS_A_STEP = 500
 
@@ -218,7 +226,10 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         urls, rels = found.urls, found.rels
         if found.more:
             urls, rels = [*urls, *found.more], [*rels, *found.more.values()]
-        reading.links = checker.follow(page, urls, rels, task.depth, found.texts)
+        texts = found.texts
+        if texts is not None and (found.said or found.forms):
+            texts = texts.joined(texts_of(found.said, found.forms))
+        reading.links = checker.follow(page, urls, rels, task.depth, texts)
         if found.requisites:
             reading.links = checker.with_requisites(page, reading.links, found.requisites, task)
             reading.omitted = page.omitted_links
@@ -227,7 +238,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
     # Hooks see links, and what many links take has to be counted.
     said: list[tuple[str, str]] | None = [] if checker.wants_texts else None
     add_links(page, found, said)
-    texts = None if said is None else texts_of(said)
+    texts = None if said is None else texts_of([*said, *found.said], found.forms)
     links = page.links
     if hooks.wanted:
         began = thread_time()
@@ -251,12 +262,20 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
 
 def _style(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
     """Read a style sheet: what it needs, the pages need that it is for."""
-    page, found = Page(url=task.url), Gathered("utf-8")
-    found.add_requisites(urls_of(fetched.body, fetched.content_type), task.url)
-    led = task.redirects + 1
-    links = context.checker.with_requisites(page, [], found.requisites, task, led)
-    skipped = context.checker.take_skipped()
-    return Reading(links=links, skipped=skipped, omitted=page.omitted_links)
+    within = task.redirects // INDEX_STEP if task.kind == TaskKind.REQUISITE else 0
+    if within >= MAX_SHEETS:
+        return Reading()
+    imported, other = Gathered("utf-8"), Gathered("utf-8")
+    needs = list(needs_of(fetched.body, fetched.content_type))
+    imported.add_requisites((one.reference for one in needs if one.imported), task.url)
+    other.add_requisites((one.reference for one in needs if not one.imported), task.url)
+    page, checker = Page(url=task.url), context.checker
+    sheets = list(imported.requisites)[:MAX_IMPORTS]
+    needed = [url for url in (imported.requisites | other.requisites) if url not in sheets]
+    links = checker.with_requisites(page, [], sheets, task, (within + 1) * INDEX_STEP)
+    del needed[MAX_NEEDED - len(sheets) :]
+    links = checker.with_requisites(page, links, needed, task, MAX_SHEETS * INDEX_STEP)
+    return Reading(links=links, skipped=checker.take_skipped())
 
 
 def _list(context: CrawlContext, task: Task, fetched: Fetched, listing: Listing) -> Reading:

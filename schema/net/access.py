@@ -69,7 +69,7 @@ _says_action = re.compile(r"auth \w+: action ").match
 
 
 def is_action(reason: str) -> bool:
-    """Whether a reason of :func:`skipped` or :func:`skipped_text` is that a link is an action."""
+    """Whether a reason of :func:`skipped` and its like is that a link is an action."""
     return _says_action(reason) is not None
 
 
@@ -105,11 +105,18 @@ def skipped_text(found: tuple[Skip, ...], url: str, action: Action, page: str) -
 
     That is so under the origins of entries, as above.
     """
+    return _of_page(found, url, f"{action} in the text of a link on {page}")
+
+
+def skipped_form(found: tuple[Skip, ...], url: str, page: str) -> str | None:
+    """The same of a canonical URL that a form of ``page`` leads to, whatever it says."""
+    return _of_page(found, url, f"action of a form on {page}")
+
+
+def _of_page(found: tuple[Skip, ...], url: str, what: str) -> str | None:
     for skip in found:
         if skip.origins.hold(url):
-            if not skip.words or skip.lets(url):
-                return None
-            return f"auth {skip.name}: {action} in the text of a link on {page}"
+            return f"auth {skip.name}: {what}" if skip.words and not skip.lets(url) else None
     return None
 
 

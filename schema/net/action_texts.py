@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from typing import Literal, NamedTuple
 from urllib.parse import unquote
@@ -31,7 +31,7 @@ _AROUND = (
     "\\x00-/:-@\\[-`{-\\xbf\\xd7\\xf7\u2000-\u2fff\u3000-\u303f\ue000-\uf8ff\ufe00-\ufe0f\ufeff"
     "\uff00-\uff0f\U0001f000-\U0001ffff"
 )
-_trim = re.compile(f"[{_AROUND}]+$|^[{_AROUND}]+").sub
+_around = re.compile(f"[{_AROUND}]*+").match
 
 MAX_TEXT = 64
 """Bytes of UTF-8 of a link's text that may be an action; a longer one is a title."""
@@ -51,21 +51,40 @@ class LinkTexts(NamedTuple):
 
     ``kinds`` has a byte for each: :data:`NONE` where there is no text, or a number or a letter of
     ASCII ("x"); :data:`WORD` where it may be one that is known, and stands in ``words`` by its
-    place; else :data:`OTHER`.
+    place; else :data:`OTHER`. ``forms`` are the URLs that its forms lead to.
     """
 
     urls: Sequence[str]
     kinds: bytes
     words: Mapping[int, str]
+    forms: Collection[str] = ()
+
+    def joined(self, more: LinkTexts) -> LinkTexts:
+        """These links and, behind them, those of ``more``; the forms of both."""
+        words = {len(self.urls) + place: text for place, text in more.words.items()}
+        return LinkTexts(
+            [*self.urls, *more.urls],
+            self.kinds + more.kinds,
+            {**self.words, **words},
+            [*self.forms, *more.forms],
+        )
 
 
 def trimmed(text: str) -> str:
-    """A link's text without what stands around it: "» Logout «" is "Logout"."""
-    return _trim("", text)
+    """A link's text without what stands around it: "» Logout «" is "Logout".
+
+    From both ends, since a search for the end would take the square of a text's length.
+    """
+    return text[_length_around(text) : len(text) - _length_around(text[::-1])]
 
 
-def texts_of(said: Iterable[tuple[str, str]]) -> LinkTexts:
-    """The same of URLs and what links to them say, "" where that is nothing."""
+def _length_around(text: str) -> int:
+    found = _around(text)
+    return found.end() if found else 0
+
+
+def texts_of(said: Iterable[tuple[str, str]], forms: Collection[str] = ()) -> LinkTexts:
+    """The same of URLs and what links to them say, "" where that is nothing; and of ``forms``."""
     urls: list[str] = []
     kinds = bytearray()
     words: dict[int, str] = {}
@@ -79,7 +98,7 @@ def texts_of(said: Iterable[tuple[str, str]]) -> LinkTexts:
             words[place] = text
         else:
             kinds.append(OTHER)
-    return LinkTexts(urls, bytes(kinds), words)
+    return LinkTexts(urls, bytes(kinds), words, forms)
 
 
 Meaning = Action | Literal["view"]

@@ -40,8 +40,8 @@ class TaskKind(IntEnum):
 
 
 INDEX_STEP = 16
-"""A sitemap's ``redirects`` grow by so much for each index that it lies in; what is left are its
-redirects."""
+"""A sitemap's ``redirects`` grow by so much for each index that it lies in, those of what a style
+sheet needs for each style sheet that it is behind; what is left are its redirects."""
 
 _KIND_BITS = 6
 

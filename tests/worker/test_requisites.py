@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from greencrawl.schema.records import (
+    INDEX_STEP,
     Admission,
     Done,
     Failure,
@@ -15,8 +16,11 @@ from greencrawl.schema.records import (
     StoredPage,
     Task,
     TaskKind,
+    pack_redirects,
+    unpack_redirects,
 )
 from greencrawl.worker.link_checker import MAX_REDIRECTS
+from greencrawl.worker.reading import MAX_IMPORTS, MAX_NEEDED, MAX_SHEETS
 from tests.worker.test_pipeline import World, html, status
 
 REQUISITE = TaskKind.REQUISITE
@@ -38,8 +42,10 @@ def needed(url: str, depth: int = 0, redirects: int = 0) -> Task:
 
 
 def page_of(world: World) -> StoredPage:
-    assert world.result.page is not None
-    return world.result.page
+    """The page of the last run."""
+    page = world.stores.results[-1].page
+    assert page is not None
+    return page
 
 
 def test_page_names_what_it_needs_at_its_own_depth(world: World) -> None:
@@ -86,16 +92,63 @@ def test_style_sheet_leads_to_what_it_needs(world: World, kind: TaskKind) -> Non
     world.site.answers["http://h/css/one.css"] = answer(sheet, "text/css")
     world.run(Task(1, "http://h/css/one.css", 3, 3, redirects=4, kind=kind))
     assert page_of(world).links == [
-        Admission("http://h/css/two.css", 3, 3, 5, REQUISITE),
-        Admission("http://fonts/f.woff2", 3, 3, 5, REQUISITE),
+        Admission("http://h/css/two.css", 3, 3, INDEX_STEP, REQUISITE),
+        Admission("http://fonts/f.woff2", 3, 3, MAX_SHEETS * INDEX_STEP, REQUISITE),
     ]
     assert page_of(world).body == sheet.encode()
 
 
 def test_style_sheets_that_import_ever_more_come_to_an_end(world: World) -> None:
-    world.site.answers["http://h/9.css"] = answer("@import '10.css'", "text/css")
-    world.run(needed("http://h/9.css", redirects=MAX_REDIRECTS))
-    assert page_of(world).links == []
+    """Each has new ones, as a trap would have it."""
+    page = html("<link rel=stylesheet href=/0.css>")
+    world.site.answers["http://h/"] = page
+    pipeline, asked = world.pipeline(), [Task(1, "http://h/", 0, 0)]
+    for task in asked:
+        if task.url.endswith(".css"):
+            imports = "".join(f"@import '{len(asked) + n}.css';" for n in range(2))
+            world.site.answers[task.url] = answer(imports, "text/css")
+        world.run(task, pipeline=pipeline)
+        asked += [
+            Task(1, link.url, link.depth, link.level, redirects=link.redirects, kind=link.kind)
+            for link in page_of(world).links
+        ]
+    assert len(asked) == 1 + 1 + 2 + 4 + 8, "three behind that of the page"
+    assert {task.depth for task in asked} == {0}
+
+
+def test_style_sheet_has_what_it_needs_within_a_bound(world: World) -> None:
+    imports = "".join(f"@import '{n}.css';" for n in range(MAX_IMPORTS + 5))
+    sheet = imports + "".join(f"a{{b:url({n})}}" for n in range(MAX_NEEDED))
+    world.site.answers["http://h/a.css"] = answer(sheet, "text/css")
+    world.run(needed("http://h/a.css"))
+    links = page_of(world).links
+    assert len(links) == MAX_NEEDED
+    read = [link.url for link in links if link.redirects // INDEX_STEP < MAX_SHEETS]
+    assert read == [f"http://h/{n}.css" for n in range(MAX_IMPORTS)]
+
+
+def test_what_a_style_sheet_needs_but_does_not_import_is_not_read_as_one(world: World) -> None:
+    world.site.answers["http://h/a.css"] = answer("a{b:url(b.css)}", "text/css")
+    world.run(needed("http://h/a.css"))
+    [link] = page_of(world).links
+    world.site.answers["http://h/b.css"] = answer("a{b:url(c.css)}", "text/css")
+    world.run(needed("http://h/b.css", redirects=link.redirects))
+    assert (page_of(world).url, page_of(world).links) == ("http://h/b.css", [])
+
+
+def test_queue_holds_how_far_a_style_sheet_led_and_its_redirects() -> None:
+    task = needed("http://h/a.css", redirects=MAX_SHEETS * INDEX_STEP + MAX_REDIRECTS)
+    assert unpack_redirects(pack_redirects(task)) == (task.redirects, REQUISITE)
+
+
+def test_redirects_of_a_style_sheet_bring_it_no_further(world: World) -> None:
+    world.site.answers["http://h/a.css"] = status(302, location="/b.css")
+    world.run(needed("http://h/a.css", redirects=INDEX_STEP))
+    [link] = page_of(world).links
+    assert link.redirects == INDEX_STEP + 1
+    world.site.answers["http://h/b.css"] = answer("@import 'c.css'", "text/css")
+    world.run(needed("http://h/b.css", redirects=link.redirects))
+    assert [link.redirects for link in page_of(world).links] == [2 * INDEX_STEP]
 
 
 def test_style_sheet_is_not_read_without_the_option(world: World) -> None:

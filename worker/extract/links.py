@@ -47,6 +47,8 @@ class References(NamedTuple):
     ``texts`` are the references as they stand there, ``rels`` the rel beside each (None without
     one), ``elements`` where they stand, if somebody wants their texts. ``more`` are URLs that were
     found elsewhere, with their rels; ``requisites`` are those that the page needs to be shown.
+    ``said`` are those of ``more`` that are links with texts, and these, if they are wanted;
+    ``forms`` those that forms lead to.
     """
 
     texts: list[str]
@@ -54,13 +56,15 @@ class References(NamedTuple):
     elements: list[etree._Element] | None = None
     more: Mapping[str, str] = NOTHING
     requisites: Collection[str] = ()
+    said: Sequence[tuple[str, str]] = ()
+    forms: Collection[str] = ()
 
 
 class Resolved(NamedTuple):
     """Where the followed elements of a page lead, and the rel beside each reference.
 
     ``urls`` are canonical; "" stands for what is no http(s) URL. ``texts`` are those of the links,
-    if they are wanted. ``more`` and ``requisites`` are as those of :class:`References`.
+    if they are wanted. What follows them is as in :class:`References`.
     """
 
     urls: list[str]
@@ -68,6 +72,8 @@ class Resolved(NamedTuple):
     texts: LinkTexts | None = None
     more: Mapping[str, str] = NOTHING
     requisites: Collection[str] = ()
+    said: Sequence[tuple[str, str]] = ()
+    forms: Collection[str] = ()
 
 
 class Walked(NamedTuple):
@@ -224,7 +230,7 @@ def collect(
             others = rel.split()
             known.rel = " ".join(word for word in known.rel.split() if word in others)
         if said is not None and element is not None:
-            said.append((links[url].url, _said(element)))
+            said.append((links[url].url, label_of(element)))
     for url, rel in found.more.items():
         known = links.setdefault(url, Link(url, "", rel))
         if known.rel and known.rel != rel:
@@ -286,7 +292,7 @@ def _anchor(element: etree._Element) -> str:
     return squeeze("".join(pieces))[:MAX_ANCHOR]
 
 
-def _said(element: etree._Element) -> str:
+def label_of(element: etree._Element) -> str:
     """What a link says: its text, that of an image, its title or its aria-label, whichever is a
     word that is known; else one of them.
 

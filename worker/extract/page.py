@@ -198,8 +198,10 @@ def outline(
     said = with_metas(said, _named(metas, ("robots", agent, "tdm-reservation", "tdm-policy")))
     frames = [element for element in others if element.tag == "iframe" and element.get("srcdoc")]
     if frames or wanted.further or not READ_HEADERS.isdisjoint(headers):
-        more = gather(root, frames, url, base or url, encoding, headers, wanted)
-        found = found._replace(more=more.links, requisites=more.requisites)
+        more = gather(root, frames, url, base or url, encoding, headers, wanted, texts)
+        found = found._replace(
+            more=more.links, requisites=more.requisites, said=more.said, forms=more.forms
+        )
     page = Page(
         url=url,
         title=_title(others),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from greencrawl.schema.net.access import is_action, skipped_text
+from greencrawl.schema.net.access import is_action, skipped_form, skipped_text
 from greencrawl.schema.net.action_data import Action
 from greencrawl.schema.net.scope import Rules, check_options, compile
 from greencrawl.schema.records import Crawl, CrawlOptions
@@ -168,7 +168,12 @@ def test_what_the_crawl_lets_through_is_followed() -> None:
     assert reason == f"auth shop: action '退出' (log out, Chinese) in the text of a link on {page}"
     assert is_action(reason)
     assert skipped_text(given.skips, "https://other.example/8", text, page) is None
+    assert skipped_form(given.skips, "https://shop.example/posts/8", page) is None
+    reason = skipped_form(given.skips, "https://shop.example/8", page)
+    assert reason == f"auth shop: action of a form on {page}"
+    assert is_action(reason)
     off = rules(form(skip=())).skips
+    assert skipped_form(off, "https://shop.example/8", page) is None
     assert skipped_text(off, "https://shop.example/8", text, page) is None
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from html import escape
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -148,6 +150,14 @@ def reading(context: CrawlContext, body: str) -> Reading:
     return read(context, Task(1, URL), Fetched(URL, 200, headers, body.encode()))
 
 
+CLUB = (Basic(name="club", hosts=("h.example",)),)
+LENIENT = (Basic(name="club", hosts=("h.example",), skip=()),)
+
+
+def paths(urls: Iterable[str]) -> list[str]:
+    return [url.removeprefix(URL[:17]) for url in urls]
+
+
 PAGE = """{}<a href=/a/1>One</a><a href=/a/2>删除</a><a href=/a/3>Three</a>
 <a href=/o/7?x>删除文章</a><a href=/bye><img alt=退出></a><a href="/a/3/%C9%BE%B3%FD">x</a>
 <a href=/out><i></i></a><a href=/out>[退出]</a>"""
@@ -156,7 +166,7 @@ PAGE = """{}<a href=/a/1>One</a><a href=/a/2>删除</a><a href=/a/3>Three</a>
 @pytest.mark.parametrize("base", ["", "<base href=/list/>"])
 def test_a_page_is_read_alike_with_and_without_the_part_in_c(base: str) -> None:
     """With a base the page is Python's."""
-    context = crawl(auth=(Basic(name="club", hosts=("h.example",)),))
+    context = crawl(auth=CLUB)
     found = reading(context, PAGE.format(base))
     assert [link.url for link in found.links] == [f"https://h.example/a/{n}" for n in (1, 2, 3)]
     skipped = ["/o/7?x", "/bye", "/a/3/%C9%BE%B3%FD", "/out"]
@@ -165,6 +175,56 @@ def test_a_page_is_read_alike_with_and_without_the_part_in_c(base: str) -> None:
     stranger = reading(crawl(), PAGE.format(base))
     assert len(stranger.links) == 7
     assert stranger.skipped == {}
+
+
+@pytest.mark.parametrize("base", ["", "<base href=/list/>"])
+def test_links_of_a_document_in_a_page_are_skipped_by_what_they_say(base: str) -> None:
+    document = """<a href=/x?do=17>Log out</a><a href=/o/7?x><img alt=Delete></a>
+        <a href=/a/1>One</a><a href='http:///'>Delete</a><area href=/a/2><a href=/a/3></a>"""
+    body = f'{base}<a href=/p/1>Page</a><iframe srcdoc="{escape(document)}"></iframe>'
+    found = reading(crawl(auth=CLUB), body)
+    assert paths(link.url for link in found.links) == ["/p/1", "/a/1", "/a/2", "/a/3"]
+    assert paths(found.skipped) == ["/x?do=17", "/o/7?x"]
+    assert found.skipped[URL[:17] + "/x?do=17"] == (
+        f"auth club: action 'Log out' (log out, English) in the text of a link on {URL}"
+    )
+    assert len(reading(crawl(), body).links) == 6, "nobody is logged in"
+
+
+def test_neighbours_in_the_page_tell_of_titles_in_its_documents() -> None:
+    """As those of the same document do."""
+    titles = "".join(f"<a href=/t/{number}>Title</a>" for number in range(4))
+    body = f'{titles}<iframe srcdoc="<a href=/t/9>Delete</a>"></iframe>'
+    assert reading(crawl(auth=CLUB), body).skipped == {}
+
+
+@pytest.mark.parametrize("base", ["", "<base href=/list/>"])
+def test_texts_of_brackets_take_time_by_their_length_alone(base: str) -> None:
+    links = ("<a href=1>x" + ("(" * 790 + "<b></b>") * 40 + "x</a>") * 3
+    body = f'{base}{links}<iframe srcdoc="{links}"></iframe>'
+    context = crawl(auth=CLUB)
+    began = process_time()
+    assert len(reading(context, body).links) == 1
+    assert process_time() - began < 1
+
+
+FORMS = """<form action=/bye><button>Log out</button></form>
+<form action=/x><input type=hidden name=do value=1><input type=submit value='Delete account'></form>
+<form action=/go><input type=image src=i></form><form action=/a/1></form><a href=/a/1>One</a>
+<form action=//o.example/go></form>"""
+
+
+@pytest.mark.parametrize("base", ["", "<base href=/list/>"])
+def test_forms_are_not_sent_where_a_crawl_is_logged_in(base: str) -> None:
+    body = f'{base}{FORMS}<iframe srcdoc="<form action=/in></form>"></iframe>'
+    found = reading(crawl(auth=CLUB, links=("forms",)), body)
+    assert paths(link.url for link in found.links) == ["/a/1", "https://o.example/go"]
+    assert sorted(paths(found.skipped)) == ["/bye", "/go", "/in", "/x?do=1"]
+    assert set(found.skipped.values()) == {f"auth club: action of a form on {URL}"}
+    let = reading(crawl(auth=CLUB, links=("forms",), follow_actions=("/go$",)), body)
+    assert URL[:17] + "/go" in {link.url for link in let.links}
+    for every in (crawl(links=("forms",)), crawl(auth=LENIENT, links=("forms",))):
+        assert len(reading(every, body).links) == 6
 
 
 def test_words_are_not_read_for_crawls_that_do_not_log_in() -> None:

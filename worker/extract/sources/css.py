@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import islice
+from typing import NamedTuple
 
 from greencrawl.schema.text.encodings import decode, standard_name
 from greencrawl.worker.extract.charset import declared
@@ -21,8 +22,11 @@ _QUOTED = r"\"(?>(?:[^\"\\\n]++|\\.)*)\"?|'(?>(?:[^'\\\n]++|\\.)*)'?"
 _UNQUOTED = r"(?>(?:[^\"'()\s\\]++|\\[0-9a-f]{1,6}+\s?|\\.)+)"
 _URL = rf"(?<![\w-])url\(\s*+({_QUOTED}|{_UNQUOTED})"
 _PARENTHESES = rf"\((?>(?:[^()\"']++|{_QUOTED})*)\)"
+_COMMENT = r"/\*.*?(?:\*/|\Z)"
 _TOKEN = re.compile(
-    rf"/\*.*?(?:\*/|\Z)|{_URL}|@import(?>(?:\s++|/\*.*?(?:\*/|\Z))*)({_QUOTED})"
+    rf"{_COMMENT}|{_URL}|@import(?>(?:\s++|{_COMMENT})*)(?:({_QUOTED})|{_URL})"
+    rf"|@namespace(?>(?:\s++|{_COMMENT}|(?!url\()[\w-]++)*)"
+    rf"(?:url\(\s*+(?:{_QUOTED}|{_UNQUOTED})|{_QUOTED})"
     rf"|image-set\(((?>(?:[^()\"']++|{_QUOTED}|{_PARENTHESES})*))|(?:{_QUOTED})",
     re.IGNORECASE | re.DOTALL,
 )
@@ -31,27 +35,40 @@ _ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{1,6})[\t\n\f\r ]?|(\n)|(.))", re.DOTALL
 _CHARSET = re.compile(rb"@charset \"([^\"]{1,40})\";")
 
 
+class Need(NamedTuple):
+    """A reference of a style sheet, and whether it imports a style sheet."""
+
+    reference: str
+    imported: bool
+
+
 def urls_in(sheet: str) -> Iterator[str]:
     """The references of a style sheet, or of an attribute ``style``, in their order."""
+    return (need.reference for need in needs_in(sheet))
+
+
+def needs_in(sheet: str) -> Iterator[Need]:
+    """The same, with what each of them is."""
     for found in islice(_TOKEN.finditer(sheet), MOST_TOKENS):
-        url, imported, images = found.groups()
+        url, quoted, unquoted, images = found.groups()
+        imported = quoted or unquoted
         if url is not None or imported is not None:
-            yield _plain(url or imported)
+            yield Need(_plain(url or imported), imported is not None)
         elif images is not None:
             for one in _OF_A_SET.finditer(images):
                 if (text := one[1] or one[2]) is not None:
-                    yield _plain(text)
+                    yield Need(_plain(text), False)
 
 
-def urls_of(body: bytes, content_type: str | None) -> Iterator[str]:
-    """The references of a style sheet as it was sent, as far as it is read.
+def needs_of(body: bytes, content_type: str | None) -> Iterator[Need]:
+    """What a style sheet refers to as it was sent, as far as it is read.
 
     Its encoding is that of a byte order mark, the header or ``@charset``, in this order, or UTF-8.
     """
     name, skipped = declared(body, content_type)
     if name is None and (said := _CHARSET.match(body)) is not None:
         name = standard_name(said[1].decode("ascii", "replace"))
-    return urls_in(decode(body[skipped : skipped + MOST_BYTES], name or "utf-8"))
+    return needs_in(decode(body[skipped : skipped + MOST_BYTES], name or "utf-8"))
 
 
 def _plain(text: str) -> str:

@@ -37,7 +37,8 @@ def gather_elements(
             texts = islice(filter(None, reader(root)), MOST_REFERENCES)
             found.add_links(((text, "") for text in texts), base)
     if "forms" in wanted.named:
-        found.add_links(((text, "") for text in submissions(root, base, encoding)), base)
+        sent = found.add_links(((text, "") for text in submissions(root, base, encoding)), base)
+        found.forms.update(dict.fromkeys(filter(None, sent)))
 
 
 def _relation(link: etree._Element) -> Relation:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from lxml import etree
 
-from greencrawl.worker.extract.links import READ, base_of, references
+from greencrawl.worker.extract.links import READ, base_of, label_of, references
 from greencrawl.worker.extract.sources.elements import gather_elements
 from greencrawl.worker.extract.sources.gathered import Gathered
 from greencrawl.worker.extract.sources.headers import gather_headers
@@ -23,22 +23,29 @@ def gather(
     encoding: str,
     headers: Mapping[str, str],
     wanted: Wanted,
+    texts: bool = False,
 ) -> Gathered:
     """What is found in a page at ``url``, and its header, beside its plain links.
 
     ``frames`` are its elements with a srcdoc; ``base`` and ``encoding`` are the page's own.
+    ``texts``: what links in documents of a srcdoc say is wanted.
     """
     found = Gathered(encoding)
     gather_headers(found, headers, url, base, wanted)
     _read(found, root, base, encoding, wanted)
     if "srcdoc" in wanted.sources or wanted.requisites:
         for document in documents(frames):
-            _read_document(found, document, base, encoding, wanted)
+            _read_document(found, document, base, encoding, wanted, texts)
     return found
 
 
 def _read_document(
-    found: Gathered, root: etree._Element, base: str, encoding: str, wanted: Wanted
+    found: Gathered,
+    root: etree._Element,
+    base: str,
+    encoding: str,
+    wanted: Wanted,
+    texts: bool,
 ) -> None:
     """Read a document of a srcdoc, links and all; one within it is passed over."""
     elements = list(root.iter(*READ))
@@ -46,9 +53,11 @@ def _read_document(
     if "srcdoc" in wanted.sources:
         plain = [element for element in elements if wanted.reads(element.tag)]
         tags = [element.tag for element in plain]
-        links = references(plain, tags, has_base=False, anchors=False)
+        links = references(plain, tags, has_base=False, anchors=texts)
         pairs = [(text, rel or "") for text, rel in zip(links.texts, links.rels, strict=True)]
-        found.add_links(pairs, base)
+        urls = found.add_links(pairs, base)
+        for url, element in zip(urls, links.elements or (), strict=False):
+            found.said.append((url, label_of(element)))
     _read(found, root, base, encoding, wanted)
 
 

@@ -15,6 +15,8 @@ MOST_CHARACTERS = 4 * 1024 * 1024
 """Of the URLs that these lead to: a long base would otherwise make 160 MB of a small page."""
 MOST_ELEMENTS = 50_000
 """Elements of a page that one reader looks at: 0.1 s of CPU where each of them says nothing."""
+MOST_STYLE_CHARACTERS = 1024 * 1024
+"""Of all elements and attributes ``style`` of a page that are read: 0.1 s of CPU at worst."""
 _TOGETHER = 500
 
 
@@ -27,28 +29,36 @@ class Gathered:
     """URLs of one page: ``links`` with the rel beside each, and what it needs to be shown.
 
     Each canonical, and each once. ``encoding`` is the page's; queries are sent in it.
+    ``said`` are links whose texts are wanted, and these; ``forms`` are the links of forms.
+    ``style_characters`` are those of styles that are still to be read.
     """
 
     def __init__(self, encoding: str) -> None:
         self.links: dict[str, str] = {}
         self.requisites: dict[str, None] = {}
+        self.said: list[tuple[str, str]] = []
+        self.forms: dict[str, None] = {}
+        self.style_characters = MOST_STYLE_CHARACTERS
         self._encoding = encoding
         self._references = MOST_REFERENCES
         self._characters = MOST_CHARACTERS
 
-    def add_links(self, references: Iterable[tuple[str, str]], base: str) -> None:
+    def add_links(self, references: Iterable[tuple[str, str]], base: str) -> list[str]:
         """Take over references, resolved against ``base``, each with its rel.
 
-        Of several to one URL the first stays; it loses a rel that another one has not.
+        Of several to one URL the first stays; it loses a rel that another one has not. Returns
+        where they lead, "" for nowhere; those beyond a bound are missing, and those within the
+        page.
         """
         found = [one for one in references if one[0] and one[0][0] != "#"]
-        urls = self._urls((text for text, _ in found), base)
+        urls = list(self._urls((text for text, _ in found), base))
         for url, (_, rel) in zip(urls, found, strict=False):
             words = rel.lower().split()
             known = self.links.setdefault(url, " ".join(words))
             if known and known.split() != words:
                 self.links[url] = " ".join(word for word in known.split() if word in words)
         self.links.pop("", None)
+        return urls
 
     def add_requisites(self, references: Iterable[str], base: str) -> None:
         """Take over references to what the page needs, resolved against ``base``."""

@@ -43,12 +43,21 @@ _STYLES = etree.XPath(
 
 def gather_requisites(found: Gathered, root: etree._Element, base: str) -> None:
     """Add what a tree needs."""
-    found.add_requisites(islice(filter(None, _of_elements(root)), MOST_REFERENCES), base)
+    found.add_requisites(islice(filter(None, _of_elements(found, root)), MOST_REFERENCES), base)
     for style in cast("list[str]", _STYLES(root)):
-        found.add_requisites(urls_in(style), base)
+        if not found.style_characters:
+            break
+        found.add_requisites(_of_style(found, style), base)
 
 
-def _of_elements(root: etree._Element) -> Iterator[str]:
+def _of_style(found: Gathered, style: str) -> Iterator[str]:
+    """What a style needs, as far as it is read."""
+    style = style[: found.style_characters]
+    found.style_characters -= len(style)
+    return urls_in(style)
+
+
+def _of_elements(found: Gathered, root: etree._Element) -> Iterator[str]:
     for element in elements(root, *_TAGS):
         tag = element.tag
         for name in _ATTRIBUTES.get(tag, ()):
@@ -64,4 +73,4 @@ def _of_elements(root: etree._Element) -> Iterator[str]:
             if element.get("type", "").strip().lower() == "image":
                 yield element.get("src", "").strip()
         elif tag == "style":
-            yield from urls_in(element.text or "")
+            yield from _of_style(found, element.text or "")

@@ -8,8 +8,14 @@ from time import process_time
 import pytest
 
 from greencrawl.worker.extract import outline
-from greencrawl.worker.extract.sources.css import MOST_BYTES, MOST_TOKENS, urls_in, urls_of
-from greencrawl.worker.extract.sources.gathered import MOST_REFERENCES
+from greencrawl.worker.extract.sources.css import (
+    MOST_BYTES,
+    MOST_TOKENS,
+    needs_in,
+    needs_of,
+    urls_in,
+)
+from greencrawl.worker.extract.sources.gathered import MOST_REFERENCES, MOST_STYLE_CHARACTERS
 from greencrawl.worker.extract.sources.srcset import candidates
 from greencrawl.worker.extract.sources.wanted import Wanted
 
@@ -116,11 +122,21 @@ def test_candidates_of_a_srcset(text: str, expected: list[str]) -> None:
         ("a{b:url('1", ["1"]),
         ("a{b:'no\n} c{d:url(1)}", ["1"]),
         ("@import-x 'no'; @importer 'no'; a{b:'no'}", []),
+        ("@namespace url(http://www.w3.org/2000/svg); a{b:url(1)}", ["1"]),
+        ("@NAMESPACE/**/svg/* url( */ URL( 'no' ); @namespace 'no'; @import '1';", ["1"]),
+        ("@namespace x;a{b:url(1)}", ["1"]),
         ("a{b:url(\\0)url(\\110000)url(\\d800)}", ["\ufffd"] * 3),
     ],
 )
 def test_references_of_a_style_sheet(sheet: str, expected: list[str]) -> None:
     assert list(urls_in(sheet)) == expected
+
+
+def test_style_sheet_says_what_it_imports() -> None:
+    sheet = "@import '1'; @import/**/url(2); @import url('3') x; a{b:url(4)} image-set('5' 1x)"
+    assert list(needs_in(sheet)) == [
+        ("1", True), ("2", True), ("3", True), ("4", False), ("5", False),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -134,7 +150,7 @@ def test_references_of_a_style_sheet(sheet: str, expected: list[str]) -> None:
     ],
 )
 def test_encodings_of_a_style_sheet(body: bytes, content_type: str) -> None:
-    assert list(urls_of(body, content_type)) == ["中"]
+    assert list(needs_of(body, content_type)) == [("中", False)]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +159,8 @@ def test_encodings_of_a_style_sheet(body: bytes, content_type: str) -> None:
         "url(", "url('", "url( ", 'url("\\', "@import ", "@import/*", "@import'", "/*", "'", '"\\',
         "\\",
         "image-set(", "image-set('a' ", "image-set((", "image-set(type(", "(", "'a' ", "url(a)",
-        "image-set(''", "image-set(url(",
+        "image-set(''", "image-set(url(", "@import/**/", "@import url(", "@namespace ",
+        "@namespace a", "@namespace/*", "@namespace url(", "@namespace x'", "@namespace u",
     ],
 )  # fmt: skip
 def test_style_sheet_takes_time_by_its_length_alone(piece: str) -> None:
@@ -154,7 +171,7 @@ def test_style_sheet_takes_time_by_its_length_alone(piece: str) -> None:
 
 def test_style_sheet_is_read_to_a_bound() -> None:
     body = b"url(1)" + b" " * MOST_BYTES + b"url(2)"
-    assert list(urls_of(body, "text/css")) == ["1"]
+    assert list(needs_of(body, "text/css")) == [("1", False)]
     assert len(list(urls_in("url(1)" * (MOST_TOKENS + 1)))) == MOST_TOKENS
 
 
@@ -174,3 +191,34 @@ def test_what_a_page_needs_is_bounded() -> None:
     styles = "".join(f"<p style='a:url({n})'>" for n in range(MOST_REFERENCES + 9))
     assert len(needed(styles)) == MOST_REFERENCES
     assert process_time() - began < 3
+
+
+@pytest.mark.parametrize("tag", ["style", "p"])
+def test_styles_of_a_page_are_read_to_a_bound_in_all(tag: str) -> None:
+    def styled(text: str) -> str:
+        return f"<style>{text}</style>" if tag == "style" else f"<p style='{text}'></p>"
+
+    half = " " * (MOST_STYLE_CHARACTERS // 2 - 12)
+    html = styled("a:url(1)" + half) + styled("a:url(2)" + half) + styled("a:url(3)")
+    assert needed(html) == ["1", "2", "3"]
+    assert needed(html + styled("a:url(4)")) == ["1", "2", "3"]
+    assert needed(styled("a:url(1)" + half * 2 + " " * 20) + styled("a:url(2)")) == ["1"]
+
+
+def test_styles_by_the_megabyte_take_little_time() -> None:
+    """What they refer to is nothing, so that no other bound ends it."""
+    html = ("<style>" + 'url("")' * 20_000 + "</style>") * 50
+    _, took = timed(html, requisites=False)
+    found, more = timed(html, requisites=True)
+    assert found == []
+    assert more - took < 0.3
+
+
+def timed(html: str, *, requisites: bool) -> tuple[list[str], float]:
+    """What is needed, and the CPU that it took in seconds: the best of three."""
+    took = []
+    for _ in range(3):
+        began = process_time()
+        _, found = outline(html.encode(), URL, "text/html", wanted=Wanted(requisites=requisites))
+        took.append(process_time() - began)
+    return list(found.requisites), min(took)
