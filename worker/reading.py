@@ -227,8 +227,9 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         if found.more:
             urls, rels = [*urls, *found.more], [*rels, *found.more.values()]
         texts = found.texts
-        if texts is not None and (found.said or found.forms):
-            texts = texts.joined(texts_of(found.said, found.forms))
+        if checker.wants_texts and (found.said or found.forms):
+            more = texts_of(found.said, found.forms)
+            texts = more if texts is None else texts.joined(more)
         reading.links = checker.follow(page, urls, rels, task.depth, texts)
         if found.requisites:
             reading.links = checker.with_requisites(page, reading.links, found.requisites, task)

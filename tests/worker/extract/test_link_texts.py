@@ -221,6 +221,8 @@ def test_forms_are_not_sent_where_a_crawl_is_logged_in(base: str) -> None:
     assert paths(link.url for link in found.links) == ["/a/1", "https://o.example/go"]
     assert sorted(paths(found.skipped)) == ["/bye", "/go", "/in", "/x?do=1"]
     assert set(found.skipped.values()) == {f"auth club: action of a form on {URL}"}
+    alone = reading(crawl(auth=CLUB, links=("forms",)), f"{base}<form action=/bye></form>")
+    assert (alone.links, paths(alone.skipped)) == ([], ["/bye"])
     let = reading(crawl(auth=CLUB, links=("forms",), follow_actions=("/go$",)), body)
     assert URL[:17] + "/go" in {link.url for link in let.links}
     for every in (crawl(links=("forms",)), crawl(auth=LENIENT, links=("forms",))):
