@@ -11,7 +11,7 @@ BEGINNINGS = st.sampled_from(["", "/", "http:", "http://example.org", "http://ex
 PIECES = st.one_of(
     st.sampled_from(["/", "//", "A", "%41", "%2f", "%", "*", "%2A", "$", "é", "%c3%a9", "\udc80"]),
     st.sampled_from(["?", "@", ":8080", " ", "\n", "\x7f", "robots.txt"]),
-    st.characters(),
+    st.characters(codec="utf-8"),
 )
 RULES = parse(
     "User-agent: *\nDisallow: /A\nDisallow: /*$A\nDisallow: /é$\nDisallow: /%2A\n"
