@@ -34,23 +34,14 @@ from greencrawl.worker.extract.media import is_html
 from greencrawl.worker.extract.sources.gather import gather
 from greencrawl.worker.extract.sources.headers import READ as READ_HEADERS
 from greencrawl.worker.extract.sources.wanted import USUAL, Wanted
-from greencrawl.worker.extract.text import compiled, read_text, squeeze
+from greencrawl.worker.extract.text import compiled, html_parser, read_text, squeeze
 
 MAX_TITLE = 1000
 """Characters of a title that are kept."""
 
 _HEAD_BYTES = 1024
 
-# lxml's HTML parser expands no declared entities and loads no DTD, so it has no switches for these;
-# huge_tree stays off, which bounds the depth of the tree and the length of a text node.
-_parser = etree.HTMLParser(
-    encoding="utf-8",
-    no_network=True,
-    huge_tree=False,
-    remove_comments=True,
-    remove_pis=True,
-    collect_ids=False,
-)
+_parser = html_parser()
 
 
 _FLATTENED = 256 * 1024

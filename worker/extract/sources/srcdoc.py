@@ -7,20 +7,14 @@ from collections.abc import Iterable, Iterator
 from lxml import etree
 
 from greencrawl.worker.extract.hostile import hides_attribute_bomb
+from greencrawl.worker.extract.text import html_parser
 
 MOST_DOCUMENTS = 50
 MOST_BYTES = 128 * 1024
 """Of all such documents of a page, which may take 0.1 s of CPU at worst. What goes beyond is not
 read, nor is one with a tag of thousands of attributes, nor one within another."""
 
-_parser = etree.HTMLParser(
-    encoding="utf-8",
-    no_network=True,
-    huge_tree=False,
-    remove_comments=True,
-    remove_pis=True,
-    collect_ids=False,
-)
+_parser = html_parser()
 
 
 def documents(frames: Iterable[etree._Element]) -> Iterator[etree._Element]:
