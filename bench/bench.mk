@@ -46,10 +46,7 @@ attacks: setup-dev packages  ## One bad host beside ten good ones, one attack af
 bench-pages: setup-dev packages  ## A million pages: lists and export in constant memory; both stores
 	@$(PYTHON) -m bench.store.million
 
-cluster-playback: setup-dev packages  ## Whether an archive with requisites plays back whole, in pywb and Chromium
-	@$(PYTHON) -m bench.playback $(ARGS)
-
-faults: setup-dev packages  ## The same for a cluster of five MariaDB servers; ROWS="1 5"
+cluster-faults: setup-dev packages  ## The same for a cluster of five MariaDB servers; ROWS="1 5"
 	@$(PYTHON) -m bench.faults.cluster $(ROWS)
 
 traps: setup-dev  ## What share of a crawl goes to traps; SITES="six wiki", ARGS="--traps off"
