@@ -81,3 +81,37 @@ def test_an_answer_ends_in_the_log_before_its_client_has_it(tmp_path: Path) -> N
             hit = web.hits()[-1]
             assert sent <= hit.arrived
             assert hit.arrived + 0.05 <= hit.ended <= had
+
+
+def test_sitemaps_requisites_and_traps_stand_where_they_are_expected(tmp_path: Path) -> None:
+    spec = WebSpec(hosts=3, pages=2000, sitemaps=2, requisites=True, traps=7)
+    with Web(spec, tmp_path / "log") as web:
+        fetch = http_fetch()
+
+        def body(host: int, path: str) -> str:
+            status, _, found = fetch(web.at(host, path))
+            assert status == 200, path
+            return found.decode()
+
+        assert fetch(web.at(1, "/robots.txt"))[0] == 404
+        assert body(0, "/robots.txt") == "Sitemap: /m/0\n"
+        index, files = body(0, "/m/0"), [body(0, "/m/1"), body(0, "/m/2")]
+        assert index.count("<loc>") == 2
+        assert {url for url in web.expected() if f">{url}<" in "".join(files)} == {
+            web.url(page) for page in range(spec.pages)
+        }
+        assert fetch(web.at(1, "/m/0"))[0] == fetch(web.at(0, "/sitemap.xml"))[0] == 404
+        first = body(0, "/p/0")
+        for path in ("/r/0", "/s/0", "/t/0"):
+            assert path in first
+            assert body(0, path)
+        assert "@import url(/s/2)" in body(0, "/p/10")
+        assert "/s/1" in body(0, "/s/0")
+        assert "/f/1" in body(0, "/s/1")
+        assert web.at(0, "/f/1") in web.expected()
+        assert body(1, "/t/1").count("/t/") == 3
+        assert body(1, "/t/2").count("/t/") == 0
+        assert fetch(web.at(1, "/t/7"))[0] == 404
+        wait_until(lambda: web.requests() == 17, 5, "the requests are in the log")
+        targets = {hit.target for hit in web.hits()}
+        assert {"/robots.txt", "/sitemap.xml", "/m/0", "/s/1", "/t/7", "/p/10"} <= targets

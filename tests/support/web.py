@@ -27,6 +27,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
+from tests.support import webfiles
 from tests.support.checkout import ROOT
 from tests.support.site_server import Hit, arrival, listeners
 
@@ -35,6 +36,8 @@ _RECORD = struct.Struct("<IIIdd")
 _ROBOTS = 0xFFFFFFFF
 _OTHER = 0xFFFFFFFE
 HEAD_BYTES = 64 * 1024
+LONG_SECONDS = 5.0
+"""For a client to take a long answer, for which all others wait."""
 ABANDONED = 0
 """Status in the log of a request whose connection was closed before its answer."""
 
@@ -47,6 +50,11 @@ class WebSpec:
     ``answer_seconds``, or what ``slow`` says for a page number. ``titles`` are of single pages
     (``tests.support.deadly_hook`` obeys them). ``tarpits`` further hosts answer everything a byte
     each ``drip_seconds``; their pages are not among the ``pages``.
+
+    ``sitemaps`` files list all pages, which then link to nothing; the first host's robots.txt names
+    an index of them, and each answers after ``sitemap_seconds``. With ``requisites`` pages need
+    images, styles and fonts. Each host has so many ``traps``, which its first page leads to, and
+    its pages say something then (``tests.support.webfiles``).
     """
 
     hosts: int = 100
@@ -58,6 +66,10 @@ class WebSpec:
     titles: dict[int, str] = field(default_factory=dict)
     tarpits: int = 0
     drip_seconds: float = 1.0
+    sitemaps: int = 0
+    sitemap_seconds: float = 0.0
+    requisites: bool = False
+    traps: int = 0
 
     @cached_property
     def addresses(self) -> list[str]:
@@ -71,6 +83,8 @@ class WebSpec:
 
     def links(self, page: int) -> list[int]:
         """The pages that ``page`` links to."""
+        if self.sitemaps:
+            return []
         below = range(self.fan_out * page + 1, self.fan_out * page + self.fan_out + 1)
         found = [child for child in below if child < self.pages]
         mixed = page
@@ -133,8 +147,18 @@ class Web:
         return [self.url(page) for page in range(min(number, self.spec.pages))]
 
     def expected(self) -> set[str]:
-        """All pages: what a crawl without a limit must have stored."""
-        return {self.url(page) for page in range(self.spec.pages)}
+        """All pages, sitemaps and requisites: what a crawl without a limit must have stored."""
+        found = {self.url(page) for page in range(self.spec.pages)}
+        if self.spec.sitemaps:
+            found.update(self.at(0, f"/m/{n}") for n in range(self.spec.sitemaps + 1))
+        for page in range(self.spec.pages if self.spec.requisites else 0):
+            number, host = divmod(page, self.spec.hosts)
+            found.update(self.at(host, path) for path in webfiles.needed(number))
+        return found
+
+    def at(self, host: int, path: str) -> str:
+        """A URL at a host, by its number."""
+        return f"http://{self.spec.addresses[host]}:{self.port}{path}"
 
     def tarpit_urls(self, pages: int = 1) -> list[str]:
         """So many URLs on each tarpit."""
@@ -162,7 +186,7 @@ class Web:
         yield from _RECORD.iter_unpack(data[:whole])
 
     def _hit(self, host: int, page: int, status: int, arrived: float, ended: float) -> Hit:
-        target = {_ROBOTS: "/robots.txt", _OTHER: "/?"}.get(page) or f"/p/{page}"
+        target = {_ROBOTS: "/robots.txt", _OTHER: "/?"}.get(page) or webfiles.target_of(page)
         return Hit(self.spec.addresses[host], target, status, arrived, ended, "")
 
     # -- the process
@@ -285,16 +309,17 @@ class _Server:
         """Find the answer of a request that has come in, and when it is due."""
         head, _, connection.buffer = connection.buffer.partition(b"\r\n\r\n")
         target = head.split(b" ", 2)[1].decode("latin-1")
-        wait, tarpit = 0.0, connection.host >= self.spec.hosts
+        wait, tarpit, kind = 0.0, connection.host >= self.spec.hosts, "text/html"
         connection.page = _ROBOTS if target == "/robots.txt" else _number(target)
         if tarpit:
             connection.status, body, extra = 200, b"<title>tar</title>", ""
         else:
             connection.status, body, extra, wait = self._page(connection)
+            kind = _type(connection.page)
         reason = HTTPStatus(connection.status).phrase
         connection.rest = (
             f"HTTP/1.1 {connection.status} {reason}\r\n{extra}"
-            f"Content-Type: text/html\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
         ).encode() + body
         if wait or tarpit:
             self._later(connection, wait)
@@ -304,16 +329,44 @@ class _Server:
     def _page(self, connection: _Connection) -> tuple[int, bytes, str, float]:
         """Status, body, further header lines, and seconds until it is sent."""
         if connection.page == _ROBOTS:
+            if self.spec.sitemaps and not connection.host:
+                return 200, b"Sitemap: /m/0\n", "", 0.0
             return 404, b"", "", 0.0
         limit = self._throttled.get(connection.host)
         if limit is not None and limit[0] > 0:
             limit[0] -= 1
             return 429, b"", f"Retry-After: {limit[1]}\r\n", 0.0
+        kind, number = divmod(connection.page, webfiles.KIND_STEP)
+        if connection.page != _OTHER and kind:
+            return self._file(connection.host, webfiles.LETTERS[kind], number)
         page = connection.page * self.spec.hosts + connection.host
         if connection.page == _OTHER or page >= self.spec.pages:
             return 404, b"", "", 0.0
         wait = self.spec.slow.get(page, self.spec.answer_seconds)
         return 200, self._body(page), "", wait
+
+    def _file(self, host: int, letter: str, number: int) -> tuple[int, bytes, str, float]:
+        """What is no page, as :meth:`_page` has it."""
+        spec, body, wait = self.spec, b"", 0.0
+        if letter == "m" and not host and number <= spec.sitemaps > 0:
+            body, wait = webfiles.sitemap(number, self._listed(number)), spec.sitemap_seconds
+        elif letter == "t" and number < spec.traps:
+            body = webfiles.trap(number, spec.traps)
+        elif letter == "s" and spec.requisites:
+            body = webfiles.style(number)
+        elif letter in "rf" and spec.requisites:
+            body = f"{letter}{host}.{number}".encode()
+        return 200 if body else 404, body, "", wait
+
+    def _listed(self, number: int) -> Iterator[str]:
+        """URLs of the files of the index, 0, or of the pages of a file."""
+        spec = self.spec
+        if number:
+            paths = map(spec.path, range(number - 1, spec.pages, spec.sitemaps))
+        else:
+            paths = ((0, f"/m/{n}") for n in range(1, spec.sitemaps + 1))
+        for host, path in paths:
+            yield f"http://{spec.addresses[host]}:{self.port}{path}"
 
     def _body(self, page: int) -> bytes:
         spec = self.spec
@@ -321,6 +374,12 @@ class _Server:
         for target in spec.links(page):
             host, path = spec.path(target)
             text.append(f"<a href=http://{spec.addresses[host]}:{self.port}{path}>{target}</a> ")
+        if spec.requisites:
+            text.append(webfiles.shown(page // spec.hosts))
+        if spec.traps:
+            text.append(f"<p>{webfiles.words(page)}</p>")
+            if page < spec.hosts:
+                text.append("<a href=/t/0>Calendar</a>")
         return "".join(text).encode()
 
     def _later(self, connection: _Connection, seconds: float) -> None:
@@ -342,8 +401,12 @@ class _Server:
             # Logged before it is sent: a client cannot have the answer earlier than this says.
             self._record(connection, connection.status)
         try:
-            connection.sock.send(part)
-        except OSError:  # the client is gone; pages are far smaller than a socket's buffer
+            left = part[connection.sock.send(part) :]
+            if left:  # a long sitemap; all else is far smaller than a socket's buffer
+                connection.sock.settimeout(LONG_SECONDS)
+                connection.sock.sendall(left)
+                connection.sock.setblocking(False)
+        except OSError:  # the client is gone
             connection.rest = b""
             self._close(connection)
 
@@ -357,8 +420,15 @@ class _Server:
 
 
 def _number(target: str) -> int:
-    kind, _, number = target.strip("/").partition("/")
-    return int(number) if kind == "p" and number.isdigit() and len(number) < 10 else _OTHER
+    number = webfiles.number_of(target)
+    return _OTHER if number < 0 else number
+
+
+def _type(number: int) -> str:
+    """The type of what a number of the log stands for."""
+    if number >= _OTHER:
+        return "text/plain" if number == _ROBOTS else "text/html"
+    return webfiles.TYPES[webfiles.LETTERS[number // webfiles.KIND_STEP]]
 
 
 def _main(log: str) -> int:

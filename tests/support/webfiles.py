@@ -1,0 +1,109 @@
+"""What the synthetic web has beside pages: sitemaps, what pages need to be shown, and traps.
+
+A file is known by its kind and a number; :func:`number_of` gives both as one number, as the web's
+log has it. Everything is a function of the kind, the number and the web's sizes.
+
+========  =======  =================================================================================
+letter    path     stands there
+========  =======  =================================================================================
+``p``     /p/N     a page
+``m``     /m/N     sitemaps, at the first host: 0 is an index of the others, which list all pages
+``r``     /r/N     an image that page N of the host needs
+``s``     /s/N     a style sheet: an even one imports the next, which needs a font
+``f``     /f/N     that font
+``t``     /t/N     a page that says nothing, and leads to three more of its kind
+========  =======  =================================================================================
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable
+
+LETTERS = "pmrsft"
+KIND_STEP = 1 << 28
+"""A file's number in the log is so many times its kind's place, and its own number."""
+USUAL_PLACE = 1 * KIND_STEP + KIND_STEP - 1
+"""``/sitemap.xml``, where nothing is."""
+STYLED_EVERY = 10
+"""Pages of a host to a style sheet that one of them needs."""
+TYPES = {
+    "p": "text/html",
+    "m": "application/xml",
+    "r": "image/png",
+    "s": "text/css",
+    "f": "font/woff2",
+    "t": "text/html",
+}
+_PATH = re.compile(r"/([pmrsft])/(\d{1,8})")
+_WORDS = 60
+
+
+def number_of(target: str) -> int:
+    """The number in the log of what stands at a path, or -1 for nothing."""
+    if target == "/sitemap.xml":
+        return USUAL_PLACE
+    found = _PATH.fullmatch(target)
+    return LETTERS.index(found[1]) * KIND_STEP + int(found[2]) if found else -1
+
+
+def target_of(number: int) -> str:
+    """The path that belongs to a number of the log."""
+    if number == USUAL_PLACE:
+        return "/sitemap.xml"
+    kind, own = divmod(number, KIND_STEP)
+    return f"/{LETTERS[kind]}/{own}"
+
+
+def words(page: int) -> str:
+    """Text that no other page has."""
+    dice = random.Random(page)
+    return " ".join(f"word{dice.randrange(10**9)}" for _ in range(_WORDS))
+
+
+def sitemap(number: int, urls: Iterable[str]) -> bytes:
+    """The index, 0, whose ``urls`` are those of its files, or a file, whose are pages."""
+    outer, inner = ("urlset", "url") if number else ("sitemapindex", "sitemap")
+    listed = "".join(f"<{inner}><loc>{url}</loc></{inner}>" for url in urls)
+    return f"<{outer}>{listed}</{outer}>".encode()
+
+
+def needs(page: int) -> list[str]:
+    """Paths of what a page of a host, by its number there, needs."""
+    style = [f"/s/{2 * (page // STYLED_EVERY)}"] if page % STYLED_EVERY == 0 else []
+    return [f"/r/{page}", *style]
+
+
+def needed(page: int) -> list[str]:
+    """The same, with what these need."""
+    found = needs(page)
+    for path in found[1:]:
+        number = int(path[3:])
+        found += [f"/s/{number + 1}", f"/f/{number + 1}"]
+    return found
+
+
+def shown(page: int) -> str:
+    """How a page needs them: its style sheet is linked, or imported."""
+    image, *styles = needs(page)
+    how = "<style>@import url({});</style>" if page % 20 else "<link rel=stylesheet href={}>"
+    return f"<img src={image}>" + "".join(map(how.format, styles))
+
+
+def style(number: int) -> bytes:
+    """A style sheet's rules."""
+    if number % 2:
+        return f"@font-face {{font-family: a; src: url(/f/{number})}}".encode()
+    return f"@import '/s/{number + 1}';\nb {{color: red}}".encode()
+
+
+def below(number: int, most: int) -> range:
+    """Those of its kind that a page of the trap leads to, of ``most`` in all."""
+    return range(3 * number + 1, min(3 * number + 4, most))
+
+
+def trap(number: int, most: int) -> bytes:
+    """A page of the trap, which has ``most``."""
+    links = "".join(f"<a href=/t/{day}>more</a> " for day in below(number, most))
+    return f"<!doctype html><title>Calendar</title><p>Nothing on this day.</p>{links}".encode()
