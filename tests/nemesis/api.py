@@ -108,6 +108,8 @@ def _request(op: str, crawl: str, given: Mapping[str, Any]) -> tuple[str, str, o
         return "POST", f"/v1/crawls/{crawl}/urls", body
     if op == "requeue":
         return "POST", "/v1/dead/requeue", {"crawl": crawl}
+    if op == "release":
+        return "POST", "/v1/parked/release", {"crawl": crawl, "all": True}
     if op == "delete":
         return "DELETE", f"/v1/crawls/{crawl}", None
     return "POST", f"/v1/crawls/{crawl}/{op}", None

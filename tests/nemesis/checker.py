@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from urllib.parse import urlsplit
 
 from tests.nemesis import site
 from tests.nemesis.api import Call
@@ -48,7 +49,7 @@ class Hit:
 @dataclass(frozen=True)
 class Finding:
     """Something that must not be. ``kind`` is one of lost, early, missing end, impolite, refetched,
-    too many, standing still, clock, memory, promise.
+    too many, standing still, clock, memory, promise, parked.
     """
 
     kind: str
@@ -110,8 +111,9 @@ def unsettled(snapshot: Snapshot, acknowledged: Iterable[str]) -> set[str]:
     site's own links, and by the links that SQL itself has logged.
     """
     given_up = {url for url in snapshot.finals if url not in snapshot.pages}
-    wanted = site.reachable(acknowledged, given_up) | snapshot.links
-    return {url for url in wanted if url not in snapshot.pages and url not in snapshot.finals}
+    wanted = site.reachable(set(acknowledged), given_up) | snapshot.links
+    settled = snapshot.pages.keys() | snapshot.finals.keys()
+    return {url for url in wanted - settled if not site.is_guess(url)}
 
 
 def owed(snapshot: Snapshot, acknowledged: Iterable[str], limit: int) -> set[str]:
@@ -119,6 +121,33 @@ def owed(snapshot: Snapshot, acknowledged: Iterable[str], limit: int) -> set[str
     pages are stored as its ``max_pages``, 0 for none, allows.
     """
     return set() if limit and snapshot.stored >= limit else unsettled(snapshot, acknowledged)
+
+
+def unasked(
+    snapshot: Snapshot,
+    acknowledged: Iterable[str],
+    hits: Iterable[Hit],
+    harmed: Sequence[tuple[float, float]],
+) -> list[Finding]:
+    """Usual places of sitemaps that no request was sent to, though the first page of the host is
+    stored. Only where nothing was ``harmed`` while the host was visited: what fails there once is
+    over, and leaves no row.
+    """
+    visits: dict[str, list[Hit]] = defaultdict(list)
+    for hit in hits:
+        visits[hit.host].append(hit)
+    found = []
+    for url in sorted(acknowledged):
+        parts = urlsplit(url)
+        log = visits[parts.hostname or ""]
+        place = site.guess(site.number_of(parts.hostname or ""), parts.port or 0)
+        if not (place and log and url.endswith("/home") and snapshot.pages.get(url) == 200):
+            continue
+        first, last = min(hit.arrived for hit in log), max(hit.ended for hit in log)
+        calm = not any(begin <= last and end >= first for begin, end in harmed)
+        if calm and not any(hit.target == site.USUAL_PLACE for hit in log):
+            found.append(Finding("lost", f"nobody looked for a sitemap at {place}", last))
+    return found
 
 
 def odd_deaths(snapshot: Snapshot, explained: Iterable[str]) -> list[Finding]:
@@ -330,7 +359,7 @@ def pauses_of(calls: Iterable[Call], crawl: str, end: float) -> list[tuple[float
         call
         for call in calls
         if call.crawl == crawl
-        and call.op in ("pause", "resume", "delete", "create", "seed", "requeue")
+        and call.op in ("pause", "resume", "delete", "create", "seed", "requeue", "release")
     ]
     found = []
     for call in changing:

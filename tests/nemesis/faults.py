@@ -13,7 +13,7 @@ import redis
 
 from tests.nemesis.parts import RedisPart
 from tests.nemesis.reading import is_told, unfinished
-from tests.nemesis.schedule import DELAY_SECONDS, Event
+from tests.nemesis.schedule import DELAY_SECONDS, LIMITS, Event, options_of
 from tests.nemesis.site import address, graph_of, has_login
 from tests.nemesis.world import NODES, World
 
@@ -207,7 +207,8 @@ class Strokes:
             "scope": "any",
             "delay": DELAY_SECONDS,
             "sitemaps": "off",
-            "max_pages": event.arguments.get("max_pages", 0),
+            **options_of(graph),
+            **{name: event.arguments[name] for name in LIMITS if name in event.arguments},
             "auth": [
                 {
                     "kind": "form",
@@ -242,6 +243,9 @@ class Strokes:
 
     def _requeue(self, event: Event, done: Done) -> None:
         self._call("requeue", event)
+
+    def _release(self, event: Event, done: Done) -> None:
+        self._call("release", event)
 
 
 def _held(part: RedisPart) -> set[str] | None:

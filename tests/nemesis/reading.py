@@ -33,14 +33,26 @@ class CrawlRow:
     deleted: bool
 
 
+@dataclass(frozen=True)
+class Parked:
+    """A URL that is settled without a request: when, in epoch seconds, and why."""
+
+    at: float
+    shape: str
+    why: str
+
+
 @dataclass
 class Snapshot:
-    """One crawl at one moment. ``pages``: status by URL; ``finals``: (state, kind) by URL."""
+    """One crawl at one moment. ``pages``: status by URL; ``finals``: (state, kind) by URL; of those
+    that are parked ``parked`` has more.
+    """
 
     crawl: CrawlRow
     pages: dict[str, int] = field(default_factory=dict)
     links: set[str] = field(default_factory=set)
     finals: dict[str, tuple[str, str]] = field(default_factory=dict)
+    parked: dict[str, Parked] = field(default_factory=dict)
     overflow: int = 0
     pending: int = 0
 
@@ -117,11 +129,17 @@ class Sql:
             db.execute(f"SELECT url, state, kind FROM finals WHERE crawl = {mark}")
             for url, state, kind in db.fetchall():
                 found.finals[_text(url)] = (_text(state), _text(kind))
+            found.parked = _parked(db, mark)
             db.execute(f"SELECT count(*) FROM overflow WHERE crawl = {mark}")
             found.overflow = int(db.fetchone()[0])
             db.execute(f"SELECT count(*) FROM seed_batches WHERE crawl = {mark} AND pending = 1")
             found.pending = int(db.fetchone()[0])
             return found
+
+    def parked(self, crawl: int) -> dict[str, Parked]:
+        """What is parked of a crawl, by URL."""
+        with self._open() as db:
+            return _parked(db, int(crawl))
 
     def stored(self, crawl: int) -> int:
         """Pages with a status of 200 … 299."""
@@ -151,6 +169,17 @@ def _text(value: Any) -> str:
 
 def _crawl(row: Any) -> CrawlRow:
     return CrawlRow(int(row[0]), _text(row[1]), _text(row[2]), _text(row[3]), bool(row[4]))
+
+
+def _parked(db: Any, crawl: int) -> dict[str, Parked]:
+    db.execute(
+        "SELECT url, at_ms, shape, detail FROM finals "
+        f"WHERE crawl = {crawl} AND state = 'parked'"
+    )  # fmt: skip
+    return {
+        _text(url): Parked(int(at_ms) / 1000, _text(shape), _text(detail))
+        for url, at_ms, shape, detail in db.fetchall()
+    }
 
 
 def _links(blob: bytes) -> list[str]:

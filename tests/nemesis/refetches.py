@@ -219,8 +219,8 @@ def with_links(harm: Harm, hits: Iterable[Hit]) -> Harm:
     links = set[str]()
     for hit in hits:
         if harm.begin - BEFORE_SECONDS <= hit.arrived <= harm.end:
-            there = site.look(f"http://{hit.host}:{ANY_PORT}{hit.target}")
-            links |= {*there.links, there.location} - {""}
+            url = f"http://{hit.host}:{ANY_PORT}{hit.target}"
+            links |= {*site.found_at(url), *site.brings(url)}
     places = {url.removeprefix("http://").replace(f":{ANY_PORT}/", "/", 1) for url in links}
     return replace(harm, held=harm.held | places)
 
@@ -237,13 +237,18 @@ class Count:
 
 
 def judge(
-    hits: Iterable[Hit], leases: Leases, harms: Sequence[Harm], allowed: Mapping[str, int]
+    hits: Iterable[Hit],
+    leases: Leases,
+    harms: Sequence[Harm],
+    allowed: Mapping[str, int],
+    parked: Iterable[Hit] = (),
 ) -> tuple[list[Finding], Count]:
     """URLs that were asked for again though no fault explains it, one finding a node; and faults
     that alone explain more than was leased at one moment.
 
     ``allowed``: further requests by place, for what was forced or failed. Of such places only the
-    number is judged: one more for each fault in between.
+    number is judged: one more for each fault in between. ``parked``: when URLs were settled without
+    a request, each of which counts as one.
     """
     hits = list(hits)
     came_back = sum(len(one.held or ()) for one in harms)
@@ -251,7 +256,7 @@ def judge(
     beyond: dict[str, list[tuple[float, str]]] = defaultdict(list)
     by_stroke: dict[str, list[float]] = defaultdict(list)
     count = Count(leased=came_back)
-    for place, log in _times(hits).items():
+    for place, log in _times([*hits, *parked]).items():
         count.asked_again += len(log) - 1
         more = allowed.get(place, 0)
         bare, causes = [], set[str]()
@@ -289,12 +294,13 @@ def judge(
 
 
 def _times(hits: Iterable[Hit]) -> dict[str, list[float]]:
-    """When each page was asked for that was so more than once, by place. That a page led to the
-    login first does not count.
+    """When each page, requisite or sitemap was asked for that was so more than once, by place. That
+    a page led to the login first does not count.
     """
     times: dict[str, list[float]] = defaultdict(list)
     for hit in hits:
         login = hit.status == 302 and site.has_login(site.number_of(hit.host))
-        if site.graph_of(hit.target) is not None and not login:
+        page = site.graph_of(hit.target) is not None or hit.target == site.USUAL_PLACE
+        if page and not login:
             times[hit.host + hit.target].append(hit.arrived)
     return {place: sorted(log) for place, log in times.items() if len(log) > 1}

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import redis
 
-from tests.nemesis import checker, refetches
+from tests.nemesis import checker, parking, refetches, site
 from tests.nemesis.api import Call
 from tests.nemesis.checker import Finding, Hit, Span, Stillness
 from tests.nemesis.faults import Done, Strokes
 from tests.nemesis.reading import CrawlRow, Snapshot, waiting
-from tests.nemesis.refetches import LeaseWatch, harms_of
+from tests.nemesis.refetches import Harm, LeaseWatch, harms_of
 from tests.nemesis.schedule import DELAY_SECONDS, OPERATIONS, Schedule
 from tests.nemesis.watch import CONFIRM_SECONDS, Watch, read_log
 from tests.nemesis.world import (
@@ -88,6 +88,9 @@ class _Run:
         for event in schedule.events:
             if limit := event.arguments.get("max_pages", 0):
                 self.watch.limits[event.arguments["crawl"]] = limit
+            graph = site.graph_of(f"/{event.arguments.get('graph')}/")
+            if graph is not None and "t" in graph.extras:
+                self.watch.trapped.add(event.arguments["crawl"])
 
     def tell(self, text: str) -> None:
         self.say(f"{time.monotonic() - self.began:6.1f}  {text}")
@@ -189,12 +192,16 @@ class _Run:
             self._judge_waiting()
         else:
             self._missing_end(snapshots)
+        seen = self.watch.parkings
+        for found in snapshots:
+            seen.note(found.crawl.name, found.parked)
         self._judge_crawls(snapshots, calls, ended)
         allowed = self._allowed(calls)
         died = {part.name: part.ended for part in self.world.parts.values()}
         harms = harms_of(self.strokes.done, died, self.schedule.lease_seconds)
-        beyond, count = refetches.judge(hits, self.leases.leases, harms, allowed)
-        for finding in beyond:
+        parked = seen.hits(time.time() - time.monotonic())
+        beyond, count = refetches.judge(hits, self.leases.leases, harms, allowed, parked)
+        for finding in (*beyond, *self._unasked(snapshots, calls, hits, harms)):
             self.watch.find(finding)
         self.report.figures |= {"asked_again": count.asked_again, "of_leased": count.leased}
         looks = self.watch.samples
@@ -234,6 +241,7 @@ class _Run:
                 snapshot = self.world.sql().snapshot(crawl)
                 if snapshot is not None:
                     urls -= snapshot.pages.keys() | snapshot.finals.keys()
+                    urls -= set(filter(site.is_guess, urls))
             if not any(found.values()):
                 return
             if time.monotonic() > limit:
@@ -271,6 +279,23 @@ class _Run:
                 self.watch.find(Finding("lost", text, time.monotonic()))
             for finding in checker.odd_deaths(found, EXPLAINED_DEATHS):
                 self.watch.find(finding)
+            for finding in parking.judge(found, self.watch.parkings, calls):
+                self.watch.find(finding)
+
+    def _unasked(
+        self,
+        snapshots: Sequence[Snapshot],
+        calls: Sequence[Call],
+        hits: Sequence[Hit],
+        harms: Sequence[Harm],
+    ) -> Iterator[Finding]:
+        times = [(one.begin, one.end) for one in harms]
+        dropped = {call.crawl for call in calls if call.op == "delete"}
+        for found in snapshots:
+            name = found.crawl.name
+            if name not in dropped and name not in self.watch.limits:
+                seeds = checker.acknowledged_seeds(calls, name, float("inf"))
+                yield from checker.unasked(found, seeds, hits, times)
 
     def _judge_promises(self, rows: dict[int, CrawlRow], calls: Sequence[Call]) -> None:
         pauses = {
@@ -280,7 +305,7 @@ class _Run:
             self.watch.find(finding)
 
     def _allowed(self, calls: Sequence[Call]) -> dict[str, int]:
-        """Further requests by host and path: seeds that were forced, tries that failed."""
+        """Further requests by host and path: what was forced, released, or failed."""
         found: Counter[str] = Counter()
         for call in calls:
             if call.op == "seed":
@@ -288,6 +313,7 @@ class _Run:
                     found[_place(url)] += 1
         for url, count in self.world.sql().retried().items():
             found[_place(url)] += count
+        found += self.watch.parkings.released(calls)
         return dict(found)
 
     def _account(self, hits: Sequence[Hit], snapshots: Sequence[Snapshot]) -> None:
@@ -308,6 +334,7 @@ class _Run:
             "crawls": len(snapshots),
             "pages": sum(len(found.pages) for found in snapshots),
             "dead": sum(state == "dead" for one in snapshots for state, _ in one.finals.values()),
+            "parked": sum(map(len, self.watch.parkings.by_crawl.values())),
             "calls_acknowledged": acknowledged,
             "calls": len(self.world.api.calls()),
             "ended_by_themselves": sum(len(p.ended) for p in self.world.parts.values()),

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tests.nemesis.site import SHARED_HOSTS, Graph
+from tests.nemesis.site import SHARED_HOSTS, Graph, graph_of, mapped
 from tests.nemesis.world import BROKERS, NODES, WORKERS, Store
 
 DELAY_SECONDS = 0.3
@@ -22,7 +23,10 @@ LEASE_SECONDS, LONG_LEASE_SECONDS = 4.0, 30.0
 """Short, so that a run holds many; long where time itself is harmed, since what a node takes for an
 outage then is longer too.
 """
-OPERATIONS = ("create", "pause", "resume", "delete", "seed", "requeue")
+OPERATIONS = ("create", "pause", "resume", "delete", "seed", "requeue", "release")
+EXTRAS = {"s": ("sitemaps", 0.4), "q": ("requisites", 0.4), "t": ("traps", 0.4)}
+"""Option of a crawl that a letter of its graph's tag turns on, and the share of crawls with it."""
+LIMITS = ("max_pages", "shape_pages")
 FAULTS = (
     "kill", "stop", "cut", "memory", "disk", "clock", "copy", "older", "promote", "lock", "twin",
 )  # fmt: skip
@@ -80,7 +84,7 @@ def make(seed: int, store: Store, minutes: float) -> Schedule:
     dice = random.Random(f"{seed} {store}")
     seconds = minutes * 60
     mix = dice.sample(MIXES, dice.choice((1, 2, 2, 3)))
-    events = _crawls(dice, seconds, "ends" in mix)
+    events = _with_extras(_crawls(dice, seconds, "ends" in mix), f"{seed} {store}", seconds)
     faults = _Faults(dice, seconds, store)
     at = dice.uniform(4, 8)
     while at < seconds - 3:
@@ -320,6 +324,39 @@ def _create(graph: Graph, name: str, at: float, seeds: int, limit: int = 0) -> E
     if limit:
         arguments["max_pages"] = limit
     return Event(round(at, 2), "create", 0, arguments)
+
+
+def _with_extras(events: list[Event], seed: str, seconds: float) -> list[Event]:
+    """Some crawls have sitemaps, requisites or traps, by dice of their own: of what was drawn
+    before there were these nothing else changes. What is parked is often released.
+    """
+    releases = []
+    for event in events:
+        name = str(event.arguments["crawl"])
+        if event.kind != "create" or not re.fullmatch(r"c\d+", name):
+            continue
+        dice = random.Random(f"options {seed} {name}")
+        drawn = "".join(letter for letter, (_, share) in EXTRAS.items() if dice.random() < share)
+        limited, release, after = dice.random() < 0.4, dice.random() < 0.5, dice.uniform(8, 30)
+        graph = graph_of(f"/{event.arguments['graph']}/")
+        assert graph is not None
+        graph = mapped(graph.key) if "s" in drawn else replace(graph, extras=drawn)
+        for one in events:
+            if one.arguments["crawl"] == name and "graph" in one.arguments:
+                one.arguments["graph"] = graph.tag
+        if "t" not in graph.extras:
+            continue
+        if limited:
+            event.arguments["shape_pages"] = 4
+        if release:
+            at = round(min(event.at + after, seconds - 0.5), 2)
+            releases.append(Event(at, "release", 0, {"crawl": name}))
+    return events + releases
+
+
+def options_of(graph: Graph) -> dict[str, str]:
+    """Options of the crawl of a graph."""
+    return {EXTRAS[letter][0]: "on" for letter in graph.extras}
 
 
 def _operations(

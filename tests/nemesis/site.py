@@ -6,6 +6,18 @@ Each page also links to a page of another host and to a leaf that nothing else l
 link that is lost is a missing page. Some lead through redirects, within and between
 hosts, some are missing or forbidden by robots.txt.
 ``/v/`` pages link to another leaf at each fetch.
+
+Letters at the end of a tag say what more there is, and what is on in its crawl:
+
+=====  =============================================================================================
+``s``  sitemaps: robots.txt of its hosts names an index of some, gzipped and not, and one at another
+       host; others have one at the usual place, or none. Leaves ``/m/`` that nothing else links to
+``q``  requisites: pages need images and style sheets, and these need others
+``t``  traps: a calendar, a list in all orders, ids of sessions; and pages that say something
+=====  =============================================================================================
+
+robots.txt is of a host, not of a crawl: a graph with sitemaps has hosts of its own, and all of it
+is a function of its key (:func:`mapped`).
 """
 
 from __future__ import annotations
@@ -13,14 +25,26 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from typing import Literal
+from urllib.parse import parse_qsl, urlsplit
 
 SHARED_HOSTS = 60
 """Hosts that all crawls share, those with lower numbers; fresh ones follow."""
+MAPPED_FIRST, MAPPED_STEP = 20_000, 10
+"""From that number on hosts have sitemaps, so many numbers for each graph."""
 ROBOTS_DELAY_SECONDS = 1.0
-_TAG = re.compile(r"/(g(\d+)x(\d+)x(\d+)x(\d+))/")
+USUAL_PLACE = "/sitemap.xml"
+LISTED, FORBIDDEN = 8, 60
+"""Leaves that a sitemap names, and URLs that robots.txt forbids in the longest one."""
+DAYS, ORDERS, LIST_PAGES, VISITS = 60, "abcd", 8, 6
+"""How much of each trap there is."""
+_FILES = ("0.xml", "1.xml.gz", "2.txt", "old.xml")
+_WORDS = 60
+_TAG = re.compile(r"/(g(\d+)x(\d+)x(\d+)x(\d+)([qst]*))/")
+
+Kind = Literal["html", "css", "image", "font", "index", "urlset", "gzip", "text"]
 
 
 @dataclass(frozen=True)
@@ -31,10 +55,11 @@ class Graph:
     first: int
     hosts: int
     pages: int
+    extras: str = ""
 
     @property
     def tag(self) -> str:
-        return f"g{self.key}x{self.first}x{self.hosts}x{self.pages}"
+        return f"g{self.key}x{self.first}x{self.hosts}x{self.pages}{self.extras}"
 
     def host(self, i: int) -> int:
         """Number of its ``i``-th host; shared ones wrap around."""
@@ -46,17 +71,26 @@ class Graph:
         return f"http://{address(self.host(i))}:{port}/{self.tag}/{path}"
 
     def seeds(self, count: int, port: int) -> list[str]:
-        """First pages of some of its hosts; the others are found by links only."""
+        """First pages of some of its hosts; the others are found by links only. With sitemaps each
+        host has one to begin at that nothing links to: what is found by a link brings no sitemap.
+        """
+        if "s" in self.extras:
+            return [self.url(i, "home", port) for i in range(self.hosts)]
         return [self.url(i, "p/0", port) for i in range(min(count, self.hosts))]
 
 
 @dataclass(frozen=True)
 class Look:
-    """What stands at a URL. ``wait`` in seconds; ``links`` are absolute."""
+    """What stands at a URL. ``wait`` in seconds; ``links`` are absolute, and so is what the page
+    ``needs`` to be shown.
+    """
 
     status: int
     links: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
     location: str = ""
+    kind: Kind = "html"
+    text: str = ""
     wait: float = 0.0
     changing: bool = False
     final: bool = True
@@ -84,12 +118,48 @@ def robots_delay(number: int) -> float:
     return ROBOTS_DELAY_SECONDS if number % 15 == 4 else 0.0
 
 
-def robots(number: int) -> bytes:
+def mapped(key: int) -> Graph:
+    """The graph with sitemaps of that key."""
+    extras = "q" * (key % 2) + "s" + "t" * (key % 3 == 0)
+    return Graph(key, MAPPED_FIRST + key * MAPPED_STEP, 3 + key % 3, 3 + key % 5, extras)
+
+
+def mapped_at(number: int) -> tuple[Graph, int] | None:
+    """The graph with sitemaps that has this host, and the host's place in it."""
+    if number < MAPPED_FIRST:
+        return None
+    key, i = divmod(number - MAPPED_FIRST, MAPPED_STEP)
+    graph = mapped(key)
+    return (graph, i) if i < graph.hosts else None
+
+
+def named(number: int, port: int) -> tuple[str, ...]:
+    """The sitemaps that the host's robots.txt names: every third one names some."""
+    found = mapped_at(number)
+    if found is None or found[1] % 3:
+        return ()
+    graph, i = found
+    return graph.url(i, "x/index.xml", port), graph.url(i + 1, f"x/of{i}.xml", port)
+
+
+def guess(number: int, port: int) -> str:
+    """The usual place of a sitemap, where a crawl with sitemaps looks for one; "" for nowhere."""
+    asks = mapped_at(number) is not None and not named(number, port)
+    return f"http://{address(number)}:{port}{USUAL_PLACE}" if asks else ""
+
+
+def is_guess(url: str) -> bool:
+    """Whether a URL is a usual place: of what is not there, or did not answer, no row is kept."""
+    return urlsplit(url).path == USUAL_PLACE
+
+
+def robots(number: int, port: int) -> bytes:
     """The host's robots.txt; those of fresh hosts and some others are long and do not compress."""
     text = "User-agent: *\nDisallow: /private/\n"
     if delay := robots_delay(number):
         text += f"Crawl-delay: {delay:g}\n"
-    if number >= SHARED_HOSTS or number % 6 == 5:
+    text += "".join(f"Sitemap: {url}\n" for url in named(number, port))
+    if SHARED_HOSTS <= number < MAPPED_FIRST or number % 6 == 5:
         lines = (hashlib.sha512(f"{number}.{i}".encode()).hexdigest() for i in range(1500))
         text += "".join(f"# {line}\n" for line in lines)
     return text.encode()
@@ -98,7 +168,10 @@ def robots(number: int) -> bytes:
 def graph_of(target: str) -> Graph | None:
     """The graph that a path or URL belongs to."""
     found = _TAG.search(target)
-    return Graph(*(int(part) for part in found.groups()[1:])) if found else None
+    if found is None:
+        return None
+    *numbers, extras = found.groups()[1:]
+    return Graph(*map(int, numbers), extras)
 
 
 def _mix(*parts: object) -> int:
@@ -108,25 +181,48 @@ def _mix(*parts: object) -> int:
 def look(url: str) -> Look:
     """What stands at ``url`` of any graph; 404 for what is in none."""
     parts = urlsplit(url)
-    graph = graph_of(parts.path)
-    if graph is None or parts.port is None:
+    graph, port = graph_of(parts.path), parts.port
+    if port is None:
         return Look(404)
-    number, port = number_of(parts.hostname or ""), parts.port
-    i = next((i for i in range(graph.hosts) if graph.host(i) == number), -1)
-    kind, _, rest = parts.path.split(f"/{graph.tag}/", 1)[1].partition("/")
+    number = number_of(parts.hostname or "")
     wait = _mix(url) % 100 / 1000 if _mix(url, 1) % 10 else 0.4
+    if graph is None:
+        return _at_usual_place(parts.path, number, port, wait)
     if parts.path.startswith("/private/"):
         return Look(200, final=False)
+    i = next((i for i in range(graph.hosts) if graph.host(i) == number), -1)
+    kind, _, rest = parts.path.split(f"/{graph.tag}/", 1)[1].partition("/")
+    if kind == "m" and "s" in graph.extras:
+        return Look(200, wait=wait, text=_text(graph, url))
     if kind == "missing" or i < 0:
         return Look(404)
+    if kind == "home":
+        return Look(200, (graph.url(i, "p/0", port),), wait=wait, text=_text(graph, url))
     if kind == "p" and rest.isdigit() and int(rest) < graph.pages:
-        return Look(200, tuple(_links(graph, i, int(rest), port)), wait=wait)
+        n = int(rest)
+        links = (*_links(graph, i, n, port), *_traps_of_page(graph, i, n, port))
+        needs = tuple(_needs_of_page(graph, i, n, port))
+        return Look(200, links, needs, wait=wait, text=_text(graph, url))
     if kind == "r":
         other = i if int(rest) % 2 else _mix(graph.tag, i, rest) % graph.hosts
         return Look(302, location=graph.url(other, f"t/{i}.{rest}", port))
     if kind == "v":
-        return Look(200, wait=wait, changing=True)
-    return Look(200, wait=wait) if kind in ("u", "t", "w") else Look(404)
+        return Look(200, wait=wait, changing=True, text=_text(graph, url))
+    if kind in ("u", "t", "w"):
+        return Look(200, wait=wait, text=_text(graph, url))
+    if kind == "x" and "s" in graph.extras:
+        return _sitemap(graph, i, rest, port, wait)
+    if kind in ("css", "image", "font") and "q" in graph.extras:
+        return _requisite(graph, i, kind, rest, port)
+    return _trap(graph, i, kind, rest, parts.query, port) if "t" in graph.extras else Look(404)
+
+
+def _text(graph: Graph, url: str) -> str:
+    """Where traps are looked for, words that no other page has."""
+    if "t" not in graph.extras:
+        return ""
+    page = url.partition("?")[0]
+    return " ".join(f"word{_mix(page, n) % 10**9}" for n in range(_WORDS))
 
 
 def _links(graph: Graph, i: int, n: int, port: int) -> Iterable[str]:
@@ -147,18 +243,135 @@ def _links(graph: Graph, i: int, n: int, port: int) -> Iterable[str]:
         yield f"http://{address(graph.host(i))}:{port}/private/{graph.tag}/{n}"
 
 
-def reachable(starts: Iterable[str], closed: Container[str] = ()) -> set[str]:
+# --- sitemaps --------------------------------------------------------------------------------
+
+
+def _at_usual_place(path: str, number: int, port: int, wait: float) -> Look:
+    found = mapped_at(number)
+    if path != USUAL_PLACE or found is None or found[1] % 3 != 1:
+        return Look(404)
+    graph, i = found
+    return Look(200, tuple(_leaves(graph, i, "usual", port)), kind="urlset", wait=wait)
+
+
+def _sitemap(graph: Graph, i: int, name: str, port: int, wait: float) -> Look:
+    """Of the ``i``-th host: an index, its files, one that moved, and what another host names."""
+    if name == "index.xml":
+        files = tuple(graph.url(i, f"x/{file}", port) for file in _FILES)
+        return Look(200, files, kind="index", wait=wait)
+    if name == "old.xml":
+        return Look(302, location=graph.url(i, "x/new.xml", port))
+    leaves = list(_leaves(graph, i, name, port))
+    if name == "0.xml":  # long, and quickly settled
+        start = f"http://{address(graph.host(i))}:{port}/private/{graph.tag}"
+        leaves += [f"{start}/x{n}" for n in range(FORBIDDEN)]
+    kinds: dict[str, Kind] = {"xml": "urlset", "gz": "gzip", "txt": "text"}
+    return Look(200, tuple(leaves), kind=kinds[name.rpartition(".")[2]], wait=wait)
+
+
+def _leaves(graph: Graph, i: int, name: str, port: int) -> Iterable[str]:
+    """What only this sitemap names, on hosts of the graph and on some that all crawls share."""
+    for n in range(LISTED):
+        path = f"m/{i}.{name}.{n}"
+        mixed = _mix(graph.tag, path)
+        shared = mixed % SHARED_HOSTS
+        if n % 4 or has_login(shared):
+            yield graph.url(mixed % graph.hosts, path, port)
+        else:
+            yield f"http://{address(shared)}:{port}/{graph.tag}/{path}"
+
+
+# --- requisites ------------------------------------------------------------------------------
+
+
+def _needs_of_page(graph: Graph, i: int, n: int, port: int) -> Iterable[str]:
+    if "q" not in graph.extras:
+        return
+    yield graph.url(i + 1, f"image/{i}.{n}.png", port)
+    if n % 2 == 0:
+        yield graph.url(i, f"css/{n}.css", port)
+
+
+def _requisite(graph: Graph, i: int, kind: str, rest: str, port: int) -> Look:
+    """A style sheet needs an image and imports another one, which needs a font at another host."""
+    if kind == "image":
+        return Look(200, kind="image")
+    if kind == "font":
+        return Look(200, kind="font")
+    n, _, more = rest.partition(".")
+    if more == "more.css":
+        return Look(200, needs=(graph.url(i + 1, f"font/{i}.{n}.woff2", port),), kind="css")
+    needs = graph.url(i, f"css/{n}.more.css", port), graph.url(i, f"image/{n}.back.png", port)
+    return Look(200, needs=needs, kind="css")
+
+
+# --- traps -----------------------------------------------------------------------------------
+
+
+def _traps_of_page(graph: Graph, i: int, n: int, port: int) -> Iterable[str]:
+    """Where the first host's traps begin."""
+    if "t" not in graph.extras or i:
+        return
+    if n == 0:
+        yield graph.url(0, "day/0", port)
+        yield graph.url(0, f"list?by={ORDERS[0]}&page=0", port)
+    if n == 1:
+        for visit in range(VISITS):
+            number = hashlib.blake2b(f"{graph.tag} {visit}".encode(), digest_size=16).hexdigest()
+            yield graph.url(0, f"t/shop?PHPSESSID={number}", port)
+
+
+def _trap(graph: Graph, i: int, kind: str, rest: str, query: str, port: int) -> Look:
+    """A day leads to three others; a list to each order of itself, and to its next page."""
+    if kind == "day" and rest.isdigit() and not i:
+        n = int(rest)
+        days = [graph.url(0, f"day/{day}", port) for day in range(3 * n + 1, 3 * n + 4)]
+        return Look(200, tuple(days[: max(0, DAYS - 3 * n - 1)]), text="Nothing on this day.")
+    if kind == "list" and not i:
+        given = dict(parse_qsl(query))
+        n = int(given["page"])
+        pages = [
+            graph.url(0, f"list?by={by}&page={page}", port)
+            for page in (n, n + 1)
+            for by in ORDERS
+            if page < LIST_PAGES
+        ]
+        return Look(200, tuple(pages), text="Red, green, blue.")
+    return Look(404)
+
+
+# --- what follows from a URL -----------------------------------------------------------------
+
+
+def brings(url: str) -> tuple[str, ...]:
+    """The sitemaps that a page brings if it is a seed: those of its origin."""
+    parts = urlsplit(url)
+    number, port = number_of(parts.hostname or ""), parts.port or 0
+    usual = guess(number, port)
+    return (*named(number, port), *([usual] if usual else []))
+
+
+def found_at(url: str) -> tuple[str, ...]:
+    """All that a fetch of ``url`` leads to, but for sitemaps and what changes between fetches."""
+    there = look(url)
+    return (*there.links, *there.needs, *([there.location] if there.location else []))
+
+
+def reachable(starts: Collection[str], closed: Container[str] = ()) -> set[str]:
     """All URLs that a crawl from ``starts`` must have settled, apart from what changing pages link
-    to, and from what only the pages in ``closed`` do, which could not be read.
+    to, from what only the pages in ``closed`` do, which could not be read, and from sitemaps at the
+    usual place with what they name: of these SQL tells if they were read.
     """
     seen = set(starts)
+    for url in starts:
+        if url not in closed and url.endswith("/home"):
+            seen.update(one for one in brings(url) if not is_guess(one))
     queue = deque(seen)
     while queue:
         url = queue.popleft()
         if url in closed:
             continue
-        there = look(url)
-        for link in (*there.links, *([there.location] if there.location else [])):
+        for link in found_at(url):
             if link not in seen:
                 seen.add(link)
                 queue.append(link)

@@ -8,6 +8,7 @@ shorter than the crawler could have kept it.
 
 from __future__ import annotations
 
+import gzip
 import os
 import secrets
 import socket as plain_socket
@@ -91,7 +92,7 @@ class Targets:
     ) -> tuple[int, float, bytes]:
         number = site.number_of(host)
         if target == "/robots.txt":
-            return 200, 0.02, _render(200, site.robots(number), kind="text/plain")
+            return 200, 0.02, _render(200, site.robots(number, self.port), kind="text/plain")
         if target.startswith("/login"):
             return self._login(method, body)
         if target == "/welcome":
@@ -100,15 +101,20 @@ class Targets:
             return 302, 0.01, _render(302, b"", ("Location", "/login"))
         url = f"http://{host}:{self.port}{target}"
         there = site.look(url)
+        if there.kind != "html":
+            body, kind = _file(there)
+            return there.status, there.wait, _render(there.status, body, kind=kind)
         links = list(there.links)
         if there.changing and (graph := site.graph_of(target)) is not None:
             fetches = self._fetches[url] = self._fetches.get(url, 0) + 1
             number_of_page = target.rpartition("/")[2]
             links.append(f"http://{host}:{self.port}/{graph.tag}/w/{number_of_page}.{fetches}")
+        said = f"<p>{there.text}</p>" if there.text else ""
         text = "".join(f'<p>See <a href="{link}">there</a>.</p>' for link in links)
-        page = f"<!doctype html><title>{target}</title><body><h1>{url}</h1>{text}".encode()
+        shown = "".join(map(_shown, there.needs))
+        page = f"<!doctype html><title>{target}</title><body><h1>{url}</h1>{said}{text}{shown}"
         more = [("Location", there.location)] if there.location else []
-        return there.status, there.wait, _render(there.status, page, *more)
+        return there.status, there.wait, _render(there.status, page.encode(), *more)
 
     @staticmethod
     def _member(fields: dict[str, str]) -> str:
@@ -123,6 +129,37 @@ class Targets:
         self._members.add(member)
         cookie = ("Set-Cookie", f"{COOKIE}={member}; Path=/; HttpOnly")
         return 302, 0.02, _render(302, b"", cookie, ("Location", "/welcome"))
+
+
+def _shown(url: str) -> str:
+    """How a page needs a requisite: every other style sheet is imported."""
+    if not url.endswith(".css"):
+        return f'<img src="{url}">'
+    if url.endswith("0.css"):
+        return f"<style>@import '{url}';</style>"
+    return f'<link rel=stylesheet href="{url}">'
+
+
+def _file(there: site.Look) -> tuple[bytes, str]:
+    """Body and type of what is no page."""
+    if there.kind == "image":
+        return b"\x89PNG\r\n\x1a\n" + bytes(64), "image/png"
+    if there.kind == "font":
+        return b"wOF2" + bytes(64), "font/woff2"
+    if there.kind == "css":
+        rules = (
+            f'@import "{url}";' if url.endswith(".css") else f"b {{background: url({url})}}"
+            for url in sorted(there.needs, key=lambda url: not url.endswith(".css"))
+        )  # fmt: skip
+        return "\n".join(rules).encode(), "text/css"
+    if there.kind == "text":
+        return "\n".join(there.links).encode(), "text/plain"
+    outer, inner = ("sitemapindex", "sitemap") if there.kind == "index" else ("urlset", "url")
+    listed = "".join(f"<{inner}><loc>{url}</loc></{inner}>\n" for url in there.links)
+    body = f"<{outer}>{listed}</{outer}>".encode()
+    if there.kind == "gzip":
+        return gzip.compress(body, mtime=0), "application/gzip"
+    return body, "application/xml"
 
 
 def _render(status: int, body: bytes, *more: tuple[str, str], kind: str = _HTML) -> bytes:

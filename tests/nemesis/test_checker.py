@@ -100,6 +100,60 @@ def test_a_limit_is_an_upper_bound_and_excuses_who_reached_it() -> None:
     assert kinds(checker.beyond_limit("c", 11, 10)) == ["too many"]
 
 
+MAPPED = site.mapped(3)
+"""With sitemaps, requisites and traps; its first host's robots.txt names, its second has one."""
+
+
+def test_all_that_sitemaps_and_requisites_lead_to_must_be_settled() -> None:
+    seeds = MAPPED.seeds(1, PORT)
+    urls = site.reachable(seeds)
+    assert checker.unsettled(settled(urls), seeds) == set()
+    for kind in ("/m/0.1.xml.gz.", "/m/1.of0.xml.", "/x/new.xml", "/font/", ".more.css", "/day/7"):
+        one = next(url for url in sorted(urls) if kind in url)
+        assert checker.unsettled(settled(urls - {one}), seeds) == {one}
+
+
+def test_what_a_sitemap_at_the_usual_place_names_is_owed_if_it_was_read() -> None:
+    seeds = MAPPED.seeds(1, PORT)
+    found = settled(site.reachable(seeds))
+    place = site.guess(MAPPED.host(1), PORT)
+    found.links.add(place)  # its row has them
+    assert checker.unsettled(found, seeds) == set()
+    leaves = set(site.look(place).links)
+    assert len(leaves) == site.LISTED
+    found.links |= leaves
+    assert checker.unsettled(found, seeds) == leaves
+
+
+def test_a_usual_place_that_nobody_asks_is_found_unless_something_was_harmed() -> None:
+    home = MAPPED.seeds(1, PORT)[1]
+    host = site.address(MAPPED.host(1))
+    found, log = settled({home}), [hit(5, host=host)]
+    assert kinds(checker.unasked(found, [home], log, [])) == ["lost"]
+    assert kinds(checker.unasked(found, [home], log, [(6, 9)])) == ["lost"]
+    assert checker.unasked(found, [home], log, [(0, 5)]) == []
+    asked = hit(6, target=site.USUAL_PLACE, host=host)
+    assert checker.unasked(found, [home], [*log, asked], []) == []
+    assert checker.unasked(settled(set()), [home], log, []) == []
+    named = MAPPED.seeds(1, PORT)[0]
+    assert (
+        checker.unasked(settled({named}), [named], [hit(5, host=site.address(MAPPED.host(0)))], [])
+        == []
+    )
+
+
+def test_what_only_a_parked_page_links_to_is_not_asked_for() -> None:
+    seeds = MAPPED.seeds(1, PORT)
+    day = MAPPED.url(0, "day/1", PORT)
+    below = site.reachable(seeds) - site.reachable(seeds, {day})
+    found = settled(site.reachable(seeds) - below - {day})
+    found.finals[day] = ("parked", "trap")
+    assert below
+    assert checker.unsettled(found, seeds) == set()
+    del found.finals[day]
+    assert day in checker.unsettled(found, seeds)
+
+
 # -- leases
 
 

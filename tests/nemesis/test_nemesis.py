@@ -100,6 +100,13 @@ def test_the_fixed_seeds_bring_what_is_rare() -> None:
     assert all(len(some & set(FAULTS)) >= 3 for some in kinds)
 
 
+def test_the_fixed_seeds_crawl_with_sitemaps_requisites_and_traps() -> None:
+    for store, seed in RUNS:
+        graphs = [event.arguments.get("graph", "") for event in make(seed, store, MINUTES).events]
+        extras = {letter for tag in graphs for letter in tag.lstrip("gx0123456789")}
+        assert extras == set("sqt")
+
+
 def test_help_names_what_make_passes_on() -> None:
     said = subprocess.run(
         [sys.executable, "-m", "tests.nemesis", "--help"],

@@ -10,9 +10,9 @@ import pytest
 
 from tests.nemesis import schedule
 from tests.nemesis.faults import Strokes
-from tests.nemesis.schedule import FAULTS, OPERATIONS, Schedule, make
+from tests.nemesis.schedule import FAULTS, OPERATIONS, Schedule, make, options_of
 from tests.nemesis.shrink import minimise
-from tests.nemesis.site import Graph, graph_of, look, number_of
+from tests.nemesis.site import Graph, graph_of, look, mapped, number_of, reachable, robots
 from tests.nemesis.world import Store
 
 
@@ -35,6 +35,19 @@ def test_all_kinds_come_and_each_can_be_done(store: Store) -> None:
     assert all(hasattr(Strokes, f"_{kind}") for kind in wanted)
     assert all(0 <= event.at <= 360 for event in events if event.kind in OPERATIONS)
     assert all(0.09 <= event.seconds <= 40 for event in events if event.kind == "stop")
+
+
+def test_some_crawls_have_sitemaps_requisites_or_traps_and_what_is_parked_is_released() -> None:
+    events = [event for seed in range(20) for event in make(seed, "sqlite", 6).events]
+    made = [event for event in events if event.kind == "create"]
+    graphs = [graph_of(f"/{event.arguments['graph']}/") for event in made]
+    small = [graph for graph in graphs if graph is not None and graph.key]
+    for letter, option in (("s", "sitemaps"), ("q", "requisites"), ("t", "traps")):
+        some = [graph for graph in small if letter in graph.extras]
+        assert len(small) / 5 < len(some) < len(small) * 4 / 5
+        assert all(options_of(graph)[option] == "on" for graph in some)
+    assert any("shape_pages" in event.arguments for event in made)
+    assert any(event.kind == "release" for event in events)
 
 
 def test_several_faults_overlap_in_most_schedules() -> None:
@@ -67,3 +80,17 @@ def test_a_tag_names_a_graph_and_its_pages_know_their_links() -> None:
     assert number_of(graph.url(9, "x", 81).removeprefix("http://").partition("/")[0]) == 4
     assert look(graph.url(9, "p/5", 81)).status == 404
     assert schedule.DELAY_SECONDS > 0
+
+
+def test_a_graph_with_sitemaps_is_a_function_of_its_key_and_robots_name_them() -> None:
+    graph = mapped(6)
+    assert graph_of(f"/{graph.tag}/p/3") == graph
+    urls = reachable(graph.seeds(1, 81))
+    assert {graph_of(url) for url in urls} == {graph}
+    assert {look(url).status for url in urls} <= {200, 302, 404}
+    named = f"Sitemap: {graph.url(0, 'x/index.xml', 81)}\n"
+    assert named in robots(graph.host(0), 81).decode()
+    assert "Sitemap" not in robots(graph.host(1), 81).decode()
+    kinds = {look(url).kind for url in urls}
+    assert kinds == {"html", "index", "urlset", "gzip", "text"}
+    assert {look(url).kind for url in reachable(mapped(7).seeds(1, 81))} >= {"css", "image", "font"}

@@ -12,12 +12,13 @@ import redis
 
 from tests.nemesis import checker
 from tests.nemesis.checker import Finding, Hit
+from tests.nemesis.parking import Parkings
 from tests.nemesis.reading import CrawlRow, Sample, sample
 from tests.nemesis.world import NODES, World
 
 EVERY_SECONDS = 2.0
 FULL_EVERY = 5
-"""Each so many looks, crawls that are done are read in full."""
+"""Each so many looks, crawls that are done are read in full, and what is parked of others."""
 CONFIRM_SECONDS = 6.0
 """An early end must be seen twice, so long apart, with the same URLs missing."""
 
@@ -35,6 +36,9 @@ class Watch:
         self.sizes: dict[tuple[str, int], list[tuple[float, int]]] = defaultdict(list)
         self.crawls: list[CrawlRow] = []
         self.limits: dict[str, int] = {}
+        self.trapped: set[str] = set()
+        """Names of crawls with traps on."""
+        self.parkings = Parkings()
         self.looks = 0
         self.sql_failures = 0
         self._suspects: dict[int, tuple[float, set[str]]] = {}
@@ -95,6 +99,8 @@ class Watch:
                     stored = self.world.sql().stored(crawl.id)
                     for finding in checker.beyond_limit(crawl.name, stored, limit):
                         self.find(finding)
+                if crawl.name in self.trapped:
+                    self.parkings.note(crawl.name, self.world.sql().parked(crawl.id))
                 if crawl.state == "done":
                     self.look_for_early_end(crawl)
             except OSError:

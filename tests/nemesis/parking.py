@@ -1,0 +1,92 @@
+"""What was parked stays parked, with a reason, unless somebody releases it or a fault explains it.
+
+A parked URL is settled without a request, so that the judge of refetches sees nothing of it. Here
+the moment at which it was parked counts as one: a request later needs what a second one needs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from tests.nemesis import site
+from tests.nemesis.api import Call
+from tests.nemesis.checker import Finding, Hit
+from tests.nemesis.reading import Parked, Snapshot
+
+
+@dataclass
+class Parkings:
+    """All that was seen to be parked: moments, in epoch seconds, by URL, by crawl's name."""
+
+    by_crawl: dict[str, dict[str, set[float]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(set))
+    )
+
+    def note(self, crawl: str, parked: Mapping[str, Parked]) -> None:
+        """What one look at SQL saw."""
+        for url, one in parked.items():
+            self.by_crawl[crawl][url].add(one.at)
+
+    def hits(self, epoch: float) -> list[Hit]:
+        """Each as a request that took no time; ``epoch``: ``time.time()`` when
+        ``time.monotonic()`` was 0.
+        """
+        found = []
+        for urls in self.by_crawl.values():
+            for url, moments in urls.items():
+                host, target = _apart(url)
+                found += [Hit(at - epoch, at - epoch, host, target, 0, 0) for at in moments]
+        return found
+
+    def released(self, calls: Iterable[Call]) -> Counter[str]:
+        """Further requests that releases, answered or not, allow, by place. What is parked for the
+        second time counts as asked for by then.
+        """
+        found: Counter[str] = Counter()
+        for call in calls:
+            if call.op == "release":
+                found.update("".join(_apart(url)) for url in self.by_crawl.get(call.crawl, ()))
+        return found
+
+
+def _apart(url: str) -> tuple[str, str]:
+    """Address and target."""
+    parts = urlsplit(url)
+    return parts.hostname or "", url.partition(f":{parts.port}")[2]
+
+
+def judge(snapshot: Snapshot, seen: Parkings, calls: Sequence[Call]) -> list[Finding]:
+    """Of one crawl at its end: what was parked and has no row any more, is parked for no reason, or
+    is parked though all was released before.
+    """
+    name = snapshot.crawl.name
+    settled = snapshot.pages.keys() | snapshot.finals.keys()
+    released = any(
+        call.op == "release" and call.crawl == name and call.acknowledged for call in calls
+    )
+    wrong = {
+        "were parked and have no row": seen.by_crawl.get(name, {}).keys() - settled,
+        "are parked without shape or reason": {
+            url for url, one in snapshot.parked.items() if not (one.shape and one.why)
+        },
+        "are parked, and are no page of a crawl with traps": {
+            url for url in snapshot.parked if not _may_be_parked(url)
+        },
+        "are parked after all was released": snapshot.parked.keys() if released else set(),
+    }
+    return [
+        Finding("parked", f"crawl {name}: {len(urls)} URLs {what}: {', '.join(sorted(urls)[:3])}")
+        for what, urls in wrong.items()
+        if urls
+    ]
+
+
+def _may_be_parked(url: str) -> bool:
+    """Neither sitemaps nor requisites are, nor the pages that a crawl begins with."""
+    graph, there = site.graph_of(url), site.look(url)
+    if graph is None or "t" not in graph.extras or url.endswith("/home"):
+        return False
+    return there.kind == "html" and "/x/old.xml" not in url

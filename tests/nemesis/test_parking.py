@@ -1,0 +1,113 @@
+"""What was parked and is asked for, or is gone, is found; a release and a fault excuse it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from greencrawl.schema.records import Commit, CrawlOptions, Final
+from greencrawl.store import open_store
+from tests.nemesis import parking, refetches, site
+from tests.nemesis.api import Call
+from tests.nemesis.checker import Hit
+from tests.nemesis.parking import Parkings
+from tests.nemesis.reading import CrawlRow, Parked, Snapshot, Sql
+from tests.nemesis.refetches import Harm, Leases
+
+GRAPH = site.mapped(3)
+DAY = GRAPH.url(0, "day/4", 8000)
+HOST, TARGET = site.address(GRAPH.host(0)), f"/{GRAPH.tag}/day/4"
+EPOCH = 1000.0
+RELEASE = Call("release", "c", 1, 2, 200)
+
+
+def parked(url: str = DAY, why: str = "brings nothing", at: float = EPOCH + 10) -> Snapshot:
+    found = Snapshot(CrawlRow(1, "c", "done", "finished", False))
+    found.finals[url] = ("parked", "trap")
+    found.parked[url] = Parked(at, "http://h/day/{n}", why)
+    return found
+
+
+def seen(*snapshots: Snapshot) -> Parkings:
+    found = Parkings()
+    for one in snapshots:
+        found.note("c", one.parked)
+    return found
+
+
+def told(snapshot: Snapshot, *calls: Call) -> list[str]:
+    findings = parking.judge(snapshot, seen(parked()), calls)
+    assert all(one.kind == "parked" for one in findings)
+    return [one.text.partition(" URLs ")[2].partition(":")[0] for one in findings]
+
+
+def test_what_was_parked_has_a_row_and_a_reason() -> None:
+    assert told(parked()) == []
+    assert told(parked(why="")) == ["are parked without shape or reason"]
+    gone = Snapshot(parked().crawl)
+    assert told(gone) == ["were parked and have no row"]
+    gone.pages[DAY] = 200
+    assert told(gone) == []
+    assert parking.judge(gone, Parkings(), []) == []
+
+
+def test_what_no_judge_looks_at_is_not_parked() -> None:
+    what = "are parked, and are no page of a crawl with traps"
+    for path in ("home", "image/0.0.png", "css/0.css", "x/index.xml", "x/old.xml"):
+        found = parked(GRAPH.url(0, path, 8000))
+        assert told(found) == ["were parked and have no row", what]
+    assert what in told(parked("http://127.0.0.1:80/day/4"))
+
+
+def test_nothing_stays_parked_after_all_was_released() -> None:
+    assert told(parked(), RELEASE) == ["are parked after all was released"]
+    assert told(parked(), replace(RELEASE, status=0)) == []
+    assert told(parked(), replace(RELEASE, crawl="d")) == []
+
+
+def test_a_request_for_what_was_parked_needs_a_fault_or_a_release() -> None:
+    def found(at: float, *harms: Harm, released: int = 0) -> list[str]:
+        asked = Hit(at, at + 0.1, HOST, TARGET, 200, 1)
+        known = seen(parked())
+        allowed = known.released([RELEASE] * released)
+        judged, _ = refetches.judge([asked], Leases(), harms, allowed, known.hits(EPOCH))
+        return [one.kind for one in judged]
+
+    assert found(30) == ["refetched"]
+    assert found(30, Harm(9, 15)) == []
+    assert found(30, Harm(15, 20)) == ["refetched"]  # it was settled by then
+    assert found(30, released=1) == []
+    assert found(5) == ["refetched"]  # it was asked for, and parked for all that
+
+
+def test_each_moment_at_which_it_was_parked_counts() -> None:
+    both = seen(parked(), parked(at=EPOCH + 40), parked())
+    assert sorted(hit.arrived for hit in both.hits(EPOCH)) == [10, 40]
+    judged, _ = refetches.judge([], Leases(), [], {}, both.hits(EPOCH))
+    assert [one.kind for one in judged] == ["refetched"]
+
+
+def test_what_is_parked_is_read_of_sql(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'c.sqlite'}"
+    store = open_store(url)
+    crawl = store.put_crawl("c", CrawlOptions(), []).id
+    final = Final(
+        crawl=crawl, fingerprint=1, url=DAY, state="parked", kind="trap", detail="why",
+        shape="http://h/day/{n}", at_ms=12500,
+    )  # fmt: skip
+    dead = replace_final(final)
+    store.commit(Commit(finals=[final, dead]))
+    expected = {DAY: Parked(12.5, "http://h/day/{n}", "why")}
+    assert Sql(url).parked(crawl) == expected
+    snapshot = Sql(url).snapshot(crawl)
+    assert snapshot is not None
+    assert snapshot.parked == expected
+    assert snapshot.finals == {DAY: ("parked", "trap"), dead.url: ("dead", "timeout")}
+    store.close()
+
+
+def replace_final(final: Final) -> Final:
+    """Another one, that is a dead letter."""
+    return Final(
+        crawl=final.crawl, fingerprint=2, url=f"{DAY}1", state="dead", kind="timeout", at_ms=1
+    )
