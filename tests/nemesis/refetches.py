@@ -212,17 +212,20 @@ def _harm(done: Done, full: Sequence[Done], lease_seconds: float) -> Harm:
 
 def with_links(harm: Harm, hits: Iterable[Hit]) -> Harm:
     """A node that recovers goes on admitting, and takes a link for new if it has not been told yet
-    that this is settled: what pages link to that were asked for about then counts as held.
+    that this is settled: what pages link to that were asked for about then counts as held. Of a
+    usual place of sitemaps nothing may tell it.
     """
     if not harm.recovers or harm.held is None:
         return harm
-    links = set[str]()
+    links, usual = set[str](), set[str]()
     for hit in hits:
+        if hit.target == site.USUAL_PLACE:
+            usual.add(hit.host + hit.target)
         if harm.begin - BEFORE_SECONDS <= hit.arrived <= harm.end:
             url = f"http://{hit.host}:{ANY_PORT}{hit.target}"
             links |= {*site.found_at(url), *site.brings(url)}
     places = {url.removeprefix("http://").replace(f":{ANY_PORT}/", "/", 1) for url in links}
-    return replace(harm, held=harm.held | places)
+    return replace(harm, held=harm.held | places | usual)
 
 
 # --- the judge -------------------------------------------------------------------------------

@@ -43,6 +43,14 @@ def test_requests_that_overlap_are_found_though_a_short_one_lies_between() -> No
     assert [finding.text.startswith("overlap") for finding in found] == [True, True]
 
 
+def test_politeness_is_about_every_request_whatever_it_is_for() -> None:
+    targets = ["/robots.txt", site.USUAL_PLACE, f"/{GRAPH.tag}/image/0.0.png", "/x", "/login"]
+    for before in targets:
+        for after in targets:
+            log = [hit(0, target=before), hit(0.37, target=after)]
+            assert kinds(checker.impolite(log, 0.3)) == ["impolite"]
+
+
 def test_crawl_delay_of_robots_holds_once_they_were_read() -> None:
     host = site.address(4)
     first, second = hit(0, target="/robots.txt", host=host), hit(0.5, host=host)

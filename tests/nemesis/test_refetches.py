@@ -122,6 +122,16 @@ def test_a_node_that_recovers_may_take_links_that_come_meanwhile_for_new() -> No
     assert told([*log, source], replace(older, recovers=False)) != []
 
 
+def test_a_node_that_lost_data_may_look_for_a_sitemap_again_at_its_usual_place() -> None:
+    host = site.address(site.mapped(3).host(1))
+    log = [Hit(at, at, host, site.USUAL_PLACE, 200, 1) for at in (10, 60)]
+    lost = Harm(30, 40, since=5, recovers=True)
+    assert told(log) != []
+    assert told(log, lost) == []
+    assert told(log, replace(lost, since=20)) != []  # its row of the seen-set was there
+    assert told(log, replace(lost, recovers=False)) != []
+
+
 def test_what_no_look_saw_counts_as_leased_when_it_was_asked_for() -> None:
     log, brief = [hit(10, 1), hit(30, 1)], Harm(11, 15, worker="w2")
     unseen = leases([hit(5, 2)])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -189,30 +189,33 @@ class Trapped:
         rig.until_leasing(restored)
 
     def check(self, rig: Rig) -> list[str]:
-        """All that was parked is settled, most of it without a request; all that a page of a trap
-        leads to is settled; nothing but traps is parked, and nothing without a reason.
-        """
+        """See :func:`wrongly_parked`."""
         with closing(_database(rig)) as database:
             stored = {url for (url,) in database.execute("SELECT url FROM pages")}
-            rows = list(
-                database.execute("SELECT url, shape, detail FROM finals WHERE state = 'parked'")
-            )
-        now = {url for url, _, _ in rows}
+            rows = database.execute("SELECT url, shape, detail FROM finals WHERE state = 'parked'")
+            now = {url: bool(shape and why) for url, shape, why in rows}
         rig.notes["parked in the end"] = len(now)
-        again = self.before & stored
-        rig.notes["of these fetched after all"] = len(again)
-        found = []
-        if gone := self.before - now - stored:
-            found.append(f"{len(gone)} were parked and have no row, such as {min(gone)}")
-        if len(again) > (1 - KEPT) * len(self.before):
-            found.append(f"{len(again)} of {len(self.before)} parked were fetched")
-        if open_ := linked(rig, stored) - now - stored:
-            found.append(f"{len(open_)} that traps lead to have no row, such as {min(open_)}")
-        if bare := [url for url, shape, why in rows if not (shape and why)]:
-            found.append(f"{len(bare)} are parked for no reason, such as {min(bare)}")
-        if others := {url for url in now if "/t/" not in url}:
-            found.append(f"{len(others)} parked are no traps, such as {min(others)}")
-        return found
+        rig.notes["of these fetched after all"] = len(self.before & stored)
+        return wrongly_parked(self.before, now, stored, linked(rig, stored))
+
+
+def wrongly_parked(
+    before: set[str], now: Mapping[str, bool], stored: set[str], known: set[str]
+) -> list[str]:
+    """What was parked ``before`` is settled, most of it without a request; so is all that is
+    ``known`` of a trap. Nothing but traps is parked ``now``, and True says that it has a reason.
+    """
+    again = before & stored
+    wrong = {
+        "were parked and have no row": before - now.keys() - stored,
+        "parked ones were fetched, too many": again
+        if len(again) > (1 - KEPT) * len(before)
+        else set(),
+        "that traps lead to have no row": known - now.keys() - stored,
+        "are parked for no reason": {url for url, has_reason in now.items() if not has_reason},
+        "are parked and no traps": {url for url in now if "/t/" not in url},
+    }
+    return [f"{len(urls)} {what}, such as {min(urls)}" for what, urls in wrong.items() if urls]
 
 
 def _database(rig: Rig) -> sqlite3.Connection:

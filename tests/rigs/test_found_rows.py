@@ -1,0 +1,31 @@
+"""The rows of what a crawl finds by itself fail what is parked wrongly, or not any more."""
+
+from __future__ import annotations
+
+from tests.support.foundrows import wrongly_parked
+
+TRAPS = {f"http://h/t/{n}" for n in range(20)}
+PARKED = dict.fromkeys(TRAPS, True)
+
+
+def said(*found: str) -> list[str]:
+    return [one.partition(",")[0] for one in found]
+
+
+def test_what_was_parked_stays_so_but_for_a_few_that_were_asked_for() -> None:
+    few, many = set(sorted(TRAPS)[:5]), set(sorted(TRAPS)[:6])
+    assert wrongly_parked(TRAPS, PARKED, set(), TRAPS) == []
+    left = dict.fromkeys(TRAPS - few, True)
+    assert wrongly_parked(TRAPS, left, few, TRAPS) == []
+    assert said(*wrongly_parked(TRAPS, left, set(), set())) == ["5 were parked and have no row"]
+    left = dict.fromkeys(TRAPS - many, True)
+    assert said(*wrongly_parked(TRAPS, left, many, TRAPS)) == ["6 parked ones were fetched"]
+
+
+def test_what_traps_lead_to_has_a_row_and_only_traps_are_parked_for_a_reason() -> None:
+    more = TRAPS | {"http://h/t/99"}
+    assert said(*wrongly_parked(TRAPS, PARKED, set(), more)) == ["1 that traps lead to have no row"]
+    bare = {**PARKED, min(TRAPS): False}
+    assert said(*wrongly_parked(TRAPS, bare, set(), TRAPS)) == ["1 are parked for no reason"]
+    page = {**PARKED, "http://h/p/1": True}
+    assert said(*wrongly_parked(TRAPS, page, set(), TRAPS)) == ["1 are parked and no traps"]
