@@ -36,6 +36,8 @@ MAPPED_FIRST, MAPPED_STEP = 20_000, 10
 """From that number on hosts have sitemaps, so many numbers for each graph."""
 ROBOTS_DELAY_SECONDS = 1.0
 USUAL_PLACE = "/sitemap.xml"
+SITEMAP_SECONDS = 0.8
+"""So long each takes, that it is leased when something is harmed."""
 LISTED, FORBIDDEN = 8, 60
 """Leaves that a sitemap names, and URLs that robots.txt forbids in the longest one."""
 DAYS, ORDERS, LIST_PAGES, VISITS = 60, "abcd", 8, 6
@@ -187,7 +189,7 @@ def look(url: str) -> Look:
     number = number_of(parts.hostname or "")
     wait = _mix(url) % 100 / 1000 if _mix(url, 1) % 10 else 0.4
     if graph is None:
-        return _at_usual_place(parts.path, number, port, wait)
+        return _at_usual_place(parts.path, number, port)
     if parts.path.startswith("/private/"):
         return Look(200, final=False)
     i = next((i for i in range(graph.hosts) if graph.host(i) == number), -1)
@@ -211,7 +213,7 @@ def look(url: str) -> Look:
     if kind in ("u", "t", "w"):
         return Look(200, wait=wait, text=_text(graph, url))
     if kind == "x" and "s" in graph.extras:
-        return _sitemap(graph, i, rest, port, wait)
+        return _sitemap(graph, i, rest, port)
     if kind in ("css", "image", "font") and "q" in graph.extras:
         return _requisite(graph, i, kind, rest, port)
     return _trap(graph, i, kind, rest, parts.query, port) if "t" in graph.extras else Look(404)
@@ -246,19 +248,19 @@ def _links(graph: Graph, i: int, n: int, port: int) -> Iterable[str]:
 # --- sitemaps --------------------------------------------------------------------------------
 
 
-def _at_usual_place(path: str, number: int, port: int, wait: float) -> Look:
+def _at_usual_place(path: str, number: int, port: int) -> Look:
     found = mapped_at(number)
     if path != USUAL_PLACE or found is None or found[1] % 3 != 1:
         return Look(404)
     graph, i = found
-    return Look(200, tuple(_leaves(graph, i, "usual", port)), kind="urlset", wait=wait)
+    return Look(200, tuple(_leaves(graph, i, "usual", port)), kind="urlset", wait=SITEMAP_SECONDS)
 
 
-def _sitemap(graph: Graph, i: int, name: str, port: int, wait: float) -> Look:
+def _sitemap(graph: Graph, i: int, name: str, port: int) -> Look:
     """Of the ``i``-th host: an index, its files, one that moved, and what another host names."""
     if name == "index.xml":
         files = tuple(graph.url(i, f"x/{file}", port) for file in _FILES)
-        return Look(200, files, kind="index", wait=wait)
+        return Look(200, files, kind="index", wait=SITEMAP_SECONDS)
     if name == "old.xml":
         return Look(302, location=graph.url(i, "x/new.xml", port))
     leaves = list(_leaves(graph, i, name, port))
@@ -266,7 +268,7 @@ def _sitemap(graph: Graph, i: int, name: str, port: int, wait: float) -> Look:
         start = f"http://{address(graph.host(i))}:{port}/private/{graph.tag}"
         leaves += [f"{start}/x{n}" for n in range(FORBIDDEN)]
     kinds: dict[str, Kind] = {"xml": "urlset", "gz": "gzip", "txt": "text"}
-    return Look(200, tuple(leaves), kind=kinds[name.rpartition(".")[2]], wait=wait)
+    return Look(200, tuple(leaves), kind=kinds[name.rpartition(".")[2]], wait=SITEMAP_SECONDS)
 
 
 def _leaves(graph: Graph, i: int, name: str, port: int) -> Iterable[str]:
