@@ -40,7 +40,7 @@ SITEMAP_SECONDS = 0.8
 """So long each takes, that it is leased when something is harmed."""
 LISTED, FORBIDDEN = 8, 60
 """Leaves that a sitemap names, and URLs that robots.txt forbids in the longest one."""
-DAYS, ORDERS, LIST_PAGES, VISITS = 60, "abcd", 8, 6
+DAYS, ORDERS, LIST_PAGES, VISITS = 40, "abcd", 5, 6
 """How much of each trap there is."""
 _FILES = ("0.xml", "1.xml.gz", "2.txt", "old.xml")
 _WORDS = 60
