@@ -140,6 +140,7 @@ REQUISITES = Fault(
     delay=0.02,
     crawl_options={"requisites": "on"},
     settings={**LONG_LEASE, "greenlets": "150"},
+    done_seconds=180,
 )
 QUICK_REQUISITES = replace(
     REQUISITES,
