@@ -47,13 +47,14 @@ _DATE = re.compile(
     r"\s*(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}\.?,?\s*)?"
     r"(?:(?P<day>\d{1,2})[\s-]{1,3}"
     rf"(?P<name>{'|'.join(_MONTHS)})[a-z]{{0,6}}\.?,?[\s-]{{1,3}}(?P<year>\d{{4}}|\d\d)"
-    r"|(?P<iso>\d{4})-(?P<month>\d\d)-(?P<date>\d\d))"
-    r"(?:(?:\s{1,3}|t)(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:[.,]\d{1,9})?)?)?"
+    r"|(?P<iso>\d{4})(?P<dash>-?)(?P<month>\d\d)(?P=dash)(?P<date>\d\d)(?!\d))"
+    r"(?:(?:\s{1,3}|(?P<t>t))(?P<hour>\d{1,2})(?P<colon>(?(t):?|:))(?P<minute>\d\d)"
+    r"(?:(?P=colon)(?P<second>\d\d)(?:[.,]\d{1,9})?)?)?"
     rf"(?:\s{{0,3}}(?:(?P<zone>{'|'.join(_ZONES)})(?![a-z0-9])|(?P<sign>[+-])"
     r"(?P<hours>\d\d):?(?P<minutes>\d\d)?))?",
     re.IGNORECASE | re.ASCII,
 )
-"""RFC 822, RFC 850 or ISO 8601, in what pages write for them."""
+"""RFC 822, RFC 850 or ISO 8601 (basic, too: ``20261123T101500Z``), in what pages write for them."""
 
 
 def of_headers(

@@ -102,6 +102,11 @@ def at(*when: int) -> int:
         ("2030-06-25 15:00:00.123+05:30", at(2030, 6, 25, 9, 30)),
         ("2030-06-25T15:00:00-08", at(2030, 6, 25, 23)),
         ("01 Jan 99 00:00:00 UTC", at(1999, 1, 1)),
+        ("20301123", at(2030, 11, 23)),
+        ("20301123T101500Z", at(2030, 11, 23, 10, 15)),
+        ("20301123T1015", at(2030, 11, 23, 10, 15)),
+        ("20301123T101500.5+0130", at(2030, 11, 23, 8, 45)),
+        ("20301123T10:15:30Z", at(2030, 11, 23, 10, 15, 30)),
     ],
 )
 @pytest.mark.parametrize(
@@ -117,7 +122,21 @@ def test_dates_of_all_three_kinds_hold_their_colons_and_commas(
 
 
 @pytest.mark.parametrize(
-    "text", ["tomorrow", "32 Jun 2030", "2030-13-01", "2030-06-25T25:00:00", "0000-01-01", "", "1"]
+    "text",
+    [
+        "tomorrow",
+        "32 Jun 2030",
+        "2030-13-01",
+        "2030-06-25T25:00:00",
+        "0000-01-01",
+        "",
+        "1",
+        "20301323",
+        "203006",
+        "2030-0625",
+        "1921622400",
+        "20301123T256000Z",
+    ],
 )
 def test_what_is_no_date_says_nothing(text: str) -> None:
     assert header(f"unavailable_after: {text}").unavailable_after_ms is None
