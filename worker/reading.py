@@ -85,8 +85,8 @@ class Reading(Struct, kw_only=True):
 
     ``skipped`` are links that are not followed since they log out or change something, and why.
     ``failure`` says why a page cannot be read: what it would have led to is not known.
-    ``omitted`` counts its links beyond those that are followed, ``rewritten`` those that the
-    crawl's ``normalise`` has changed.
+    ``omitted`` counts its links beyond those that are followed, ``unneeded`` what a style sheet
+    needs beyond what is kept, ``rewritten`` links that the crawl's ``normalise`` has changed.
     ``samples`` and ``canonical`` are the page's, see ``greencrawl.worker.traps``; ``directives``
     says, too, whether what was read is to be kept.
     ``cpu`` is what reading took of the CPU, the user's functions apart, in seconds; 0 where that is
@@ -105,6 +105,7 @@ class Reading(Struct, kw_only=True):
     problems: dict[str, str] = field(default_factory=dict)
     failure: str = ""
     omitted: int = 0
+    unneeded: int = 0
     rewritten: int = 0
     samples: bytes = b""
     canonical: str = ""
@@ -135,6 +136,9 @@ class Reading(Struct, kw_only=True):
         if self.omitted:
             followed = f"of a page {MAX_LINKS:,} are followed"
             notes[FailureKind.LINKS] = f"{self.omitted:,} links were left out: {followed}"
+        if self.unneeded:
+            kept = f"of a style sheet {MAX_NEEDED:,} are kept"
+            notes[FailureKind.LINKS] = f"{self.unneeded:,} URLs were left out: {kept}"
         if self.unread:
             notes[FailureKind.SITEMAP] = self.unread
         return notes
@@ -274,9 +278,10 @@ def _style(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
     sheets = list(imported.requisites)[:MAX_IMPORTS]
     needed = [url for url in (imported.requisites | other.requisites) if url not in sheets]
     links = checker.with_requisites(page, [], sheets, task, (within + 1) * INDEX_STEP)
-    del needed[MAX_NEEDED - len(sheets) :]
-    links = checker.with_requisites(page, links, needed, task, MAX_SHEETS * INDEX_STEP)
-    return Reading(links=links, skipped=checker.take_skipped())
+    room = MAX_NEEDED - len(sheets)
+    more = max(len(needed) - room, 0)
+    links = checker.with_requisites(page, links, needed[:room], task, MAX_SHEETS * INDEX_STEP)
+    return Reading(links=links, skipped=checker.take_skipped(), unneeded=more)
 
 
 def _list(context: CrawlContext, task: Task, fetched: Fetched, listing: Listing) -> Reading:

@@ -149,7 +149,11 @@ TABLE: Mapping[FailureKind, Policy] = MappingProxyType(
         ),
         _K.HOOK: _final("dead", "the user's own function raised; requeue once it is mended"),
         _K.PARSE: _final("dead", "extraction raised"),
-        _K.LINKS: _final("dead", "more links than are followed; the page is stored all the same"),
+        _K.LINKS: _final(
+            "dead",
+            "more links than are followed, or URLs in a style sheet than are kept; it is stored "
+            "all the same",
+        ),
         _K.SITEMAP: _final(
             "dead", "a sitemap that cannot be read; what was read of one that breaks off is kept"
         ),

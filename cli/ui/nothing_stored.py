@@ -21,7 +21,7 @@ WORDS = {
     "GREENCRAWL_ALLOW_NETWORKS names it",
     "login": "not let in",
     "dense": "pages that came as next to nothing of their size",
-    "links": "pages with more links than are followed",
+    "links": "pages with more links than are followed or kept",
     "hook": "the crawl's own code failed",
 }
 """What kinds of failure mean, where their name does not say it."""

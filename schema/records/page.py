@@ -40,7 +40,7 @@ class FailureKind(StrEnum):
     DENSE = "dense"  # the page is stored, but came as next to nothing of its size
     HOOK = "hook"  # the user's own function raised
     PARSE = "parse"  # extraction raised
-    LINKS = "links"  # the page is stored, but has more links than are followed
+    LINKS = "links"  # it is stored, but has more links than are followed or kept
     SITEMAP = "sitemap"  # it cannot be read, or not to its end: then it is stored all the same
     LOGIN = "login"  # the login was refused, or could not be made
     LOGGED_OUT = "logged_out"  # the page asks for a login in spite of one just made

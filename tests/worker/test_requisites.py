@@ -124,8 +124,18 @@ def test_style_sheet_has_what_it_needs_within_a_bound(world: World) -> None:
     world.run(needed("http://h/a.css"))
     links = page_of(world).links
     assert len(links) == MAX_NEEDED
+    noted = next(a.detail for a in world.result.attempts if a.kind == "links")
+    assert noted == "25 URLs were left out: of a style sheet 500 are kept"
     read = [link.url for link in links if link.redirects // INDEX_STEP < MAX_SHEETS]
     assert read == [f"http://h/{n}.css" for n in range(MAX_IMPORTS)]
+
+
+def test_style_sheet_within_the_bound_has_nothing_to_be_noted(world: World) -> None:
+    sheet = "".join(f"a{{b:url({n})}}" for n in range(MAX_NEEDED))
+    world.site.answers["http://h/a.css"] = answer(sheet, "text/css")
+    world.run(needed("http://h/a.css"))
+    assert len(page_of(world).links) == MAX_NEEDED
+    assert [attempt.kind for attempt in world.result.attempts] == ["ok"]
 
 
 def test_what_a_style_sheet_needs_but_does_not_import_is_not_read_as_one(world: World) -> None:
