@@ -26,7 +26,6 @@ from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records import (
     CloseItem,
     Directives,
-    Done,
     Failure,
     FailureKind,
     Fetched,
@@ -39,7 +38,7 @@ from greencrawl.worker import retry
 from greencrawl.worker.auth import Authenticated
 from greencrawl.worker.crawls import Crawls, Refused, RootStore
 from greencrawl.worker.delivery.recall import recall
-from greencrawl.worker.delivery.results import ACTION, Result, Results
+from greencrawl.worker.delivery.results import ACTION, Results
 from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.directives.folding import Folding
 from greencrawl.worker.directives.withholding import withhold
@@ -156,8 +155,8 @@ class Pipeline:
             if decision is None:
                 return tasks
             visit.fail(kind, decision.block or 0.0, visit.why)
-            if not task.kind.has_row or task.kind == TaskKind.SITEMAP_GUESS:
-                self._settle(visit, task)
+            if not task.kind.has_row:
+                self._writer.put(self._results.settled(visit.held, task))
                 continue
             detail = f"given up: the host failed {failures + 1} times in a row"
             if visit.why:
@@ -191,7 +190,7 @@ class Pipeline:
         if task.kind == TaskKind.ERRAND or visit.context.logs_in:
             self._auth.serve(visit)
         if task.kind == TaskKind.ERRAND:
-            self._settle(visit, task)
+            self._writer.put(self._results.settled(visit.held, task))
             return
         if task.kind == TaskKind.ROBOTS:
             self._answer_robots(visit, task)
@@ -264,18 +263,11 @@ class Pipeline:
             if decision.block is not None:
                 told = retry.told_to_wait(failure)
                 visit.fail(str(failure.kind), decision.block, told_to_wait=told)
-        self._settle(visit, task)
+        self._writer.put(self._results.settled(visit.held, task))
 
     # -- outcomes
 
-    def _settle(self, visit: Visit, task: Task) -> None:
-        """No row is written: it is no page, or a sitemap that nobody has spoken of."""
-        self._writer.put(Result(held=visit.held, task=task.number, outcome=Done()))
-
     def _exclude(self, visit: Visit, task: Task, kind: str, detail: str) -> None:
-        if task.kind == TaskKind.SITEMAP_GUESS:
-            self._settle(visit, task)
-            return
         crawl = visit.context.crawl.id
         self._writer.put(self._results.excluded(visit.held, crawl, task, kind, detail))
 
@@ -291,12 +283,10 @@ class Pipeline:
         context = visit.context
         typed = task.url == context.only_start
         decision = retry.decide(failure, task.errors, context.options.tries, typed=typed)
-        told, guess = retry.told_to_wait(failure), task.kind == TaskKind.SITEMAP_GUESS
-        if decision.block is not None and (told or not guess):
+        told = retry.told_to_wait(failure)
+        # Nobody waits for a sitemap that nobody has spoken of, but as long as its host says.
+        if decision.block is not None and (told or task.kind != TaskKind.SITEMAP_GUESS):
             visit.fail(str(failure.kind), decision.block, told_to_wait=told)
-        if guess:  # nobody asked for it: one try, and nobody waits for it
-            self._settle(visit, task)
-            return
         crawl = context.crawl.id
         result = self._results.failed(visit.held, crawl, task, failure, decision, elapsed_ms)
         if problems:

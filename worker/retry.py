@@ -285,6 +285,11 @@ def decide(
     return Decision(Retry(wait, kind), errors, wait, None, block)
 
 
+def passes(failure: Failure) -> bool:
+    """Whether what failed may be otherwise later, so that a page would be tried again."""
+    return TABLE[failure.kind].tries > 1
+
+
 def told_to_wait(failure: Failure) -> bool:
     """Whether it is a 429 or 503, of a page or of robots.txt, that says when to come back."""
     return bool(failure.retry_after) and (

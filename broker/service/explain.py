@@ -12,9 +12,10 @@ from greencrawl.broker.tasks.purge import PURGED
 from greencrawl.schema.errors import InvalidUrl, Unavailable
 from greencrawl.schema.net.normalising import queued_url
 from greencrawl.schema.net.scope import compile
-from greencrawl.schema.net.urls import SITEMAP_PLACE, host_of, origin_of
+from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import Attempt, Crawl, FailureKind, Final, StoredPage, UrlState
 from greencrawl.schema.text.declared import declared_text
+from greencrawl.schema.text.guessed import guessed_text
 from greencrawl.schema.text.parked import parked_text
 
 ATTEMPTS = 20
@@ -53,9 +54,8 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
         state = msgspec.structs.replace(state, state="fetched", why=_of_page(crawl, page, attempts))
     elif final is not None:
         state = msgspec.structs.replace(state, state=final.state, why=_of_final(crawl, final))
-    elif state.state == "seen" and url == origin_of(url) + SITEMAP_PLACE:
-        kept = "a sitemap was looked for there: where none is, or may be asked for, nothing is kept"
-        state = msgspec.structs.replace(state, why=f"{state.why}; {kept}")
+    elif state.state == "seen" and (guessed := guessed_text(url, attempts)):
+        state = msgspec.structs.replace(state, why=f"{state.why}; {guessed}")
     elif state.state == "unseen":
         state = msgspec.structs.replace(state, why=_of_unseen(crawl, url))
     known = page or final

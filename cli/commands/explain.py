@@ -17,6 +17,7 @@ from greencrawl.schema.net.urls import fingerprint, host_of
 from greencrawl.schema.records import Attempt, Crawl, FrontierIdentity, UrlState, Version
 from greencrawl.schema.settings import Settings
 from greencrawl.schema.text.declared import declared_text
+from greencrawl.schema.text.guessed import guessed_text
 from greencrawl.schema.text.parked import parked_text
 from greencrawl.store.base import Store
 
@@ -144,6 +145,9 @@ def in_store(store: Store, crawl: Crawl, given: str, identity: FrontierIdentity)
     rule = rules.excluded_by(url, 1)
     if rule is not None and not known.attempts:
         return msgspec.structs.replace(known, why=f"The crawl's rules keep it out: {rule}.")
+    if known.attempts and (guessed := guessed_text(url, known.attempts)):
+        why = f"{guessed[0].upper()}{guessed[1:]}."
+        return msgspec.structs.replace(known, state="seen", why=why)
     if known.attempts:
         why = "Tried and not settled; the command that began the crawl tries it again."
         return msgspec.structs.replace(known, state="later", why=why)

@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 import pytest
 
+from greencrawl.cli.commands.explain import in_store
+from greencrawl.store import open_store
 from tests.support.redis_server import RedisServer
 from tests.support.site_server import Answer, Request, SiteServer
 from tests.support.sites import html
@@ -133,3 +135,33 @@ def test_a_place_that_has_no_sitemap_is_no_failure(
             "admitted to the queue earlier; a sitemap was looked for there: where none is, or may "
             "be asked for, nothing is kept"
         )
+
+
+def test_why_a_place_could_not_be_asked_is_known_afterwards(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    def failing(request: Request) -> Answer:
+        return Answer(502) if request.target == "/sitemap.xml" else site(request)
+
+    def named_by_nobody(request: Request) -> Answer:
+        return Answer(404) if request.target == "/robots.txt" else failing(request)
+
+    said = "a sitemap was looked for there, once, since nobody names one: server_error (HTTP 502)"
+    with SiteServer(named_by_nobody) as server:
+        place = server.url("/sitemap.xml")
+        with System(tmp_path, [redis_server.url]).start() as system:
+            given = {"name": "test", "seeds": [server.url("/")], "delay": 0}
+            system.call("POST", "/v1/crawls", given)
+            system.wait_done(30)
+            assert targets(server)["/sitemap.xml"] == 1
+            stats = system.stats()
+            assert (stats["failures"], stats["dead"], stats["stored"]) == ({}, 0, 1)
+            (found,) = system.call("GET", f"/v1/urls?crawl=test&url={place}")
+            assert (found["state"], found["attempts"][0]["code"]) == ("seen", 502)
+            assert found["why"] == f"admitted to the queue earlier; {said}"
+        store = open_store(f"sqlite:///{tmp_path / 'data' / 'content.sqlite'}")
+        crawl, identity = store.crawl("test"), store.frontier()
+        assert identity is not None
+        state = in_store(store, crawl, place, identity)
+        store.close()
+        assert (state.state, state.why) == ("seen", f"A{said[1:]}.")

@@ -25,11 +25,12 @@ from greencrawl.schema.records import (
     Retry,
     StoredPage,
     Task,
+    TaskKind,
 )
 from greencrawl.store.errors import Unstorable
 from greencrawl.worker.delivery.attempts import Journal
 from greencrawl.worker.hooks import stable
-from greencrawl.worker.retry import Decision
+from greencrawl.worker.retry import Decision, passes
 from greencrawl.worker.session.held import Held
 
 ACTION = "action"
@@ -122,7 +123,14 @@ class Results:
         decision: Decision,
         elapsed_ms: int = 0,
     ) -> Result:
-        """The rows of a failed try: its attempt, and its last word if there is no further one."""
+        """The rows of a failed try: its attempt, and its last word if there is no further one.
+
+        A sitemap that nobody has spoken of has one try. It leaves an attempt where what failed may
+        pass, nothing else.
+        """
+        guess = task.kind == TaskKind.SITEMAP_GUESS
+        if guess and not passes(failure):
+            return self.settled(held, task)
         fingerprint = self._fingerprint(task.url)
         attempt = self._journal.attempt(
             crawl,
@@ -130,9 +138,11 @@ class Results:
             task,
             failure,
             errors=decision.errors,
-            wait=decision.wait,
+            wait=None if guess else decision.wait,
             elapsed_ms=elapsed_ms,
         )
+        if guess:
+            return Result(held=held, task=task.number, outcome=Done(), attempts=[attempt])
         result = Result(held=held, task=task.number, outcome=decision.outcome, attempts=[attempt])
         if decision.final is not None:
             final = self._journal.final(
@@ -147,8 +157,14 @@ class Results:
             result.finals.append(final)
         return result
 
+    def settled(self, held: Held, task: Task) -> Result:
+        """No row: it is no page, or a sitemap that nobody has spoken of."""
+        return Result(held=held, task=task.number, outcome=Done())
+
     def excluded(self, held: Held, crawl: int, task: Task, kind: str, detail: str) -> Result:
         """The last word on a URL that is not asked for: ``kind``: "scope", "robots", "action"."""
+        if task.kind == TaskKind.SITEMAP_GUESS:
+            return self.settled(held, task)
         fingerprint = self._fingerprint(task.url)
         final = self._journal.final(crawl, fingerprint, task, "excluded", kind, detail=detail)
         return Result(held=held, task=task.number, outcome=Done(kind=kind), finals=[final])
@@ -175,6 +191,8 @@ class Results:
 
         No request was made. The URL waits in SQL until a person releases it.
         """
+        if task.kind == TaskKind.SITEMAP_GUESS:
+            return self.settled(held, task)
         final = self._journal.final(
             crawl, self._fingerprint(task.url), task, "parked", TRAP,
             detail=detail[:_SHOWN], shape=shape[:_SHOWN],

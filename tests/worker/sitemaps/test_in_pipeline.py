@@ -7,6 +7,7 @@ from pathlib import Path
 
 import gevent
 import pytest
+from msgspec.structs import replace
 
 from greencrawl.schema.net.scope import compile
 from greencrawl.schema.records import (
@@ -15,12 +16,14 @@ from greencrawl.schema.records import (
     Crawl,
     CrawlOptions,
     Done,
+    Failure,
     FailureKind,
     Fetched,
     Task,
     TaskKind,
 )
 from greencrawl.worker.reading import MAX_NESTED
+from greencrawl.worker.retry import GIVE_UP_FAILURES
 from greencrawl.worker.sitemaps.origins import MAX_ELSEWHERE, MAX_NAMED, Origins
 from greencrawl.worker.sitemaps.unpacking import MAX_BYTES
 from tests.worker.test_pipeline import World, html, status
@@ -256,10 +259,36 @@ def test_nobody_waits_for_a_guess_but_as_long_as_its_host_says(world: World, wai
     headers = {"retry-after": wait} if wait else {}
     world.site.answers["http://h/sitemap.xml"] = status(503, **headers)
     close = world.run(guessed())
-    assert world.result.outcome == Done()
+    assert (world.result.outcome, world.result.finals) == (Done(), [])
     assert close is not None
     rests = ("unavailable", 20.0) if wait else ("", 0.0)
     assert (close.report.failed, close.report.block) == rests
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (status(502), ("server_error", "HTTP 502", 502, None)),
+        (status(503, **{"retry-after": "9"}), ("unavailable", "HTTP 503", 503, None)),
+        (Failure(FailureKind.TIMEOUT, "too late"), ("timeout", "too late", 0, None)),
+    ],
+)
+def test_a_guess_that_fails_for_now_leaves_what_failed(
+    world: World, answer: Fetched | Failure, said: tuple[object, ...]
+) -> None:
+    world.site.answers["http://h/sitemap.xml"] = answer
+    world.run(guessed())
+    assert (world.result.outcome, world.result.finals) == (Done(), [])
+    [one] = world.result.attempts
+    assert (one.kind, one.detail, one.code, one.wait) == said
+
+
+def test_a_guess_at_a_host_that_is_given_up_leaves_why(world: World) -> None:
+    world.site.answers["http://h/a"] = Failure(FailureKind.REFUSED, "refused")
+    world.run(Task(1, "http://h/a", 1), replace(guessed(), number=2), failures=GIVE_UP_FAILURES)
+    _, guess = world.stores.results
+    assert (guess.outcome, guess.finals) == (Done(), [])
+    assert [one.kind for one in guess.attempts] == ["refused"]
 
 
 def test_a_page_at_the_usual_place_is_read_since_no_link_leads_there_any_more(
