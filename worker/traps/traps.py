@@ -134,11 +134,7 @@ class Traps:
         if options.traps == "on":
             parked = self._parked(state, shape, task.url)
         if parked is None and options.host_pages and sums.pages >= options.host_pages:
-            origin = task.url[: task.url.index("/", 8)]
-            detail = f"{options.host_pages:,} URLs of this host were fetched (host_pages)"
-            parked = Parked(f"{origin}/{{all}}", detail)
-            if parked.shape in state.released:
-                parked = None
+            parked = _beyond_host_pages(state, options.host_pages, task.url)
         if parked is None and options.shape_pages:
             found = sums.sum_of(shape.name)
             if found is not None and found.pages >= options.shape_pages:
@@ -146,6 +142,16 @@ class Traps:
                 parked = Parked(shape.name, detail)
         if parked is None:
             sums.pages += 1
+        return parked
+
+    def sitemap_verdict(self, state: HostTraps, crawl: Crawl, task: Task) -> Parked | None:
+        """Why a sitemap is not to be fetched now, or None: then it counts as fetched. No shape is
+        judged; of ``host_pages`` the second half is for pages alone."""
+        most, parked = crawl.options.host_pages, None
+        if most and task.depth and state.yields.pages >= (most + 1) // 2:
+            parked = _beyond_host_pages(state, (most + 1) // 2, task.url, "half of host_pages")
+        if most and parked is None:
+            state.yields.pages += 1
         return parked
 
     def _parked(self, state: HostTraps, shape: Shape, url: str) -> Parked | None:
@@ -254,8 +260,9 @@ class Judge:
         self._quick = options.traps == "on" and not limited
 
     def verdict(self, task: Task) -> Parked | None:
-        """:meth:`Traps.verdict`; always fetched are a page of a user's own list, a sitemap and a
-        requisite."""
+        """:meth:`Traps.verdict`; always fetched are a page of a user's own list and a requisite."""
+        if task.kind.is_sitemap:
+            return self._traps.sitemap_verdict(self._state, self._crawl, task)
         if task.kind != TaskKind.PAGE:
             return None
         if self._lists and self._context.listing(task.url) is not None:
@@ -293,6 +300,16 @@ class _NoJudge(Judge):
 
 
 NO_JUDGE: Judge = _NoJudge()
+
+
+def _beyond_host_pages(
+    state: HostTraps, fetched: int, url: str, which: str = "host_pages"
+) -> Parked | None:
+    """How a URL is parked of whose host so many were ``fetched``; None once that was released."""
+    shape = f"{url[: url.index('/', 8)]}/{{all}}"
+    if shape in state.released:
+        return None
+    return Parked(shape, f"{fetched:,} URLs of this host were fetched ({which})")
 
 
 def _why(found: Sum, shape: Shape) -> str:

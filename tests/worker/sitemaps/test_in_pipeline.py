@@ -385,11 +385,39 @@ def test_a_sitemap_may_be_larger_than_a_page_but_no_more_of_it_is_kept(world: Wo
 
 
 def test_traps_judge_no_sitemap(world: World) -> None:
-    world.set(sitemaps="on", host_pages=1, depth=5)
-    world.site.answers |= {"http://h/s.xml": xml(LIST), "http://h/a": html(), "http://h/b": html()}
-    world.run(Task(1, "http://h/a", 1), Task(2, "http://h/b", 1), asked())
+    world.set(sitemaps="on", traps="on", shape_pages=1, depth=5)
+    world.site.answers |= {f"http://h/{n}.xml": xml(LIST) for n in range(60)}
+    world.run(*(replace(asked(f"http://h/{n}.xml"), number=n) for n in range(60)))
+    assert [result.finals for result in world.stores.results] == [[]] * 60
+
+
+def test_sitemaps_count_as_fetches_of_their_host_and_half_of_these_is_for_pages(
+    world: World,
+) -> None:
+    world.set(sitemaps="on", host_pages=5, depth=5)
+    urls = [f"http://h/{n}.xml" for n in range(5)]
+    world.site.answers |= {url: xml(LIST) for url in urls}
+    world.site.answers |= {f"http://h/{n}": html() for n in range(3)}
+    seed, index = Task(1, urls[0], 0, kind=SITEMAP), [asked(url) for url in urls[1:]]
+    pages = [Task(1, f"http://h/{n}", 1) for n in range(3)]
+    tasks = [seed, *index, guessed(), *pages]
+    world.run(*(replace(task, number=n) for n, task in enumerate(tasks)))
     states = [[final.state for final in result.finals] for result in world.stores.results]
-    assert states == [[], ["parked"], []]
+    parked = ["parked"]
+    assert states == [[], [], [], parked, parked, [], [], [], parked]
+    assert "http://h/sitemap.xml" not in world.site.pages, "nor is a guess made"
+    [final] = world.stores.results[3].finals
+    assert (final.task, final.shape) == (SITEMAP, "http://h/{all}")
+    assert final.detail == "3 URLs of this host were fetched (half of host_pages)"
+
+
+def test_sitemaps_of_a_host_that_was_let_go_are_fetched(world: World) -> None:
+    world.set(sitemaps="on", host_pages=1, depth=5)
+    world.stores.crawl_ = replace(world.stores.crawl_, released=("http://h/{all}",))
+    urls = [f"http://h/{n}.xml" for n in range(3)]
+    world.site.answers |= {url: xml(LIST) for url in urls}
+    world.run(*(replace(asked(url), number=n) for n, url in enumerate(urls)))
+    assert [result.finals for result in world.stores.results] == [[], [], []]
 
 
 def test_a_suspect_is_read_alone(world: World) -> None:
