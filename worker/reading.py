@@ -87,6 +87,7 @@ class Reading(Struct, kw_only=True):
     ``failure`` says why a page cannot be read: what it would have led to is not known.
     ``omitted`` counts its links beyond those that are followed, ``unneeded`` what a style sheet
     needs beyond what is kept, ``rewritten`` links that the crawl's ``normalise`` has changed.
+    ``links_cut``: of its header Link some were left out.
     ``samples`` and ``canonical`` are the page's, see ``greencrawl.worker.traps``; ``directives``
     says, too, whether what was read is to be kept.
     ``cpu`` is what reading took of the CPU, the user's functions apart, in seconds; 0 where that is
@@ -106,6 +107,7 @@ class Reading(Struct, kw_only=True):
     failure: str = ""
     omitted: int = 0
     unneeded: int = 0
+    links_cut: bool = False
     rewritten: int = 0
     samples: bytes = b""
     canonical: str = ""
@@ -133,15 +135,23 @@ class Reading(Struct, kw_only=True):
             notes[FailureKind.COSTLY] = "; ".join(filter(None, (dear, self.costly)))
         if self.dense:
             notes[FailureKind.DENSE] = self.dense
-        if self.omitted:
-            followed = f"of a page {MAX_LINKS:,} are followed"
-            notes[FailureKind.LINKS] = f"{self.omitted:,} links were left out: {followed}"
-        if self.unneeded:
-            kept = f"of a style sheet {MAX_NEEDED:,} are kept"
-            notes[FailureKind.LINKS] = f"{self.unneeded:,} URLs were left out: {kept}"
+        if left_out := self._left_out():
+            notes[FailureKind.LINKS] = "; ".join(left_out)
         if self.unread:
             notes[FailureKind.SITEMAP] = self.unread
         return notes
+
+    def _left_out(self) -> list[str]:
+        said = []
+        if self.omitted:
+            followed = f"of a page {MAX_LINKS:,} are followed"
+            said.append(f"{self.omitted:,} links were left out: {followed}")
+        if self.unneeded:
+            kept = f"of a style sheet {MAX_NEEDED:,} are kept"
+            said.append(f"{self.unneeded:,} URLs were left out: {kept}")
+        if self.links_cut:
+            said.append("its header Link is too long: links at its end were left out")
+        return said
 
 
 def granted(fetched: Fetched) -> float:
@@ -225,6 +235,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         samples=page.samples,
         canonical=page.canonical or canonical_of(fetched.headers, task.url),
         directives=directives,
+        links_cut=fetched.links_cut,
     )
     if isinstance(found, Resolved):
         urls, rels = found.urls, found.rels

@@ -113,6 +113,8 @@ class Fetched(Struct):
     unpacking: float = 0.0
     robots_tags: tuple[str, ...] = ()
     """Values of the X-Robots-Tag headers, one by one, where there are several."""
+    links_cut: bool = False
+    """Whether links in its header Link were left out, as there were too many."""
     site: Directives | None = None
     """What its site's tdmrep.json says of it, where that was asked for."""
 

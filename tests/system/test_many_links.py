@@ -9,13 +9,19 @@ from typing import Any
 import pytest
 from gevent.pywsgi import WSGIServer
 
+from greencrawl.store import open_store
+from greencrawl.worker.http.response import MAX_LINK_BYTES
 from greencrawl.worker.link_checker import MAX_LINKS
 from tests.support.system import System, wait_until
 
 BEYOND = 7
 
 
-def listing(_: dict[str, Any], start: Any) -> list[bytes]:
+def listing(request: dict[str, Any], start: Any) -> list[bytes]:
+    if request["PATH_INFO"] == "/header":
+        link = ", ".join(f"</{number:06}>; rel=next" for number in range(9000))
+        start("200 OK", [("Content-Type", "text/html"), ("Link", link)])
+        return [b"<a href=/last>x</a>"]
     start("200 OK", [("Content-Type", "text/html")])
     return [b"".join(b'<a href="/product-%d">p</a>\n' % i for i in range(MAX_LINKS + BEYOND))]
 
@@ -39,3 +45,20 @@ def test_the_rest_is_journalled_counted_and_explained(tmp_path: Path, site: str)
         assert found["why"].endswith(f"status 200; {said}")
         [note] = [one for one in found["attempts"] if one["kind"] == "links"]
         assert note["detail"] == said
+
+
+def test_a_page_with_a_header_of_too_many_links_is_kept(tmp_path: Path, site: str) -> None:
+    seed = site.replace("/list", "/header")
+    with System(tmp_path).start() as system:
+        system.crawl([seed], delay=0, max_pages=1)
+        system.wait_done(60)
+        assert (system.stats()["stored"], system.stats()["failures"]) == (1, {"links": 1})
+        [found] = system.call("GET", f"/v1/urls?url={seed}")
+        said = "its header Link is too long: links at its end were left out"
+        assert found["why"].endswith(f"status 200; {said}")
+    store = open_store(f"sqlite:///{tmp_path / 'data' / 'content.sqlite'}")
+    [(_, page)] = store.pages(store.crawl("test").id)
+    store.close()
+    urls = {link.url for link in page.links}
+    assert {site.replace("/list", "/000000"), site.replace("/list", "/last")} <= urls
+    assert MAX_LINK_BYTES // 40 < len(urls) < 9000

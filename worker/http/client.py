@@ -319,6 +319,7 @@ class Downloader:
             cookies=answer.cookies,
             unpacking=decoded.cpu,
             robots_tags=answer.robots_tags,
+            links_cut=answer.links_cut,
         )
 
 

@@ -10,7 +10,14 @@ from greencrawl.worker.http.odd import NotHttp, Tidier
 
 MAX_HEAD_BYTES = 64 * 1024
 """Bytes of status line and headers, interim (1xx) answers included."""
+MAX_LINK_BYTES = 48 * 1024
+"""Of these, of all fields Link: what they have beyond that is received, and left out."""
+MAX_LONG_HEAD_BYTES = 256 * 1024
+"""Bytes of a head with what is left out of it: as many as Chromium takes."""
 MAX_HEADERS = 200
+"""Fields, those called Link apart."""
+_LINK_FIELD_BYTES = 32
+"""Each field Link counts as so many more."""
 MAX_FRAMING_BYTES = 128 * 1024
 """Beyond a body's own bytes: more than that, and than the body, are chunks of next to nothing."""
 
@@ -31,7 +38,8 @@ class Answer(HTTPResponseParser):
     content-encoding. ``received`` counts every byte fed. ``status`` is 0 until ``head_done``.
     ``cookies`` are the Set-Cookie values one by one: joined they could not be told apart. So are
     ``robots_tags`` those of X-Robots-Tag, where it comes more than once.
-    ``bodiless``: it answers a HEAD, so no body follows whatever its headers say.
+    ``bodiless``: it answers a HEAD, so no body follows whatever its headers say. ``links_cut``:
+    links in the fields Link were left out, as they have more than :data:`MAX_LINK_BYTES`.
 
     A plain answer (``_take_plain``) is read without the parser, which calls back for every name
     and value and copies the body: that would cost a page 15 µs more. One whose head, or whose
@@ -45,6 +53,7 @@ class Answer(HTTPResponseParser):
     status = 0
     head_done = False
     complete = False
+    links_cut = False
     violation = ""
     """What was wrong with the answer, or empty."""
     _missing = 0  # bytes of a plain answer's body that are still to come
@@ -54,7 +63,9 @@ class Answer(HTTPResponseParser):
     _fields = 0
     _name = ""
     _value: str | None = None
-    _raw: list[bytes] | None = None  # all that came, until it is clear that the parser reads it
+    _raw: bytearray | None = None  # all that came, until it is clear that the parser reads it
+    _link_room = MAX_LINK_BYTES
+    _left_out = 0  # bytes of fields Link
     _tidier: Tidier | None = None
     _again: _Again | None = None
 
@@ -151,9 +162,9 @@ class Answer(HTTPResponseParser):
 
     def _parse(self, data: bytes) -> None:
         if self.received == len(data):
-            self._raw = []
+            self._raw = bytearray()
         if self._raw is not None:
-            self._raw.append(data)
+            self._raw += data
         try:
             self._feed(data)
         except HTTPParseError as error:
@@ -167,7 +178,7 @@ class Answer(HTTPResponseParser):
         except NotHttp as error:
             self.violation = str(error)
             return
-        if self.body or self.complete:
+        if self.body or self.complete or self.received > MAX_HEAD_BYTES:
             self._raw = None
         self._judge()
 
@@ -181,14 +192,15 @@ class Answer(HTTPResponseParser):
 
     def _start_over(self) -> None:
         """Read the answer from its beginning, tidied."""
-        raw, self._raw = b"".join(self._raw or ()), None
+        raw, self._raw = bytes(self._raw or b""), None
         if self.body:  # an odd server is so from its first chunk on
             return
         self._again, self._tidier = _Again(self), Tidier(bodiless=self._bodiless)
         self.headers.clear()
         self.body, self.cookies, self.robots_tags = b"", (), ()
         self.status, self.head_done = 0, False
-        self._head_bytes = self._fields = 0
+        self._head_bytes = self._fields = self._left_out = 0
+        self._link_room, self.links_cut = MAX_LINK_BYTES, False
         self._name, self._value, self.violation = "", None, ""
         try:
             self._feed(raw)
@@ -200,12 +212,15 @@ class Answer(HTTPResponseParser):
 
     def _judge(self) -> None:
         """Sets ``violation`` where there is more around the body than anybody needs."""
-        if self.received > MAX_FRAMING_BYTES + 2 * len(self.body) and self.head_done:
-            self.violation = f"{self.received - len(self.body)} bytes around a body of " + (
+        counted = self.received - self._left_out
+        if counted > MAX_FRAMING_BYTES + 2 * len(self.body) and self.head_done:
+            self.violation = f"{counted - len(self.body)} bytes around a body of " + (
                 f"{len(self.body)}: its chunks are next to empty"
             )
-        elif not self.head_done and self.received > MAX_HEAD_BYTES:
+        elif not self.head_done and counted > MAX_HEAD_BYTES:
             self.violation = f"headers beyond {MAX_HEAD_BYTES} bytes"
+        elif not self.head_done and self.received > MAX_LONG_HEAD_BYTES:
+            self.violation = f"headers beyond {MAX_LONG_HEAD_BYTES} bytes, with Link"
         elif self._head_bytes > MAX_HEAD_BYTES or self._fields > MAX_HEADERS:
             self.violation = f"headers beyond {MAX_HEAD_BYTES} bytes or {MAX_HEADERS} fields"
 
@@ -228,7 +243,22 @@ class Answer(HTTPResponseParser):
     def _on_header_value(self, text: str) -> None:
         if self.head_done:
             return
-        self._value = text if self._value is None else self._value + text
+        before = self._value or ""
+        if len(before) + len(text) > self._link_room and self._name.lower() == "link":
+            self._cut_links(before, text)
+        else:
+            self._value = before + text
+
+    def _cut_links(self, before: str, text: str) -> None:
+        """Of a field Link that says ``before`` and ``text`` keep the whole links there is room for;
+        of what comes then nothing."""
+        value = before
+        if not self.links_cut:
+            value = (before + text)[: max(self._link_room, 0)]
+            value = value[: max(value.rfind("<"), 0)]
+        self.links_cut, self._link_room = True, 0
+        self._left_out += len(before) + len(text) - len(value)
+        self._value = value
 
     def _on_headers_complete(self) -> bool:
         if self._value is not None:
@@ -241,6 +271,7 @@ class Answer(HTTPResponseParser):
             else:
                 self.headers.clear()
                 self.cookies = self.robots_tags = ()
+                self._link_room, self.links_cut = MAX_LINK_BYTES, False
         return self._bodiless
 
     def _on_body(self, data: bytearray) -> None:
@@ -254,6 +285,14 @@ class Answer(HTTPResponseParser):
     def _add_header(self) -> None:
         assert self._value is not None
         name, value = self._name.lower(), self._value
+        self._name, self._value = "", None
+        if name != "link":
+            self._fields += 1
+        elif self.links_cut and not value:
+            self._left_out += len(name) + 4
+            return
+        else:
+            self._link_room -= len(value) + _LINK_FIELD_BYTES
         if name == "x-robots-tag" and name in self.headers:
             self.robots_tags = (*(self.robots_tags or (self.headers[name],)), value)
         if name not in self.headers:
@@ -262,9 +301,7 @@ class Answer(HTTPResponseParser):
             self.headers[name] = f"{self.headers[name]}, {value}"
         if name == "set-cookie":
             self.cookies += (value,)
-        self._fields += 1
         self._head_bytes += len(name) + len(value) + 4
-        self._name, self._value = "", None
 
 
 def _told(error: Exception) -> str:

@@ -6,7 +6,13 @@ from collections.abc import Iterable
 
 import pytest
 
-from greencrawl.worker.http.response import MAX_HEAD_BYTES, MAX_HEADERS, Answer
+from greencrawl.worker.http.response import (
+    MAX_HEAD_BYTES,
+    MAX_HEADERS,
+    MAX_LINK_BYTES,
+    MAX_LONG_HEAD_BYTES,
+    Answer,
+)
 
 OK = b"HTTP/1.1 200 OK\r\n"
 ANSWERS = {
@@ -155,6 +161,60 @@ def test_heads_are_capped_in_bytes_and_fields_however_they_come(size: int) -> No
     assert verdict(OK + long + end)
     assert not verdict(OK + long + b"Y: " + long + end)
     assert not verdict(b"HTTP/1.1 103 E\r\n" + long + b"\r\n" + OK + b"Y: " + long + end)
+
+
+def links(count: int) -> bytes:
+    return b", ".join(b"</%06d/%s>; rel=next" % (n, b"x" * 70) for n in range(count))
+
+
+@pytest.mark.parametrize("size", [1, 1000, 2**20], ids=["by byte", "by thousand", "at once"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [b"Link: " + links(2000)],
+        [b"Link: " + links(1) for _ in range(1500)],
+        [b"link: " + links(300), b"LINK: " + links(1000), b"Link: </late>; rel=prev"],
+    ],
+    ids=["one", "many", "some"],
+)
+def test_of_long_link_fields_whole_links_are_kept_within_a_bound(
+    fields: list[bytes], size: int
+) -> None:
+    data = OK + b"\r\n".join([b"A: b", *fields, b"C: d", b"Content-Length: 2", b"", b"ok"])
+    assert MAX_HEAD_BYTES < len(data) < MAX_LONG_HEAD_BYTES
+    answer = Answer()
+    for start in range(0, len(data), size):
+        answer.take(data[start : start + size])
+    assert (answer.violation, answer.complete, bytes(answer.body)) == ("", True, b"ok")
+    assert answer.links_cut
+    assert answer.headers.keys() == {"a", "link", "c", "content-length"}
+    kept = answer.headers["link"]
+    assert MAX_LINK_BYTES // 2 < len(kept) <= MAX_LINK_BYTES
+    assert kept.count("<") == kept.count("; rel=next")
+    assert "late" not in kept
+
+
+def test_a_head_that_is_mostly_links_is_capped_too() -> None:
+    answer = Answer()
+    answer.take(OK)
+    taken = 0
+    while not answer.violation:
+        answer.take(b"Link: " + links(100) + b"\r\n")
+        taken += len(links(100))
+        assert taken <= MAX_LONG_HEAD_BYTES + len(links(100))
+    assert answer.violation == "headers beyond 262144 bytes, with Link"
+    answer = Answer()
+    long = b"X: " + b"y" * (MAX_HEAD_BYTES - MAX_LINK_BYTES) + b"\r\n"
+    answer.take(OK + b"Link: " + links(1000) + b"\r\n" + long + long)
+    assert "headers beyond" in answer.violation
+
+
+def test_links_of_an_interim_answer_take_no_room() -> None:
+    interim = b"HTTP/1.1 103 E\r\nLink: " + links(600) + b"\r\n\r\n"
+    answer = Answer()
+    answer.take(interim + OK + b"Link: </a>; rel=next\r\nContent-Length: 0\r\n\r\n")
+    assert (answer.complete, answer.links_cut) == (True, False)
+    assert answer.headers["link"] == "</a>; rel=next"
 
 
 def test_body_of_known_length_is_not_copied_where_it_comes_alone() -> None:
