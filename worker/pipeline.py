@@ -313,7 +313,7 @@ class Pipeline:
         if self._frontier.fingerprint(target) == self._frontier.fingerprint(task.url):  # known then
             self._task(visit, replace(task, url=target, redirects=task.redirects + 1))
             return
-        if task.depth == 0 and task.kind == TaskKind.PAGE:
+        if task.is_seed:
             root = redirect_root(context.rules, task.url, target)
             if root is not None:
                 log.info("scope_widened", crawl=context.crawl.name, root=root)
@@ -336,7 +336,7 @@ class Pipeline:
         html = listed or is_html(fetched.content_type, fetched.body[:1024])
         sitemap = not listed and is_sitemap(context, task, fetched, html=html)
         if html and task.kind == TaskKind.REQUISITE:
-            html = (task := self._guarded.as_page(visit, task)).kind == TaskKind.PAGE
+            html = (task := self._guarded.as_page(visit, task)).kind.is_page
         reading = Reading()
         if not sitemap:
             fetched.cut(options.max_body_bytes)
@@ -346,7 +346,7 @@ class Pipeline:
             self._writer.wait_for_room()  # with its text and links a page is twice as large
             reader = self._guarded.read_sitemap if sitemap else self._guarded.read
             reading = reader(visit, task, fetched)
-        if sitemap and task.kind == TaskKind.PAGE and reading.failure:  # a page it is
+        if sitemap and task.kind.is_page and reading.failure:  # a page it is
             reading = Reading(unread=reading.failure)
         if reading.failure:
             sort = FailureKind.SITEMAP if task.kind.is_sitemap else FailureKind.PARSE
@@ -362,7 +362,7 @@ class Pipeline:
         if html and options.canonical == "fold":
             excluded = partial(self._guarded.excluded_by, visit, task, link=True)
             self._folding.fold(visit, task, row, excluded)
-        if task.kind == TaskKind.PAGE and not (sitemap or listed):
+        if task.kind.is_page and not (sitemap or listed):
             row.links = self._origins.links(context.crawl, task, self._robots.sitemaps) + row.links
         self._store_page(visit, task, fetched, row, problems | reading.problems, reading, dear)
 

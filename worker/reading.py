@@ -318,13 +318,13 @@ def is_sitemap(context: CrawlContext, task: Task, fetched: Fetched, *, html: boo
 
     ``html``: it says that it is, which is believed of pages that are no seeds.
     """
-    linked = not task.kind.is_sitemap and task.depth
+    linked = not (task.kind.is_sitemap or task.is_seed)
     if task.kind == TaskKind.REQUISITE:
         return False
     if linked and (html or context.options.sitemaps == "off"):
         return False
     form = form_of(fetched.body)
-    listed = task.kind.is_sitemap or (not task.depth and is_named_so(task.url))
+    listed = task.kind.is_sitemap or (task.is_seed and is_named_so(task.url))
     return form == "xml" or (form == "text" and listed)
 
 

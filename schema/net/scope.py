@@ -102,7 +102,7 @@ class Rules:
             return self.bars(url)
         if task.kind.is_sitemap:
             return self._excludes_sitemap(task, url)
-        return self.excluded_by(url, task.depth, seed=task.depth == 0)
+        return self.excluded_by(url, task.depth, seed=task.is_seed)
 
     def _excludes_sitemap(self, task: Task, url: str) -> str | None:
         if task.depth > self.depth:

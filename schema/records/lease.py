@@ -27,6 +27,13 @@ class TaskKind(IntEnum):
     SITEMAP_GUESS = 5
     """To read a sitemap at the usual place, of which nobody has said that it is there: it is asked
     for once, and of what is not there no row is kept."""
+    CANONICAL = 6
+    """To read what another page names as its canonical URL: a page, and no seed at any depth."""
+
+    @property
+    def is_page(self) -> bool:
+        """Whether it asks for a page, by a link or as a seed."""
+        return self in (TaskKind.PAGE, TaskKind.CANONICAL)
 
     @property
     def is_sitemap(self) -> bool:
@@ -91,6 +98,11 @@ class Task(Struct, frozen=True, gc=False):
     errors: int = 0
     deliveries: int = 1
     kind: TaskKind = TaskKind.PAGE
+
+    @property
+    def is_seed(self) -> bool:
+        """Whether a person gave the URL, or the one that redirects to it."""
+        return self.depth == 0 and self.kind == TaskKind.PAGE
 
     @property
     def suspect(self) -> bool:

@@ -24,7 +24,9 @@ _LONG = 500
 """Characters of a URL that is not remembered: a trap's long URLs would take hundreds of MB."""
 
 
-_WORTH = {TaskKind.SITEMAP: 3, TaskKind.SITEMAP_GUESS: 2, TaskKind.PAGE: 1}
+_WORTH = {
+    TaskKind.SITEMAP: 3, TaskKind.SITEMAP_GUESS: 2, TaskKind.PAGE: 1, TaskKind.CANONICAL: 1,
+}  # fmt: skip
 
 
 def _worth(link: Admission) -> int:

@@ -19,7 +19,14 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from greencrawl.schema.net.normalising import queued_url
-from greencrawl.schema.records import INDEX_STEP, Admission, Directives, StoredPage, Task
+from greencrawl.schema.records import (
+    INDEX_STEP,
+    Admission,
+    Directives,
+    StoredPage,
+    Task,
+    TaskKind,
+)
 from greencrawl.worker.crawls import RootStore
 from greencrawl.worker.link_checker import MAX_REDIRECTS
 from greencrawl.worker.session.backoff import until_available
@@ -66,7 +73,8 @@ class Folding:
         redirects = task.redirects % INDEX_STEP
         if "nofollow" not in said.robots and redirects < MAX_REDIRECTS:
             others = [link for link in page.links if link.url != target]
-            page.links = [Admission(target, task.depth, task.level, redirects + 1), *others]
+            kind = TaskKind.CANONICAL
+            page.links = [Admission(target, task.depth, task.level, redirects + 1, kind), *others]
         if said.withheld:
             return
         original = self._stored(visit, page.crawl, number)

@@ -44,7 +44,7 @@ class Origins:
         options = crawl.options
         if options.sitemaps == "off" or task.depth >= options.depth:
             return []
-        if options.scope == "any" and task.depth:
+        if options.scope == "any" and not task.is_seed:
             return []
         origin = origin_of(task.url)
         if (crawl.id, origin) in self._done or (lines := named(task.url)) is None:
@@ -82,5 +82,5 @@ def _named(origin: str, lines: Sequence[str]) -> list[str]:
 def least_cap(task: Task) -> int:
     """Bytes that the body of a task's answer may have, whatever its crawl allows to pages: a
     sitemap's, for one, and for a seed that has the name of one. 0 for others."""
-    lists = task.kind.is_sitemap or (not task.depth and is_named_so(task.url))
+    lists = task.kind.is_sitemap or (task.is_seed and is_named_so(task.url))
     return MAX_BYTES if lists else 0

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 from zlib import crc32
 
-from greencrawl.schema.records import EVERY_SHAPE, Crawl, StoredPage, Task, TaskKind
+from greencrawl.schema.records import EVERY_SHAPE, Crawl, StoredPage, Task
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps import record as records
@@ -122,7 +122,7 @@ class Traps:
     def verdict(self, state: HostTraps, crawl: Crawl, task: Task) -> Parked | None:
         """Why a task is not to be fetched now, or None: then it counts as fetched."""
         sums = state.yields
-        if task.depth == 0:
+        if task.is_seed:
             sums.pages += 1
             return None
         options = crawl.options
@@ -263,7 +263,7 @@ class Judge:
         """:meth:`Traps.verdict`; always fetched are a page of a user's own list and a requisite."""
         if task.kind.is_sitemap:
             return self._traps.sitemap_verdict(self._state, self._crawl, task)
-        if task.kind != TaskKind.PAGE:
+        if not task.kind.is_page:
             return None
         if self._lists and self._context.listing(task.url) is not None:
             return None
@@ -273,7 +273,7 @@ class Judge:
 
     def note(self, task: Task, row: StoredPage, reading: Reading | None = None) -> None:
         """:meth:`Traps.note`; sitemaps and requisites say nothing of their host's pages."""
-        if task.kind != TaskKind.PAGE:
+        if not task.kind.is_page:
             return
         if not (self._lists and self._context.listing(task.url) is not None):
             self._traps.note(self._state, self._crawl, task, row, reading)

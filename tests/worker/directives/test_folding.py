@@ -16,6 +16,7 @@ from greencrawl.schema.records import (
     Admission,
     CloseItem,
     Directives,
+    Fetched,
     StoredPage,
     Task,
     TaskKind,
@@ -23,7 +24,7 @@ from greencrawl.schema.records import (
 from greencrawl.worker.directives import folding
 from greencrawl.worker.directives.folding import MOST_CHARS, says_the_same
 from greencrawl.worker.link_checker import MAX_REDIRECTS
-from tests.worker.test_pipeline import World, html
+from tests.worker.test_pipeline import World, html, status
 
 WORDS = " ".join(f"word{n}" for n in range(100))
 COPY = Directives(withheld="copy")
@@ -42,7 +43,7 @@ def body(text: str = WORDS, canonical: str = "/", more: str = "") -> str:
 
 def named(url: str, redirects: int = 1) -> Admission:
     """What is admitted for a canonical URL of a page at depth 3."""
-    return Admission(url, 3, 3, redirects)
+    return Admission(url, 3, 3, redirects, TaskKind.CANONICAL)
 
 
 def keep(world: World, url: str = "http://h/", **more: Any) -> StoredPage:
@@ -176,8 +177,9 @@ def test_pages_that_name_one_another_are_not_followed_for_ever(
         if not page.links:
             break
         chain += 1
-        assert page.links == [Admission(f"http://h/p{chain}", 0, 0, chain)]
-        task = Task(1, page.links[0].url, 0, 0, redirects=page.links[0].redirects)
+        kind = TaskKind.CANONICAL
+        assert page.links == [Admission(f"http://h/p{chain}", 0, 0, chain, kind)]
+        task = Task(1, page.links[0].url, 0, 0, redirects=page.links[0].redirects, kind=kind)
     assert chain == MAX_REDIRECTS
     assert page.canonical == f"http://h/p{chain + 1}"
 
@@ -201,8 +203,45 @@ def test_the_canonical_url_of_a_seed_is_judged_as_a_link(
     keep(world, "http://h/bar")
     page = run(world, body(canonical=canonical), "http://h/foo", depth)
     assert page.text
-    wanted = [Admission(f"http://h{canonical}", depth, depth, 1)] if admitted else []
+    kind = TaskKind.CANONICAL
+    wanted = [Admission(f"http://h{canonical}", depth, depth, 1, kind)] if admitted else []
     assert page.links == wanted
+
+
+def test_the_canonical_url_of_a_seed_is_no_seed_afterwards_either(world: World) -> None:
+    world.set(scope="host", canonical="fold", include=("/foo",))
+    world.run(Task(1, "http://h/1", 0, redirects=1, kind=TaskKind.CANONICAL))
+    assert world.site.pages == [], "the crawl's rules have changed since it was admitted"
+    assert [final.kind for final in world.result.finals] == ["scope"]
+    world.site.answers["http://h/foo"] = status(301, location="/bar")
+    for kind, targets in ((TaskKind.PAGE, ["http://h/bar"]), (TaskKind.CANONICAL, [])):
+        world.run(Task(1, "http://h/foo", 0, redirects=1, kind=kind))
+        page = world.stores.results[-1].page
+        assert page is not None
+        assert [link.url for link in page.links] == targets
+
+
+def test_the_canonical_url_of_a_seed_is_parked_as_a_link_is(world: World) -> None:
+    world.set(scope="host", canonical="fold", host_pages=1)
+    world.site.answers |= {"http://h/": html(), "http://h/1": html(), "http://h/2": html()}
+    world.run(
+        Task(1, "http://h/", 0), Task(2, "http://h/1", 0),
+        Task(3, "http://h/2", 0, kind=TaskKind.CANONICAL),
+    )  # fmt: skip
+    states = [[final.state for final in result.finals] for result in world.stores.results]
+    assert states == [[], [], ["parked"]]
+    [final] = world.stores.results[-1].finals
+    assert final.again == Admission("http://h/2", 0, 0, kind=TaskKind.CANONICAL)
+
+
+@pytest.mark.parametrize(("kind", "read"), [(TaskKind.PAGE, True), (TaskKind.CANONICAL, False)])
+def test_a_canonical_url_is_no_list_of_urls(world: World, kind: TaskKind, read: bool) -> None:
+    plain = {"content-type": "text/plain"}
+    world.site.answers["http://h/list.txt"] = Fetched("", 200, plain, b"http://h/listed")
+    world.run(Task(1, "http://h/list.txt", 0, kind=kind))
+    page = world.result.page
+    assert page is not None
+    assert bool(page.links) == read
 
 
 def test_equal_bodies_without_text_are_copies(world: World) -> None:
