@@ -118,7 +118,10 @@ def _of_unseen(crawl: Crawl, url: str) -> str:
     rules = compile(crawl)
     as_link = rules.excluded_by(url, 1)
     if as_link is None:
-        return "never seen: in scope, but no seed and no fetched page led to it"
+        return (
+            "never seen: in scope, but no seed, and no link that is followed, led to it; which "
+            "links say nofollow is not noted"
+        )
     if rules.excluded_by(url, 0, seed=True) is None:
         return f"never seen: taken as a seed, but not from a link ({as_link})"
     if crawl.options.requisites == "on" and rules.bars(url) is None:

@@ -139,7 +139,7 @@ def test_every_reason_why_a_url_is_not_fetched_is_named(
             return Answer(body=rules, headers={"Content-Type": "text/plain"})
         if request.target == "/":
             links = ["/private/x", "/forbidden", "/broken", "/skip/me", "http://o.example/", "/a"]
-            return Answer(body=html("menu", links))
+            return Answer(body=html("menu", links) + b"<a href=/passed rel=nofollow>x</a>")
         statuses = {"/forbidden": 403, "/broken": 500, "/a": 200}
         return Answer(statuses.get(request.target, 404), body=html(request.target, []))
 
@@ -154,6 +154,7 @@ def test_every_reason_why_a_url_is_not_fetched_is_named(
             "/broken": ("later", "the next try is due in"),
             "/skip/me": ("unseen", "/skip/"),
             "/nowhere": ("unseen", "never seen"),
+            "/passed": ("unseen", "which links say nofollow is not noted"),
         }
         for path, (state, why) in expected.items():
             found = explain(system, server.url(path))
