@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import tempfile
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
 
 from bench.playback.tools import environment
+from bench.rig.program import Program
 from bench.suites.table import Figure, tried
 from bench.traps.crawl import Manner, run
 from greencrawl.schema.records.link_sources import DEFAULT, SOURCES
 from tests.support.ports import free_port
-from tests.support.system import wait_until
 
 LEAST = 46
 _EXPECTED = Path("blueprints") / "utils" / "resources" / "expected-results.json"
@@ -47,46 +44,21 @@ REASONS = {
 _CHOSEN = "a requisite, or of a source that is not read by default"
 
 
-class Maze:
+class Maze(Program):
     """The maze's own program on a free port. ``asked`` are the paths of all requests so far."""
 
     def __init__(self, folder: Path, log: Path) -> None:
-        self._folder, self._log = folder, log
         self.port = free_port()
-
-    def __enter__(self) -> Maze:
-        self._file = self._log.open("wb")
-        self._process = subprocess.Popen(
-            [
-                str(environment()), "-B", "-m", "flask", "--app", "app", "run",
-                "--host", "127.0.0.1", "--port", str(self.port),
-            ],
-            cwd=self._folder, stdin=subprocess.DEVNULL, stdout=self._file, stderr=self._file,
-        )  # fmt: skip
-        try:
-            wait_until(self._answers, 60, "the maze answers", every=0.2)
-        except AssertionError:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        self._process.wait(20)
-        self._file.close()
+        command = [
+            str(environment()), "-B", "-m", "flask", "--app", "app", "run",
+            "--host", "127.0.0.1", "--port", str(self.port),
+        ]  # fmt: skip
+        super().__init__(command, folder, log, f"http://127.0.0.1:{self.port}/")
 
     @property
     def asked(self) -> set[str]:
         """Paths that were asked for, without their queries."""
-        return {target.partition("?")[0] for target in _ASKED.findall(self._log.read_text())}
-
-    def _answers(self) -> bool:
-        assert self._process.poll() is None, self._log.read_text()[-2000:]
-        try:
-            with urlopen(f"http://127.0.0.1:{self.port}/", timeout=5):
-                return True
-        except URLError:
-            return False
+        return {target.partition("?")[0] for target in _ASKED.findall(self.log.read_text())}
 
 
 def figures(folder: Path) -> list[Figure]:

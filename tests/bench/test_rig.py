@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
+from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
 
 from bench.peers.crawls import FULL, SCRAPY, crawl_with, served
+from bench.rig.program import Program
 from bench.rig.report import Report
 from bench.rig.sampling import busiest
 from bench.rig.sites import LINKS, PAGE_BYTES, SYNTHETIC, write_pages
+from tests.support.ports import free_port
 from tests.support.sites import direct, folder_site
 from tests.support.walk import links, walk
 
@@ -26,6 +30,32 @@ def test_synthetic_pages_have_the_stated_size_and_are_all_reachable(tmp_path: Pa
     found = walk(["http://h/0.html"], direct(folder_site(tmp_path)), agent="walk")
     assert len(found.pages) == len(found.forbidden) == 60
     assert found.missing == set()
+
+
+def test_a_program_is_up_while_the_block_runs_and_has_ended_then(tmp_path: Path) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/"
+    command = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)]
+    with Program(command, tmp_path, tmp_path / "log", f"{url}missing"):
+        assert urlopen(url, timeout=10).status == 200
+    with pytest.raises(URLError):
+        urlopen(url, timeout=10)
+    assert "GET /missing" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [("raise SystemExit('no such thing')", "ended with 1: no such thing"),
+     ("import time; time.sleep(60)", "is answered")],
+)  # fmt: skip
+def test_a_program_that_does_not_come_up_is_told_and_ended(
+    tmp_path: Path, code: str, said: str
+) -> None:
+    url = f"http://127.0.0.1:{free_port()}/"
+    program = Program([sys.executable, "-c", code], tmp_path, tmp_path / "log", url, seconds=2)
+    with pytest.raises(AssertionError, match=said), program:
+        pass
+    assert program.code is not None
 
 
 def test_a_peer_is_judged_by_log_and_store(tmp_path: Path) -> None:
