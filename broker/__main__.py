@@ -8,11 +8,14 @@ patch_all()
 
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import gevent
 from gevent.event import Event
 
 from greencrawl.broker.api.app import HttpApp, Server, listener, tls_context
+from greencrawl.broker.frontier.coordination.duties import Duties
 from greencrawl.broker.frontier.nodes.embedded import EmbeddedRedis
 from greencrawl.broker.frontier.frontier import Frontier
 from greencrawl.broker.api.security import Guard, check_settings
@@ -36,6 +39,25 @@ STORE_SECONDS = 1.0
 """Between two attempts to open a store that is away."""
 
 
+class BrokenOff(BaseException):
+    """Raised in the start of a broker that is told to stop before it serves."""
+
+
+@contextmanager
+def breaking_off(stop: Event) -> Iterator[None]:
+    """Raise BrokenOff in the block once ``stop`` is set, in whatever it waits for."""
+    ours = gevent.getcurrent()
+
+    def throw(_: Event) -> None:
+        ours.throw(BrokenOff())
+
+    stop.rawlink(throw)
+    try:
+        yield
+    finally:
+        stop.unlink(throw)
+
+
 def run(settings: Settings) -> None:
     """Serve until told to stop. Raises a GreencrawlError if it cannot start."""
     stop = Event()
@@ -45,25 +67,28 @@ def run(settings: Settings) -> None:
     context = tls_context(settings)
     listening = listener(settings.bind)
     embedded = EmbeddedRedis(settings.data / "redis") if settings.embedded_redis else None
-    if embedded is not None:
-        embedded.start()
     try:
+        if embedded is not None:
+            with breaking_off(stop):
+                embedded.start()
         steward = steward_of(settings.store_url, settings.store_steward)
         looking = gevent.spawn(steward.run) if steward is not None else None
         store = _opened(settings, stop)
+        duties = Duties(store)
         try:
-            frontier = Frontier(
-                settings.redis_addresses,
-                store,
-                partitions=settings.partitions,
-                lease_seconds=settings.lease_seconds,
-                request_seconds=settings.request_seconds,
-                host_bytes=settings.host_bytes,
-                create=True,
-            )
-            frontier.start()
-            permits = Permits.of(settings)
-            service = Service(frontier, store, duties=frontier.duties, permits=permits)
+            with breaking_off(stop):
+                frontier = Frontier(
+                    settings.redis_addresses,
+                    store,
+                    partitions=settings.partitions,
+                    lease_seconds=settings.lease_seconds,
+                    request_seconds=settings.request_seconds,
+                    host_bytes=settings.host_bytes,
+                    create=True,
+                    duties=duties,
+                )
+                frontier.start()
+            service = Service(frontier, store, duties=duties, permits=Permits.of(settings))
             upkeep, refill, purging = Upkeep(service), Refill(service), Purging(service)
             limits = Limits(settings.journal_months, settings.journal_days, settings.version_days)
             retention = Retention(service, limits)
@@ -83,10 +108,14 @@ def run(settings: Settings) -> None:
             purging.stop()
             frontier.stop(clean=embedded is not None)
         finally:
+            duties.stop()
             store.close()
             if looking is not None:
                 looking.kill()
+    except BrokenOff:
+        log.logger("broker").info("broken_off")
     finally:
+        listening.close()
         if embedded is not None:
             embedded.stop()
 

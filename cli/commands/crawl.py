@@ -20,7 +20,7 @@ from rich.console import Console
 from greencrawl.cli import crawlfile, reach
 from greencrawl.cli.commands.explain import in_store
 from greencrawl.cli.local import permits
-from greencrawl.cli.local.data_folder import LOCK, held
+from greencrawl.cli.local.data_folder import LOCK, await_broker, held
 from greencrawl.cli.local.processes import Processes, environment
 from greencrawl.cli.local.site_server import Site, serve
 from greencrawl.cli.local.stopping import on_signals
@@ -215,6 +215,7 @@ def _here(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
                 end = last_look(broker, end)
 
         try:
+            await_broker(settings.data, stop.asked, _say)
             processes.start(lambda: reach.is_ready(broker), stop.asked)
             end = follow(broker, job.wanted, stop, processes, fresh=job.fresh)
         finally:

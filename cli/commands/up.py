@@ -9,7 +9,7 @@ from gevent.event import Event
 
 from greencrawl.cli import reach
 from greencrawl.cli.local import permits
-from greencrawl.cli.local.data_folder import held
+from greencrawl.cli.local.data_folder import await_broker, held
 from greencrawl.cli.local.processes import Processes, environment
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.schema.settings import Settings
@@ -44,6 +44,7 @@ def up(data: str | None, processes: int | None) -> None:
     with on_signals() as stop, held(settings.data, "up", address):
         pair = Processes(environ, None, settings.request_seconds)
         try:
+            await_broker(settings.data, stop.asked, lambda text: click.echo(text, err=True))
             _serve(pair, settings, address, stop.asked)
         finally:
             pair.stop(stop.impatient)

@@ -6,17 +6,24 @@ the lock; other commands read from it which broker to ask.
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+from gevent.event import Event
 
+from greencrawl.schema import file_lock
+from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import GreencrawlError
 
 LOCK = "greencrawl.lock"
+REDIS_LOCK = Path("redis") / "lock"
+"""What a broker with an embedded Redis holds (``greencrawl.broker.frontier.nodes.embedded``)."""
+ORPHAN_SECONDS = 60.0
+"""A broker whose command was killed ends within a second or two; a large Redis takes longer."""
+LOOK_SECONDS = 0.1
 
 
 class FolderHolder(msgspec.Struct, frozen=True):
@@ -44,42 +51,45 @@ def held(data: Path, command: str, broker: str) -> Iterator[None]:
 
     Raises :class:`FolderInUse`, and :class:`GreencrawlError` when the folder cannot be written.
     """
+    note = msgspec.json.encode(FolderHolder(command, os.getpid(), broker))
     try:
         data.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(data / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = file_lock.take(data / LOCK, note)
+    except BlockingIOError:
+        raise FolderInUse(data, holder(data)) from None
     except OSError as error:
         raise GreencrawlError(f"cannot use the data folder {data}: {error.strerror}") from error
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FolderInUse(data, _read(descriptor)) from None
-        note = msgspec.json.encode(FolderHolder(command, os.getpid(), broker))
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, note, 0)
         yield
-    finally:
-        os.close(descriptor)  # gives the lock up; the file stays, or two could each lock their own
-
-
-def holder(data: Path) -> FolderHolder | None:
-    """The command that holds ``data`` now, or None."""
-    try:
-        descriptor = os.open(data / LOCK, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _read(descriptor)
-    else:
-        return None
     finally:
         os.close(descriptor)
 
 
-def _read(descriptor: int) -> FolderHolder | None:
+def holder(data: Path) -> FolderHolder | None:
+    """The command that holds ``data`` now, or None."""
+    note = file_lock.holder(data / LOCK)
     try:
-        return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=FolderHolder)
+        return None if note is None else msgspec.json.decode(note, type=FolderHolder)
     except msgspec.DecodeError:
-        return None  # the holder has locked but not yet written
+        return None  # it has yet to write it
+
+
+def await_broker(
+    data: Path, stopping: Event, say: Callable[[str], None], seconds: float = ORPHAN_SECONDS
+) -> None:
+    """Wait until no other broker has the embedded Redis in ``data``, which the caller holds: that
+    of a command that was killed ends its Redis in order first.
+
+    ``say`` is told for what, and for how long at most. Then, or once ``stopping`` is set, it
+    returns all the same; the next broker says itself that it cannot have the folder.
+    """
+    path = data / REDIS_LOCK
+    note = file_lock.holder(path)
+    if note is None:
+        return
+    who = f" (process {note.decode('ascii', 'replace')})" if note else ""
+    say(f"waiting for the broker of another command{who} to end, {seconds:g} s at most")
+    limit = monotonic() + seconds
+    while file_lock.holder(path) is not None and monotonic() < limit:
+        if stopping.wait(LOOK_SECONDS):
+            return

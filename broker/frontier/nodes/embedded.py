@@ -5,17 +5,16 @@ Append-only file on, fsync every second, a Unix socket in the data folder and no
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
 import os
 import signal
 import subprocess
 from pathlib import Path
-from typing import IO
 
 import gevent
 
 from greencrawl.broker.frontier.nodes.node import Node
+from greencrawl.schema import file_lock
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
 from greencrawl.schema.log import logger
@@ -25,6 +24,8 @@ log = logger("embedded")
 START_SECONDS = 120
 """A large append-only file takes a while to read back."""
 STOP_SECONDS = 60
+UNMET_SECONDS = 0.5
+"""The same for a server that has never answered."""
 WATCH_SECONDS = 0.5
 """Between two looks at whether the server lives."""
 RESTART_SECONDS = (0.0, 1.0, 5.0, 30.0)
@@ -57,7 +58,7 @@ class EmbeddedRedis:
         self._node = Node(f"unix://{self.socket}", timeout_seconds=2.0, pool=1)
         self._process: subprocess.Popen[bytes] | None = None
         self._pid = 0
-        self._lock: IO[str] | None = None
+        self._lock: int | None = None
         self._watch: gevent.Greenlet[[], None] | None = None
 
     def start(self) -> None:
@@ -70,17 +71,14 @@ class EmbeddedRedis:
             raise InvalidConfig(
                 [("GREENCRAWL_DATA", "its path is too long for a Unix socket (100 bytes)")]
             )
-        lock = (self.folder / "lock").open("a")
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.close()
+            self._lock = file_lock.take(self.folder / "lock", str(os.getpid()).encode())
+        except BlockingIOError:
             what = (
                 f"{self.folder.parent} is in use by another broker: "
                 "stop it, or join it by GREENCRAWL_BROKER"
             )
             raise InvalidConfig([("GREENCRAWL_DATA", what)]) from None
-        self._lock = lock
         self._meet()
         self._watch = gevent.spawn(self._look_after)
 
@@ -139,22 +137,28 @@ class EmbeddedRedis:
         return True
 
     def stop(self) -> None:
-        """End the server in order: its append-only file is on disk when this returns."""
+        """End the server in order: its append-only file is on disk when this returns.
+
+        One that never answered has nothing that is not there, and is killed if it takes long.
+        """
+        served = self._watch is not None
         if self._watch is not None:
             self._watch.kill()
             self._watch = None
         self._node.close()
         if self._pid and self._alive():
-            limit = monotonic() + STOP_SECONDS
+            limit = monotonic() + (STOP_SECONDS if served else UNMET_SECONDS)
             os.kill(self._pid, signal.SIGTERM)
             while self._alive():
-                if monotonic() > limit:
+                if monotonic() > limit and not served:
+                    os.kill(self._pid, signal.SIGKILL)
+                elif monotonic() > limit:
                     log.error("redis_does_not_stop", pid=self._pid)
                     break
                 gevent.sleep(0.01)
         self._pid = 0
         if self._lock is not None:
-            self._lock.close()
+            os.close(self._lock)
             self._lock = None
 
     def _alive(self) -> bool:

@@ -1,0 +1,139 @@
+"""A command that was killed with -9, and the same command again: its broker is an orphan by then.
+
+Redis is bundled with the broker, and blocks while it reads a file that is a pipe.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+
+from greencrawl.cli.local.site_server import Site
+from greencrawl.schema import file_lock
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.records import Admission, Commit, CrawlOptions
+from greencrawl.store import open_store
+from tests.cli.commands.test_crawl import (
+    FAST,
+    SLOW,
+    Command,
+    _family,
+    _ours,
+    command,
+    end,
+    root,
+    site,
+    until,
+)
+from tests.support.store_records import page
+
+__all__ = ["command", "root", "site"]
+
+ENDS_SECONDS = 5.0
+"""It takes a tenth of that on a machine with nothing else to do."""
+LINKS = 40_000
+
+
+def broker_of(command: Command) -> int:
+    """Process id of the broker that has the embedded Redis of the folder, 0 if there is none."""
+    return int(file_lock.holder(command.folder / "data" / "redis" / "lock") or 0)
+
+
+def ended(command: Command) -> float:
+    """How long it takes until no broker has the folder, in seconds."""
+    began = monotonic()
+    until(lambda: not broker_of(command), "the orphan has ended")
+    return monotonic() - began
+
+
+def test_a_broker_that_waits_for_redis_ends_with_its_command(
+    command: Command, site: Site, root: str
+) -> None:
+    redis = command.folder / "data" / "redis"
+    redis.mkdir(parents=True)
+    os.mkfifo(redis / "appendonly.aof")
+    process = command.start("crawl", root, *FAST)
+    until(lambda: any("redis-server" in one.name() for one in _family(process)), "Redis blocks")
+    process.kill()
+    process.wait()
+    assert ended(command) < ENDS_SECONDS
+    until(lambda: not _ours(command.folder), "nothing is left", ENDS_SECONDS)
+    (redis / "appendonly.aof").unlink()
+    code, _, err = command.run("crawl", root, *FAST)
+    assert code == 0, err
+    assert "31 pages stored" in err
+
+
+def test_a_broker_in_a_replay_ends_with_its_command_and_the_same_resumes(
+    command: Command, site: Site, root: str
+) -> None:
+    assert command.run("crawl", root, "--crawl", "y", "--max-pages", "1", *FAST)[0] == 0
+    shutil.rmtree(command.folder / "data" / "redis")
+    _fill(command.folder / "data", root)
+    process = command.start("crawl", root, "--crawl", "x", *FAST)
+    log = command.folder / "data" / "logs" / "broker.log"
+    until(lambda: log.exists() and "replay_begins" in log.read_text(), "a replay")
+    process.kill()
+    process.wait()
+    again = command.start("crawl", root, "--crawl", "x", *FAST)
+    assert "node_refilled" not in log.read_text(), "it was killed under way"
+    until(lambda: "node_refilled" in log.read_text(), "the replay goes on")
+    again.send_signal(signal.SIGINT)
+    code, _, err = end(again)
+    assert code == 130, err
+    assert "run the same command again to resume" in err
+
+
+@pytest.mark.parametrize("how", ["crawl", "up"])
+def test_the_same_command_waits_for_the_broker_and_says_so(
+    command: Command, site: Site, root: str, how: str
+) -> None:
+    arguments = ("crawl", root, *SLOW) if how == "crawl" else ("up", "--processes", "0")
+    process = command.start(*arguments)
+    until(lambda: broker_of(command), "a broker")
+    broker = psutil.Process(broker_of(command))
+    broker.suspend()
+    process.kill()
+    process.wait()
+    again = command.start(*arguments)
+    assert again.stderr is not None
+    said = again.stderr.readline()
+    wanted = (
+        f"waiting for the broker of another command (process {broker.pid}) to end, 60 s at most"
+    )
+    assert wanted in said
+    broker.resume()
+    until(lambda: broker_of(command) not in (0, broker.pid), "a broker of its own")
+    again.send_signal(signal.SIGINT)
+    code, _, err = end(again)
+    assert (code, "in use" in err) == (130 if how == "crawl" else 0, False), err
+    assert set(Counter(site.requests).values()) <= {1}
+
+
+def test_a_command_that_waits_for_a_broker_can_be_stopped(command: Command, root: str) -> None:
+    lock = command.folder / "data" / "redis" / "lock"
+    lock.parent.mkdir(parents=True)
+    descriptor = file_lock.take(lock, b"")
+    process = command.start("crawl", root, *FAST)
+    assert process.stderr is not None
+    assert "waiting for the broker of another command to end" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    assert end(process)[0] == 130
+    os.close(descriptor)
+
+
+def _fill(data: Path, root: str) -> None:
+    """A crawl with so many URLs in the store that it takes a while to give them to Redis."""
+    store = open_store(f"sqlite:///{data / 'content.sqlite'}")
+    options = CrawlOptions(seeds=(root,), delay=0.0, slots=4)
+    crawl = store.put_crawl("x", options, [root.split("/")[2]]).id
+    for number in range(3):
+        links = [Admission(f"{root}{number}/{n}", 1) for n in range(LINKS)]
+        store.commit(Commit([page(crawl, number, links=links)]))
+    store.close()
