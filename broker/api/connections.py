@@ -142,6 +142,15 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         super().handle_one_response()
         self.connection.answered = True
 
+    def handle_error(self, kind: Any, error: Any, trace: Any) -> None:
+        """What went wrong under an answer. A peer that has gone is no failure of ours: under TLS it
+        has other errors than pywsgi passes over."""
+        if isinstance(error, OSError):  # the application's own are answered by it
+            self.close_connection = True
+            log.info("peer_lost", reason=str(error))
+        else:
+            super().handle_error(kind, error, trace)
+
     def _sendall(self, data: bytes) -> None:
         self.connection.wait(SEND_SECONDS + len(data) / LEAST_RATE)
         super()._sendall(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import socket
 import ssl
+import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from greencrawl.broker.api.app import ConnectionLog, HttpApp, Server, listener
 from greencrawl.broker.api.connections import BoundedServer
 from greencrawl.broker.api.security import Guard
 from greencrawl.broker.service.service import Service
+from greencrawl.schema import log as logs
 from greencrawl.store import open_store
 from tests.support.certificates import authority, signed
 from tests.support.queue_double import QueueDouble
@@ -154,9 +156,9 @@ def test_an_answer_that_nobody_reads_is_given_up(
 Answering = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-def bounded(app: Answering, most: int = 100) -> BoundedServer:
+def bounded(app: Answering, most: int = 100, **secure: Any) -> BoundedServer:
     server = BoundedServer(
-        listener(("127.0.0.1", 0)), app, log=None, error_log=ConnectionLog(), most=most
+        listener(("127.0.0.1", 0)), app, log=None, error_log=ConnectionLog(), most=most, **secure
     )
     server.start()
     return server
@@ -174,6 +176,56 @@ def test_what_is_being_answered_may_take_its_time() -> None:
         one.sendall(HEAD + b"\r\n")
         assert b" 200 " in one.recv(65536)
     server.stop()
+
+
+def endlessly(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+    start("200 OK", [])
+    while True:
+        yield bytes(65536)
+        gevent.sleep(0)
+
+
+@pytest.mark.parametrize("how", ["reset", "closed", "garbage"])
+def test_a_tls_peer_that_dies_under_its_answer_is_one_line(
+    how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.configure("broker", "info")
+    ca = authority(tmp_path / "ca")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*signed(ca, "broker", address="127.0.0.1"))
+    server = bounded(endlessly, ssl_context=context)
+    trusting = ssl.create_default_context(cafile=str(ca))
+    one = trusting.wrap_socket(connected(server.server_port), server_hostname="127.0.0.1")
+    one.sendall(HEAD + b"\r\n")
+    assert b" 200 " in one.recv(65536)
+    bare = socket.socket(fileno=one.detach())
+    if how == "garbage":
+        bare.sendall(b"no TLS" * 100)
+    if how == "reset":
+        bare.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    bare.close()
+    with gevent.Timeout(10):
+        while server.connections:
+            gevent.sleep(0.01)
+    server.stop()
+    said = "".join(capsys.readouterr())
+    assert "Traceback" not in said
+    assert said.count("\n") <= 1
+    assert how == "reset" or said.count("peer_lost") == 1
+
+
+def test_a_defect_under_an_answer_is_told_with_its_place(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def broken(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        raise ValueError("a defect")
+
+    server = bounded(broken)
+    with connected(server.server_port) as one:
+        one.sendall(HEAD + b"\r\n")
+        assert b" 500 " in one.recv(65536)
+    server.stop()
+    assert "ValueError: a defect" in "".join(capsys.readouterr())
 
 
 def test_of_too_many_connections_the_oldest_that_said_nothing_makes_room(
