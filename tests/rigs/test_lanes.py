@@ -223,6 +223,30 @@ def test_interrupted_while_it_collects_it_ends_at_once(checkout: Checkout) -> No
     assert "stopped in the collection" in said
 
 
+def test_who_interrupts_it_twice_while_it_collects_is_told_no_more(checkout: Checkout) -> None:
+    checkout.write(
+        "test_a.py",
+        """
+        import signal
+        import time
+
+        signal.signal(signal.SIGINT, lambda *_: note("heard"))
+        note("began")
+        while True:
+            time.sleep(60)
+        """,
+    )
+    process = checkout.start("--lanes", "2")
+    wait_until(lambda: "began" in checkout.noted(), 30, "it collects")
+    process.send_signal(signal.SIGINT)
+    wait_until(lambda: "heard" in checkout.noted(), 30, "it was told")
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == 2, said
+    assert "WRONG interrupted" in said
+    assert "Traceback" not in said, said
+
+
 def test_interrupted_it_stops_all_and_they_clean_up(checkout: Checkout) -> None:
     for n in range(2):
         checkout.write(

@@ -102,7 +102,8 @@ class Lanes:
                 self._listen()
             except KeyboardInterrupt:
                 interrupted = True
-                self._stop()
+                with suppress(KeyboardInterrupt):  # a second time: no more patience
+                    self._stop()
             finally:
                 self._end_all()
             wrong = ["interrupted"] if interrupted else self._wrong()
@@ -210,8 +211,7 @@ class Lanes:
             if not process.ended and process.pid is not None:
                 _say(f"stopped in {process.test or process.group or 'no test'}")
                 os.kill(process.pid, signal.SIGINT)
-        with suppress(KeyboardInterrupt):  # a second time: no more patience
-            self._listen(GRACE_SECONDS)
+        self._listen(GRACE_SECONDS)
 
     def _end_all(self) -> None:
         """Kill what still runs of all that came of this, by its process id."""
