@@ -6,9 +6,9 @@ import logging
 import sys
 from typing import TextIO, cast
 
-# Where they are installed structlog takes rich and twisted along, for renderers that are not used
-# here: 7 MB more in each process. None stands for a module that cannot be found.
-_UNUSED = [name for name in ("rich", "twisted") if name not in sys.modules]
+# Where they are installed structlog takes these along, for renderers that are not used here and for
+# Windows: 7 MB more in each process. None stands for a module that cannot be found.
+_UNUSED = [name for name in ("rich", "twisted", "colorama") if name not in sys.modules]
 sys.modules.update(dict.fromkeys(_UNUSED))  # type: ignore[arg-type]
 try:
     import structlog

@@ -8,6 +8,7 @@ record; what a host has shown stays here. See docs/traps.md.
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import cached_property
 from typing import NamedTuple
 from zlib import crc32
 
@@ -16,7 +17,7 @@ from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps import record as records
 from greencrawl.worker.traps.hosts import DONE, HostTraps
-from greencrawl.worker.traps.known import known
+from greencrawl.worker.traps.known import Known, known
 from greencrawl.worker.traps.novelty import Novelty
 from greencrawl.worker.traps.parameters import key_met, plain_of
 from greencrawl.worker.traps.queries import plain
@@ -48,8 +49,15 @@ class Traps:
         self._most = most
         self._hosts: OrderedDict[tuple[int, str], HostTraps] = OrderedDict()
         self._kept = 0
-        self._known = known()
-        self._witness = Witness(self._novelty, self._known)
+
+    @cached_property
+    def _known(self) -> Known:
+        """Read once a crawl parks URLs, which is not the default: 5 ms, and 0.2 MB."""
+        return known()
+
+    @cached_property
+    def _witness(self) -> Witness:
+        return Witness(self._novelty, self._known)
 
     def judge(self, context: CrawlContext, host: str, record: bytes) -> Judge:
         """The judge of a session's tasks, whose ``record`` came with it."""

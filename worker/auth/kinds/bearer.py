@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -50,6 +49,8 @@ class BearerKind:
                 rf"([?&]|&amp;|&#38;|\\u0026){re.escape(name)}=[^&#\s\"'<>\\]*(&amp;|&#38;|\\u0026|&)?"
             )
         if len(token) >= _TELLING:  # a shorter one is in many a word
+            import html  # only here: it takes its table of entities along
+
             forms = {token, quote(token, safe=""), quote(token), html.escape(token)}
             forms |= {quote_plus(token), token.replace("/", r"\/")}
             self._forms = sorted(forms, key=len, reverse=True)
