@@ -66,7 +66,7 @@ class CrawlContext:
     headers: dict[str, str]
     listings: tuple[Listing, ...] = ()
 
-    @property
+    @cached_property
     def options(self) -> CrawlOptions:
         """Those of the crawl."""
         return self.crawl.options

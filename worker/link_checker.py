@@ -129,7 +129,7 @@ class Checker:
         below = depth + 1
         if not page.follow or below > self._depth:
             return []
-        by_text = self._barred(page, texts, below)
+        by_text = set() if texts is None else self._barred(page, texts, below)
         if self._obeys_nofollow and any(rels):
             pairs = list(zip(urls, rels, strict=True))
             barred = {url for url, rel in pairs if rel and _says_nofollow(rel)}
@@ -148,7 +148,7 @@ class Checker:
         if not self._by_host:
             return self._admissions([url for url in wanted if accepts(url, below)], below)
         home = origin_of(page.base) + "/"
-        ours = self._rules.excluded_by(home, below) is None
+        ours = accepts(home, below)
         return self._admissions(
             [url for url in wanted if (ours if url.startswith(home) else accepts(url, below))],
             below,

@@ -354,7 +354,9 @@ class Pipeline:
             failure = Failure(kind, reading.failure, fetched.status)
             self._fail(visit, task, failure, fetched.elapsed_ms, problems)
             return
-        row = heard(context, fetched, self._results.page(context.crawl.id, task, fetched))
+        row = self._results.page(context.crawl.id, task, fetched)
+        if not reading.encoding:  # what is read as a page is read with what its headers say
+            heard(context, fetched, row)
         reading.fill(row)
         if not (html or self._keep_all or keeps_body(options, fetched.content_type)):
             row.body = b""
@@ -363,7 +365,7 @@ class Pipeline:
             excluded = partial(self._guarded.excluded_by, visit, task, link=True)
             self._folding.fold(visit, task, row, excluded)
         if task.kind.is_page and not (sitemap or listed):
-            row.links = self._origins.links(context.crawl, task, self._robots.sitemaps) + row.links
+            row.links[:0] = self._origins.links(context.crawl, task, self._robots.sitemaps)
         self._store_page(visit, task, fetched, row, problems | reading.problems, reading, dear)
 
     def _store_page(

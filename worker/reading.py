@@ -226,7 +226,9 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         headers=fetched.headers,
         wanted=context.wanted,
     )
-    directives = judged(page.directives, context.options, fetched)
+    directives = page.directives
+    if directives is not None:
+        directives = judged(directives, context.options, fetched)
     reading = Reading(
         title=page.title,
         text=page.text,
@@ -318,19 +320,19 @@ def is_sitemap(context: CrawlContext, task: Task, fetched: Fetched, *, html: boo
 
     ``html``: it says that it is, which is believed of pages that are no seeds.
     """
-    linked = not (task.kind.is_sitemap or task.is_seed)
-    if task.kind == TaskKind.REQUISITE:
+    asked = task.kind is not TaskKind.PAGE and task.kind.is_sitemap
+    if task.kind is TaskKind.REQUISITE:
         return False
-    if linked and (html or context.options.sitemaps == "off"):
+    if not (asked or task.is_seed) and (html or context.options.sitemaps == "off"):
         return False
     form = form_of(fetched.body)
-    listed = task.kind.is_sitemap or (task.is_seed and is_named_so(task.url))
+    listed = asked or (task.is_seed and is_named_so(task.url))
     return form == "xml" or (form == "text" and listed)
 
 
 def is_no_sitemap(context: CrawlContext, task: Task, *, html: bool) -> bool:
     """Whether what was asked for as a sitemap, and is none, is not a page of the crawl either."""
-    if not task.kind.is_sitemap:
+    if task.kind is TaskKind.PAGE or not task.kind.is_sitemap:
         return False
     return not html or context.rules.excluded_by(task.url, task.depth) is not None
 

@@ -98,10 +98,11 @@ class Rules:
         """
         if link:
             return self.excluded_by(url, task.depth)
-        if task.kind == TaskKind.REQUISITE:
-            return self.bars(url)
-        if task.kind.is_sitemap:
-            return self._excludes_sitemap(task, url)
+        if task.kind is not TaskKind.PAGE:
+            if task.kind is TaskKind.REQUISITE:
+                return self.bars(url)
+            if task.kind.is_sitemap:
+                return self._excludes_sitemap(task, url)
         return self.excluded_by(url, task.depth, seed=task.is_seed)
 
     def _excludes_sitemap(self, task: Task, url: str) -> str | None:

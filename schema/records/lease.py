@@ -33,7 +33,7 @@ class TaskKind(IntEnum):
     @property
     def is_page(self) -> bool:
         """Whether it asks for a page, by a link or as a seed."""
-        return self in (TaskKind.PAGE, TaskKind.CANONICAL)
+        return self is TaskKind.PAGE or self is TaskKind.CANONICAL
 
     @property
     def is_sitemap(self) -> bool:

@@ -244,7 +244,7 @@ def test_links_are_followed_without_being_made() -> None:
 @pytest.mark.parametrize(
     ("options", "asked_alone"),
     [
-        ({}, ["http://elsewhere/"]),
+        ({}, ["http://h/", "http://elsewhere/"]),
         ({"scope": "prefix"}, ["http://h/dir/a", "http://elsewhere/"]),
         ({"include": ("a",)}, ["http://h/dir/a", "http://elsewhere/"]),
         ({"exclude": ("b",)}, ["http://h/dir/a", "http://elsewhere/"]),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping
+from operator import attrgetter
 
 import msgspec
 from msgspec import Struct, field
@@ -40,6 +41,7 @@ SURPLUS_SECONDS = 60.0
 RELEASED_SECONDS = 2.0
 """How long a task waits that was parked while its shape was released; by then workers know."""
 _TASK_BYTES = 2048
+_URL_OF = attrgetter("url")
 _SHOWN = 300
 """Characters of a shape, and of the reason that its URLs are parked by."""
 
@@ -63,7 +65,7 @@ class Result(Struct, kw_only=True):
         if self.page is None:
             return _TASK_BYTES
         page = self.page
-        links = sum([100 + len(link.url) for link in page.links])
+        links = 100 * len(page.links) + sum(map(len, map(_URL_OF, page.links)))
         return _TASK_BYTES + len(page.body) + len(page.text) + links
 
     def mark_unstorable(self, error: Unstorable) -> bool:

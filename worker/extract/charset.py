@@ -17,6 +17,7 @@ from greencrawl.worker.extract.media import media_type
 __all__ = ["declared", "guess", "sniff", "to_utf8"]
 
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16le"), (b"\xfe\xff", "utf-16be"))
+_MARKS = tuple(mark for mark, _ in _BOMS)
 
 _HEADER = re.compile(r";\s*charset\s*=\s*[\"']?\s*([^\s\"';]+)", re.IGNORECASE)
 
@@ -24,10 +25,11 @@ _HEADER = re.compile(r";\s*charset\s*=\s*[\"']?\s*([^\s\"';]+)", re.IGNORECASE)
 def declared(body: bytes, content_type: str | None = None) -> tuple[str | None, int]:
     """The encoding that a byte order mark or the header names, whatever the type is, by its
     standard name; None without one. And the length of a mark to skip."""
-    for mark, name in _BOMS:
-        if body.startswith(mark):
-            return name, len(mark)
-    found = _HEADER.search(content_type) if content_type else None
+    if body.startswith(_MARKS):
+        for mark, name in _BOMS:
+            if body.startswith(mark):
+                return name, len(mark)
+    found = _HEADER.search(content_type) if content_type and ";" in content_type else None
     return (standard_name(found[1]) if found else None), 0
 
 

@@ -79,8 +79,8 @@ def of_headers(
 
 def canonical_of(headers: Mapping[str, str], url: str) -> str:
     """What a Link header of the answer to ``url`` names as canonical (RFC 6596), "" if nothing."""
-    links = headers.get("link", "")
-    if "canonical" not in links.lower():
+    links = headers.get("link")
+    if links is None or "canonical" not in links.lower():
         return ""
     for relation in relations(links[:MAX_CHARS]):
         if "canonical" in relation.rel.lower().split():

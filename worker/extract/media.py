@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 
@@ -17,16 +18,27 @@ _PRINTED = (b"%PDF-", b"%!PS-")
 _XML_ROOT = re.compile(rb"<([A-Za-z][\w.:-]*)")
 
 
+_SHORT = 80
+"""Characters of a Content-Type that is remembered: those of real servers are few and shorter."""
+
+
 def media_type(content_type: str | None) -> str:
     """The type that a Content-Type header names, the last one of several; "" for none."""
     if not content_type:
         return ""
+    return (_known if len(content_type) <= _SHORT else _named)(content_type)
+
+
+def _named(content_type: str) -> str:
     if "," in content_type:
         for one in reversed(content_type.split(",")):
             if "/" in one.partition(";")[0]:
                 content_type = one
                 break
     return content_type.partition(";")[0].strip().lower()
+
+
+_known = lru_cache(maxsize=256)(_named)
 
 
 def is_html(content_type: str | None, body_head: bytes) -> bool:

@@ -185,9 +185,12 @@ def outline(
         found = references(elements, tags, has_base=base is not None, anchors=anchors)
         if not anchors and len(found.texts) <= FEW:
             found = Resolved(resolved(found.texts, base or url, encoding), found.rels)
-    metas = [element for element in others if element.tag == "meta"]
-    said = with_metas(said, _named(metas, ("robots", agent, "tdm-reservation", "tdm-policy")))
-    frames = [element for element in others if element.tag == "iframe" and element.get("srcdoc")]
+    tagged = [(element.tag, element) for element in others]
+    metas = [element for name, element in tagged if name == "meta"]
+    if metas:
+        said = with_metas(said, _named(metas, ("robots", agent, "tdm-reservation", "tdm-policy")))
+    words = () if said is None else said.robots
+    frames = [one for name, one in tagged if name == "iframe" and one.get("srcdoc")]
     if frames or wanted.further or not READ_HEADERS.isdisjoint(headers):
         more = gather(root, frames, url, base or url, encoding, headers, wanted, texts)
         found = found._replace(
@@ -195,14 +198,14 @@ def outline(
         )
     page = Page(
         url=url,
-        title=_title(others),
+        title=_title(tagged),
         text=text,
         language=_language(root, metas),
-        canonical=_canonical(others, base or url, encoding),
+        canonical=_canonical(tagged, base or url, encoding),
         base=base or url,
         encoding=encoding,
-        index=_allows(said, "noindex"),
-        follow=_allows(said, "nofollow"),
+        index="noindex" not in words,
+        follow="nofollow" not in words,
         samples=taken,
         directives=said,
     )
@@ -211,12 +214,9 @@ def outline(
 
 def _empty(url: str, encoding: str, said: Directives | None) -> Page:
     """A page that nothing can be read of but its headers."""
-    index, follow = _allows(said, "noindex"), _allows(said, "nofollow")
+    words = () if said is None else said.robots
+    index, follow = "noindex" not in words, "nofollow" not in words
     return Page(url=url, base=url, encoding=encoding, index=index, follow=follow, directives=said)
-
-
-def _allows(said: Directives | None, word: str) -> bool:
-    return said is None or word not in said.robots
 
 
 def _parse(body: bytes, seconds: float = 0.0, brief: bool = False) -> etree._Element | None:
@@ -244,9 +244,9 @@ def _flattened(body: bytes, brief: bool) -> bytes:
     return flatten(body)
 
 
-def _title(elements: list[etree._Element]) -> str:
-    for element in elements:
-        if element.tag != "title":
+def _title(elements: list[tuple[str, etree._Element]]) -> str:
+    for name, element in elements:
+        if name != "title":
             continue
         parent = element.getparent()
         if parent is None or parent.tag != "svg":
@@ -274,10 +274,10 @@ def _language(root: etree._Element, metas: list[etree._Element]) -> str:
     return tag(declared)
 
 
-def _canonical(elements: list[etree._Element], base: str, encoding: str) -> str | None:
+def _canonical(elements: list[tuple[str, etree._Element]], base: str, encoding: str) -> str | None:
     """What the first ``<link rel="canonical">`` names, None if that is no http(s) URL."""
-    for element in elements:
-        if element.tag == "link" and "canonical" in element.get("rel", "").lower().split():
+    for name, element in elements:
+        if name == "link" and "canonical" in element.get("rel", "").lower().split():
             try:
                 return canonicalise(element.get("href", ""), base, encoding)
             except InvalidUrl:

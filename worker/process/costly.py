@@ -69,7 +69,7 @@ def dense(fetched: Fetched) -> str:
     """Why an answer is to be read in a process of its own: it is large, and came as next to
     nothing. "" if it did not."""
     size, sent = len(fetched.body), fetched.wire_bytes
-    if not _is_dense(size, sent):
+    if size < _DENSE_BYTES or not _is_dense(size, sent):
         return ""
     return f"{size:,} bytes came as {sent:,}, so they were read in a process of their own"
 

@@ -14,6 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -133,7 +134,7 @@ class Rules:
         return self._groups.get(self._token(agent))
 
     def _token(self, agent: str) -> str:
-        token = product_token(agent)
+        token = _token_of_ours(agent)
         return token if token in self._blocks else "*"
 
     def of_steps(self, agent: str) -> Steps[Group]:
@@ -164,6 +165,10 @@ def product_token(user_agent: str) -> str:
     """The lower-case product token of a User-Agent: what stands before "/" or a space."""
     words = user_agent.partition("/")[0].split(maxsplit=1)
     return words[0].lower() if words else ""
+
+
+_token_of_ours = lru_cache(maxsize=256)(product_token)
+"""The same for agents of crawls, which are few and short; each page asks."""
 
 
 def parse(body: bytes) -> Rules:

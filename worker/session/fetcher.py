@@ -166,8 +166,9 @@ class Visit:
 
     def let_go(self) -> None:
         """The last answer is with the writer, or of no use any more."""
-        self._in_hand.add(-self._holds)
-        self._holds = 0
+        if self._holds:
+            self._in_hand.add(-self._holds)
+            self._holds = 0
 
     def repacked(self, size: int) -> None:
         """The last answer takes so many bytes from now on."""

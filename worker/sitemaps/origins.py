@@ -82,5 +82,7 @@ def _named(origin: str, lines: Sequence[str]) -> list[str]:
 def least_cap(task: Task) -> int:
     """Bytes that the body of a task's answer may have, whatever its crawl allows to pages: a
     sitemap's, for one, and for a seed that has the name of one. 0 for others."""
+    if task.depth and task.kind is TaskKind.PAGE:  # as good as all
+        return 0
     lists = task.kind.is_sitemap or (task.is_seed and is_named_so(task.url))
     return MAX_BYTES if lists else 0

@@ -5,11 +5,19 @@ from __future__ import annotations
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from greencrawl.worker.extract.charset import sniff
 from greencrawl.worker.extract.encodings.prescan import LATE_BYTES, late, prescan
 
 META = b"<meta charset=gbk>"
+PIECES = [
+    META, b"<meta charset=big5>", b"<meta charset='utf-8'", b"<META name=a content=b>", b"<meta ",
+    b"http-equiv=content-type", b" content='text/html; charset=gbk'", b"charset=gbk", b" a='", b"'",
+    b'"', b">", b"/>", b"<", b"<!--", b"-->", b"<!doctype html>", b"<p title=", b"</p>", b"<?x",
+    b" ", b"=", b"x", b"\xff", b"charset", b"<meta charset=no-such>", b"\0",
+]  # fmt: skip
 PRAGMA = b"http-equiv=content-type content='text/html; charset=gbk'"
 
 
@@ -184,3 +192,10 @@ def test_what_is_written_to_cost_much_costs_little() -> None:
 def test_each_type_declares_in_its_own_way(content_type: str | None, name: str) -> None:
     body = b"<?xml version='1.0' encoding='big5'?><x>" + META + "é".encode() + b"</x>"
     assert sniff(body, content_type) == (name, 0)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join))
+def test_what_is_remembered_of_a_beginning_is_what_the_whole_declares(head: bytes) -> None:
+    head = b"x" + head  # or an XML declaration might stand there
+    assert prescan(head) == prescan(b"x" * 256 + head), "so far behind nothing is remembered"
+    assert prescan(head) == prescan(head), "and now it is"

@@ -8,11 +8,15 @@ as the head goes on.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from greencrawl.schema.text.encodings import standard_name
 
 PRESCAN_BYTES = 1024
 LATE_BYTES = 65_536
+_EARLY_BYTES = 256
+"""A meta that ends within these is remembered with all that is before it: pages of a site begin
+alike."""
 
 # One that runs out of bytes matches nothing, and so ends the search. "(@" opens what is asked for.
 _ATTRIBUTE = (
@@ -58,9 +62,18 @@ _NO_TAG = re.compile(rb"<(?:!--(?:-?>|.*?(?:-->|--!>|\Z))|[!?/][^>]*+>|(?=[^!?/]
 
 def prescan(head: bytes) -> str | None:
     """What the first bytes of an HTML document declare, None without that."""
-    for mark, wide in _WIDE_XML:
+    for mark, wide in _WIDE_XML if b"\0" in head[:2] else ():
         if head.startswith(mark):
             return wide
+    at = head.find(b"charset", 0, _EARLY_BYTES)
+    end = head.find(b">", at, _EARLY_BYTES) if at > 0 else -1
+    if end > 0 and (name := _early(head[: end + 1])) is not None:
+        return name  # the first that declares counts, so that nothing behind it does
+    return _metas(head) or xml(head)
+
+
+def _metas(head: bytes) -> str | None:
+    """What the first ``meta`` says that declares an encoding; nothing of one that is cut off."""
     at = 0
     while found := _UP_TO_META.match(head, at):
         name, at = _meta(head, found.end())
@@ -68,7 +81,10 @@ def prescan(head: bytes) -> str | None:
             return name
         if at < 0:
             break
-    return xml(head)
+    return None
+
+
+_early = lru_cache(maxsize=512)(_metas)
 
 
 def xml(head: bytes) -> str | None:
