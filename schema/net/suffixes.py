@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from functools import cache
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -98,14 +99,15 @@ def _split(name: str) -> _Split:
 def _rules() -> dict[str, int]:
     """The kind of each rule, ``*.ck`` and ``!www.ck`` among them, and of each ending of a rule."""
     rules: dict[str, int] = {}
-    public, _, private = _snapshot().decode().partition(_PRIVATE_RULES)
-    for text, kind in ((public, _REGISTRY), (private, _PRIVATE)):
-        for line in text.splitlines():
-            if line and not line.startswith("//"):
-                rule = _ascii(line.split()[0])
-                rules[rule] = kind
-                while rule := rule.partition(".")[2]:
-                    rules.setdefault(rule, _INNER)
+    kind = _REGISTRY
+    for line in StringIO(_snapshot().decode()):  # all lines at once would leave holes in the heap
+        if line.startswith(_PRIVATE_RULES):
+            kind = _PRIVATE
+        if line.strip() and not line.startswith("//"):
+            rule = _ascii(line.split()[0])
+            rules[rule] = kind
+            while rule := rule.partition(".")[2]:
+                rules.setdefault(rule, _INNER)
     return rules
 
 
