@@ -136,8 +136,8 @@ class Bare:
         self._connection = _socket()
         self._connection.connect(("127.0.0.1", port))
         (self._node,) = frontier.nodes
-        for text, _ in lua_scripts.SCRIPTS.values():
-            self._node.command("SCRIPT", "LOAD", text)
+        for script in lua_scripts.SCRIPTS.values():
+            self._node.command("SCRIPT", "LOAD", script.text)
         send = self._node._send
         self._node._send = lambda _, *given: send(self, *given)  # type: ignore
 
@@ -316,7 +316,7 @@ class Rig:
 
     def slowest(self) -> tuple[float, int, str]:
         """(ms, how many took over a ms, name) of the slowest script since the last client began."""
-        names = {sha.encode(): name for name, (_, sha) in lua_scripts.SCRIPTS.items()}
+        names = {script.sha.encode(): name for name, script in lua_scripts.SCRIPTS.items()}
         entries = redis.Redis(port=self.server.port).slowlog_get(-1)
         slow = [
             (entry["duration"] / 1000, names.get(words[1], "?"))

@@ -31,11 +31,10 @@ def test_an_argument_is_answered_with_the_usage(module: str, tmp_path: Path) -> 
 
 PATCHED = "from gevent import monkey; monkey.patch_all()"
 NEVER = {
-    "chardet", "colorama", "pymysql", "redis", "requests", "urllib3", "oauthlib", "tldextract",
-    "warcio", "twisted",
+    "chardet", "colorama", "pymysql", "requests", "urllib3", "oauthlib", "tldextract", "warcio", "twisted"
 }  # fmt: skip
 FOR_PEOPLE = {"rich", "pygments", "click"}
-LIBRARIES = {*NEVER, *FOR_PEOPLE, "gevent", "lxml", "hiredis", "falcon", "msgspec", "zstandard"}
+LIBRARIES = {*NEVER, *FOR_PEOPLE, "gevent", "lxml", "redis", "falcon", "msgspec", "zstandard"}
 
 
 @pytest.mark.parametrize(
@@ -43,20 +42,20 @@ LIBRARIES = {*NEVER, *FOR_PEOPLE, "gevent", "lxml", "hiredis", "falcon", "msgspe
     [
         (
             "import greencrawl.worker.__main__",
-            {*NEVER, *FOR_PEOPLE, "gevent", "lxml", "hiredis", "falcon"},
+            {*NEVER, *FOR_PEOPLE, "gevent", "lxml", "redis", "falcon"},
         ),
         (f"{PATCHED}; import greencrawl.worker.child", {*NEVER, *FOR_PEOPLE, "falcon"}),
         (
             f"{PATCHED}; import greencrawl.worker.process.quarantine",
-            {*NEVER, *FOR_PEOPLE, "hiredis", "falcon"},
+            {*NEVER, *FOR_PEOPLE, "redis", "falcon"},
         ),
         ("import greencrawl.broker.__main__", {*NEVER, *FOR_PEOPLE, "lxml"}),
-        ("import greencrawl.cli.main", {*NEVER, "lxml", "hiredis"}),
+        ("import greencrawl.cli.main", {*NEVER, "lxml", "redis"}),
         ("import greencrawl", {*LIBRARIES, "importlib.metadata", "greencrawl.schema"}),
         ("from greencrawl import canonicalise, fingerprint", LIBRARIES - {"msgspec", "zstandard"}),
         ("from greencrawl import parse_robots", LIBRARIES - {"msgspec", "zstandard"}),
         ("from greencrawl import extract", LIBRARIES - {"msgspec", "zstandard", "lxml"}),
-        ("from greencrawl import Client", {*NEVER, *FOR_PEOPLE, "lxml", "hiredis", "falcon"}),
+        ("from greencrawl import Client", {*NEVER, *FOR_PEOPLE, "lxml", "redis", "falcon"}),
     ],
 )
 def test_a_process_imports_only_what_every_run_of_it_needs(code: str, unwanted: set[str]) -> None:

@@ -270,15 +270,15 @@ class Node:
     def _pipeline(
         self, script: str, calls: Sequence[tuple[int, bytes]], timed: bool, duty: Duty | None
     ) -> tuple[list[list[Any]], Exchange]:
-        text, sha = SCRIPTS[script]
+        called = SCRIPTS[script]
         under = () if duty is None else (duty.name, str(duty.epoch))
         with self.connection() as (connection, run):
-            replies, when = self._send(connection, sha, run, calls, timed, under)
+            replies, when = self._send(connection, called.sha, run, calls, timed, under)
             missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
             if missing:
-                self._ask(connection, "SCRIPT", "LOAD", text)
+                self._ask(connection, "SCRIPT", "LOAD", called.text)
                 some = [calls[i] for i in missing]
-                again, when = self._send(connection, sha, run, some, timed, under)
+                again, when = self._send(connection, called.sha, run, some, timed, under)
                 for i, reply in zip(missing, again, strict=True):
                     replies[i] = reply
         for reply in replies:
