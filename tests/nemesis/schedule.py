@@ -337,7 +337,7 @@ def _with_extras(events: list[Event], seed: str, seconds: float) -> list[Event]:
             continue
         dice = random.Random(f"options {seed} {name}")
         drawn = "".join(letter for letter, (_, share) in EXTRAS.items() if dice.random() < share)
-        limited, release, after = dice.random() < 0.4, dice.random() < 0.5, dice.uniform(8, 30)
+        limited, release, after = dice.random() < 0.4, dice.random() < 0.5, dice.uniform(15, 45)
         graph = graph_of(f"/{event.arguments['graph']}/")
         assert graph is not None
         graph = mapped(graph.key) if "s" in drawn else replace(graph, extras=drawn)
