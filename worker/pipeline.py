@@ -333,6 +333,8 @@ class Pipeline:
         """Read it, if it is to be read. ``dear``: why undoing its encodings was charged."""
         context, options = visit.context, visit.context.options
         listed = fetched.status != 204 and context.listing(task.url) is not None
+        if fetched.packed and (listed or not is_sitemap(context, task, fetched)):
+            self._guarded.unpack(visit, fetched)
         html = listed or is_html(fetched.content_type, fetched.body[:1024])
         sitemap = not listed and is_sitemap(context, task, fetched, html=html)
         if html and task.kind == TaskKind.REQUISITE:

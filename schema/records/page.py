@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from enum import StrEnum
 from typing import Literal
 from urllib.parse import quote
@@ -117,6 +118,16 @@ class Fetched(Struct):
     """Whether links in its header Link were left out, as there were too many."""
     site: Directives | None = None
     """What its site's tdmrep.json says of it, where that was asked for."""
+
+    packed: int = 0
+    """How long its body is where ``body`` is gzip of it, 0 where it is the body itself."""
+
+    def unpack(self, most: int) -> None:
+        """Have no more than ``most`` bytes of the body as it is."""
+        if self.packed:
+            self.body = zlib.decompressobj(wbits=31).decompress(self.body, most + 1)
+            self.packed = 0
+        self.cut(most)
 
     def cut(self, most: int) -> None:
         """Keep no more than ``most`` bytes of the body."""

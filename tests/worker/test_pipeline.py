@@ -98,6 +98,7 @@ class Site:
         body: bytes = b"",
         caps: object = None,
         watch: object = None,
+        pack: bool = False,
     ) -> Fetched | Failure:
         self.asked.append(url)
         self.headers.append(headers)

@@ -85,7 +85,7 @@ class Keeper:
         limit = visit.max_body_bytes
         proof = self._by_origin.headers(url)
         if not proof:  # nothing is sent that an answer could repeat
-            return visit.get(url, headers, limit)
+            return visit.get(url, headers, limit, packs=True)
         sent = {**headers, **proof}
         answer = visit.get(url, sent, limit)
         if isinstance(answer, Fetched):

@@ -92,6 +92,7 @@ class _Request(NamedTuple):
     max_body_bytes: int
     until: float
     deadline: float
+    pack: bool
 
 
 class Downloader:
@@ -151,6 +152,7 @@ class Downloader:
         body: bytes = b"",
         caps: Any = None,
         watch: Watch | None = None,
+        pack: bool = False,
     ) -> Fetched | Failure:
         """Request a canonical ``url``: whatever the server answered, or why it did not.
 
@@ -159,7 +161,8 @@ class Downloader:
         breaks off is kept as far as it came, marked as truncated. ``headers`` are sent besides
         Host, Accept-Encoding and, with a ``body``, Content-Length. ``deadline`` is a value of the
         monotonic clock. ``caps`` are those of the gate, if there is one. ``watch`` gets what cuts
-        the request off while nothing has come of its answer. Raises LeaseExpired when it has
+        the request off while nothing has come of its answer. ``pack``: a large body may come
+        back gzipped, whatever its own encoding was. Raises LeaseExpired when the deadline has
         passed, InvalidUrl when ``url`` is not canonical http(s), Crowded when there is no memory
         for the body, and what the gate raises.
         """
@@ -187,7 +190,7 @@ class Downloader:
         if isinstance(connection, Failure):
             return connection
         message = request_head(target, origin.authority, fields, method, len(body)) + body
-        request = _Request(url, message, max_body_bytes, until, deadline)
+        request = _Request(url, message, max_body_bytes, until, deadline, pack)
         answer = Answer(bodiless=method == "HEAD")
         part = Part(self._in_hand, connection.interrupt)
         if watch is not None:
@@ -273,7 +276,7 @@ class Downloader:
                 raise LeaseExpired(f"the lease ended before {request.url} was asked for")
             connection.ask(request.message, request.until)
             failure = self._receiver.read(
-                connection, request.until, request.max_body_bytes, answer, part
+                connection, request.until, request.max_body_bytes, answer, part, request.pack
             )
             reusable = failure is None and answer.reusable
             return failure
@@ -302,7 +305,8 @@ class Downloader:
         took_ms: int,
     ) -> Fetched | Failure:
         """The record of what arrived, its content-encoding undone. Raises Crowded."""
-        decoded = self._receiver.decode(request.until, request.max_body_bytes, answer, part)
+        most, pack = request.max_body_bytes, request.pack
+        decoded = self._receiver.decode(request.until, most, answer, part, pack)
         if decoded.error and not _status_is_the_answer(answer):
             detail, cpu = decoded.error, decoded.cpu
             return Failure(FailureKind.DECODE, detail, code=answer.status, unpacking=cpu)
@@ -320,6 +324,7 @@ class Downloader:
             unpacking=decoded.cpu,
             robots_tags=answer.robots_tags,
             links_cut=answer.links_cut,
+            packed=decoded.packed,
         )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from time import thread_time
 
+import gevent
 from gevent.lock import BoundedSemaphore
 
 from greencrawl.schema.clock import Clock
 from greencrawl.schema.records import Failure, FailureKind
 from greencrawl.worker.http.codings import Decoded, decode, encoded_cap
 from greencrawl.worker.http.connections import READ_BYTES, Connection
+from greencrawl.worker.http.packing import GZIP_MAGIC, MAX_CAME_BYTES, SMALL_BYTES, packed
 from greencrawl.worker.http.response import Answer
 from greencrawl.worker.session.in_hand import LITTLE_BYTES, InHand, Part, PutAside
 
@@ -42,6 +44,7 @@ class Receiver:
         self._rate_seconds = rate_seconds
         self._clock = clock
         self._dear = BoundedSemaphore(1)
+        self._packing = BoundedSemaphore(1)
 
     def read(
         self,
@@ -50,8 +53,10 @@ class Receiver:
         max_body_bytes: int,
         answer: Answer,
         part: Part,
+        pack: bool = False,
     ) -> Failure | None:
-        """Read until the answer is complete, its cap is reached, or it breaks.
+        """Read until the answer is complete, its cap is reached, or it breaks. ``pack`` as for
+        :meth:`decode`.
 
         Raises TimeoutError when the request's time is over, or the body comes too slowly, OSError
         when the connection is lost, PutAside, and Crowded.
@@ -96,7 +101,7 @@ class Receiver:
             if not data:
                 detail = f"closed after {answer.received} bytes, before the end of the answer"
                 return Failure(FailureKind.RESET, detail, code=answer.status)
-            if answer.head_done and _beyond_cap(answer, max_body_bytes):
+            if answer.head_done and _beyond_cap(answer, max_body_bytes, pack):
                 return None
             if answer.head_done:
                 begun = begun or now
@@ -116,11 +121,14 @@ class Receiver:
             f"the least is {self._least_rate:g} bytes a second"
         )
 
-    def decode(self, until: float, cap: int, answer: Answer, part: Part) -> Decoded:
-        """Undo content-encodings; what gets large by that waits until there is memory.
-
-        Raises Crowded.
+    def decode(
+        self, until: float, cap: int, answer: Answer, part: Part, pack: bool = False
+    ) -> Decoded:
+        """Undo content-encodings; what gets large by that waits until there is memory, or is
+        gzipped meanwhile if the caller can ``pack`` it. Raises Crowded.
         """
+        if pack and 200 <= answer.status < 300:
+            return self._packed(cap, answer)
         data, coding = bytes(answer.body), answer.headers.get("content-encoding", "")
         in_hand, complete = self._in_hand, answer.complete
         if coding and in_hand.taken >= in_hand.most:
@@ -133,6 +141,20 @@ class Receiver:
             part.hold(len(data), cap)
             part.wait_for_room(until)
         return decode(data, coding, cap, complete=complete)
+
+    def _packed(self, cap: int, answer: Answer) -> Decoded:
+        """Decode what is small, and pack all else: one at a time, in a thread."""
+        coding = answer.headers.get("content-encoding", "")
+        if coding or len(answer.body) <= SMALL_BYTES:
+            data = bytes(answer.body)
+            small = decode(data, coding, min(cap, SMALL_BYTES), complete=answer.complete)
+            if cap <= SMALL_BYTES or not (small.truncated or small.error):
+                return small
+        with self._packing:
+            pool = gevent.get_hub().threadpool
+            given = (answer.body, coding, cap)
+            found: Decoded = pool.apply(packed, given, {"complete": answer.complete})
+            return found
 
 
 def put_aside(answer: Answer, part: Part) -> Failure:
@@ -147,9 +169,11 @@ def put_aside(answer: Answer, part: Part) -> Failure:
     return Failure(FailureKind.TIMEOUT, detail, code=answer.status)
 
 
-def _beyond_cap(answer: Answer, max_body_bytes: int) -> bool:
-    cap = max_body_bytes
-    if "content-encoding" in answer.headers:
+def _beyond_cap(answer: Answer, max_body_bytes: int, pack: bool) -> bool:
+    cap, encoded = max_body_bytes, "content-encoding" in answer.headers
+    if encoded:
         cap = encoded_cap(cap)
+    if pack and (encoded or answer.body.startswith(GZIP_MAGIC)):
+        cap = min(cap, MAX_CAME_BYTES)
     # The second limit is for framing that outweighs what it carries: chunks of one byte, trailers.
     return len(answer.body) > cap or answer.received > 2 * cap + 2**20

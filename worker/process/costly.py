@@ -57,7 +57,7 @@ def unpacking(answer: Fetched | Failure) -> str:
         if cpu <= UNPACKING_SECONDS:
             return ""
         return f"undoing a broken content-encoding took {cpu:.2f} s of CPU"
-    size, sent = len(answer.body), answer.wire_bytes
+    size, sent = answer.packed or len(answer.body), answer.wire_bytes
     if cpu > UNPACKING_SECONDS + UNPACKING_SECONDS_PER_BYTE * sent:
         return f"undoing the content-encoding of {sent:,} bytes took {cpu:.2f} s of CPU"
     if answer.truncated and cpu and _is_dense(size, sent):

@@ -35,14 +35,15 @@ SITEMAP_SECONDS = 5.0
 """CPU that a sitemap may take; one of 50 MB with 50,000 URLs takes two."""
 
 
-def _packed(visit: Visit, fetched: Fetched) -> bool:
+def _pack(visit: Visit, fetched: Fetched) -> None:
     """Pack a large body, which sitemaps are read from as well: it may wait for its turn, and then
-    takes a while, and all who fetch would wait for its memory. Returns whether it was packed."""
+    takes a while, and all who fetch would wait for its memory."""
     if len(fetched.body) <= _LARGE_BYTES or fetched.body.startswith(_GZIP_MAGIC):
-        return False
+        return
+    size = len(fetched.body)
     fetched.body = gevent.get_hub().threadpool.apply(_gzipped, (fetched.body,))
+    fetched.packed = size
     visit.repacked(len(fetched.body))
-    return True
 
 
 def _gzipped(body: bytes) -> bytes:
@@ -159,16 +160,16 @@ class Guarded:
         backtrack for ever has it read alone. A host whose sitemaps take too long is charged. What
         is left of ``fetched`` is no more than is kept of a page.
         """
-        packed = False
         if task.suspect or visit.context.backtracks:
             with visit.held.waiting(request=False):
                 reading = self._quarantine.read(visit.context, task, fetched)
         else:
-            packed = _packed(visit, fetched)
+            _pack(visit, fetched)
             budget = Budget(SITEMAP_SECONDS)
             steps = sitemap_steps(visit.context, task, fetched, budget)
             suspect = _suspect(visit, task)
-            with self._sitemap if len(fetched.body) > _LONG_BYTES else nullcontext():
+            size = max(len(fetched.body), fetched.packed)
+            with self._sitemap if size > _LONG_BYTES else nullcontext():
                 try:
                     guard = partial(self._crash_record.parsing, suspect)
                     reading, took = in_turns(steps, budget, guard)
@@ -178,12 +179,13 @@ class Guarded:
         most = granted_sitemap(fetched, reading)
         if reading.cpu > most:
             self._charge(visit, fetched, reading, most)
-        kept = visit.context.options.max_body_bytes
-        if packed:
-            fetched.body = zlib.decompressobj(_GZIP).decompress(fetched.body, kept + 1)
-            visit.repacked(len(fetched.body))
-        fetched.cut(kept)
+        self.unpack(visit, fetched)
         return reading
+
+    def unpack(self, visit: Visit, fetched: Fetched) -> None:
+        """Have of a body what is kept of a page."""
+        fetched.unpack(visit.context.options.max_body_bytes)
+        visit.repacked(len(fetched.body))
 
     def unpacked(self, visit: Visit, answer: Fetched | Failure) -> str:
         """Charge the host where undoing an answer's content-encodings took too much.

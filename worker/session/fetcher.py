@@ -45,6 +45,7 @@ class Fetcher(Protocol):
         body: bytes = b"",
         caps: Caps = NO_CAPS,
         watch: Held | None = None,
+        pack: bool = False,
     ) -> Fetched | Failure:
         """One request of a canonical URL: what the server answered, or why it did not.
 
@@ -115,14 +116,24 @@ class Visit:
         """More of the host's failure than its kind, "" if there is no more."""
         return self._why
 
-    def get(self, url: str, headers: Mapping[str, str], max_body_bytes: int) -> Fetched | Failure:
+    def get(
+        self, url: str, headers: Mapping[str, str], max_body_bytes: int, *, packs: bool = False
+    ) -> Fetched | Failure:
         """A GET by :meth:`send`."""
-        return self.send("GET", url, headers, b"", max_body_bytes)
+        return self.send("GET", url, headers, b"", max_body_bytes, packs=packs)
 
     def send(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes, max_body_bytes: int
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        max_body_bytes: int,
+        *,
+        packs: bool = False,
     ) -> Fetched | Failure:
-        """One paced and counted request to the session's host.
+        """One paced and counted request to the session's host. ``packs``: of what is larger than
+        pages may be the body may come packed.
 
         The answer counts as in hand until :meth:`let_go`, or the next request. Raises VisitOver,
         and LeaseExpired (of the downloader) when the lease ran out meanwhile.
@@ -140,6 +151,7 @@ class Visit:
                     body=body,
                     caps=self.context.caps,
                     watch=self._watched(),
+                    pack=packs and self.least_cap > 0,
                 )
         except NoShare as error:  # others at its address were asked: it comes again
             self.put_off(error.by, error.seconds, str(error))

@@ -119,10 +119,14 @@ class Site:
         self.pages: list[tuple[str, str]] = []
         self.closed: set[str] = set()
         self.sent: dict[str, str] = {}
+        self.packs: list[bool] = []
         self.during_login: Callable[[], None] = lambda: None
         self.seconds: int | None = None
 
-    def fetch(self, url: str, headers: Mapping[str, str], **_: Any) -> Fetched | Failure:
+    def fetch(
+        self, url: str, headers: Mapping[str, str], *, pack: bool, **_: Any
+    ) -> Fetched | Failure:
+        self.packs.append(pack)
         gevent.sleep(0.001)
         token = headers.get("x-token", "")
         self.sent = dict(headers)
@@ -230,6 +234,16 @@ def test_a_page_goes_with_the_proof_and_other_origins_without(world: World) -> N
     for url in ("https://shop.test/p", "http://shop.test:81/p", "http://www.shop.test/p"):
         get(keeper, world.visit(), url, {"a": "b"})
         assert world.site.sent == {"a": "b"}
+
+
+def test_only_what_nothing_was_sent_for_that_it_could_repeat_may_come_packed(world: World) -> None:
+    keeper, visit = world.keeper(), world.visit()
+    visit.least_cap = 10**7
+    get(keeper, visit, PAGE, {})
+    get(keeper, visit, "https://shop.test/p", {})
+    visit.least_cap = 0
+    get(keeper, visit, "https://shop.test/p", {})
+    assert world.site.packs == [False, True, False]
 
 
 def test_many_pages_of_several_processes_wait_for_one_login(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import ipaddress
+import random
 import socket as plain_socket
 import threading
 import zlib
@@ -256,6 +257,42 @@ def test_content_encoding_is_undone(downloader: Downloader, coding: str, body: b
 
 
 # -- connections
+
+
+@pytest.mark.parametrize("coding", ["", "gzip"])
+def test_a_large_body_comes_back_packed_if_the_caller_wants_it(
+    downloader: Downloader, coding: str
+) -> None:
+    body = b"<urlset>" * 300_000
+    sent = gzipped(body) if coding else body
+    fields = {"Content_Encoding": coding} if coding else {}
+    for status, pack, packed in (("200 OK", True, len(body)), ("200 OK", False, 0),
+                                 ("404 Not Found", True, 0)):  # fmt: skip
+        with RawServer(answer(sent, status, **fields)) as server:
+            found = downloader.fetch(
+                server.url("/"), {}, max_body_bytes=50 * MEGABYTE, deadline=monotonic() + 60,
+                pack=pack,
+            )  # fmt: skip
+        assert isinstance(found, Fetched)
+        assert (found.packed, found.truncated, found.wire_bytes) == (packed, False, len(sent))
+        found.unpack(50 * MEGABYTE)
+        assert found.body == body
+
+
+def test_of_a_body_that_comes_gzipped_and_is_packed_so_much_is_received(
+    downloader: Downloader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("greencrawl.worker.http.receiving.MAX_CAME_BYTES", 200_000)
+    sent = gzip.compress(random.Random(3).randbytes(2_000_000))
+    for fields in ({"Content_Encoding": "gzip"}, {}):
+        with RawServer(answer(sent, **fields)) as server:
+            found = downloader.fetch(
+                server.url("/"), {}, max_body_bytes=50 * MEGABYTE, deadline=monotonic() + 60,
+                pack=True,
+            )  # fmt: skip
+        assert isinstance(found, Fetched)
+        assert found.truncated
+        assert 200_000 < found.wire_bytes < 400_000
 
 
 def test_connection_is_kept_and_used_again(downloader: Downloader) -> None:

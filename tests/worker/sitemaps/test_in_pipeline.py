@@ -384,6 +384,27 @@ def test_a_sitemap_may_be_larger_than_a_page_but_no_more_of_it_is_kept(world: Wo
     assert caps[1:] == [MAX_BYTES, MAX_BYTES, 2000]
 
 
+def test_what_came_packed_is_read_and_kept_as_any_other(world: World) -> None:
+    world.set(sitemaps="on", max_body_bytes=2000, scope="host")
+    plain = b"<urlset>" + b" " * 3000 + b"<url><loc>/a</loc></url></urlset>"
+    page = b"<a href=/b>b</a><p>" + b"x" * 3000
+    world.site.answers |= {
+        "http://h/s.xml": replace(xml(gzip.compress(plain)), packed=len(plain)),
+        "http://h/t.xml": replace(html(), body=gzip.compress(page), packed=len(page)),
+    }
+    world.run(asked())
+    row = world.result.page
+    assert row is not None
+    assert (row.body, row.truncated) == (plain[:2000], True)
+    assert links(world) == [Admission("http://h/a", 1, 1)]
+    world.run(asked("http://h/t.xml"))
+    row = world.stores.results[-1].page
+    assert row is not None
+    assert (row.body, row.truncated) == (page[:2000], True)
+    assert Admission("http://h/b", 2, 2) in links(world)
+    assert world.in_hand.bytes == 0
+
+
 def test_traps_judge_no_sitemap(world: World) -> None:
     world.set(sitemaps="on", traps="on", shape_pages=1, depth=5)
     world.site.answers |= {f"http://h/{n}.xml": xml(LIST) for n in range(60)}
