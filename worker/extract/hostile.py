@@ -4,13 +4,20 @@ libxml2 gives up at 256 open elements and drops what follows (unclosed ``<font>`
 sites), and takes time quadratic in the attributes of one tag: 16,000 take a quarter of a second.
 All else is linear. The cheap look here finds a tag that hides nothing. Where ``>`` in values hides
 it, the parser itself is stopped (``pool.c``); where nothing was compiled, values are looked at.
+
+Nor does it know that ``style``, ``title`` and their like are plain elements within SVG and MathML,
+which end with these: where one is not closed, the rest of the page is its text.
 """
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from greencrawl.schema.errors import GreencrawlError
+
+if TYPE_CHECKING:  # the command imports this, and parses nothing
+    from lxml import etree
 
 _BLOCK = 16_384
 _SHORT_BLOCK = 4096
@@ -36,6 +43,15 @@ _END_IN_VALUE = re.compile(rb"=\s*+(?:\"[^\">]*+>|'[^'>]*+>)")
 _TAG_NAME = re.compile(rb"<(?!script\b|style\b)[a-z]", re.IGNORECASE)
 _READ = frozenset(
     b"html head title /title body base meta link area frame iframe /iframe img".split()
+)
+RAW = ("script", "style", "title", "textarea", "xmp", "iframe", "noembed", "noframes")
+"""Elements whose content libxml2 takes for text, wherever they stand."""
+FOREIGN = ("svg", "math")
+_FOREIGN_MARKUP = re.compile(
+    rb"<!--.*?(?:-->|\Z)|<(/?)("
+    + b"|".join(name.encode() for name in (*FOREIGN, *RAW))
+    + rb")(?=[\s/>])[^<>]{0,2000}?(/?)>",
+    re.DOTALL | re.IGNORECASE,
 )
 _INLINE = frozenset(b"b i u s em strong span font small big tt code sub sup q abbr cite".split())
 
@@ -97,6 +113,43 @@ class TooDear(GreencrawlError):
     def __init__(self, spent: float) -> None:
         super().__init__("not read to its end")
         self.spent = spent
+
+
+def swallows(root: etree._Element) -> bool:
+    """Whether a tree ends in an element of SVG or MathML that has taken the rest of the page for
+    its text: libxml2 reads on to its end tag, which is missing, and browsers to that of the SVG."""
+    last = root
+    try:
+        while True:  # a look at each level's last: half a microsecond
+            last = last[-1]
+    except IndexError:
+        pass  # it has none
+    if last.tag not in RAW or next(last.iterancestors(*FOREIGN), None) is None:
+        return False
+    text = (last.text or "").lower()
+    return any(f"</{name}" in text for name in FOREIGN)
+
+
+def close_raw(body: bytes) -> bytes:
+    """The page with an end tag for each such element, where its SVG or MathML ends."""
+    pieces: list[bytes] = []
+    at = depth = 0
+    raw, within = b"", False
+    for found in _FOREIGN_MARKUP.finditer(body):
+        closes, name = found[1] == b"/", (found[2] or b"").lower()
+        foreign = name in (b"svg", b"math")
+        if raw and closes and name == raw:
+            raw = b""
+        elif raw and within and closes and foreign:
+            pieces += [body[at : found.start()], b"</", raw, b">"]
+            at, raw = found.start(), b""
+        if raw or not name:
+            continue
+        if foreign:
+            depth = max(depth - 1, 0) if closes else depth + (found[3] != b"/")
+        elif not closes and found[3] != b"/":
+            raw, within = name, depth > 0
+    return b"".join([*pieces, body[at:]])
 
 
 def flatten(body: bytes) -> bytes:

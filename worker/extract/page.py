@@ -14,9 +14,11 @@ from greencrawl.worker.extract.charset import sniff, to_utf8
 from greencrawl.worker.extract.directives import of_headers, with_metas
 from greencrawl.worker.extract.hostile import (
     TooDear,
+    close_raw,
     flatten,
     has_attribute_bomb,
     hides_attribute_bomb,
+    swallows,
 )
 from greencrawl.worker.extract.language import tag
 from greencrawl.worker.extract.links import (
@@ -235,6 +237,9 @@ def _parse(body: bytes, seconds: float = 0.0, brief: bool = False) -> etree._Ele
     last = _parser.error_log.last_error
     if last is not None and last.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT:
         root = parsed(_flattened(body, brief), _parser, seconds, brief)
+    if root is not None and swallows(root):
+        root = None  # its memory is the next one's
+        root = parsed(close_raw(body), _parser, seconds, brief)
     return root
 
 

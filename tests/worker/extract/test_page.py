@@ -8,7 +8,12 @@ import pytest
 
 from greencrawl.schema.errors import InvalidUrl
 from greencrawl.worker.extract import extract, is_html
-from greencrawl.worker.extract.hostile import has_attribute_bomb, hides_attribute_bomb
+from greencrawl.worker.extract.hostile import (
+    RAW,
+    close_raw,
+    has_attribute_bomb,
+    hides_attribute_bomb,
+)
 
 URL = "https://example.org/docs/index.html"
 
@@ -311,6 +316,52 @@ def test_an_end_within_a_value_hides_nothing(
 ) -> None:
     many = b"".join(one % n for n in range(5_000))
     assert hides_attribute_bomb(b"<html>" + begin + many + end) is bomb
+
+
+@pytest.mark.parametrize("name", RAW)
+@pytest.mark.parametrize(
+    "around", ["<svg>{}</svg>", "<svg><g>{}</g></svg>", "<p><MATH>{}</MATH>", "<svg><svg/>{}</svg>"]
+)
+def test_what_is_not_closed_in_a_drawing_ends_with_it(name: str, around: str) -> None:
+    html = "<title>T</title><p>before" + around.format(f"<{name} id=a>x") + "<a href=/b>behind</a>"
+    page = extract(html.encode(), "http://h/")
+    assert [link.url for link in page.links] == ["http://h/b"]
+    assert (page.title, "behind" in page.text) == ("T", True)
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<svg><title>x</title><style>a{}</style></svg><a href=/b>x</a>",
+        "<svg><style/><title/></svg><a href=/b>x</a>",
+        "<a href=/b>x</a><script>var s = '<svg><style></svg>'</script>",
+        "<a href=/b>x</a><textarea><svg></svg>",
+        "<a href=/b>x</a><svg><title>x",
+        "<!-- <svg><style></svg> --><a href=/b>x</a><style>",
+    ],
+)
+def test_what_swallows_nothing_is_parsed_once(html: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("greencrawl.worker.extract.page.close_raw", None)
+    assert [link.url for link in extract(html.encode(), "http://h/").links] == ["http://h/b"]
+
+
+def test_each_element_is_closed_where_its_drawing_ends() -> None:
+    assert close_raw(b"<style>a</svg></style><svg><title>x</svg>b<SVG><g><Style>y</SVG>c") == (
+        b"<style>a</svg></style><svg><title>x</title></svg>b<SVG><g><Style>y</style></SVG>c"
+    )
+    assert close_raw(b"<!-- <svg><title></svg> --><svg><title/></svg></math><title></svg>") == (
+        b"<!-- <svg><title></svg> --><svg><title/></svg></math><title></svg>"
+    )
+
+
+@pytest.mark.parametrize(
+    "piece", [b"<svg><style>", b"<svg ", b"<style", b"<!--", b"<svg><title></svg>", b"<svg/", b"<"]
+)
+def test_closing_takes_time_by_the_length_alone(piece: bytes) -> None:
+    began = time.process_time()
+    close_raw(piece * (1_000_000 // len(piece)))
+    extract(piece * (500_000 // len(piece)) + b"<svg><style></svg>", "http://h/")
+    assert time.process_time() - began < 3.0
 
 
 def test_looking_for_bombs_is_linear() -> None:
