@@ -331,23 +331,23 @@ class Pipeline:
         self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str], dear: str
     ) -> None:
         """Read it, if it is to be read. ``dear``: why undoing its encodings was charged."""
-        context, options = visit.context, visit.context.options
+        context, options, guarded = visit.context, visit.context.options, self._guarded
         listed = fetched.status != 204 and context.listing(task.url) is not None
         if fetched.packed and (listed or not is_sitemap(context, task, fetched)):
-            self._guarded.unpack(visit, fetched)
+            guarded.unpack(visit, fetched)
         html = listed or is_html(fetched.content_type, fetched.body[:1024])
         sitemap = not listed and is_sitemap(context, task, fetched, html=html)
         if html and task.kind == TaskKind.REQUISITE:
-            html = (task := self._guarded.as_page(visit, task)).kind.is_page
-        reading = Reading()
+            html = (task := guarded.as_page(visit, task)).kind.is_page
         if not sitemap:
             fetched.cut(options.max_body_bytes)
         if not sitemap and is_no_sitemap(context, task, html=html):
-            reading.failure = "neither a sitemap, nor a feed, nor a list of URLs"
+            reading = Reading(failure="neither a sitemap, nor a feed, nor a list of URLs")
         elif sitemap or html or (options.requisites == "on" and is_style(fetched.content_type)):
             self._writer.wait_for_room()  # with its text and links a page is twice as large
-            reader = self._guarded.read_sitemap if sitemap else self._guarded.read
-            reading = reader(visit, task, fetched)
+            reading = (guarded.read_sitemap if sitemap else guarded.read)(visit, task, fetched)
+        else:
+            reading = Reading()
         if sitemap and task.kind.is_page and reading.failure:  # a page it is
             reading = Reading(unread=reading.failure)
         if reading.failure:
@@ -364,7 +364,7 @@ class Pipeline:
             row.body = b""
         visit.judge.note(task, row, reading if html else None)
         if html and options.canonical == "fold":
-            excluded = partial(self._guarded.excluded_by, visit, task, link=True)
+            excluded = partial(guarded.excluded_by, visit, task, link=True)
             self._folding.fold(visit, task, row, excluded)
         if task.kind.is_page and not (sitemap or listed):
             row.links[:0] = self._origins.links(context.crawl, task, self._robots.sitemaps)

@@ -61,7 +61,7 @@ class Rules:
             return f"depth {depth} > {self.depth}"
         if not self._within(url):
             return f"scope {self.scope}: not one of {_listed(self.roots)}"
-        if self.bars_any and (reason := self.bars(url)) is not None:
+        if (self.exclude.texts or self.skips) and (reason := self.bars(url)) is not None:
             return reason
         if self.include.texts and not seed and self.include.first(url) is None:
             return "include: matches none"
