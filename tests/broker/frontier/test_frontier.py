@@ -203,17 +203,17 @@ def test_block_never_moves_back_and_its_level_rises_once_a_block(
     assert state.block_level == 1
 
 
-def test_back_off_doubles_with_each_block(frontier: Frontier, store: Store) -> None:
+def test_back_off_doubles_with_each_block_up_to_an_hour(frontier: Frontier, store: Store) -> None:
     crawl = new_crawl(frontier, store, delay=0)
     frontier.admit(crawl.id, urls("h.example", 9))
     worker, blocks = Worker(frontier), []
-    for _ in range(3):
+    for _ in range(9):
         frontier.leasing.note(frontier.partition_of("h.example"), crawl.id, 1)
         (session,) = worker.lease(tasks=1, wait=2)
         close(frontier, session, failed="refused")
         blocks.append(round(frontier.host("h.example").blocked_in))
         pass_time(frontier, 4000)
-    assert blocks == [30, 60, 120]
+    assert blocks == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
 
 
 def test_operator_slows_blocks_and_frees_a_host(frontier: Frontier, store: Store) -> None:
@@ -443,15 +443,18 @@ def test_name_goes_to_whoever_is_left_when_several_had_it(frontier: Frontier) ->
 
 
 def test_late_leave_of_another_releases_nothing(frontier: Frontier, store: Store) -> None:
-    """Where its first words did not arrive."""
+    """Where its first words did not arrive. Whose the name is goes on leasing."""
     crawl = new_crawl(frontier, store, delay=0)
-    frontier.admit(crawl.id, urls("h.example", 1))
+    frontier.admit(crawl.id, [a for n in range(2) for a in urls(f"h{n}.example", 1)])
     worker = Worker(frontier, incarnation=1)
     worker.reconcile()
-    (held,) = worker.lease(wait=2)
+    (held,) = worker.lease(sessions=1, wait=2)
     assert ask(frontier, 7, 1, leaving=True).tasks == 0
     assert frontier.extend([ExtendItem(session=held.session, token=held.token)], 60) == ["ok"]
-    assert ask(frontier, 1, 3, holding=(held.token,)).superseded == 0
+    found: list[Session] = []
+    until(lambda: found.extend(worker.lease()) or found, 5)
+    sequence = worker.sequence + 1
+    assert ask(frontier, 1, sequence, holding=(held.token,)).superseded == 0
 
 
 def test_worker_that_leaves_twice_and_comes_again_works(frontier: Frontier, store: Store) -> None:
