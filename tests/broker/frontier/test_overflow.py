@@ -16,7 +16,7 @@ from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.purge import Purging
 from greencrawl.broker.tasks.refill import Refill
 from greencrawl.schema.clock import epoch_ms
-from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.errors import Unavailable, UnknownCrawl
 from greencrawl.schema.records import (
     Admission,
     Commit,
@@ -318,6 +318,21 @@ def test_a_mark_that_comes_when_its_row_was_purged_already_leaves_no_count_behin
     totals = frontier.scan(crawl.id)
     assert totals is not None
     assert (totals.open, totals.admitted, totals.finished) == (0, 1, 1)
+
+
+def test_a_mark_that_comes_when_its_crawl_was_deleted_says_so_and_leaves_nothing(
+    frontier: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    """Whoever put the row has nothing more to do: it is not to try again for ever."""
+    crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
+    item = Admission(f"http://{HOST}/a", level=1)
+    row = Overflow(frontier.fingerprint(item.url), p, item)
+    store.add_purge(crawl.id)
+    frontier.drop_crawl(crawl.id)
+    before = redis_server.client.keys()
+    with pytest.raises(UnknownCrawl):
+        frontier.parts.spill.mark_spilled(crawl.id, [row])
+    assert sorted(redis_server.client.keys()) == sorted(before)
 
 
 @pytest.mark.parametrize("share", [0.7, 1.0])
