@@ -17,6 +17,7 @@ from greencrawl.broker.api.handlers import state as handlers
 from greencrawl.broker.api.messages import Health, StatsQuery, UrlQuery
 from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.frontier.coordination import duties
+from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.broker.frontier.recovery.debts import Debts
 from greencrawl.broker.frontier.recovery.replay import Replay, ReplaySender
@@ -664,6 +665,25 @@ def test_a_broker_and_a_worker_may_begin_while_a_node_is_away(rig: TwoNodes, how
     until(lambda: admitted_all(worker, crawl, links), 10)
     known = until(lambda: broker.scan(crawl.id), 15)
     assert known.admitted == 6
+
+
+def test_a_worker_that_began_while_a_node_was_away_leaves_its_replay_to_brokers(
+    rig: TwoNodes,
+) -> None:
+    first = rig.open()
+    _, away = first.nodes
+    crawl = new_crawl(first, rig.store, "b", delay=0)
+    links = [Admission(link) for link in linked(first, away, 7)]
+    first.stop()
+    rig.freeze(away)
+    rig.hasten()
+    worker = rig.open(create=False, start=False)
+    rig.thaw(away)
+    owed = rig.server_of(away).client
+    owed.hset(keys.OWNER, "owed", 1)  # by a broker that has been gone for long
+    until(lambda: admitted_all(worker, crawl, links), 10)
+    assert not worker.recovery._jobs
+    assert owed.hget(keys.OWNER, "owed") == "1"
 
 
 def admitted_all(frontier: Frontier, crawl: Crawl, links: list[Admission]) -> bool:

@@ -218,6 +218,15 @@ def test_forced_seeds_of_the_window_are_queued_again_and_once(rig: Rig) -> None:
     assert rig.waiting() == ["h.example/a", "h.example/b"]
 
 
+def test_forced_seeds_that_were_never_fetched_are_queued_once_however_many_they_are(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("greencrawl.broker.frontier.recovery.replay.CHUNK", 1)
+    rig.seed("h.example/a", "h.example/b", force=True)
+    rig.server.client.flushall()
+    assert rig.refilled().waiting == 2
+
+
 def test_blocks_hold_on_a_redis_that_forgot_them(rig: Rig) -> None:
     rig.seed("h.example/")
     rig.tick(MARGIN + 3)
@@ -746,6 +755,37 @@ def test_repair_of_a_healthy_node_changes_nothing(rig: Rig, everything: bool) ->
     (report,) = rig.frontier.repairs()
     assert report.everything is everything
     assert (report.total > 0) is everything
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "replays"),
+    [(False, False, ["part"]), (True, False, ["all"]), (False, True, ["part", "all"])],
+)
+def test_a_repair_goes_on_with_the_replay_under_way_or_ends_the_lesser_one(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, first: bool, second: bool, replays: list[str]
+) -> None:
+    """Beside another it would open the node while that one is not through."""
+    rig.seed("h.example/a")
+    rig.tick(MARGIN + 5)
+    go_on, real = Event(), rig.store.replay_links
+    begun: list[str] = []
+    ended: list[str] = []
+
+    def slow(since: int) -> Iterator[Any]:
+        begun.append("part" if since else "all")
+        go_on.wait(20)
+        yield from real(since)
+        ended.append("part" if since else "all")
+
+    monkeypatch.setattr(rig.store, "replay_links", slow)
+    rig.frontier.repair(first)
+    until(lambda: begun)
+    rig.frontier.repair(second)
+    until(lambda: rig.frontier.repairs()[0].phase == "links" and begun[-1] == replays[-1])
+    assert begun == replays
+    go_on.set()
+    assert rig.refilled().waiting == 1
+    assert ended == replays[-1:]
 
 
 def test_a_redis_at_its_memory_limit_is_refilled_as_far_as_it_goes_and_opens(
