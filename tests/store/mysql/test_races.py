@@ -15,6 +15,7 @@ from greencrawl.store.base import Store
 from greencrawl.store.mysql import streams
 from greencrawl.store.mysql.cluster.admin import Admin
 from greencrawl.store.mysql.cluster.observe import observe
+from greencrawl.store.mysql.cluster.register import Vote
 from greencrawl.store.mysql.cluster.routing import Cluster
 from greencrawl.store.mysql.cluster.topology import Topology
 from greencrawl.store.mysql.connection import Db, connect
@@ -266,6 +267,25 @@ def test_batches_of_seeds_that_come_together_share_a_commit(
     assert store.pending_seeds() == []
 
 
+def test_batches_of_seeds_that_met_a_deadlock_are_written_again(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    """The first is refused with all that came along; what counts them is not undone."""
+    rows_of(topology, "CREATE TABLE met (times INT) ENGINE = MyISAM")
+    rows_of(topology, "INSERT INTO met VALUES (0)")
+    rows_of(
+        topology,
+        "CREATE TRIGGER meets BEFORE INSERT ON seed_batches FOR EACH ROW BEGIN "
+        "UPDATE met SET times = times + 1; IF (SELECT times FROM met) = 2 THEN "
+        "SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213; END IF; END",
+    )
+    jobs = [gevent.spawn(store.add_seeds, crawl, links(f"http://a/{n}")) for n in range(3)]
+    gevent.joinall(jobs, timeout=20)
+    assert [job.exception for job in jobs] == [None] * 3
+    assert {batch.id for batch in store.pending_seeds()} == {job.value for job in jobs}
+    assert rows_of(topology, "SELECT times FROM met") == [(5,)], "two, and all three again"
+
+
 def test_a_lock_held_for_too_long_is_unavailable_then_passes(
     store: Store, crawl: int, topology: Topology
 ) -> None:
@@ -365,6 +385,25 @@ def test_a_server_that_is_opened_while_it_is_looked_at_is_not_seen_open_with_an_
     finally:
         admin.set_global(**before)
         admin.close()
+
+
+def test_of_two_ballots_that_a_server_is_asked_for_at_once_it_promises_the_higher(
+    topology: Topology,
+) -> None:
+    """Having promised both it could accept two terms, each by a majority of its own."""
+    admin = Admin(topology, topology.masters[0])
+    admin.prepare()
+    admin.enrol(Vote())
+    other = connect(topology, topology.masters[0])
+    with other.cursor() as db:
+        db.execute("BEGIN")
+        db.execute("UPDATE votes SET promised = 9")
+        lower = stopped(admin.promise, 5)
+        db.execute("COMMIT")
+    other.close()
+    assert lower.get(timeout=10) is None
+    assert admin.vote().promised == 9
+    admin.close()
 
 
 def test_a_list_does_not_end_when_the_last_row_of_a_window_moves_while_it_is_sought(
