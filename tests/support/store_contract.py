@@ -948,6 +948,17 @@ class StoreContract(ContentContract, HookContract, ParkedContract, RetentionCont
         store.put_overflow(crawl, beyond([3], host="a.org"))
         assert list(store.overflow_of(7)) == [], "nobody could ask for it"
 
+    def test_deletions_are_listed_in_the_order_in_which_they_were_asked_for(
+        self, store: Store, crawl: int
+    ) -> None:
+        asked = [f"{n}.org" for n in range(40, 10, -1)]  # more than there are crawls
+        for host in asked:
+            store.add_purge(crawl, host)
+        if isinstance(store, SqliteStore):  # what has no order comes the other way round
+            turned = "PRAGMA reverse_unordered_selects = ON"
+            store._questions.run(lambda db: db.execute(turned).close())
+        assert [one.host for one in store.purges()] == asked
+
     def test_a_crawl_with_overflow_ends_only_at_a_limit(self, store: Store, crawl: int) -> None:
         store.put_overflow(crawl, beyond([3], host="a.org"))
         assert store.set_state(crawl, "done", "finished").state == "active"

@@ -62,8 +62,9 @@ def test_a_url_and_a_setting_open_both(tmp_path: Path, folder: Path) -> None:
     archive = Archive(finished(folder))
     assert archive.kinds == {"warcinfo": 1, "response": 2, "revisit": 3, "request": 5}
     assert archive.answers["http://example.org/3"].body == b"same"
-    with pytest.raises(InvalidConfig):
-        open_url(f"sqlite:///{tmp_path / 'c.sqlite'}", "zip:x")
+    for no_place in ("zip:x", "warc:"):  # the current folder is not meant by none
+        with pytest.raises(InvalidConfig):
+            open_url(f"sqlite:///{tmp_path / 'c.sqlite'}", no_place)
 
 
 def test_without_the_setting_bodies_are_away_and_all_else_is_there(
