@@ -580,6 +580,19 @@ def test_a_grant_is_renewed_before_it_expires_and_from_the_old_one(world: World)
     assert world.site.logins == ["ann None", "ann 1"]
 
 
+def test_a_grant_with_more_than_a_minute_left_is_not_renewed_however_long_it_was_good(
+    world: World,
+) -> None:
+    world.site.seconds = 1000
+    keeper = world.keeper()
+    get(keeper, world.visit(), PAGE, {})
+    assert world.vault.kept is not None
+    world.vault.kept.made_ms -= 930_000  # 70 s are left, less than a tenth of its life
+    world.vault.kept.expires_ms -= 930_000
+    get(keeper, world.visit(), PAGE, {})
+    assert world.site.logins == ["ann None"]
+
+
 def test_another_account_starts_anew(world: World) -> None:
     get(world.keeper(), world.visit(), PAGE, {})
     world.secrets.values["username"] = "bob"

@@ -153,6 +153,8 @@ def test_redirect_to_robots_of_another_host_is_asked_of_its_session(
             assert server.paths == ["/robots.txt"]
     assert other.paths == [path]
     assert world.stores.results[-1].finals[0].kind == "robots"
+    of_its_own = f"http://{host_of(other)}" in world.stores.robots
+    assert of_its_own == (path == "/robots.txt"), "other paths say nothing of that host's pages"
 
 
 @pytest.mark.parametrize(
