@@ -64,7 +64,7 @@ class Extender:
             if missed:
                 wait = min(next(backoff), third)
             else:
-                backoff, wait = delays(), max(all_at - self._clock(), 0.0)
+                backoff, wait = delays(), all_at - self._clock()
 
     def _extend(self, some: Sequence[Held]) -> list[Held]:
         """Returns those whose node is away."""

@@ -380,6 +380,7 @@ URL = "https://a.example/page"
         ("<meta http-equiv=refresh content='0; url=/login?next=/page'>", True),
         ("<meta http-equiv=refresh content='600'>", False),
         ("<meta http-equiv=refresh content='0; url=/next'>", False),
+        ("<meta http-equiv=refresh content='0; url=http://['>", False),
         ("<p>hello</p>", False),
     ],
 )

@@ -144,6 +144,6 @@ def _refreshes_to(document: Document, login_url: str) -> bool:
         reference = refresh_target(meta)
         if reference:
             target = joined(reference, document.base, document.encoding)
-            if target and same_page(target, login_url) and not same_page(document.url, login_url):
+            if same_page(target, login_url) and not same_page(document.url, login_url):
                 return True
     return False
