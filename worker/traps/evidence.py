@@ -34,6 +34,7 @@ class Evidence(Struct, gc=False):
     folders of many depths, ``wide``: how many pages of several shapes had its text. ``query`` says
     that its URL has one, ``numbered`` that it ends in a number or an id. ``data`` is what programs
     read, ``moved`` leads to what was met. ``leading`` is how surely such a shape leads on, to 1.
+    ``inner`` says that its URL was found on a page of its own shape.
     """
 
     new: float
@@ -50,3 +51,4 @@ class Evidence(Struct, gc=False):
     data: bool = False
     moved: bool = False
     numbered: bool = False
+    inner: bool = False

@@ -8,9 +8,9 @@ from greencrawl.worker.traps.novelty import Novelty
 from greencrawl.worker.traps.shapes import Shape, Shaper
 from greencrawl.worker.traps.yields import Yields
 
-LINKS, DONE, TEXTS, FOREIGN, KEYS = 1, 2, 3, 4, 5
+LINKS, DONE, TEXTS, FOREIGN, KEYS, INNER = 1, 2, 3, 4, 5, 6
 """Kinds of what is remembered of URLs: met as a link; fetched; a body that is no page; a host that
-is linked to; a number that a program was given."""
+is linked to; a number that a program was given; found on a page of its own shape."""
 
 
 class HostTraps(Struct, gc=False):

@@ -29,9 +29,9 @@ class Unpacked(Struct):
     software: int
 
 
-_VERSION = 1
+_VERSION = 2
 _HEAD = struct.Struct("<BHI")
-_SUM = struct.Struct("<IbIBBBBBIBIIB")
+_SUM = struct.Struct("<IbIBBBBBBIBIIB")
 _SCORE = struct.Struct("<Ib")
 _TEXT = struct.Struct("<IBHI??")
 _PACKED_PARAMETERS = 64
@@ -103,13 +103,13 @@ def _unpacked(record: bytes) -> Unpacked:
     count, at = record[at], at + 1
     for _ in range(count):
         (
-            key, score, pages, text, leads, further, hopes, votes, feeder, probe, parked, good,
-            flags,
+            key, score, pages, text, leads, further, hopes, inner, votes, feeder, probe, parked,
+            good, flags,
         ) = _SUM.unpack_from(record, at)  # fmt: skip
         yields.packed[key] = Sum(
             "", score / 4, pages, good, text / 255, leads / 255, further / 255,
             hopes / 255, feeder, votes, parked, FIRST_PROBE * MORE ** min(probe, 20),
-            0, bool(flags & 1), bool(flags & 2),
+            0, bool(flags & 1), bool(flags & 2), inner / 255, flags >> 2,
         )  # fmt: skip
         at += _SUM.size
     yields.by_key.update(yields.packed)
@@ -154,10 +154,11 @@ def _packed_sum(key: int, one: Sum) -> bytes:
         round(one.leads * 255),
         round(one.further * 255),
         round(one.hopes * 255),
+        round(one.inner * 255),
         one.votes,
         one.feeder,
         step,
         min(one.parked, _MOST_PAGES),
         min(one.yields, _MOST_PAGES),
-        one.grew | one.copied << 1,
+        one.grew | one.copied << 1 | one.inners << 2,
     )

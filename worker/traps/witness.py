@@ -12,7 +12,7 @@ from greencrawl.schema.records import LEVELS, StoredPage, Task, TaskKind
 from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps import parameters
 from greencrawl.worker.traps.evidence import Evidence
-from greencrawl.worker.traps.hosts import DONE, FOREIGN, LINKS, TEXTS, HostTraps
+from greencrawl.worker.traps.hosts import DONE, FOREIGN, INNER, LINKS, TEXTS, HostTraps
 from greencrawl.worker.traps.known import Known
 from greencrawl.worker.traps.novelty import MOST_SHIFT, Found, Novelty, samples_of
 from greencrawl.worker.traps.queries import plain
@@ -93,6 +93,8 @@ class Witness:
         seen = Evidence(new=new, query=shape.params is not None, copy=copy)
         seen.data = reading is None and _is_data(row)
         seen.numbered = ends_in_number(shape.path)
+        if shape.params is None and not seen.numbered:
+            seen.inner = novelty.met(url, state.seed + INNER)
         known_link = bool(self._software(state, shape, task.url, row))
         poor, first = self._links(
             state, shape, row, seen, self._fresh(state, row) if fresh is None else fresh
@@ -192,6 +194,7 @@ class Witness:
             urls = [plain(url) for url in urls]
         origin = row.url[: row.url.index("/", 8) + 1]
         sums, voted, own_key = state.yields, set(), key_of(shape.name)
+        inner: list[str] = []
         software = state.software
         most = _FEW if seen.new >= 1.0 else _FRESH
         looked = fresh
@@ -208,13 +211,24 @@ class Witness:
                     continue
             other = state.shaper.shape(url)
             if other.name == shape.name:
-                seen.own += 1
                 one = sums.sum_of(other.name)
-                if one is not None and one.is_poor:
+                is_poor = one is not None and one.is_poor
+                if is_poor:
                     poor.add(links[place].url)
-                elif (
-                    other.params is None and not seen.numbered
-                ):  # an index leads to pages of its own shape, too
+                if other.params is not None or seen.numbered:
+                    seen.own += 1
+                    continue
+                inner.append(url)  # an index leads to pages of its own shape, too
+                if one is not None and one.inner_known:
+                    if one.inner >= GOOD:
+                        seen.good += 1
+                    else:
+                        seen.own += 1
+                elif is_poor:
+                    seen.own += 1
+                else:
+                    seen.unknown += 1
+                if not is_poor:
                     first[links[place].url] = other.path
                 continue
             if other.params and self._known.names(other.params, url, software):
@@ -245,7 +259,7 @@ class Witness:
                 seen.poor += 1
                 poor.add(links[place].url)
             elif one.is_barren:
-                seen.poor += 1
+                seen.poor += one.grew  # what leads nowhere comes to an end
             elif one.text >= GOOD:
                 seen.good += 1
             elif max(one.leads, one.further) >= GOOD:
@@ -261,6 +275,8 @@ class Witness:
             if other.name not in voted:
                 voted.add(other.name)
                 sums.found_on(other.name, own_key)
+        if inner:
+            self._novelty.fresh(inner, state.seed + INNER)
         if poor and len(looked) < len(fresh):  # the others of their shapes, too
             names = {state.shaper.shape(url).name for url in poor}
             others = (links[place].url for place in fresh[:_RANKED])

@@ -79,7 +79,9 @@ class Sum(Struct, gc=False):
     ``text``, ``leads`` and ``further`` are the shares of its last pages that had new text, that led
     to shapes with new text, to shapes that led there, and to some of which nothing was known.
     ``feeder`` is the shape whose pages it
-    was found on, most of all, by hash, ``votes`` by how much.
+    was found on, most of all, by hash, ``votes`` by how much. ``inner`` is the share of those found
+    on its own pages that had new text, ``inners`` how many of these were fetched, as far as that
+    counts.
     """
 
     name: str
@@ -97,6 +99,8 @@ class Sum(Struct, gc=False):
     claims: int = 0
     grew: bool = False
     copied: bool = False
+    inner: float = 0.5
+    inners: int = 0
 
     @property
     def known(self) -> bool:
@@ -123,6 +127,11 @@ class Sum(Struct, gc=False):
         """Whether its pages brought neither text nor what leads there, though it is not judged."""
         poor = max(self.text, self.leads, self.further, self.hopes) < GOOD
         return poor and self.known and self.score > _GRANTED
+
+    @property
+    def inner_known(self) -> bool:
+        """Whether enough was fetched of what its own pages lead to."""
+        return self.inners >= KNOWN_AFTER
 
     def due(self) -> bool:
         """Count one that is to be parked; whether it is a probe instead."""
@@ -206,6 +215,9 @@ class Yields:
         found.leads += _PACE * ((seen.good > 0) - found.leads)
         found.further += _PACE * (seen.leading - found.further)
         found.hopes += _PACE * ((seen.unknown > 0) - found.hopes)
+        if seen.inner:
+            found.inner += _PACE * (seen.new - found.inner)
+            found.inners = min(found.inners + 1, KNOWN_AFTER)
         found.grew = seen.own + seen.poor > 0 or found.grew
         found.copied = seen.copy or found.copied
         if weight < 0:
@@ -279,7 +291,7 @@ class Yields:
         weight = 1.0 if seen.new == 0 else 0.5
         grows = seen.own + seen.poor > 0
         if seen.equal and (grows or (seen.deep and seen.unknown)):
-            return 1.5 * weight
+            return (1.5 if seen.deep or seen.own > 1 or not seen.unknown else 0.7) * weight
         if seen.unknown and not seen.own:
             self.leans += 1
             odd = seen.query or found.score > DEMOTED or self.leans > _LEANS

@@ -485,6 +485,22 @@ def reference(classes: int = 400) -> Site:
     return site
 
 
+def manual(parts: int = 60, chapters: int = 15) -> Site:
+    """Documentation in many folders: their indexes, links alone, come before all chapters."""
+
+    def site(path: str, query: dict[str, str]) -> Answer | None:
+        if path == "/":
+            return page("content", "Manual", [], [f"/{part}/index.html" for part in names])
+        part, _, name = path[1:].partition("/")
+        if name == "index.html":
+            there = [f"/{part}/{one}.html" for one in words("en")[0][: 2 * chapters : 2]]
+            return page("content", f"Part {part}", [], there)
+        return page("content", name, prose(path, 60), ["index.html"])
+
+    names = list(dict.fromkeys(words("en")[0][1 : 4 * parts : 2]))[:parts]
+    return site
+
+
 def archive(articles: int = 1000) -> Site:
     """Articles by date: years, months, days, all with links alone."""
 

@@ -10,15 +10,17 @@ import time
 from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from urllib.parse import urljoin
 from zlib import crc32
 
 from greencrawl.schema.log import configure
 from greencrawl.schema.records import LEVELS, Admission, Crawl, CrawlOptions, StoredPage, Task
+from greencrawl.worker.crawls import context_of
 from greencrawl.worker.extract.text import compiled
 from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps.novelty import Novelty, samples_of
-from greencrawl.worker.traps.traps import Traps
+from greencrawl.worker.traps.traps import Judge, Traps
 from tests.worker.traps import pages
 from tests.worker.traps.pages import ORIGIN, Site, split
 
@@ -63,6 +65,7 @@ def crawl(
     budget: int = 5000,
     *,
     workers: int = 1,
+    slots: int = 1,
     session: int = SESSION,
     near: bool = True,
     options: CrawlOptions | None = None,
@@ -71,8 +74,9 @@ def crawl(
     shown: Novelty | None = None,
     created_ms: int = 0,
 ) -> Run:
-    """Fetch ``budget`` URLs at most; sessions of several workers take turns, which share what was
-    shown if they are ``near``. ``twice``: each page is fetched again, as after a loss."""
+    """Fetch ``budget`` URLs at most in ``slots`` sessions at a time, which take turns; workers
+    share what was shown if they are ``near``. ``twice``: each page is fetched again, as after a
+    loss."""
     run = Run()
     began = time.process_time()
     row = Crawl(
@@ -83,6 +87,7 @@ def crawl(
         released=released,
         created_ms=created_ms,
     )
+    context = context_of(row)
     shown = shown or Novelty(None, 1 << 18, 1 << 17)
     traps = [Traps(shown if near else Novelty(None, 1 << 18, 1 << 17)) for _ in range(workers)]
     waiting: list[deque[Admission]] = [deque() for _ in range(LEVELS)]
@@ -94,57 +99,64 @@ def crawl(
             seen.add(link.url)
             waiting[link.level].append(link)
 
+    def fetch(judge: Judge, link: Admission) -> None:
+        task = Task(1, link.url, link.depth, link.level)
+        parked = judge.verdict(task)
+        if parked is not None:
+            run.parked[parked.shape] += 1
+            run.why[parked.shape] = parked.detail
+            return
+        answer = None
+        with suppress(IndexError, KeyError, ValueError):
+            answer = site(*split(link.url))
+        if answer is None:
+            run.kinds["404"] += 1
+            return
+        body = "\n".join(answer.blocks)
+        kind = answer.kind
+        bodies[kind + body] += 1
+        if kind == "good member" and bodies[kind + body] > 1:
+            kind = "trap sessions"
+        run.kinds[kind] += 1
+        run.fetched.append((kind, link.url))
+        urls = dict.fromkeys(urljoin(link.url, one) for one in answer.links)
+        below = link.depth + 1
+        text = " ".join(answer.blocks)
+        page = StoredPage(
+            crawl=1, fingerprint=1, url=link.url, status=200, text=text, title="",
+            body=f'<meta name="generator" content="{answer.generator}">'.encode(),
+            links=[Admission(url, below, min(below, LEVELS - 1)) for url in urls],
+        )  # fmt: skip
+        reading = Reading(
+            text=text, samples=samples(link.url, answer.blocks, answer.images),
+            canonical=answer.canonical,
+        )  # fmt: skip
+        for _ in range(1 + twice):
+            judge.note(task, page, reading)
+        for admission in page.links:
+            admit(admission)
+
     admit(Admission(f"{ORIGIN}/"))
     record, turn = b"", 0
-    while any(waiting) and sum(run.kinds.values()) < budget:
-        judge = traps[turn % workers]
-        turn += 1
-        state = judge.open(row, HOST, record)
-        for _ in range(session):
-            level = next((one for one in waiting if one), None)
-            if level is None:
-                break
-            link = level.popleft()
-            task = Task(1, link.url, link.depth, link.level)
-            parked = None if state is None else judge.verdict(state, row, task)
-            if parked is not None:
-                run.parked[parked.shape] += 1
-                run.why[parked.shape] = parked.detail
-                continue
-            answer = None
-            with suppress(IndexError, KeyError, ValueError):
-                answer = site(*split(link.url))
-            if answer is None:
-                run.kinds["404"] += 1
-                continue
-            body = "\n".join(answer.blocks)
-            kind = answer.kind
-            bodies[kind + body] += 1
-            if kind == "good member" and bodies[kind + body] > 1:
-                kind = "trap sessions"
-            run.kinds[kind] += 1
-            run.fetched.append((kind, link.url))
-            urls = dict.fromkeys(urljoin(link.url, one) for one in answer.links)
-            below = link.depth + 1
-            text = " ".join(answer.blocks)
-            page = StoredPage(
-                crawl=1, fingerprint=1, url=link.url, status=200, text=text, title="",
-                body=f'<meta name="generator" content="{answer.generator}">'.encode(),
-                links=[Admission(url, below, min(below, LEVELS - 1)) for url in urls],
-            )  # fmt: skip
-            reading = Reading(
-                text=text, samples=samples(link.url, answer.blocks, answer.images),
-                canonical=answer.canonical,
-            )  # fmt: skip
-            for _ in range(1 + twice):
-                if state is not None:
-                    judge.note(state, row, task, page, reading)
-            for admission in page.links:
-                admit(admission)
-        if state is not None:
-            record = judge.close(state, row) or record
+    running: deque[tuple[Judge, deque[Admission]]] = deque()
+    while sum(run.kinds.values()) < budget:
+        while any(waiting) and len(running) < slots:
+            judge = traps[turn % workers].judge(context, HOST, record)
+            turn += 1
+            leased = deque(islice(chain.from_iterable(waiting), session))
+            for link in leased:
+                waiting[link.level].popleft()
+            running.append((judge, leased))
+        if not running:
+            break
+        judge, leased = running.popleft()
+        fetch(judge, leased.popleft())
+        if leased:
+            running.append((judge, leased))
+        else:
+            record = judge.record() or record
             run.records.append(record)
-    run.left = sum(map(len, waiting))
+    run.left = sum(map(len, waiting)) + sum(len(leased) for _, leased in running)
     run.seconds = time.process_time() - began
     return run
 
@@ -160,6 +172,7 @@ SITES: dict[str, Site] = {
     "discussions": pages.discussions(),
     "shop": pages.shop(),
     "reference": pages.reference(),
+    "manual": pages.manual(),
     "archive": pages.archive(),
     "catalogue": pages.catalogue(),
     "forum": pages.forum(),
@@ -170,12 +183,14 @@ SITES: dict[str, Site] = {
 
 
 def main(names: list[str]) -> None:
-    workers, session = 1, SESSION
+    workers, slots, session = 1, 1, SESSION
     verbose = False
     chosen = []
     for name in names:
         if name.startswith("-w"):
             workers = int(name[2:])
+        elif name.startswith("-c"):
+            slots = int(name[2:])
         elif name.startswith("-s"):
             session = int(name[2:])
         elif name == "-v":
@@ -184,7 +199,7 @@ def main(names: list[str]) -> None:
             chosen.append(name)
     for name in chosen or SITES:
         site = SITES[name]
-        run = crawl(site, 3000, workers=workers, session=session)
+        run = crawl(site, 3000, workers=workers, slots=slots, session=session)
         without = crawl(site, 8000, options=CrawlOptions(traps="off"))
         lost = without.wanted() - run.wanted()
         print(

@@ -16,6 +16,7 @@ from tests.worker.traps.simulation import Run, crawl
 OFF = CrawlOptions(traps="off")
 
 NORMAL: dict[str, Site] = {
+    "manual": pages.manual(),
     "reference": pages.reference(),
     "archive": pages.archive(600),
     "catalogue": pages.catalogue(),
@@ -39,12 +40,16 @@ def unjudged(name: str) -> Run:
 
 
 @pytest.mark.parametrize(
-    ("workers", "near"), cases([(1, True), (3, False)], [(1, False), (3, True)])
+    ("workers", "near", "slots"),
+    cases([(1, True, 16), (3, False, 1)], [(1, False, 1), (3, True, 1), (3, True, 16)]),
 )
 @pytest.mark.parametrize("name", NORMAL)
-def test_a_site_that_is_no_trap_loses_nothing(name: str, workers: int, near: bool) -> None:
+def test_a_site_that_is_no_trap_loses_nothing(
+    name: str, workers: int, near: bool, slots: int
+) -> None:
     without = unjudged(name)
-    run = crawl(NORMAL[name], workers=workers, session=5, near=near)
+    session = 5 if slots == 1 else 32
+    run = crawl(NORMAL[name], workers=workers, session=session, near=near, slots=slots)
     assert without.parked.total() == 0
     assert (run.wanted(), dict(run.parked)) == (without.wanted(), {})
 

@@ -23,6 +23,7 @@ from greencrawl.worker.traps.yields import (
 
 POOR = Evidence(new=0.0, own=3)
 NEW = Evidence(new=1.0)
+INNER = Evidence(new=1.0, inner=True)
 
 
 def test_a_shape_that_makes_more_of_itself_and_nothing_new_is_parked() -> None:
@@ -98,7 +99,7 @@ def filled(seed: int = 1) -> Yields:
     for n in range(200):
         one = sums.begin(f"https://h/{n}/{{n}}", f"https://h/{n}", 0.0)
         for _ in range(chance.randrange(6)):
-            sums.judge(one, f"https://h/{n}", chance.choice((POOR, NEW)))
+            sums.judge(one, f"https://h/{n}", chance.choice((POOR, NEW, INNER)))
         sums.found_on(f"https://h/{n}/{{n}}", chance.getrandbits(32))
         sums.weigh_parameter(f"p{n}", chance.choice((1.0, -6.0)))
         sums.count_text(n, f"https://h/{n}/{{n}}", n % 20)
@@ -126,6 +127,7 @@ def test_a_record_has_it_all_and_is_never_too_long() -> None:
         assert (other.name, other.score, other.pages, other.yields, other.parked) == (
             name, one.score, one.pages, one.yields, one.parked,
         )  # fmt: skip
+        assert (round(other.inner, 2), other.inners) == (round(one.inner, 2), one.inners)
     assert found.yields.against("https://h/199") == sums.against("https://h/199")
     assert found.yields.parameter("p199") == sums.parameter("p199")
     assert pack(found.yields, found.full, 4711) == record or len(record) > 3000
@@ -148,7 +150,7 @@ def test_a_parked_shape_stays_parked_with_whoever_takes_it_over() -> None:
 @given(st.binary(max_size=300))
 def test_what_is_no_record_is_none(record: bytes) -> None:
     unpack(record)
-    unpack(b"\1" + record)
+    unpack(b"\2" + record)
     whole = pack(filled(2), {}, 0)
     unpack(whole[: len(record) * 7])
 
@@ -229,6 +231,19 @@ def test_what_is_said_in_many_places_counts_more() -> None:
         return one.pages
 
     assert pages(8) == 3 < pages(7) == 6
+
+
+def test_what_pages_of_the_same_shape_lead_to_is_known_after_three_of_these() -> None:
+    sums = Yields()
+    one = sums.begin("https://h/{w}", "https://h/", 0.0)
+    for n in range(20):
+        assert one.inner_known == (n >= 3)
+        sums.judge(one, "https://h/", INNER)
+        sums.judge(one, "https://h/", Evidence(new=0.0))
+    assert one.inner > 0.9
+    for _ in range(6):
+        sums.judge(one, "https://h/", Evidence(new=0.0, inner=True))
+    assert one.inner < GOOD
 
 
 def test_views_that_yield_nothing_are_not_held_against_the_folder_that_they_are_in() -> None:
