@@ -19,9 +19,10 @@
 #define LEAST_WORD 2
 #define MOST_WORDS 32
 #define GAP '\0'    /* stands for what was taken out: no piece crosses it */
-#define SHORT 4096 /* bytes of a page whose words are compared with those of its URL */
+#define SHORT SAMPLED /* bytes of a page, fewer, whose words are compared with those of its URL */
 
 static uint64_t gear[256]; /* 0: a digit, a gap, or the end of a block */
+static enum nature { OTHER, WORD, BOTH } natures[256]; /* of bytes: BOTH may begin punctuation */
 
 static uint64_t mixed(uint64_t number) {
     number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9u;
@@ -29,11 +30,16 @@ static uint64_t mixed(uint64_t number) {
     return number ^ number >> 31;
 }
 
+static int in_word(unsigned char byte);
+
 void samples_begin(void) {
     for (unsigned byte = 0; byte < 256; byte++)
         gear[byte] = mixed((byte + 1) * 0x9e3779b97f4a7c15u);
     memset(gear + '0', 0, 10 * sizeof *gear);
     gear['\n'] = gear[GAP] = 0;
+    for (unsigned byte = 0; byte < 256; byte++)
+        natures[byte] = in_word((unsigned char)byte) ? WORD : OTHER;
+    natures[0xc2] = natures[0xe2] = natures[0xe3] = BOTH;
 }
 
 /* Whether a number has a fraction. */
@@ -88,10 +94,21 @@ static int hex(unsigned char byte) {
     return letter - 'a' < 6 ? (int)(letter - 'a') + 10 : -1;
 }
 
-/* Hashes of the words of a URL; how many. */
-static unsigned words_of(const char *url, uint32_t *words) {
-    unsigned count = 0, length = 0;
+/* Hashes of the words of a URL, and how long those are that begin with a letter, as bits. */
+struct words {
+    uint32_t hashes[MOST_WORDS], lengths[32];
+    unsigned count;
+};
+
+static uint32_t length_bit(size_t length) {
+    return (uint32_t)1 << (length < 31 ? length : 31);
+}
+
+static struct words words_of(const char *url) {
+    struct words words = {.count = 0};
+    unsigned length = 0;
     uint32_t hash = 0;
+    unsigned char first = 0;
     for (;;) {
         unsigned char byte = (unsigned char)*url;
         if (byte == '%' && hex((unsigned char)url[1]) >= 0 && hex((unsigned char)url[2]) >= 0) {
@@ -99,15 +116,30 @@ static unsigned words_of(const char *url, uint32_t *words) {
             url += 2;
         }
         if (in_word(byte)) {
+            first = length == 0 ? byte : first;
             hash = word_hash(hash, byte), length++;
         } else {
-            if (length >= LEAST_WORD && count < MOST_WORDS)
-                words[count++] = hash;
+            if (length >= LEAST_WORD && words.count < MOST_WORDS) {
+                words.hashes[words.count++] = hash;
+                words.lengths[lower(first) & 31] |= length_bit(length);
+            }
             hash = 0, length = 0;
         }
         if (*url++ == 0)
-            return count;
+            return words;
     }
+}
+
+static int has(const struct words *words, const char *text, size_t length) {
+    if (!(words->lengths[lower((unsigned char)*text) & 31] & length_bit(length)))
+        return 0;
+    uint32_t hash = 0;
+    for (size_t i = 0; i < length; i++)
+        hash = word_hash(hash, (unsigned char)text[i]);
+    for (unsigned at = 0; at < words->count; at++)
+        if (words->hashes[at] == hash)
+            return 1;
+    return 0;
 }
 
 /* Make a gap of every `what` in a text; its length then. */
@@ -126,38 +158,34 @@ static size_t without(char *text, size_t length, const char *what, size_t size) 
 }
 
 size_t without_echo(char *text, size_t length, const char *url) {
-    size_t whole = strcspn(url, "?"), kept = 0;
+    size_t whole = strcspn(url, "?"), kept = 0, from = 0; /* from there on nothing was moved yet */
     if (whole >= LEAST_ECHO)
         length = without(text, length, url, whole);
-    if (length > SHORT)
+    if (length >= SHORT)
         return length;
-    uint32_t words[MOST_WORDS];
-    unsigned count = words_of(url, words);
+    struct words words = words_of(url);
     for (size_t i = 0; i < length;) {
         size_t begin = i;
-        uint32_t hash = 0;
-        while (i < length && in_word((unsigned char)text[i]) &&
-               punctuation(text + i, length - i) == 0)
-            hash = word_hash(hash, (unsigned char)text[i++]);
-        unsigned at = 0;
-        while (at < count && words[at] != hash)
-            at++;
-        if (i - begin >= LEAST_WORD && at < count) {
+        for (; i < length; i++) {
+            enum nature nature = natures[(unsigned char)text[i]];
+            if (nature == OTHER || (nature == BOTH && punctuation(text + i, length - i)))
+                break;
+        }
+        if (i - begin >= LEAST_WORD && has(&words, text + begin, i - begin)) {
+            memmove(text + kept, text + from, begin - from);
+            kept += begin - from;
             if (i < length && strchr(" -_+./", text[i]) != NULL)
                 i++; /* several words of it are as one */
             if (kept == 0 || text[kept - 1] != GAP)
                 text[kept++] = GAP;
-            continue;
-        }
-        memmove(text + kept, text + begin, i - begin);
-        kept += i - begin;
-        if (i < length) {
+            from = i;
+        } else if (i < length) {
             size_t more = punctuation(text + i, length - i);
-            for (more += more == 0; more > 0; more--)
-                text[kept++] = text[i++];
+            i += more + (more == 0);
         }
     }
-    return kept;
+    memmove(text + kept, text + from, length - from);
+    return kept + length - from;
 }
 
 void samples_take(struct samples *samples, char *text, size_t length) {

@@ -7,7 +7,7 @@
 #define MOST_SAMPLES 128
 #define MOST_IMAGES 8
 #define LEAST_SHIFT 3
-#define SAMPLED 8192 /* bytes of a page, at most, of which samples are taken */
+#define SAMPLED 4096 /* bytes of a page, at most, of which samples are taken */
 
 struct samples {
     uint32_t slots[SAMPLE_SLOTS], images[MOST_IMAGES];

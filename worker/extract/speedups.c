@@ -762,6 +762,31 @@ static size_t slots_of(const Py_buffer *table) {
     return 0;
 }
 
+struct found {
+    unsigned images, pieces, looked;
+};
+
+/* What `novel` returns of samples that lie at `data`; false with an exception set. */
+static int find(const char *data, Py_ssize_t length, uint64_t seed, const Py_buffer *table,
+                unsigned shift, struct found *found) {
+    size_t slots = slots_of(table), count = length < 2 ? 0 : (size_t)(length - 2) / 4;
+    uint32_t tags[MOST_SAMPLES + MOST_IMAGES];
+    if (!slots)
+        return 0;
+    if (count > sizeof tags / sizeof *tags) {
+        PyErr_SetString(PyExc_ValueError, "no samples");
+        return 0;
+    }
+    memcpy(tags, data + 2, 4 * count);
+    size_t images = count ? (unsigned char)data[1] : 0;
+    images = images < count ? images : count;
+    unsigned level = shift > LEAST_SHIFT ? shift - LEAST_SHIFT : 0;
+    found->images = tags_new(tags, images, seed, table->buf, slots, 0, &found->looked);
+    found->pieces =
+        tags_new(tags + images, count - images, seed, table->buf, slots, level, &found->looked);
+    return 1;
+}
+
 /* novel(samples, seed, table, shift): how many images and how many pieces of text it has not got
  * yet, and how many pieces were looked at: those that a page of this shift would have, too. */
 static PyObject *novel(PyObject *self, PyObject *arguments) {
@@ -774,20 +799,9 @@ static PyObject *novel(PyObject *self, PyObject *arguments) {
     if (!PyArg_ParseTuple(arguments, "y#Kw*I", &data, &length, &seed, &table, &shift))
         return NULL;
     PyObject *result = NULL;
-    size_t slots = slots_of(&table), count = length < 2 ? 0 : (size_t)(length - 2) / 4;
-    uint32_t tags[MOST_SAMPLES + MOST_IMAGES];
-    if (count > sizeof tags / sizeof *tags)
-        PyErr_SetString(PyExc_ValueError, "no samples");
-    else if (slots) {
-        memcpy(tags, data + 2, 4 * count);
-        size_t images = count ? (unsigned char)data[1] : 0;
-        images = images < count ? images : count;
-        unsigned looked, level = shift > LEAST_SHIFT ? shift - LEAST_SHIFT : 0;
-        unsigned first = tags_new(tags, images, seed, table.buf, slots, 0, &looked);
-        unsigned rest =
-            tags_new(tags + images, count - images, seed, table.buf, slots, level, &looked);
-        result = Py_BuildValue("III", first, rest, looked);
-    }
+    struct found found;
+    if (find(data, length, seed, &table, shift, &found))
+        result = Py_BuildValue("III", found.images, found.pieces, found.looked);
     PyBuffer_Release(&table);
     return result;
 }
@@ -862,6 +876,38 @@ static PyObject *unmet_links(PyObject *self, PyObject *arguments) {
     if (slots)
         result = unmet_places(url_of, links, PyList_GET_SIZE(links), seed, &table, slots, 1);
     PyBuffer_Release(&table);
+    return result;
+}
+
+/* glance(url, samples, links, seeds, pieces, urls, shift): at once what is asked of most pages. None
+ * if `urls` has got `url` under the first of three seeds, and nothing else is looked at; else what
+ * `novel` finds in `pieces`, under the second, and the places that `unmet_links` gives, under the
+ * third. */
+static PyObject *glance(PyObject *self, PyObject *arguments) {
+    (void)self;
+    const char *url, *samples;
+    Py_ssize_t length, sampled;
+    PyObject *links, *result = NULL;
+    unsigned long long page, text, link;
+    Py_buffer pieces, urls;
+    unsigned shift;
+    if (!PyArg_ParseTuple(arguments, "s#y#O!(KKK)w*w*I", &url, &length, &samples, &sampled,
+                          &PyList_Type, &links, &page, &text, &link, &pieces, &urls, &shift))
+        return NULL;
+    struct found found;
+    size_t slots = slots_of(&urls);
+    if (!slots) {
+        /* an exception is set */
+    } else if (tag_known(string_hash(url, (size_t)length, page), urls.buf, slots, 1)) {
+        result = Py_NewRef(Py_None);
+    } else if (find(samples, sampled, text, &pieces, shift, &found)) {
+        PyObject *places =
+            unmet_places(url_of, links, PyList_GET_SIZE(links), link, &urls, slots, 1);
+        if (places != NULL)
+            result = Py_BuildValue("IIIN", found.images, found.pieces, found.looked, places);
+    }
+    PyBuffer_Release(&pieces);
+    PyBuffer_Release(&urls);
     return result;
 }
 
@@ -1011,6 +1057,7 @@ static PyMethodDef methods[] = {
     {"novel", novel, METH_VARARGS, NULL},
     {"unmet", unmet, METH_VARARGS, NULL},
     {"unmet_links", unmet_links, METH_VARARGS, NULL},
+    {"glance", glance, METH_VARARGS, NULL},
     {"pool", pool, METH_O, NULL},
     {"pooled", (PyCFunction)(void (*)(void))pooled, METH_FASTCALL, NULL},
     {"chunks", chunks, METH_NOARGS, NULL},

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from greencrawl.schema.records import StoredPage
+from greencrawl.worker.reading import Reading
+from greencrawl.worker.traps.novelty import Found
+from greencrawl.worker.traps.queries import plain
+
+_HEAD = 16_384
+"""Bytes of a text that is no page, of which samples are taken."""
+_FEEDS = (b"<rss", b"<feed", b"<rdf:RDF")
+
 
 class Same(Struct, gc=False):
     """Pages of the same text: how many, a bit for each depth of their folders, the shape of the
@@ -52,3 +61,44 @@ class Evidence(Struct, gc=False):
     moved: bool = False
     numbered: bool = False
     inner: bool = False
+
+
+def as_text(body: bytes) -> str:
+    """The beginning of a body that is text, but no page; "" of what is none."""
+    head = body[:_HEAD]
+    if b"\0" in head or b"\r\n%%EOF" in head or head.startswith(b"%PDF"):
+        return ""
+    try:
+        return head.decode()
+    except UnicodeDecodeError as error:
+        return head[: error.start].decode() if error.start > _HEAD - 4 else ""
+
+
+def is_data(row: StoredPage) -> bool:
+    """Whether a body is JSON or a feed: programs read such."""
+    head = row.body[:512].lstrip()
+    if head.startswith((b"{", b"[")):
+        return True
+    return head.startswith(b"<") and any(mark in head for mark in _FEEDS)
+
+
+def newness(found: Found, row: StoredPage) -> float:
+    """1 for a page with much that is new, 0 for one with nothing, between for one with little."""
+    if row.status // 100 == 3:
+        return 0.0
+    if found.images or (found.fresh >= 32 and found.share >= 0.25):
+        return 1.0
+    if not found.text or not found.fresh:
+        return 0.0
+    # A sample of a long page stands for many bytes: one alone may have come by chance.
+    step = max(found.text >> 6, 8)
+    if found.fresh >= 120 and found.fresh >= 2 * step:
+        return 1.0
+    return 0.0 if found.fresh <= step and found.share < 0.05 else 0.3
+
+
+def is_copy(row: StoredPage, reading: Reading | None) -> bool:
+    """Whether a page says that it is another's copy."""
+    if reading is None or not reading.canonical or reading.canonical == row.url:
+        return False
+    return reading.canonical != plain(row.url)

@@ -13,6 +13,10 @@ LINKS, DONE, TEXTS, FOREIGN, KEYS, INNER = 1, 2, 3, 4, 5, 6
 is linked to; a number that a program was given; found on a page of its own shape."""
 
 
+WARM = 8
+"""Pages of a host after which this process knows what it shows."""
+
+
 class HostTraps(Struct, gc=False):
     """What is known of one host in one crawl."""
 
@@ -41,25 +45,27 @@ class HostTraps(Struct, gc=False):
         self.last = url, found
         return found
 
-    def passes(self, url: str) -> bool:
-        """Whether nothing can be against a URL, as its shape is settled; then it counts as
-        fetched."""
+    def settled_shape(self, url: str) -> Shape | None:
+        """The shape of a URL without a query if it is settled, so that nothing can be against it.
+
+        None if it is not, or while this host is new here, or where any of its shapes was poor, or
+        more has to be asked of each of its URLs.
+        """
+        sums = self.yields
+        if sums.troubled or self.software or self.shaper.sessions or self.seen < WARM:
+            return None
         shape = self.shape(url)
-        known = self.yields.sums.get(shape.name)
+        known = sums.sums.get(shape.name)
         if known is None or shape.params is not None or not known.is_settled:
-            return False
-        if self.software or self.shaper.sessions:
-            return False
-        self.yields.pages += 1
-        return True
+            return None
+        return shape
 
     @property
     def size(self) -> int:
         """About how many strings it keeps."""
         sums = self.yields
-        return (
-            20 + self.shaper.size + 3 * len(sums.sums) + len(sums.parameters) + len(sums.templates)
-        )
+        known = 3 * len(sums.sums) + len(sums.parameters) + len(sums.templates)
+        return 20 + self.shaper.size + known
 
     def met(self, novelty: Novelty, url: str) -> bool:
         """Whether a URL was fetched, or linked to."""

@@ -27,7 +27,7 @@ PIECES = 2_097_152
 """Pieces of text that are remembered of all hosts: some 30,000 pages. 8 MB."""
 URLS = 1_048_576
 """URLs that are remembered. 4 MB."""
-FILE = "shown-3"
+FILE = "shown-4"
 """Name of the file; another way to take samples has another one."""
 
 MOST_SHIFT = 7
@@ -64,19 +64,38 @@ class Novelty:
         self._pieces = _Table(pieces, shared and shared[: 4 * pieces])
         self._urls = _Table(urls, shared and shared[4 * pieces :])
 
+    def glance(
+        self,
+        url: str,
+        samples: bytes,
+        links: list[Admission],
+        seeds: tuple[int, int, int],
+        shift: int,
+    ) -> tuple[Found, list[int]] | None:
+        """At once, for a page: :meth:`fresh` for its URL, :meth:`look`, :meth:`fresh_links`, each
+        under one of the ``seeds``. None, and nothing else is looked at, if the URL was met."""
+        if compiled is None:
+            if not self.fresh([url], seeds[0]):
+                return None
+            return self.look(samples, seeds[1], shift), self.fresh_links(links, seeds[2])
+        shift = _shift(samples, shift) if samples else 0
+        seen: tuple[int, int, int, list[int]] | None = compiled.glance(
+            url, samples, links, seeds, self._pieces.data, self._urls.data, shift
+        )
+        if seen is None:
+            return None
+        images, fresh, looked, places = seen
+        return Found(fresh << shift, looked << shift, images), places
+
     def look(self, samples: bytes, seed: int, shift: int = 0) -> Found:
         """How much of what has these samples is new under ``seed``; from now on none of it is.
 
         Of a long page fewer samples are taken: where the host's pages mostly have a ``shift``, only
         such are compared as those would have, too, while there are some.
         """
-        count = max(len(samples) - 2, 0) // 4
-        if not count:
+        if len(samples) < 6:
             return Found(0, 0, 0)
-        own, pieces = samples[0], count - samples[1]
-        while shift > own and pieces >> (shift - own) < _ENOUGH:
-            shift -= 1
-        shift = max(shift, own)
+        shift = _shift(samples, shift)
         images, fresh, looked = self._pieces.novel(samples, seed, shift)
         return Found(fresh << shift, looked << shift, images)
 
@@ -93,17 +112,26 @@ class Novelty:
         return not self._urls.unmet([url], seed, False)
 
 
+def _shift(samples: bytes, shift: int) -> int:
+    """The ``shift`` that samples are compared at: their own, or one that leaves some of them."""
+    own = samples[0]
+    pieces = (len(samples) - 2) // 4 - samples[1]
+    while shift > own and pieces >> (shift - own) < _ENOUGH:
+        shift -= 1
+    return max(shift, own)
+
+
 class _Table:
     """A set of hashes of bounded size; see ``samples.c``, of which this is half of the code."""
 
     def __init__(self, slots: int, data: memoryview | None) -> None:
         self._slots = slots
-        self._data = data or bytearray(4 * slots if compiled is not None else 0)
+        self.data = data or bytearray(4 * slots if compiled is not None else 0)
         self._known: dict[int, None] = {}
 
     def novel(self, samples: bytes, seed: int, shift: int) -> tuple[int, int, int]:
         if compiled is not None:
-            images, pieces, looked = compiled.novel(samples, seed, self._data, shift)
+            images, pieces, looked = compiled.novel(samples, seed, self.data, shift)
             return images, pieces, looked
         tags = array("I", samples[2:])
         first = samples[1]
@@ -112,7 +140,7 @@ class _Table:
 
     def unmet(self, strings: list[str], seed: int, keep: bool) -> list[int]:
         if compiled is not None:
-            found: list[int] = compiled.unmet(strings, seed, self._data, keep)
+            found: list[int] = compiled.unmet(strings, seed, self.data, keep)
             return found
         return [
             place for place, text in enumerate(strings) if not self._knows(hash((text, seed)), keep)
@@ -120,7 +148,7 @@ class _Table:
 
     def unmet_links(self, links: list[Admission], seed: int) -> list[int]:
         if compiled is not None:
-            found: list[int] = compiled.unmet_links(links, seed, self._data)
+            found: list[int] = compiled.unmet_links(links, seed, self.data)
             return found
         return self.unmet([link.url for link in links], seed, True)
 

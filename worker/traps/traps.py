@@ -56,7 +56,8 @@ class Traps:
         return known()
 
     @cached_property
-    def _witness(self) -> Witness:
+    def witness(self) -> Witness:
+        """What learns from pages."""
         return Witness(self._novelty, self._known)
 
     def judge(self, context: CrawlContext, host: str, record: bytes) -> Judge:
@@ -246,7 +247,7 @@ class Traps:
     ) -> None:
         """Learn from a page, or a redirect; its links of poor shapes come last afterwards."""
         if crawl.options.traps == "on":
-            self._witness.note(state, task, row, reading)
+            self.witness.note(state, task, row, reading)
         else:  # its shapes are counted all the same
             shape = state.shape(task.url)
             state.yields.begin(shape.name, shape.section, 0.0).pages += 1
@@ -255,7 +256,7 @@ class Traps:
 class Judge:
     """:class:`Traps` for one session; :data:`NO_JUDGE` parks nothing."""
 
-    __slots__ = ("_context", "_crawl", "_lists", "_quick", "_state", "_traps")
+    __slots__ = ("_context", "_crawl", "_lists", "_quick", "_settled", "_state", "_traps")
 
     def __init__(self, traps: Traps, state: HostTraps, context: CrawlContext) -> None:
         self._traps = traps
@@ -266,6 +267,7 @@ class Judge:
         options = context.options
         limited = options.host_pages or options.shape_pages or state.released
         self._quick = options.traps == "on" and not limited
+        self._settled: Shape | None = None
 
     def verdict(self, task: Task) -> Parked | None:
         """:meth:`Traps.verdict`; always fetched are a page of a user's own list and a requisite."""
@@ -275,15 +277,22 @@ class Judge:
             return None
         if self._lists and self._context.listing(task.url) is not None:
             return None
-        if self._quick and task.depth and self._state.passes(task.url):
-            return None
+        self._settled = None
+        if self._quick and task.depth:
+            self._settled = self._state.settled_shape(task.url)
+            if self._settled is not None:
+                self._state.yields.pages += 1
+                return None
         return self._traps.verdict(self._state, self._crawl, task)
 
     def note(self, task: Task, row: StoredPage, reading: Reading | None = None) -> None:
         """:meth:`Traps.note`; sitemaps and requisites say nothing of their host's pages."""
         if not task.kind.is_page:
             return
-        if not (self._lists and self._context.listing(task.url) is not None):
+        settled, self._settled = self._settled, None
+        if settled is not None and reading is not None:
+            self._traps.witness.glance(self._state, settled, task, row, reading)
+        elif not (self._lists and self._context.listing(task.url) is not None):
             self._traps.note(self._state, self._crawl, task, row, reading)
 
     def record(self) -> bytes:

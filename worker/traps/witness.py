@@ -11,8 +11,8 @@ from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import LEVELS, StoredPage, Task, TaskKind
 from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps import parameters
-from greencrawl.worker.traps.evidence import Evidence
-from greencrawl.worker.traps.hosts import DONE, FOREIGN, INNER, LINKS, TEXTS, HostTraps
+from greencrawl.worker.traps.evidence import Evidence, as_text, is_copy, is_data, newness
+from greencrawl.worker.traps.hosts import DONE, FOREIGN, INNER, LINKS, TEXTS, WARM, HostTraps
 from greencrawl.worker.traps.known import Known
 from greencrawl.worker.traps.novelty import MOST_SHIFT, Found, Novelty, samples_of
 from greencrawl.worker.traps.queries import plain
@@ -36,7 +36,7 @@ _KINDS = 64
 _FRESH, _FEW, _ASKED = 32, 4, 8
 """Links of one page, not met before, that are looked at, every second, third … of more; those of a
 page that has new text, of which they say nothing more; and others with a query."""
-_EVERY = 8
+_EVERY = 32
 """Of a shape that is settled every so many-th page is asked which links it has, where no shape of
 the host is poor; and those that lead to a query not met before."""
 _CLAIMS = 20
@@ -47,13 +47,8 @@ _FADES = 0.8
 speak for each other for ever."""
 _TRIES = 4
 """Pages of a host in which marks of software are looked for, once it shows links of such."""
-WARM = 8
-"""Pages of a host after which this process knows what it shows."""
 _SAME, _DEPTHS = 4, 5
 """Pages with the same text, and depths of their folders, beyond which it is no page's own."""
-_HEAD = 16_384
-"""Bytes of a text that is no page, of which samples are taken."""
-_FEEDS = (b"<rss", b"<feed", b"<rdf:RDF")
 _FIRST = 3
 """URLs of a kind that nothing is known of that are fetched before their turn."""
 
@@ -69,6 +64,44 @@ class Witness:
         self, state: HostTraps, task: Task, row: StoredPage, reading: Reading | None = None
     ) -> None:
         """Learn from a page, or a redirect; its links of poor shapes come last afterwards."""
+        self._note(state, task, row, reading, None)
+
+    def glance(
+        self, state: HostTraps, shape: Shape, task: Task, row: StoredPage, reading: Reading
+    ) -> None:
+        """:meth:`note` for a page of a shape that is settled: if it has new text it is counted, and
+        that is all, but for every eighth."""
+        links = row.links
+        if not reading.samples or (links and links[-1].kind != TaskKind.PAGE):
+            self._note(state, task, row, reading, None)
+            return
+        seed = state.seed
+        seeds = seed + DONE, seed, seed + LINKS
+        met = self._novelty.glance(task.url, reading.samples, links, seeds, state.shift)
+        if met is None:
+            return  # fetched before
+        known = state.yields.sums.get(shape.name)
+        if (
+            known is not None
+            and known.pages % _EVERY
+            and newness(met[0], row) >= 1.0
+            and not is_copy(row, reading)
+            and not any("?" in links[at].url for at in met[1])
+        ):
+            state.yields.yielded(known, shape.section)
+            state.seen += 1
+            return
+        self._note(state, task, row, reading, met)
+
+    def _note(
+        self,
+        state: HostTraps,
+        task: Task,
+        row: StoredPage,
+        reading: Reading | None,
+        met: tuple[Found, list[int]] | None,
+    ) -> None:
+        """Learn from a page; ``met`` is what was new of it, where that was asked already."""
         sums, novelty = state.yields, self._novelty
         shape = state.shape(task.url)
         url = plain(task.url) if state.shaper.sessions else task.url
@@ -76,29 +109,23 @@ class Witness:
             row.status // 100 == 3 and plain(link.url) == url for link in row.links
         ):
             return  # to itself with another session: that one is still to be fetched
-        again = not novelty.fresh([url], state.seed + DONE)
-        if url != task.url:
-            novelty.fresh([task.url], state.seed + DONE)
-        if again:
-            return  # fetched before: it says nothing of its shape that it is not new
-        found = self._novel(state, row, reading)
-        new, copy = _newness(found, row), _is_copy(row, reading)
-        fresh: list[int] | None = None
-        if new >= 1.0 and not copy and shape.params is None and _is_calm(state, shape):
-            fresh = self._fresh(state, row)
-            if not any("?" in row.links[place].url for place in fresh):
-                sums.yielded(sums.sums[shape.name], shape.section)
-                state.seen += 1
-                return
-        seen = Evidence(new=new, query=shape.params is not None, copy=copy)
-        seen.data = reading is None and _is_data(row)
+        if met is None:
+            again = not novelty.fresh([url], state.seed + DONE)
+            if url != task.url:
+                novelty.fresh([task.url], state.seed + DONE)
+            if again:
+                return  # fetched before: it says nothing of its shape that it is not new
+            met = self._novel(state, row, reading), self._fresh(state, row)
+        found, fresh = met
+        seen = Evidence(
+            new=newness(found, row), query=shape.params is not None, copy=is_copy(row, reading)
+        )
+        seen.data = reading is None and is_data(row)
         seen.numbered = ends_in_number(shape.path)
         if shape.params is None and not seen.numbered:
             seen.inner = novelty.met(url, state.seed + INNER)
         known_link = bool(self._software(state, shape, task.url, row))
-        poor, first = self._links(
-            state, shape, row, seen, self._fresh(state, row) if fresh is None else fresh
-        )
+        poor, first = self._links(state, shape, row, seen, fresh)
         seen.moved = row.status // 100 == 3 and not (seen.own or seen.good or seen.unknown)
         if seen.copy and reading is not None and state.met(novelty, reading.canonical):
             seen.new = min(seen.new, 0.0)  # whoever fetched that one
@@ -142,7 +169,7 @@ class Witness:
         """How much of a page its host has not shown yet."""
         if reading is None or not (reading.samples or row.text):
             if row.body and 200 <= row.status < 300:
-                text = _as_text(row.body) if reading is None else ""
+                text = as_text(row.body) if reading is None else ""
                 if text:
                     return self._novelty.look(samples_of(text, row.url), state.seed)
                 new = self._novelty.fresh([row.digest.hex()], state.seed + TEXTS)
@@ -334,53 +361,3 @@ class Witness:
         elif one.score < PARKED <= before:
             log.info("shape_forgiven", shape=one.name, parked=one.parked, example=row.url)
             state.changed = True
-
-
-def _is_calm(state: HostTraps, shape: Shape) -> bool:
-    """Whether of a page of this shape that has new text nothing more need be known: it yields, and
-    no shape of the host is poor; but for some of its pages."""
-    if state.yields.troubled or state.seen < WARM or state.tries < _TRIES:
-        return False
-    known = state.yields.sums.get(shape.name)
-    return known is not None and known.is_settled and known.pages % _EVERY > 0
-
-
-def _as_text(body: bytes) -> str:
-    """The beginning of a body that is text, but no page; "" of what is none."""
-    head = body[:_HEAD]
-    if b"\0" in head or b"\r\n%%EOF" in head or head.startswith(b"%PDF"):
-        return ""
-    try:
-        return head.decode()
-    except UnicodeDecodeError as error:
-        return head[: error.start].decode() if error.start > _HEAD - 4 else ""
-
-
-def _is_data(row: StoredPage) -> bool:
-    """Whether a body is JSON or a feed: programs read such."""
-    head = row.body[:512].lstrip()
-    if head.startswith((b"{", b"[")):
-        return True
-    return head.startswith(b"<") and any(mark in head for mark in _FEEDS)
-
-
-def _newness(found: Found, row: StoredPage) -> float:
-    """1 for a page with much that is new, 0 for one with nothing, between for one with little."""
-    if row.status // 100 == 3:
-        return 0.0
-    if found.images or (found.fresh >= 32 and found.share >= 0.25):
-        return 1.0
-    if not found.text or not found.fresh:
-        return 0.0
-    # A sample of a long page stands for many bytes: one alone may have come by chance.
-    step = max(found.text >> 6, 8)
-    if found.fresh >= 120 and found.fresh >= 2 * step:
-        return 1.0
-    return 0.0 if found.fresh <= step and found.share < 0.05 else 0.3
-
-
-def _is_copy(row: StoredPage, reading: Reading | None) -> bool:
-    """Whether a page says that it is another's copy."""
-    if reading is None or not reading.canonical or reading.canonical == row.url:
-        return False
-    return reading.canonical != plain(row.url)

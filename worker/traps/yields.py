@@ -119,8 +119,8 @@ class Sum(Struct, gc=False):
 
     @property
     def is_settled(self) -> bool:
-        """Whether it has yielded often, and its last pages had new text."""
-        return self.text > 0.9 and self.yields >= _SETTLED and self.score < 0
+        """Whether it has yielded often, and most of its last pages had new text."""
+        return self.text > 0.5 and self.yields >= _SETTLED and self.score < 0
 
     @property
     def is_barren(self) -> bool:

@@ -43,6 +43,22 @@ def test_a_text_is_new_once_in_any_script(shown: Novelty, language: str) -> None
     assert shown.look(page(*first), 2).share == 1.0
 
 
+def test_a_glance_asks_for_all_at_once_each_under_its_seed(shown: Novelty) -> None:
+    samples, seeds = page(*prose(1)), (11, 12, 13)
+    links = [Admission(f"{URL}/{n}", 1, 1) for n in range(70)]
+    first = shown.glance(URL, samples, links[:30], seeds, 0)
+    assert first == (Novelty(None, 1 << 14, 1 << 12).look(samples, 1), list(range(30)))
+    assert shown.glance(URL, page(*prose(2)), links, seeds, 0) is None, "nothing else is looked at"
+    assert shown.look(page(*prose(2)), 12).share == 1.0
+    again = shown.glance(f"{URL}/other", samples, links, seeds, 0)
+    assert again is not None
+    assert (again[0].fresh, again[0].share, again[1]) == (0, 0.0, list(range(30, 70)))
+    assert [shown.met(URL, seed) for seed in seeds] == [True, False, False]
+    assert [shown.met(links[0].url, seed) for seed in seeds] == [False, False, True]
+    empty = shown.glance(f"{URL}/empty", b"", [], seeds, 7)
+    assert empty == (Found(0, 0, 0), [])
+
+
 @compiled
 def test_a_list_in_another_order_is_not_new(shown: Novelty) -> None:
     items = [line for n in range(60) for line in prose(n, 6)]

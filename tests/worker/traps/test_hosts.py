@@ -1,0 +1,54 @@
+"""Shapes that are settled, so that nothing is asked of their URLs."""
+
+from __future__ import annotations
+
+from greencrawl.worker.traps.evidence import Evidence
+from greencrawl.worker.traps.hosts import WARM, HostTraps
+from greencrawl.worker.traps.shapes import Shaper
+from greencrawl.worker.traps.yields import Yields
+
+NEW, POOR = Evidence(new=1.0), Evidence(new=0.0, own=3)
+
+
+def settled(*urls: str) -> HostTraps:
+    state = HostTraps(1, Shaper(2026), Yields())
+    for url in urls:
+        shape = state.shape(url)
+        one = state.yields.begin(shape.name, shape.section, 0.0)
+        for _ in range(10):
+            state.yields.judge(one, shape.section, NEW)
+    state.seen = WARM
+    return state
+
+
+def test_a_shape_is_settled_that_has_yielded_often() -> None:
+    state = settled("https://h/a/one.html")
+    for url in ("https://h/a/one.html", "https://h/a/two-more.html"):
+        assert state.settled_shape(url) == state.shape(url)
+    for url in ("https://h/a/one", "https://h/a/7.html", "https://h/a/one.html?y=1"):
+        assert state.settled_shape(url) is None
+
+
+def test_nothing_is_settled_at_a_host_with_a_poor_shape_with_sessions_or_that_is_new() -> None:
+    url, other = "https://h/a/one.html", "https://h/b/2"
+    state = settled(url)
+    shape = state.settled_shape(url)
+    assert shape is not None
+    state.seen = WARM - 1
+    assert state.settled_shape(url) is None
+    state.seen = WARM
+    state.software = 7
+    assert state.settled_shape(url) is None
+    state.software = 0
+    one = state.yields.sums[shape.name]
+    while one.text > 0.5:
+        state.yields.judge(one, shape.section, Evidence(new=0.3))
+    assert state.settled_shape(url) is None
+    state = settled(url)
+    found = state.yields.begin(state.shape(other).name, "https://h/b", 0.0)
+    while not found.is_poor:
+        state.yields.judge(found, "https://h/b", POOR)
+    assert state.settled_shape(url) is None
+    state = settled(url)
+    assert state.shape("https://h/c;jsessionid=0123456789ABCDEF").hint == "session"
+    assert state.settled_shape(url) is None
