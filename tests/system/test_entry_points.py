@@ -31,7 +31,8 @@ def test_an_argument_is_answered_with_the_usage(module: str, tmp_path: Path) -> 
 
 PATCHED = "from gevent import monkey; monkey.patch_all()"
 NEVER = {
-    "chardet", "colorama", "pymysql", "requests", "urllib3", "oauthlib", "tldextract", "warcio", "twisted"
+    "chardet", "colorama", "pymysql", "requests", "urllib3", "oauthlib", "tldextract",
+    "warcio", "twisted",
 }  # fmt: skip
 FOR_PEOPLE = {"rich", "pygments", "click"}
 LIBRARIES = {*NEVER, *FOR_PEOPLE, "gevent", "lxml", "redis", "falcon", "msgspec", "zstandard"}
