@@ -58,17 +58,21 @@ def _apart(url: str) -> tuple[str, str]:
     return parts.hostname or "", url.partition(f":{parts.port}")[2]
 
 
-def judge(snapshot: Snapshot, seen: Parkings, calls: Sequence[Call]) -> list[Finding]:
+def judge(
+    snapshot: Snapshot, seen: Parkings, calls: Sequence[Call], limit: int = 0
+) -> list[Finding]:
     """Of one crawl at its end: what was parked and has no row any more, is parked for no reason, or
-    is parked though all was released before.
+    is parked though all was released before. What was released may wait for ever in a crawl that
+    has as many pages as its ``max_pages``, 0 for none, allows.
     """
     name = snapshot.crawl.name
     settled = snapshot.pages.keys() | snapshot.finals.keys()
-    released = any(
-        call.op == "release" and call.crawl == name and call.acknowledged for call in calls
-    )
+    releases = [call for call in calls if call.op == "release" and call.crawl == name]
+    released = any(call.acknowledged for call in releases)
+    full = limit and snapshot.stored >= limit
+    had = set() if releases and full else seen.by_crawl.get(name, {}).keys()
     wrong = {
-        "were parked and have no row": seen.by_crawl.get(name, {}).keys() - settled,
+        "were parked and have no row": had - settled,
         "are parked without shape or reason": {
             url for url, one in snapshot.parked.items() if not (one.shape and one.why)
         },

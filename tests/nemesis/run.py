@@ -279,7 +279,7 @@ class _Run:
                 self.watch.find(Finding("lost", text, time.monotonic()))
             for finding in checker.odd_deaths(found, EXPLAINED_DEATHS):
                 self.watch.find(finding)
-            for finding in parking.judge(found, self.watch.parkings, calls):
+            for finding in parking.judge(found, self.watch.parkings, calls, limit):
                 self.watch.find(finding)
 
     def _unasked(

@@ -51,6 +51,15 @@ def test_what_was_parked_has_a_row_and_a_reason() -> None:
     assert parking.judge(gone, Parkings(), []) == []
 
 
+def test_what_was_released_may_wait_in_a_crawl_that_has_all_its_pages() -> None:
+    full = Snapshot(parked().crawl, pages={"http://h/": 200})
+    known = seen(parked())
+    assert parking.judge(full, known, [RELEASE], limit=1) == []
+    for calls, limit in (([RELEASE], 2), ([RELEASE], 0), ([], 1)):
+        (found,) = parking.judge(full, known, calls, limit)
+        assert "were parked and have no row" in found.text
+
+
 def test_what_no_judge_looks_at_is_not_parked() -> None:
     what = "are parked, and are no page of a crawl with traps"
     for path in ("home", "image/0.0.png", "css/0.css", "x/index.xml", "x/old.xml"):
