@@ -43,7 +43,8 @@ class Evidence(Struct, gc=False):
     folders of many depths, ``wide``: how many pages of several shapes had its text. ``query`` says
     that its URL has one, ``numbered`` that it ends in a number or an id. ``data`` is what programs
     read, ``moved`` leads to what was met. ``leading`` is how surely such a shape leads on, to 1.
-    ``inner`` says that its URL was found on a page of its own shape.
+    ``inner`` says that its URL was found on a page of its own shape, ``odd`` that something is odd
+    about that.
     """
 
     new: float
@@ -61,6 +62,7 @@ class Evidence(Struct, gc=False):
     moved: bool = False
     numbered: bool = False
     inner: bool = False
+    odd: bool = False
 
 
 def as_text(body: bytes) -> str:

@@ -67,6 +67,11 @@ class HostTraps(Struct, gc=False):
         known = 3 * len(sums.sums) + len(sums.parameters) + len(sums.templates)
         return 20 + self.shaper.size + known
 
+    def waits(self, novelty: Novelty, url: str) -> bool:
+        """Whether a URL was linked to, and not fetched yet."""
+        met = novelty.met(url, self.seed + LINKS)
+        return met and not novelty.met(url, self.seed + DONE)
+
     def met(self, novelty: Novelty, url: str) -> bool:
         """Whether a URL was fetched, or linked to."""
         return novelty.met(url, self.seed + DONE) or novelty.met(url, self.seed + LINKS)

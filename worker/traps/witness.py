@@ -47,8 +47,9 @@ _FADES = 0.8
 speak for each other for ever."""
 _TRIES = 4
 """Pages of a host in which marks of software are looked for, once it shows links of such."""
-_SAME, _DEPTHS = 4, 5
-"""Pages with the same text, and depths of their folders, beyond which it is no page's own."""
+_SAME_ASKED, _SAME, _DEPTHS = 2, 4, 5
+"""Pages with the same text, where the last has a query and where it has none, and depths of their
+folders, beyond which it is no page's own."""
 _FIRST = 3
 """URLs of a kind that nothing is known of that are fetched before their turn."""
 
@@ -127,8 +128,8 @@ class Witness:
         known_link = bool(self._software(state, shape, task.url, row))
         poor, first = self._links(state, shape, row, seen, fresh)
         seen.moved = row.status // 100 == 3 and not (seen.own or seen.good or seen.unknown)
-        if seen.copy and reading is not None and state.met(novelty, reading.canonical):
-            seen.new = min(seen.new, 0.0)  # whoever fetched that one
+        if seen.copy and reading is not None and state.waits(novelty, reading.canonical):
+            seen.new = 0.0  # it is that one's text
         if not seen.new and reading is not None and shape.params is None and view_of(shape.name):
             whole = url.rstrip("/").rpartition("/")[0]
             seen.copy = seen.copy or any(
@@ -141,6 +142,7 @@ class Witness:
             if known_sum is not None and known_sum.score > 0:
                 seen.new = min(seen.new, 0.3)  # new to this process, which has not seen much of it
         prior = HINT_SCORES.get(shape.hint, 0.0)
+        seen.odd = prior > 0
         if known_link:
             prior = max(prior, KNOWN_SCORE)
         one = sums.begin(shape.name, shape.section, prior)
@@ -188,7 +190,7 @@ class Witness:
         if reading is None:
             return
         same = state.yields.count_text(crc32(reading.samples), shape.name, shape.path.count("/"))
-        seen.equal = same.pages > _SAME
+        seen.equal = same.pages > (_SAME_ASKED if seen.query else _SAME)
         seen.deep = seen.equal and same.depths.bit_count() >= _DEPTHS
         seen.wide = same.pages if seen.equal and same.wide else 0
 

@@ -30,6 +30,8 @@ _NEW, _LEADS, _LEADS_ON = 4.0, 1.5, 1.0
 """What speaks for a shape: new text; links to what has new text; links to what leads there."""
 _LEAST, _TRUSTED = 4.0, 12.0
 """The least that a sum may come down to, and that of a shape with many yields."""
+_ODD_LEAST = 0.0
+"""The same for a shape that something odd is known of beforehand: it is never trusted."""
 GOOD = 0.25
 """Share of its last fetches, about, that yielded, from which a shape is a good one."""
 _PACE = 0.25
@@ -223,7 +225,7 @@ class Yields:
         if weight < 0:
             found.yields += 1
             self._thank(found, seen)
-        least = -min(_LEAST + found.yields / 2, _TRUSTED)
+        least = _ODD_LEAST if seen.odd else -min(_LEAST + found.yields / 2, _TRUSTED)
         found.score = min(max(found.score + weight, least), _MOST)
         self.troubled = self.troubled or found.is_poor
         ending = query_of(found.name)
@@ -291,7 +293,8 @@ class Yields:
         weight = 1.0 if seen.new == 0 else 0.5
         grows = seen.own + seen.poor > 0
         if seen.equal and (grows or (seen.deep and seen.unknown)):
-            return (1.5 if seen.deep or seen.own > 1 or not seen.unknown else 0.7) * weight
+            young = seen.unknown and seen.own < 2 and not (seen.poor or found.known)
+            return (0.7 if young and not seen.deep else 1.5) * weight
         if seen.unknown and not seen.own:
             self.leans += 1
             odd = seen.query or found.score > DEMOTED or self.leans > _LEANS

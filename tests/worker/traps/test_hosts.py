@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from greencrawl.worker.traps.evidence import Evidence
-from greencrawl.worker.traps.hosts import WARM, HostTraps
+from greencrawl.worker.traps.hosts import DONE, LINKS, WARM, HostTraps
+from greencrawl.worker.traps.novelty import Novelty
 from greencrawl.worker.traps.shapes import Shaper
 from greencrawl.worker.traps.yields import Yields
 
@@ -52,3 +53,13 @@ def test_nothing_is_settled_at_a_host_with_a_poor_shape_with_sessions_or_that_is
     state = settled(url)
     assert state.shape("https://h/c;jsessionid=0123456789ABCDEF").hint == "session"
     assert state.settled_shape(url) is None
+
+
+def test_a_copy_waits_for_its_page_until_that_was_fetched() -> None:
+    shown, state = Novelty(None, 1 << 14, 1 << 12), HostTraps(1, Shaper(2026), Yields())
+    url = "https://h/a"
+    assert not state.waits(shown, url)
+    shown.fresh([url], 1 + LINKS)
+    assert state.waits(shown, url)
+    shown.fresh([url], 1 + DONE)
+    assert not state.waits(shown, url)

@@ -222,6 +222,33 @@ def test_pages_with_a_number_that_never_say_anything_count_after_some() -> None:
         assert one.is_parked == (yields == 0)
 
 
+def test_a_shape_that_is_odd_beforehand_is_never_trusted() -> None:
+    def patience(odd: bool) -> int:
+        sums = Yields()
+        one = sums.begin("https://h/a?q={w}", "https://h/a?", 3.0 if odd else 0.0)
+        for _ in range(20):
+            sums.judge(one, "https://h/a?", Evidence(new=1.0, query=True, odd=odd))
+        pages = one.pages
+        while not one.is_parked:
+            sums.judge(one, "https://h/a?", Evidence(new=0.0, own=3, query=True, odd=odd))
+        return one.pages - pages
+
+    assert patience(True) == 6
+    assert patience(False) == 18
+
+
+def test_three_pages_that_lead_on_to_what_is_not_known_make_no_shape_poor() -> None:
+    sums = Yields()
+    one = sums.begin("https://h/{n}/{n}", "https://h/", 0.0)
+    for _ in range(3):
+        seen = Evidence(new=0.0, own=1, unknown=1, equal=True, numbered=True)
+        sums.judge(one, "https://h/", seen)
+    assert not one.is_poor
+    while not one.is_parked:
+        sums.judge(one, "https://h/", Evidence(new=0.0, own=1, unknown=1, equal=True))
+    assert one.pages == 6
+
+
 def test_what_is_said_in_many_places_counts_more() -> None:
     def pages(wide: int) -> int:
         sums = Yields()
