@@ -58,6 +58,7 @@ class EmbeddedRedis:
         self._node = Node(f"unix://{self.socket}", timeout_seconds=2.0, pool=1)
         self._process: subprocess.Popen[bytes] | None = None
         self._pid = 0
+        self._spawning: gevent.Greenlet[[], None] | None = None
         self._lock: int | None = None
         self._watch: gevent.Greenlet[[], None] | None = None
 
@@ -110,6 +111,17 @@ class EmbeddedRedis:
                 log.info("redis_restarted", pid=self._pid)
 
     def _spawn(self) -> None:
+        self._spawning = gevent.spawn(self._run)  # whole, though the caller be told to break off
+        self._spawning.get()
+        limit = monotonic() + START_SECONDS
+        while not self._answers():
+            if not self._alive() or monotonic() > limit:
+                raise Unavailable(
+                    f"the embedded Redis does not start: see {self.folder / 'redis.log'}"
+                )
+            gevent.sleep(0.02)
+
+    def _run(self) -> None:
         with (self.folder / "redis.log").open("ab") as output:
             self._process = subprocess.Popen(
                 [
@@ -121,13 +133,6 @@ class EmbeddedRedis:
                 start_new_session=True,  # Ctrl-C is for the broker, which ends it in order
             )  # fmt: skip
         self._pid = self._process.pid
-        limit = monotonic() + START_SECONDS
-        while not self._answers():
-            if self._process.poll() is not None or monotonic() > limit:
-                raise Unavailable(
-                    f"the embedded Redis does not start: see {self.folder / 'redis.log'}"
-                )
-            gevent.sleep(0.02)
 
     def _answers(self) -> bool:
         try:
@@ -145,6 +150,8 @@ class EmbeddedRedis:
         if self._watch is not None:
             self._watch.kill()
             self._watch = None
+        if self._spawning is not None:
+            self._spawning.join()
         self._node.close()
         if self._pid and self._alive():
             limit = monotonic() + (STOP_SECONDS if served else UNMET_SECONDS)
