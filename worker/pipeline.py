@@ -364,7 +364,7 @@ class Pipeline:
             row.body = b""
         visit.judge.note(task, row, reading if html else None)
         if html and options.canonical == "fold":
-            excluded = partial(guarded.excluded_by, visit, task, link=True)
+            excluded = partial(self._guarded.excluded_by, visit, task, link=True)
             self._folding.fold(visit, task, row, excluded)
         if task.kind.is_page and not (sitemap or listed):
             row.links[:0] = self._origins.links(context.crawl, task, self._robots.sitemaps)
