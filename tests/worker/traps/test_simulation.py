@@ -54,6 +54,11 @@ def test_a_site_that_is_no_trap_loses_nothing(
     assert (run.wanted(), dict(run.parked)) == (without.wanted(), {})
 
 
+def test_indexes_of_one_shape_may_come_before_all_that_they_lead_to() -> None:
+    run = crawl(NORMAL["manual"])
+    assert (run.wanted(), dict(run.parked)) == (unjudged("manual").wanted(), {})
+
+
 SEVERAL = {
     # name: (site, share of requests on traps at most)
     "six traps": (pages.six_traps(400), 0.27),
