@@ -36,9 +36,10 @@ def test_a_start_that_is_broken_off_leaves_no_server(tmp_path: Path, switches: i
             gevent.sleep(0)
         stop.set()
 
+    teller = gevent.spawn(tell)
     with pytest.raises(BrokenOff), breaking_off(stop):
-        gevent.spawn(tell)
         embedded.start()
+    teller.join()
     embedded.stop()
     assert servers(folder) == []
     again = EmbeddedRedis(folder)
