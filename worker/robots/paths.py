@@ -52,7 +52,7 @@ def target_of(url: str) -> str:
     normal = _NORMAL.fullmatch(url)
     if normal:
         return normal[1]
-    raw = url.encode("utf-8", "replace").partition(b"#")[0]
+    raw = url.encode("utf-8", "surrogatepass").partition(b"#")[0]
     absolute = ABSOLUTE.match(raw)
     if absolute:
         raw = raw[absolute.end() :]

@@ -23,6 +23,7 @@ RULES = parse(
 @example("http://example.org/", "*")
 @example("http://example.org/", "$A")
 @example("http://example.org/", "é")
+@example("http://\ud800/", "A")
 @given(BEGINNINGS, st.lists(PIECES, max_size=4).map("".join))
 def test_fragment_changes_nothing(beginning: str, rest: str) -> None:
     """What has a fragment goes the long way; a URL that is normal as it stands a short one."""
